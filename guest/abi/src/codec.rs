@@ -1,0 +1,167 @@
+//! Bytes of a payload: little-endian base-128 numbers and counted strings.
+//!
+//! [`Writer`] fills a fixed buffer and [`Reader`] takes it apart again. Both
+//! work without allocation, and neither can panic on any input: a payload comes
+//! from a guest, and a guest is hostile.
+
+/// Why a payload could not be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The bytes ended inside a value.
+    Short,
+    /// A number does not fit its type, or a string is not UTF-8.
+    Malformed,
+    /// The buffer is too small for what was to be written.
+    Full,
+}
+
+/// Appends values to a borrowed buffer.
+pub struct Writer<'a> {
+    buffer: &'a mut [u8],
+    used: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer that starts at the front of `buffer`.
+    pub fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, used: 0 }
+    }
+
+    /// How many bytes were written.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Appends one byte.
+    pub fn byte(&mut self, value: u8) -> Result<(), Error> {
+        *self.buffer.get_mut(self.used).ok_or(Error::Full)? = value;
+        self.used += 1;
+        Ok(())
+    }
+
+    /// Appends a number, seven bits a byte, least significant first (LEB128).
+    pub fn number(&mut self, mut value: u64) -> Result<(), Error> {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80)?;
+            value >>= 7;
+        }
+        self.byte(value as u8)
+    }
+
+    /// Appends the length of `bytes`, then `bytes`.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.number(bytes.len() as u64)?;
+        let end = self.used + bytes.len();
+        let room = self.buffer.get_mut(self.used..end).ok_or(Error::Full)?;
+        room.copy_from_slice(bytes);
+        self.used = end;
+        Ok(())
+    }
+}
+
+/// Takes values from the front of a slice.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of all of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Takes one byte.
+    pub fn byte(&mut self) -> Result<u8, Error> {
+        let (&first, rest) = self.rest.split_first().ok_or(Error::Short)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    /// Takes a number written by [`Writer::number`].
+    pub fn number(&mut self) -> Result<u64, Error> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(Error::Malformed);
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Malformed)
+    }
+
+    /// Takes a number that must fit 32 bits.
+    pub fn number32(&mut self) -> Result<u32, Error> {
+        u32::try_from(self.number()?).map_err(|_| Error::Malformed)
+    }
+
+    /// Takes bytes written by [`Writer::bytes`].
+    pub fn bytes(&mut self) -> Result<&'a [u8], Error> {
+        let length = usize::try_from(self.number()?).map_err(|_| Error::Malformed)?;
+        if length > self.rest.len() {
+            return Err(Error::Short);
+        }
+        let (taken, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// Takes a counted string, which must be UTF-8.
+    pub fn text(&mut self) -> Result<&'a str, Error> {
+        core::str::from_utf8(self.bytes()?).map_err(|_| Error::Malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_survive_the_way_there_and_back() {
+        for value in [
+            0,
+            1,
+            127,
+            128,
+            300,
+            u64::from(u32::MAX),
+            u64::MAX - 1,
+            u64::MAX,
+        ] {
+            let mut buffer = [0; 10];
+            let mut writer = Writer::new(&mut buffer);
+            writer.number(value).unwrap();
+            let used = writer.used();
+            let mut reader = Reader::new(&buffer[..used]);
+            assert_eq!(reader.number(), Ok(value));
+            assert!(reader.is_empty());
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_refused() {
+        assert_eq!(Reader::new(&[0xff; 11]).number(), Err(Error::Malformed));
+        let eleven_bits_too_many = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
+        assert_eq!(
+            Reader::new(&eleven_bits_too_many).number(),
+            Err(Error::Malformed)
+        );
+        assert_eq!(Reader::new(&[0x80]).number(), Err(Error::Short));
+    }
+
+    #[test]
+    fn a_length_beyond_the_end_is_refused() {
+        assert_eq!(Reader::new(&[5, b'a']).bytes(), Err(Error::Short));
+        assert_eq!(Reader::new(&[1, 0xff]).text(), Err(Error::Malformed));
+        assert_eq!(Writer::new(&mut [0; 3]).bytes(b"abc"), Err(Error::Full));
+    }
+}

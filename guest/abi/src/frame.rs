@@ -1,0 +1,220 @@
+//! Frames: how a record is found again in a stream that anybody may write to.
+//!
+//! A frame is `F5 54`, the record's kind, the payload's length (2 bytes, little
+//! endian), the speaker's clock when it spoke (base 128), the payload, and a
+//! CRC-32 of all that stands between the two sync bytes and the checksum. The
+//! length covers clock and payload. What is no frame is text: a guest's log, a
+//! firmware's greeting, or garbage. After a damaged frame the decoder tries
+//! again at the very next byte, so that at most the damaged record is lost.
+
+use crate::codec::{Error, Reader, Writer};
+use crate::record::Record;
+
+/// The two bytes that every frame begins with. The first never occurs in UTF-8.
+pub const SYNC: [u8; 2] = [0xf5, b'T'];
+
+/// Sync, kind and length.
+const HEADER: usize = 5;
+const CHECKSUM: usize = 4;
+
+/// The longest clock and payload together.
+pub const MAX_BODY: usize = 1024;
+
+/// The longest frame.
+pub const MAX_FRAME: usize = HEADER + MAX_BODY + CHECKSUM;
+
+/// The most bytes that one [`Record::Relay`] carries: what remains of a body
+/// after the longest clock, child number, channel and length.
+pub const MAX_RELAY: usize = MAX_BODY - 16;
+
+/// The longest text of a record; [`clip`] cuts to it.
+pub const MAX_TEXT: usize = 512;
+
+/// Writes `record`, said at clock `at`, as a whole frame into `buffer` and
+/// returns its length in bytes.
+///
+/// # Errors
+/// [`Error::Full`] if the record's text or bytes are too long.
+pub fn encode(record: &Record<'_>, at: u64, buffer: &mut [u8; MAX_FRAME]) -> Result<usize, Error> {
+    let mut body = Writer::new(&mut buffer[HEADER..HEADER + MAX_BODY]);
+    body.number(at)?;
+    record.write(&mut body)?;
+    let length = body.used();
+    buffer[..2].copy_from_slice(&SYNC);
+    buffer[2] = record.kind();
+    buffer[3..HEADER].copy_from_slice(&(length as u16).to_le_bytes());
+    let end = HEADER + length;
+    let checksum = crc32(&buffer[2..end]);
+    buffer[end..end + CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    Ok(end + CHECKSUM)
+}
+
+/// The longest beginning of `text` that fits a record.
+pub fn clip(text: &str) -> &str {
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
+    let mut end = MAX_TEXT;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// What a [`Decoder`] finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A record, and the speaker's clock when it was said.
+    Record(Record<'a>, u64),
+    /// A byte that belongs to no frame.
+    Text(u8),
+    /// A frame whose checksum or contents are wrong. Its bytes follow as text,
+    /// but for frames found inside it.
+    Damaged,
+}
+
+/// Finds frames in a stream that arrives in pieces of any size.
+pub struct Decoder {
+    buffer: [u8; MAX_FRAME],
+    used: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the front of the buffer is.
+enum Front {
+    /// A frame of this many bytes, checksum correct.
+    Frame(usize),
+    /// Perhaps a frame, when more has arrived.
+    Unfinished,
+    /// No frame; damaged if it looked like one.
+    Other { damaged: bool },
+}
+
+impl Decoder {
+    /// A decoder that has seen nothing.
+    pub const fn new() -> Self {
+        Self {
+            buffer: [0; MAX_FRAME],
+            used: 0,
+        }
+    }
+
+    /// Takes the next bytes of the stream and hands what they complete to
+    /// `sink`, in order.
+    pub fn feed(&mut self, mut bytes: &[u8], sink: &mut impl FnMut(Item<'_>)) {
+        while !bytes.is_empty() {
+            let room = (MAX_FRAME - self.used).min(bytes.len());
+            let (now, later) = bytes.split_at(room);
+            self.buffer[self.used..self.used + room].copy_from_slice(now);
+            self.used += room;
+            bytes = later;
+            self.drain(sink, false);
+        }
+    }
+
+    /// The stream has ended: what is left over is text.
+    pub fn finish(&mut self, sink: &mut impl FnMut(Item<'_>)) {
+        self.drain(sink, true);
+    }
+
+    fn drain(&mut self, sink: &mut impl FnMut(Item<'_>), ended: bool) {
+        let mut from = 0;
+        while from < self.used {
+            let pending = &self.buffer[from..self.used];
+            from += match inspect(pending) {
+                Front::Unfinished if !ended => break,
+                Front::Frame(length) => deliver(&pending[..length], sink),
+                Front::Unfinished => reject(pending, false, sink),
+                Front::Other { damaged } => reject(pending, damaged, sink),
+            };
+        }
+        self.buffer.copy_within(from..self.used, 0);
+        self.used -= from;
+    }
+}
+
+/// Hands a frame with a correct checksum on; returns how many bytes are done.
+fn deliver(frame: &[u8], sink: &mut impl FnMut(Item<'_>)) -> usize {
+    match open(frame) {
+        Ok((record, at)) => {
+            sink(Item::Record(record, at));
+            frame.len()
+        }
+        Err(_) => reject(frame, true, sink),
+    }
+}
+
+fn reject(pending: &[u8], damaged: bool, sink: &mut impl FnMut(Item<'_>)) -> usize {
+    if damaged {
+        sink(Item::Damaged);
+    }
+    sink(Item::Text(pending[0]));
+    1
+}
+
+fn inspect(pending: &[u8]) -> Front {
+    if pending[0] != SYNC[0] || pending.len() >= 2 && pending[1] != SYNC[1] {
+        return Front::Other { damaged: false };
+    }
+    if pending.len() < HEADER {
+        return Front::Unfinished;
+    }
+    let length = usize::from(u16::from_le_bytes([pending[3], pending[4]]));
+    if length > MAX_BODY {
+        return Front::Other { damaged: true };
+    }
+    let end = HEADER + length;
+    let Some(stored) = pending.get(end..end + CHECKSUM) else {
+        return Front::Unfinished;
+    };
+    if crc32(&pending[2..end]).to_le_bytes() == stored {
+        Front::Frame(end + CHECKSUM)
+    } else {
+        Front::Other { damaged: true }
+    }
+}
+
+fn open(frame: &[u8]) -> Result<(Record<'_>, u64), Error> {
+    let body = &frame[HEADER..frame.len() - CHECKSUM];
+    let at = Reader::new(body).number()?;
+    let clock_length = body.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
+    Ok((Record::read(frame[2], &body[clock_length..])?, at))
+}
+
+/// CRC-32 as in ISO-HDLC (polynomial 0x04c11db7 reflected), four bits at a time:
+/// a table of 64 bytes is kinder to a guest's cache than one of 1,024.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 16] = nibble_table();
+    let mut crc = !0u32;
+    for &byte in bytes {
+        crc ^= u32::from(byte);
+        crc = crc >> 4 ^ TABLE[(crc & 15) as usize];
+        crc = crc >> 4 ^ TABLE[(crc & 15) as usize];
+    }
+    !crc
+}
+
+const fn nibble_table() -> [u32; 16] {
+    let mut table = [0; 16];
+    let mut index = 0;
+    while index < 16 {
+        let mut value = index as u32;
+        let mut bit = 0;
+        while bit < 4 {
+            value = if value & 1 == 1 {
+                value >> 1 ^ 0xedb8_8320
+            } else {
+                value >> 1
+            };
+            bit += 1;
+        }
+        table[index] = value;
+        index += 1;
+    }
+    table
+}

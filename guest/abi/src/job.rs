@@ -1,0 +1,250 @@
+//! What a guest is asked to do, as words of its command line.
+//!
+//! `trapline.run=basic,exits/port-out trapline.batches=30 …` - the same words
+//! for the image (kernel command line) and for the agent (arguments). Words
+//! without the prefix belong to somebody else and are passed over; an unknown
+//! word with the prefix is an error, because a job half understood would give
+//! figures that mean something else.
+
+use crate::catalogue::{Op, Workload};
+use core::fmt;
+
+/// What every word of a job begins with.
+pub const PREFIX: &str = "trapline.";
+
+/// Where a guest's records go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Console {
+    /// The first 16550 serial port, [`crate::platform::COM1`].
+    Serial,
+    /// A port that takes a byte a write and is always ready,
+    /// [`crate::platform::DEBUG_CONSOLE`].
+    Port,
+}
+
+/// A job. Defaults are those of the quick preset on hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Set of [`Op::bit`]: what to measure.
+    pub run: u64,
+    /// Batches (samples) per operation.
+    pub batches: u32,
+    /// Least length of a batch, in ticks.
+    pub batch_ticks: u64,
+    /// Pages that `first-touch-4k` writes.
+    pub pages: u32,
+    /// Blocks of 1 MiB that `malloc-1m` allocates.
+    pub blocks: u32,
+    /// Doubles in each of the three arrays of `stream`.
+    pub doubles: u32,
+    /// Passes over each array of `stream`.
+    pub passes: u32,
+    /// Where records go.
+    pub console: Console,
+    /// The machine offers Trapline's own ports (see [`crate::platform`]).
+    pub ports: bool,
+    /// The ring the image shall run in: 0, or 3 to leave ring 0 by itself.
+    pub ring: u8,
+    /// Wait for a byte on the console after `Ready`.
+    pub wait: bool,
+}
+
+impl Job {
+    /// A job that measures nothing.
+    pub const EMPTY: Job = Job {
+        run: 0,
+        batches: 30,
+        batch_ticks: 200_000,
+        pages: 65_536,
+        blocks: 256,
+        doubles: 14_000_000,
+        passes: 5,
+        console: Console::Serial,
+        ports: false,
+        ring: 0,
+        wait: false,
+    };
+
+    /// Whether `op` is to be measured.
+    pub fn wants(&self, op: Op) -> bool {
+        self.run & op.bit() != 0
+    }
+
+    /// Reads a job from a command line or from arguments.
+    ///
+    /// # Errors
+    /// The first word that is not understood.
+    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Job, BadWord<'a>> {
+        let mut job = Job::EMPTY;
+        for word in words {
+            if let Some(setting) = word.strip_prefix(PREFIX) {
+                job.set(setting).ok_or(BadWord(word))?;
+            }
+        }
+        Ok(job)
+    }
+
+    fn set(&mut self, setting: &str) -> Option<()> {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        match key {
+            "run" => self.run = parse_selection(value)?,
+            "batches" => self.batches = value.parse().ok()?,
+            "batch-ticks" => self.batch_ticks = value.parse().ok()?,
+            "pages" => self.pages = value.parse().ok()?,
+            "blocks" => self.blocks = value.parse().ok()?,
+            "doubles" => self.doubles = value.parse().ok()?,
+            "passes" => self.passes = value.parse().ok()?,
+            "console" => {
+                self.console = match value {
+                    "serial" => Console::Serial,
+                    "port" => Console::Port,
+                    _ => return None,
+                }
+            }
+            "ports" => self.ports = flag(value)?,
+            "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
+            "wait" => self.wait = flag(value)?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn flag(value: &str) -> Option<bool> {
+    match value {
+        "" | "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads `basic,exits/port-out` as a set of [`Op::bit`]; `none` is the empty set.
+fn parse_selection(text: &str) -> Option<u64> {
+    if text == "none" {
+        return Some(0);
+    }
+    text.split(',')
+        .try_fold(0, |set, name| Some(set | selected(name)?))
+}
+
+/// The operations that a workload's or an operation's name stands for.
+pub fn selected(name: &str) -> Option<u64> {
+    match Workload::from_name(name) {
+        Some(workload) => Some(workload.operations().fold(0, |set, op| set | op.bit())),
+        None => Op::from_path(name).map(Op::bit),
+    }
+}
+
+/// The words that [`Job::parse`] reads, separated by spaces.
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yes_no = |flag| if flag { "yes" } else { "no" };
+        f.write_str("trapline.run=")?;
+        write_selection(self.run, f)?;
+        write!(
+            f,
+            " trapline.batches={} trapline.batch-ticks={}",
+            self.batches, self.batch_ticks
+        )?;
+        write!(
+            f,
+            " trapline.pages={} trapline.blocks={}",
+            self.pages, self.blocks
+        )?;
+        write!(
+            f,
+            " trapline.doubles={} trapline.passes={}",
+            self.doubles, self.passes
+        )?;
+        let console = match self.console {
+            Console::Serial => "serial",
+            Console::Port => "port",
+        };
+        write!(
+            f,
+            " trapline.console={console} trapline.ports={}",
+            yes_no(self.ports)
+        )?;
+        write!(
+            f,
+            " trapline.ring={} trapline.wait={}",
+            self.ring,
+            yes_no(self.wait)
+        )
+    }
+}
+
+fn write_selection(set: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut separator = "";
+    for workload in Workload::ALL {
+        let all = workload.operations().fold(0, |all, op| all | op.bit());
+        if set & all == all {
+            write!(f, "{separator}{}", workload.name())?;
+            separator = ",";
+            continue;
+        }
+        for op in workload.operations().filter(|op| set & op.bit() != 0) {
+            write!(f, "{separator}{}/{}", workload.name(), op.name())?;
+            separator = ",";
+        }
+    }
+    if separator.is_empty() {
+        f.write_str("none")
+    } else {
+        Ok(())
+    }
+}
+
+/// A word of a job that was not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadWord<'a>(pub &'a str);
+
+impl fmt::Display for BadWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "'{}' is no word of a job that this guest understands",
+            self.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn a_job_survives_its_own_words() {
+        let job = Job {
+            run: selected("basic").unwrap() | Op::PortOut.bit(),
+            batches: 7,
+            ring: 3,
+            console: Console::Port,
+            ports: true,
+            ..Job::EMPTY
+        };
+        let words = job.to_string();
+        assert!(
+            words.starts_with("trapline.run=basic,exits/port-out "),
+            "{words}"
+        );
+        assert_eq!(Job::parse(words.split(' ')), Ok(job));
+        assert_eq!(
+            Job::parse(Job::EMPTY.to_string().split(' ')),
+            Ok(Job::EMPTY)
+        );
+    }
+
+    #[test]
+    fn words_of_others_are_passed_over_and_unknown_ones_named() {
+        assert_eq!(Job::parse(["console=ttyS0", "quiet"]), Ok(Job::EMPTY));
+        for word in [
+            "trapline.rum=basic",
+            "trapline.ring=1",
+            "trapline.run=exits/port-oot",
+        ] {
+            assert_eq!(Job::parse([word]), Err(BadWord(word)));
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The contract between the three floors of the house: what a guest is told,
+//! what it may say, and what the machine around it offers.
+//!
+//! Everything here is `no_std` and without dependencies, because it is compiled
+//! into the image, into the Linux agent, into the VMM and into the lab. A change
+//! of any byte that crosses a boundary raises [`VERSION`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod catalogue;
+pub mod codec;
+pub mod frame;
+pub mod job;
+pub mod platform;
+pub mod record;
+
+pub use catalogue::{Direction, Op, Unit, Workload};
+pub use frame::{Decoder, Item};
+pub use job::Job;
+pub use record::{Counter, Record, Stage};
+
+/// Version of everything in this crate that crosses a boundary: frame layout,
+/// record payloads, command-line words, ports and note layout.
+pub const VERSION: u16 = 1;

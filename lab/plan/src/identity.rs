@@ -1,0 +1,102 @@
+//! Names of clocks, environments and machines.
+
+use std::fmt;
+
+/// A clock. Figures of different clocks never meet in one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Clock {
+    /// Nanoseconds on real hardware: noisy, needs statistics.
+    Wall,
+    /// Instructions on the simulated machine: exact, needs equality.
+    Insn,
+}
+
+impl Clock {
+    /// `wall` or `insn`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wall => "wall",
+            Self::Insn => "insn",
+        }
+    }
+
+    /// The environment without virtualization that others are compared with.
+    pub const fn bare(self) -> EnvironmentId {
+        match self {
+            Self::Wall => EnvironmentId::Host,
+            Self::Insn => EnvironmentId::Sim,
+        }
+    }
+}
+
+macro_rules! environments {
+    ($($variant:ident $name:literal $clock:ident $what:literal;)*) => {
+        /// A stack of layers that can run the workloads, named outside in.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum EnvironmentId { $(#[doc = $what] $variant,)* }
+
+        impl EnvironmentId {
+            /// Every environment, in the order in which tables show them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// The name people type.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The clock of its figures.
+            pub const fn clock(self) -> Clock {
+                match self { $(Self::$variant => Clock::$clock,)* }
+            }
+
+            /// What it is, in a few words.
+            pub const fn what(self) -> &'static str {
+                match self { $(Self::$variant => $what,)* }
+            }
+        }
+    };
+}
+
+environments! {
+    Host "host" Wall "the agent as a process of this host: the bare row";
+    Kvm "kvm" Wall "the image in trapline-vmm on /dev/kvm";
+    QemuKvm "qemu-kvm" Wall "the image in QEMU microvm on /dev/kvm";
+    QemuTcg "qemu-tcg" Wall "the image in QEMU microvm, translated";
+    Sim "sim" Insn "the image on the bare simulated machine: the bare row";
+    SimLinux "sim/linux" Insn "the agent in Linux on the simulated machine";
+    SimKvm "sim/kvm" Insn "the image in trapline-vmm on KVM on the simulated machine";
+    SimQemuKvm "sim/qemu-kvm" Insn "the image in QEMU on KVM on the simulated machine";
+}
+
+impl EnvironmentId {
+    /// The environment called `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|id| id.name() == name)
+    }
+
+    /// Whether it is the bare row of its clock.
+    pub fn is_bare(self) -> bool {
+        self.clock().bare() == self
+    }
+}
+
+impl fmt::Display for EnvironmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The machine a guest gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineSpec {
+    /// Guest memory in MiB.
+    pub memory_mib: u32,
+    /// Virtual CPUs.
+    pub cpus: u32,
+}

@@ -1,0 +1,14 @@
+//! What is to be measured, and what was observed: the vocabulary of the lab.
+//!
+//! A [`Plan`](expand::Plan) is expanded deterministically from a request and a
+//! seed. Running a boot of it yields an [`Observation`], raw and complete, which
+//! is stored before anything is computed from it. Nothing here starts a process
+//! or opens a file.
+#![forbid(unsafe_code)]
+
+pub mod expand;
+pub mod identity;
+pub mod observed;
+
+pub use identity::{Clock, EnvironmentId, MachineSpec};
+pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
