@@ -1,1 +1,75 @@
+//! The measured code, written once against [`System`].
+//!
+//! The image and the Linux agent both call [`run`]. It says hello, takes each
+//! operation of the job in table order, and says for each what was measured, or
+//! why it was not. How an operation is repeated and timed is in [`measure`]; the
+//! operations themselves are in [`basic`], [`stream`] and [`exits`].
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod basic;
+mod exits;
+pub mod measure;
+mod stream;
+pub mod system;
+
+pub use measure::ticks;
+pub use system::{Block, Machine, NoMachine, Reason, System, Wake};
+
+use measure::Bench;
+use trapline_abi::record::Speaker;
+use trapline_abi::{Job, Op, Record, Stage, Workload, VERSION};
+
+/// Who runs a job, and when it began.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The program.
+    pub speaker: Speaker,
+    /// Its privilege ring.
+    pub ring: u8,
+    /// Memory it may use, in bytes.
+    pub memory: u64,
+    /// Clock at its first instruction, in ticks.
+    pub entry: u64,
+    /// Clock at its main function, in ticks.
+    pub main: u64,
+}
+
+/// Runs `job` from the first word to the last. What comes after - ending the
+/// machine or the process - is the caller's.
+pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
+    system.say(&Record::Hello {
+        version: VERSION,
+        speaker: origin.speaker,
+        ring: origin.ring,
+        memory: origin.memory,
+        planned: job.run,
+    });
+    if job.wait {
+        system.say(&Record::Ready);
+        system.wait_for_go();
+    }
+    let mut bench = Bench::new(system, job);
+    first_sample(&mut bench, origin);
+    basic::run(&mut bench);
+    exits::run(&mut bench);
+    stream::run(&mut bench);
+    bench.stage(Stage::GuestExit, ticks());
+    bench.system.say(&Record::Done);
+}
+
+/// The sample that the boot workload waits for: from the first instruction to
+/// here. The stages are told afterwards, so that telling them delays nothing.
+fn first_sample<S: System>(bench: &mut Bench<'_, S>, origin: &Origin) {
+    if Workload::Boot.operations().any(|op| bench.job.wants(op)) {
+        let op = Op::BootSample;
+        bench.begin(op, 0);
+        bench.sample(op, origin.entry, ticks(), 1);
+        bench.stage(Stage::FirstSample, ticks());
+        bench.end(op, 1, 0);
+    }
+    bench.stage(Stage::GuestEntry, origin.entry);
+    bench.stage(Stage::GuestMain, origin.main);
+}

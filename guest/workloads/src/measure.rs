@@ -1,0 +1,196 @@
+//! How an operation is repeated and timed.
+//!
+//! A batch is a loop of operations between two readings of the clock. First the
+//! cost of the clock and of an empty loop are measured; then the batch grows
+//! until reading the clock is less than 1% of it; then the batches are taken
+//! and told raw, each with its start, end and count. Nothing is computed here that the
+//! lab could compute later.
+
+use crate::system::{Reason, System};
+use core::arch::asm;
+use core::hint::black_box;
+use trapline_abi::frame::clip;
+use trapline_abi::{Job, Op, Record, Stage};
+
+/// The clock: the time stamp counter, with nothing before or after it in
+/// flight (Intel SDM volume 2, RDTSC: lfence on both sides).
+#[inline(always)]
+pub fn ticks() -> u64 {
+    let low: u64;
+    let high: u64;
+    // SAFETY: reads a counter; no environment of ours sets CR4.TSD.
+    unsafe {
+        asm!("lfence", "rdtsc", "lfence", out("rax") low, out("rdx") high,
+             options(nostack, nomem, preserves_flags));
+    }
+    high << 32 | low
+}
+
+/// Turns of the empty loop that [`Record::Begin::loop_cost`] stands for.
+pub const LOOP_TURNS: u64 = 1024;
+
+/// How many repetitions a batch may have at most: a bound on time when a clock
+/// stands still.
+const MOST_REPETITIONS: u64 = 1 << 30;
+
+/// What a batch did.
+pub struct Work {
+    /// Operations counted.
+    pub count: u64,
+    /// Whether each of them did what it should.
+    pub proved: Result<(), Reason>,
+}
+
+/// A system with a job, and the costs that were calibrated on it.
+pub struct Bench<'a, S> {
+    /// Where the code runs.
+    pub system: &'a mut S,
+    /// What is asked for.
+    pub job: &'a Job,
+    clock_cost: u64,
+    loop_cost: u64,
+}
+
+impl<'a, S: System> Bench<'a, S> {
+    /// Calibrates `system` for `job`.
+    pub fn new(system: &'a mut S, job: &'a Job) -> Self {
+        let clock_cost = least(16, || {
+            let start = ticks();
+            ticks() - start
+        });
+        let turns = least(16, time_empty_loop);
+        let loop_cost = turns.saturating_sub(clock_cost);
+        Self {
+            system,
+            job,
+            clock_cost,
+            loop_cost,
+        }
+    }
+
+    /// Measures `op` if the job wants it: grows a batch, then takes the samples.
+    /// `batch` does the given number of operations and proves them.
+    pub fn measure(&mut self, op: Op, mut batch: impl FnMut(&mut S, u64) -> Work) {
+        if !self.job.wants(op) {
+            return;
+        }
+        let repetitions = self.grow(&mut batch);
+        self.begin(op, self.loop_cost);
+        let mut proved = Ok(());
+        for _ in 0..self.job.batches {
+            let start = ticks();
+            let work = batch(self.system, repetitions);
+            let end = ticks();
+            proved = proved.and(work.proved);
+            self.sample(op, start, end, work.count);
+        }
+        match proved {
+            Ok(()) => self.end(op, self.job.batches, u64::from(op.number())),
+            Err(reason) => self.fail(op, reason),
+        }
+    }
+
+    /// The repetitions with which reading the clock is less than 1% of a batch
+    /// and a batch is as long as the job asks.
+    fn grow(&mut self, batch: &mut impl FnMut(&mut S, u64) -> Work) -> u64 {
+        let enough = self.job.batch_ticks.max(100 * self.clock_cost);
+        let mut repetitions = 1;
+        while repetitions < MOST_REPETITIONS {
+            let start = ticks();
+            batch(self.system, repetitions);
+            let took = ticks() - start;
+            if took >= enough {
+                break;
+            }
+            let factor = (enough / took.max(1)).clamp(2, 16);
+            repetitions *= factor;
+        }
+        repetitions
+    }
+
+    /// Tells that `op` begins. `loop_cost` is 0 where its batches have no loop
+    /// like the empty one.
+    pub fn begin(&mut self, op: Op, loop_cost: u64) {
+        let exits = self.system.exits();
+        let clock_cost = self.clock_cost;
+        self.system.say(&Record::Begin {
+            op,
+            clock_cost,
+            loop_cost,
+            exits,
+        });
+    }
+
+    /// Tells one batch.
+    pub fn sample(&mut self, op: Op, start: u64, end: u64, count: u64) {
+        self.system.say(&Record::Sample {
+            op,
+            start,
+            end,
+            count,
+        });
+    }
+
+    /// Tells that `op` is complete and its work proved.
+    pub fn end(&mut self, op: Op, samples: u32, check: u64) {
+        let exits = self.system.exits();
+        self.system.say(&Record::End {
+            op,
+            samples,
+            check,
+            exits,
+        });
+    }
+
+    /// Tells that `op` did not do its work.
+    pub fn fail(&mut self, op: Op, reason: &str) {
+        self.system.say(&Record::Fail {
+            op,
+            reason: clip(reason),
+        });
+    }
+
+    /// Tells, if the job wants `op`, that it cannot be measured here.
+    pub fn skip(&mut self, op: Op, reason: &str) {
+        if self.job.wants(op) {
+            self.system.say(&Record::Skip {
+                op,
+                reason: clip(reason),
+            });
+        }
+    }
+
+    /// Tells when a stage was reached.
+    pub fn stage(&mut self, stage: Stage, at: u64) {
+        self.system.say(&Record::Stage { stage, at });
+    }
+
+    /// The empty loop's cost for operations timed outside [`Self::measure`].
+    pub fn loop_cost(&self) -> u64 {
+        self.loop_cost
+    }
+}
+
+/// Does `body` `repetitions` times. The loop is the one that is calibrated.
+#[inline(always)]
+pub fn repeat(repetitions: u64, mut body: impl FnMut()) {
+    let mut left = repetitions;
+    while left != 0 {
+        body();
+        left -= 1;
+    }
+}
+
+fn time_empty_loop() -> u64 {
+    let turns = black_box(LOOP_TURNS);
+    let start = ticks();
+    // SAFETY: no instruction at all; it only keeps the loop from being removed.
+    repeat(turns, || unsafe {
+        asm!("", options(nomem, nostack, preserves_flags))
+    });
+    ticks() - start
+}
+
+fn least(tries: u32, mut measure: impl FnMut() -> u64) -> u64 {
+    (0..tries).map(|_| measure()).min().unwrap_or(0)
+}

@@ -1,0 +1,147 @@
+//! What the measured code needs from the system it runs on.
+//!
+//! [`System`] is what any kernel offers its programs; [`Machine`] is what only a
+//! kernel itself has: ports, device memory, interrupts. The image has both, a
+//! Linux process has no machine ([`NoMachine`]), and the operations that need
+//! one are then skipped with the reason that the system gives.
+
+use core::ptr::NonNull;
+use trapline_abi::{Op, Record};
+
+/// Why something cannot be done here, for people.
+pub type Reason = &'static str;
+
+/// Freshly allocated memory, mapped in pages of 4 KiB and never written by the
+/// one who allocated it.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Its first byte, page-aligned.
+    pub start: NonNull<u8>,
+    /// Its length in bytes.
+    pub length: usize,
+}
+
+/// When a sleeper should have run again, and when it did.
+#[derive(Clone, Copy, Debug)]
+pub struct Wake {
+    /// When its timer was due, in ticks.
+    pub due: u64,
+    /// When it ran, in ticks.
+    pub woke: u64,
+}
+
+/// What the workloads ask of a system.
+pub trait System {
+    /// What only a kernel has.
+    type Machine: Machine;
+
+    /// Sends a record to the lab, stamped with the clock.
+    fn say(&mut self, record: &Record<'_>);
+
+    /// Blocks until the lab says go.
+    fn wait_for_go(&mut self);
+
+    /// Exits to the hypervisor so far, where the machine counts them.
+    fn exits(&mut self) -> Option<u64>;
+
+    /// The caller's process number, asked of the kernel each time.
+    fn getpid(&mut self) -> u32;
+
+    /// Starts a second thread that does nothing but yield, on the same CPU.
+    ///
+    /// # Errors
+    /// Why there can be no second thread.
+    fn start_peer(&mut self) -> Result<(), Reason>;
+
+    /// Lets another runnable thread run.
+    fn yield_now(&mut self);
+
+    /// How often the peer has run.
+    fn peer_turns(&mut self) -> u64;
+
+    /// Ends the peer. Called once after each successful [`Self::start_peer`].
+    fn stop_peer(&mut self);
+
+    /// Allocates `bytes` of fresh memory; `None` if there is not enough.
+    fn allocate(&mut self, bytes: usize) -> Option<Block>;
+
+    /// Gives a block back.
+    ///
+    /// # Safety
+    /// `block` came from [`Self::allocate`] of this system, was not released
+    /// before, and nothing uses its memory any more.
+    unsafe fn release(&mut self, block: Block);
+
+    /// Sets a timer about `ticks` ahead and sleeps until it fires.
+    ///
+    /// # Errors
+    /// Why this system cannot sleep so.
+    fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason>;
+
+    /// The machine below.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn machine(&mut self) -> Result<&mut Self::Machine, Reason>;
+}
+
+/// What only a kernel can do.
+pub trait Machine {
+    /// Whether `op` can be tried on this machine.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn supports(&self, op: Op) -> Result<(), Reason>;
+
+    /// Writes a byte to a port.
+    fn port_out(&mut self, port: u16, value: u8);
+
+    /// Reads a byte from a port.
+    fn port_in(&mut self, port: u16) -> u8;
+
+    /// Reads 32 bits of device memory at physical address `address`.
+    fn mmio_read(&mut self, address: u64) -> u32;
+
+    /// Writes 32 bits of device memory at physical address `address`.
+    fn mmio_write(&mut self, address: u64, value: u32);
+
+    /// A hypercall that has no effect; returns the hypervisor's answer.
+    fn hypercall(&mut self) -> i64;
+
+    /// Sends an interrupt to this CPU and waits until its handler has run.
+    fn self_ipi(&mut self);
+
+    /// How many interrupts [`Self::self_ipi`] has caused so far.
+    fn self_ipis(&mut self) -> u64;
+}
+
+/// The machine of a system that has none: it cannot exist.
+#[derive(Debug)]
+pub enum NoMachine {}
+
+impl Machine for NoMachine {
+    fn supports(&self, _: Op) -> Result<(), Reason> {
+        match *self {}
+    }
+    fn port_out(&mut self, _: u16, _: u8) {
+        match *self {}
+    }
+    fn port_in(&mut self, _: u16) -> u8 {
+        match *self {}
+    }
+    fn mmio_read(&mut self, _: u64) -> u32 {
+        match *self {}
+    }
+    fn mmio_write(&mut self, _: u64, _: u32) {
+        match *self {}
+    }
+    fn hypercall(&mut self) -> i64 {
+        match *self {}
+    }
+    fn self_ipi(&mut self) {
+        match *self {}
+    }
+    fn self_ipis(&mut self) -> u64 {
+        match *self {}
+    }
+}
