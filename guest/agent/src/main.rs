@@ -1,1 +1,39 @@
-fn main() {}
+//! The Linux program with the same workloads: `trapline-agent trapline.run=…`
+//! writes its records to standard output. Started as process 1 it is the init
+//! of a simulated machine and runs the script it finds there.
+
+mod linux;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use trapline_abi::Job;
+use trapline_workloads::ticks;
+
+/// Exit status for a command line that is not understood.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let main = ticks();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match Job::parse(words.iter().map(String::as_str)) {
+        Ok(job) => run(&job, main),
+        Err(bad) => {
+            eprintln!("trapline-agent: {bad}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// Runs the job with standard output as the console. If nobody listens any
+/// more, there is nothing left to do.
+fn run(job: &Job, main: u64) -> ExitCode {
+    let mut output = io::stdout().lock();
+    let mut broken = false;
+    linux::run(job, main, &mut |frame| {
+        broken |= output
+            .write_all(frame)
+            .and_then(|()| output.flush())
+            .is_err();
+    });
+    ExitCode::from(u8::from(broken))
+}

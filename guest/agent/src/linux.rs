@@ -1,0 +1,366 @@
+//! [`System`] over Linux: the native row, and the rows of Linux guests.
+//!
+//! Every operation goes to the kernel by the most direct way a program has. Two
+//! settings differ from a program's defaults, because the operation says so:
+//! memory is mapped in pages of 4 KiB, and timers have no slack.
+
+use std::io::{self, Read};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::record::Speaker;
+use trapline_abi::{Job, Record};
+use trapline_workloads::{ticks, Block, NoMachine, Origin, Reason, System, Wake};
+
+/// Where whole frames go.
+pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// Runs `job` in this process. `main` is the clock at the program's beginning,
+/// in ticks.
+pub fn run(job: &Job, main: u64, sink: Sink<'_>) {
+    let origin = Origin {
+        speaker: Speaker::Agent,
+        ring: 3,
+        memory: physical_memory(),
+        entry: main,
+        main,
+    };
+    let mut system = Linux {
+        sink,
+        peer: None,
+        clock: TickClock::start(),
+    };
+    trapline_workloads::run(&mut system, job, &origin);
+}
+
+struct Linux<'a> {
+    sink: Sink<'a>,
+    peer: Option<Peer>,
+    clock: TickClock,
+}
+
+impl System for Linux<'_> {
+    type Machine = NoMachine;
+
+    fn say(&mut self, record: &Record<'_>) {
+        let mut buffer = [0; MAX_FRAME];
+        match encode(record, ticks(), &mut buffer) {
+            Ok(length) => (self.sink)(&buffer[..length]),
+            Err(error) => unreachable!("workloads clip their texts: {error:?}"),
+        }
+    }
+
+    fn wait_for_go(&mut self) {
+        // End of input also means go: whoever started us has nothing to add.
+        let _ = io::stdin().read(&mut [0]);
+    }
+
+    fn exits(&mut self) -> Option<u64> {
+        None
+    }
+
+    #[inline(always)]
+    fn getpid(&mut self) -> u32 {
+        // SAFETY: getpid takes no arguments and cannot fail. Not libc's getpid:
+        // a library may remember the answer.
+        unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+    }
+
+    fn start_peer(&mut self) -> Result<(), Reason> {
+        self.peer = Some(Peer::start()?);
+        Ok(())
+    }
+
+    fn yield_now(&mut self) {
+        if let Some(peer) = &self.peer {
+            peer.shared.peer_ran_last.store(false, Relaxed);
+        }
+        sched_yield();
+    }
+
+    fn peer_turns(&mut self) -> u64 {
+        self.peer
+            .as_ref()
+            .map_or(0, |peer| peer.shared.turns.load(Relaxed))
+    }
+
+    fn stop_peer(&mut self) {
+        self.peer = None;
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Option<Block> {
+        // SAFETY: a new private mapping at an address of the kernel's choice.
+        let start = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0)
+        };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        // SAFETY: the range was mapped just now. A kernel without huge pages
+        // refuses, and then has none to avoid.
+        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
+        Some(Block {
+            start: NonNull::new(start.cast())?,
+            length: bytes,
+        })
+    }
+
+    unsafe fn release(&mut self, block: Block) {
+        // SAFETY: the caller says that the block is a mapping made by `allocate`,
+        // still mapped and no longer used.
+        unsafe { libc::munmap(block.start.as_ptr().cast(), block.length) };
+    }
+
+    fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason> {
+        self.clock.calibrate();
+        no_timer_slack();
+        Ok(self.clock.sleep(ticks))
+    }
+
+    fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
+        Err("a Linux process has no ports, device memory or interrupts of its own")
+    }
+}
+
+/// The other runnable thread. Dropping it ends and joins the thread and gives
+/// the measured thread its CPUs back.
+struct Peer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    cpus: libc::cpu_set_t,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    peer_ran_last: AtomicBool,
+    /// How often the measured thread gave way to the peer.
+    turns: AtomicU64,
+}
+
+impl Peer {
+    fn start() -> Result<Self, Reason> {
+        let cpus = affinity().ok_or("the CPUs of this process cannot be read")?;
+        pin_to_current_cpu()?;
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .spawn(move || theirs.yield_until_stopped())
+            .map_err(|_| "no second thread can be started")?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            cpus,
+        })
+    }
+}
+
+impl Shared {
+    /// Only one of the two threads runs at a time, so that plain loads and
+    /// stores count exactly.
+    fn yield_until_stopped(&self) {
+        while !self.stop.load(Relaxed) {
+            if !self.peer_ran_last.load(Relaxed) {
+                self.peer_ran_last.store(true, Relaxed);
+                self.turns.store(self.turns.load(Relaxed) + 1, Relaxed);
+            }
+            sched_yield();
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // The thread's body cannot panic.
+            let _ = thread.join();
+        }
+        set_affinity(&self.cpus);
+    }
+}
+
+fn sched_yield() {
+    // SAFETY: takes no arguments.
+    unsafe { libc::sched_yield() };
+}
+
+fn affinity() -> Option<libc::cpu_set_t> {
+    // SAFETY: an all-zero set is a valid empty set.
+    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours and as long as is said.
+    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), &mut cpus) };
+    (result == 0).then_some(cpus)
+}
+
+fn set_affinity(cpus: &libc::cpu_set_t) -> bool {
+    // SAFETY: the set is valid and as long as is said.
+    unsafe { libc::sched_setaffinity(0, size_of_val(cpus), cpus) == 0 }
+}
+
+/// Threads started from here on inherit the CPU, so that a yield has to switch.
+fn pin_to_current_cpu() -> Result<(), Reason> {
+    // SAFETY: takes no arguments.
+    let cpu = unsafe { libc::sched_getcpu() };
+    let cpu = usize::try_from(cpu).map_err(|_| "the kernel does not say which CPU this is")?;
+    // SAFETY: an all-zero set is a valid empty set.
+    let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `CPU_SET` ignores a CPU beyond the set's size.
+    unsafe { libc::CPU_SET(cpu, &mut one) };
+    set_affinity(&one)
+        .then_some(())
+        .ok_or("two threads cannot be bound to one CPU")
+}
+
+/// A sleeper with default slack may be 50 us late by request.
+fn no_timer_slack() {
+    // SAFETY: sets a number of this thread; an unknown option is refused.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64) };
+}
+
+fn physical_memory() -> u64 {
+    // SAFETY: both only read a configuration value.
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    (pages.max(0) as u64).saturating_mul(size.max(0) as u64)
+}
+
+/// Ticks against the kernel's clock.
+struct TickClock {
+    began: (u64, Instant),
+    per_ns: Option<f64>,
+}
+
+/// Least time between two readings for a calibration: an error of 100 ns in
+/// either is then below 10 ppm.
+const CALIBRATION: Duration = Duration::from_millis(20);
+
+/// What the due time is rounded down by, as a share of the time asleep.
+const CALIBRATION_ERROR: f64 = 20e-6;
+
+impl TickClock {
+    fn start() -> Self {
+        Self {
+            began: (ticks(), Instant::now()),
+            per_ns: None,
+        }
+    }
+
+    fn calibrate(&mut self) {
+        if self.per_ns.is_none() {
+            let (first, began) = self.began;
+            if let Some(rest) = CALIBRATION.checked_sub(began.elapsed()) {
+                std::thread::sleep(rest);
+            }
+            let (last, elapsed) = (ticks(), began.elapsed());
+            self.per_ns = Some((last - first) as f64 / elapsed.as_nanos() as f64);
+        }
+    }
+
+    /// Sleeps at least `ticks_ahead`. The due time is rounded down by the error of
+    /// the calibration, so that a punctual wake is not taken for an early one.
+    fn sleep(&self, ticks_ahead: u64) -> Wake {
+        let per_ns = self.per_ns.unwrap_or(1.0);
+        let nanoseconds = (ticks_ahead as f64 / per_ns).ceil() as i64;
+        let request = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: nanoseconds.min(999_999_999),
+        };
+        let before = ticks();
+        // SAFETY: the request is valid and no remainder is asked for.
+        unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &request, ptr::null_mut()) };
+        let woke = ticks();
+        let asleep = request.tv_nsec as f64 * per_ns * (1.0 - CALIBRATION_ERROR);
+        Wake {
+            due: before + asleep as u64,
+            woke,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use trapline_abi::{Decoder, Item, Op};
+
+    /// Every record of `job`, as text, in order.
+    fn records(job: &Job) -> Vec<String> {
+        let mut decoder = Decoder::new();
+        let mut records = Vec::new();
+        run(job, ticks(), &mut |frame| {
+            decoder.feed(frame, &mut |item| match item {
+                Item::Record(record, _) => records.push(format!("{record:?}")),
+                other => panic!("no frame: {other:?}"),
+            })
+        });
+        records
+    }
+
+    fn small() -> Job {
+        let run = trapline_abi::job::selected("basic").unwrap()
+            | trapline_abi::job::selected("stream").unwrap()
+            | trapline_abi::job::selected("exits").unwrap();
+        let sizes = Job {
+            blocks: 16,
+            pages: 1024,
+            doubles: 4096,
+            ..Job::EMPTY
+        };
+        Job {
+            run,
+            batches: 3,
+            batch_ticks: 10_000,
+            ..sizes
+        }
+    }
+
+    #[test]
+    fn every_operation_is_measured_or_skipped_with_a_reason() {
+        let mut ends = BTreeMap::new();
+        for record in records(&small()) {
+            let kind = record.split(' ').next().unwrap().to_string();
+            if matches!(kind.as_str(), "End" | "Skip" | "Fail") {
+                *ends.entry(kind).or_insert(0) += 1;
+            }
+        }
+        let asked = small().run.count_ones();
+        let skipped = [
+            "port-out",
+            "port-in",
+            "mmio-read",
+            "mmio-write",
+            "hypercall",
+            "self-ipi",
+        ];
+        assert_eq!(ends.get("Fail"), None);
+        assert_eq!(ends["Skip"], skipped.len());
+        assert_eq!(ends["End"], asked as usize - skipped.len());
+    }
+
+    #[test]
+    fn the_first_word_is_hello_and_the_last_is_done() {
+        let said = records(&Job {
+            run: Op::Getpid.bit(),
+            batches: 2,
+            ..Job::EMPTY
+        });
+        assert!(said[0].starts_with("Hello"), "{said:?}");
+        assert_eq!(said.last().unwrap(), "Done");
+        assert_eq!(
+            said.iter()
+                .filter(|record| record.starts_with("Sample"))
+                .count(),
+            2
+        );
+    }
+}
