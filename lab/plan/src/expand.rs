@@ -1,1 +1,306 @@
 //! From a request to the boots that answer it.
+//!
+//! Expansion is a pure function: the same request, seed included, gives the same
+//! plan. On the wall clock the boots come in *blocks*: each block holds every
+//! environment once, in an order shuffled by the seed, so that a machine that
+//! warms up or gets busy harms all environments alike. On the instruction clock
+//! nothing drifts; there each environment is booted twice, to prove that its
+//! figures are exact.
+
+use crate::identity::{Clock, EnvironmentId, MachineSpec};
+use crate::preset::{Preset, Sizes};
+use rand::seq::SliceRandom;
+use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use trapline_abi::{Job, Op, Workload};
+
+/// How often an environment on the instruction clock is booted: the figure, and
+/// its proof.
+pub const EXACT_BOOTS: u32 = 2;
+
+/// What somebody wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The environments asked for. Order and repetition mean nothing.
+    pub environments: Vec<EnvironmentId>,
+    /// Those of all environments that can run here and now.
+    pub ready: Vec<EnvironmentId>,
+    /// Set of [`Op::bit`]: the operations asked for.
+    pub operations: u64,
+    /// How thorough.
+    pub preset: Preset,
+    /// Boots of each environment on the wall clock, if not the preset's number.
+    pub boots: Option<u32>,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The seed it was expanded from.
+    pub seed: u64,
+    /// The boots, those on the wall clock first.
+    pub boots: Vec<PlannedBoot>,
+    /// Environments that were asked for and are not ready, in table order.
+    pub left_out: Vec<EnvironmentId>,
+}
+
+/// Why an environment is booted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// One of several that statistics are made of (wall clock).
+    Replicate,
+    /// The one that gives the figure (instruction clock).
+    Exact,
+    /// The one that must give the same digits again (instruction clock).
+    Proof,
+}
+
+/// One fresh start of an environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedBoot {
+    /// Which environment.
+    pub environment: EnvironmentId,
+    /// Which boot of this environment, from 0.
+    pub replicate: u32,
+    /// Boots of one block belong together: on the wall clock they are compared,
+    /// on the instruction clock they are of one environment, must agree, and may
+    /// run at the same time.
+    pub block: u32,
+    /// Why.
+    pub kind: Kind,
+    /// What the guest measures: every operation asked for except those of
+    /// [`Workload::Boot`]. Console, ports and ring are the environment's to set.
+    pub job: Job,
+    /// What the guest of each further launch is asked: the operations of
+    /// [`Workload::Boot`] that were asked for, nothing else.
+    pub boot_job: Job,
+    /// How many further launches there are; 0 where no boot operation is wanted.
+    pub boot_launches: u32,
+    /// The machine that every launch gets.
+    pub machine: MachineSpec,
+}
+
+impl PlannedBoot {
+    /// Whether the guest of the first launch has anything to do.
+    pub fn measures(&self) -> bool {
+        self.job.run != 0
+    }
+}
+
+/// The plan that answers `request`.
+pub fn expand(request: &Request) -> Plan {
+    let (planned, left_out) = in_table_order(request);
+    let (wall, insn): (Vec<_>, Vec<_>) = planned
+        .into_iter()
+        .partition(|environment| environment.clock() == Clock::Wall);
+    let mut boots = Vec::new();
+    if request.operations != 0 {
+        wall_blocks(request, &wall, &mut boots);
+        insn_blocks(request, &insn, &mut boots);
+    }
+    Plan {
+        seed: request.seed,
+        boots,
+        left_out,
+    }
+}
+
+/// The environments asked for: the ready ones and the others.
+fn in_table_order(request: &Request) -> (Vec<EnvironmentId>, Vec<EnvironmentId>) {
+    EnvironmentId::ALL
+        .into_iter()
+        .filter(|environment| request.environments.contains(environment))
+        .partition(|environment| request.ready.contains(environment))
+}
+
+fn wall_blocks(request: &Request, environments: &[EnvironmentId], boots: &mut Vec<PlannedBoot>) {
+    let mut chance = ChaCha8Rng::seed_from_u64(request.seed);
+    let blocks = request.boots.unwrap_or(request.preset.boots());
+    for block in 0..blocks {
+        let mut order = environments.to_vec();
+        order.shuffle(&mut chance);
+        for environment in order {
+            boots.push(boot(request, environment, block, block, Kind::Replicate));
+        }
+    }
+}
+
+fn insn_blocks(request: &Request, environments: &[EnvironmentId], boots: &mut Vec<PlannedBoot>) {
+    let first_block = boots.last().map_or(0, |boot| boot.block + 1);
+    for (block, environment) in (first_block..).zip(environments) {
+        for replicate in 0..EXACT_BOOTS {
+            let kind = if replicate == 0 {
+                Kind::Exact
+            } else {
+                Kind::Proof
+            };
+            boots.push(boot(request, *environment, replicate, block, kind));
+        }
+    }
+}
+
+fn boot(
+    request: &Request,
+    environment: EnvironmentId,
+    replicate: u32,
+    block: u32,
+    kind: Kind,
+) -> PlannedBoot {
+    let sizes = Sizes::of(environment, request.preset);
+    let of_boot = Workload::Boot
+        .operations()
+        .fold(0, |set, op| set | op.bit());
+    let boot_operations = request.operations & of_boot;
+    PlannedBoot {
+        environment,
+        replicate,
+        block,
+        kind,
+        job: sizes.job(request.operations & known_operations() & !of_boot),
+        boot_job: sizes.job(boot_operations),
+        boot_launches: if boot_operations == 0 {
+            0
+        } else {
+            sizes.boot_launches
+        },
+        machine: sizes.machine,
+    }
+}
+
+/// The set of all operations there are.
+pub fn known_operations() -> u64 {
+    Op::ALL.into_iter().fold(0, |set, op| set | op.bit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn environments() -> impl Strategy<Value = Vec<EnvironmentId>> {
+        proptest::sample::subsequence(EnvironmentId::ALL.to_vec(), 0..=8).prop_shuffle()
+    }
+
+    prop_compose! {
+        fn requests()(
+            environments in environments(),
+            ready in environments(),
+            operations in proptest::sample::subsequence(Op::ALL.to_vec(), 0..=Op::ALL.len()),
+            full in any::<bool>(),
+            boots in proptest::option::of(1u32..12),
+            seed in any::<u64>(),
+        ) -> Request {
+            Request {
+                environments,
+                ready,
+                operations: operations.iter().fold(0, |set, op| set | op.bit()),
+                preset: if full { Preset::Full } else { Preset::Quick },
+                boots,
+                seed,
+            }
+        }
+    }
+
+    fn everything(seed: u64) -> Request {
+        Request {
+            environments: EnvironmentId::ALL.to_vec(),
+            ready: EnvironmentId::ALL.to_vec(),
+            operations: known_operations(),
+            preset: Preset::Quick,
+            boots: Some(8),
+            seed,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_request_gives_the_same_plan(request in requests()) {
+            prop_assert_eq!(expand(&request), expand(&request));
+            let mut backwards = request.clone();
+            backwards.environments.reverse();
+            backwards.ready.reverse();
+            prop_assert_eq!(expand(&backwards), expand(&request));
+        }
+
+        #[test]
+        fn every_block_on_the_wall_clock_holds_every_environment_once(request in requests()) {
+            let plan = expand(&request);
+            let mut blocks: BTreeMap<u32, Vec<EnvironmentId>> = BTreeMap::new();
+            for boot in plan.boots.iter().filter(|boot| boot.kind == Kind::Replicate) {
+                prop_assert_eq!(boot.block, boot.replicate);
+                blocks.entry(boot.block).or_default().push(boot.environment);
+            }
+            let wanted: Vec<_> = EnvironmentId::ALL
+                .into_iter()
+                .filter(|id| id.clock() == Clock::Wall)
+                .filter(|id| request.environments.contains(id) && request.ready.contains(id))
+                .collect();
+            for block in blocks.values_mut() {
+                block.sort();
+                prop_assert_eq!(&*block, &wanted);
+            }
+            if !wanted.is_empty() && request.operations != 0 {
+                let blocks_wanted = request.boots.unwrap_or(request.preset.boots());
+                prop_assert_eq!(blocks.len(), blocks_wanted as usize);
+            }
+        }
+
+        #[test]
+        fn every_environment_and_operation_is_planned_exactly_as_asked(request in requests()) {
+            let plan = expand(&request);
+            let mut boots: BTreeMap<EnvironmentId, Vec<&PlannedBoot>> = BTreeMap::new();
+            for boot in &plan.boots {
+                boots.entry(boot.environment).or_default().push(boot);
+                prop_assert_eq!(boot.job.run | boot.boot_job.run, request.operations);
+                prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
+                prop_assert_eq!(boot.boot_launches > 0, boot.boot_job.run != 0);
+            }
+            for id in EnvironmentId::ALL {
+                let asked = request.environments.contains(&id);
+                let ready = request.ready.contains(&id);
+                prop_assert_eq!(plan.left_out.contains(&id), asked && !ready);
+                let planned = asked && ready && request.operations != 0;
+                let expected = match id.clock() {
+                    _ if !planned => 0,
+                    Clock::Wall => request.boots.unwrap_or(request.preset.boots()),
+                    Clock::Insn => EXACT_BOOTS,
+                };
+                let found = boots.remove(&id).unwrap_or_default();
+                let replicates: Vec<_> = found.iter().map(|boot| boot.replicate).collect();
+                prop_assert_eq!(replicates, (0..expected).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
+        let order = |seed, clock: Clock| -> Vec<EnvironmentId> {
+            let boots = expand(&everything(seed)).boots;
+            let ids = boots.iter().map(|boot| boot.environment);
+            ids.filter(|id| id.clock() == clock).collect()
+        };
+        let orders: BTreeSet<_> = (0..8).map(|seed| order(seed, Clock::Wall)).collect();
+        assert!(orders.len() > 1, "no seed changes the order");
+        assert_eq!(order(1, Clock::Insn), order(2, Clock::Insn));
+    }
+
+    #[test]
+    fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
+        let boots = expand(&everything(3)).boots;
+        let exact: Vec<_> = boots
+            .iter()
+            .filter(|boot| boot.environment.clock() == Clock::Insn)
+            .collect();
+        let first_block = boots.len() as u32 - exact.len() as u32;
+        assert_eq!(first_block, 8 * 4, "they come last");
+        for pair in exact.chunks(2) {
+            assert_eq!(pair[0].environment, pair[1].environment);
+            assert_eq!(pair[0].block, pair[1].block);
+            assert_eq!((pair[0].kind, pair[1].kind), (Kind::Exact, Kind::Proof));
+            assert_eq!(pair[0].job, pair[1].job);
+        }
+    }
+}

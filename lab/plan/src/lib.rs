@@ -8,7 +8,11 @@
 
 pub mod expand;
 pub mod identity;
+pub mod names;
 pub mod observed;
+pub mod preset;
 
+pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
 pub use identity::{Clock, EnvironmentId, MachineSpec};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
+pub use preset::Preset;

@@ -1,0 +1,162 @@
+//! How thorough a run is, and how large its work is in each environment.
+//!
+//! One table, because these numbers have to fit together: the arrays into the
+//! guest's memory, and all of it into the time that people wait.
+
+use crate::identity::{EnvironmentId, MachineSpec};
+use trapline_abi::Job;
+
+/// How thorough a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// All environments within 150 s on two cores.
+    Quick,
+    /// For figures that are to be kept: more boots, more and longer batches.
+    Full,
+}
+
+impl Preset {
+    /// Every preset.
+    pub const ALL: [Self; 2] = [Self::Quick, Self::Full];
+
+    /// The name people type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+
+    /// The preset called `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|preset| preset.name() == name)
+    }
+
+    /// Boots of each environment on the wall clock.
+    pub const fn boots(self) -> u32 {
+        match self {
+            Self::Quick => 5,
+            Self::Full => 20,
+        }
+    }
+}
+
+/// What an environment is given to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub machine: MachineSpec,
+    /// Launches of the boot workload within one boot.
+    pub boot_launches: u32,
+    batches: u32,
+    batch_ticks: u64,
+    pages: u32,
+    blocks: u32,
+    doubles: u32,
+    passes: u32,
+}
+
+/// Real memory and processors: sizes at which caches do not hide memory.
+const HARDWARE: Sizes = Sizes {
+    machine: MachineSpec {
+        memory_mib: 512,
+        cpus: 1,
+    },
+    boot_launches: 2,
+    batches: Job::EMPTY.batches,
+    batch_ticks: Job::EMPTY.batch_ticks,
+    pages: 65_536,
+    blocks: 256,
+    doubles: 14_000_000,
+    passes: Job::EMPTY.passes,
+};
+
+/// Every instruction is translated: sizes a fiftieth of the real ones. The clock
+/// jumps there, hence few and long batches.
+const TRANSLATED: Sizes = Sizes {
+    machine: MachineSpec {
+        memory_mib: 128,
+        cpus: 1,
+    },
+    batches: 10,
+    batch_ticks: 2_000_000,
+    pages: 4_096,
+    blocks: 32,
+    doubles: 200_000,
+    passes: 3,
+    ..HARDWARE
+};
+
+/// Every instruction is counted: a short batch is as exact as a long one.
+const COUNTED: Sizes = Sizes {
+    boot_launches: 3,
+    batches: 12,
+    batch_ticks: 50_000,
+    ..TRANSLATED
+};
+
+impl Sizes {
+    pub fn of(environment: EnvironmentId, preset: Preset) -> Self {
+        use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg};
+        let sizes = match environment {
+            Host | Kvm | QemuKvm => HARDWARE,
+            QemuTcg => TRANSLATED,
+            // Its figures are exact: nothing is gained by measuring more.
+            _ => return COUNTED,
+        };
+        match preset {
+            Preset::Quick => sizes,
+            Preset::Full => Self {
+                boot_launches: 5,
+                batches: 100,
+                batch_ticks: 10 * HARDWARE.batch_ticks,
+                passes: 20,
+                ..sizes
+            },
+        }
+    }
+
+    /// The job of measuring `operations`.
+    pub fn job(&self, operations: u64) -> Job {
+        Job {
+            run: operations,
+            batches: self.batches,
+            batch_ticks: self.batch_ticks,
+            pages: self.pages,
+            blocks: self.blocks,
+            doubles: self.doubles,
+            passes: self.passes,
+            ..Job::EMPTY
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The image and the tables of its memory take less than this.
+    const KERNEL_MIB: u64 = 16;
+
+    #[test]
+    fn the_work_fits_the_machine() {
+        for environment in EnvironmentId::ALL {
+            for preset in Preset::ALL {
+                let sizes = Sizes::of(environment, preset);
+                let job = sizes.job(0);
+                let pages = u64::from(job.pages) * 4096;
+                let blocks = u64::from(job.blocks) << 20;
+                let arrays = 3 * 8 * u64::from(job.doubles);
+                let room = (u64::from(sizes.machine.memory_mib) - KERNEL_MIB) << 20;
+                assert!(pages.max(blocks).max(arrays) <= room, "{environment}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_lead_back_to_their_preset() {
+        for preset in Preset::ALL {
+            assert_eq!(Preset::from_name(preset.name()), Some(preset));
+        }
+        assert_eq!(Preset::from_name("fast"), None);
+    }
+}
