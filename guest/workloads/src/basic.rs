@@ -13,7 +13,7 @@ const BLOCK: usize = 1 << 20;
 const MOST_BLOCKS: usize = 512;
 
 /// Allocations in one batch of `malloc-1m`.
-const BLOCKS_PER_BATCH: usize = 8;
+const BLOCKS_PER_BATCH: u32 = 8;
 
 /// At least this share of yields must have switched to the peer, in percent.
 const SWITCHED: u64 = 90;
@@ -76,78 +76,64 @@ struct Blocks {
 }
 
 fn run_memory<S: System>(bench: &mut Bench<'_, S>) {
-    let (malloc, touch) = (
-        bench.job.wants(Op::Malloc1m),
-        bench.job.wants(Op::FirstTouch4k),
-    );
-    if !malloc && !touch {
-        return;
-    }
     let mut blocks = Blocks {
         held: [None; MOST_BLOCKS],
         used: 0,
     };
-    let touched = if touch {
-        bench.job.pages as usize / (BLOCK / PAGE)
-    } else {
-        0
-    };
-    let allocated = if malloc { bench.job.blocks as usize } else { 0 };
-    allocate(bench, &mut blocks, touched.max(allocated).min(MOST_BLOCKS));
-    if touch {
-        first_touch(bench, &blocks, touched);
+    if bench.job.wants(Op::Malloc1m) {
+        malloc(bench, &mut blocks);
+    }
+    if bench.job.wants(Op::FirstTouch4k) {
+        let wanted = bench.job.pages as usize / (BLOCK / PAGE);
+        while blocks.used < wanted && blocks.add(bench.system) {}
+        first_touch(bench, &blocks.held[..blocks.used.min(wanted)]);
     }
     for block in blocks.held.iter_mut().filter_map(Option::take) {
-        // SAFETY: the block was allocated by `allocate`, is taken out of the
-        // table here, and `first_touch` has returned.
+        // SAFETY: the block came from `Blocks::add`, is taken out of the table
+        // here, and `first_touch` has returned.
         unsafe { bench.system.release(block) };
     }
 }
 
-/// Allocates up to `wanted` blocks in batches. Memory may end before: then what
-/// was allocated until then is the measurement.
-fn allocate<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks, wanted: usize) {
-    let op = Op::Malloc1m;
-    let tell = bench.job.wants(op);
-    if tell {
-        bench.begin(op, 0);
+impl Blocks {
+    /// Allocates one more block; false if memory or the table has ended.
+    fn add<S: System>(&mut self, system: &mut S) -> bool {
+        let Some(slot) = self.held.get_mut(self.used) else {
+            return false;
+        };
+        *slot = system.allocate(BLOCK).map(black_box);
+        self.used += usize::from(slot.is_some());
+        slot.is_some()
     }
+}
+
+/// Allocates blocks in batches. Memory may end before: then what was allocated
+/// until then is the measurement.
+fn malloc<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) {
+    let op = Op::Malloc1m;
+    let batches = bench.job.blocks / BLOCKS_PER_BATCH;
     let mut samples = 0;
-    while blocks.used + BLOCKS_PER_BATCH <= wanted {
+    bench.begin(op, 0);
+    while samples < batches {
         let start = ticks();
-        let complete = allocate_batch(bench.system, blocks);
+        let complete = (0..BLOCKS_PER_BATCH).all(|_| blocks.add(bench.system));
         let end = ticks();
         if !complete {
             break;
         }
         samples += 1;
-        if tell {
-            bench.sample(op, start, end, BLOCKS_PER_BATCH as u64);
-        }
+        bench.sample(op, start, end, u64::from(BLOCKS_PER_BATCH));
     }
     match samples {
-        _ if !tell => {}
         0 => bench.fail(op, "memory is too small for eight blocks of 1 MiB"),
         _ => bench.end(op, samples, u64::from(op.number())),
     }
 }
 
-fn allocate_batch<S: System>(system: &mut S, blocks: &mut Blocks) -> bool {
-    for _ in 0..BLOCKS_PER_BATCH {
-        let Some(block) = system.allocate(BLOCK) else {
-            return false;
-        };
-        blocks.held[blocks.used] = Some(black_box(block));
-        blocks.used += 1;
-    }
-    true
-}
-
-/// Writes to each page of up to `wanted` blocks, a block a batch, and reads all
-/// of it back afterwards.
-fn first_touch<S: System>(bench: &mut Bench<'_, S>, blocks: &Blocks, wanted: usize) {
+/// Writes to each page of `targets`, a block a batch, and reads all of it back
+/// afterwards.
+fn first_touch<S: System>(bench: &mut Bench<'_, S>, targets: &[Option<Block>]) {
     let op = Op::FirstTouch4k;
-    let targets = &blocks.held[..blocks.used.min(wanted)];
     bench.begin(op, bench.loop_cost());
     let mut samples = 0;
     for block in targets.iter().flatten() {

@@ -74,9 +74,8 @@ impl<'a, S: System> Bench<'a, S> {
         if !self.job.wants(op) {
             return;
         }
-        let repetitions = self.grow(&mut batch);
+        let (repetitions, mut proved) = self.grow(&mut batch);
         self.begin(op, self.loop_cost);
-        let mut proved = Ok(());
         for _ in 0..self.job.batches {
             let start = ticks();
             let work = batch(self.system, repetitions);
@@ -91,21 +90,24 @@ impl<'a, S: System> Bench<'a, S> {
     }
 
     /// The repetitions with which reading the clock is less than 1% of a batch
-    /// and a batch is as long as the job asks.
-    fn grow(&mut self, batch: &mut impl FnMut(&mut S, u64) -> Work) -> u64 {
+    /// and a batch is as long as the job asks; and whether all work on the way
+    /// there was proved.
+    fn grow(&mut self, batch: &mut impl FnMut(&mut S, u64) -> Work) -> (u64, Result<(), Reason>) {
         let enough = self.job.batch_ticks.max(100 * self.clock_cost);
         let mut repetitions = 1;
+        let mut proved = Ok(());
         while repetitions < MOST_REPETITIONS {
             let start = ticks();
-            batch(self.system, repetitions);
+            let work = batch(self.system, repetitions);
             let took = ticks() - start;
+            proved = proved.and(work.proved);
             if took >= enough {
                 break;
             }
             let factor = (enough / took.max(1)).clamp(2, 16);
             repetitions *= factor;
         }
-        repetitions
+        (repetitions, proved)
     }
 
     /// Tells that `op` begins. `loop_cost` is 0 where its batches have no loop

@@ -1,0 +1,188 @@
+//! Records survive their way through a console that anybody may write to.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use trapline_abi::frame::{encode, MAX_FRAME, MAX_RELAY, MAX_TEXT};
+use trapline_abi::record::{Channel, Speaker};
+use trapline_abi::{Counter, Decoder, Item, Op, Record, Stage};
+
+/// A record with its own storage, and the clock it was said at.
+#[derive(Clone, Debug)]
+struct Said {
+    shape: u8,
+    numbers: [u64; 4],
+    small: u16,
+    bytes: Vec<u8>,
+    at: u64,
+}
+
+impl Said {
+    fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes).into_owned();
+        trapline_abi::frame::clip(&text).to_owned()
+    }
+
+    fn record<'a>(&'a self, text: &'a str) -> Record<'a> {
+        let [a, b, c, d] = self.numbers;
+        let op = Op::ALL[self.small as usize % Op::ALL.len()];
+        let child = self.small;
+        match self.shape % 14 {
+            0 => Record::Hello {
+                version: child,
+                speaker: if a & 1 == 0 {
+                    Speaker::Image
+                } else {
+                    Speaker::Agent
+                },
+                ring: b as u8,
+                memory: c,
+                planned: d,
+            },
+            1 => Record::Stage {
+                stage: Stage::ALL[self.small as usize % Stage::ALL.len()],
+                at: a,
+            },
+            2 => Record::Begin {
+                op,
+                clock_cost: a,
+                loop_cost: b,
+                exits: Some(c >> 1),
+            },
+            3 => Record::Sample {
+                op,
+                start: a.min(b),
+                end: a.max(b),
+                count: c,
+            },
+            4 => Record::End {
+                op,
+                samples: a as u32,
+                check: b,
+                exits: None,
+            },
+            5 => Record::Skip { op, reason: text },
+            6 => Record::Fail { op, reason: text },
+            7 => Record::Panic { message: text },
+            8 => Record::Done,
+            9 => Record::Count {
+                counter: Counter::ALL[self.small as usize % Counter::ALL.len()],
+                value: a,
+            },
+            10 => Record::Launch { child },
+            11 => Record::Relay {
+                child,
+                channel: Channel::Events,
+                bytes: &self.bytes,
+            },
+            12 => Record::Reaped {
+                child,
+                status: a as u32,
+                peak_kib: b,
+            },
+            _ => Record::Ready,
+        }
+    }
+}
+
+prop_compose! {
+    fn said()(shape: u8, numbers: [u64; 4], small: u16, at: u64,
+              bytes in vec(any::<u8>(), 0..MAX_RELAY)) -> Said {
+        Said { shape, numbers, small, bytes, at }
+    }
+}
+
+fn frame(said: &Said) -> Vec<u8> {
+    let mut buffer = [0; MAX_FRAME];
+    let text = said.text();
+    let length = encode(&said.record(&text), said.at, &mut buffer).expect("fits");
+    buffer[..length].to_vec()
+}
+
+/// What a decoder makes of a stream that arrives in pieces: the records as text,
+/// and all bytes that belong to none.
+fn decode(stream: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
+    let mut decoder = Decoder::new();
+    let (mut records, mut text) = (Vec::new(), Vec::new());
+    let mut sink = |item: Item<'_>| match item {
+        Item::Record(record, at) => records.push(format!("{at} {record:?}")),
+        Item::Text(byte) => text.push(byte),
+        Item::Damaged => {}
+    };
+    for piece in stream.chunks(piece.max(1)) {
+        decoder.feed(piece, &mut sink);
+    }
+    decoder.finish(&mut sink);
+    (records, text)
+}
+
+fn expected(all: &[Said]) -> Vec<String> {
+    all.iter()
+        .map(|said| format!("{} {:?}", said.at, said.record(&said.text())))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn every_record_arrives_and_the_text_between_is_kept(
+        all in vec((said(), "[ -~\n]{0,40}"), 1..8), piece in 1usize..3000,
+    ) {
+        let mut stream = Vec::new();
+        let mut between = Vec::new();
+        for (said, text) in &all {
+            stream.extend_from_slice(text.as_bytes());
+            between.extend_from_slice(text.as_bytes());
+            stream.extend(frame(said));
+        }
+        let (records, text) = decode(&stream, piece);
+        let all: Vec<Said> = all.into_iter().map(|(said, _)| said).collect();
+        prop_assert_eq!(records, expected(&all));
+        prop_assert_eq!(text, between);
+    }
+
+    #[test]
+    fn a_damaged_frame_costs_no_other(
+        before in said(), hurt in said(), after in said(), place: prop::sample::Index, bit in 0u8..8,
+    ) {
+        let mut damaged = frame(&hurt);
+        let place = place.index(damaged.len());
+        damaged[place] ^= 1 << bit;
+        let stream = [frame(&before), damaged, frame(&after)].concat();
+        let (records, _) = decode(&stream, stream.len());
+        let expected = expected(&[before, after]);
+        prop_assert_eq!(records.first(), expected.first());
+        prop_assert_eq!(records.last(), expected.last());
+        prop_assert_eq!(records.len(), 2, "a damaged record was accepted");
+    }
+
+    #[test]
+    fn garbage_is_text_and_never_a_record(noise in vec(any::<u8>(), 0..5000), piece in 1usize..2000) {
+        let (records, text) = decode(&noise, piece);
+        prop_assert!(records.is_empty(), "a checksum by chance: {:?}", records);
+        prop_assert_eq!(text, noise);
+    }
+
+    #[test]
+    fn a_valid_frame_with_any_payload_never_panics(kind: u8, body in vec(any::<u8>(), 0..200)) {
+        let mut frame = vec![0xf5, b'T', kind];
+        frame.extend((body.len() as u16).to_le_bytes());
+        frame.extend(&body);
+        let checksum = trapline_abi::frame::crc32(&frame[2..]);
+        frame.extend(checksum.to_le_bytes());
+        decode(&frame, frame.len());
+    }
+}
+
+#[test]
+fn the_longest_text_and_relay_fit() {
+    let text = "x".repeat(MAX_TEXT);
+    let bytes = [0xf5; MAX_RELAY];
+    let mut buffer = [0; MAX_FRAME];
+    assert!(encode(&Record::Panic { message: &text }, u64::MAX, &mut buffer).is_ok());
+    let relay = Record::Relay {
+        child: u16::MAX,
+        channel: Channel::Console,
+        bytes: &bytes,
+    };
+    let length = encode(&relay, u64::MAX, &mut buffer).expect("fits by definition of MAX_RELAY");
+    assert_eq!(decode(&buffer[..length], 7).0.len(), 1);
+}
