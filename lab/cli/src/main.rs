@@ -1,1 +1,59 @@
-fn main() {}
+//! `trapline`: what virtualization costs, to the instruction.
+//!
+//! The command line is defined in [`args`]; each command is a module with one
+//! function; [`failure`] is how all of them end. Measuring itself is in [`run`].
+
+mod args;
+mod doctor;
+mod failure;
+mod manual;
+mod parts;
+mod terminal;
+
+use args::{Cli, Command, DoctorArgs, PlainFormat};
+use clap::Parser;
+use failure::{Failure, Status};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let status = match Cli::try_parse() {
+        Ok(cli) => {
+            terminal::choose_color(cli.color);
+            obey(cli.command).unwrap_or_else(|failure| failure.tell())
+        }
+        Err(error) => answer(&error),
+    };
+    status.into()
+}
+
+/// Help and version go to standard output; everything else is a failure.
+fn answer(error: &clap::Error) -> Status {
+    match Failure::from_clap(error) {
+        Some(failure) => failure.tell(),
+        None => {
+            // A reader that has gone is no failure.
+            let _ = error.print();
+            Status::Done
+        }
+    }
+}
+
+fn obey(command: Command) -> Result<Status, Failure> {
+    match command {
+        Command::Doctor(args) => print_diagnosis(&args)?,
+        Command::Completions { shell } => terminal::print_text(&manual::completions(shell))?,
+        Command::Man => terminal::print_text(&manual::page())?,
+        _ => {}
+    }
+    Ok(Status::Done)
+}
+
+fn print_diagnosis(args: &DoctorArgs) -> Result<(), Failure> {
+    let findings = doctor::examine();
+    match args.format {
+        PlainFormat::Json => terminal::print_json(&doctor::to_json(&findings)),
+        PlainFormat::Table => {
+            terminal::print(|mut out| doctor::print(&findings, terminal::width(), &mut out))
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The command line, defined once: parsing, help, completions and the man page
+//! all come from here. Names of environments and operations are values that
+//! clap knows, so that a mistyped one is answered with the nearest.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use trapline_abi::{Op, Workload};
+use trapline_plan::EnvironmentId;
+
+/// What virtualization costs, to the instruction.
+///
+/// Runs the same code in every environment this machine offers - as a process,
+/// in several virtual machines, and on a simulated machine whose clock counts
+/// instructions - and shows side by side what each operation costs.
+#[derive(Parser, Debug)]
+#[command(name = "trapline", version, max_term_width = 80, after_help = EXIT_STATUS)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+    /// When to use colour; NO_COLOR is respected
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub color: Color,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0    done; what cannot be measured here was skipped, with its reason
+  1    something that should have worked failed
+  2    the command line was not understood
+  3    two runs on the instruction clock gave different digits
+  130  interrupted; finished boots are kept (143: ended by SIGTERM)";
+
+/// One command.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Examine this machine: what it offers, what disturbs figures, what mends it
+    Doctor(DoctorArgs),
+    /// List environments and workloads, and what keeps any from running here
+    List(ListArgs),
+    /// Measure, store, and show
+    Run(RunArgs),
+    /// Show the tables of an earlier run again, from the store alone
+    Show(ShowArgs),
+    /// Measure what the kernel itself charges for an exit, without any VMM
+    Floor(FloorArgs),
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Of `trapline doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// How to print
+    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
+    pub format: PlainFormat,
+    #[command(flatten)]
+    pub simulated: SimulatedArgs,
+}
+
+/// Of `trapline list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// How to print
+    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
+    pub format: PlainFormat,
+    #[command(flatten)]
+    pub simulated: SimulatedArgs,
+}
+
+/// Of `trapline run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Environments to measure in [default: all]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    pub environments: Vec<EnvironmentId>,
+    /// Workloads or single operations to measure, as `trapline list` names them [default: all]
+    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
+    pub workloads: Vec<String>,
+    /// How much to measure
+    #[arg(long, value_enum, default_value_t = Preset::Quick)]
+    pub preset: Preset,
+    /// Boots of each wall-clock environment [default: the preset's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub boots: Option<u32>,
+    /// Seed of the order of boots and of resampling
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub simulated: SimulatedArgs,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Of `trapline show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Number of the run [default: the latest]
+    #[arg(long, value_name = "N")]
+    pub run: Option<u64>,
+    /// List the runs in the store instead
+    #[arg(long, conflicts_with_all = ["run", "format"])]
+    pub runs: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// Of `trapline floor`.
+#[derive(Args, Debug)]
+pub struct FloorArgs {
+    #[command(flatten)]
+    pub simulated: SimulatedArgs,
+}
+
+/// Where raw samples are kept.
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// File to keep raw samples in [default: trapline/trapline.db in $XDG_DATA_HOME]
+    #[arg(long = "store", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// What Linux the simulated machine runs.
+#[derive(Args, Debug, Clone, Default)]
+pub struct SimulatedArgs {
+    /// Linux for the simulated machine [default: the distribution's, fetched once]
+    #[arg(long, value_name = "FILE", requires = "modules")]
+    pub kernel: Option<PathBuf>,
+    /// Directory of its modules (lib/modules/VERSION)
+    #[arg(long, value_name = "DIR", requires = "kernel")]
+    pub modules: Option<PathBuf>,
+}
+
+/// How to print a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for a terminal
+    Table,
+    /// One stable JSON object
+    Json,
+    /// One line a cell
+    Csv,
+    /// Tables for a page
+    Markdown,
+}
+
+/// How to print a list of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlainFormat {
+    /// Text for a terminal
+    Table,
+    /// One JSON object
+    Json,
+}
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Two to three minutes
+    Quick,
+    /// More boots and samples, for figures to be quoted
+    Full,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal only
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
+    let names = EnvironmentId::ALL.map(|id| PossibleValue::new(id.name()).help(id.what()));
+    PossibleValuesParser::new(names).map(|name| {
+        EnvironmentId::from_name(&name).expect("clap lets only names of environments pass")
+    })
+}
+
+/// Names of workloads, then paths of operations.
+pub fn workload_names() -> Vec<(String, &'static str)> {
+    let workloads = Workload::ALL.map(|w| (w.name().to_owned(), w.question()));
+    let operations = Op::ALL.map(|op| (path_of(op), op.what()));
+    workloads.into_iter().chain(operations).collect()
+}
+
+/// `workload/operation`.
+pub fn path_of(op: Op) -> String {
+    format!("{}/{}", op.workload().name(), op.name())
+}
+
+fn workload_parser() -> PossibleValuesParser {
+    let names = workload_names().into_iter();
+    PossibleValuesParser::new(names.map(|(name, what)| PossibleValue::new(name).help(what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_of_names_are_taken_apart_and_checked() {
+        let cli = Cli::try_parse_from([
+            "trapline",
+            "run",
+            "--env",
+            "sim,sim/kvm",
+            "--workload",
+            "basic,exits/port-out",
+        ])
+        .unwrap();
+        let Command::Run(run) = cli.command else {
+            panic!("run was parsed as another command");
+        };
+        assert_eq!(
+            run.environments,
+            [EnvironmentId::Sim, EnvironmentId::SimKvm]
+        );
+        assert_eq!(run.workloads, ["basic", "exits/port-out"]);
+        for bad in [
+            ["--env", "sim,kmv"],
+            ["--workload", "exits/port-oot"],
+            ["--boots", "0"],
+        ] {
+            let words = ["trapline", "run"].into_iter().chain(bad);
+            assert!(Cli::try_parse_from(words).is_err(), "{bad:?} was accepted");
+        }
+    }
+}

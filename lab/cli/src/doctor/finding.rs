@@ -1,0 +1,149 @@
+//! One thing that was found, and how findings are told.
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// How a finding bears on figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Good to know: it changes figures, or narrows what can be measured.
+    Note,
+    /// It keeps something from being measured, or spoils figures.
+    Problem,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// About what.
+    pub topic: &'static str,
+    /// How it bears on figures.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// The command that mends it, or what to do where no command can.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    /// As it should be.
+    pub fn ok(topic: &'static str, found: impl Into<String>) -> Self {
+        Self::new(topic, Verdict::Ok, found)
+    }
+
+    /// Good to know.
+    pub fn note(topic: &'static str, found: impl Into<String>) -> Self {
+        Self::new(topic, Verdict::Note, found)
+    }
+
+    /// Something is wrong.
+    pub fn problem(topic: &'static str, found: impl Into<String>) -> Self {
+        Self::new(topic, Verdict::Problem, found)
+    }
+
+    fn new(topic: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self {
+            topic,
+            verdict,
+            found: found.into(),
+            remedy: None,
+        }
+    }
+
+    /// The same with what mends it.
+    pub fn mend(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// Columns of verdict and topic before the text.
+const INDENT: &str = "                     ";
+
+/// Prints findings, a paragraph each, no line longer than `width` columns.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print(findings: &[Finding], width: usize, out: &mut impl Write) -> io::Result<()> {
+    for finding in findings {
+        print_one(finding, width, out)?;
+    }
+    let count = |verdict| findings.iter().filter(|f| f.verdict == verdict).count();
+    let (problems, notes) = (count(Verdict::Problem), count(Verdict::Note));
+    let plural = |n| if n == 1 { "" } else { "s" };
+    writeln!(
+        out,
+        "\n{problems} problem{}, {notes} note{}, {} ok",
+        plural(problems),
+        plural(notes),
+        count(Verdict::Ok)
+    )
+}
+
+fn print_one(finding: &Finding, width: usize, out: &mut impl Write) -> io::Result<()> {
+    let (word, color) = match finding.verdict {
+        Verdict::Ok => ("ok", AnsiColor::Green),
+        Verdict::Note => ("note", AnsiColor::Yellow),
+        Verdict::Problem => ("problem", AnsiColor::Red),
+    };
+    let style = Style::new().fg_color(Some(color.into()));
+    let lines = wrap(&finding.found, "", width);
+    write!(out, "{style}{word:<8}{style:#} {:<11} ", finding.topic)?;
+    writeln!(out, "{}", lines.join(&format!("\n{INDENT}")))?;
+    if let Some(remedy) = &finding.remedy {
+        let lines = wrap(&format!("mend: {remedy}"), "      ", width);
+        writeln!(out, "{INDENT}{}", lines.join(&format!("\n{INDENT}")))?;
+    }
+    Ok(())
+}
+
+fn wrap(text: &str, hanging: &str, width: usize) -> Vec<String> {
+    let room = width.saturating_sub(INDENT.len()).max(20);
+    let options = textwrap::Options::new(room)
+        .subsequent_indent(hanging)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    let lines = textwrap::wrap(text, options).into_iter();
+    lines.map(|line| line.into_owned()).collect()
+}
+
+/// All findings as one JSON object.
+pub fn to_json(findings: &[Finding]) -> serde_json::Value {
+    serde_json::json!({ "trapline": env!("CARGO_PKG_VERSION"), "findings": findings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(findings: &[Finding]) -> String {
+        let mut out = anstream::StripStream::new(Vec::new());
+        print(findings, 80, &mut out).unwrap();
+        String::from_utf8(out.into_inner()).unwrap()
+    }
+
+    #[test]
+    fn findings_keep_to_eighty_columns() {
+        let long = "word ".repeat(60);
+        let text = printed(&[
+            Finding::ok("cpu", long.clone()),
+            Finding::problem("kvm", "gone").mend(long),
+        ]);
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.ends_with("\n1 problem, 0 notes, 1 ok\n"), "{text}");
+        assert!(text.contains("\n                     mend: word"), "{text}");
+    }
+
+    #[test]
+    fn json_has_every_field() {
+        let json = to_json(&[Finding::note("smt", "on").mend("off")]);
+        let expected = serde_json::json!(
+            [{"topic": "smt", "verdict": "note", "found": "on", "remedy": "off"}]
+        );
+        assert_eq!(json["findings"], expected);
+    }
+}

@@ -1,0 +1,77 @@
+//! What this machine is, what disturbs figures taken on it, and what mends it.
+//!
+//! Reading is apart from judging: each topic has a pure function from the text
+//! that the kernel or a program gave to a [`Finding`], and [`examine`] feeds them.
+//! Nothing here changes the machine.
+
+mod finding;
+mod hypervisor;
+mod processor;
+mod ring0;
+mod settings;
+mod tools;
+
+pub use finding::{print, to_json, Finding, Verdict};
+
+use std::path::Path;
+use std::time::Duration;
+
+/// How long processor time is watched for time that somebody else took.
+const STEAL_WATCH: Duration = Duration::from_millis(500);
+
+/// Examines everything. Takes about a second, most of it waiting.
+pub fn examine() -> Vec<Finding> {
+    let cpuinfo = read("/proc/cpuinfo");
+    let processor = processor::parse(&cpuinfo);
+    let stat_before = read("/proc/stat");
+    let tsc_hertz = processor::measure_tsc(STEAL_WATCH);
+    let stat_after = read("/proc/stat");
+    let mut findings = vec![
+        processor::judge(&processor),
+        processor::judge_tsc(&processor, &read(CLOCK_SOURCE), tsc_hertz),
+        processor::judge_nesting(&processor, processor::hypervisor_signature()),
+        hypervisor::judge(&hypervisor::examine(&processor)),
+        settings::judge_governor(&read_each_cpu("cpufreq/scaling_governor")),
+        settings::judge_smt(&read("/sys/devices/system/cpu/smt/active")),
+        settings::judge_steal(&stat_before, &stat_after),
+        settings::judge_mitigations(&read_directory(VULNERABILITIES)),
+        settings::judge_huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
+    ];
+    findings.extend(tools::examine());
+    findings
+}
+
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
+
+/// The file's text without surrounding space; empty where there is no such file,
+/// which is how a kernel says that it has nothing to tell.
+fn read(path: impl AsRef<Path>) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// Name and text of every file in a directory, in order of name.
+fn read_directory(path: &str) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| {
+            (
+                entry.file_name().to_string_lossy().into_owned(),
+                read(entry.path()),
+            )
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// One file of each CPU's directory, where it is there.
+fn read_each_cpu(file: &str) -> Vec<String> {
+    let cpus = std::fs::read_dir("/sys/devices/system/cpu")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let texts = cpus.map(|cpu| read(cpu.path().join(file)));
+    texts.filter(|text| !text.is_empty()).collect()
+}

@@ -1,0 +1,225 @@
+//! How a command ends: a status, and for a failure a message that names what
+//! was wrong and what would help. What clap finds wrong is told in the same form.
+
+use anstyle::{AnsiColor, Style};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::fmt;
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done.
+    Done,
+    /// Something that should have worked failed.
+    Failed,
+    /// The command line was not understood.
+    Usage,
+    /// Two runs on the instruction clock gave different digits.
+    Undetermined,
+    /// Ended by this signal.
+    Interrupted(i32),
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        ExitCode::from(match status {
+            Status::Done => 0,
+            Status::Failed => 1,
+            Status::Usage => 2,
+            Status::Undetermined => 3,
+            Status::Interrupted(signal) => 128 + signal as u8,
+        })
+    }
+}
+
+/// Why a command failed, and what would help.
+#[derive(Debug, PartialEq)]
+pub struct Failure {
+    message: String,
+    help: Option<String>,
+    status: Status,
+}
+
+impl Failure {
+    /// A failure with nothing to advise.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self {
+            message: message.to_string(),
+            help: None,
+            status: Status::Failed,
+        }
+    }
+
+    /// The same with advice.
+    pub fn help(mut self, help: impl fmt::Display) -> Self {
+        self.help = Some(help.to_string());
+        self
+    }
+
+    /// The same with another status than [`Status::Failed`].
+    pub fn status(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// From an error of a library, with the errors that caused it.
+    pub fn from_error(error: &dyn std::error::Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            if !message.contains(&cause_text) {
+                message.push_str(": ");
+                message.push_str(&cause_text);
+            }
+            source = cause.source();
+        }
+        Self::new(message)
+    }
+
+    /// From what clap found wrong with the command line. Help and version are no
+    /// failures: those are `None`.
+    pub fn from_clap(error: &clap::Error) -> Option<Self> {
+        if matches!(
+            error.kind(),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+        ) {
+            return None;
+        }
+        let failure = Self::new(usage_message(error)).status(Status::Usage);
+        Some(failure.help(usage_help(error)))
+    }
+
+    /// Tells the failure on standard error and gives its status.
+    pub fn tell(&self) -> Status {
+        let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
+        let green = Style::new().fg_color(Some(AnsiColor::Green.into())).bold();
+        anstream::eprintln!("{red}error{red:#}: {}", self.message);
+        if let Some(help) = &self.help {
+            anstream::eprintln!("  {green}help{green:#}: {help}");
+        }
+        self.status
+    }
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    }
+}
+
+fn usage_message(error: &clap::Error) -> String {
+    let about = |kind| text(error, kind).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::InvalidValue if about(ContextKind::InvalidValue).is_empty() => {
+            format!("'{}' needs a value", about(ContextKind::InvalidArg))
+        }
+        ErrorKind::InvalidValue => format!(
+            "unknown value '{}' for '{}'",
+            about(ContextKind::InvalidValue),
+            about(ContextKind::InvalidArg)
+        ),
+        ErrorKind::UnknownArgument => {
+            format!("unknown argument '{}'", about(ContextKind::InvalidArg))
+        }
+        ErrorKind::InvalidSubcommand => {
+            format!(
+                "unknown command '{}'",
+                about(ContextKind::InvalidSubcommand)
+            )
+        }
+        _ => first_line(error),
+    }
+}
+
+/// What clap itself would say first, without its "error: ".
+fn first_line(error: &clap::Error) -> String {
+    let whole = error.to_string();
+    let said = whole.lines().next().unwrap_or_default();
+    said.trim_start_matches("error: ").to_owned()
+}
+
+fn usage_help(error: &clap::Error) -> String {
+    let nearest = [
+        ContextKind::SuggestedValue,
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+    ]
+    .into_iter()
+    .find_map(|kind| text(error, kind));
+    if let Some(name) = nearest {
+        return format!(
+            "did you mean '{}'?",
+            name.split([' ', '=']).next().unwrap_or(&name)
+        );
+    }
+    match error.get(ContextKind::ValidValue) {
+        Some(ContextValue::Strings(values)) if !values.is_empty() => {
+            format!("there are: {}", values.join(", "))
+        }
+        _ => "'trapline --help' and 'trapline COMMAND --help' tell what there is".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+
+    fn failure(words: &[&str]) -> Failure {
+        let words = ["trapline"].iter().chain(words);
+        let error = Cli::try_parse_from(words).expect_err("the words are wrong");
+        Failure::from_clap(&error).expect("this is a failure")
+    }
+
+    #[test]
+    fn the_nearest_name_is_suggested() {
+        for (words, message, help) in [
+            (
+                &["run", "--env", "qemu-kmv"][..],
+                "unknown value 'qemu-kmv' for '--env <A,B>'",
+                "did you mean 'qemu-kvm'?",
+            ),
+            (
+                &["run", "--workload", "exits/port-oot"],
+                "unknown value 'exits/port-oot' for '--workload <W,W/OP>'",
+                "did you mean 'exits/port-out'?",
+            ),
+            (
+                &["run", "--boot", "3"],
+                "unknown argument '--boot'",
+                "did you mean '--boots'?",
+            ),
+            (&["runn"], "unknown command 'runn'", "did you mean 'run'?"),
+        ] {
+            let failure = failure(words);
+            assert_eq!(failure.message, message);
+            assert_eq!(failure.help.as_deref(), Some(help));
+            assert_eq!(failure.status, Status::Usage);
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_near_all_names_are_told() {
+        let failure = failure(&["run", "--env", "zzzzz"]);
+        let help = failure.help.expect("there is help");
+        assert!(help.starts_with("there are: host, kvm, "), "{help}");
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_as_clap_tells_it() {
+        let failure = failure(&["run", "--boots", "0"]);
+        assert!(failure.message.contains("'0'"), "{}", failure.message);
+        assert_eq!(failure.status, Status::Usage);
+    }
+
+    #[test]
+    fn asking_for_help_is_no_failure() {
+        let error = Cli::try_parse_from(["trapline", "--help"]).expect_err("help is shown");
+        assert_eq!(Failure::from_clap(&error), None);
+    }
+}

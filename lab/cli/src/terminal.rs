@@ -1,0 +1,72 @@
+//! What output looks like here: how wide, in colour or not, and what happens
+//! when nobody reads it any more.
+
+use crate::args::Color;
+use crate::failure::Failure;
+use std::io::{self, IsTerminal, Write};
+
+/// Columns of text where no terminal says otherwise.
+const DEFAULT_WIDTH: usize = 80;
+
+/// Lets every later print follow the user's choice of colour.
+pub fn choose_color(color: Color) {
+    match color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+}
+
+/// Whether standard output shows colour.
+pub fn shows_color() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
+/// Whether somebody watches standard error.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Columns of standard output: the terminal's; in a pipe `COLUMNS`, or 80.
+pub fn width() -> usize {
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    if let Some((terminal_size::Width(columns), _)) = terminal {
+        return usize::from(columns).max(40);
+    }
+    let columns = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    columns.map_or(DEFAULT_WIDTH, |columns: usize| columns.clamp(40, 1000))
+}
+
+/// Writes to standard output. A reader that has gone (`trapline list | head`) is
+/// no failure.
+///
+/// # Errors
+/// Whatever else keeps output from being written: a full disk.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    let written = write(&mut out).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
+            "cannot write to standard output: {error}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Writes text to standard output, as [`print`] does.
+///
+/// # Errors
+/// Those of [`print`].
+pub fn print_text(text: &str) -> Result<(), Failure> {
+    print(|out| out.write_all(text.as_bytes()))
+}
+
+/// Writes one JSON value to standard output, as [`print`] does.
+///
+/// # Errors
+/// Those of [`print`].
+pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print_text(&format!("{value:#}\n"))
+}
