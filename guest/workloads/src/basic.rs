@@ -15,8 +15,13 @@ const MOST_BLOCKS: usize = 512;
 /// Allocations in one batch of `malloc-1m`.
 const BLOCKS_PER_BATCH: u32 = 8;
 
-/// At least this share of yields must have switched to the peer, in percent.
-const SWITCHED: u64 = 90;
+/// At least this share of yields must have switched to the peer, in percent: a
+/// third process of a busy host may run in between, and what is counted is
+/// switches, not yields. Where a yield does nothing, no share is reached.
+const SWITCHED: u64 = 50;
+
+/// So many yields need not have switched at all: the peer may still be starting.
+const STRAY_YIELDS: u64 = 64;
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     bench.measure(Op::Getpid, getpid);
