@@ -1,1 +1,74 @@
+//! What the end-to-end tests stand on: the built parts, a private place for each
+//! test, and a way to say that a test could not run here.
+//!
+//! The tests run what `make build` put into `target/dist`, as people do, and read
+//! what it prints. A build that is not there is a failure, not a skip.
 
+pub mod house;
+pub mod processes;
+pub mod run;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The directory of the built parts: `$TRAPLINE_PARTS`, or `target/dist`.
+///
+/// # Panics
+/// If there is no `trapline` in it: nothing was built.
+pub fn parts() -> PathBuf {
+    let named = std::env::var_os("TRAPLINE_PARTS").map(PathBuf::from);
+    let parts = named.unwrap_or_else(|| root().join("target/dist"));
+    assert!(
+        parts.join("trapline").is_file(),
+        "no trapline in {}: run `make build` first",
+        parts.display()
+    );
+    parts
+}
+
+/// The repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("the tests have a parent").to_owned()
+}
+
+/// Says that something could not be tested here, and why: on standard error, and
+/// in the file that `make test` prints at its end.
+pub fn skip(what: &str, why: &str) {
+    let line = format!("{what}: {why}\n");
+    eprint!("skipped: {line}");
+    let Some(file) = std::env::var_os("TRAPLINE_SKIPS") else {
+        return;
+    };
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.create(true).append(true).open(&file);
+    opened
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .unwrap_or_else(|error| panic!("cannot note a skip in {file:?}: {error}"));
+}
+
+/// Whether QEMU is here; if not, says that `what` is skipped.
+pub fn has_qemu(what: &str) -> bool {
+    let found = on_path("qemu-system-x86_64");
+    if !found {
+        skip(what, "QEMU is not installed (package qemu-system-x86)");
+    }
+    found
+}
+
+/// Whether `/dev/kvm` can be used; if not, says that `what` is skipped.
+pub fn has_kvm(what: &str) -> bool {
+    let mut options = std::fs::OpenOptions::new();
+    match options.read(true).write(true).open("/dev/kvm") {
+        Ok(_) => true,
+        Err(error) => {
+            skip(what, &format!("/dev/kvm cannot be used: {error}"));
+            false
+        }
+    }
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}

@@ -2,11 +2,13 @@
 //! all come from here. Names of environments and operations are values that
 //! clap knows, so that a mistyped one is answered with the nearest.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use trapline_abi::{Op, Workload};
-use trapline_plan::EnvironmentId;
+use trapline_plan::{names, EnvironmentId};
 
 /// What virtualization costs, to the instruction.
 ///
@@ -189,27 +191,73 @@ pub enum Color {
 }
 
 fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
-    let names = EnvironmentId::ALL.map(|id| PossibleValue::new(id.name()).help(id.what()));
-    PossibleValuesParser::new(names).map(|name| {
-        EnvironmentId::from_name(&name).expect("clap lets only names of environments pass")
-    })
+    let known = EnvironmentId::ALL.map(|id| PossibleValue::new(id.name()).help(id.what()));
+    let names = Names {
+        known: known.to_vec(),
+        check: |name| names::environments(name).map(drop),
+    };
+    names.map(|name| EnvironmentId::from_name(&name).expect("the name was checked"))
 }
 
-/// Names of workloads, then paths of operations.
-pub fn workload_names() -> Vec<(String, &'static str)> {
-    let workloads = Workload::ALL.map(|w| (w.name().to_owned(), w.question()));
-    let operations = Op::ALL.map(|op| (path_of(op), op.what()));
-    workloads.into_iter().chain(operations).collect()
+fn workload_parser() -> impl TypedValueParser<Value = String> {
+    let workloads = Workload::ALL.map(|w| PossibleValue::new(w.name()).help(w.question()));
+    let operations = Op::ALL.map(|op| PossibleValue::new(names::path(op)).help(op.what()));
+    Names {
+        known: workloads.into_iter().chain(operations).collect(),
+        check: |name| names::operations(name).map(drop),
+    }
 }
 
-/// `workload/operation`.
-pub fn path_of(op: Op) -> String {
-    format!("{}/{}", op.workload().name(), op.name())
+/// Takes names that completions know and the plan checks, and says which was
+/// meant where one is mistyped.
+#[derive(Clone)]
+struct Names {
+    known: Vec<PossibleValue>,
+    check: fn(&str) -> Result<(), names::UnknownName>,
 }
 
-fn workload_parser() -> PossibleValuesParser {
-    let names = workload_names().into_iter();
-    PossibleValuesParser::new(names.map(|(name, what)| PossibleValue::new(name).help(what)))
+impl TypedValueParser for Names {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let name = value.to_string_lossy();
+        match (self.check)(&name) {
+            Ok(()) => Ok(name.into_owned()),
+            Err(unknown) => Err(unknown_value(command, argument, unknown)),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.known.iter().cloned()))
+    }
+}
+
+fn unknown_value(
+    command: &clap::Command,
+    argument: Option<&clap::Arg>,
+    unknown: names::UnknownName,
+) -> clap::Error {
+    let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
+    let argument = argument.map(ToString::to_string).unwrap_or_default();
+    error.insert(ContextKind::InvalidArg, ContextValue::String(argument));
+    error.insert(
+        ContextKind::InvalidValue,
+        ContextValue::String(unknown.name),
+    );
+    match unknown.hint {
+        names::Hint::Nearest(name) => {
+            error.insert(ContextKind::SuggestedValue, ContextValue::String(name))
+        }
+        names::Hint::Known(all) => {
+            error.insert(ContextKind::ValidValue, ContextValue::Strings(all))
+        }
+    };
+    error
 }
 
 #[cfg(test)]

@@ -1,0 +1,41 @@
+# Two commands matter: `make run` shows what virtualization costs here, and
+# `make test` tells whether everything works. Both do all that is needed first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+DIST := target/dist
+BUILT := target/x86_64-unknown-linux-gnu
+# What runs inside the measured machine, and what checks it.
+GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floor
+SKIPS := $(CURDIR)/target/skips.txt
+
+.PHONY: help setup build run test check bench clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+
+setup: ## Install what is missing from the distribution, nothing else
+	@scripts/setup.sh
+
+build: setup ## Build every part into target/dist
+	@scripts/build.sh $(BUILT) $(DIST) $(GUEST_PROGRAMS)
+
+run: build ## Measure everything this machine offers (two to three minutes)
+	@$(DIST)/trapline run
+
+check: ## Check format and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+test: build check ## Run every test; ends with what was skipped and why
+	@rm -f $(SKIPS)
+	TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --workspace
+	@scripts/skips.sh $(SKIPS)
+
+bench: build ## Print the figures that the project stands for
+	@scripts/bench.sh $(DIST)
+
+clean: ## Remove everything that was built
+	cargo clean

@@ -1,0 +1,40 @@
+//! Processes that a test's lab started, found by what they were started with.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Command lines of all living processes that name `directory`, which belongs to
+/// one test alone. The lab gives every child the path of a part.
+pub fn naming(directory: &Path) -> Vec<String> {
+    let directory = directory.to_string_lossy().into_owned();
+    let entries = std::fs::read_dir("/proc")
+        .expect("/proc is mounted")
+        .flatten();
+    let numbered =
+        entries.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
+    numbered
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .map(|words| String::from_utf8_lossy(&words).replace('\0', " "))
+        .filter(|line| line.contains(&directory))
+        .collect()
+}
+
+/// Waits until `condition` holds, at most `limit`; whether it came to hold.
+pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    condition()
+}
+
+/// Sends a signal to a process that the test itself started.
+pub fn signal(child: &std::process::Child, signal: i32) {
+    // SAFETY: kill(2) touches no memory of ours, and the child was not reaped:
+    // its handle is borrowed, so its number is still its own.
+    let sent = unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+    assert_eq!(sent, 0, "the child could not be signalled");
+}

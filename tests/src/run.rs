@@ -1,0 +1,124 @@
+//! Running the lab as people do, each test in a place of its own.
+
+use crate::parts;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A place of a test's own: parts, store and data live in it, and go with it.
+pub struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    /// A new place with every built part in it (as links, so that a test may
+    /// replace one).
+    ///
+    /// # Panics
+    /// If nothing was built, or there is no room for temporary files.
+    pub fn new() -> Self {
+        let place = Self {
+            directory: tempfile::tempdir().expect("a temporary directory can be made"),
+        };
+        std::fs::create_dir(place.parts()).expect("the directory is new");
+        for part in std::fs::read_dir(parts())
+            .expect("parts can be listed")
+            .flatten()
+        {
+            let link = place.parts().join(part.file_name());
+            std::os::unix::fs::symlink(part.path(), link).expect("the link is new");
+        }
+        place
+    }
+
+    /// The directory of it all.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Where this test's lab looks for its parts.
+    pub fn parts(&self) -> PathBuf {
+        self.path().join("parts")
+    }
+
+    /// Where this test's lab keeps samples.
+    pub fn store(&self) -> PathBuf {
+        self.path().join("samples.db")
+    }
+
+    /// Replaces a part by other bytes.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn replace(&self, part: &str, bytes: &[u8]) {
+        let path = self.parts().join(part);
+        std::fs::remove_file(&path).expect("the part was there");
+        std::fs::write(&path, bytes).expect("the part can be replaced");
+    }
+
+    /// A command of this place, ready to be started: `trapline WORD...`.
+    pub fn trapline(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(parts().join("trapline"));
+        command
+            .args(words)
+            .env("TRAPLINE_PARTS", self.parts())
+            .env("XDG_DATA_HOME", self.path())
+            .env_remove("NO_COLOR")
+            .env_remove("COLUMNS")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `trapline WORD...` to its end.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(&self, words: &[&str]) -> Ended {
+        Ended::from(
+            self.trapline(words)
+                .output()
+                .expect("trapline can be started"),
+        )
+    }
+
+    /// Runs `trapline run --store … --format json WORD...`, which must succeed.
+    ///
+    /// # Panics
+    /// If it fails, or prints anything but one JSON object.
+    pub fn measure(&self, words: &[&str]) -> serde_json::Value {
+        let store = self.store();
+        let store = store.to_str().expect("the path is text");
+        let fixed = ["run", "--format", "json", "--store", store];
+        let ended = self.run(&[&fixed[..], words].concat());
+        assert_eq!(ended.status, Some(0), "{}", ended.errors);
+        serde_json::from_str(&ended.output)
+            .unwrap_or_else(|error| panic!("{error} in {}", ended.output))
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A command that ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit status; `None` if a signal ended it.
+    pub status: Option<i32>,
+    /// What it wrote to standard output.
+    pub output: String,
+    /// What it wrote to standard error.
+    pub errors: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code(),
+            output: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
