@@ -1,0 +1,206 @@
+//! From rows back to observations.
+//!
+//! A file that passed SQLite's own checks can still hold nonsense: somebody may
+//! have edited it. What cannot be read is named as damage, never guessed.
+
+use crate::{Problem, Run, RunId, RunInfo};
+use rusqlite::{Connection, OptionalExtension, Row};
+use std::collections::BTreeMap;
+use trapline_abi::{Counter, Op, Stage};
+use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+
+const RUN_COLUMNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
+    (SELECT count(*) FROM boots WHERE run = runs.id) FROM runs";
+
+pub fn runs(connection: &Connection) -> Result<Vec<RunInfo>, Problem> {
+    let mut statement = connection.prepare_cached(&format!("{RUN_COLUMNS} ORDER BY id"))?;
+    let mut rows = statement.query([])?;
+    let mut runs = Vec::new();
+    while let Some(row) = rows.next()? {
+        runs.push(run_info(row)?);
+    }
+    Ok(runs)
+}
+
+pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
+    // One view of the file, even while another lab adds to it.
+    let view = connection.transaction()?;
+    let info = view
+        .query_row(&format!("{RUN_COLUMNS} WHERE id = ?1"), [run.0], |row| {
+            Ok(run_info(row))
+        })
+        .optional()?
+        .ok_or(Problem::NoSuchRun(run.0))??;
+    Ok(Run {
+        info,
+        observations: observations(&view, run)?,
+        skips: skips(&view, run)?,
+    })
+}
+
+fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
+    Ok(RunInfo {
+        id: RunId(row.get(0)?),
+        started_at: unsigned(row.get(1)?),
+        finished_at: row.get::<_, Option<i64>>(2)?.map(unsigned),
+        seed: unsigned(row.get(3)?),
+        request: row.get(4)?,
+        version: row.get(5)?,
+        facts: facts(&row.get::<_, String>(6)?)?,
+        boots: unsigned(row.get(7)?),
+    })
+}
+
+fn skips(connection: &Connection, run: RunId) -> Result<Vec<(EnvironmentId, String)>, Problem> {
+    let sql = "SELECT environment, reason FROM skips WHERE run = ?1 ORDER BY id";
+    collect(connection, sql, run.0, |row| {
+        Ok((environment(row.get(0)?)?, row.get(1)?))
+    })
+}
+
+fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>, Problem> {
+    let sql = "SELECT id, environment, clock, replicate, unit_per_tick, facts, log
+               FROM boots WHERE run = ?1 ORDER BY id";
+    collect(connection, sql, run.0, |row| {
+        let boot: i64 = row.get(0)?;
+        Ok(Observation {
+            environment: environment(row.get(1)?)?,
+            clock: clock(row.get(2)?)?,
+            replicate: row.get(3)?,
+            unit_per_tick: row.get(4)?,
+            operations: operations(connection, boot)?,
+            launches: launches(connection, boot)?,
+            facts: facts(&row.get::<_, String>(5)?)?,
+            log: row.get(6)?,
+            problems: problems(connection, boot)?,
+        })
+    })
+}
+
+fn operations(connection: &Connection, boot: i64) -> Result<Vec<Operation>, Problem> {
+    let sql = "SELECT id, operation, outcome, reason, clock_cost, loop_cost, checksum, exits,
+               host_cpu_ns, elapsed_ticks, elapsed_ns FROM operations WHERE boot = ?1 ORDER BY id";
+    collect(connection, sql, boot, |row| {
+        let path: String = row.get(1)?;
+        let op = Op::from_path(&path).ok_or_else(|| damage("operation", &path))?;
+        Ok(Operation {
+            op,
+            outcome: outcome(connection, row)?,
+        })
+    })
+}
+
+fn outcome(connection: &Connection, row: &Row<'_>) -> Result<Outcome, Problem> {
+    let optional = |column: usize| -> Result<Option<u64>, Problem> {
+        Ok(row.get::<_, Option<i64>>(column)?.map(unsigned))
+    };
+    let number = |column: usize| -> Result<u64, Problem> { Ok(unsigned(row.get(column)?)) };
+    let kind: String = row.get(2)?;
+    Ok(match kind.as_str() {
+        "skipped" => Outcome::Skipped(row.get(3)?),
+        "failed" => Outcome::Failed(row.get(3)?),
+        "measured" => Outcome::Measured {
+            clock_cost: number(4)?,
+            loop_cost: number(5)?,
+            samples: samples(connection, row.get(0)?)?,
+            check: number(6)?,
+            exits: optional(7)?,
+            host_cpu_ns: optional(8)?,
+            elapsed: optional(9)?.zip(optional(10)?),
+        },
+        _ => return Err(damage("outcome", &kind)),
+    })
+}
+
+fn samples(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Problem> {
+    let sql = "SELECT start_tick, end_tick, count, host_ns
+               FROM samples WHERE operation = ?1 ORDER BY number";
+    collect(connection, sql, operation, |row| {
+        Ok(Sample {
+            start: unsigned(row.get(0)?),
+            end: unsigned(row.get(1)?),
+            count: unsigned(row.get(2)?),
+            host_ns: row.get::<_, Option<i64>>(3)?.map(unsigned),
+        })
+    })
+}
+
+fn launches(connection: &Connection, boot: i64) -> Result<Vec<Launch>, Problem> {
+    let sql = "SELECT id FROM launches WHERE boot = ?1 ORDER BY id";
+    collect(connection, sql, boot, |row| {
+        let launch = row.get(0)?;
+        let stages = "SELECT stage, reached FROM stages WHERE launch = ?1";
+        let counters = "SELECT counter, value FROM counters WHERE launch = ?1";
+        Ok(Launch {
+            timeline: named(connection, stages, launch, |name| {
+                Stage::ALL.into_iter().find(|stage| stage.name() == name)
+            })?,
+            counters: named(connection, counters, launch, |name| {
+                Counter::ALL
+                    .into_iter()
+                    .find(|counter| counter.name() == name)
+            })?,
+        })
+    })
+}
+
+/// Numbers by the name of something of which `find` knows all names.
+fn named<K: Ord>(
+    connection: &Connection,
+    sql: &str,
+    of: i64,
+    find: impl Fn(&str) -> Option<K>,
+) -> Result<BTreeMap<K, u64>, Problem> {
+    let pairs = collect(connection, sql, of, |row| {
+        let name: String = row.get(0)?;
+        let key = find(&name).ok_or_else(|| damage("name", &name))?;
+        Ok((key, unsigned(row.get(1)?)))
+    })?;
+    Ok(pairs.into_iter().collect())
+}
+
+fn problems(connection: &Connection, boot: i64) -> Result<Vec<String>, Problem> {
+    let sql = "SELECT text FROM problems WHERE boot = ?1 ORDER BY id";
+    collect(connection, sql, boot, |row| Ok(row.get(0)?))
+}
+
+/// What `read` makes of every row of `sql` with `parameter`.
+fn collect<T>(
+    connection: &Connection,
+    sql: &str,
+    parameter: i64,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Problem>,
+) -> Result<Vec<T>, Problem> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([parameter])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn environment(name: String) -> Result<EnvironmentId, Problem> {
+    EnvironmentId::from_name(&name).ok_or_else(|| damage("environment", &name))
+}
+
+fn clock(name: String) -> Result<Clock, Problem> {
+    [Clock::Wall, Clock::Insn]
+        .into_iter()
+        .find(|clock| clock.name() == name)
+        .ok_or_else(|| damage("clock", &name))
+}
+
+fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {
+    serde_json::from_str(json).map_err(|_| damage("facts", json))
+}
+
+fn damage(what: &str, text: &str) -> Problem {
+    let text: String = text.chars().take(40).collect();
+    Problem::Corrupt(format!("it holds an unknown {what} '{text}'"))
+}
+
+/// Two's complement: see [`crate::schema`].
+fn unsigned(value: i64) -> u64 {
+    value as u64
+}

@@ -1,0 +1,145 @@
+//! The tables, and who may open them.
+//!
+//! Numbers of 64 bits without sign are stored in SQLite's integers of 64 bits
+//! with sign by two's complement. The comments in the tables are kept by
+//! SQLite: `sqlite3 FILE .schema` explains the file.
+
+use crate::Problem;
+use rusqlite::{Connection, TransactionBehavior};
+
+/// The format that this version writes (`PRAGMA user_version`).
+pub const VERSION: i64 = 1;
+
+/// Marks a database as ours (`PRAGMA application_id`): "TRPL".
+const APPLICATION: i64 = 0x5452_504c;
+
+const TABLES: &str = "
+CREATE TABLE runs (
+    id          INTEGER PRIMARY KEY,
+    started_at  INTEGER NOT NULL, -- milliseconds since 1970, UTC
+    finished_at INTEGER,          -- NULL: going on, or interrupted
+    seed        INTEGER NOT NULL, -- of the plan
+    request     TEXT NOT NULL,    -- what was asked for
+    version     TEXT NOT NULL,    -- of Trapline
+    facts       TEXT NOT NULL     -- of the host, a JSON object
+);
+CREATE TABLE skips (              -- environments that could not be booted
+    id          INTEGER PRIMARY KEY,
+    run         INTEGER NOT NULL REFERENCES runs,
+    environment TEXT NOT NULL,
+    reason      TEXT NOT NULL
+);
+CREATE TABLE boots (              -- one fresh start of an environment
+    id            INTEGER PRIMARY KEY,
+    run           INTEGER NOT NULL REFERENCES runs,
+    environment   TEXT NOT NULL,
+    clock         TEXT NOT NULL,    -- wall or insn
+    replicate     INTEGER NOT NULL, -- which boot of this environment, from 0
+    unit_per_tick REAL NOT NULL,    -- nanoseconds or instructions per tick
+    facts         TEXT NOT NULL,    -- of the environment, a JSON object
+    log           TEXT NOT NULL     -- what the guest printed beside its records
+);
+CREATE INDEX boots_of_run ON boots (run);
+CREATE TABLE operations (
+    id            INTEGER PRIMARY KEY,
+    boot          INTEGER NOT NULL REFERENCES boots,
+    operation     TEXT NOT NULL, -- workload/name
+    outcome       TEXT NOT NULL, -- measured, skipped or failed
+    reason        TEXT,          -- of a skip or failure; else NULL
+    clock_cost    INTEGER,       -- ticks of an empty batch; if measured
+    loop_cost     INTEGER,       -- ticks of 1024 turns of the empty loop; if measured
+    checksum      INTEGER,       -- of the work; if measured
+    exits         INTEGER,       -- during the operation, where counted
+    host_cpu_ns   INTEGER,       -- that the host spent on it, where known
+    elapsed_ticks INTEGER,       -- first to last batch, guest's clock, where known
+    elapsed_ns    INTEGER        -- the same by the host's clock
+);
+CREATE INDEX operations_of_boot ON operations (boot);
+CREATE TABLE samples (           -- one batch
+    operation   INTEGER NOT NULL REFERENCES operations,
+    number      INTEGER NOT NULL, -- from 0, in order of time
+    start_tick  INTEGER NOT NULL, -- guest's clock before
+    end_tick    INTEGER NOT NULL, -- guest's clock after
+    count       INTEGER NOT NULL, -- operations, or bytes for a rate
+    host_ns     INTEGER,          -- when the host received it, since the guest's start
+    PRIMARY KEY (operation, number)
+) WITHOUT ROWID;
+CREATE TABLE launches (          -- starts of a guest that were observed
+    id   INTEGER PRIMARY KEY,
+    boot INTEGER NOT NULL REFERENCES boots
+);
+CREATE INDEX launches_of_boot ON launches (boot);
+CREATE TABLE stages (
+    launch  INTEGER NOT NULL REFERENCES launches,
+    stage   TEXT NOT NULL,
+    reached INTEGER NOT NULL,    -- nanoseconds or instructions since exec
+    PRIMARY KEY (launch, stage)
+) WITHOUT ROWID;
+CREATE TABLE counters (
+    launch  INTEGER NOT NULL REFERENCES launches,
+    counter TEXT NOT NULL,
+    value   INTEGER NOT NULL,
+    PRIMARY KEY (launch, counter)
+) WITHOUT ROWID;
+CREATE TABLE problems (          -- what went wrong without ending the boot
+    id   INTEGER PRIMARY KEY,
+    boot INTEGER NOT NULL REFERENCES boots,
+    text TEXT NOT NULL
+);
+CREATE INDEX problems_of_boot ON problems (boot);
+";
+
+/// Makes the tables where there are none, and refuses what is not ours.
+pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
+    // Nothing has to be waited for in a store that is there already.
+    if pragma(connection, "user_version")? == 0 {
+        create(connection)?;
+    }
+    verify(connection)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    Ok(())
+}
+
+fn create(connection: &mut Connection) -> Result<(), Problem> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another may have been here while we waited for the lock.
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    if tables == 0 {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Whether this is a store, undamaged, and of a format that we know. Damage is
+/// looked for now, because after a long run is a bad time to find it.
+pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
+    let found = pragma(connection, "user_version")?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    if found == 0 && tables == 0 {
+        return Err(Problem::Corrupt("it is empty".into()));
+    }
+    if pragma(connection, "application_id")? != APPLICATION {
+        return Err(Problem::Foreign);
+    }
+    if found > VERSION {
+        return Err(Problem::Newer {
+            found,
+            known: VERSION,
+        });
+    }
+    let health: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if health == "ok" {
+        Ok(())
+    } else {
+        Err(Problem::Corrupt(health))
+    }
+}
+
+fn pragma(connection: &Connection, name: &str) -> Result<i64, Problem> {
+    Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
+}

@@ -1,0 +1,40 @@
+//! A boot to store.
+
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+
+/// A boot like those of a full run: every operation, many samples. `replicate`
+/// is in all of it.
+pub fn full_boot(replicate: u32) -> Observation {
+    let base = u64::from(replicate) << 32;
+    let sample = |number: u64| Sample {
+        start: base + 1000 * number,
+        end: base + 1000 * number + 900,
+        count: 10,
+        host_ns: Some(number),
+    };
+    let operation = |op| Operation {
+        op,
+        outcome: Outcome::Measured {
+            clock_cost: 20,
+            loop_cost: 1024,
+            samples: (0..100).map(sample).collect(),
+            check: u64::MAX - base,
+            exits: None,
+            host_cpu_ns: Some(base),
+            elapsed: Some((base, 1)),
+        },
+    };
+    Observation {
+        environment: EnvironmentId::Kvm,
+        clock: Clock::Wall,
+        replicate,
+        unit_per_tick: 0.4,
+        operations: Op::ALL.into_iter().map(operation).collect(),
+        launches: vec![Launch::default()],
+        facts: BTreeMap::from([("image".to_owned(), replicate.to_string())]),
+        log: "hello\n".repeat(20),
+        problems: vec![],
+    }
+}

@@ -1,0 +1,148 @@
+//! What is stored is what is loaded.
+
+mod common;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::collections::BTreeMap;
+use trapline_abi::{Counter, Op, Stage};
+use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_store::{NewRun, Store};
+
+fn samples() -> impl Strategy<Value = Vec<Sample>> {
+    let number = any::<u64>;
+    let sample = (number(), number(), number(), option::of(number())).prop_map(
+        |(start, end, count, host_ns)| Sample {
+            start,
+            end,
+            count,
+            host_ns,
+        },
+    );
+    vec(sample, 0..6)
+}
+
+fn outcomes() -> impl Strategy<Value = Outcome> {
+    let number = any::<u64>;
+    let optional = || option::of(any::<u64>());
+    let measured = (
+        (number(), number(), number()),
+        samples(),
+        (optional(), optional()),
+        option::of((number(), number())),
+    )
+        .prop_map(
+            |((clock_cost, loop_cost, check), samples, (exits, host_cpu_ns), elapsed)| {
+                Outcome::Measured {
+                    clock_cost,
+                    loop_cost,
+                    samples,
+                    check,
+                    exits,
+                    host_cpu_ns,
+                    elapsed,
+                }
+            },
+        );
+    prop_oneof![
+        2 => measured,
+        1 => any::<String>().prop_map(Outcome::Skipped),
+        1 => any::<String>().prop_map(Outcome::Failed),
+    ]
+}
+
+fn launches() -> impl Strategy<Value = Launch> {
+    let stages = btree_map(select(Stage::ALL.to_vec()), any::<u64>(), 0..5);
+    let counters = btree_map(select(Counter::ALL.to_vec()), any::<u64>(), 0..5);
+    (stages, counters).prop_map(|(timeline, counters)| Launch { timeline, counters })
+}
+
+prop_compose! {
+    fn observations()(
+        environment in select(EnvironmentId::ALL.to_vec()),
+        clock in select(vec![Clock::Wall, Clock::Insn]),
+        replicate in any::<u32>(),
+        unit_per_tick in proptest::num::f64::NORMAL | proptest::num::f64::ZERO,
+        operations in vec((select(Op::ALL.to_vec()), outcomes()), 0..4),
+        launches in vec(launches(), 0..3),
+        facts in btree_map(any::<String>(), any::<String>(), 0..3),
+        log in any::<String>(),
+        problems in vec(any::<String>(), 0..3),
+    ) -> Observation {
+        Observation {
+            environment,
+            clock,
+            replicate,
+            unit_per_tick,
+            operations: operations
+                .into_iter()
+                .map(|(op, outcome)| Operation { op, outcome })
+                .collect(),
+            launches,
+            facts,
+            log,
+            problems,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn observations_come_back_as_they_were(
+        seen in vec(observations(), 0..4),
+        seed in any::<u64>(),
+        request in any::<String>(),
+        facts in btree_map(any::<String>(), any::<String>(), 0..3),
+        reason in any::<String>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.db");
+        let new = NewRun { seed, request: &request, version: "0.1.0", facts: facts.clone() };
+        let run = {
+            let mut store = Store::open(&path).unwrap();
+            let run = store.begin_run(&new).unwrap();
+            for observation in &seen {
+                store.add_observation(run, observation).unwrap();
+            }
+            store.add_skip(run, EnvironmentId::Kvm, &reason).unwrap();
+            run
+        };
+        let loaded = Store::open_existing(&path).unwrap().load(run).unwrap();
+        prop_assert_eq!(loaded.observations, seen.clone());
+        prop_assert_eq!(loaded.skips, vec![(EnvironmentId::Kvm, reason)]);
+        prop_assert_eq!(loaded.info.seed, seed);
+        prop_assert_eq!(loaded.info.request, request);
+        prop_assert_eq!(loaded.info.version, "0.1.0");
+        prop_assert_eq!(loaded.info.facts, facts);
+        prop_assert_eq!(loaded.info.boots, seen.len() as u64);
+        prop_assert_eq!(loaded.info.finished_at, None);
+    }
+}
+
+#[test]
+fn runs_are_kept_apart_and_the_latest_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made/on/the/way/runs.db");
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.latest().unwrap(), None);
+    let first = store.begin_run(&NewRun::default()).unwrap();
+    let second = store.begin_run(&NewRun::default()).unwrap();
+    store
+        .add_observation(second, &common::full_boot(2))
+        .unwrap();
+    store.add_observation(first, &common::full_boot(1)).unwrap();
+    store.finish_run(second).unwrap();
+    let latest = store.latest().unwrap().unwrap();
+    assert_eq!((latest.id, latest.boots), (second, 1));
+    assert!(latest.finished_at >= Some(latest.started_at));
+    assert_eq!(
+        store.load(first).unwrap().observations,
+        [common::full_boot(1)]
+    );
+    assert_eq!(store.runs().unwrap().len(), 2);
+    assert_eq!(store.runs().unwrap()[0].facts, BTreeMap::new());
+}
