@@ -2,6 +2,7 @@
 //! writes its records to standard output. Started as process 1 it is the init
 //! of a simulated machine and runs the script it finds there.
 
+mod init;
 mod linux;
 
 use std::io::{self, Write};
@@ -14,6 +15,9 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let main = ticks();
+    if std::process::id() == 1 {
+        init::main()
+    }
     let words: Vec<String> = std::env::args().skip(1).collect();
     match Job::parse(words.iter().map(String::as_str)) {
         Ok(job) => run(&job, main),

@@ -1,0 +1,142 @@
+//! Process 1 of a simulated machine: it follows a script and says what happened.
+//!
+//! The lab boots a distribution's kernel with an initramfs that holds this
+//! program, a [`script`], and what the script starts. Everything is told as
+//! records through a [`port`] of the machine: no terminal, no interrupt and no
+//! buffer of a driver lies in between, so that two runs of a machine say the same
+//! bytes. While something is measured this program sleeps; see [`guest`].
+
+mod guest;
+mod port;
+mod script;
+
+use port::Port;
+use script::Step;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use trapline_abi::record::Speaker;
+use trapline_abi::{Record, VERSION};
+use trapline_spawn::ticks;
+
+/// Where the initramfs has the script.
+const SCRIPT: &str = "/trapline/script";
+
+/// What went wrong, for people.
+type Trouble = String;
+
+/// Follows the script, then ends the machine.
+pub fn main() -> ! {
+    let mut port = match Port::open() {
+        Ok(port) => port,
+        // Without the port there is no way to say so; the kernel will, on its
+        // console, when its init ends.
+        Err(error) => panic!("no access to the machine's ports: {error}"),
+    };
+    std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
+    port.say(&hello(), ticks());
+    match follow_script(&mut port) {
+        Ok(()) => {
+            port.say(&Record::Done, ticks());
+            port.end(trapline_abi::platform::EXIT_DONE)
+        }
+        Err(trouble) => last_words(&trouble),
+    }
+}
+
+fn hello() -> Record<'static> {
+    Record::Hello {
+        version: VERSION,
+        speaker: Speaker::Agent,
+        ring: 3,
+        memory: 0,
+        planned: 0,
+    }
+}
+
+/// Says what is wrong and ends the machine.
+fn last_words(message: &str) -> ! {
+    let mut port = Port::opened();
+    let message = trapline_abi::frame::clip(message);
+    port.say(&Record::Panic { message }, ticks());
+    port.end(trapline_abi::platform::EXIT_PANIC)
+}
+
+fn follow_script(port: &mut Port) -> Result<(), Trouble> {
+    mount_all()?;
+    let text = fs::read_to_string(SCRIPT).map_err(|error| format!("{SCRIPT}: {error}"))?;
+    for (line, number) in text.lines().zip(1..) {
+        let at_line = |trouble| format!("{SCRIPT}, line {number}: {trouble}");
+        let step = script::parse(line).map_err(at_line)?;
+        take(&step, port).map_err(at_line)?;
+    }
+    Ok(())
+}
+
+fn take(step: &Step<'_>, port: &mut Port) -> Result<(), Trouble> {
+    match step {
+        Step::Module { path, options } => {
+            insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
+        }
+        Step::Write { path, text } => {
+            fs::write(path, text).map_err(|error| format!("{path}: {error}"))
+        }
+        Step::Launch(launch) => {
+            guest::run(launch, port).map_err(|error| format!("{}: {error}", launch.program))
+        }
+    }
+}
+
+fn mount_all() -> Result<(), Trouble> {
+    for (kind, at) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("debugfs", "/sys/kernel/debug"),
+    ] {
+        mount(kind, at).map_err(|error| format!("mount {kind} at {at}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn mount(kind: &str, at: &str) -> io::Result<()> {
+    if !Path::new(at).exists() {
+        fs::create_dir(at)?;
+    }
+    let (kind, at) = (CString::new(kind)?, CString::new(at)?);
+    // SAFETY: three strings that outlive the call, and no data for the filesystem.
+    let result = unsafe {
+        libc::mount(
+            kind.as_ptr(),
+            at.as_ptr(),
+            kind.as_ptr(),
+            0,
+            std::ptr::null(),
+        )
+    };
+    zero_or_error(result.into())
+}
+
+fn insert_module(path: &str, options: &str) -> io::Result<()> {
+    let file = File::open(path)?;
+    let options = CString::new(options)?;
+    // SAFETY: an open descriptor, a string that outlives the call, and no flags.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_finit_module,
+            file.as_raw_fd(),
+            options.as_ptr(),
+            0,
+        )
+    };
+    zero_or_error(result)
+}
+
+fn zero_or_error(result: libc::c_long) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

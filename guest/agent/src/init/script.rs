@@ -1,0 +1,118 @@
+//! The script: a line a step, its words separated by tabs.
+//!
+//! - `module PATH OPTIONS` loads a kernel module.
+//! - `write PATH TEXT` tunes the kernel.
+//! - `launch NUMBER SECONDS yes|no PROGRAM ARGUMENT…` runs a program to its end,
+//!   at most so many seconds of the machine's time. `yes` means that it is a VMM
+//!   which does not tell its guest's TSC offset, so that the kernel is asked.
+
+/// One step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Load a kernel module.
+    Module {
+        /// Its file.
+        path: &'a str,
+        /// Its parameters, as on a kernel command line.
+        options: &'a str,
+    },
+    /// Write a text to a file.
+    Write {
+        /// The file.
+        path: &'a str,
+        /// The text.
+        text: &'a str,
+    },
+    /// Run a program.
+    Launch(Launch<'a>),
+}
+
+/// A program to run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Launch<'a> {
+    /// Its number in what is told about it.
+    pub child: u16,
+    /// How long it may take, in seconds of the machine's clock.
+    pub seconds: u32,
+    /// Whether to ask the kernel for its guest's TSC offset.
+    pub ask_offset: bool,
+    /// Its file.
+    pub program: &'a str,
+    /// Its arguments, without its own name.
+    pub arguments: Vec<&'a str>,
+}
+
+/// Reads a line.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(line: &str) -> Result<Step<'_>, String> {
+    let words: Vec<&str> = line.split('\t').collect();
+    match words[..] {
+        ["module", path, options] => Ok(Step::Module { path, options }),
+        ["write", path, text] => Ok(Step::Write { path, text }),
+        ["launch", child, seconds, ask_offset, program, ref arguments @ ..] => {
+            Ok(Step::Launch(Launch {
+                child: number(child)?,
+                seconds: number(seconds)?,
+                ask_offset: yes_or_no(ask_offset)?,
+                program,
+                arguments: arguments.to_vec(),
+            }))
+        }
+        _ => Err(format!("'{line}' is no step")),
+    }
+}
+
+fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
+    word.parse()
+        .map_err(|_| format!("'{word}' is not a number in range"))
+}
+
+fn yes_or_no(word: &str) -> Result<bool, String> {
+    match word {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("'{word}' is neither yes nor no")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_as_written() {
+        let module = Step::Module {
+            path: "/kvm.ko",
+            options: "nx_huge_pages=never a=b",
+        };
+        assert_eq!(
+            parse("module\t/kvm.ko\tnx_huge_pages=never a=b"),
+            Ok(module)
+        );
+        let launch = Step::Launch(Launch {
+            child: 3,
+            seconds: 60,
+            ask_offset: true,
+            program: "/usr/bin/qemu",
+            arguments: vec!["-append", "two words", ""],
+        });
+        let line = "launch\t3\t60\tyes\t/usr/bin/qemu\t-append\ttwo words\t";
+        assert_eq!(parse(line), Ok(launch));
+    }
+
+    #[test]
+    fn what_is_no_step_is_named() {
+        for (line, named) in [
+            ("", "''"),
+            ("modul\ta\tb", "modul"),
+            ("module\ta", "module\ta"),
+            ("launch\t65536\t1\tno\tp", "65536"),
+            ("launch\t0\t1\tmaybe\tp", "maybe"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The child between clone and exec. It runs on a stack of its own but in its
+//! parent's memory while the parent's thread waits, so it only makes system
+//! calls and writes to [`Shared`].
+
+use crate::{ticks, Started};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+/// What parent and child tell each other.
+struct Shared<'a> {
+    path: &'a CStr,
+    arguments: &'a [*const libc::c_char],
+    environment: &'a [*const libc::c_char],
+    descriptors: &'a [RawFd],
+    parent: libc::pid_t,
+    signals: libc::sigset_t,
+    exec: u64,
+    error: i32,
+}
+
+/// Enough for a handful of frames of system call wrappers.
+const STACK: usize = 64 << 10;
+
+/// Makes the child and waits until it has executed `path` or failed.
+///
+/// # Safety
+/// `arguments` and `environment` end with a null pointer and hold valid strings
+/// before it. No descriptor is below `descriptors.len()`.
+pub unsafe fn start(
+    path: &CStr,
+    arguments: &[*const libc::c_char],
+    environment: &[*const libc::c_char],
+    descriptors: &[RawFd],
+) -> io::Result<Started> {
+    let signals = block_signals();
+    let mut shared = Shared {
+        path,
+        arguments,
+        environment,
+        descriptors,
+        // SAFETY: takes no arguments.
+        parent: unsafe { libc::getpid() },
+        signals,
+        exec: 0,
+        error: 0,
+    };
+    let started = clone(&mut shared);
+    restore_signals(&signals);
+    let (pid, pidfd) = started?;
+    let started = Started {
+        pid,
+        pidfd,
+        exec: shared.exec,
+    };
+    if shared.error == 0 {
+        return Ok(started);
+    }
+    // It left without executing anything; its error is the one to report.
+    let _ = started.reap();
+    Err(io::Error::from_raw_os_error(shared.error))
+}
+
+fn clone(shared: &mut Shared<'_>) -> io::Result<(libc::pid_t, OwnedFd)> {
+    let mut stack = vec![0u128; STACK / size_of::<u128>()];
+    let mut pidfd: RawFd = -1;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    // SAFETY: the top of the stack is aligned to 16 bytes and one past the end of
+    // an allocation that lives until the child no longer uses it: CLONE_VFORK
+    // suspends this thread until then. So do `shared` and `pidfd`.
+    let pid = unsafe {
+        libc::clone(
+            child,
+            stack.as_mut_ptr_range().end.cast(),
+            flags,
+            ptr::from_mut(shared).cast(),
+            &raw mut pidfd,
+        )
+    };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: clone made it for us, nobody else knows it.
+    Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+}
+
+extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `clone` passed a pointer to a Shared that it uses no more until
+    // this function has ended.
+    let shared = unsafe { &mut *shared.cast::<Shared<'_>>() };
+    shared.error = match set_up(shared) {
+        Ok(()) => execute(shared),
+        Err(error) => error,
+    };
+    // The thread that waits for us reads the error; nobody reads this.
+    127
+}
+
+/// Arranges for death with the parent, a group, and the descriptors.
+fn set_up(shared: &Shared<'_>) -> Result<(), i32> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    // SAFETY: takes no arguments.
+    if unsafe { libc::getppid() } != shared.parent {
+        // It died before the kernel knew what that means to us.
+        return Err(libc::ESRCH);
+    }
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::setpgid(0, 0) })?;
+    for (number, descriptor) in (0..).zip(shared.descriptors) {
+        // SAFETY: `number` is none of the descriptors still to be copied, by the
+        // contract of `start`, and whatever it was before is not ours: the child
+        // has a copy of the parent's table.
+        check(unsafe { libc::dup2(*descriptor, number) })?;
+    }
+    // SAFETY: closes what the program was not given, in the child's table only.
+    check(unsafe { libc::close_range(shared.descriptors.len() as u32, u32::MAX, CLOSE_LATER) })?;
+    reset_signals(&shared.signals);
+    Ok(())
+}
+
+/// At exec rather than now: until then the descriptors are cheap to leave.
+const CLOSE_LATER: libc::c_int = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
+
+/// Executes the program; returns only if that failed, with the error's number.
+fn execute(shared: &mut Shared<'_>) -> i32 {
+    let (arguments, environment) = (shared.arguments.as_ptr(), shared.environment.as_ptr());
+    shared.exec = ticks();
+    // SAFETY: valid strings and arrays, by the contract of `start`.
+    unsafe { libc::execve(shared.path.as_ptr(), arguments, environment) };
+    last_error()
+}
+
+fn check(result: libc::c_int) -> Result<(), i32> {
+    if result < 0 {
+        Err(last_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn last_error() -> i32 {
+    // SAFETY: the location is the suspended parent's, which nobody else uses now.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Blocks all signals of this thread: a handler that ran in the child would run
+/// in the parent's memory. Returns those that were blocked before.
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: all-zero sets are valid, and the calls only fill them.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        before
+    }
+}
+
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: a set that `block_signals` returned.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+}
+
+/// Exec resets handlers but not what is ignored or blocked, and Rust programs
+/// ignore SIGPIPE.
+fn reset_signals(before: &libc::sigset_t) {
+    // SAFETY: the table of handlers is the child's own, without CLONE_SIGHAND.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    restore_signals(before);
+}
