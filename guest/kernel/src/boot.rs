@@ -1,0 +1,181 @@
+//! What the machine was told: the start info of the PVH protocol, which a direct
+//! start passes too.
+//!
+//! All of it lies in memory that will be given out soon, so what is needed later
+//! is copied first. A start info that does not make sense is the end of the boot,
+//! with a message.
+
+use core::ops::Range;
+use trapline_abi::platform::{MemoryMapEntry, MEMORY_RAM};
+
+/// Memory above this address is left alone: devices and the identity map end
+/// here.
+const FOUR_GIB: u64 = 1 << 32;
+
+const PAGE: u64 = 4096;
+
+/// The largest range of RAM, in whole pages, above the image and below 4 GiB.
+pub fn choose_memory(
+    map: impl IntoIterator<Item = MemoryMapEntry>,
+    image_end: u64,
+) -> Option<Range<u64>> {
+    map.into_iter()
+        .filter(|entry| entry.kind == MEMORY_RAM)
+        .map(|entry| usable(&entry, image_end))
+        .filter(|range| range.start < range.end)
+        .max_by_key(|range| range.end - range.start)
+}
+
+fn usable(entry: &MemoryMapEntry, image_end: u64) -> Range<u64> {
+    let end = entry.address.saturating_add(entry.size).min(FOUR_GIB);
+    let start = entry.address.clamp(image_end, FOUR_GIB);
+    start.next_multiple_of(PAGE)..end / PAGE * PAGE
+}
+
+#[cfg(trapline_image)]
+pub use machine::{console, copy_command_line, job, memory};
+
+#[cfg(trapline_image)]
+mod machine {
+    use super::{choose_memory, Range};
+    use crate::cpu::Global;
+    use trapline_abi::job::Console;
+    use trapline_abi::platform::{MemoryMapEntry, StartInfo, START_INFO_MAGIC};
+    use trapline_abi::Job;
+
+    /// The longest command line.
+    const MOST_BYTES: usize = 4096;
+
+    /// The most entries of a memory map: those of an E820 map.
+    const MOST_ENTRIES: u32 = 128;
+
+    static COMMAND_LINE: Global<[u8; MOST_BYTES]> = Global::new([0; MOST_BYTES]);
+
+    /// Copies the command line out of memory that will be given out.
+    ///
+    /// # Safety
+    /// `start` is what the VMM passed, and no memory has been given out. Called
+    /// once.
+    pub unsafe fn copy_command_line(start: *const StartInfo) -> &'static str {
+        // SAFETY: passed on.
+        let from = unsafe { read(start) }.command_line as *const u8;
+        // SAFETY: this is the only use; the reference is handed on, shared.
+        let copy = unsafe { COMMAND_LINE.get() };
+        if from.is_null() {
+            return "";
+        }
+        let mut length = 0;
+        while length < MOST_BYTES {
+            // SAFETY: the string ends with a zero, and this loop stops there.
+            copy[length] = unsafe { from.add(length).read() };
+            if copy[length] == 0 {
+                break;
+            }
+            length += 1;
+        }
+        core::str::from_utf8(&copy[..length]).unwrap_or("")
+    }
+
+    /// Where to speak, even if the rest of the command line is not understood.
+    pub fn console(command_line: &str) -> Console {
+        let mut words = command_line.split_ascii_whitespace();
+        match words.any(|word| word == "trapline.console=port") {
+            true => Console::Port,
+            false => Console::Serial,
+        }
+    }
+
+    /// The job that the command line describes.
+    pub fn job(command_line: &str) -> Job {
+        match Job::parse(command_line.split_ascii_whitespace()) {
+            Ok(job) => job,
+            Err(word) => panic!("{word}"),
+        }
+    }
+
+    /// The memory to give out.
+    ///
+    /// # Safety
+    /// As for [`copy_command_line`].
+    pub unsafe fn memory(start: *const StartInfo, image_end: u64) -> Range<u64> {
+        // SAFETY: passed on.
+        let info = unsafe { read(start) };
+        let first = info.memory_map as *const MemoryMapEntry;
+        if info.version == 0 || first.is_null() {
+            panic!("the start info has no memory map; a VMM must pass version 1 or later");
+        }
+        let entries = info.memory_map_entries.min(MOST_ENTRIES) as usize;
+        // SAFETY: the start info says that as many entries begin there.
+        let map = (0..entries).map(|index| unsafe { first.add(index).read_unaligned() });
+        choose_memory(map, image_end).unwrap_or_else(|| {
+            panic!("there is no memory between the image's end at {image_end:#x} and 4 GiB")
+        })
+    }
+
+    /// # Safety
+    /// As for [`copy_command_line`].
+    unsafe fn read(start: *const StartInfo) -> StartInfo {
+        if start.is_null() {
+            panic!("the machine was started without a start info");
+        }
+        // SAFETY: not null, so by this function's contract a start info, or at
+        // worst mapped memory that lacks the magic number.
+        let info = unsafe { start.read_unaligned() };
+        if info.magic != START_INFO_MAGIC {
+            panic!("there is no start info at {start:p}");
+        }
+        info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_abi::platform::MEMORY_RESERVED;
+
+    fn entry(kind: u32, address: u64, size: u64) -> MemoryMapEntry {
+        MemoryMapEntry {
+            address,
+            size,
+            kind,
+            reserved: 0,
+        }
+    }
+
+    #[test]
+    fn the_largest_ram_above_the_image_is_chosen() {
+        let map = [
+            entry(MEMORY_RAM, 0, 0x9_fc00),
+            entry(MEMORY_RAM, 0x10_0000, 0x300_0000),
+            entry(MEMORY_RESERVED, 0x400_0000, 0x4000_0000),
+            entry(MEMORY_RAM, 1 << 32, 1 << 32),
+        ];
+        assert_eq!(
+            choose_memory(map, 0x13_4000),
+            Some(0x13_4000..0x310_0000),
+            "neither low memory, nor reserved memory, nor what lies above 4 GiB"
+        );
+    }
+
+    #[test]
+    fn ranges_shrink_to_whole_pages_below_4_gib() {
+        let odd = entry(MEMORY_RAM, 0x20_0001, 0x2fff);
+        assert_eq!(choose_memory([odd], 0x10_0000), Some(0x20_1000..0x20_3000));
+        let across = entry(MEMORY_RAM, 0xc000_0000, 0x8000_0000);
+        assert_eq!(
+            choose_memory([across], 0x10_0000),
+            Some(0xc000_0000..FOUR_GIB)
+        );
+    }
+
+    #[test]
+    fn nonsense_gives_no_memory_instead_of_an_overflow() {
+        let map = [
+            entry(MEMORY_RAM, u64::MAX, u64::MAX),
+            entry(MEMORY_RAM, 0x1000, 0x1000),
+            entry(MEMORY_RAM, 0x20_0800, 0x400),
+        ];
+        assert_eq!(choose_memory(map, 0x10_0000), None);
+        assert_eq!(choose_memory([], 0x10_0000), None);
+    }
+}

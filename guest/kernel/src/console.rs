@@ -1,0 +1,95 @@
+//! Where records go: the first serial port, or a port that is always ready.
+
+use crate::cpu::{in8, out8, out_all, Global};
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::job::Console;
+use trapline_abi::platform::{COM1, DEBUG_CONSOLE};
+use trapline_abi::Record;
+use trapline_workloads::ticks;
+
+/// Registers of a 16550, from its first port (National Semiconductor PC16550D).
+const DATA: u16 = COM1;
+const INTERRUPT_ENABLE: u16 = COM1 + 1;
+const FIFO_CONTROL: u16 = COM1 + 2;
+const INTERRUPT_ID: u16 = COM1 + 2;
+const LINE_CONTROL: u16 = COM1 + 3;
+const LINE_STATUS: u16 = COM1 + 5;
+
+const EIGHT_BITS_NO_PARITY: u8 = 0x03;
+const FIFO_ON_AND_EMPTY: u8 = 0x07;
+const FIFO_IS_ON: u8 = 0xc0;
+const RECEIVED: u8 = 0x01;
+const TRANSMITTER_EMPTY: u8 = 0x20;
+const FIFO_BYTES: usize = 16;
+
+/// What an address without a device reads.
+const NOTHING: u8 = 0xff;
+
+/// How records leave.
+#[derive(Clone, Copy)]
+enum Line {
+    /// By the serial port, this many bytes each time it is empty.
+    Serial { at_once: usize },
+    /// By the port that is always ready.
+    Port,
+}
+
+static LINE: Global<Line> = Global::new(Line::Serial { at_once: 1 });
+static FRAME: Global<[u8; MAX_FRAME]> = Global::new([0; MAX_FRAME]);
+
+/// Chooses where records go, and makes it ready.
+pub fn open(console: Console) {
+    let line = match console {
+        Console::Serial => open_serial(),
+        Console::Port => Line::Port,
+    };
+    // SAFETY: a reference for this assignment only.
+    unsafe { *LINE.get() = line };
+}
+
+fn open_serial() -> Line {
+    out8(INTERRUPT_ENABLE, 0);
+    out8(LINE_CONTROL, EIGHT_BITS_NO_PARITY);
+    out8(FIFO_CONTROL, FIFO_ON_AND_EMPTY);
+    let fifo = in8(INTERRUPT_ID) & FIFO_IS_ON == FIFO_IS_ON;
+    Line::Serial {
+        at_once: if fifo { FIFO_BYTES } else { 1 },
+    }
+}
+
+/// Says a record, stamped with the clock.
+pub fn say(record: &Record<'_>) {
+    // SAFETY: nothing called from here on speaks, but for an exception, and
+    // that never comes back here.
+    let frame = unsafe { FRAME.get() };
+    match encode(record, ticks(), frame) {
+        Ok(length) => write(&frame[..length]),
+        Err(error) => panic!("a record does not fit a frame: {error:?}"),
+    }
+}
+
+fn write(bytes: &[u8]) {
+    // SAFETY: copied at once.
+    match unsafe { *LINE.get() } {
+        Line::Port => out_all(DEBUG_CONSOLE, bytes),
+        Line::Serial { at_once } => {
+            for piece in bytes.chunks(at_once) {
+                while in8(LINE_STATUS) & TRANSMITTER_EMPTY == 0 {}
+                piece.iter().for_each(|byte| out8(DATA, *byte));
+            }
+        }
+    }
+}
+
+/// Waits for a byte on the serial port; it says go. Without a serial port there
+/// is nobody to wait for.
+pub fn wait_for_byte() {
+    loop {
+        match in8(LINE_STATUS) {
+            NOTHING => return,
+            status if status & RECEIVED != 0 => break,
+            _ => {}
+        }
+    }
+    in8(DATA);
+}

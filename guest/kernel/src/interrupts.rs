@@ -1,0 +1,220 @@
+//! Interrupts: the local APIC sends two kinds, to itself and by its timer, and
+//! vectors.s counts them.
+//!
+//! Nothing here is done at boot: an APIC is switched on when a workload first
+//! asks for an interrupt, and the timer is compared with the clock when one
+//! first wants to sleep.
+
+use crate::cpu::{mmio_read, mmio_write, out32, out8, pause, ring};
+use core::arch::asm;
+use trapline_abi::platform::{IDLE, LOCAL_APIC};
+use trapline_workloads::{ticks, Reason, Wake};
+
+/// Vector of an interrupt that the CPU sends to itself.
+pub const IPI_VECTOR: u32 = 0x30;
+/// Vector of the APIC's timer, in a higher class.
+pub const TIMER_VECTOR: u32 = 0x31;
+/// Vector of an interrupt that went away; its low bits are ones on every APIC.
+pub const SPURIOUS_VECTOR: u32 = 0x3f;
+
+/// Registers of the local APIC (Intel SDM volume 3, table 11-1).
+const VERSION: u64 = LOCAL_APIC + 0x30;
+const TASK_PRIORITY: u64 = LOCAL_APIC + 0x80;
+pub const END_OF_INTERRUPT: u64 = LOCAL_APIC + 0xb0;
+const SPURIOUS: u64 = LOCAL_APIC + 0xf0;
+const COMMAND: u64 = LOCAL_APIC + 0x300;
+const TIMER: u64 = LOCAL_APIC + 0x320;
+const LINE_0: u64 = LOCAL_APIC + 0x350;
+const LINE_1: u64 = LOCAL_APIC + 0x360;
+const INITIAL_COUNT: u64 = LOCAL_APIC + 0x380;
+const CURRENT_COUNT: u64 = LOCAL_APIC + 0x390;
+const DIVIDER: u64 = LOCAL_APIC + 0x3e0;
+
+const ENABLED: u32 = 1 << 8;
+const MASKED: u32 = 1 << 16;
+const TO_SELF: u32 = 1 << 18 | 1 << 14;
+const DIVIDE_BY_1: u32 = 0b1011;
+
+/// Data ports of the two old interrupt controllers: their masks.
+const OLD_MASKS: [u16; 2] = [0x21, 0xa1];
+
+extern "C" {
+    /// Counters that only vectors.s moves.
+    static trapline_ipis: u64;
+    static trapline_timers: u64;
+    static trapline_interrupts: u32;
+}
+
+/// How many interrupts the CPU has sent to itself and taken.
+#[inline(always)]
+pub fn ipis() -> u64 {
+    // SAFETY: a counter that is always there, read as it is now.
+    unsafe { (&raw const trapline_ipis).read_volatile() }
+}
+
+fn timers() -> u64 {
+    // SAFETY: as in `ipis`.
+    unsafe { (&raw const trapline_timers).read_volatile() }
+}
+
+/// The local APIC, switched on, with interrupts open.
+pub struct Apic(());
+
+impl Apic {
+    /// Switches the APIC on and lets interrupts in.
+    ///
+    /// # Errors
+    /// Why there can be no interrupts.
+    pub fn open() -> Result<Apic, Reason> {
+        // SAFETY: the identity map has the APIC's page, and no RAM is given out
+        // there (boot.rs takes what the memory map calls RAM).
+        let version = unsafe { mmio_read(VERSION) };
+        if version == 0 || version == u32::MAX {
+            return Err("the machine has no local APIC at 0xfee00000");
+        }
+        for port in OLD_MASKS {
+            out8(port, 0xff);
+        }
+        let apic = Apic(());
+        apic.write(LINE_0, MASKED);
+        apic.write(LINE_1, MASKED);
+        apic.write(TIMER, MASKED);
+        apic.write(TASK_PRIORITY, 0);
+        apic.write(SPURIOUS, ENABLED | SPURIOUS_VECTOR);
+        if ring() == 0 {
+            // SAFETY: the interrupt table is loaded, and every vector that can
+            // come has a handler and a stack of its own.
+            unsafe { asm!("sti", options(nomem, nostack)) };
+        }
+        Ok(apic)
+    }
+
+    #[inline(always)]
+    fn write(&self, register: u64, value: u32) {
+        // SAFETY: `register` is one of the constants above, and an APIC is there:
+        // its version was read in `open`.
+        unsafe { mmio_write(register, value) }
+    }
+
+    #[inline(always)]
+    fn read(&self, register: u64) -> u32 {
+        // SAFETY: as in `write`.
+        unsafe { mmio_read(register) }
+    }
+
+    /// Sends an interrupt to this CPU and waits until its handler has run.
+    #[inline(always)]
+    pub fn interrupt_self(&self) {
+        let before = ipis();
+        self.write(COMMAND, TO_SELF | IPI_VECTOR);
+        while ipis() == before {
+            pause();
+        }
+    }
+}
+
+/// Turns of the timer per tick of the clock, as a fraction.
+#[derive(Clone, Copy)]
+struct Rate {
+    counts: u64,
+    ticks: u64,
+}
+
+/// How long the timer is watched to learn its rate, in ticks.
+const WATCHED: u64 = 1_000_000;
+
+/// How often: the watch that was least disturbed counts.
+const WATCHES: u32 = 4;
+
+/// A one-shot timer whose rate is known, and a way to sleep until it fires.
+pub struct Timer {
+    rate: Rate,
+}
+
+impl Timer {
+    /// Learns the timer's rate. With `idle_port` the CPU can be halted through
+    /// [`IDLE`].
+    ///
+    /// # Errors
+    /// Why nobody can sleep here.
+    pub fn learn(apic: &Apic, idle_port: bool) -> Result<Self, Reason> {
+        if ring() != 0 && !idle_port {
+            return Err("ring 3 cannot halt, and the machine offers no port for it");
+        }
+        apic.write(DIVIDER, DIVIDE_BY_1);
+        let watches = (0..WATCHES).map(|_| watch(apic));
+        let best = watches.min_by_key(|(_, doubt)| *doubt);
+        apic.write(INITIAL_COUNT, 0);
+        apic.write(TIMER, TIMER_VECTOR);
+        match best {
+            Some((rate, _)) if rate.counts != 0 => Ok(Self { rate }),
+            _ => Err("the local APIC's timer does not run"),
+        }
+    }
+
+    /// Sets the timer `ahead` ticks ahead, never less, and sleeps until it fires.
+    pub fn sleep(&self, apic: &Apic, ahead: u64) -> Wake {
+        let counts = (ahead * self.rate.counts).div_ceil(self.rate.ticks);
+        let before = timers();
+        let due = ticks() + counts * self.rate.ticks / self.rate.counts;
+        apic.write(INITIAL_COUNT, counts as u32);
+        while timers() == before {
+            halt(before);
+        }
+        let woke = ticks();
+        Wake { due, woke }
+    }
+}
+
+/// Halts until an interrupt, unless the timer has fired already.
+fn halt(before: u64) {
+    if ring() == 0 {
+        return halt_at_ring_0(before);
+    }
+    // SAFETY: as in `ipis`.
+    let seen = unsafe { (&raw const trapline_interrupts).read_volatile() };
+    // An interrupt that comes here moves the count past `seen`, and the machine
+    // below then does not halt.
+    if timers() == before {
+        out32(IDLE, seen);
+    }
+}
+
+/// Interrupts are shut while the count is looked at, and open only after the
+/// instruction behind `sti`: none can come in between and be slept through.
+fn halt_at_ring_0(before: u64) {
+    // SAFETY: the table and its handlers are in place; flags are as before in the
+    // end.
+    unsafe {
+        asm!("cli", options(nostack));
+        if timers() == before {
+            asm!("sti", "hlt", options(nostack));
+        } else {
+            asm!("sti", options(nostack));
+        }
+    }
+}
+
+/// Watches the timer run for a while. The doubt is how long it took to read the
+/// two ends.
+fn watch(apic: &Apic) -> (Rate, u64) {
+    apic.write(INITIAL_COUNT, u32::MAX);
+    let (start, from, doubt_at_start) = read_both(apic);
+    while ticks() - start < WATCHED {
+        pause();
+    }
+    let (end, to, doubt_at_end) = read_both(apic);
+    let rate = Rate {
+        counts: u64::from(from.saturating_sub(to)),
+        ticks: end - start,
+    };
+    (rate, doubt_at_start + doubt_at_end)
+}
+
+/// Clock and timer at the same moment, and by how many ticks it was not.
+fn read_both(apic: &Apic) -> (u64, u32, u64) {
+    let before = ticks();
+    let count = apic.read(CURRENT_COUNT);
+    let doubt = ticks() - before;
+    (before + doubt / 2, count, doubt)
+}

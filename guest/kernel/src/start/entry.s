@@ -1,0 +1,129 @@
+# The two ways in. Nothing here uses SSE, and nothing is built that the linker
+# could lay out (tables.s): where ring 0 is emulated, it is slow and has no SSE.
+
+.set CR0_PROTECTED_PAGED, 0x80000033    # PG NE ET MP PE
+.set CR4_PAE_SSE,         0x00000620    # PAE OSFXSR OSXMMEXCPT; no SMEP, no SMAP
+.set EFER,                0xc0000080
+.set EFER_LONG_MODE,      0x100
+.set FLAGS_INTERRUPTS,    0x202
+
+.section .text.entry, "ax", @progbits
+
+# PVH: 32-bit protected mode, paging off, ebx = start info. To 64-bit mode on
+# the tables that a direct start would have been given.
+.code32
+.global trapline_pvh_entry
+trapline_pvh_entry:
+    rdtsc
+    mov dword ptr [trapline_entry_clock], eax
+    mov dword ptr [trapline_entry_clock + 4], edx
+    lgdt [gdt_pointer]
+    mov eax, CR4_PAE_SSE
+    mov cr4, eax
+    mov eax, offset trapline_page_table
+    mov cr3, eax
+    mov ecx, EFER
+    rdmsr
+    or eax, EFER_LONG_MODE
+    wrmsr
+    mov eax, CR0_PROTECTED_PAGED
+    mov cr0, eax
+    .byte 0xea                          # ljmp CODE0:pvh_long
+    .long pvh_long
+    .short {CODE0}
+
+.code64
+pvh_long:
+    mov eax, {DATA0}
+    mov ds, eax
+    mov es, eax
+    mov ss, eax
+    mov eax, {TASK}
+    ltr ax
+    mov rsp, offset trapline_stack_top - 8
+    mov edi, ebx
+    mov rsi, [rdi + 24]                 # StartInfo.command_line
+
+# Looks for a word that begins with "trapline.ring=3": compares at the start of
+# each word, and compares 15 bytes as two overlapping eights.
+    movabs r8, 0x656e696c70617274       # "trapline"
+    movabs r9, 0x333d676e69722e65       # "e.ring=3"
+next_word:
+    cmp [rsi], r8
+    jne skip_word
+    cmp [rsi + 7], r9
+    je leave_ring_0
+skip_word:
+    mov al, [rsi]
+    inc rsi
+    cmp al, ' '
+    ja skip_word
+    je next_word
+    lidt [idt0_pointer]
+    jmp trapline_main
+
+# To ring 3 by way of iretq, as if an interrupt had come from there. Interrupts
+# are always on at ring 3, so the old interrupt controllers are masked first.
+leave_ring_0:
+    lidt [idt3_pointer]
+    mov al, 0xff
+    out 0x21, al
+    out 0xa1, al
+    mov eax, {DATA3}
+    mov ds, eax
+    mov es, eax
+    push {DATA3}
+    push offset trapline_stack_top - 8
+    push FLAGS_INTERRUPTS
+    push {CODE3}
+    push offset trapline_main
+    iretq
+
+# Direct: 64-bit mode at either ring, tables and stack in place, rdi = start info.
+.global trapline_direct_entry
+trapline_direct_entry:
+    rdtsc
+    mov dword ptr [trapline_entry_clock], eax
+    mov dword ptr [trapline_entry_clock + 4], edx
+    jmp trapline_main
+
+.section .rodata.pointers, "a", @progbits
+.balign 8
+gdt_pointer:
+    .short trapline_gdt_end - trapline_gdt - 1
+    .quad trapline_gdt
+.balign 8
+idt0_pointer:
+    .short trapline_idt_limit
+    .quad trapline_idt0
+.balign 8
+idt3_pointer:
+    .short trapline_idt_limit
+    .quad trapline_idt3
+
+.section .data.clock, "aw", @progbits
+.balign 8
+.global trapline_entry_clock
+trapline_entry_clock:
+    .quad 0
+
+# How others learn of the two ways: notes.
+.section .note.pvh, "a", @note
+.balign 4
+    .long 4, 8, 18                      # XEN_ELFNOTE_PHYS32_ENTRY
+    .asciz "Xen"
+    .quad trapline_pvh_entry
+
+.section .note.direct, "a", @note
+.balign 4
+    .long 9, 12 * 8, {NOTE_DIRECT}
+    .asciz "Trapline"
+    .balign 4
+    .quad {VERSION}
+    .quad trapline_direct_entry
+    .quad trapline_stack_top - 8
+    .quad trapline_page_table
+    .quad trapline_gdt, trapline_gdt_end - trapline_gdt - 1
+    .quad trapline_idt0, trapline_idt3, trapline_idt_limit
+    .quad trapline_tss, trapline_tss_limit
+    .quad trapline_interrupts

@@ -1,0 +1,139 @@
+# What the processor does on an exception or an interrupt.
+#
+# Compiled code uses the 128 bytes below its stack pointer (core comes with a
+# red zone), so every vector runs on a stack of its own class. At ring 3 nothing
+# can switch interrupts off, not even a gate: one class may interrupt another,
+# but never itself, because its sender waits for the count to move.
+
+.set VECTORS, 64
+.set GATE_RING_0, 0x8e                  # interrupt gate, ring 0
+.set GATE_RING_3, 0xef                  # trap gate that ring 3 may enter
+
+.section .text.vectors, "ax", @progbits
+
+# One slot of 16 bytes a vector, so that a gate's address is a constant plus 16
+# times its number.
+.balign 1024
+.global trapline_vectors
+trapline_vectors:
+    .set vector, 0
+    .rept VECTORS
+    .balign 16
+    .if vector == {IPI_VECTOR}
+    jmp take_ipi
+    .elseif vector == {TIMER_VECTOR}
+    jmp take_timer
+    .elseif vector == {SPURIOUS_VECTOR}
+    iretq
+    .elseif vector == 6
+    jmp invalid_opcode
+    .else
+    .if !(vector == 8 || (vector >= 10 && vector <= 14) || vector == 17 || vector == 21 || vector == 29 || vector == 30)
+    push 0                              # in place of an error code
+    .endif
+    push vector
+    jmp report
+    .endif
+    .set vector, vector + 1
+    .endr
+
+report:
+    mov rdi, rsp
+    cld
+    sub rsp, 8                          # seven words lie on a stack aligned to 16
+    call trapline_exception
+    ud2
+
+# A hypercall instruction that is none here (see hypercall.rs): the probe
+# answers no instead.
+invalid_opcode:
+    cmp qword ptr [rsp], offset probe_vmcall
+    je no_hypercall
+    cmp qword ptr [rsp], offset probe_vmmcall
+    je no_hypercall
+    push 0
+    push 6
+    jmp report
+no_hypercall:
+    mov qword ptr [rsp], offset probe_failed
+    iretq
+
+# Device interrupts only count and acknowledge. The total is what a sleeper
+# compares, so it moves last.
+.macro take count
+    push rax
+    inc qword ptr [\count]
+    inc dword ptr [trapline_interrupts]
+    mov eax, {END_OF_INTERRUPT}
+    mov dword ptr [rax], 0
+    pop rax
+    iretq
+.endm
+take_ipi:
+    take trapline_ipis
+take_timer:
+    take trapline_timers
+
+# u64 trapline_probe_vmcall(u64 number), and the same with AMD's instruction:
+# 1 if a hypervisor took the instruction.
+.global trapline_probe_vmcall
+trapline_probe_vmcall:
+    mov rax, rdi
+probe_vmcall:
+    vmcall
+    mov eax, 1
+    ret
+.global trapline_probe_vmmcall
+trapline_probe_vmmcall:
+    mov rax, rdi
+probe_vmmcall:
+    vmmcall
+    mov eax, 1
+    ret
+probe_failed:
+    xor eax, eax
+    ret
+
+.section .data.counts, "aw", @progbits
+.balign 8
+.global trapline_ipis
+trapline_ipis:
+    .quad 0
+.global trapline_timers
+trapline_timers:
+    .quad 0
+.global trapline_interrupts
+trapline_interrupts:
+    .long 0
+
+.macro table name, code, gate
+.balign 16
+.global \name
+\name:
+    .set vector, 0
+    .rept VECTORS
+    .short trapline_vectors_low + 16 * vector
+    .short \code
+    .if vector == 2 || vector == 8 || vector == 18
+    .byte 2
+    .elseif vector == {IPI_VECTOR}
+    .byte 3
+    .elseif vector == {TIMER_VECTOR}
+    .byte 4
+    .elseif vector == {SPURIOUS_VECTOR}
+    .byte 5
+    .else
+    .byte 1
+    .endif
+    .byte \gate
+    .short trapline_vectors_middle
+    .long 0, 0
+    .set vector, vector + 1
+    .endr
+.endm
+
+.section .data.idt, "aw", @progbits
+    table trapline_idt0, {CODE0}, GATE_RING_0
+    table trapline_idt3, {CODE3}, GATE_RING_3
+.global trapline_idt_limit
+.set trapline_idt_limit, VECTORS * 16 - 1

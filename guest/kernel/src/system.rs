@@ -1,0 +1,208 @@
+//! The kernel as the [`System`] that the workloads run on.
+
+use crate::cpu::{in32, in8, mmio_read, mmio_write, out8};
+use crate::hypercall::Gate;
+use crate::interrupts::{self, Apic, Timer};
+use crate::threads::{self, Peer};
+use crate::{console, memory};
+use core::cell::OnceCell;
+use trapline_abi::platform::{
+    EXITS_HIGH, EXITS_LOW, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
+    VIRTIO_MAGIC, VIRTIO_MMIO,
+};
+use trapline_abi::{Job, Op, Record};
+use trapline_workloads::{Block, Machine, Reason, System, Wake};
+
+/// Both the system and its machine: in a unikernel there is no wall between
+/// them.
+pub struct Kernel {
+    /// The machine offers Trapline's own ports.
+    ports: bool,
+    peer: Option<Peer>,
+    apic: OnceCell<Result<Apic, Reason>>,
+    timer: OnceCell<Result<Timer, Reason>>,
+    gate: OnceCell<Result<Gate, Reason>>,
+}
+
+impl Kernel {
+    /// The kernel, for one job. What a job does not ask for is not set up.
+    pub fn new(job: &Job) -> Self {
+        threads::begin();
+        Self {
+            ports: job.ports,
+            peer: None,
+            apic: OnceCell::new(),
+            timer: OnceCell::new(),
+            gate: OnceCell::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn apic(&self) -> Result<&Apic, Reason> {
+        borrow(self.apic.get_or_init(Apic::open))
+    }
+
+    #[inline(always)]
+    fn gate(&self) -> Result<Gate, Reason> {
+        *self.gate.get_or_init(Gate::find)
+    }
+}
+
+#[inline(always)]
+fn borrow<T>(kept: &Result<T, Reason>) -> Result<&T, Reason> {
+    kept.as_ref().map_err(|reason| *reason)
+}
+
+impl System for Kernel {
+    type Machine = Kernel;
+
+    fn say(&mut self, record: &Record<'_>) {
+        console::say(record);
+    }
+
+    fn wait_for_go(&mut self) {
+        console::wait_for_byte();
+    }
+
+    fn exits(&mut self) -> Option<u64> {
+        self.ports.then(|| {
+            let low = in32(EXITS_LOW);
+            u64::from(in32(EXITS_HIGH)) << 32 | u64::from(low)
+        })
+    }
+
+    #[inline(always)]
+    fn getpid(&mut self) -> u32 {
+        threads::process()
+    }
+
+    fn start_peer(&mut self) -> Result<(), Reason> {
+        self.peer = Some(Peer::start()?);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn yield_now(&mut self) {
+        threads::yield_now();
+    }
+
+    fn peer_turns(&mut self) -> u64 {
+        self.peer.as_ref().map_or(0, Peer::turns)
+    }
+
+    fn stop_peer(&mut self) {
+        if let Some(peer) = self.peer.take() {
+            peer.stop();
+        }
+    }
+
+    #[inline(always)]
+    fn allocate(&mut self, bytes: usize) -> Option<Block> {
+        memory::allocate(bytes)
+    }
+
+    unsafe fn release(&mut self, block: Block) {
+        // SAFETY: the caller's promise is the one that is asked for.
+        unsafe { memory::release(block) }
+    }
+
+    fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason> {
+        let apic = self.apic()?;
+        let learn = || Timer::learn(apic, self.ports);
+        Ok(borrow(self.timer.get_or_init(learn))?.sleep(apic, ticks))
+    }
+
+    #[inline(always)]
+    fn machine(&mut self) -> Result<&mut Kernel, Reason> {
+        Ok(self)
+    }
+}
+
+impl Machine for Kernel {
+    fn supports(&self, op: Op) -> Result<(), Reason> {
+        match op {
+            Op::PortOut | Op::PortIn => scratch_register(),
+            Op::MmioRead => transport(),
+            Op::MmioWrite => transport().and_then(|()| device()),
+            Op::Hypercall => self.gate().map(drop),
+            Op::SelfIpi => self.apic().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn port_out(&mut self, port: u16, value: u8) {
+        out8(port, value);
+    }
+
+    #[inline(always)]
+    fn port_in(&mut self, port: u16) -> u8 {
+        in8(port)
+    }
+
+    #[inline(always)]
+    fn mmio_read(&mut self, address: u64) -> u32 {
+        // SAFETY: the workloads name only the transport that `supports` has
+        // found, and its page is not given out as memory.
+        unsafe { mmio_read(address) }
+    }
+
+    #[inline(always)]
+    fn mmio_write(&mut self, address: u64, value: u32) {
+        // SAFETY: as above.
+        unsafe { mmio_write(address, value) }
+    }
+
+    #[inline(always)]
+    fn hypercall(&mut self) -> i64 {
+        self.gate().map_or(0, Gate::call)
+    }
+
+    #[inline(always)]
+    fn self_ipi(&mut self) {
+        if let Ok(apic) = self.apic() {
+            apic.interrupt_self();
+        }
+    }
+
+    fn self_ipis(&mut self) -> u64 {
+        interrupts::ipis()
+    }
+}
+
+/// Whether the first serial port keeps what is written to its scratch register.
+fn scratch_register() -> Result<(), Reason> {
+    let keeps = |value| {
+        out8(SCRATCH, value);
+        in8(SCRATCH) == value
+    };
+    if keeps(0x55) && keeps(0xaa) {
+        Ok(())
+    } else {
+        Err("the machine has no serial port with a scratch register at 0x3f8")
+    }
+}
+
+fn transport() -> Result<(), Reason> {
+    // SAFETY: the address is one of the platform's devices; boot.rs gives out
+    // only what the memory map calls RAM.
+    if unsafe { mmio_read(VIRTIO_MMIO) } == VIRTIO_MAGIC {
+        Ok(())
+    } else {
+        Err("the machine has no virtio-mmio transport at 0xfeb00000")
+    }
+}
+
+/// Whether the transport's device is a modern one: VIRTIO_F_VERSION_1 is bit 32.
+fn device() -> Result<(), Reason> {
+    // SAFETY: `transport` has found the registers.
+    let features = unsafe {
+        mmio_write(VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES_SEL, 1);
+        mmio_read(VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES)
+    };
+    if features & 1 == 1 {
+        Ok(())
+    } else {
+        Err("the first virtio-mmio transport has no modern device behind it")
+    }
+}
