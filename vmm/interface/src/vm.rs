@@ -1,0 +1,123 @@
+//! The three traits that a kernel is seen through.
+
+use crate::{
+    Access, BootState, Caps, Doorbell, Entry, Exit, Gpa, IoAddr, IrqId, IrqLine, Kicker, Missing,
+    RegSet, Region, Result, VcpuState,
+};
+use std::sync::Arc;
+
+/// Number of a vCPU, from 0; also the number of its local interrupt controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct VcpuId(pub u32);
+
+/// What a machine shall have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmSpec {
+    /// Local interrupt controllers in the kernel. With them `hlt` waits in the
+    /// kernel; without them it is an [`Exit::Halted`].
+    pub local_apic: bool,
+}
+
+/// A kernel that runs virtual machines.
+pub trait Hypervisor: Sized {
+    /// Its machines.
+    type Vm: Vm;
+
+    /// Finds out what the kernel offers. Slow: asks about everything.
+    ///
+    /// # Errors
+    /// Why there is none, and what would mend it.
+    fn probe() -> std::result::Result<Caps, Missing>;
+
+    /// Opens the kernel's interface, asking about nothing that every machine
+    /// does not need.
+    ///
+    /// # Errors
+    /// Why there is none, and what would mend it.
+    fn open() -> std::result::Result<Self, Missing>;
+
+    /// A machine without memory and vCPUs.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn create_vm(&self, spec: &VmSpec) -> Result<Self::Vm>;
+}
+
+/// A virtual machine. Memory may come and go while vCPUs run.
+pub trait Vm {
+    /// Its vCPUs.
+    type Vcpu: Vcpu;
+
+    /// Lets the guest see all of `region` from address `at` on.
+    ///
+    /// # Errors
+    /// If `at` is not page-aligned or memory is attached there already.
+    fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()>;
+
+    /// Takes away what was attached at exactly `at`.
+    ///
+    /// # Errors
+    /// If nothing was.
+    fn detach(&self, at: Gpa) -> Result<Arc<Region>>;
+
+    /// A vCPU that begins with `boot`. Its first exit is [`Exit::Started`].
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn create_vcpu(&self, id: VcpuId, boot: &BootState) -> Result<Self::Vcpu>;
+
+    /// A way to deliver an interrupt.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] without local interrupt controllers.
+    fn irq_line(&self, irq: IrqId) -> Result<IrqLine>;
+
+    /// Has the kernel count the guest's writes to `at`, of any size, instead of
+    /// leaving the guest; `None` where it cannot.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn doorbell(&self, at: IoAddr) -> Result<Option<Doorbell>>;
+}
+
+/// What only a backend can count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Exits from the guest to the kernel, where the kernel tells.
+    pub kernel: Option<u64>,
+    /// Exits of [`Vcpu::run`] that the kernel had delivered together with the one
+    /// before: all but the first access of a string instruction.
+    pub bundled: u64,
+}
+
+/// A virtual CPU; one thread at a time uses it.
+pub trait Vcpu {
+    /// Enters the guest and comes back with its next exit.
+    ///
+    /// # Errors
+    /// The kernel's refusal; the vCPU cannot be run again.
+    fn run(&mut self, entry: Entry) -> Result<Exit>;
+
+    /// The registers in `which`. After a `Read` or `Write` the instruction
+    /// pointer may stand before or behind the instruction.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn state(&mut self, which: RegSet) -> Result<VcpuState>;
+
+    /// Changes the registers that `changed` holds.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn set_state(&mut self, changed: &VcpuState) -> Result<()>;
+
+    /// A way to recall this vCPU, to be used while the thread that calls this
+    /// method runs it.
+    fn kicker(&self) -> Kicker;
+
+    /// What the backend counted so far.
+    fn tally(&mut self) -> Tally;
+
+    /// Guest TSC minus host TSC, where it is known.
+    fn tsc_offset(&self) -> Option<i64>;
+}

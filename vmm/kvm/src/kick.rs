@@ -1,0 +1,70 @@
+//! Recalling a vCPU: a flag that the kernel looks at on its way into the guest, and
+//! a signal for when it is there already.
+
+use kvm_ioctls::VcpuFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Once};
+use trapline_interface::Kick;
+
+/// Of one vCPU and the thread that runs it.
+pub(crate) struct KvmKick {
+    immediate_exit: NonNull<u8>,
+    process: libc::pid_t,
+    thread: libc::pid_t,
+    /// Keeps the page that the flag is in.
+    _page: Arc<VcpuFd>,
+}
+
+// SAFETY: the flag lives as long as the vCPU's descriptor, which is kept, and is
+// accessed only as an atomic.
+unsafe impl Send for KvmKick {}
+// SAFETY: as above.
+unsafe impl Sync for KvmKick {}
+
+impl KvmKick {
+    /// For the vCPU whose shared page holds `immediate_exit`, and for the thread
+    /// that calls this.
+    pub(crate) fn new(page: Arc<VcpuFd>, immediate_exit: NonNull<u8>) -> Self {
+        static HANDLER: Once = Once::new();
+        HANDLER.call_once(install_handler);
+        Self {
+            immediate_exit,
+            // SAFETY: these two take nothing and cannot fail.
+            process: unsafe { libc::getpid() },
+            // SAFETY: as above.
+            thread: unsafe { libc::gettid() },
+            _page: page,
+        }
+    }
+}
+
+impl Kick for KvmKick {
+    fn mark(&self) {
+        // SAFETY: the byte is within the page that `_page` keeps mapped; the
+        // kernel and the vCPU's thread access it in single bytes, too.
+        let flag = unsafe { AtomicU8::from_ptr(self.immediate_exit.as_ptr()) };
+        flag.store(1, Ordering::SeqCst);
+    }
+
+    fn interrupt(&self) {
+        // SAFETY: a signal with a handler that does nothing, to a thread of this
+        // process; if that has ended, the kernel says so and nothing happens.
+        unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.thread, signal()) };
+    }
+}
+
+fn signal() -> libc::c_int {
+    libc::SIGRTMIN()
+}
+
+/// The signal must interrupt the system call (so no SA_RESTART) and do nothing.
+fn install_handler() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: an all-zero `sigaction` is a valid value of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as *const () as usize;
+    // SAFETY: the handler touches nothing, so it is safe at any moment; the signal
+    // number is one of those that programs may use.
+    unsafe { libc::sigaction(signal(), &action, std::ptr::null_mut()) };
+}

@@ -1,0 +1,93 @@
+//! Opening /dev/kvm, and finding out what it really is.
+
+use crate::vm::KvmVm;
+use kvm_bindings::{
+    KVM_API_VERSION, KVM_CAP_BINARY_STATS_FD, KVM_CAP_IOEVENTFD, KVM_CAP_READONLY_MEM,
+    KVM_CAP_SIGNAL_MSI, KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_VCPU_ATTRIBUTES,
+};
+use std::arch::x86_64::__cpuid;
+use std::io;
+use trapline_interface::{Caps, Error, Hypervisor, Missing, Result, Ring0, VmSpec};
+
+/// The device behind this backend.
+pub const DEVICE: &str = "/dev/kvm";
+
+/// An open /dev/kvm.
+pub struct Kvm {
+    system: kvm_ioctls::Kvm,
+}
+
+impl Hypervisor for Kvm {
+    type Vm = KvmVm;
+
+    fn probe() -> std::result::Result<Caps, Missing> {
+        let kvm = Self::open()?;
+        let has = |capability: u32| kvm.system.check_extension_raw(capability.into()) > 0;
+        Ok(Caps {
+            ring0: ring0(),
+            vcpus: kvm.system.get_max_vcpus().try_into().unwrap_or(u32::MAX),
+            irq_lines: has(KVM_CAP_SPLIT_IRQCHIP) && has(KVM_CAP_SIGNAL_MSI),
+            doorbells: has(KVM_CAP_IOEVENTFD),
+            read_only: has(KVM_CAP_READONLY_MEM),
+            tsc_offset: has(KVM_CAP_VCPU_ATTRIBUTES),
+            kernel_exits: has(KVM_CAP_BINARY_STATS_FD),
+        })
+    }
+
+    fn open() -> std::result::Result<Self, Missing> {
+        let system = kvm_ioctls::Kvm::new().map_err(|error| missing(error.into()))?;
+        let found = system.get_api_version();
+        let wanted = KVM_API_VERSION as i32;
+        if found != wanted {
+            return Err(Missing::Version {
+                device: DEVICE,
+                found,
+                wanted,
+            });
+        }
+        Ok(Self { system })
+    }
+
+    fn create_vm(&self, spec: &VmSpec) -> Result<KvmVm> {
+        let vm = self
+            .system
+            .create_vm()
+            .map_err(Error::refused("create a virtual machine"))?;
+        KvmVm::new(&self.system, vm, spec)
+    }
+}
+
+fn missing(source: io::Error) -> Missing {
+    let device = DEVICE;
+    match source.raw_os_error() {
+        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => Missing::NoDevice { device },
+        Some(libc::EACCES | libc::EPERM) => Missing::NotPermitted { device },
+        _ => Missing::Unusable { device, source },
+    }
+}
+
+/// What ring-0 guest code would run on: where the CPU shows neither VMX (Intel SDM
+/// volume 2, CPUID leaf 1, ecx bit 5) nor SVM (AMD APM volume 3, leaf 8000_0001,
+/// ecx bit 2), a KVM that works all the same emulates it.
+pub fn ring0() -> Ring0 {
+    let vmx = __cpuid(1).ecx & 1 << 5 != 0;
+    let svm = __cpuid(0x8000_0000).eax > 0x8000_0000 && __cpuid(0x8000_0001).ecx & 1 << 2 != 0;
+    if vmx || svm {
+        Ring0::Native
+    } else {
+        Ring0::Emulated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_device_is_told_with_its_remedy() {
+        let told = |code| missing(io::Error::from_raw_os_error(code)).to_string();
+        assert!(told(libc::ENOENT).contains("modprobe"));
+        assert!(told(libc::EACCES).contains("usermod -aG kvm"));
+        assert!(told(libc::EMFILE).contains("cannot be used"));
+    }
+}

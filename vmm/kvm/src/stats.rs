@@ -1,0 +1,123 @@
+//! How often a vCPU left the guest, as the kernel counts it.
+//!
+//! Linux describes its counters in a file of their own (KVM_GET_STATS_FD, Linux
+//! 5.14; Documentation/virt/kvm/api.rst 4.130): a header, a list of descriptors
+//! with names, and numbers. It is opened when first asked for, because a machine
+//! that nobody asks should not pay for it.
+
+use std::fs::File;
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+/// `_IO(KVMIO, 0xce)`.
+const KVM_GET_STATS_FD: libc::c_ulong = 0xaece;
+
+/// The counter's name.
+const EXITS: &[u8] = b"exits";
+
+/// More than any kernel has; a guard against nonsense.
+const MOST_DESCRIPTORS: u32 = 4096;
+
+/// Bytes of a descriptor before its name.
+const DESCRIPTOR: usize = 24;
+
+/// Where the number stands in its file.
+pub(crate) struct ExitCount {
+    file: File,
+    offset: u64,
+}
+
+impl ExitCount {
+    /// Looks the counter up; `None` where the kernel has none.
+    pub(crate) fn open(vcpu: RawFd) -> Option<ExitCount> {
+        // SAFETY: this request takes no argument and only makes a descriptor.
+        let fd = unsafe { libc::ioctl(vcpu, KVM_GET_STATS_FD, 0) };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: the kernel has just given us this descriptor.
+        let file = unsafe { File::from_raw_fd(fd) };
+        let offset = find(EXITS, |at, into| file.read_exact_at(into, at).ok())?;
+        Some(ExitCount { file, offset })
+    }
+
+    /// The number now.
+    pub(crate) fn read(&self) -> Option<u64> {
+        let mut value = [0; 8];
+        self.file.read_exact_at(&mut value, self.offset).ok()?;
+        Some(u64::from_ne_bytes(value))
+    }
+}
+
+/// Where the number called `name` stands in a file of statistics that `read`
+/// reads.
+fn find(name: &[u8], read: impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64> {
+    let mut header = [0; 24];
+    read(0, &mut header)?;
+    let field = |index: usize| word(&header, index * 4);
+    let (name_size, count) = (field(1)?, field(2)?);
+    let (descriptors, data) = (u64::from(field(4)?), u64::from(field(5)?));
+    let size = DESCRIPTOR + name_size as usize;
+    let mut descriptor = [0; 256];
+    let descriptor = descriptor.get_mut(..size)?;
+    for index in 0..u64::from(count.min(MOST_DESCRIPTORS)) {
+        read(descriptors + index * size as u64, descriptor)?;
+        let text = descriptor[DESCRIPTOR..].split(|&byte| byte == 0).next();
+        if text == Some(name) {
+            return Some(data + u64::from(word(descriptor, 8)?));
+        }
+    }
+    None
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..at + 4)?;
+    Some(u32::from_ne_bytes(word.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(names: &[&str]) -> Vec<u8> {
+        let name_size = 16u32;
+        let mut bytes = Vec::new();
+        let data = 24 + names.len() as u32 * (24 + name_size);
+        for field in [0, name_size, names.len() as u32, 24, 24, data] {
+            bytes.extend(field.to_ne_bytes());
+        }
+        for (index, name) in names.iter().enumerate() {
+            bytes.extend([0; 8]);
+            bytes.extend((index as u32 * 8).to_ne_bytes());
+            bytes.extend([0; 12]);
+            let mut text = name.as_bytes().to_vec();
+            text.resize(name_size as usize, 0);
+            bytes.extend(text);
+        }
+        bytes
+    }
+
+    fn find_in(bytes: &[u8]) -> Option<u64> {
+        find(EXITS, |at, into| {
+            let from = bytes.get(at as usize..at as usize + into.len())?;
+            into.copy_from_slice(from);
+            Some(())
+        })
+    }
+
+    #[test]
+    fn the_counter_is_found_by_its_whole_name() {
+        let bytes = file(&["io_exits", "exits_more", "exits", "hypercalls"]);
+        assert_eq!(find_in(&bytes), Some(24 + 4 * 40 + 16));
+        assert_eq!(find_in(&file(&["io_exits"])), None);
+    }
+
+    #[test]
+    fn nonsense_is_no_counter() {
+        assert_eq!(find_in(&[]), None);
+        assert_eq!(find_in(&[0xff; 24]), None);
+        let mut endless = file(&["a"]);
+        endless[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert_eq!(find_in(&endless), None);
+    }
+}

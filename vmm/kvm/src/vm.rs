@@ -1,0 +1,198 @@
+//! A KVM virtual machine: memory slots, interrupts, doorbells.
+
+use crate::cpuid;
+use crate::vcpu::KvmVcpu;
+use kvm_bindings::{
+    kvm_enable_cap, kvm_msi, kvm_userspace_memory_region, CpuId, KVM_CAP_PMU_CAPABILITY,
+    KVM_CAP_SPLIT_IRQCHIP, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE,
+};
+use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
+use std::collections::BTreeMap;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use trapline_interface::{
+    Access, BootState, Doorbell, Error, Gpa, IoAddr, IrqId, IrqLine, Region, Result, VcpuId, Vm,
+    VmSpec, PAGE,
+};
+use vmm_sys_util::eventfd::EventFd;
+
+/// Messages to the local interrupt controllers (Intel SDM volume 3, 11.11.1).
+const MESSAGES: u32 = 0xfee0_0000;
+
+/// Three pages that Intel CPUs without unrestricted guests need; below the BIOS.
+const TSS: usize = 0xfffb_d000;
+
+/// A KVM virtual machine.
+pub struct KvmVm {
+    shared: Arc<Shared>,
+    cpuid: CpuId,
+    local_apic: bool,
+}
+
+/// What a machine's vCPUs need as long as they live.
+pub(crate) struct Shared {
+    // In this order: the machine goes before its memory.
+    fd: VmFd,
+    memory: Mutex<BTreeMap<Gpa, Attached>>,
+}
+
+struct Attached {
+    slot: u32,
+    region: Arc<Region>,
+}
+
+impl KvmVm {
+    pub(crate) fn new(system: &kvm_ioctls::Kvm, fd: VmFd, spec: &VmSpec) -> Result<Self> {
+        disable_counters(&fd);
+        if spec.local_apic {
+            create_local_apics(&fd)?;
+        }
+        fd.set_tss_address(TSS)
+            .map_err(Error::refused("place the task state of real mode"))?;
+        Ok(Self {
+            cpuid: cpuid::of_first_vcpu(system, spec.local_apic)?,
+            shared: Arc::new(Shared {
+                fd,
+                memory: Mutex::default(),
+            }),
+            local_apic: spec.local_apic,
+        })
+    }
+}
+
+/// Without performance counters for the guest, each exit is cheaper: the kernel
+/// need not look through them for one that counts instructions (Linux 5.18).
+/// Older kernels refuse, which changes nothing else.
+fn disable_counters(fd: &VmFd) {
+    let mut capability = kvm_enable_cap {
+        cap: KVM_CAP_PMU_CAPABILITY,
+        ..Default::default()
+    };
+    capability.args[0] = KVM_PMU_CAP_DISABLE.into();
+    let _older_kernels_refuse = fd.enable_cap(&capability);
+}
+
+/// Local interrupt controllers only: the rest of a PC's interrupt hardware would
+/// stand on the way of each exit.
+fn create_local_apics(fd: &VmFd) -> Result<()> {
+    let capability = kvm_enable_cap {
+        cap: KVM_CAP_SPLIT_IRQCHIP,
+        ..Default::default()
+    };
+    fd.enable_cap(&capability)
+        .map_err(Error::refused("create local interrupt controllers"))
+}
+
+impl Shared {
+    fn memory(&self) -> MutexGuard<'_, BTreeMap<Gpa, Attached>> {
+        // Whoever panicked left a map that is whole.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_slot(&self, slot: u32, at: Gpa, region: Option<&Region>, flags: u32) -> Result<()> {
+        let slot = kvm_userspace_memory_region {
+            slot,
+            flags,
+            guest_phys_addr: at.0,
+            memory_size: region.map_or(0, |region| region.len() as u64),
+            userspace_addr: region.map_or(0, |region| region.address().as_ptr() as u64),
+        };
+        // SAFETY: the region's mapping stays as long as the slot: the caller keeps
+        // the region in the map of slots, and `Shared` outlives every vCPU.
+        unsafe { self.fd.set_user_memory_region(slot) }
+            .map_err(Error::refused("change the guest's memory"))
+    }
+}
+
+/// Why nothing can be attached there, if so.
+fn obstacle(memory: &BTreeMap<Gpa, Attached>, at: Gpa, length: u64) -> Option<&'static str> {
+    if at.0 % PAGE as u64 != 0 {
+        return Some("the address is not that of a page");
+    }
+    let Some(end) = at.0.checked_add(length) else {
+        return Some("it would end beyond the address space");
+    };
+    memory
+        .iter()
+        .any(|(other, there)| other.0 < end && at.0 < other.0 + there.region.len() as u64)
+        .then_some("memory is attached there already")
+}
+
+fn free_slot(memory: &BTreeMap<Gpa, Attached>) -> u32 {
+    let taken = |slot: &u32| memory.values().any(|there| there.slot == *slot);
+    (0..).find(|slot| !taken(slot)).unwrap_or(u32::MAX)
+}
+
+impl Vm for KvmVm {
+    type Vcpu = KvmVcpu;
+
+    fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
+        let mut memory = self.shared.memory();
+        if let Some(reason) = obstacle(&memory, at, region.len() as u64) {
+            return Err(Error::BadAttach { at, reason });
+        }
+        let slot = free_slot(&memory);
+        let flags = match access {
+            Access::ReadWrite => 0,
+            Access::ReadOnly => KVM_MEM_READONLY,
+        };
+        self.shared.set_slot(slot, at, Some(&region), flags)?;
+        memory.insert(at, Attached { slot, region });
+        Ok(())
+    }
+
+    fn detach(&self, at: Gpa) -> Result<Arc<Region>> {
+        let mut memory = self.shared.memory();
+        let slot = memory.get(&at).ok_or(Error::NotAttached(at))?.slot;
+        self.shared.set_slot(slot, at, None, 0)?;
+        let gone = memory.remove(&at).ok_or(Error::NotAttached(at))?;
+        Ok(gone.region)
+    }
+
+    fn create_vcpu(&self, id: VcpuId, boot: &BootState) -> Result<KvmVcpu> {
+        let fd = self
+            .shared
+            .fd
+            .create_vcpu(id.0.into())
+            .map_err(Error::refused("create a virtual CPU"))?;
+        cpuid::give(&fd, id, &self.cpuid)?;
+        KvmVcpu::new(fd, Arc::clone(&self.shared), boot)
+    }
+
+    fn irq_line(&self, irq: IrqId) -> Result<IrqLine> {
+        if !self.local_apic {
+            return Err(Error::Unsupported("deliver interrupts to this machine"));
+        }
+        let shared = Arc::clone(&self.shared);
+        let message = kvm_msi {
+            address_lo: MESSAGES | irq.vcpu.0 << 12,
+            data: irq.vector.into(),
+            ..Default::default()
+        };
+        Ok(IrqLine::new(move || {
+            shared
+                .fd
+                .signal_msi(message)
+                .map(drop)
+                .map_err(Error::refused("deliver an interrupt"))
+        }))
+    }
+
+    fn doorbell(&self, at: IoAddr) -> Result<Option<Doorbell>> {
+        let what = "place a doorbell";
+        let bell =
+            EventFd::new(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map_err(Error::refused(what))?;
+        let address = match at {
+            IoAddr::Port(port) => IoEventAddress::Pio(port.into()),
+            IoAddr::Mmio(address) => IoEventAddress::Mmio(address),
+        };
+        self.shared
+            .fd
+            .register_ioevent(&bell, &address, NoDatamatch)
+            .map_err(Error::refused(what))?;
+        // SAFETY: the descriptor was the event's alone and is now the doorbell's.
+        Ok(Some(Doorbell(unsafe {
+            OwnedFd::from_raw_fd(bell.into_raw_fd())
+        })))
+    }
+}

@@ -1,0 +1,40 @@
+//! Runs the conformance suite on /dev/kvm and prints the exit traces.
+//!
+//! Exit status 0: the backend conforms. 1: it does not; standard error says where.
+//! 77: there is no /dev/kvm to try; standard error says why.
+
+use std::process::ExitCode;
+use trapline_interface::conformance::{self, Failure};
+use trapline_interface::{Hypervisor, Missing};
+use trapline_kvm::Kvm;
+
+const SKIPPED: u8 = 77;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            eprintln!("trapline-conformance: {failure}");
+            ExitCode::FAILURE
+        }
+        Err(missing) => {
+            eprintln!("trapline-conformance: skipped: {missing}");
+            ExitCode::from(SKIPPED)
+        }
+    }
+}
+
+fn run() -> Result<Result<(), Failure>, Missing> {
+    let caps = Kvm::probe()?;
+    println!("{caps:?}");
+    Ok(conformance::run(&Kvm::open()?, &caps).map(print))
+}
+
+fn print(traces: Vec<conformance::Trace>) {
+    for trace in traces {
+        println!("{}:", trace.part);
+        for line in trace.lines {
+            println!("  {line}");
+        }
+    }
+}
