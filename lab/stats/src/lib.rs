@@ -1,1 +1,212 @@
+//! From raw samples to figures, in steps with names: sample -> value
+//! ([`value`]), values of a boot -> that boot's median, boots -> estimate with
+//! its interval ([`spread`]), cells side by side -> checked and compared
+//! ([`compare`]).
+//!
+//! Everything is pure. The same observations and the same seed give the same
+//! digits, on any day and any machine; no file, clock or process is touched, so a
+//! report can always be rebuilt from stored samples. No sample is ever dropped.
+#![forbid(unsafe_code)]
 
+mod cell;
+mod compare;
+mod exact;
+pub mod spread;
+mod timeline;
+pub mod value;
+
+pub use timeline::{BootTimeline, StageTime};
+
+use cell::Draft;
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_plan::{Clock, EnvironmentId, Observation};
+use value::Work;
+
+/// All that a report is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// One for each operation in each environment that said anything of it,
+    /// operations in table order, within them environments.
+    pub cells: Vec<Cell>,
+    /// How each environment boots.
+    pub timelines: Vec<BootTimeline>,
+    /// What each environment was made of.
+    pub facts: BTreeMap<EnvironmentId, BTreeMap<String, String>>,
+    /// What went wrong without ending a boot, and in how many boots.
+    pub problems: BTreeMap<(EnvironmentId, String), usize>,
+}
+
+/// One operation in one environment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Where.
+    pub environment: EnvironmentId,
+    /// What.
+    pub op: Op,
+    /// By which clock.
+    pub clock: Clock,
+    /// Of every figure in it but `exits`, `host_cpu_ns` and ratios: see
+    /// [`value::unit`].
+    pub unit: &'static str,
+    /// The figure, or why there is none.
+    pub value: Value,
+}
+
+/// What a cell holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// It was measured.
+    Measured(Box<Figure>),
+    /// It cannot be measured here, with the reason.
+    Skip(String),
+    /// It should have been measured; what went wrong.
+    Failed(String),
+}
+
+impl Value {
+    /// The figure, if there is one.
+    pub fn figure(&self) -> Option<&Figure> {
+        match self {
+            Self::Measured(figure) => Some(figure),
+            _ => None,
+        }
+    }
+}
+
+/// A figure with all that is known of its quality.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// On the wall clock the median, over boots, of each boot's median batch; on
+    /// the instruction clock the median batch of the first boot.
+    pub estimate: f64,
+    /// Lower end of the 95% interval of the estimate: bootstrap percentiles over
+    /// boots; the estimate itself on the instruction clock. `None` where a single
+    /// boot says nothing about others.
+    pub low: Option<f64>,
+    /// Upper end of the same.
+    pub high: Option<f64>,
+    /// The smallest batch.
+    pub min: f64,
+    /// The largest batch.
+    pub max: f64,
+    /// Half of all batches are at most this (nearest rank).
+    pub p50: f64,
+    /// Nine in ten are.
+    pub p90: f64,
+    /// Ninety-nine in a hundred are.
+    pub p99: f64,
+    /// Batches that the percentiles are of.
+    pub samples: usize,
+    /// Boots that the estimate is of; on the instruction clock, those that agreed.
+    pub boots: usize,
+    /// The estimate by that of the bare row of the same clock, if that has one
+    /// and neither is below resolution.
+    pub ratio: Option<Ratio>,
+    /// Exits during one operation - for a rate, during a megabyte - where
+    /// something counts them: median over boots.
+    pub exits: Option<f64>,
+    /// CPU time that the host spends on one operation - for a rate, on a
+    /// megabyte - in nanoseconds, where it is known: median over boots.
+    pub host_cpu_ns: Option<f64>,
+    /// What a reader has to know before he trusts the figure.
+    pub flags: Vec<Flag>,
+}
+
+/// A figure in multiples of another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The one estimate by the other.
+    pub estimate: f64,
+    /// Lower end of its 95% interval, where both figures have one.
+    pub low: Option<f64>,
+    /// Upper end of the same.
+    pub high: Option<f64>,
+}
+
+/// What a reader has to know before he trusts a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Flag {
+    /// What is left after taking off the loop is not more than what the loop or
+    /// the clock costs: the figure only says "less than this", in the cell's unit.
+    BelowResolution(f64),
+    /// Guest and host measured an interval and differ by more than 1%.
+    ClocksDisagree {
+        /// The largest difference, as a share of the host's interval.
+        share: f64,
+        /// In how many boots they differ by more than 1%.
+        boots: usize,
+    },
+    /// It did another amount of work than the bare row.
+    OtherSize {
+        /// What it did.
+        here: Work,
+        /// What the bare row did.
+        bare: Work,
+    },
+    /// Some boots gave no figure.
+    BootsLost {
+        /// How many.
+        boots: usize,
+        /// Why the first of them did not.
+        reason: String,
+    },
+    /// A figure on the instruction clock that was measured once only.
+    Unproved,
+}
+
+impl Flag {
+    /// The name programs read.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::BelowResolution(_) => "below-resolution",
+            Self::ClocksDisagree { .. } => "clocks-disagree",
+            Self::OtherSize { .. } => "other-size",
+            Self::BootsLost { .. } => "boots-lost",
+            Self::Unproved => "unproved",
+        }
+    }
+}
+
+/// Makes figures of `observations`. `seed` decides the bootstrap's draws.
+pub fn summarise(observations: &[Observation], seed: u64) -> Summary {
+    let mut drafts: Vec<Draft> = Vec::new();
+    for op in Op::ALL {
+        for environment in EnvironmentId::ALL {
+            drafts.extend(cell::draft(observations, environment, op, seed));
+        }
+    }
+    compare::require_equal_work(&mut drafts);
+    compare::relate_to_bare(&mut drafts, seed);
+    Summary {
+        cells: drafts.into_iter().map(|draft| draft.cell).collect(),
+        timelines: timeline::timelines(observations),
+        facts: facts(observations),
+        problems: problems(observations),
+    }
+}
+
+/// The facts of each environment's first boot.
+fn facts(observations: &[Observation]) -> BTreeMap<EnvironmentId, BTreeMap<String, String>> {
+    let mut facts = BTreeMap::new();
+    for seen in observations {
+        facts
+            .entry(seen.environment)
+            .or_insert_with(|| seen.facts.clone());
+    }
+    facts
+}
+
+fn problems(observations: &[Observation]) -> BTreeMap<(EnvironmentId, String), usize> {
+    let mut problems = BTreeMap::new();
+    for seen in observations {
+        let mut told: Vec<&String> = seen.problems.iter().collect();
+        told.sort();
+        told.dedup();
+        for problem in told {
+            let key = (seen.environment, problem.clone());
+            *problems.entry(key).or_default() += 1;
+        }
+    }
+    problems
+}

@@ -1,0 +1,292 @@
+//! The boots of one environment -> the cell of one operation.
+
+use crate::exact;
+use crate::spread::{chance, interval, Sorted};
+use crate::value::{self, Calibration, Work};
+use crate::{Cell, Figure, Flag, Value};
+use trapline_abi::{Op, Unit, Workload};
+use trapline_plan::{Clock, EnvironmentId, Observation, Outcome, Sample};
+
+/// Host intervals shorter than this (in nanoseconds) say nothing about the
+/// guest's clock: what is received is stamped with that much delay.
+const LEAST_ELAPSED_NS: u64 = 5_000_000;
+
+/// By how much guest and host may differ, as a share of the host's interval.
+const CLOCKS_AGREE: f64 = 0.01;
+
+/// A cell with what is needed to compare it with others.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    pub cell: Cell,
+    /// Each boot's median; empty unless measured.
+    pub medians: Vec<f64>,
+    /// What was done, and the checksum that proves it.
+    pub proof: Option<(Work, u64)>,
+}
+
+/// What one boot says of one operation.
+pub struct Told<'a> {
+    pub replicate: u32,
+    unit_per_tick: f64,
+    pub outcome: &'a Outcome,
+}
+
+/// A boot's measurement, its values computed.
+struct Boot<'a> {
+    replicate: u32,
+    samples: &'a [Sample],
+    check: u64,
+    values: Sorted,
+    resolution: f64,
+    exits: Option<f64>,
+    host_cpu_ns: Option<f64>,
+    /// Guest's interval by host's, less 1.
+    disagreement: Option<f64>,
+}
+
+/// The cell of `op` in `environment`; `None` if no boot says anything of it.
+pub fn draft(
+    observations: &[Observation],
+    environment: EnvironmentId,
+    op: Op,
+    seed: u64,
+) -> Option<Draft> {
+    let told = tell(observations, environment, op);
+    if told.is_empty() {
+        return None;
+    }
+    let clock = environment.clock();
+    let mut draft = Draft {
+        cell: Cell {
+            environment,
+            op,
+            clock,
+            unit: value::unit(op, clock),
+            value: Value::Skip(String::new()),
+        },
+        medians: Vec::new(),
+        proof: None,
+    };
+    draft.cell.value = match measured(&told, op, clock) {
+        Ok(boots) => draft.fill(&boots, &told, seed),
+        Err(value) => value,
+    };
+    Some(draft)
+}
+
+fn tell(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec<Told<'_>> {
+    let mut told = Vec::new();
+    for seen in observations {
+        let of_op = seen
+            .operations
+            .iter()
+            .filter(|operation| operation.op == op);
+        if seen.environment == environment {
+            told.extend(of_op.map(|operation| Told {
+                replicate: seen.replicate,
+                unit_per_tick: seen.unit_per_tick,
+                outcome: &operation.outcome,
+            }));
+        }
+    }
+    told.sort_by_key(|told| told.replicate);
+    told
+}
+
+/// The boots that were measured, or why the cell has no figure.
+fn measured<'a>(told: &[Told<'a>], op: Op, clock: Clock) -> Result<Vec<Boot<'a>>, Value> {
+    if clock == Clock::Insn {
+        exact::require_agreement(told)?;
+    }
+    let boots = told
+        .iter()
+        .filter_map(|told| Boot::new(told, op).transpose())
+        .collect::<Result<Vec<_>, _>>()?;
+    if boots.is_empty() {
+        return Err(no_figure(told));
+    }
+    if value::is_checked(op) {
+        require_one_check(&boots, op)?;
+    }
+    Ok(boots)
+}
+
+/// A failure counts for more than a skip: it has to be looked at.
+fn no_figure(told: &[Told<'_>]) -> Value {
+    let mut value = Value::Skip(String::new());
+    for told in told {
+        match told.outcome {
+            Outcome::Failed(reason) => return Value::Failed(reason.clone()),
+            Outcome::Skipped(reason) if value == Value::Skip(String::new()) => {
+                value = Value::Skip(reason.clone());
+            }
+            _ => {}
+        }
+    }
+    value
+}
+
+/// Boots of one environment that did the same must have the same to show.
+fn require_one_check(boots: &[Boot<'_>], op: Op) -> Result<(), Value> {
+    let first = &boots[0];
+    let work = Work::of(op, first.samples);
+    let other = boots
+        .iter()
+        .find(|boot| boot.check != first.check && Work::of(op, boot.samples) == work);
+    match other {
+        None => Ok(()),
+        Some(other) => Err(Value::Failed(format!(
+            "unequal work: checksum {:#x} in boot {}, {:#x} in boot {}",
+            first.check, first.replicate, other.check, other.replicate
+        ))),
+    }
+}
+
+impl<'a> Boot<'a> {
+    /// `None` if it was not measured.
+    fn new(told: &Told<'a>, op: Op) -> Result<Option<Self>, Value> {
+        let Outcome::Measured {
+            clock_cost,
+            loop_cost,
+            samples,
+            check,
+            exits,
+            host_cpu_ns,
+            elapsed,
+        } = told.outcome
+        else {
+            return Ok(None);
+        };
+        let calibration = Calibration {
+            unit_per_tick: told.unit_per_tick,
+            clock_cost: *clock_cost,
+            loop_cost: *loop_cost,
+        };
+        let values = samples
+            .iter()
+            .map(|sample| calibration.value(op.unit(), sample))
+            .collect::<Option<Vec<f64>>>()
+            .and_then(Sorted::new)
+            .ok_or_else(|| no_measurement(told.replicate, samples.len()))?;
+        let count = value::operations(op, samples);
+        let resolutions = samples.iter().map(|sample| calibration.resolution(sample));
+        let resolution = Sorted::new(resolutions.collect()).map_or(0.0, |all| all.median());
+        Ok(Some(Self {
+            replicate: told.replicate,
+            samples,
+            check: *check,
+            values,
+            resolution,
+            exits: exits.map(|exits| exits as f64 / count),
+            host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 / count),
+            disagreement: elapsed.and_then(|elapsed| disagreement(elapsed, told.unit_per_tick)),
+        }))
+    }
+}
+
+fn no_measurement(replicate: u32, samples: usize) -> Value {
+    Value::Failed(if samples == 0 {
+        format!("boot {replicate} gave no sample")
+    } else {
+        format!("boot {replicate} gave a batch that counts nothing or takes no time")
+    })
+}
+
+fn disagreement((ticks, host_ns): (u64, u64), unit_per_tick: f64) -> Option<f64> {
+    let guest_ns = ticks as f64 * unit_per_tick;
+    (host_ns >= LEAST_ELAPSED_NS).then(|| guest_ns / host_ns as f64 - 1.0)
+}
+
+impl Draft {
+    fn fill(&mut self, boots: &[Boot<'_>], told: &[Told<'_>], seed: u64) -> Value {
+        let Cell { op, clock, .. } = self.cell;
+        // On the instruction clock the other boots are only proof of the first.
+        let counted = match clock {
+            Clock::Wall => boots,
+            Clock::Insn => &boots[..1],
+        };
+        self.medians = counted.iter().map(|boot| boot.values.median()).collect();
+        self.proof = Some((Work::of(op, boots[0].samples), boots[0].check));
+        let (Some(over_boots), Some(batches)) = (
+            Sorted::new(self.medians.clone()),
+            Sorted::new(counted.iter().flat_map(|boot| boot.values.iter()).collect()),
+        ) else {
+            return no_figure(told);
+        };
+        let estimate = over_boots.median();
+        let ends = match clock {
+            Clock::Wall => interval(&self.medians, &mut chance(seed, self.stream())),
+            Clock::Insn => Some((estimate, estimate)),
+        };
+        Value::Measured(Box::new(Figure {
+            estimate,
+            low: ends.map(|(low, _)| low),
+            high: ends.map(|(_, high)| high),
+            min: batches.min(),
+            max: batches.max(),
+            p50: batches.percentile(0.50),
+            p90: batches.percentile(0.90),
+            p99: batches.percentile(0.99),
+            samples: batches.count(),
+            boots: boots.len(),
+            ratio: None,
+            exits: median(counted.iter().filter_map(|boot| boot.exits)),
+            host_cpu_ns: median(counted.iter().filter_map(|boot| boot.host_cpu_ns)),
+            flags: flags(&self.cell, estimate, boots, told),
+        }))
+    }
+
+    /// A number of this cell's own, for its share of chance.
+    pub fn stream(&self) -> u64 {
+        u64::from(self.cell.op.number()) << 8 | self.cell.environment as u64
+    }
+}
+
+fn flags(cell: &Cell, estimate: f64, boots: &[Boot<'_>], told: &[Told<'_>]) -> Vec<Flag> {
+    let found = match cell.clock {
+        Clock::Wall => [
+            below_resolution(cell.op, estimate, boots),
+            clocks_disagree(boots),
+        ],
+        Clock::Insn => [(boots.len() < 2).then_some(Flag::Unproved), None],
+    };
+    let lost = boots_lost(boots, told);
+    found.into_iter().flatten().chain(lost).collect()
+}
+
+/// Only what is repeated in a loop is short enough for this to matter.
+fn below_resolution(op: Op, estimate: f64, boots: &[Boot<'_>]) -> Option<Flag> {
+    if op.unit() != Unit::Time || op.workload() == Workload::Boot {
+        return None;
+    }
+    let resolution = median(boots.iter().map(|boot| boot.resolution))?;
+    (estimate <= resolution).then_some(Flag::BelowResolution(resolution))
+}
+
+fn clocks_disagree(boots: &[Boot<'_>]) -> Option<Flag> {
+    let shares = boots.iter().filter_map(|boot| boot.disagreement);
+    let wrong: Vec<f64> = shares.filter(|share| share.abs() > CLOCKS_AGREE).collect();
+    let worst = wrong
+        .iter()
+        .copied()
+        .max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
+    Some(Flag::ClocksDisagree {
+        share: worst,
+        boots: wrong.len(),
+    })
+}
+
+fn boots_lost(boots: &[Boot<'_>], told: &[Told<'_>]) -> Option<Flag> {
+    let lost = told.len() - boots.len();
+    match no_figure(told) {
+        Value::Skip(reason) | Value::Failed(reason) if lost > 0 => Some(Flag::BootsLost {
+            boots: lost,
+            reason,
+        }),
+        _ => None,
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    Sorted::new(values.collect()).map(|sorted| sorted.median())
+}

@@ -1,0 +1,94 @@
+//! What is exact is the same twice: the proof of figures on the instruction
+//! clock. Where the digits differ there is no figure, however small the
+//! difference, because nobody could say which of the two it is.
+
+use crate::cell::Told;
+use crate::Value;
+use trapline_plan::Outcome;
+
+/// That every boot says of the operation what the first says.
+pub fn require_agreement(told: &[Told<'_>]) -> Result<(), Value> {
+    let Some((first, others)) = told.split_first() else {
+        return Ok(());
+    };
+    let difference = others.iter().find_map(|other| {
+        difference(first.outcome, other.outcome).map(|found| (other.replicate, found))
+    });
+    match difference {
+        None => Ok(()),
+        Some((replicate, found)) => Err(Value::Failed(format!(
+            "not deterministic: boots {} and {replicate} differ in {found}",
+            first.replicate
+        ))),
+    }
+}
+
+/// In what two boots differ. When a batch began is no part of its figure, and
+/// the host's stamps are not of this clock.
+fn difference(one: &Outcome, other: &Outcome) -> Option<String> {
+    match (one, other) {
+        (Outcome::Measured { .. }, Outcome::Measured { .. }) => measured_difference(one, other),
+        (Outcome::Skipped(_), Outcome::Skipped(_)) => None,
+        (Outcome::Failed(_), Outcome::Failed(_)) => None,
+        (Outcome::Failed(reason), _) | (_, Outcome::Failed(reason)) => {
+            Some(format!("whether it succeeds ({reason})"))
+        }
+        (Outcome::Skipped(reason), _) | (_, Outcome::Skipped(reason)) => {
+            Some(format!("whether it is measured ({reason})"))
+        }
+    }
+}
+
+fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
+    let (
+        Outcome::Measured {
+            clock_cost,
+            loop_cost,
+            samples,
+            check,
+            ..
+        },
+        Outcome::Measured {
+            clock_cost: clock_cost2,
+            loop_cost: loop_cost2,
+            samples: samples2,
+            check: check2,
+            ..
+        },
+    ) = (one, other)
+    else {
+        return None;
+    };
+    let numbers = [
+        ("the checksum of the work", check, check2),
+        ("the cost of the clock", clock_cost, clock_cost2),
+        ("the cost of the empty loop", loop_cost, loop_cost2),
+    ];
+    if let Some((what, one, other)) = numbers.into_iter().find(|(_, one, other)| one != other) {
+        return Some(format!("{what}: {one} and {other}"));
+    }
+    if samples.len() != samples2.len() {
+        let (one, other) = (samples.len(), samples2.len());
+        return Some(format!("the number of batches: {one} and {other}"));
+    }
+    batch_difference(samples, samples2)
+}
+
+fn batch_difference(
+    one: &[trapline_plan::Sample],
+    other: &[trapline_plan::Sample],
+) -> Option<String> {
+    let digits = |sample: &trapline_plan::Sample| {
+        let ticks = sample.end.wrapping_sub(sample.start);
+        (ticks, sample.count)
+    };
+    let pairs = one.iter().map(digits).zip(other.iter().map(digits));
+    let differing: Vec<_> = pairs.enumerate().filter(|(_, (a, b))| a != b).collect();
+    let (number, ((ticks, count), (ticks2, count2))) = differing.first()?;
+    Some(format!(
+        "{} of {} batches, first in batch {number}: \
+         {ticks} insn for {count} and {ticks2} insn for {count2}",
+        differing.len(),
+        one.len()
+    ))
+}

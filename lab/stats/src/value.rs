@@ -1,0 +1,186 @@
+//! One raw batch -> one value in the unit of its operation.
+
+use std::fmt;
+use trapline_abi::{Op, Unit, Workload};
+use trapline_plan::{Clock, Sample};
+
+/// Turns of the empty loop that `loop_cost` stands for; see
+/// [`trapline_abi::Record::Begin`].
+const LOOP_TURNS: f64 = 1024.0;
+
+/// A batch of a boot's operation with all that turns it into a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Calibration {
+    /// Nanoseconds or instructions per tick.
+    pub unit_per_tick: f64,
+    /// Ticks of an empty batch.
+    pub clock_cost: u64,
+    /// Ticks of 1,024 turns of the empty loop.
+    pub loop_cost: u64,
+}
+
+impl Calibration {
+    /// The value of one batch: nanoseconds or instructions per operation, for a
+    /// rate millions of bytes per second or per thousand million instructions.
+    /// `None` where the batch is no measurement: nothing was counted, or a rate
+    /// took no time.
+    pub fn value(&self, unit: Unit, sample: &Sample) -> Option<f64> {
+        if sample.count == 0 || sample.end < sample.start {
+            return None;
+        }
+        let count = sample.count as f64;
+        let ticks = (sample.end - sample.start) as f64 - self.clock_cost as f64;
+        match unit {
+            Unit::Time => {
+                let each = ticks / count - self.loop_cost as f64 / LOOP_TURNS;
+                Some(each * self.unit_per_tick)
+            }
+            // Bytes per nanosecond are thousands of millions per second.
+            Unit::Rate => (ticks > 0.0).then(|| count / (ticks * self.unit_per_tick) * 1000.0),
+        }
+        .filter(|value| value.is_finite())
+    }
+
+    /// What a value has to exceed to mean anything: the loop or the clock, as
+    /// each operation of the batch pays for them. The processor overlaps loop
+    /// and operation, so taking the loop off is only right up to its own size.
+    pub fn resolution(&self, sample: &Sample) -> f64 {
+        let of_loop = self.loop_cost as f64 / LOOP_TURNS;
+        let of_clock = self.clock_cost as f64 / (sample.count.max(1)) as f64;
+        of_loop.max(of_clock) * self.unit_per_tick
+    }
+}
+
+/// The unit of an operation's figures: `ns` or `insn` per operation, or
+/// megabytes (a million bytes) per second or per thousand million instructions.
+pub const fn unit(op: Op, clock: Clock) -> &'static str {
+    match (op.unit(), clock) {
+        (Unit::Time, Clock::Wall) => "ns",
+        (Unit::Time, Clock::Insn) => "insn",
+        (Unit::Rate, Clock::Wall) => "MB/s",
+        (Unit::Rate, Clock::Insn) => "MB/Ginsn",
+    }
+}
+
+/// In how many operations (for a rate: megabytes) the count of exits and of CPU
+/// time of a boot is divided.
+pub fn operations(op: Op, samples: &[Sample]) -> f64 {
+    let count: f64 = samples.iter().map(|sample| sample.count as f64).sum();
+    match op.unit() {
+        Unit::Time => count,
+        Unit::Rate => count / 1e6,
+    }
+}
+
+/// How much work an operation did, where that depends on the size of the
+/// machine. Checksums can only be compared where it is equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Work {
+    /// The same work at any size.
+    Unsized,
+    /// Pages that were touched.
+    Pages(u64),
+    /// Blocks of 1 MiB that were allocated.
+    Blocks(u64),
+    /// Doubles in each array.
+    Doubles(u64),
+}
+
+impl Work {
+    /// The work that `samples` of `op` show to have been done.
+    pub fn of(op: Op, samples: &[Sample]) -> Self {
+        let total = || {
+            samples
+                .iter()
+                .map(|sample| sample.count)
+                .fold(0, u64::wrapping_add)
+        };
+        let pass = samples.first().map_or(0, |sample| sample.count);
+        match op {
+            Op::FirstTouch4k => Self::Pages(total()),
+            Op::Malloc1m => Self::Blocks(total()),
+            Op::Copy | Op::Scale => Self::Doubles(pass / 16),
+            Op::Add | Op::Triad => Self::Doubles(pass / 24),
+            _ => Self::Unsized,
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsized => f.write_str("the same work"),
+            Self::Pages(count) => write!(f, "{count} pages"),
+            Self::Blocks(count) => write!(f, "{count} blocks"),
+            Self::Doubles(count) => write!(f, "{count} doubles"),
+        }
+    }
+}
+
+/// Whether the checksum of `op` proves its work. A boot computes nothing.
+pub fn is_checked(op: Op) -> bool {
+    op.workload() != Workload::Boot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: Sample = Sample {
+        start: 1_000,
+        end: 13_040,
+        count: 100,
+        host_ns: None,
+    };
+
+    #[test]
+    fn clock_and_loop_are_taken_off_a_time() {
+        let calibration = Calibration {
+            unit_per_tick: 0.5,
+            clock_cost: 40,
+            loop_cost: 20_480,
+        };
+        // (12,040 - 40) / 100 - 20 = 100 ticks of half a nanosecond.
+        assert_eq!(calibration.value(Unit::Time, &SAMPLE), Some(50.0));
+        assert_eq!(calibration.resolution(&SAMPLE), 10.0);
+    }
+
+    #[test]
+    fn a_rate_is_in_megabytes() {
+        let calibration = Calibration {
+            unit_per_tick: 0.5,
+            clock_cost: 40,
+            loop_cost: 20_480,
+        };
+        let sample = Sample {
+            count: 60_000,
+            ..SAMPLE
+        };
+        // 60,000 bytes in 6,000 ns: 10 bytes a nanosecond, 10,000 MB/s.
+        assert_eq!(calibration.value(Unit::Rate, &sample), Some(10_000.0));
+    }
+
+    #[test]
+    fn what_is_no_measurement_has_no_value() {
+        let calibration = Calibration {
+            unit_per_tick: 1.0,
+            clock_cost: 12_040,
+            loop_cost: 0,
+        };
+        let empty = Sample { count: 0, ..SAMPLE };
+        let backwards = Sample { end: 0, ..SAMPLE };
+        assert_eq!(calibration.value(Unit::Time, &empty), None);
+        assert_eq!(calibration.value(Unit::Time, &backwards), None);
+        assert_eq!(calibration.value(Unit::Rate, &SAMPLE), None);
+        assert_eq!(calibration.value(Unit::Time, &SAMPLE), Some(0.0));
+    }
+
+    #[test]
+    fn work_is_read_off_the_samples() {
+        let samples = [SAMPLE, SAMPLE];
+        assert_eq!(Work::of(Op::FirstTouch4k, &samples), Work::Pages(200));
+        assert_eq!(Work::of(Op::Malloc1m, &samples), Work::Blocks(200));
+        assert_eq!(Work::of(Op::Add, &samples), Work::Doubles(4));
+        assert_eq!(Work::of(Op::Cpuid, &samples), Work::Unsized);
+    }
+}

@@ -1,0 +1,350 @@
+//! Observations made up so that their figures are known beforehand.
+
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_stats::{summarise, value::Work, Cell, Figure, Flag, Summary, Value};
+
+const SEED: u64 = 42;
+
+fn batches(ticks: &[u64], count: u64) -> Vec<Sample> {
+    let sample = |ticks: &u64| Sample {
+        start: 1 << 60,
+        end: (1 << 60) + ticks,
+        count,
+        host_ns: None,
+    };
+    ticks.iter().map(sample).collect()
+}
+
+/// Calibrated so that nothing is taken off; checked by 7.
+fn measured(samples: Vec<Sample>) -> Outcome {
+    Outcome::Measured {
+        clock_cost: 0,
+        loop_cost: 0,
+        samples,
+        check: 7,
+        exits: None,
+        host_cpu_ns: None,
+        elapsed: None,
+    }
+}
+
+fn with_check(samples: Vec<Sample>, new: u64) -> Outcome {
+    let mut outcome = measured(samples);
+    if let Outcome::Measured { check, .. } = &mut outcome {
+        *check = new;
+    }
+    outcome
+}
+
+fn boot(environment: EnvironmentId, replicate: u32, told: Vec<(Op, Outcome)>) -> Observation {
+    Observation {
+        environment,
+        clock: environment.clock(),
+        replicate,
+        unit_per_tick: 1.0,
+        operations: told
+            .into_iter()
+            .map(|(op, outcome)| Operation { op, outcome })
+            .collect(),
+        launches: vec![],
+        facts: BTreeMap::new(),
+        log: String::new(),
+        problems: vec![],
+    }
+}
+
+/// Boots whose batches of 10 operations took so many ticks.
+fn boots(environment: EnvironmentId, op: Op, ticks: &[&[u64]]) -> Vec<Observation> {
+    let boots = ticks.iter().zip(0..);
+    boots
+        .map(|(ticks, replicate)| {
+            let outcome = measured(batches(ticks, 10));
+            boot(environment, replicate, vec![(op, outcome)])
+        })
+        .collect()
+}
+
+fn cell(summary: &Summary, environment: EnvironmentId, op: Op) -> &Cell {
+    let found = |cell: &&Cell| cell.environment == environment && cell.op == op;
+    summary.cells.iter().find(found).expect("no such cell")
+}
+
+fn figure(summary: &Summary, environment: EnvironmentId, op: Op) -> &Figure {
+    let cell = cell(summary, environment, op);
+    cell.value.figure().unwrap_or_else(|| panic!("{cell:?}"))
+}
+
+fn failure(summary: &Summary, environment: EnvironmentId, op: Op) -> &str {
+    match &cell(summary, environment, op).value {
+        Value::Failed(reason) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimLinux};
+
+#[test]
+fn first_each_boot_then_over_boots() {
+    let seen = boots(
+        Host,
+        Op::Cpuid,
+        &[&[100, 110, 9_000], &[200, 210, 220], &[300, 310, 320]],
+    );
+    let summary = summarise(&seen, SEED);
+    let cpuid = figure(&summary, Host, Op::Cpuid);
+    assert_eq!(cpuid.estimate, 21.0, "the median of 11, 21 and 31");
+    assert_eq!(
+        (cpuid.min, cpuid.max),
+        (10.0, 900.0),
+        "no outlier is dropped"
+    );
+    assert_eq!((cpuid.p50, cpuid.p90, cpuid.p99), (22.0, 900.0, 900.0));
+    assert_eq!((cpuid.samples, cpuid.boots), (9, 3));
+    assert_eq!((cpuid.low, cpuid.high), (Some(11.0), Some(31.0)));
+    assert_eq!(cell(&summary, Host, Op::Cpuid).unit, "ns");
+    assert_eq!(cpuid.flags, []);
+    assert_eq!(summarise(&seen, SEED), summary);
+}
+
+#[test]
+fn one_boot_has_no_interval() {
+    let summary = summarise(&boots(Host, Op::Cpuid, &[&[100, 110]]), SEED);
+    let cpuid = figure(&summary, Host, Op::Cpuid);
+    assert_eq!((cpuid.low, cpuid.high, cpuid.boots), (None, None, 1));
+    assert_eq!(cpuid.ratio.unwrap().estimate, 1.0);
+}
+
+#[test]
+fn ratios_are_to_the_bare_row_of_the_same_clock() {
+    let mut seen = boots(Host, Op::Cpuid, &[&[100], &[110], &[90]]);
+    seen.extend(boots(Kvm, Op::Cpuid, &[&[1_000], &[1_100], &[900]]));
+    seen.extend(boots(SimKvm, Op::Cpuid, &[&[600], &[600]]));
+    seen.extend(boots(QemuKvm, Op::PortIn, &[&[600], &[600]]));
+    let summary = summarise(&seen, SEED);
+    let kvm = figure(&summary, Kvm, Op::Cpuid).ratio.unwrap();
+    assert_eq!(kvm.estimate, 10.0);
+    let (low, high) = (kvm.low.unwrap(), kvm.high.unwrap());
+    assert!(low < 10.0 && 10.0 < high, "{low} {high}");
+    assert_eq!(
+        figure(&summary, SimKvm, Op::Cpuid).ratio,
+        None,
+        "no row of sim"
+    );
+    assert_eq!(figure(&summary, QemuKvm, Op::PortIn).ratio, None);
+}
+
+#[test]
+fn exact_figures_are_those_of_the_first_boot_when_all_agree() {
+    let mut seen = boots(Sim, Op::PortOut, &[&[30, 30, 40], &[30, 30, 40]]);
+    seen.extend(boots(SimKvm, Op::PortOut, &[&[31_230], &[31_230]]));
+    let summary = summarise(&seen, SEED);
+    let sim = figure(&summary, Sim, Op::PortOut);
+    assert_eq!(
+        (sim.estimate, sim.low, sim.high),
+        (3.0, Some(3.0), Some(3.0))
+    );
+    assert_eq!((sim.max, sim.samples, sim.boots), (4.0, 3, 2));
+    let ratio = figure(&summary, SimKvm, Op::PortOut).ratio.unwrap();
+    assert_eq!((ratio.estimate, ratio.low), (1041.0, Some(1041.0)));
+    assert_eq!(cell(&summary, Sim, Op::PortOut).unit, "insn");
+}
+
+#[test]
+fn one_digit_of_difference_is_a_failure_on_the_instruction_clock() {
+    let seen = boots(SimKvm, Op::PortOut, &[&[30, 30, 40], &[30, 31, 40]]);
+    let summary = summarise(&seen, SEED);
+    assert_eq!(
+        failure(&summary, SimKvm, Op::PortOut),
+        "not deterministic: boots 0 and 1 differ in 1 of 3 batches, first in batch 1: \
+         30 insn for 10 and 31 insn for 10"
+    );
+}
+
+#[test]
+fn exact_figures_do_not_depend_on_when_a_batch_began() {
+    let mut seen = boots(SimKvm, Op::PortOut, &[&[30], &[30]]);
+    if let Outcome::Measured { samples, .. } = &mut seen[1].operations[0].outcome {
+        samples[0].start += 1;
+        samples[0].end += 1;
+    }
+    let summary = summarise(&seen, SEED);
+    assert_eq!(figure(&summary, SimKvm, Op::PortOut).estimate, 3.0);
+}
+
+#[test]
+fn an_exact_figure_needs_its_proof() {
+    let summary = summarise(&boots(Sim, Op::PortOut, &[&[30]]), SEED);
+    assert_eq!(figure(&summary, Sim, Op::PortOut).flags, [Flag::Unproved]);
+    let mut seen = boots(Sim, Op::PortOut, &[&[30]]);
+    let lost = Outcome::Failed("the guest hung".into());
+    seen.push(boot(Sim, 1, vec![(Op::PortOut, lost)]));
+    let summary = summarise(&seen, SEED);
+    let reason = failure(&summary, Sim, Op::PortOut);
+    assert!(reason.contains("the guest hung"), "{reason}");
+}
+
+#[test]
+fn rates_are_in_megabytes_and_their_exits_by_the_megabyte() {
+    let mut outcome = measured(batches(&[1_000, 500], 16_000_000));
+    if let Outcome::Measured {
+        exits, host_cpu_ns, ..
+    } = &mut outcome
+    {
+        (*exits, *host_cpu_ns) = (Some(64), Some(1_600));
+    }
+    let summary = summarise(&[boot(Host, 0, vec![(Op::Copy, outcome)])], SEED);
+    let copy = figure(&summary, Host, Op::Copy);
+    assert_eq!((copy.min, copy.max), (16_000_000.0, 32_000_000.0));
+    assert_eq!((copy.exits, copy.host_cpu_ns), (Some(2.0), Some(50.0)));
+    assert_eq!(cell(&summary, Host, Op::Copy).unit, "MB/s");
+}
+
+#[test]
+fn what_is_not_more_than_its_loop_is_below_resolution() {
+    let getpid = |ticks: u64| {
+        let mut outcome = measured(batches(&[ticks], 1_000));
+        if let Outcome::Measured {
+            loop_cost,
+            clock_cost,
+            ..
+        } = &mut outcome
+        {
+            (*loop_cost, *clock_cost) = (1_024, 30);
+        }
+        vec![(Op::Getpid, outcome)]
+    };
+    let seen = [boot(Host, 0, getpid(9_030)), boot(Kvm, 0, getpid(1_930))];
+    let summary = summarise(&seen, SEED);
+    assert_eq!(figure(&summary, Host, Op::Getpid).estimate, 8.0);
+    let kvm = figure(&summary, Kvm, Op::Getpid);
+    assert_eq!(kvm.flags, [Flag::BelowResolution(1.0)]);
+    assert_eq!(kvm.ratio, None, "a ratio of nothing means nothing");
+}
+
+#[test]
+fn clocks_that_disagree_over_a_long_interval_flag_the_cell() {
+    let with_elapsed = |guest, host| {
+        let mut outcome = measured(batches(&[100], 10));
+        if let Outcome::Measured { elapsed, .. } = &mut outcome {
+            *elapsed = Some((guest, host));
+        }
+        vec![(Op::Cpuid, outcome)]
+    };
+    let flags = |elapsed: &[(u64, u64)]| {
+        let boots = elapsed.iter().zip(0..);
+        let seen: Vec<_> = boots
+            .map(|((guest, host), replicate)| boot(Kvm, replicate, with_elapsed(*guest, *host)))
+            .collect();
+        figure(&summarise(&seen, SEED), Kvm, Op::Cpuid)
+            .flags
+            .clone()
+    };
+    assert_eq!(flags(&[(9_950_000, 10_000_000)]), []);
+    assert_eq!(flags(&[(100, 4_999_999)]), [], "too short to tell");
+    let found = flags(&[
+        (9_000_000, 10_000_000),
+        (10_200_000, 10_000_000),
+        (10_000_000, 10_000_000),
+    ]);
+    let [Flag::ClocksDisagree { share, boots: 2 }] = found[..] else {
+        panic!("{found:?}");
+    };
+    assert!((share + 0.1).abs() < 1e-9, "{share}");
+}
+
+#[test]
+fn unequal_work_is_a_failure_and_not_a_number() {
+    let with = |environment, check| {
+        boot(
+            environment,
+            0,
+            vec![(Op::Cpuid, with_check(batches(&[100], 10), check))],
+        )
+    };
+    let summary = summarise(&[with(Host, 7), with(Kvm, 7), with(SimKvm, 8)], SEED);
+    assert_eq!(figure(&summary, Host, Op::Cpuid).estimate, 10.0);
+    assert_eq!(
+        failure(&summary, SimKvm, Op::Cpuid),
+        "unequal work: checksum 0x7 in host, kvm and 0x8 in sim/kvm"
+    );
+    let summary = summarise(&[with(Host, 7), with(Kvm, 8)], SEED);
+    failure(&summary, Host, Op::Cpuid);
+    failure(&summary, Kvm, Op::Cpuid);
+}
+
+#[test]
+fn boots_of_one_environment_must_do_equal_work_too() {
+    let with = |replicate, check| {
+        let outcome = with_check(batches(&[100], 10), check);
+        boot(Kvm, replicate, vec![(Op::Cpuid, outcome)])
+    };
+    let summary = summarise(&[with(0, 7), with(1, 9)], SEED);
+    assert_eq!(
+        failure(&summary, Kvm, Op::Cpuid),
+        "unequal work: checksum 0x7 in boot 0, 0x9 in boot 1"
+    );
+}
+
+#[test]
+fn work_of_another_size_is_told_and_not_held_against_its_checksum() {
+    let touch = |environment, batches_of: usize, check| {
+        let outcome = with_check(batches(&vec![100; batches_of], 256), check);
+        boot(environment, 0, vec![(Op::FirstTouch4k, outcome)])
+    };
+    let seen = [
+        touch(Host, 4, 10),
+        touch(QemuTcg, 2, 3),
+        touch(SimLinux, 2, 3),
+    ];
+    let summary = summarise(&seen, SEED);
+    let tcg = figure(&summary, QemuTcg, Op::FirstTouch4k);
+    let sizes = Flag::OtherSize {
+        here: Work::Pages(512),
+        bare: Work::Pages(1024),
+    };
+    assert_eq!(tcg.flags, [sizes]);
+    assert!(tcg.ratio.is_some());
+}
+
+#[test]
+fn skips_and_failures_keep_their_reasons() {
+    let skip = || Outcome::Skipped("a process has no ports".into());
+    let fail = || Outcome::Failed("killed by signal 9".into());
+    let seen = [
+        boot(Host, 0, vec![(Op::PortIn, skip()), (Op::Getpid, skip())]),
+        boot(Host, 1, vec![(Op::PortIn, skip()), (Op::Getpid, fail())]),
+        boot(Host, 2, vec![(Op::Cpuid, measured(batches(&[100], 10)))]),
+        boot(Host, 3, vec![(Op::Cpuid, fail())]),
+    ];
+    let summary = summarise(&seen, SEED);
+    let port_in = &cell(&summary, Host, Op::PortIn).value;
+    assert_eq!(*port_in, Value::Skip("a process has no ports".into()));
+    assert_eq!(failure(&summary, Host, Op::Getpid), "killed by signal 9");
+    let lost = Flag::BootsLost {
+        boots: 1,
+        reason: "killed by signal 9".into(),
+    };
+    assert_eq!(figure(&summary, Host, Op::Cpuid).flags, [lost]);
+}
+
+#[test]
+fn a_measurement_without_substance_is_a_failure() {
+    for samples in [vec![], batches(&[100], 0)] {
+        let seen = [boot(Host, 0, vec![(Op::Cpuid, measured(samples))])];
+        let summary = summarise(&seen, SEED);
+        assert!(failure(&summary, Host, Op::Cpuid).starts_with("boot 0 gave"));
+    }
+}
+
+#[test]
+fn problems_are_counted_by_boots() {
+    let mut seen = boots(Kvm, Op::Cpuid, &[&[100], &[100]]);
+    for observation in &mut seen {
+        observation.problems = vec!["a damaged frame".into(), "a damaged frame".into()];
+    }
+    let summary = summarise(&seen, SEED);
+    let key = (Kvm, "a damaged frame".to_owned());
+    assert_eq!(summary.problems, BTreeMap::from([(key, 2)]));
+}
