@@ -116,7 +116,7 @@ pub struct ShowArgs {
     pub run: Option<u64>,
     /// List the runs in the store instead
     #[arg(long, conflicts_with_all = ["run", "format"])]
-    pub runs: bool,
+    pub list: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,

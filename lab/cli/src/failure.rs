@@ -63,19 +63,14 @@ impl Failure {
         self
     }
 
-    /// From an error of a library, with the errors that caused it.
+    /// From an error of a library. Theirs say what is wrong, and after a
+    /// semicolon or in the error below what to do about it.
     pub fn from_error(error: &dyn std::error::Error) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let cause_text = cause.to_string();
-            if !message.contains(&cause_text) {
-                message.push_str(": ");
-                message.push_str(&cause_text);
-            }
-            source = cause.source();
+        let told = error.to_string();
+        match told.split_once("; ") {
+            Some((message, help)) => Self::new(message).help(help),
+            None => Self::new(with_causes(told, error)),
         }
-        Self::new(message)
     }
 
     /// From what clap found wrong with the command line. Help and version are no
@@ -101,6 +96,19 @@ impl Failure {
         }
         self.status
     }
+}
+
+/// What caused the error, where it does not say so itself.
+fn with_causes(mut told: String, error: &dyn std::error::Error) -> String {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !told.contains(&cause_text) {
+            told = format!("{told}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    told
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {

@@ -15,7 +15,7 @@ pub struct Kvm {
     pub extension: Option<Extension>,
     /// Whether this machine is itself virtual.
     pub nested: bool,
-    /// Instructions per second in the guest's ring 0, where they were timed.
+    /// Turns of a loop per second in the guest's ring 0, where it was timed.
     pub ring0_rate: Option<f64>,
 }
 
@@ -57,11 +57,12 @@ impl Extension {
     }
 }
 
-/// Looks at `/dev/kvm`; times ring 0 with our own VMM where that is there.
-pub fn examine(processor: &Processor) -> Kvm {
+/// Looks at `/dev/kvm`; times ring 0 with our own VMM where that is there, by a
+/// counter of `hertz`.
+pub fn examine(processor: &Processor, hertz: f64) -> Kvm {
     let device = open_device();
     let ring0_rate = match device {
-        Device::Open => super::ring0::measure(),
+        Device::Open => super::ring0::measure(hertz),
         _ => None,
     };
     Kvm {
@@ -89,9 +90,9 @@ fn open_device() -> Device {
     }
 }
 
-/// Ring 0 that runs slower than this, in instructions per second, is emulated.
-/// Emulation reaches 1 to 2 million, any processor of this century 500 million.
-const EMULATED_BELOW: f64 = 50e6;
+/// Ring 0 that turns a loop more seldom per second than this is emulated: emulation
+/// reaches less than a million, any processor of this century 500 million.
+const EMULATED_BELOW: f64 = 20e6;
 
 /// What it is, and what keeps it from being used.
 pub fn judge(kvm: &Kvm) -> Finding {
@@ -126,7 +127,7 @@ fn judge_open(kvm: &Kvm) -> Finding {
     let emulated = kvm.ring0_rate.map(|rate| rate < EMULATED_BELOW);
     let timed = kvm.ring0_rate.map_or_else(
         || "ring 0 was not timed".to_owned(),
-        |rate| format!("{} instructions/s timed in ring 0", millions(rate)),
+        |rate| format!("{} loop turns/s timed there", millions(rate)),
     );
     match (kvm.extension, emulated) {
         (_, Some(true)) => Finding::note(
@@ -136,7 +137,7 @@ fn judge_open(kvm: &Kvm) -> Finding {
         .mend("measure on a machine with VMX or SVM for figures of hardware virtualization"),
         (Some(extension), _) => {
             let layers = if kvm.nested { ", nested" } else { "" };
-            Finding::ok("kvm", format!("{}{layers} ({timed})", extension.name()))
+            Finding::ok("kvm", format!("{}{layers}: ring 0 runs natively ({timed})", extension.name()))
         }
         (None, Some(false)) => Finding::note("kvm", format!("neither VMX nor SVM is shown, but ring 0 runs natively ({timed})")),
         (None, None) => Finding::note("kvm", "neither VMX nor SVM is shown: ring 0 is probably emulated; it was not timed")
@@ -173,7 +174,7 @@ mod tests {
         assert!(
             emulated
                 .found
-                .starts_with("ring 0 is emulated (1.4 M instructions/s"),
+                .starts_with("ring 0 is emulated (1.4 M loop turns/s"),
             "{}",
             emulated.found
         );
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(hardware.verdict, Verdict::Ok);
         assert_eq!(
             hardware.found,
-            "SVM, nested (2900 M instructions/s timed in ring 0)"
+            "SVM, nested: ring 0 runs natively (2900 M loop turns/s timed there)"
         );
         let untimed = judge(&kvm(Device::Open, None, None));
         assert!(

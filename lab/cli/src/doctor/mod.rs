@@ -30,7 +30,7 @@ pub fn examine() -> Vec<Finding> {
         processor::judge(&processor),
         processor::judge_tsc(&processor, &read(CLOCK_SOURCE), tsc_hertz),
         processor::judge_nesting(&processor, processor::hypervisor_signature()),
-        hypervisor::judge(&hypervisor::examine(&processor)),
+        hypervisor::judge(&hypervisor::examine(&processor, tsc_hertz)),
         settings::judge_governor(&read_each_cpu("cpufreq/scaling_governor")),
         settings::judge_smt(&read("/sys/devices/system/cpu/smt/active")),
         settings::judge_steal(&stat_before, &stat_after),
