@@ -89,12 +89,12 @@ trapline_directory:
     .endif
     .set at, at + 0x200000
     .endr
-# The first 2 MiB in small pages, with two holes: page 0, which no pointer
-# should lead to, and the page below the boot stack.
+# The first 2 MiB in small pages, with one hole: the page below the boot stack.
+# Page 0 is there, because some VMMs pass part of the start info in it.
 low_pages:
     .set at, 0
     .rept 512
-    .if at == 0 || at == {STACK_GUARD}
+    .if at == {STACK_GUARD}
     .quad 0
     .else
     .quad at + PAGE
