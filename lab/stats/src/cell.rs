@@ -3,7 +3,7 @@
 use crate::exact;
 use crate::spread::{chance, interval, Sorted};
 use crate::value::{self, Calibration, Work};
-use crate::{Cell, Figure, Flag, Value};
+use crate::{Cell, FailureKind, Figure, Flag, Value};
 use trapline_abi::{Op, Unit, Workload};
 use trapline_plan::{Clock, EnvironmentId, Observation, Outcome, Sample};
 
@@ -116,7 +116,7 @@ fn no_figure(told: &[Told<'_>]) -> Value {
     let mut value = Value::Skip(String::new());
     for told in told {
         match told.outcome {
-            Outcome::Failed(reason) => return Value::Failed(reason.clone()),
+            Outcome::Failed(reason) => return FailureKind::Broken.because(reason.clone()),
             Outcome::Skipped(reason) if value == Value::Skip(String::new()) => {
                 value = Value::Skip(reason.clone());
             }
@@ -135,7 +135,7 @@ fn require_one_check(boots: &[Boot<'_>], op: Op) -> Result<(), Value> {
         .find(|boot| boot.check != first.check && Work::of(op, boot.samples) == work);
     match other {
         None => Ok(()),
-        Some(other) => Err(Value::Failed(format!(
+        Some(other) => Err(FailureKind::UnequalWork.because(format!(
             "unequal work: checksum {:#x} in boot {}, {:#x} in boot {}",
             first.check, first.replicate, other.check, other.replicate
         ))),
@@ -185,7 +185,7 @@ impl<'a> Boot<'a> {
 }
 
 fn no_measurement(replicate: u32, samples: usize) -> Value {
-    Value::Failed(if samples == 0 {
+    FailureKind::Broken.because(if samples == 0 {
         format!("boot {replicate} gave no sample")
     } else {
         format!("boot {replicate} gave a batch that counts nothing or takes no time")
@@ -278,13 +278,15 @@ fn clocks_disagree(boots: &[Boot<'_>]) -> Option<Flag> {
 
 fn boots_lost(boots: &[Boot<'_>], told: &[Told<'_>]) -> Option<Flag> {
     let lost = told.len() - boots.len();
-    match no_figure(told) {
-        Value::Skip(reason) | Value::Failed(reason) if lost > 0 => Some(Flag::BootsLost {
-            boots: lost,
-            reason,
-        }),
-        _ => None,
-    }
+    let reason = match no_figure(told) {
+        Value::Skip(reason) => reason,
+        Value::Failed(failure) => failure.reason,
+        Value::Measured(_) => return None,
+    };
+    (lost > 0).then_some(Flag::BootsLost {
+        boots: lost,
+        reason,
+    })
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -4,7 +4,7 @@
 use crate::cell::Draft;
 use crate::spread::{chance, quotient_interval};
 use crate::value::{self, Work};
-use crate::{Figure, Flag, Ratio, Value};
+use crate::{FailureKind, Figure, Flag, Ratio, Value};
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_plan::{Clock, EnvironmentId};
@@ -37,7 +37,7 @@ pub fn require_equal_work(drafts: &mut [Draft]) {
         };
         if let Some(rivals) = groups.get(&(draft.cell.op, work)) {
             if winner(rivals) != Some(check) {
-                draft.cell.value = Value::Failed(unequal(rivals));
+                draft.cell.value = FailureKind::UnequalWork.because(unequal(rivals));
                 draft.proof = None;
             }
         }

@@ -3,8 +3,8 @@
 //! difference, because nobody could say which of the two it is.
 
 use crate::cell::Told;
-use crate::Value;
-use trapline_plan::Outcome;
+use crate::{FailureKind, Value};
+use trapline_plan::{Outcome, Sample};
 
 /// That every boot says of the operation what the first says.
 pub fn require_agreement(told: &[Told<'_>]) -> Result<(), Value> {
@@ -16,7 +16,7 @@ pub fn require_agreement(told: &[Told<'_>]) -> Result<(), Value> {
     });
     match difference {
         None => Ok(()),
-        Some((replicate, found)) => Err(Value::Failed(format!(
+        Some((replicate, found)) => Err(FailureKind::NotDeterministic.because(format!(
             "not deterministic: boots {} and {replicate} differ in {found}",
             first.replicate
         ))),
@@ -74,11 +74,8 @@ fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
     batch_difference(samples, samples2)
 }
 
-fn batch_difference(
-    one: &[trapline_plan::Sample],
-    other: &[trapline_plan::Sample],
-) -> Option<String> {
-    let digits = |sample: &trapline_plan::Sample| {
+fn batch_difference(one: &[Sample], other: &[Sample]) -> Option<String> {
+    let digits = |sample: &Sample| {
         let ticks = sample.end.wrapping_sub(sample.start);
         (ticks, sample.count)
     };

@@ -60,8 +60,43 @@ pub enum Value {
     Measured(Box<Figure>),
     /// It cannot be measured here, with the reason.
     Skip(String),
-    /// It should have been measured; what went wrong.
-    Failed(String),
+    /// It should have been measured.
+    Failed(Failure),
+}
+
+/// Why there is no figure where there should be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind of failure.
+    pub kind: FailureKind,
+    /// What went wrong, for people.
+    pub reason: String,
+}
+
+/// Kinds of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// Boots on the instruction clock gave different digits.
+    NotDeterministic,
+    /// The checksums of equal work differ.
+    UnequalWork,
+    /// The guest failed, or did not get that far, or told nonsense.
+    Broken,
+}
+
+impl FailureKind {
+    /// The name programs read.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotDeterministic => "not-deterministic",
+            Self::UnequalWork => "unequal-work",
+            Self::Broken => "broken",
+        }
+    }
+
+    pub(crate) fn because(self, reason: String) -> Value {
+        Value::Failed(Failure { kind: self, reason })
+    }
 }
 
 impl Value {
@@ -165,6 +200,15 @@ impl Flag {
             Self::BootsLost { .. } => "boots-lost",
             Self::Unproved => "unproved",
         }
+    }
+}
+
+impl Summary {
+    /// Whether any cell failed in this way.
+    pub fn has_failure(&self, kind: FailureKind) -> bool {
+        let failed =
+            |cell: &Cell| matches!(&cell.value, Value::Failed(failure) if failure.kind == kind);
+        self.cells.iter().any(failed)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Sample};
-use trapline_stats::{summarise, value::Work, Cell, Figure, Flag, Summary, Value};
+use trapline_stats::{summarise, value::Work, Cell, FailureKind, Figure, Flag, Summary, Value};
 
 const SEED: u64 = 42;
 
@@ -78,7 +78,7 @@ fn figure(summary: &Summary, environment: EnvironmentId, op: Op) -> &Figure {
 
 fn failure(summary: &Summary, environment: EnvironmentId, op: Op) -> &str {
     match &cell(summary, environment, op).value {
-        Value::Failed(reason) => reason,
+        Value::Failed(failure) => &failure.reason,
         other => panic!("{other:?}"),
     }
 }
@@ -160,6 +160,8 @@ fn one_digit_of_difference_is_a_failure_on_the_instruction_clock() {
         "not deterministic: boots 0 and 1 differ in 1 of 3 batches, first in batch 1: \
          30 insn for 10 and 31 insn for 10"
     );
+    assert!(summary.has_failure(FailureKind::NotDeterministic));
+    assert!(!summary.has_failure(FailureKind::UnequalWork));
 }
 
 #[test]
