@@ -155,8 +155,9 @@ impl Timer {
     /// Sets the timer `ahead` ticks ahead, never less, and sleeps until it fires.
     pub fn sleep(&self, apic: &Apic, ahead: u64) -> Wake {
         let counts = (ahead * self.rate.counts).div_ceil(self.rate.ticks);
+        let span = counts * self.rate.ticks / self.rate.counts;
         let before = timers();
-        let due = ticks() + counts * self.rate.ticks / self.rate.counts;
+        let due = ticks() + span;
         apic.write(INITIAL_COUNT, counts as u32);
         while timers() == before {
             halt(before);
