@@ -21,6 +21,6 @@ export RUSTFLAGS="--cfg trapline_image \
 -C strip=debuginfo --remap-path-prefix=$root=."
 
 cd "$root"
-cargo build --quiet --locked --package trapline-kernel --profile guest \
+cargo build --quiet --package trapline-kernel --profile guest \
     --target x86_64-unknown-linux-gnu --target-dir "$target"
 cp "$target/x86_64-unknown-linux-gnu/guest/trapline-kernel" "$output"

@@ -132,6 +132,10 @@ pub mod selector {
 
 /// The image's note for a direct start: guest-physical (= virtual) addresses of
 /// what it carries. All fields little endian, in this order, nothing between.
+///
+/// The VMM sets CR0 to PE, MP, NE and PG, CR4 to PAE, OSFXSR and OSXMMEXCPT (the
+/// image uses SSE2 and sets nothing up), EFER to LME and LMA; IF is clear at ring 0
+/// and set at ring 3, where the image can never change it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direct {

@@ -1,6 +1,6 @@
 //! Where records go: the first serial port, or a port that is always ready.
 
-use crate::cpu::{in8, out8, out_all, Global};
+use crate::cpu::{in8, out8, Global};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::Console;
 use trapline_abi::platform::{COM1, DEBUG_CONSOLE};
@@ -71,7 +71,8 @@ pub fn say(record: &Record<'_>) {
 fn write(bytes: &[u8]) {
     // SAFETY: copied at once.
     match unsafe { *LINE.get() } {
-        Line::Port => out_all(DEBUG_CONSOLE, bytes),
+        // Not a string instruction: KVM emulates those, byte by byte.
+        Line::Port => bytes.iter().for_each(|byte| out8(DEBUG_CONSOLE, *byte)),
         Line::Serial { at_once } => {
             for piece in bytes.chunks(at_once) {
                 while in8(LINE_STATUS) & TRANSMITTER_EMPTY == 0 {}

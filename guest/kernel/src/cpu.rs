@@ -74,17 +74,6 @@ pub fn in32(port: u16) -> u32 {
     value
 }
 
-/// Writes all of `bytes` to a port, in one instruction and, on a hypervisor, in
-/// one exit.
-pub fn out_all(port: u16, bytes: &[u8]) {
-    // SAFETY: reads `bytes.len()` bytes from `bytes`; the direction flag is clear
-    // in compiled code.
-    unsafe {
-        asm!("rep outsb", in("dx") port, inout("rsi") bytes.as_ptr() => _,
-             inout("rcx") bytes.len() => _, options(nostack, preserves_flags, readonly));
-    }
-}
-
 /// Reads 32 bits of device memory.
 ///
 /// # Safety
