@@ -22,6 +22,46 @@ pub enum Console {
     Port,
 }
 
+/// How a guest shall misbehave, so that those who run guests can be tested with
+/// real ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Stop with a message.
+    Panic,
+    /// Do nothing for ever.
+    Hang,
+    /// Fault while handling a fault while handling a fault.
+    Triple,
+    /// Write text without end.
+    Flood,
+    /// Write bytes that look like frames and are none, then do the job.
+    Garble,
+}
+
+impl Fault {
+    const NAMES: [(&'static str, Fault); 5] = [
+        ("panic", Fault::Panic),
+        ("hang", Fault::Hang),
+        ("triple", Fault::Triple),
+        ("flood", Fault::Flood),
+        ("garble", Fault::Garble),
+    ];
+
+    fn from_name(name: &str) -> Option<Fault> {
+        Self::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, fault)| *fault)
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, fault)| *fault == self)
+            .map_or("", |(name, _)| name)
+    }
+}
+
 /// A job. Defaults are those of the quick preset on hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -47,6 +87,8 @@ pub struct Job {
     pub ring: u8,
     /// Wait for a byte on the console after `Ready`.
     pub wait: bool,
+    /// Misbehave before doing the job. Sent only where it is asked for.
+    pub fault: Option<Fault>,
 }
 
 impl Job {
@@ -63,6 +105,7 @@ impl Job {
         ports: false,
         ring: 0,
         wait: false,
+        fault: None,
     };
 
     /// Whether `op` is to be measured.
@@ -104,6 +147,7 @@ impl Job {
             "ports" => self.ports = flag(value)?,
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
             "wait" => self.wait = flag(value)?,
+            "fault" => self.fault = Some(Fault::from_name(value)?),
             _ => return None,
         }
         Some(())
@@ -170,7 +214,10 @@ impl fmt::Display for Job {
             " trapline.ring={} trapline.wait={}",
             self.ring,
             yes_no(self.wait)
-        )
+        )?;
+        self.fault.map_or(Ok(()), |fault| {
+            write!(f, " trapline.fault={}", fault.name())
+        })
     }
 }
 
@@ -222,6 +269,7 @@ mod tests {
             ring: 3,
             console: Console::Port,
             ports: true,
+            fault: Some(Fault::Garble),
             ..Job::EMPTY
         };
         let words = job.to_string();

@@ -68,7 +68,8 @@ pub fn say(record: &Record<'_>) {
     }
 }
 
-fn write(bytes: &[u8]) {
+/// Writes bytes as they are.
+pub fn write(bytes: &[u8]) {
     // SAFETY: copied at once.
     match unsafe { *LINE.get() } {
         // Not a string instruction: KVM emulates those, byte by byte.

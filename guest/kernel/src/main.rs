@@ -6,7 +6,8 @@
 //! about the job. [`memory`] takes the RAM: frames, small pages, blocks.
 //! [`console`] speaks, [`panic`] has the last word, [`interrupts`] counts and
 //! sleeps, [`threads`] switches, [`hypercall`] calls out. [`system`] puts these
-//! together as the `System` that the workloads run on.
+//! together as the `System` that the workloads run on. [`fault`] misbehaves, when
+//! asked to.
 //!
 //! This crate is compiled twice. In a workspace build it is a stub, whose tests
 //! check the parts that need no machine; `build.sh` builds the image, with
@@ -19,6 +20,8 @@ mod boot;
 mod console;
 #[cfg(trapline_image)]
 mod cpu;
+#[cfg(trapline_image)]
+mod fault;
 #[cfg(trapline_image)]
 mod hypercall;
 #[cfg(trapline_image)]

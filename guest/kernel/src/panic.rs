@@ -58,14 +58,20 @@ fn panicked(info: &PanicInfo<'_>) -> ! {
 /// fault; a machine at ring 3 has no other way than to wait to be ended.
 pub fn end(status: u32) -> ! {
     out32(EXIT, status);
+    fault_three_times();
+    loop {
+        pause();
+    }
+}
+
+/// Ends a machine at ring 0 the hard way; at ring 3 the tables cannot be changed,
+/// and this does nothing.
+pub fn fault_three_times() {
     if ring() == 0 {
         let no_table = [0u16; 5];
         // SAFETY: the machine shall end: with no interrupt table the breakpoint
         // faults three times over.
         unsafe { asm!("lidt [{0}]", "int3", in(reg) &no_table) };
-    }
-    loop {
-        pause();
     }
 }
 

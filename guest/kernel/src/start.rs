@@ -6,7 +6,7 @@
 //! interrupts do; `image.ld` says where everything lies. All of it is assembly
 //! and data: compiled code needs SSE, which not every ring 0 offers.
 
-use crate::{boot, console, cpu, interrupts, memory, panic, system};
+use crate::{boot, console, cpu, fault, interrupts, memory, panic, system};
 use core::arch::global_asm;
 use trapline_abi::platform::{selector, StartInfo, NOTE_DIRECT};
 use trapline_abi::record::Speaker;
@@ -67,6 +67,9 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
         entry,
         main,
     };
+    if let Some(fault) = job.fault {
+        fault::misbehave(fault);
+    }
     trapline_workloads::run(&mut system::Kernel::new(&job), &job, &origin);
     panic::end(trapline_abi::platform::EXIT_DONE)
 }

@@ -53,6 +53,7 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
     }
     let mut bench = Bench::new(system, job);
     first_sample(&mut bench, origin);
+    bench.calibrate();
     basic::run(&mut bench);
     exits::run(&mut bench);
     stream::run(&mut bench);
@@ -61,7 +62,8 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
 }
 
 /// The sample that the boot workload waits for: from the first instruction to
-/// here. The stages are told afterwards, so that telling them delays nothing.
+/// here. It is sent before anything is calibrated, and the stages are told
+/// afterwards, so that neither delays it.
 fn first_sample<S: System>(bench: &mut Bench<'_, S>, origin: &Origin) {
     if Workload::Boot.operations().any(|op| bench.job.wants(op)) {
         let op = Op::BootSample;

@@ -52,20 +52,23 @@ pub struct Bench<'a, S> {
 }
 
 impl<'a, S: System> Bench<'a, S> {
-    /// Calibrates `system` for `job`.
+    /// A bench whose costs are not known yet.
     pub fn new(system: &'a mut S, job: &'a Job) -> Self {
-        let clock_cost = least(16, || {
-            let start = ticks();
-            ticks() - start
-        });
-        let turns = least(16, time_empty_loop);
-        let loop_cost = turns.saturating_sub(clock_cost);
         Self {
             system,
             job,
-            clock_cost,
-            loop_cost,
+            clock_cost: 0,
+            loop_cost: 0,
         }
+    }
+
+    /// Measures what reading the clock and an empty loop cost here.
+    pub fn calibrate(&mut self) {
+        self.clock_cost = least(16, || {
+            let start = ticks();
+            ticks() - start
+        });
+        self.loop_cost = least(16, time_empty_loop).saturating_sub(self.clock_cost);
     }
 
     /// Measures `op` if the job wants it: grows a batch, then takes the samples.
