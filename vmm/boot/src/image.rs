@@ -1,0 +1,316 @@
+//! An image: what an ELF file says of itself, checked.
+
+use elf::abi::{EM_X86_64, ET_EXEC, PT_LOAD, PT_NOTE};
+use elf::endian::LittleEndian;
+use elf::file::Class;
+use elf::note::Note;
+use elf::segment::ProgramHeader;
+use elf::{ElfBytes, ParseError};
+use std::ops::Range;
+use thiserror::Error;
+use trapline_abi::platform::{Direct, NOTE_DIRECT, NOTE_OWNER};
+use trapline_interface::{Gpa, PAGE};
+
+/// Why an image cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum BadImage {
+    #[error("it is not an ELF file: give the unikernel image that was built, not a disk, a script or a compressed kernel")]
+    NotElf,
+    #[error("it is truncated: its headers speak of bytes beyond its end at {length}; build or copy it again")]
+    Truncated { length: usize },
+    #[error("its headers make no sense ({what}); build or copy it again")]
+    Malformed { what: String },
+    #[error("it is for machine {machine} ({bits}-bit), not for x86-64: build it for x86_64")]
+    WrongMachine { machine: u16, bits: u8 },
+    #[error("it is of ELF type {kind}, not an executable for a fixed address: link it with -static -no-pie")]
+    NotExecutable { kind: u16 },
+    #[error(
+        "its {count} segments are more than the {most} that are supported; link it with fewer"
+    )]
+    TooManySegments { count: usize, most: usize },
+    #[error("its segment at {at} holds {in_file} bytes in the file but {in_memory} in memory; build it again")]
+    SegmentShrinks {
+        at: Gpa,
+        in_file: u64,
+        in_memory: u64,
+    },
+    #[error(
+        "its segment at {at} of {size:#x} bytes ends beyond {limit:#x}; link it at a lower address"
+    )]
+    SegmentOutOfRange { at: Gpa, size: u64, limit: u64 },
+    #[error("its segments at {first} and {second} overlap; correct its linker script")]
+    Overlap { first: Gpa, second: Gpa },
+    #[error("it has no segment to load; build it again")]
+    Empty,
+    #[error("it says nowhere how to start it: it needs an ELF note 'Xen' type 18 (PVH entry) or '{NOTE_OWNER}' type {NOTE_DIRECT}; a Linux kernel has the former with CONFIG_PVH=y")]
+    NoEntry,
+    #[error("its {what} at {at:#x} is not within what it loads; build it again")]
+    Astray { what: &'static str, at: u64 },
+    #[error("its note for a direct start is of version {found}, this VMM knows {known}: build both from the same source, or use --entry pvh")]
+    DirectVersion { found: u64, known: u16 },
+}
+
+/// A part of the image and where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// Its first address.
+    pub at: Gpa,
+    /// What the file holds of it.
+    pub bytes: &'a [u8],
+    /// Its length in memory; what the file does not hold is zero.
+    pub size: u64,
+}
+
+impl Segment<'_> {
+    /// The addresses that it occupies.
+    pub fn range(&self) -> Range<u64> {
+        self.at.0..self.at.0 + self.size
+    }
+}
+
+/// An image that can be started, in memory that is large enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image<'a> {
+    segments: Vec<Segment<'a>>,
+    pvh: Option<u32>,
+    direct: Option<Direct>,
+}
+
+/// More than any sensible linker script makes.
+const MOST_SEGMENTS: usize = 32;
+
+/// Physical addresses end here for an image: devices come next.
+const HIGHEST: u64 = 0xd000_0000;
+
+/// Type of the note with the 32-bit physical entry point (Xen
+/// `public/elfnote.h`), and its owner.
+const NOTE_PVH: u64 = 18;
+const PVH_OWNER: &[u8] = b"Xen\0";
+
+impl<'a> Image<'a> {
+    /// Reads an ELF file. The segments of the result overlap nowhere, lie below
+    /// the device addresses, and hold every address that the notes name.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Image<'a>, BadImage> {
+        let file = open(bytes)?;
+        let mut image = Image {
+            segments: Vec::new(),
+            pvh: None,
+            direct: None,
+        };
+        let headers = file.segments().ok_or(BadImage::Empty)?;
+        for header in headers.iter() {
+            match header.p_type {
+                PT_LOAD => image.load(bytes, &header)?,
+                PT_NOTE => image.read_notes(&file, &header, bytes.len())?,
+                _ => {}
+            }
+        }
+        image.check()?;
+        Ok(image)
+    }
+
+    /// Its parts.
+    pub fn segments(&self) -> &[Segment<'a>] {
+        &self.segments
+    }
+
+    /// Where a PVH start begins.
+    pub fn pvh(&self) -> Option<u32> {
+        self.pvh
+    }
+
+    /// What a direct start needs to know.
+    pub fn direct(&self) -> Option<&Direct> {
+        self.direct.as_ref()
+    }
+
+    /// The first address behind all of it.
+    pub fn end(&self) -> u64 {
+        let ends = self.segments.iter().map(|segment| segment.range().end);
+        ends.max().unwrap_or(0)
+    }
+
+    fn load(&mut self, bytes: &'a [u8], header: &ProgramHeader) -> Result<(), BadImage> {
+        let (at, size) = (Gpa(header.p_paddr), header.p_memsz);
+        if size == 0 {
+            return Ok(());
+        }
+        if self.segments.len() == MOST_SEGMENTS {
+            let (count, most) = (MOST_SEGMENTS + 1, MOST_SEGMENTS);
+            return Err(BadImage::TooManySegments { count, most });
+        }
+        if header.p_filesz > size {
+            return Err(BadImage::SegmentShrinks {
+                at,
+                in_file: header.p_filesz,
+                in_memory: size,
+            });
+        }
+        let limit = HIGHEST;
+        if at.0.checked_add(size).is_none_or(|end| end > limit) {
+            return Err(BadImage::SegmentOutOfRange { at, size, limit });
+        }
+        let bytes = part(bytes, header.p_offset, header.p_filesz)?;
+        self.segments.push(Segment { at, bytes, size });
+        Ok(())
+    }
+
+    fn read_notes(
+        &mut self,
+        file: &File<'a>,
+        header: &ProgramHeader,
+        length: usize,
+    ) -> Result<(), BadImage> {
+        let notes = file.segment_data_as_notes(header);
+        for note in notes.map_err(|error| explain(error, length))? {
+            let Note::Unknown(note) = note else { continue };
+            if note.n_type == NOTE_PVH && note.name == PVH_OWNER {
+                self.pvh = Some(entry_address(note.desc)?);
+            } else if note.n_type == u64::from(NOTE_DIRECT) && is_ours(note.name) {
+                self.direct = Some(Direct::from_bytes(note.desc).ok_or_else(odd_note)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), BadImage> {
+        if self.segments.is_empty() {
+            return Err(BadImage::Empty);
+        }
+        if self.pvh.is_none() && self.direct.is_none() {
+            return Err(BadImage::NoEntry);
+        }
+        self.check_overlap()?;
+        if let Some(entry) = self.pvh {
+            self.check_within("PVH entry", entry.into(), 1)?;
+        }
+        self.direct
+            .map_or(Ok(()), |direct| self.check_direct(&direct))
+    }
+
+    fn check_overlap(&self) -> Result<(), BadImage> {
+        for (index, one) in self.segments.iter().enumerate() {
+            for other in &self.segments[..index] {
+                let (a, b) = (one.range(), other.range());
+                if a.start < b.end && b.start < a.end {
+                    return Err(BadImage::Overlap {
+                        first: one.at.min(other.at),
+                        second: one.at.max(other.at),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_direct(&self, direct: &Direct) -> Result<(), BadImage> {
+        if direct.version != u64::from(trapline_abi::VERSION) {
+            return Err(BadImage::DirectVersion {
+                found: direct.version,
+                known: trapline_abi::VERSION,
+            });
+        }
+        if direct.page_table % PAGE as u64 != 0 || direct.interrupts % 4 != 0 {
+            return Err(odd_note());
+        }
+        let limits = [direct.gdt_limit, direct.idt_limit];
+        if limits.iter().any(|&limit| limit > 0xffff) || direct.tss_limit > 0xf_ffff {
+            return Err(odd_note());
+        }
+        self.check_within("entry", direct.entry, 1)?;
+        self.check_within("stack", direct.stack.wrapping_sub(1), 1)?;
+        self.check_within("page table", direct.page_table, PAGE as u64)?;
+        self.check_within("segment table", direct.gdt, direct.gdt_limit + 1)?;
+        self.check_within("interrupt table", direct.idt0, direct.idt_limit + 1)?;
+        self.check_within("interrupt table", direct.idt3, direct.idt_limit + 1)?;
+        self.check_within("task state", direct.tss, direct.tss_limit + 1)?;
+        self.check_within("interrupt count", direct.interrupts, 4)
+    }
+
+    fn check_within(&self, what: &'static str, at: u64, size: u64) -> Result<(), BadImage> {
+        let end = at.checked_add(size);
+        let mut ranges = self.segments.iter().map(Segment::range);
+        if ranges.any(|range| range.start <= at && end.is_some_and(|end| end <= range.end)) {
+            Ok(())
+        } else {
+            Err(BadImage::Astray { what, at })
+        }
+    }
+}
+
+type File<'a> = ElfBytes<'a, LittleEndian>;
+
+fn open(bytes: &[u8]) -> Result<File<'_>, BadImage> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err(BadImage::NotElf);
+    }
+    let file = File::minimal_parse(bytes).map_err(|error| explain(error, bytes.len()))?;
+    let header = &file.ehdr;
+    if header.e_machine != EM_X86_64 || header.class != Class::ELF64 {
+        return Err(BadImage::WrongMachine {
+            machine: header.e_machine,
+            bits: if header.class == Class::ELF64 { 64 } else { 32 },
+        });
+    }
+    if header.e_type != ET_EXEC {
+        return Err(BadImage::NotExecutable {
+            kind: header.e_type,
+        });
+    }
+    Ok(file)
+}
+
+fn explain(error: ParseError, length: usize) -> BadImage {
+    match error {
+        ParseError::SliceReadError(_) => BadImage::Truncated { length },
+        // Big-endian, which no x86 machine is.
+        ParseError::UnsupportedElfEndianness(_) => BadImage::WrongMachine {
+            machine: 0,
+            bits: 0,
+        },
+        other => malformed(other),
+    }
+}
+
+fn malformed(error: ParseError) -> BadImage {
+    BadImage::Malformed {
+        what: error.to_string(),
+    }
+}
+
+fn odd_note() -> BadImage {
+    BadImage::Malformed {
+        what: "its start note is not what this VMM knows".into(),
+    }
+}
+
+fn part(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], BadImage> {
+    let start = usize::try_from(offset).ok();
+    let end = offset
+        .checked_add(length)
+        .and_then(|end| end.try_into().ok());
+    start
+        .zip(end)
+        .and_then(|(start, end): (usize, usize)| bytes.get(start..end))
+        .ok_or(BadImage::Truncated {
+            length: bytes.len(),
+        })
+}
+
+/// A PVH note holds 4 or 8 bytes; the address is below 4 GiB.
+fn entry_address(bytes: &[u8]) -> Result<u32, BadImage> {
+    let address = match *bytes {
+        [a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
+        [a, b, c, d, 0, 0, 0, 0] => Some(u32::from_le_bytes([a, b, c, d])),
+        _ => None,
+    };
+    address.ok_or_else(odd_note)
+}
+
+fn is_ours(name: &[u8]) -> bool {
+    name.strip_suffix(b"\0") == Some(NOTE_OWNER.as_bytes())
+}

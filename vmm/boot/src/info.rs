@@ -1,0 +1,113 @@
+//! What a guest is told: start info, memory map and command line, in one place
+//! below 1 MiB.
+
+use trapline_abi::platform::{
+    MemoryMapEntry, StartInfo, MEMORY_RAM, MEMORY_RESERVED, START_INFO_MAGIC,
+};
+
+/// Where it begins. No image may use this place.
+pub const BOOT_INFO: u64 = 0x1000;
+
+const MEMORY_MAP: u64 = BOOT_INFO + 0x40;
+const COMMAND_LINE: u64 = BOOT_INFO + 0x100;
+
+/// The first address behind it.
+pub const BOOT_INFO_END: u64 = 0x3000;
+
+/// The longest command line, in bytes, without the zero at its end.
+pub const MOST_COMMAND_LINE: usize = 4095;
+
+/// Where a PC has its video memory and firmware, and no RAM.
+const HOLE: u64 = 0xa_0000;
+const HOLE_END: u64 = 0x10_0000;
+
+const ENTRY_BYTES: usize = 24;
+
+/// The bytes for [`BOOT_INFO`]. `memory` is at least 1 MiB, and the command line
+/// holds no zero byte and at most [`MOST_COMMAND_LINE`] others.
+pub(crate) fn boot_info(memory: u64, command_line: &str) -> Vec<u8> {
+    let map = memory_map(memory);
+    let info = StartInfo {
+        magic: START_INFO_MAGIC,
+        version: 1,
+        command_line: COMMAND_LINE,
+        memory_map: MEMORY_MAP,
+        memory_map_entries: map.len() as u32,
+        ..StartInfo::default()
+    };
+    let mut bytes = Vec::with_capacity(0x101 + command_line.len());
+    put_info(&info, &mut bytes);
+    pad(&mut bytes, MEMORY_MAP);
+    map.iter().for_each(|entry| put_entry(entry, &mut bytes));
+    pad(&mut bytes, COMMAND_LINE);
+    bytes.extend_from_slice(command_line.as_bytes());
+    bytes.push(0);
+    bytes
+}
+
+fn memory_map(memory: u64) -> [MemoryMapEntry; 3] {
+    let entry = |address, end, kind| MemoryMapEntry {
+        address,
+        size: end - address,
+        kind,
+        reserved: 0,
+    };
+    [
+        entry(0, HOLE, MEMORY_RAM),
+        entry(HOLE, HOLE_END, MEMORY_RESERVED),
+        entry(HOLE_END, memory, MEMORY_RAM),
+    ]
+}
+
+fn pad(bytes: &mut Vec<u8>, until: u64) {
+    bytes.resize((until - BOOT_INFO) as usize, 0);
+}
+
+fn put_info(info: &StartInfo, bytes: &mut Vec<u8>) {
+    for word in [info.magic, info.version, info.flags, info.module_count] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    for address in [info.modules, info.command_line, info.rsdp, info.memory_map] {
+        bytes.extend_from_slice(&address.to_le_bytes());
+    }
+    bytes.extend_from_slice(&info.memory_map_entries.to_le_bytes());
+    bytes.extend_from_slice(&info.reserved.to_le_bytes());
+}
+
+fn put_entry(entry: &MemoryMapEntry, bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    bytes.extend_from_slice(&entry.address.to_le_bytes());
+    bytes.extend_from_slice(&entry.size.to_le_bytes());
+    bytes.extend_from_slice(&entry.kind.to_le_bytes());
+    bytes.extend_from_slice(&entry.reserved.to_le_bytes());
+    debug_assert_eq!(bytes.len() - start, ENTRY_BYTES);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::size_of;
+
+    #[test]
+    fn the_layout_is_that_of_the_protocol() {
+        assert_eq!(size_of::<MemoryMapEntry>(), ENTRY_BYTES);
+        assert_eq!(size_of::<StartInfo>(), 56);
+        let bytes = boot_info(64 << 20, "trapline.run=none");
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert_eq!((word(0), word(4)), (START_INFO_MAGIC, 1));
+        let command_line = (long(24) - BOOT_INFO) as usize;
+        assert_eq!(&bytes[command_line..], b"trapline.run=none\0");
+        let map = (long(40) - BOOT_INFO) as usize;
+        assert_eq!(word(48), 3);
+        assert_eq!(long(map + 2 * ENTRY_BYTES), 0x10_0000);
+        assert_eq!(long(map + 2 * ENTRY_BYTES + 8), 63 << 20);
+        assert_eq!(word(map + 2 * ENTRY_BYTES + 16), MEMORY_RAM);
+    }
+
+    #[test]
+    fn the_longest_command_line_fits_its_place() {
+        let bytes = boot_info(1 << 20, &"x".repeat(MOST_COMMAND_LINE));
+        assert!(BOOT_INFO + bytes.len() as u64 <= BOOT_INFO_END);
+    }
+}
