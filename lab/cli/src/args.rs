@@ -113,7 +113,7 @@ pub struct ShowArgs {
     pub store: StoreArgs,
     /// Number of the run [default: the latest]
     #[arg(long, value_name = "N")]
-    pub run: Option<u64>,
+    pub run: Option<u32>,
     /// List the runs in the store instead
     #[arg(long, conflicts_with_all = ["run", "format"])]
     pub list: bool,

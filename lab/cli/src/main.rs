@@ -6,8 +6,12 @@
 mod args;
 mod doctor;
 mod failure;
+mod interrupt;
+mod keep;
 mod manual;
+mod outcome;
 mod parts;
+mod show;
 mod terminal;
 
 use args::{Cli, Command, DoctorArgs, PlainFormat};
@@ -43,6 +47,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Doctor(args) => print_diagnosis(&args)?,
         Command::Completions { shell } => terminal::print_text(&manual::completions(shell))?,
         Command::Man => terminal::print_text(&manual::page())?,
+        Command::Show(args) => return show::show(&args),
         _ => {}
     }
     Ok(Status::Done)

@@ -22,6 +22,19 @@ pub fn shows_color() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
+/// Whether there are characters beyond ASCII: what the locale says.
+pub fn shows_unicode() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let locale = set
+        .filter_map(std::env::var_os)
+        .find(|text| !text.is_empty());
+    // Where nothing is said, as in many containers, terminals know UTF-8 today.
+    locale.is_none_or(|name| {
+        let name = name.to_string_lossy().to_lowercase();
+        name.contains("utf") || name == "c" || name == "posix"
+    })
+}
+
 /// Whether somebody watches standard error.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal()

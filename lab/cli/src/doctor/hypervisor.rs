@@ -94,6 +94,28 @@ fn open_device() -> Device {
 /// reaches less than a million, any processor of this century 500 million.
 const EMULATED_BELOW: f64 = 20e6;
 
+impl Kvm {
+    /// What it is, in few words.
+    pub fn describe(&self) -> String {
+        let nested = if self.nested { ", nested" } else { "" };
+        let what = match (&self.device, self.extension, self.emulated()) {
+            (Device::Absent, ..) => return "no /dev/kvm".to_owned(),
+            (Device::Denied | Device::Broken(_), ..) => {
+                return "/dev/kvm cannot be opened".to_owned()
+            }
+            (_, _, Some(true)) => "KVM with ring 0 emulated",
+            (_, Some(extension), _) => return format!("KVM on {}{nested}", extension.name()),
+            (_, None, Some(false)) => "KVM on neither VMX nor SVM",
+            (_, None, None) => "KVM with ring 0 probably emulated",
+        };
+        what.to_owned()
+    }
+
+    fn emulated(&self) -> Option<bool> {
+        self.ring0_rate.map(|rate| rate < EMULATED_BELOW)
+    }
+}
+
 /// What it is, and what keeps it from being used.
 pub fn judge(kvm: &Kvm) -> Finding {
     match &kvm.device {
@@ -124,12 +146,11 @@ fn judge_absent(kvm: &Kvm) -> Finding {
 }
 
 fn judge_open(kvm: &Kvm) -> Finding {
-    let emulated = kvm.ring0_rate.map(|rate| rate < EMULATED_BELOW);
     let timed = kvm.ring0_rate.map_or_else(
         || "ring 0 was not timed".to_owned(),
         |rate| format!("{} loop turns/s timed there", millions(rate)),
     );
-    match (kvm.extension, emulated) {
+    match (kvm.extension, kvm.emulated()) {
         (_, Some(true)) => Finding::note(
             "kvm",
             format!("ring 0 is emulated ({timed}): the image runs at ring 3 here, and exits cost more than with VMX or SVM"),
@@ -189,6 +210,20 @@ mod tests {
             untimed.found.contains("probably emulated"),
             "{}",
             untimed.found
+        );
+    }
+
+    #[test]
+    fn few_words_tell_what_it_is() {
+        let described = |device, extension, rate| kvm(device, extension, rate).describe();
+        assert_eq!(described(Device::Absent, None, None), "no /dev/kvm");
+        assert_eq!(
+            described(Device::Open, None, Some(1e6)),
+            "KVM with ring 0 emulated"
+        );
+        assert_eq!(
+            described(Device::Open, Some(Extension::Vmx), Some(1e9)),
+            "KVM on VMX, nested"
         );
     }
 

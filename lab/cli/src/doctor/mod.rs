@@ -13,6 +13,7 @@ mod tools;
 
 pub use finding::{print, to_json, Finding, Verdict};
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,16 +32,48 @@ pub fn examine() -> Vec<Finding> {
         processor::judge_tsc(&processor, &read(CLOCK_SOURCE), tsc_hertz),
         processor::judge_nesting(&processor, processor::hypervisor_signature()),
         hypervisor::judge(&hypervisor::examine(&processor, tsc_hertz)),
-        settings::judge_governor(&read_each_cpu("cpufreq/scaling_governor")),
-        settings::judge_smt(&read("/sys/devices/system/cpu/smt/active")),
+        settings::judge_governor(&read_each_cpu(GOVERNOR)),
+        settings::judge_smt(&read(SMT)),
         settings::judge_steal(&stat_before, &stat_after),
         settings::judge_mitigations(&read_directory(VULNERABILITIES)),
-        settings::judge_huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        settings::judge_huge_pages(&read(HUGE_PAGES)),
     ];
     findings.extend(tools::examine());
     findings
 }
 
+/// What is known of this host, to be stored with samples taken on it: names and
+/// values, in few words.
+pub fn facts() -> BTreeMap<String, String> {
+    let processor = processor::parse(&read("/proc/cpuinfo"));
+    let hertz = processor::measure_tsc(FACTS_WATCH);
+    let nested = processor::hypervisor_signature().filter(|_| processor.has("hypervisor"));
+    let facts = [
+        ("cpu", processor.model.clone()),
+        ("cpus", processor.count.to_string()),
+        ("kernel", read("/proc/sys/kernel/osrelease")),
+        ("kvm", hypervisor::examine(&processor, hertz).describe()),
+        ("nested in", nested.unwrap_or_default()),
+        ("tsc mhz", format!("{:.1}", hertz / 1e6)),
+        ("clock source", read(CLOCK_SOURCE)),
+        ("governor", settings::distinct(&read_each_cpu(GOVERNOR))),
+        ("smt active", read(SMT)),
+        ("huge pages", read(HUGE_PAGES)),
+        (
+            "mitigations",
+            settings::mitigations(&read_directory(VULNERABILITIES)),
+        ),
+    ];
+    let told = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    told.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// How long the counter is watched for [`facts`].
+const FACTS_WATCH: Duration = Duration::from_millis(50);
+
+const GOVERNOR: &str = "cpufreq/scaling_governor";
+const SMT: &str = "/sys/devices/system/cpu/smt/active";
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 

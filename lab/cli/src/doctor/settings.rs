@@ -3,23 +3,25 @@
 
 use super::Finding;
 
-/// Frequency governors of all CPUs.
-pub fn judge_governor(governors: &[String]) -> Finding {
+/// Frequency governors of all CPUs, each kind once.
+pub fn distinct(governors: &[String]) -> String {
     let mut kinds = governors.to_vec();
     kinds.sort();
     kinds.dedup();
-    match kinds.as_slice() {
-        [] => Finding::ok(
+    kinds.join(", ")
+}
+
+/// Frequency governors of all CPUs.
+pub fn judge_governor(governors: &[String]) -> Finding {
+    match distinct(governors).as_str() {
+        "" => Finding::ok(
             "governor",
             "none: this kernel does not set the processor's frequency",
         ),
-        [one] if one == "performance" => Finding::ok("governor", "performance"),
-        _ => Finding::note(
+        "performance" => Finding::ok("governor", "performance"),
+        kinds => Finding::note(
             "governor",
-            format!(
-                "{}: the frequency follows the load, and times with it",
-                kinds.join(", ")
-            ),
+            format!("{kinds}: the frequency follows the load, and times with it"),
         )
         .mend("sudo cpupower frequency-set -g performance"),
     }
@@ -79,32 +81,33 @@ fn stolen_share(before: &[u64; 8], after: &[u64; 8]) -> f64 {
     }
 }
 
-/// Files of `/sys/devices/system/cpu/vulnerabilities`.
-pub fn judge_mitigations(vulnerabilities: &[(String, String)]) -> Finding {
-    if vulnerabilities.is_empty() {
-        return Finding::note("mitigations", "this kernel tells nothing of them");
-    }
-    let named = |start: &str| -> Vec<&str> {
+/// Files of `/sys/devices/system/cpu/vulnerabilities` in few words: which are
+/// mitigated, and which are open. Empty where there is neither.
+pub fn mitigations(vulnerabilities: &[(String, String)]) -> String {
+    let named = |word: &str, title: &str| {
         let fitting = vulnerabilities
             .iter()
-            .filter(|(_, text)| text.contains(start));
-        fitting.map(|(name, _)| name.as_str()).collect()
+            .filter(|(_, text)| text.contains(word));
+        let names: Vec<&str> = fitting.map(|(name, _)| name.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{title}: {}", names.join(", ")))
     };
-    let (on, open) = (named("Mitigation"), named("Vulnerable"));
-    let mut found = match on.as_slice() {
-        [] => "none active".to_owned(),
-        _ => format!("active: {}", on.join(", ")),
-    };
-    if !open.is_empty() {
-        found.push_str(&format!("; open: {}", open.join(", ")));
+    let told = [named("Mitigation", "active"), named("Vulnerable", "open")];
+    told.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// The same, judged.
+pub fn judge_mitigations(vulnerabilities: &[(String, String)]) -> Finding {
+    let told = mitigations(vulnerabilities);
+    if vulnerabilities.is_empty() {
+        Finding::note("mitigations", "this kernel tells nothing of them")
+    } else if told.is_empty() {
+        Finding::ok("mitigations", "none needed by this processor")
+    } else {
+        Finding::note(
+            "mitigations",
+            told + "; kernel entries and exits cost what these cost",
+        )
     }
-    if on.is_empty() && open.is_empty() {
-        return Finding::ok("mitigations", "none needed by this processor");
-    }
-    Finding::note(
-        "mitigations",
-        found + ": kernel entries and exits cost what these cost",
-    )
 }
 
 /// `/sys/kernel/mm/transparent_hugepage/enabled`.
@@ -185,7 +188,7 @@ mod tests {
         .map(|(name, text)| (name.to_owned(), text.to_owned()));
         let found = judge_mitigations(&files).found;
         assert!(
-            found.starts_with("active: retbleed; open: spec_rstack_overflow:"),
+            found.starts_with("active: retbleed; open: spec_rstack_overflow;"),
             "{found}"
         );
         assert_eq!(judge_mitigations(&files[..1]).verdict, Verdict::Ok);

@@ -1,0 +1,77 @@
+//! Where samples are kept, and how what was asked for is written beside them.
+
+use crate::args::StoreArgs;
+use crate::failure::Failure;
+use std::path::PathBuf;
+use trapline_plan::{expand, names, Request};
+
+/// The file that `args` name, or the user's own.
+///
+/// # Errors
+/// Nothing tells where the user keeps data.
+pub fn file(args: &StoreArgs) -> Result<PathBuf, Failure> {
+    if let Some(file) = &args.file {
+        return Ok(file.clone());
+    }
+    let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    let base = base.ok_or_else(|| {
+        Failure::new("neither XDG_DATA_HOME nor HOME says where to keep samples")
+            .help("name a file with --store FILE")
+    })?;
+    Ok(base.join("trapline/trapline.db"))
+}
+
+/// The XDG base directory specification: what is not absolute is ignored.
+fn absolute(variable: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os(variable)?);
+    path.is_absolute().then_some(path)
+}
+
+/// A request as words of a command line, to be kept with its samples.
+pub fn describe(request: &Request) -> String {
+    let environments: Vec<_> = request.environments.iter().map(|id| id.name()).collect();
+    let mut words = format!(
+        "--env {} --workload {} --preset {} --seed {}",
+        environments.join(","),
+        names::describe(request.operations),
+        request.preset.name(),
+        request.seed
+    );
+    if let Some(boots) = request.boots {
+        words.push_str(&format!(" --boots {boots}"));
+    }
+    words
+}
+
+/// The operations that such words ask for; all, where they tell nothing that this
+/// version knows.
+pub fn operations(words: &str) -> u64 {
+    let mut words = words.split(' ').skip_while(|word| *word != "--workload");
+    let list = words.nth(1);
+    let selected = list.and_then(|list| names::operations(list).ok());
+    selected.unwrap_or_else(expand::known_operations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_plan::{EnvironmentId, Preset};
+
+    #[test]
+    fn what_was_asked_for_is_found_again_in_its_words() {
+        let request = Request {
+            environments: vec![EnvironmentId::Host, EnvironmentId::SimKvm],
+            ready: vec![],
+            operations: names::operations("basic,exits/port-out").unwrap(),
+            preset: Preset::Quick,
+            boots: Some(3),
+            seed: 7,
+        };
+        let words = describe(&request);
+        let expected =
+            "--env host,sim/kvm --workload basic,exits/port-out --preset quick --seed 7 --boots 3";
+        assert_eq!(words, expected);
+        assert_eq!(operations(&words), request.operations);
+        assert_eq!(operations("of a later version"), expand::known_operations());
+    }
+}
