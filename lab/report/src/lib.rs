@@ -1,1 +1,101 @@
+//! From cells to text: tables for a terminal, JSON, CSV and Markdown.
+//!
+//! Everything is pure: a [`Report`] and a [`Style`] give the same text on any
+//! machine. The four forms are four modules; [`figures`] is how a number is
+//! written for people, [`notes`] what has to be said below a table.
+#![forbid(unsafe_code)]
 
+mod csv;
+pub mod figures;
+mod json;
+mod markdown;
+mod notes;
+mod sheet;
+mod table;
+mod terminal;
+mod timelines;
+
+pub use crate::csv::csv;
+pub use json::json;
+pub use markdown::markdown;
+pub use terminal::terminal;
+
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_plan::EnvironmentId;
+use trapline_stats::{value, Cell, Summary, Value};
+
+/// What there is to report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The version of Trapline that measured.
+    pub version: String,
+    /// What is known of the host. Of these, `cpu`, `kernel` and `kvm` stand above
+    /// the tables.
+    pub facts: BTreeMap<String, String>,
+    /// The figures.
+    pub summary: Summary,
+    /// Environments that were asked for and could not be booted, with reasons.
+    pub skips: Vec<(EnvironmentId, String)>,
+    /// Set of [`Op::bit`]: the operations that were asked for.
+    pub operations: u64,
+}
+
+/// How a terminal is to be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns that a line may have.
+    pub width: usize,
+    /// Whether to use colour.
+    pub colour: bool,
+    /// Whether there are characters beyond ASCII.
+    pub unicode: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            width: 80,
+            colour: false,
+            unicode: true,
+        }
+    }
+}
+
+impl Report {
+    /// The cells of the summary, and one with the reason for each operation of
+    /// each environment that could not be booted.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = self.summary.cells.clone();
+        for (environment, reason) in &self.skips {
+            for op in Op::ALL {
+                let asked = self.operations & op.bit() != 0;
+                let known = |cell: &Cell| cell.environment == *environment && cell.op == op;
+                if asked && !cells.iter().any(known) {
+                    cells.push(skipped(*environment, op, reason));
+                }
+            }
+        }
+        cells.sort_by_key(|cell| (cell.op, cell.environment));
+        cells
+    }
+}
+
+fn skipped(environment: EnvironmentId, op: Op, reason: &str) -> Cell {
+    let clock = environment.clock();
+    Cell {
+        environment,
+        op,
+        clock,
+        unit: value::unit(op, clock),
+        value: Value::Skip(reason.to_owned()),
+    }
+}
+
+/// `text` without anything that could command a terminal: what guests say is
+/// untrusted.
+fn printable(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let plain: String = plain.collect();
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}

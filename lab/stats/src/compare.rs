@@ -107,8 +107,7 @@ fn relate(draft: &mut Draft, bare: &Draft, seed: u64) {
 }
 
 fn is_resolved(figure: &Figure) -> bool {
-    let below = |flag: &Flag| matches!(flag, Flag::BelowResolution(_));
-    figure.estimate > 0.0 && !figure.flags.iter().any(below)
+    figure.estimate > 0.0 && figure.resolution().is_none()
 }
 
 fn ratio_ends(draft: &Draft, bare: &Draft, seed: u64) -> Option<(f64, f64)> {

@@ -148,6 +148,17 @@ pub struct Figure {
     pub flags: Vec<Flag>,
 }
 
+impl Figure {
+    /// What the figure would have to exceed, if it does not: it says "less than
+    /// this" and nothing else.
+    pub fn resolution(&self) -> Option<f64> {
+        self.flags.iter().find_map(|flag| match flag {
+            Flag::BelowResolution(limit) => Some(*limit),
+            _ => None,
+        })
+    }
+}
+
 /// A figure in multiples of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {

@@ -1,0 +1,97 @@
+//! A report for spreadsheets: one line a cell, numbers as they are.
+
+use crate::Report;
+use trapline_stats::{Cell, Figure, Value};
+
+const HEADER: [&str; 24] = [
+    "environment",
+    "workload",
+    "operation",
+    "clock",
+    "unit",
+    "estimate",
+    "low",
+    "high",
+    "min",
+    "max",
+    "p50",
+    "p90",
+    "p99",
+    "samples",
+    "boots",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "exits",
+    "host_cpu_ns",
+    "flags",
+    "skip",
+    "failure",
+    "failed",
+];
+
+/// Columns that only a figure fills.
+const OF_FIGURES: usize = 16;
+
+/// The cells as CSV (RFC 4180, but with plain line feeds), with a header. Names
+/// are those of the JSON form; flags are separated by spaces, and what is not
+/// known is empty.
+pub fn csv(report: &Report) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    // Writing lines of equal length to memory cannot fail.
+    let _ = writer.write_record(HEADER);
+    for cell in report.cells() {
+        let _ = writer.write_record(line(&cell));
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+fn line(cell: &Cell) -> Vec<String> {
+    let names = [
+        cell.environment.name(),
+        cell.op.workload().name(),
+        cell.op.name(),
+        cell.clock.name(),
+        cell.unit,
+    ];
+    let mut line: Vec<String> = names.map(str::to_owned).to_vec();
+    let (figure, [skip, failure, failed]) = match &cell.value {
+        Value::Measured(figure) => (figure_fields(figure), ["", "", ""]),
+        Value::Skip(reason) => (empty_fields(), [reason.as_str(), "", ""]),
+        Value::Failed(failure) => {
+            let reason = failure.reason.as_str();
+            (empty_fields(), ["", failure.kind.name(), reason])
+        }
+    };
+    line.extend(figure);
+    line.extend([skip, failure, failed].map(str::to_owned));
+    line
+}
+
+fn empty_fields() -> Vec<String> {
+    vec![String::new(); OF_FIGURES]
+}
+
+fn figure_fields(figure: &Figure) -> Vec<String> {
+    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    let flags: Vec<&str> = figure.flags.iter().map(|flag| flag.name()).collect();
+    vec![
+        figure.estimate.to_string(),
+        optional(figure.low),
+        optional(figure.high),
+        figure.min.to_string(),
+        figure.max.to_string(),
+        figure.p50.to_string(),
+        figure.p90.to_string(),
+        figure.p99.to_string(),
+        figure.samples.to_string(),
+        figure.boots.to_string(),
+        optional(figure.ratio.map(|ratio| ratio.estimate)),
+        optional(figure.ratio.and_then(|ratio| ratio.low)),
+        optional(figure.ratio.and_then(|ratio| ratio.high)),
+        optional(figure.exits),
+        optional(figure.host_cpu_ns),
+        flags.join(" "),
+    ]
+}

@@ -1,0 +1,201 @@
+//! How a number is written for people.
+//!
+//! A noisy figure has three significant digits and the unit that makes it
+//! short; an exact one has all its digits.
+
+use trapline_abi::{Op, Unit};
+use trapline_plan::Clock;
+
+/// A figure of `op` by `clock`; times bring their unit along (`1.41 ns`), the
+/// units of rates and of instructions stand in the table's heading.
+pub fn value(value: f64, op: Op, clock: Clock, unicode: bool) -> String {
+    match (op.unit(), clock) {
+        (Unit::Time, Clock::Wall) => nanoseconds(value, unicode),
+        (Unit::Rate, Clock::Wall) => grouped(&three_digits(rounded(value))),
+        (_, Clock::Insn) => exact(value),
+    }
+}
+
+/// Time on `clock` since some moment.
+pub fn time(value: f64, clock: Clock, unicode: bool) -> String {
+    match clock {
+        Clock::Wall => nanoseconds(value, unicode),
+        Clock::Insn => exact(value),
+    }
+}
+
+/// Nanoseconds with three significant digits, as ns, us, ms or s.
+pub fn nanoseconds(value: f64, unicode: bool) -> String {
+    let micro = if unicode { "µs" } else { "us" };
+    let mut scaled = value;
+    for unit in ["ns", micro, "ms"] {
+        // What would be rounded to a thousand belongs to the next unit.
+        if scaled.abs() < 999.5 {
+            return format!("{} {unit}", three_digits(scaled));
+        }
+        scaled /= 1000.0;
+    }
+    format!("{} s", grouped(&three_digits(scaled)))
+}
+
+/// Bytes as KiB or MiB.
+pub fn bytes(value: u64) -> String {
+    let kib = value as f64 / 1024.0;
+    if kib < 9999.5 {
+        format!("{} KiB", grouped(&format!("{kib:.0}")))
+    } else {
+        format!("{} MiB", grouped(&three_digits(kib / 1024.0)))
+    }
+}
+
+/// At least three significant digits, none after the point from a hundred on.
+fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// `value` with zeros after its third digit.
+fn rounded(value: f64) -> f64 {
+    let magnitude = value.abs().max(1.0).log10().floor() as i32;
+    let unit = 10f64.powi((magnitude - 2).max(0));
+    (value / unit).round() * unit
+}
+
+/// All digits before the point. Those behind it come from taking off the loop;
+/// they are left out from a thousand on, and two are kept below.
+pub fn exact(value: f64) -> String {
+    if value.abs() >= 1000.0 {
+        return grouped(&format!("{value:.0}"));
+    }
+    let text = format!("{value:.2}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0" } else { text }.to_owned()
+}
+
+/// A count with a comma at each thousand.
+pub fn count(value: u64) -> String {
+    grouped(&value.to_string())
+}
+
+/// Puts a comma at each thousand before the point.
+fn grouped(number: &str) -> String {
+    let (sign, digits) = match number.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", number),
+    };
+    let whole = digits.find('.').unwrap_or(digits.len());
+    let mut text = sign.to_owned();
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && index < whole && (whole - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// How many times something else: `0.012×`, `1.02×`, `26.4×`, `1,041×`.
+pub fn times(ratio: f64, unicode: bool) -> String {
+    let sign = if unicode { '×' } else { 'x' };
+    format!("{}{sign}", quantity(ratio))
+}
+
+/// A number without a unit, of which three digits are enough and two where it
+/// is small.
+pub fn quantity(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => grouped(&format!("{v:.0}")),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v if v >= 0.0995 => format!("{v:.2}"),
+        v if v >= 0.00995 => format!("{v:.3}"),
+        v if v >= 0.00095 => format!("{v:.4}"),
+        v if v > 0.0 => "<0.001".to_owned(),
+        _ => "0".to_owned(),
+    }
+}
+
+/// A share as a whole number of percent, below one with a digit behind the point.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent.abs() {
+        size if size < 0.05 => "0%".to_owned(),
+        size if size < 0.95 => format!("{percent:.1}%"),
+        size if size < 999.5 => format!("{percent:.0}%"),
+        _ => format!("{}%", grouped(&format!("{percent:.0}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{prop_assert, proptest};
+
+    #[test]
+    fn times_have_three_digits_and_a_fitting_unit() {
+        for (ns, text) in [
+            (0.4123, "0.412 ns"),
+            (1.409, "1.41 ns"),
+            (9.999, "10.0 ns"),
+            (118.6, "119 ns"),
+            (999.4, "999 ns"),
+            (999.6, "1.00 µs"),
+            (24_061.0, "24.1 µs"),
+            (54_000_000.0, "54.0 ms"),
+            (6_140_000_000.0, "6.14 s"),
+            (7.2e12, "7,200 s"),
+            (-0.25, "-0.250 ns"),
+        ] {
+            assert_eq!(nanoseconds(ns, true), text);
+        }
+        assert_eq!(nanoseconds(1_410.0, false), "1.41 us");
+    }
+
+    #[test]
+    fn instructions_keep_their_digits() {
+        for (insn, text) in [
+            (3_123.0, "3,123"),
+            (134_123_456.0, "134,123,456"),
+            (6.0, "6"),
+            (45.98, "45.98"),
+            (45.5004, "45.5"),
+            (-0.001, "0"),
+            (-1234.0, "-1,234"),
+        ] {
+            assert_eq!(exact(insn), text);
+        }
+    }
+
+    #[test]
+    fn rates_ratios_and_shares() {
+        assert_eq!(value(12_345.6, Op::Copy, Clock::Wall, true), "12,300");
+        assert_eq!(value(998.4, Op::Copy, Clock::Wall, true), "998");
+        assert_eq!(value(99.96, Op::Copy, Clock::Wall, true), "100");
+        assert_eq!(times(1.0, true), "1.00×");
+        assert_eq!(times(0.0118, true), "0.012×");
+        assert_eq!(times(0.0064, true), "0.0064×");
+        assert_eq!(times(0.0001, false), "<0.001x");
+        assert_eq!(quantity(0.0), "0");
+        assert_eq!(times(26.44, false), "26.4x");
+        assert_eq!(times(1041.2, true), "1,041×");
+        assert_eq!(percent(0.0301), "3%");
+        assert_eq!(percent(0.004), "0.4%");
+        assert_eq!(percent(0.0), "0%");
+        assert_eq!(percent(25.0), "2,500%");
+        assert_eq!(bytes(2_202_009), "2,150 KiB");
+        assert_eq!(bytes(41 << 20), "41.0 MiB");
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_is_short_whatever_it_is(ns in 0.0f64..1e12) {
+            let text = nanoseconds(ns, true);
+            prop_assert!(text.chars().count() <= 8, "{}", text);
+            prop_assert!(!text.starts_with("1000"), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A report to paste into an issue or a README.
+
+use crate::figures;
+use crate::notes::{self, Notes, Reason};
+use crate::table::{self, Shown};
+use crate::{printable, Report};
+use std::fmt::Write;
+use trapline_abi::Unit;
+use trapline_plan::{names, Clock, EnvironmentId};
+use trapline_stats::{Cell, Figure, Value};
+
+/// The report as Markdown: a table for each clock, then what was not measured.
+pub fn markdown(report: &Report) -> String {
+    let cells = report.cells();
+    let mut text = String::new();
+    for clock in [Clock::Wall, Clock::Insn] {
+        push_table(&cells, clock, &mut text);
+    }
+    push_reasons("Failed", &notes::failures(&cells), &mut text);
+    push_reasons("Not measured", &notes::skips(&cells), &mut text);
+    let _ = writeln!(text, "Measured by Trapline {}.", escaped(&report.version));
+    text
+}
+
+fn push_table(cells: &[Cell], clock: Clock, text: &mut String) {
+    let Some(shown) = Shown::measured(cells, clock) else {
+        return;
+    };
+    let title = match clock {
+        Clock::Wall => "wall clock",
+        Clock::Insn => "instructions",
+    };
+    let names: Vec<&str> = shown.environments.iter().map(|id| id.name()).collect();
+    let _ = writeln!(text, "| {title} | {} |", names.join(" | "));
+    let _ = writeln!(text, "|:-|{}", "-:|".repeat(names.len()));
+    let mut notes = Notes::default();
+    for op in &shown.operations {
+        let cell = |id: &EnvironmentId| shown.cell(*id, *op);
+        let row: Vec<String> = shown
+            .environments
+            .iter()
+            .map(|id| cell(id).map_or("–".into(), |cell| entry(cell, &mut notes)))
+            .collect();
+        let _ = writeln!(text, "| {} | {} |", names::path(*op), row.join(" | "));
+    }
+    text.push('\n');
+    push_notes(&notes, text);
+}
+
+fn push_notes(notes: &Notes, text: &mut String) {
+    let texts = notes.texts();
+    for (number, note) in (1..).zip(&texts) {
+        let mark = table::marks(&[number], true);
+        let _ = writeln!(text, "{mark} {}  ", escaped(note));
+    }
+    if !texts.is_empty() {
+        text.push('\n');
+    }
+}
+
+fn entry(cell: &Cell, notes: &mut Notes) -> String {
+    let marks = table::marks(&notes.on(cell), true);
+    match &cell.value {
+        Value::Measured(figure) => format!("{}{marks}", measured(cell, figure)),
+        Value::Skip(_) => "–".to_owned(),
+        Value::Failed(_) => "**failed**".to_owned(),
+    }
+}
+
+fn measured(cell: &Cell, figure: &Figure) -> String {
+    let value = |value| {
+        let text = figures::value(value, cell.op, cell.clock, true);
+        match (cell.op.unit(), cell.clock) {
+            (Unit::Rate, _) => format!("{text} {}", cell.unit),
+            _ => text,
+        }
+    };
+    if let Some(limit) = figure.resolution() {
+        return format!("<{}", value(limit));
+    }
+    let mut text = value(figure.estimate);
+    let spread = table::spread(cell, figure, true);
+    if !spread.is_empty() {
+        let _ = write!(text, " {spread}");
+    }
+    if let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) {
+        let _ = write!(text, " ({})", figures::times(ratio.estimate, true));
+    }
+    text
+}
+
+fn push_reasons(title: &str, reasons: &[Reason], text: &mut String) {
+    if reasons.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{title}:\n");
+    for reason in reasons {
+        let _ = writeln!(text, "- {}: {}", reason.cells, escaped(&reason.text));
+    }
+    text.push('\n');
+}
+
+/// Text of others must not become structure.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in printable(text).chars() {
+        if matches!(
+            c,
+            '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '|' | '#'
+        ) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}

@@ -1,0 +1,198 @@
+//! What has to be said below a table: each thing once, with all it concerns.
+
+use crate::{figures, printable};
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_plan::{names, EnvironmentId};
+use trapline_stats::{value::Work, Cell, Flag, Value};
+
+/// Remarks on cells. A mark in the cell leads to its note.
+#[derive(Debug, Default)]
+pub struct Notes {
+    subjects: Vec<Subject>,
+    flags: Vec<Vec<Flag>>,
+}
+
+/// What a note is about: one kind of flag, in one environment where that
+/// matters.
+type Subject = (&'static str, Option<EnvironmentId>);
+
+impl Notes {
+    /// Numbers, from 1, of the notes on this cell.
+    pub fn on(&mut self, cell: &Cell) -> Vec<usize> {
+        let flags = cell.value.figure().map_or(&[][..], |figure| &figure.flags);
+        flags.iter().map(|flag| self.number(cell, flag)).collect()
+    }
+
+    fn number(&mut self, cell: &Cell, flag: &Flag) -> usize {
+        let shared = matches!(flag, Flag::BelowResolution(_) | Flag::Unproved);
+        let subject = (flag.name(), (!shared).then_some(cell.environment));
+        let known = self.subjects.iter().position(|known| *known == subject);
+        let index = known.unwrap_or_else(|| {
+            self.subjects.push(subject);
+            self.flags.push(Vec::new());
+            self.subjects.len() - 1
+        });
+        if !self.flags[index].contains(flag) {
+            self.flags[index].push(flag.clone());
+        }
+        index + 1
+    }
+
+    /// The notes, in the order of their numbers.
+    pub fn texts(&self) -> Vec<String> {
+        let pairs = self.subjects.iter().zip(&self.flags);
+        pairs
+            .map(|((_, environment), flags)| match environment {
+                Some(environment) => format!("{environment}: {}", describe(flags)),
+                None => describe(flags),
+            })
+            .collect()
+    }
+}
+
+/// Flags of one kind in a sentence.
+pub fn describe(flags: &[Flag]) -> String {
+    match flags.first() {
+        Some(Flag::BelowResolution(_)) => {
+            "below resolution: not more than the loop or the clock around it costs".into()
+        }
+        Some(Flag::Unproved) => "measured once only: not proved to be exact".into(),
+        Some(Flag::ClocksDisagree { .. }) => describe_clocks(flags),
+        Some(Flag::OtherSize { .. }) => describe_sizes(flags),
+        Some(Flag::BootsLost { .. }) => describe_losses(flags),
+        None => String::new(),
+    }
+}
+
+fn describe_clocks(flags: &[Flag]) -> String {
+    let shares = flags.iter().filter_map(|flag| match flag {
+        Flag::ClocksDisagree { share, .. } => Some(*share),
+        _ => None,
+    });
+    let worst = shares
+        .max_by(|a, b| a.abs().total_cmp(&b.abs()))
+        .unwrap_or(0.0);
+    let direction = if worst < 0.0 { "slow" } else { "fast" };
+    let share = figures::percent(worst.abs());
+    format!("by the host's clock the guest's is up to {share} {direction}")
+}
+
+fn describe_sizes(flags: &[Flag]) -> String {
+    let sizes: Vec<String> = flags
+        .iter()
+        .filter_map(|flag| match flag {
+            Flag::OtherSize { here, bare } => Some(describe_size(*here, *bare)),
+            _ => None,
+        })
+        .collect();
+    format!("other work than in the bare row: {}", sizes.join(", "))
+}
+
+fn describe_size(here: Work, bare: Work) -> String {
+    let (count, noun) = counted(here);
+    let (bare, _) = counted(bare);
+    let (count, bare) = (figures::count(count), figures::count(bare));
+    format!("{count} {noun} instead of {bare}")
+}
+
+fn counted(work: Work) -> (u64, &'static str) {
+    match work {
+        Work::Pages(count) => (count, "pages"),
+        Work::Blocks(count) => (count, "blocks"),
+        Work::Doubles(count) => (count, "doubles"),
+        Work::Unsized => (1, "unit"),
+    }
+}
+
+fn describe_losses(flags: &[Flag]) -> String {
+    let losses: Vec<String> = flags
+        .iter()
+        .filter_map(|flag| match flag {
+            Flag::BootsLost { boots: 1, reason } => Some(format!("1 boot lost: {reason}")),
+            Flag::BootsLost { boots, reason } => Some(format!("{boots} boots lost: {reason}")),
+            _ => None,
+        })
+        .collect();
+    printable(&losses.join("; "))
+}
+
+/// Why cells have no figure: each reason once, with the cells it is given for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Environments, and operations unless it is all of them.
+    pub cells: String,
+    /// The reason.
+    pub text: String,
+}
+
+/// Reasons of the skipped cells, in table order.
+pub fn skips(cells: &[Cell]) -> Vec<Reason> {
+    reasons(cells, |cell| match &cell.value {
+        Value::Skip(reason) => Some(reason),
+        _ => None,
+    })
+}
+
+/// Reasons of the failed cells, in table order.
+pub fn failures(cells: &[Cell]) -> Vec<Reason> {
+    reasons(cells, |cell| match &cell.value {
+        Value::Failed(failure) => Some(&failure.reason),
+        _ => None,
+    })
+}
+
+fn reasons<'a>(cells: &'a [Cell], reason: impl Fn(&'a Cell) -> Option<&'a String>) -> Vec<Reason> {
+    let mut by_reason: BTreeMap<&str, BTreeMap<EnvironmentId, u64>> = BTreeMap::new();
+    let mut order: Vec<(EnvironmentId, Op, &str)> = Vec::new();
+    for cell in cells {
+        if let Some(reason) = reason(cell) {
+            let operations = by_reason.entry(reason).or_default();
+            *operations.entry(cell.environment).or_default() |= cell.op.bit();
+            order.push((cell.environment, cell.op, reason));
+        }
+    }
+    order.sort();
+    let mut told = Vec::new();
+    for (_, _, reason) in order {
+        if let Some(operations) = by_reason.remove(reason) {
+            told.extend(reason_of(cells, reason, &operations));
+        }
+    }
+    told
+}
+
+/// One entry for the environments in which the reason concerns the same
+/// operations.
+fn reason_of(
+    cells: &[Cell],
+    reason: &str,
+    operations: &BTreeMap<EnvironmentId, u64>,
+) -> Vec<Reason> {
+    let mut alike: Vec<(String, Vec<&str>)> = Vec::new();
+    for (environment, set) in operations {
+        let what = describe_operations(cells, *environment, *set);
+        match alike.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, environments)) => environments.push(environment.name()),
+            None => alike.push((what, vec![environment.name()])),
+        }
+    }
+    alike
+        .into_iter()
+        .map(|(what, environments)| Reason {
+            cells: format!("{}{what}", environments.join(", ")),
+            text: printable(reason),
+        })
+        .collect()
+}
+
+/// Empty for all operations that the environment has cells of.
+fn describe_operations(cells: &[Cell], environment: EnvironmentId, set: u64) -> String {
+    let of_environment = cells.iter().filter(|cell| cell.environment == environment);
+    let all = of_environment.fold(0, |all, cell| all | cell.op.bit());
+    if set == all {
+        String::new()
+    } else {
+        format!(" {}", names::describe(set).replace(',', ", "))
+    }
+}

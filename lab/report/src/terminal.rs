@@ -1,0 +1,176 @@
+//! A report for people at a terminal: a table for each clock, how each
+//! environment boots, and below all of it what could not be measured and why.
+
+use crate::sheet::{Look, Span};
+use crate::{notes, printable, table, timelines, Report, Style};
+use trapline_plan::Clock;
+use trapline_stats::Cell;
+
+/// The report as text, each line at most `style.width` columns wide unless the
+/// width is too small for a single environment.
+pub fn terminal(report: &Report, style: &Style) -> String {
+    let mut page = Page {
+        style: *style,
+        text: String::new(),
+    };
+    let cells = report.cells();
+    page.title(report);
+    for clock in [Clock::Wall, Clock::Insn] {
+        page.table(&cells, clock);
+        page.costs(&cells, clock);
+    }
+    for clock in [Clock::Wall, Clock::Insn] {
+        page.timelines(report, clock);
+    }
+    page.reasons("Failed", Look::Bad, &notes::failures(&cells));
+    page.reasons("Not measured", Look::Strong, &notes::skips(&cells));
+    page.problems(report);
+    page.text
+}
+
+struct Page {
+    style: Style,
+    text: String,
+}
+
+impl Page {
+    fn title(&mut self, report: &Report) {
+        let mut parts = vec![format!("Trapline {}", report.version)];
+        let known = ["cpu", "kernel", "kvm"].into_iter();
+        parts.extend(
+            known
+                .filter_map(|name| report.facts.get(name))
+                .map(|fact| printable(fact)),
+        );
+        let separator = if self.style.unicode { " · " } else { ", " };
+        self.paragraph("", &parts.join(separator), Look::Faint);
+    }
+
+    fn table(&mut self, cells: &[Cell], clock: Clock) {
+        let Some((sheet, notes)) = table::table(cells, clock, self.style.unicode) else {
+            return;
+        };
+        self.heading(&self.explanation(clock));
+        self.text.push_str(&sheet.render(&self.style));
+        for (number, text) in (1..).zip(notes.texts()) {
+            let mark = table::marks(&[number], self.style.unicode);
+            self.paragraph(&format!(" {mark} "), &printable(&text), Look::Faint);
+        }
+    }
+
+    fn costs(&mut self, cells: &[Cell], clock: Clock) {
+        if let Some(sheet) = table::costs(cells, clock, self.style.unicode) {
+            let title = match clock {
+                Clock::Wall => "Beside it, wall clock",
+                Clock::Insn => "Beside it, instruction clock",
+            };
+            let explanation = "exits and host CPU time per operation (stream: per MB)";
+            self.heading(&(title, explanation.to_owned()));
+            self.text.push_str(&sheet.render(&self.style));
+        }
+    }
+
+    /// How to read a table, in a line or two.
+    fn explanation(&self, clock: Clock) -> (&'static str, String) {
+        let (spread, times) = if self.style.unicode {
+            ("±", "×")
+        } else {
+            ("+-", "x")
+        };
+        let bare = clock.bare();
+        match clock {
+            Clock::Wall => (
+                "Wall clock",
+                format!("median over boots {spread} its 95% interval, {times} = times {bare}"),
+            ),
+            Clock::Insn => (
+                "Instruction clock",
+                format!(
+                    "instructions, exact; {spread}0: all batches alike; {times} = times {bare}"
+                ),
+            ),
+        }
+    }
+
+    fn timelines(&mut self, report: &Report, clock: Clock) {
+        let all = &report.summary.timelines;
+        let Some(sheet) = timelines::sheet(all, clock, self.style.unicode) else {
+            return;
+        };
+        let title = match clock {
+            Clock::Wall => "Boot, wall clock",
+            Clock::Insn => "Boot, instruction clock",
+        };
+        let explanation = "since exec, and since the stage before; median over launches";
+        self.heading(&(title, explanation.to_owned()));
+        self.text.push_str(&sheet.render(&self.style));
+        for timeline in all.iter().filter(|timeline| timeline.clock == clock) {
+            if timeline.disordered > 0 {
+                let text = format!(
+                    "{}: in {} of {} launches a stage seems to precede the one before it: \
+                     guest's and host's clock could not be reconciled",
+                    timeline.environment, timeline.disordered, timeline.launches
+                );
+                self.paragraph(" ! ", &text, Look::Faint);
+            }
+        }
+    }
+
+    fn reasons(&mut self, title: &'static str, look: Look, reasons: &[notes::Reason]) {
+        if reasons.is_empty() {
+            return;
+        }
+        self.text.push('\n');
+        self.line(&Span::new(title, look));
+        for reason in reasons {
+            self.paragraph(&format!(" {}: ", reason.cells), &reason.text, Look::Plain);
+        }
+    }
+
+    fn problems(&mut self, report: &Report) {
+        if report.summary.problems.is_empty() {
+            return;
+        }
+        self.text.push('\n');
+        self.line(&Span::new("Noticed", Look::Strong));
+        for ((environment, problem), boots) in &report.summary.problems {
+            let boots = match boots {
+                1 => "1 boot".to_owned(),
+                more => format!("{more} boots"),
+            };
+            let text = format!("{} ({boots})", printable(problem));
+            self.paragraph(&format!(" {environment}: "), &text, Look::Plain);
+        }
+    }
+
+    fn heading(&mut self, (title, explanation): &(&str, String)) {
+        self.text.push('\n');
+        let wide = title.len() + 2 + explanation.chars().count() <= self.style.width;
+        let title = Span::new(*title, Look::Strong);
+        if wide {
+            let explanation = Span::new(explanation, Look::Faint).painted(&self.style);
+            let line = format!("{}: {explanation}\n", title.painted(&self.style));
+            self.text.push_str(&line);
+        } else {
+            self.line(&title);
+            self.paragraph("", explanation, Look::Faint);
+        }
+    }
+
+    fn line(&mut self, span: &Span) {
+        self.text.push_str(&span.painted(&self.style));
+        self.text.push('\n');
+    }
+
+    /// Wrapped text; further lines are indented below what comes before it.
+    fn paragraph(&mut self, before: &str, text: &str, look: Look) {
+        let text = format!("{before}{text}");
+        let options = textwrap::Options::new(self.style.width)
+            .subsequent_indent(if before.is_empty() { "" } else { "   " })
+            .word_separator(textwrap::WordSeparator::AsciiSpace)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation);
+        for line in textwrap::wrap(&text, options) {
+            self.line(&Span::new(line, look));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A report whose figures are made up, with one of everything.
+
+use std::collections::BTreeMap;
+use trapline_abi::{Op, Stage};
+use trapline_plan::EnvironmentId::{self, Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimQemuKvm};
+use trapline_report::Report;
+use trapline_stats::value::{unit, Work};
+use trapline_stats::{
+    BootTimeline, Cell, Failure, FailureKind, Figure, Flag, Ratio, StageTime, Summary, Value,
+};
+
+fn cell(environment: EnvironmentId, op: Op, value: Value) -> Cell {
+    let clock = environment.clock();
+    Cell {
+        environment,
+        op,
+        clock,
+        unit: unit(op, clock),
+        value,
+    }
+}
+
+/// A figure with an interval of so many percent to either side and a ratio.
+fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
+    // Exits and CPU time are counted for some, as where a kernel does not tell.
+    let is_counted = ratio != 1.0;
+    let off = estimate * percent / 100.0;
+    Figure {
+        estimate,
+        low: Some(estimate - off),
+        high: Some(estimate + off),
+        min: estimate,
+        max: estimate + off,
+        p50: estimate,
+        p90: estimate + off,
+        p99: estimate + off,
+        samples: 150,
+        boots: 5,
+        ratio: Some(Ratio {
+            estimate: ratio,
+            low: Some(ratio * 0.98),
+            high: Some(ratio * 1.02),
+        }),
+        exits: is_counted.then_some(1.004),
+        host_cpu_ns: is_counted.then_some(estimate * 1.1),
+        flags: vec![],
+    }
+}
+
+fn flagged(mut figure: Figure, flag: Flag) -> Value {
+    figure.flags.push(flag);
+    Value::Measured(Box::new(figure))
+}
+
+fn plain(figure: Figure) -> Value {
+    Value::Measured(Box::new(figure))
+}
+
+fn skip(reason: &str) -> Value {
+    Value::Skip(reason.into())
+}
+
+fn failed(kind: FailureKind, reason: &str) -> Value {
+    Value::Failed(Failure {
+        kind,
+        reason: reason.into(),
+    })
+}
+
+const NO_PORTS: &str = "a process has no ports: the kernel would end it";
+
+fn wall_cells() -> Vec<Cell> {
+    let smaller = Flag::OtherSize {
+        here: Work::Pages(4_096),
+        bare: Work::Pages(65_536),
+    };
+    let fewer = Flag::OtherSize {
+        here: Work::Doubles(200_000),
+        bare: Work::Doubles(14_000_000),
+    };
+    let clocks = Flag::ClocksDisagree {
+        share: 0.034,
+        boots: 2,
+    };
+    let lost = Flag::BootsLost {
+        boots: 1,
+        reason: "QEMU was killed by signal 9".into(),
+    };
+    vec![
+        cell(Host, Op::Getpid, plain(figure(118.6, 2.0, 1.0))),
+        cell(
+            Kvm,
+            Op::Getpid,
+            flagged(figure(0.4, 9.0, 1.0), Flag::BelowResolution(0.41)),
+        ),
+        cell(QemuKvm, Op::Getpid, plain(figure(1.39, 0.4, 0.0117))),
+        cell(
+            QemuTcg,
+            Op::Getpid,
+            flagged(figure(12.2, 14.0, 0.103), clocks),
+        ),
+        cell(Host, Op::Yield, plain(figure(2_503.0, 3.0, 1.0))),
+        cell(Kvm, Op::Yield, plain(figure(16.0, 1.0, 0.0064))),
+        cell(QemuKvm, Op::Yield, flagged(figure(16.2, 1.0, 0.0065), lost)),
+        cell(
+            QemuTcg,
+            Op::Yield,
+            failed(FailureKind::Broken, "a yield did not switch"),
+        ),
+        cell(Host, Op::FirstTouch4k, plain(figure(250.0, 5.0, 1.0))),
+        cell(Kvm, Op::FirstTouch4k, plain(figure(1_204.0, 12.0, 4.82))),
+        cell(
+            QemuTcg,
+            Op::FirstTouch4k,
+            flagged(figure(3_368.0, 25.0, 13.5), smaller),
+        ),
+        cell(Host, Op::Triad, plain(figure(12_345.0, 4.0, 1.0))),
+        cell(Kvm, Op::Triad, plain(figure(12_201.0, 4.0, 0.988))),
+        cell(
+            QemuTcg,
+            Op::Triad,
+            flagged(figure(897.0, 1.0, 0.0727), fewer),
+        ),
+        cell(Host, Op::PortOut, skip(NO_PORTS)),
+        cell(Kvm, Op::PortOut, plain(figure(24_061.0, 3.0, 1.0))),
+        cell(QemuKvm, Op::PortOut, plain(figure(27_900.0, 6.0, 1.0))),
+        cell(Host, Op::PortIn, skip(NO_PORTS)),
+        cell(Host, Op::BootMain, plain(figure(912_000.0, 7.0, 1.0))),
+        cell(Kvm, Op::BootMain, plain(figure(1_310_000.0, 8.0, 1.44))),
+        cell(
+            QemuKvm,
+            Op::BootMain,
+            plain(figure(54_200_000.0, 11.0, 59.4)),
+        ),
+    ]
+}
+
+fn insn_cells() -> Vec<Cell> {
+    vec![
+        cell(Sim, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
+        cell(SimKvm, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
+        cell(SimQemuKvm, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
+        cell(Sim, Op::PortOut, plain(figure(3.0, 0.0, 1.0))),
+        cell(SimKvm, Op::PortOut, plain(figure(3_123.0, 0.3, 1_041.0))),
+        cell(
+            SimQemuKvm,
+            Op::PortOut,
+            plain(figure(5_587.4, 7.0, 1_862.5)),
+        ),
+        cell(
+            SimQemuKvm,
+            Op::TimerWake,
+            failed(
+                FailureKind::NotDeterministic,
+                "not deterministic: boots 0 and 1 differ in 1 of 12 batches, first in batch 3: \
+                 30 insn for 1 and 31 insn for 1",
+            ),
+        ),
+        cell(SimKvm, Op::BootMain, plain(figure(1_702_311.0, 0.0, 1.0))),
+        cell(
+            SimQemuKvm,
+            Op::BootMain,
+            plain(figure(134_123_456.0, 0.0, 1.0)),
+        ),
+    ]
+}
+
+fn timeline(environment: EnvironmentId, stages: &[(Stage, f64)], gaps: f64) -> BootTimeline {
+    BootTimeline {
+        environment,
+        clock: environment.clock(),
+        launches: 10,
+        stages: stages
+            .iter()
+            .map(|(stage, at)| StageTime {
+                stage: *stage,
+                reached: *at,
+                min: *at,
+            })
+            .collect(),
+        total: stages.last().map_or(0.0, |(_, at)| *at),
+        unexplained: gaps,
+        disordered: 0,
+        own_memory: (environment == Kvm).then_some(1_474_560),
+    }
+}
+
+fn timelines() -> Vec<BootTimeline> {
+    use Stage::{GuestEntry, GuestMain, Reaped, VmCreated, VmmEntry, VmmMain};
+    let kvm = [
+        (VmmMain, 412_000.0),
+        (VmCreated, 1_100_000.0),
+        (VmmEntry, 1_190_000.0),
+        (GuestEntry, 1_250_000.0),
+        (GuestMain, 1_310_000.0),
+        (Reaped, 1_800_000.0),
+    ];
+    let qemu = [
+        (GuestEntry, 53_900_000.0),
+        (GuestMain, 54_200_000.0),
+        (Reaped, 61e6),
+    ];
+    let exact = [(GuestEntry, 134_100_000.0), (GuestMain, 134_123_456.0)];
+    let mut disordered = timeline(SimQemuKvm, &exact, 134_100_000.0);
+    disordered.disordered = 1;
+    vec![
+        timeline(Kvm, &kvm, 490_000.0),
+        timeline(QemuKvm, &qemu, 60_700_000.0),
+        disordered,
+    ]
+}
+
+/// The report.
+pub fn report() -> Report {
+    let mut cells = wall_cells();
+    cells.extend(insn_cells());
+    let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    Report {
+        version: "0.1.0".into(),
+        facts: BTreeMap::from([
+            fact("cpu", "AMD EPYC 9R14"),
+            fact("kernel", "Linux 6.18.0"),
+            fact("kvm", "ring 0 emulated"),
+            fact("governor", "performance"),
+        ]),
+        summary: Summary {
+            cells,
+            timelines: timelines(),
+            facts: BTreeMap::from([(Kvm, BTreeMap::from([fact("ring", "3")]))]),
+            problems: BTreeMap::from([(
+                (
+                    Kvm,
+                    "a damaged frame of 12 bytes\u{1b}[31m was skipped".to_owned(),
+                ),
+                3,
+            )]),
+        },
+        skips: vec![(
+            EnvironmentId::SimLinux,
+            "no Linux kernel for the simulated machine: `apt-get download linux-image-amd64` \
+             fetches one, or name yours with --kernel FILE --modules DIR"
+                .into(),
+        )],
+        operations: Op::Getpid.bit() | Op::PortOut.bit(),
+    }
+}

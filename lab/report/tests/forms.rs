@@ -1,0 +1,157 @@
+//! Each form of a report, compared with what it looked like when somebody last
+//! looked at it. `TRAPLINE_BLESS=1 cargo test` writes the files anew; look at
+//! them before you commit them.
+
+mod common;
+
+use std::path::PathBuf;
+use trapline_report::{csv, json, markdown, terminal, Style};
+
+fn assert_looks_like(name: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/expected")
+        .join(name);
+    if std::env::var_os("TRAPLINE_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert!(text == expected, "{name} now looks like this:\n{text}");
+}
+
+fn styled(width: usize, colour: bool, unicode: bool) -> String {
+    let style = Style {
+        width,
+        colour,
+        unicode,
+    };
+    terminal(&common::report(), &style)
+}
+
+fn columns(text: &str) -> usize {
+    text.lines()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn the_terminal_form_at_80_columns() {
+    let text = styled(80, false, true);
+    assert_looks_like("terminal-80.txt", &text);
+    assert!(columns(&text) <= 80);
+}
+
+#[test]
+fn the_terminal_form_at_120_columns_in_ascii() {
+    let text = styled(120, false, false);
+    assert_looks_like("terminal-120-ascii.txt", &text);
+    assert!(columns(&text) <= 120);
+    assert!(text.is_ascii());
+}
+
+#[test]
+fn a_wider_terminal_never_needs_more_lines() {
+    let lines: Vec<usize> = [60, 80, 100, 120, 200]
+        .map(|width| {
+            let text = styled(width, false, true);
+            assert!(columns(&text) <= width, "{width}:\n{text}");
+            text.lines().count()
+        })
+        .to_vec();
+    assert!(
+        lines.is_sorted_by(|narrow, wide| narrow >= wide),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    let coloured = styled(80, true, true);
+    assert!(coloured.contains("\u{1b}["));
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = after
+            .split_once('m')
+            .expect("an unfinished escape sequence")
+            .1;
+    }
+    plain.push_str(rest);
+    assert_eq!(plain, styled(80, false, true));
+}
+
+#[test]
+fn what_guests_say_cannot_command_the_terminal() {
+    let text = styled(80, false, true);
+    assert!(text.contains("a damaged frame"));
+    assert!(!text.contains('\u{1b}'));
+    assert!(!markdown(&common::report()).contains('\u{1b}'));
+}
+
+#[test]
+fn the_markdown_form() {
+    assert_looks_like("report.md", &markdown(&common::report()));
+}
+
+#[test]
+fn the_csv_form() {
+    let text = csv(&common::report());
+    assert_looks_like("report.csv", &text);
+    let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+    assert_eq!(reader.records().count(), common::report().cells().len());
+}
+
+#[test]
+fn the_json_form() {
+    assert_looks_like("report.json", &json(&common::report()));
+}
+
+/// The keys that `docs/json.md` promises.
+#[test]
+fn json_has_the_documented_keys() {
+    let document: serde_json::Value = serde_json::from_str(&json(&common::report())).unwrap();
+    assert_eq!(document["trapline"], "0.1.0");
+    assert_eq!(document["facts"]["governor"], "performance");
+    let cells = document["cells"].as_array().unwrap();
+    let find = |environment: &str, operation: &str| {
+        let mut found = cells
+            .iter()
+            .filter(|cell| cell["environment"] == environment);
+        found.find(|cell| cell["operation"] == operation).unwrap()
+    };
+    let measured = find("kvm", "port-out").as_object().unwrap();
+    for key in [
+        "environment",
+        "workload",
+        "operation",
+        "clock",
+        "unit",
+        "estimate",
+        "low",
+        "high",
+        "min",
+        "samples",
+        "boots",
+        "ratio",
+        "exits",
+        "host_cpu_ns",
+    ] {
+        assert!(measured.contains_key(key), "{key}");
+    }
+    assert!(find("host", "port-out")["skip"].is_string());
+    assert!(find("sim/linux", "getpid")["skip"].is_string());
+    assert_eq!(
+        find("sim/qemu-kvm", "timer-wake")["failure"],
+        "not-deterministic"
+    );
+}
+
+#[test]
+fn a_report_of_nothing_is_still_a_report() {
+    let empty = trapline_report::Report::default();
+    assert!(serde_json::from_str::<serde_json::Value>(&json(&empty)).is_ok());
+    assert_eq!(csv(&empty).lines().count(), 1);
+    terminal(&empty, &Style::default());
+    markdown(&empty);
+}
