@@ -94,13 +94,20 @@ const COUNTED: Sizes = Sizes {
     ..TRANSLATED
 };
 
+/// A bare machine starts no VMM: it has no boot that could be measured.
+const COUNTED_BARE: Sizes = Sizes {
+    boot_launches: 0,
+    ..COUNTED
+};
+
 impl Sizes {
     pub fn of(environment: EnvironmentId, preset: Preset) -> Self {
-        use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg};
+        use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg, Sim};
         let sizes = match environment {
             Host | Kvm | QemuKvm => HARDWARE,
             QemuTcg => TRANSLATED,
-            // Its figures are exact: nothing is gained by measuring more.
+            Sim => return COUNTED_BARE,
+            // Figures are exact: nothing is gained by measuring more.
             _ => return COUNTED,
         };
         match preset {

@@ -3,8 +3,11 @@
 
 use crate::sheet::{Look, Span};
 use crate::{notes, printable, table, timelines, Report, Style};
-use trapline_plan::Clock;
+use trapline_plan::{Clock, EnvironmentId};
 use trapline_stats::Cell;
+
+/// How many problems of one environment are shown.
+const MOST_PROBLEMS: usize = 4;
 
 /// The report as text, each line at most `style.width` columns wide unless the
 /// width is too small for a single environment.
@@ -133,13 +136,29 @@ impl Page {
         }
         self.text.push('\n');
         self.line(&Span::new("Noticed", Look::Strong));
-        for ((environment, problem), boots) in &report.summary.problems {
+        for environment in EnvironmentId::ALL {
+            self.problems_of(environment, report);
+        }
+    }
+
+    fn problems_of(&mut self, environment: EnvironmentId, report: &Report) {
+        let all = &report.summary.problems;
+        let of_environment = all.iter().filter(|((of, _), _)| *of == environment);
+        let problems: Vec<(&String, &usize)> = of_environment
+            .map(|((_, problem), boots)| (problem, boots))
+            .collect();
+        for (problem, boots) in problems.iter().take(MOST_PROBLEMS) {
             let boots = match boots {
                 1 => "1 boot".to_owned(),
                 more => format!("{more} boots"),
             };
             let text = format!("{} ({boots})", printable(problem));
             self.paragraph(&format!(" {environment}: "), &text, Look::Plain);
+        }
+        let further = problems.len().saturating_sub(MOST_PROBLEMS);
+        if further > 0 {
+            let text = format!("{further} more; --format json has all of them");
+            self.paragraph(&format!(" {environment}: "), &text, Look::Faint);
         }
     }
 

@@ -8,8 +8,11 @@ use trapline_abi::{Op, Unit, Workload};
 use trapline_plan::{Clock, EnvironmentId, Observation, Outcome, Sample};
 
 /// Host intervals shorter than this (in nanoseconds) say nothing about the
-/// guest's clock: what is received is stamped with that much delay.
+/// guest's clock.
 const LEAST_ELAPSED_NS: u64 = 5_000_000;
+
+/// How irregularly the arrival of a record follows its sending, in nanoseconds.
+const DELIVERY_NS: f64 = 1_000_000.0;
 
 /// By how much guest and host may differ, as a share of the host's interval.
 const CLOCKS_AGREE: f64 = 0.01;
@@ -40,7 +43,8 @@ struct Boot<'a> {
     resolution: f64,
     exits: Option<f64>,
     host_cpu_ns: Option<f64>,
-    /// Guest's interval by host's, less 1.
+    /// By how much guest's and host's interval differ, as a share of the host's,
+    /// if it is more than it may be.
     disagreement: Option<f64>,
 }
 
@@ -192,9 +196,12 @@ fn no_measurement(replicate: u32, samples: usize) -> Value {
     })
 }
 
+/// See [`Boot::disagreement`].
 fn disagreement((ticks, host_ns): (u64, u64), unit_per_tick: f64) -> Option<f64> {
-    let guest_ns = ticks as f64 * unit_per_tick;
-    (host_ns >= LEAST_ELAPSED_NS).then(|| guest_ns / host_ns as f64 - 1.0)
+    let difference = ticks as f64 * unit_per_tick - host_ns as f64;
+    let allowed = CLOCKS_AGREE * host_ns as f64 + DELIVERY_NS;
+    let is_judged = host_ns >= LEAST_ELAPSED_NS && difference.abs() > allowed;
+    is_judged.then(|| difference / host_ns as f64)
 }
 
 impl Draft {
@@ -264,8 +271,7 @@ fn below_resolution(op: Op, estimate: f64, boots: &[Boot<'_>]) -> Option<Flag> {
 }
 
 fn clocks_disagree(boots: &[Boot<'_>]) -> Option<Flag> {
-    let shares = boots.iter().filter_map(|boot| boot.disagreement);
-    let wrong: Vec<f64> = shares.filter(|share| share.abs() > CLOCKS_AGREE).collect();
+    let wrong: Vec<f64> = boots.iter().filter_map(|boot| boot.disagreement).collect();
     let worst = wrong
         .iter()
         .copied()

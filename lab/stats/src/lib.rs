@@ -176,7 +176,8 @@ pub enum Flag {
     /// What is left after taking off the loop is not more than what the loop or
     /// the clock costs: the figure only says "less than this", in the cell's unit.
     BelowResolution(f64),
-    /// Guest and host measured an interval and differ by more than 1%.
+    /// Guest and host measured an interval of at least 5 ms and differ by more
+    /// than 1%, and by more than deliveries may be late.
     ClocksDisagree {
         /// The largest difference, as a share of the host's interval.
         share: f64,

@@ -245,9 +245,10 @@ fn clocks_that_disagree_over_a_long_interval_flag_the_cell() {
     };
     assert_eq!(flags(&[(9_950_000, 10_000_000)]), []);
     assert_eq!(flags(&[(100, 4_999_999)]), [], "too short to tell");
+    assert_eq!(flags(&[(5_000_000, 6_000_000)]), [], "a late delivery");
     let found = flags(&[
-        (9_000_000, 10_000_000),
-        (10_200_000, 10_000_000),
+        (90_000_000, 100_000_000),
+        (102_100_000, 100_000_000),
         (10_000_000, 10_000_000),
     ]);
     let [Flag::ClocksDisagree { share, boots: 2 }] = found[..] else {
