@@ -1,0 +1,385 @@
+//! What can go wrong around the lab: a store it cannot use, parts that are
+//! missing, broken or hostile, and somebody who ends it. Nothing that was
+//! measured is lost, nothing is left running, and the message says what to do.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+use trapline_tests::processes::{naming, signal, wait_until};
+use trapline_tests::run::{Ended, Place};
+use trapline_tests::{has_kvm, has_qemu};
+
+/// A quick run of one boot on the host.
+const QUICK: [&str; 6] = [
+    "--env",
+    "host",
+    "--workload",
+    "basic/getpid",
+    "--boots",
+    "1",
+];
+
+fn run_with_store(place: &Place, store: &Path) -> Ended {
+    let store = store.to_str().expect("the path is text");
+    place.run(&[&["run", "--store", store][..], &QUICK].concat())
+}
+
+#[track_caller]
+fn assert_fails(ended: &Ended, told: &[&str]) {
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert_eq!(ended.output, "", "nothing was measured");
+    assert!(ended.errors.starts_with("error: "), "{}", ended.errors);
+    assert!(ended.errors.contains("\n  help: "), "{}", ended.errors);
+    for words in told {
+        assert!(
+            ended.errors.contains(words),
+            "'{words}' is not in: {}",
+            ended.errors
+        );
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_told_before_anything_is_measured() {
+    let place = Place::new();
+    let below_a_file = place.path().join("parts/trapline/runs.db");
+    assert_fails(
+        &run_with_store(&place, &below_a_file),
+        &["runs.db", "--store FILE"],
+    );
+    assert_fails(&run_with_store(&place, place.path()), &["--store FILE"]);
+}
+
+#[test]
+fn a_file_that_is_no_store_is_left_alone() {
+    let place = Place::new();
+    let letter = "Dear store, this is a letter and no database. ".repeat(100);
+    std::fs::write(place.store(), &letter).expect("it can be written");
+    assert_fails(
+        &run_with_store(&place, &place.store()),
+        &["damaged or not a store", "--store FILE"],
+    );
+    let store = place.store();
+    let shown = place.run(&["show", "--store", store.to_str().expect("text")]);
+    assert_fails(&shown, &["damaged or not a store"]);
+    assert_eq!(
+        std::fs::read_to_string(place.store()).expect("it is there"),
+        letter
+    );
+}
+
+/// `user_version`, 4 bytes, big endian (SQLite file format, section 1.3).
+const USER_VERSION: std::ops::Range<usize> = 60..64;
+
+#[test]
+fn a_store_of_a_newer_version_is_left_alone() {
+    let place = Place::new();
+    let first = run_with_store(&place, &place.store());
+    assert_eq!(first.status, Some(0), "{}", first.errors);
+    let mut bytes = std::fs::read(place.store()).expect("it was made");
+    bytes[USER_VERSION].copy_from_slice(&999_999_u32.to_be_bytes());
+    std::fs::write(place.store(), &bytes).expect("it can be written");
+    assert_fails(
+        &run_with_store(&place, &place.store()),
+        &["999999", "newer version"],
+    );
+    assert_eq!(std::fs::read(place.store()).expect("it is there"), bytes);
+}
+
+#[test]
+fn what_is_not_in_the_store_cannot_be_shown() {
+    let place = Place::new();
+    let store = place.store();
+    let store = store.to_str().expect("the path is text");
+    let none = place.run(&["show", "--store", store]);
+    assert_fails(&none, &["no such file", "trapline run"]);
+    assert!(!place.store().exists(), "showing made a store");
+    assert_eq!(run_with_store(&place, &place.store()).status, Some(0));
+    let other = place.run(&["show", "--store", store, "--run", "7"]);
+    assert_fails(&other, &["no run 7", "trapline show --list"]);
+    let list = place.run(&["show", "--store", store, "--list"]);
+    assert!(
+        list.output.contains("--env host --workload basic/getpid"),
+        "{}",
+        list.output
+    );
+}
+
+#[test]
+fn the_store_is_made_where_the_user_keeps_data() {
+    let place = Place::new();
+    let ended = place.run(&[&["run"][..], &QUICK].concat());
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    assert!(place.path().join("trapline/trapline.db").is_file());
+    assert_eq!(place.run(&["show"]).output, ended.output);
+}
+
+/// Every cell of an environment, by `skip` or `failed`.
+fn reasons(json: &serde_json::Value, environment: &str, key: &str) -> Vec<String> {
+    let cells = json["cells"].as_array().expect("there are cells");
+    let of_environment = cells
+        .iter()
+        .filter(|cell| cell["environment"] == environment);
+    of_environment
+        .filter_map(|cell| cell[key].as_str())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn parse(ended: &Ended) -> serde_json::Value {
+    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// Runs with one part replaced by a script; `environment` must have failed, the
+/// host must have been measured all the same.
+fn run_with_broken(part: &str, script: &str, environment: &str) -> String {
+    let place = Place::new();
+    place.replace(part, script.as_bytes());
+    let path = place.parts().join(part);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let both = format!("host,{environment}");
+    let ended = place.run(&[
+        "run",
+        "--env",
+        &both,
+        "--workload",
+        "basic/getpid",
+        "--boots",
+        "1",
+        "--timeout",
+        "3",
+        "--format",
+        "json",
+    ]);
+    let json = parse(&ended);
+    assert_eq!(ended.status, Some(1), "{}", ended.errors);
+    assert!(
+        json["cells"][0]["estimate"].is_number(),
+        "the host was not measured: {json}"
+    );
+    assert!(naming(place.path()).is_empty(), "something still runs");
+    reasons(&json, environment, "failed").join("\n")
+}
+
+#[test]
+fn a_vmm_that_ends_at_once_is_told_with_its_last_words() {
+    if !has_kvm("a VMM that fails") {
+        return;
+    }
+    let told = run_with_broken(
+        "trapline-vmm",
+        "#!/bin/sh\necho no luck today >&2\nexit 7\n",
+        "kvm",
+    );
+    assert!(
+        told.contains("status 7") && told.contains("no luck today"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_vmm_that_is_killed_is_told() {
+    if !has_kvm("a VMM that is killed") {
+        return;
+    }
+    let told = run_with_broken("trapline-vmm", "#!/bin/sh\nkill -SEGV $$\n", "kvm");
+    assert!(told.contains("signal 11"), "{told}");
+}
+
+#[test]
+fn a_vmm_that_hangs_is_killed() {
+    if !has_kvm("a VMM that hangs") {
+        return;
+    }
+    let told = run_with_broken("trapline-vmm", "#!/bin/sh\nexec sleep 1000\n", "kvm");
+    assert!(told.contains("had not ended after 3 s"), "{told}");
+}
+
+#[test]
+fn a_vmm_that_floods_its_console_is_killed() {
+    if !has_kvm("a VMM that floods its console") {
+        return;
+    }
+    let told = run_with_broken("trapline-vmm", "#!/bin/sh\nexec cat /dev/zero\n", "kvm");
+    assert!(told.contains("flooded"), "{told}");
+}
+
+#[test]
+fn noise_on_the_console_is_no_figure() {
+    if !has_kvm("noise on the console") {
+        return;
+    }
+    let told = run_with_broken(
+        "trapline-vmm",
+        "#!/bin/sh\nhead -c 300000 /dev/urandom\n",
+        "kvm",
+    );
+    assert!(!told.is_empty());
+}
+
+#[test]
+fn an_image_that_is_none_is_told() {
+    if !has_kvm("an image that is none") {
+        return;
+    }
+    for bytes in [&b"this is no image"[..], b"\x7fELF", b""] {
+        let place = Place::new();
+        place.replace("trapline-image", bytes);
+        let ended = place.run(&[
+            "run",
+            "--env",
+            "kvm",
+            "--workload",
+            "basic/getpid",
+            "--boots",
+            "1",
+            "--format",
+            "json",
+        ]);
+        let told = reasons(&parse(&ended), "kvm", "failed").join("\n");
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(told.contains("trapline-image"), "{told}");
+    }
+}
+
+#[test]
+fn a_missing_part_is_a_reason_and_no_failure() {
+    let place = Place::new();
+    std::fs::remove_file(place.parts().join("trapline-image")).expect("it was there");
+    let ended = place.run(&[
+        "run",
+        "--env",
+        "host,sim",
+        "--workload",
+        "basic/getpid",
+        "--boots",
+        "1",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let told = reasons(&parse(&ended), "sim", "skip").join("\n");
+    assert!(
+        told.contains("trapline-image") && told.contains("make build"),
+        "{told}"
+    );
+}
+
+#[test]
+fn qemu_missing_or_too_old_is_a_reason_and_no_failure() {
+    let place = Place::new();
+    let bin = place.path().join("bin");
+    std::fs::create_dir(&bin).expect("it is new");
+    let list = |words: &str| {
+        let mut command = place.trapline(&["list", "--format", "json"]);
+        let output = command.env("PATH", &bin).output().expect("it starts");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let tcg = json["environments"].as_array().expect("a list")[3].clone();
+        assert_eq!(
+            (tcg["name"].as_str(), tcg["ready"].as_bool()),
+            (Some("qemu-tcg"), Some(false))
+        );
+        let reason = tcg["reason"].as_str().expect("a reason").to_owned();
+        assert!(reason.contains(words), "{reason}");
+    };
+    list("qemu-system-x86");
+    let old = bin.join("qemu-system-x86_64");
+    std::fs::write(&old, "#!/bin/sh\necho QEMU emulator version 2.5.0\n").expect("it is ours");
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    list("2.5");
+}
+
+/// Starts a run that would take minutes, and waits until boots were stored.
+fn start_long_run(place: &Place) -> Child {
+    let environments = match has_qemu("ending a run with QEMU in it") {
+        true => "host,qemu-tcg",
+        false => "host",
+    };
+    let store = place.store();
+    let words = [
+        "run",
+        "--env",
+        environments,
+        "--workload",
+        "basic",
+        "--boots",
+        "1000",
+        "--store",
+        store.to_str().expect("the path is text"),
+    ];
+    let mut command = place.trapline(&words);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let stored = wait_until(Duration::from_secs(60), || boots_stored(place) >= 4);
+    assert!(stored, "no boot was stored in a minute");
+    child
+}
+
+/// Boots of the latest run, as `show --list` tells.
+fn boots_stored(place: &Place) -> usize {
+    let store = place.store();
+    let list = place
+        .run(&["show", "--list", "--store", store.to_str().expect("text")])
+        .output;
+    let before = list.split(" boots, ").next().unwrap_or_default();
+    before
+        .rsplit(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+#[track_caller]
+fn assert_nothing_was_lost(place: &Place) {
+    let gone = wait_until(Duration::from_secs(5), || naming(place.path()).is_empty());
+    assert!(gone, "still running: {:?}", naming(place.path()));
+    let boots = boots_stored(place);
+    assert!(boots >= 4, "{boots} boots were kept");
+    let store = place.store();
+    let shown = place.run(&[
+        "show",
+        "--format",
+        "json",
+        "--store",
+        store.to_str().expect("text"),
+    ]);
+    assert_eq!(shown.status, Some(0), "{}", shown.errors);
+    assert!(
+        parse(&shown)["cells"][0]["estimate"].is_number(),
+        "{}",
+        shown.output
+    );
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_leaves_nothing_running() {
+    let place = Place::new();
+    let child = start_long_run(&place);
+    signal(&child, libc::SIGINT);
+    let ended = Ended::from(child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.status, Some(130), "{}", ended.errors);
+    assert!(
+        ended.errors.contains("finished boots are kept"),
+        "{}",
+        ended.errors
+    );
+    assert!(
+        ended.output.contains("getpid"),
+        "no partial table: {}",
+        ended.output
+    );
+    assert_nothing_was_lost(&place);
+}
+
+#[test]
+fn a_killed_lab_leaves_nothing_running_and_a_readable_store() {
+    let place = Place::new();
+    let mut child = start_long_run(&place);
+    signal(&child, libc::SIGKILL);
+    child.wait().expect("it was killed");
+    assert_nothing_was_lost(&place);
+}
