@@ -18,5 +18,6 @@ pub trait Trigger {
 /// All of it.
 pub trait Host: Terminal + Trigger {
     /// Exits of the guest so far; see [`trapline_abi::platform::EXITS_LOW`].
-    fn exits(&mut self) -> u64;
+    /// `accesses` of them have reached the devices.
+    fn exits(&mut self, accesses: u64) -> u64;
 }

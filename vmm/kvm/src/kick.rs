@@ -10,7 +10,6 @@ use trapline_interface::Kick;
 /// Of one vCPU and the thread that runs it.
 pub(crate) struct KvmKick {
     immediate_exit: NonNull<u8>,
-    process: libc::pid_t,
     thread: libc::pid_t,
     /// Keeps the page that the flag is in.
     _page: Arc<VcpuFd>,
@@ -26,13 +25,9 @@ impl KvmKick {
     /// For the vCPU whose shared page holds `immediate_exit`, and for the thread
     /// that calls this.
     pub(crate) fn new(page: Arc<VcpuFd>, immediate_exit: NonNull<u8>) -> Self {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(install_handler);
         Self {
             immediate_exit,
-            // SAFETY: these two take nothing and cannot fail.
-            process: unsafe { libc::getpid() },
-            // SAFETY: as above.
+            // SAFETY: it takes nothing and cannot fail.
             thread: unsafe { libc::gettid() },
             _page: page,
         }
@@ -48,9 +43,11 @@ impl Kick for KvmKick {
     }
 
     fn interrupt(&self) {
+        static HANDLER: Once = Once::new();
+        HANDLER.call_once(install_handler);
         // SAFETY: a signal with a handler that does nothing, to a thread of this
         // process; if that has ended, the kernel says so and nothing happens.
-        unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.thread, signal()) };
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, signal()) };
     }
 }
 

@@ -5,7 +5,9 @@
 //! with names, and numbers. It is opened when first asked for, because a machine
 //! that nobody asks should not pay for it.
 
+use kvm_bindings::{kvm_stats_desc, kvm_stats_header};
 use std::fs::File;
+use std::mem::{offset_of, size_of};
 use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
@@ -19,7 +21,8 @@ const EXITS: &[u8] = b"exits";
 const MOST_DESCRIPTORS: u32 = 4096;
 
 /// Bytes of a descriptor before its name.
-const DESCRIPTOR: usize = 24;
+const DESCRIPTOR: usize = size_of::<kvm_stats_desc>();
+const OFFSET: usize = offset_of!(kvm_stats_desc, offset);
 
 /// Where the number stands in its file.
 pub(crate) struct ExitCount {
@@ -52,7 +55,7 @@ impl ExitCount {
 /// Where the number called `name` stands in a file of statistics that `read`
 /// reads.
 fn find(name: &[u8], read: impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64> {
-    let mut header = [0; 24];
+    let mut header = [0; size_of::<kvm_stats_header>()];
     read(0, &mut header)?;
     let field = |index: usize| word(&header, index * 4);
     let (name_size, count) = (field(1)?, field(2)?);
@@ -64,7 +67,7 @@ fn find(name: &[u8], read: impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64>
         read(descriptors + index * size as u64, descriptor)?;
         let text = descriptor[DESCRIPTOR..].split(|&byte| byte == 0).next();
         if text == Some(name) {
-            return Some(data + u64::from(word(descriptor, 8)?));
+            return Some(data + u64::from(word(descriptor, OFFSET)?));
         }
     }
     None
@@ -82,14 +85,14 @@ mod tests {
     fn file(names: &[&str]) -> Vec<u8> {
         let name_size = 16u32;
         let mut bytes = Vec::new();
-        let data = 24 + names.len() as u32 * (24 + name_size);
+        let data = 24 + names.len() as u32 * (16 + name_size);
         for field in [0, name_size, names.len() as u32, 24, 24, data] {
             bytes.extend(field.to_ne_bytes());
         }
         for (index, name) in names.iter().enumerate() {
             bytes.extend([0; 8]);
             bytes.extend((index as u32 * 8).to_ne_bytes());
-            bytes.extend([0; 12]);
+            bytes.extend([0; 4]);
             let mut text = name.as_bytes().to_vec();
             text.resize(name_size as usize, 0);
             bytes.extend(text);
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn the_counter_is_found_by_its_whole_name() {
         let bytes = file(&["io_exits", "exits_more", "exits", "hypercalls"]);
-        assert_eq!(find_in(&bytes), Some(24 + 4 * 40 + 16));
+        assert_eq!(find_in(&bytes), Some(24 + 4 * 32 + 16));
         assert_eq!(find_in(&file(&["io_exits"])), None);
     }
 

@@ -1,1 +1,137 @@
-fn main() {}
+//! `trapline-vmm`: one image, one machine, one process.
+//!
+//! It is entered from the C library directly. What Rust's own runtime does before
+//! `main` - it reads /proc/self/maps, makes a signal stack and handlers for stack
+//! overflow - would come before the guest's first instruction, too.
+#![no_main]
+
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::panic;
+use trapline_abi::record::{Counter, Stage};
+use trapline_interface::Vcpu;
+use trapline_kvm::Kvm;
+use trapline_machine::clock::ticks;
+use trapline_machine::console::Console;
+use trapline_machine::events::Events;
+use trapline_machine::settings::{parse, Request, HELP};
+use trapline_machine::setup::{set_up, Ready};
+use trapline_machine::usage::{cpu_time, Account};
+use trapline_machine::{sandbox, signals, Ending, Failure, Machine, Settings};
+
+const INTERNAL: i32 = 5;
+
+/// Where the C library enters; arguments are taken from the standard library.
+#[no_mangle]
+pub extern "C" fn main() -> libc::c_int {
+    let begun = ticks();
+    panic::set_hook(Box::new(|why| {
+        complain(&why);
+        leave(INTERNAL);
+    }));
+    let status = match parse(lexopt::Parser::from_env()) {
+        Ok(Request::Run(settings)) => run(&settings, begun).map(|never| match never {}),
+        Ok(Request::Help) => print(HELP),
+        Ok(Request::Version) => print(concat!("trapline-vmm ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(failure) => Err(failure),
+    };
+    leave(status.unwrap_or_else(|failure| report(&failure)))
+}
+
+/// Runs a machine to its end, and the process with it.
+fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
+    let mut events = Events::new(settings.events);
+    events.stage(Stage::VmmMain, begun);
+    let ready = set_up::<Kvm>(settings, trapline_kvm::ring0())?;
+    events.stage(Stage::VmCreated, ticks());
+    let Ready {
+        vm: _vm,
+        vcpu,
+        memory,
+        interrupts,
+        ring,
+    } = ready;
+    let account = events.wanted().then(Account::open);
+    let kicker = vcpu.kicker();
+    signals::recall(kicker.clone());
+    let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
+    let mut machine = Machine::new(vcpu, console, memory, interrupts);
+    if settings.sandbox {
+        sandbox::enter().map_err(Failure::system(
+            "put on the seccomp filter (try --no-sandbox)",
+        ))?;
+    }
+    let ending = machine.run(|| {
+        events.stage(Stage::VmmEntry, ticks());
+        events.flush();
+    });
+    events.stage(Stage::VmmExit, ticks());
+    tell_counts(&mut events, &mut machine, account.as_ref(), ring);
+    leave(match ending {
+        Ok(ending) => explain(ending),
+        Err(failure) => report(&failure),
+    })
+}
+
+fn tell_counts<V: Vcpu>(
+    events: &mut Events,
+    machine: &mut Machine<V>,
+    account: Option<&Account>,
+    ring: u8,
+) {
+    if !events.wanted() {
+        return;
+    }
+    let totals = machine.totals();
+    let own_memory = account.and_then(Account::own_memory);
+    let counts = [
+        (Counter::UserExits, Some(totals.user_exits)),
+        (Counter::KernelExits, totals.kernel_exits),
+        (Counter::PortExits, Some(totals.ports)),
+        (Counter::MmioExits, Some(totals.mmio)),
+        (Counter::HaltExits, Some(totals.halts)),
+        (Counter::Unclaimed, Some(totals.unclaimed)),
+        (Counter::OwnMemory, own_memory),
+        (Counter::CpuTime, cpu_time()),
+        (
+            Counter::TscOffset,
+            machine.tsc_offset().map(|offset| offset as u64),
+        ),
+        (Counter::Ring, Some(ring.into())),
+    ];
+    for (counter, value) in counts {
+        if let Some(value) = value {
+            events.count(counter, value);
+        }
+    }
+    events.flush();
+}
+
+fn explain(ending: Ending) -> i32 {
+    if !matches!(ending, Ending::Done | Ending::Panicked) {
+        complain(&ending);
+    }
+    ending.status()
+}
+
+fn report(failure: &Failure) -> i32 {
+    complain(failure);
+    failure.status()
+}
+
+fn print(text: &str) -> Result<i32, Failure> {
+    let printed = io::stdout().write_all(text.as_bytes());
+    printed
+        .map(|()| 0)
+        .map_err(Failure::system("write to standard output"))
+}
+
+fn complain(what: &dyn std::fmt::Display) {
+    let _nobody_may_listen = writeln!(io::stderr(), "trapline-vmm: {what}");
+}
+
+/// Ends the process without giving anything back: the kernel does that faster.
+fn leave(status: i32) -> ! {
+    // SAFETY: nothing is left to be done.
+    unsafe { libc::_exit(status) }
+}

@@ -1,0 +1,52 @@
+//! Why there is no machine, or none any more, and the exit status that says so.
+
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+use trapline_boot::{BadBoot, BadImage};
+use trapline_interface::Missing;
+
+/// A failure, for people and (as an exit status) for programs.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum Failure {
+    #[error("{0}; see trapline-vmm --help")]
+    Usage(String),
+    #[error("image {path}: {source}", path = path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("image {path}: {source}", path = path.display())]
+    Image { path: PathBuf, source: BadImage },
+    #[error("{0}")]
+    Boot(#[from] BadBoot),
+    #[error("{0}")]
+    Missing(#[from] Missing),
+    #[error("{0}")]
+    Hypervisor(#[from] trapline_interface::Error),
+    #[error("cannot {what}: {source}")]
+    System {
+        what: &'static str,
+        source: io::Error,
+    },
+}
+
+impl Failure {
+    /// What the system's refusal of `what` is; for `map_err`.
+    pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
+        move |source| Failure::System { what, source }
+    }
+
+    /// The exit status.
+    pub fn status(&self) -> i32 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Unreadable { .. } | Self::Image { .. } => 3,
+            Self::Boot(boot) => match boot {
+                BadBoot::Image(_) | BadBoot::NoPvh | BadBoot::NoDirect => 3,
+                BadBoot::OnStartInfo { .. } => 3,
+                _ => 2,
+            },
+            Self::Missing(_) => 4,
+            Self::Hypervisor(_) | Self::System { .. } => 5,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The machine: everything below it wired together, one machine per process.
+//!
+//! [`Machine`] is the loop: enter the guest, let the [`trapline_devices::Board`]
+//! answer, enter again. Around it: [`settings`] (what was asked for), [`setup`]
+//! (image, memory, vCPU), [`console`] (what the guest says), [`events`] (what this
+//! VMM says), [`sandbox`] (what it may still do while a guest runs) and
+//! [`signals`]. No threads, and next to no allocation: both would be paid for
+//! before the guest's first instruction.
+
+pub mod clock;
+pub mod console;
+pub mod ending;
+pub mod events;
+pub mod failure;
+pub mod machine;
+pub mod sandbox;
+pub mod settings;
+pub mod setup;
+pub mod signals;
+pub mod usage;
+
+pub use ending::Ending;
+pub use failure::Failure;
+pub use machine::Machine;
+pub use settings::Settings;

@@ -1,0 +1,239 @@
+//! The loop: enter the guest, answer, enter again.
+
+use crate::console::Console;
+use crate::{signals, Ending, Failure};
+use std::sync::Arc;
+use trapline_devices::{Board, Effect, Host, Terminal, Trigger};
+use trapline_interface::{Activity, Entry, Exit, Gpa, IoAddr, Region, Tally, Vcpu};
+
+/// A machine with one vCPU.
+pub struct Machine<V> {
+    vcpu: V,
+    board: Board,
+    console: Console,
+    memory: Arc<Region>,
+    interrupts: Option<Gpa>,
+    apart: Apart,
+}
+
+/// Exits that are no accesses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Apart {
+    halts: u64,
+    others: u64,
+}
+
+impl Apart {
+    /// All exits to the VMM, of which `accesses` are accesses.
+    fn and(&self, accesses: u64, tally: &Tally) -> u64 {
+        accesses + self.halts + self.others - tally.bundled
+    }
+}
+
+/// What a machine counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Exits to the VMM, of every kind.
+    pub user_exits: u64,
+    /// Exits from the guest to the kernel, where it tells.
+    pub kernel_exits: Option<u64>,
+    /// Port accesses.
+    pub ports: u64,
+    /// Memory accesses.
+    pub mmio: u64,
+    /// Halts that reached the VMM.
+    pub halts: u64,
+    /// Accesses that no device claimed.
+    pub unclaimed: u64,
+}
+
+impl<V: Vcpu> Machine<V> {
+    /// A machine around `vcpu`. `interrupts`: where in `memory` the guest counts the
+    /// interrupts it takes.
+    pub fn new(vcpu: V, console: Console, memory: Arc<Region>, interrupts: Option<Gpa>) -> Self {
+        Self {
+            vcpu,
+            board: Board::new(interrupts.is_some()),
+            console,
+            memory,
+            interrupts,
+            apart: Apart::default(),
+        }
+    }
+
+    /// Runs the guest to its end. `starting` is called at the vCPU's first exit,
+    /// just before the guest's first instruction.
+    ///
+    /// # Errors
+    /// The kernel's refusal to go on.
+    pub fn run(&mut self, starting: impl FnOnce()) -> Result<Ending, Failure> {
+        let ending = self.run_loop(starting);
+        self.console.flush();
+        ending
+    }
+
+    fn run_loop(&mut self, starting: impl FnOnce()) -> Result<Ending, Failure> {
+        let mut starting = Some(starting);
+        let mut entry = Entry::Resume;
+        loop {
+            let exit = self.vcpu.run(entry)?;
+            entry = match exit {
+                Exit::Write {
+                    at: IoAddr::Port(port),
+                    size,
+                    data,
+                } => {
+                    let mut around = Around::new(&mut self.console, &mut self.vcpu, &self.apart);
+                    match self.board.write_port(port, size, data as u32, &mut around) {
+                        Effect::None => {}
+                        effect => {
+                            if let Some(ending) = self.apply(effect)? {
+                                return Ok(ending);
+                            }
+                        }
+                    }
+                    Entry::Resume
+                }
+                Exit::Read {
+                    at: IoAddr::Port(port),
+                    size,
+                } => {
+                    let mut around = Around::new(&mut self.console, &mut self.vcpu, &self.apart);
+                    Entry::Answer(self.board.read_port(port, size, &mut around).into())
+                }
+                Exit::Write {
+                    at: IoAddr::Mmio(address),
+                    size,
+                    data,
+                } => {
+                    self.board.write_mmio(address, size, data);
+                    Entry::Resume
+                }
+                Exit::Read {
+                    at: IoAddr::Mmio(address),
+                    size,
+                } => Entry::Answer(self.board.read_mmio(address, size)),
+                Exit::Started => {
+                    if let Some(starting) = starting.take() {
+                        starting();
+                    }
+                    Entry::Resume
+                }
+                other => match self.rare(other) {
+                    Ok(entry) => entry,
+                    Err(ending) => return Ok(ending),
+                },
+            }
+        }
+    }
+
+    /// What a write does to the machine.
+    #[inline(never)]
+    fn apply(&mut self, effect: Effect) -> Result<Option<Ending>, Failure> {
+        match effect {
+            Effect::None => Ok(None),
+            Effect::Exit(value) => Ok(Some(Ending::of_exit(value))),
+            Effect::Idle(seen) => {
+                self.console.flush();
+                self.apart.halts += 1;
+                let count = self.interrupts.and_then(|at| self.memory.load32(at.0));
+                if count == Some(seen) {
+                    self.vcpu.set_state(&Activity::Halted.into())?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// An exit that is no access.
+    #[cold]
+    #[inline(never)]
+    fn rare(&mut self, exit: Exit) -> Result<Entry, Ending> {
+        self.apart.others += 1;
+        match exit {
+            Exit::Halted => {
+                self.apart.others -= 1;
+                self.apart.halts += 1;
+                Err(Ending::Halted)
+            }
+            Exit::Stopped(stop) => Err(Ending::Stopped(stop)),
+            Exit::Kicked => self.recalled(),
+            // Every hypercall that the kernel does not know itself is refused.
+            Exit::Hypercall { .. } => Ok(Entry::Answer(u64::MAX)),
+            _ => Ok(Entry::Resume),
+        }
+    }
+
+    fn recalled(&mut self) -> Result<Entry, Ending> {
+        self.console.flush();
+        if let Some(number) = signals::stopped() {
+            return Err(Ending::Signal(number));
+        }
+        match self.console.failure() {
+            Some(_) => Err(Ending::Deaf),
+            None => Ok(Entry::Resume),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn totals(&mut self) -> Totals {
+        let counts = self.board.counts();
+        let tally = self.vcpu.tally();
+        Totals {
+            user_exits: self.apart.and(counts.ports + counts.mmio, &tally),
+            kernel_exits: tally.kernel,
+            ports: counts.ports,
+            mmio: counts.mmio,
+            halts: self.apart.halts,
+            unclaimed: counts.unclaimed,
+        }
+    }
+
+    /// Guest TSC minus host TSC, where it is known.
+    pub fn tsc_offset(&self) -> Option<i64> {
+        self.vcpu.tsc_offset()
+    }
+}
+
+/// What the devices see of the machine around them.
+struct Around<'a, V> {
+    console: &'a mut Console,
+    vcpu: &'a mut V,
+    apart: &'a Apart,
+}
+
+impl<'a, V> Around<'a, V> {
+    #[inline(always)]
+    fn new(console: &'a mut Console, vcpu: &'a mut V, apart: &'a Apart) -> Self {
+        Self {
+            console,
+            vcpu,
+            apart,
+        }
+    }
+}
+
+impl<V> Terminal for Around<'_, V> {
+    fn say(&mut self, byte: u8) {
+        self.console.put(byte);
+    }
+
+    fn hear(&mut self) -> Option<u8> {
+        self.console.get()
+    }
+}
+
+/// The serial port's interrupt is connected to nothing: guests here poll.
+impl<V> Trigger for Around<'_, V> {
+    fn trigger(&mut self) {}
+}
+
+impl<V: Vcpu> Host for Around<'_, V> {
+    fn exits(&mut self, accesses: u64) -> u64 {
+        self.console.flush();
+        let tally = self.vcpu.tally();
+        tally
+            .kernel
+            .unwrap_or_else(|| self.apart.and(accesses, &tally))
+    }
+}

@@ -1,0 +1,235 @@
+//! What was asked for on the command line.
+
+use crate::Failure;
+use lexopt::{Arg, Parser, ValueExt};
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+/// Printed by `--help`.
+pub const HELP: &str = "\
+trapline-vmm: runs one unikernel image in one virtual machine
+
+usage: trapline-vmm --image FILE [options]
+
+  --image FILE      the image: an ELF file with a PVH note or Trapline's own
+  --memory SIZE     guest memory: bytes, or with K, M or G (default 64M)
+  --cpus N          virtual CPUs (default and most: 1)
+  --cmdline TEXT    the guest's command line
+  --ring RING       privilege ring of a direct start: 0, 3, or auto (default:
+                    0, and 3 where the host only emulates ring 0)
+  --entry WAY       direct, pvh, or auto (default: direct if the image can)
+  --events FD       write stages and counts as frames to this descriptor
+  --no-sandbox      run without the seccomp filter
+  --help, --version
+
+The guest's console is standard output and, for COM1, standard input.
+
+exit status: 0 the guest was done, 35 it panicked, 36 it triple-faulted, 37 it
+ended in another way; 2 wrong usage, 3 bad image, 4 no usable /dev/kvm,
+5 internal error; 128+N ended by signal N
+";
+
+const DEFAULT_MEMORY: u64 = 64 << 20;
+
+/// Which way into the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryChoice {
+    /// Directly where the image can, else by its PVH note.
+    Auto,
+    /// Directly.
+    Direct,
+    /// By its PVH note.
+    Pvh,
+}
+
+/// A machine, as asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The image's file.
+    pub image: PathBuf,
+    /// Guest memory in bytes.
+    pub memory: u64,
+    /// For the guest.
+    pub command_line: String,
+    /// Privilege ring of a direct start; `None`: whichever is native here.
+    pub ring: Option<u8>,
+    /// Which way into the image.
+    pub entry: EntryChoice,
+    /// Where events go.
+    pub events: Option<RawFd>,
+    /// Whether a seccomp filter is put on.
+    pub sandbox: bool,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A machine.
+    Run(Settings),
+    /// [`HELP`].
+    Help,
+    /// The version.
+    Version,
+}
+
+/// Reads a command line.
+///
+/// # Errors
+/// [`Failure::Usage`], naming what is wrong.
+pub fn parse(mut words: Parser) -> Result<Request, Failure> {
+    let mut image = None;
+    let mut settings = Settings {
+        image: PathBuf::new(),
+        memory: DEFAULT_MEMORY,
+        command_line: String::new(),
+        ring: None,
+        entry: EntryChoice::Auto,
+        events: None,
+        sandbox: true,
+    };
+    while let Some(word) = words.next().map_err(usage)? {
+        match word {
+            Arg::Long("image") => image = Some(words.value().map_err(usage)?.into()),
+            Arg::Long("no-sandbox") => settings.sandbox = false,
+            Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
+            Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
+            Arg::Long(name @ ("memory" | "cpus" | "cmdline" | "ring" | "entry" | "events")) => {
+                let name = name.to_owned();
+                let value = words.value().map_err(usage)?.string().map_err(usage)?;
+                set(&mut settings, &name, value)?;
+            }
+            other => return Err(usage(other.unexpected())),
+        }
+    }
+    settings.image = image.ok_or_else(|| Failure::Usage("no --image was given".into()))?;
+    Ok(Request::Run(settings))
+}
+
+/// Takes the value of an option that has one.
+fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure> {
+    let wrong =
+        |wanted: &str| Failure::Usage(format!("--{name} is '{text}', which is not {wanted}"));
+    match name {
+        "memory" => settings.memory = parse_size(&text).ok_or_else(|| wrong("a size like 64M"))?,
+        "cpus" if text != "1" => return Err(wrong("1, the only number supported")),
+        "cmdline" => settings.command_line = text,
+        "ring" => {
+            settings.ring = match text.as_str() {
+                "auto" => None,
+                "0" => Some(0),
+                "3" => Some(3),
+                _ => return Err(wrong("auto, 0 or 3")),
+            }
+        }
+        "entry" => {
+            settings.entry = match text.as_str() {
+                "auto" => EntryChoice::Auto,
+                "direct" => EntryChoice::Direct,
+                "pvh" => EntryChoice::Pvh,
+                _ => return Err(wrong("auto, direct or pvh")),
+            }
+        }
+        "events" => {
+            let fd = text.parse().ok().filter(|fd| *fd >= 0);
+            settings.events = Some(fd.ok_or_else(|| wrong("an open file descriptor"))?);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 10),
+        b'M' => (&text[..text.len() - 1], 20),
+        b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let size: u64 = digits.parse().ok()?;
+    size.checked_mul(1 << shift)
+}
+
+fn usage(error: lexopt::Error) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Request, String> {
+        parse(Parser::from_args(words)).map_err(|failure| failure.to_string())
+    }
+
+    fn run(words: &[&str]) -> Settings {
+        match parsed(words) {
+            Ok(Request::Run(settings)) => settings,
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_option_has_its_effect() {
+        let settings = run(&[
+            "--image=k",
+            "--memory",
+            "1G",
+            "--cpus",
+            "1",
+            "--cmdline",
+            "a b",
+            "--ring",
+            "3",
+            "--entry",
+            "pvh",
+            "--events",
+            "7",
+            "--no-sandbox",
+        ]);
+        let wanted = Settings {
+            image: "k".into(),
+            memory: 1 << 30,
+            command_line: "a b".into(),
+            ring: Some(3),
+            entry: EntryChoice::Pvh,
+            events: Some(7),
+            sandbox: false,
+        };
+        assert_eq!(settings, wanted);
+        let plain = run(&["--image", "k"]);
+        assert!(plain.sandbox && plain.memory == 64 << 20 && plain.ring.is_none());
+    }
+
+    #[test]
+    fn wrong_words_are_named() {
+        for (words, told) in [
+            (&["--memory", "64M"][..], "no --image"),
+            (&["--image"], "image"),
+            (
+                &["--image", "k", "--memory", "lots"],
+                "'lots', which is not a size",
+            ),
+            (&["--image", "k", "--memory", "99999999999G"], "not a size"),
+            (&["--image", "k", "--memory", ""], "not a size"),
+            (&["--image", "k", "--cpus", "2"], "the only number"),
+            (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
+            (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
+            (&["--image", "k", "--events", "-1"], "file descriptor"),
+            (&["--image", "k", "--memroy", "1M"], "--memroy"),
+            (&["--image", "k", "stray"], "stray"),
+        ] {
+            let failure = parsed(words).unwrap_err();
+            assert!(failure.contains(told), "{words:?}: {failure}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_option() {
+        assert_eq!(parsed(&["--help"]), Ok(Request::Help));
+        for option in [
+            "image", "memory", "cpus", "cmdline", "ring", "entry", "events",
+        ] {
+            assert!(HELP.contains(&format!("--{option} ")), "{option}");
+        }
+    }
+}

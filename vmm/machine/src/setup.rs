@@ -1,0 +1,185 @@
+//! From settings to a machine that is ready to run.
+
+use crate::settings::{EntryChoice, Settings};
+use crate::Failure;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+use trapline_boot::{prepare, Image, Plan, Prepared, Way};
+use trapline_interface::{Access, Gpa, Hypervisor, Region, Ring0, VcpuId, Vm, VmSpec};
+
+/// A machine, ready to run.
+pub struct Ready<H: Hypervisor> {
+    /// Holds the guest's memory together.
+    pub vm: H::Vm,
+    /// Its only vCPU.
+    pub vcpu: <H::Vm as Vm>::Vcpu,
+    /// Its memory, from address 0.
+    pub memory: Arc<Region>,
+    /// Where the guest counts interrupts, if it says so.
+    pub interrupts: Option<Gpa>,
+    /// The privilege ring the guest starts in.
+    pub ring: u8,
+}
+
+/// Makes the machine that `settings` ask for.
+///
+/// # Errors
+/// What is wrong with them, or with the host.
+pub fn set_up<H: Hypervisor>(settings: &Settings, ring0: Ring0) -> Result<Ready<H>, Failure> {
+    let file = MappedFile::open(settings).map_err(|source| Failure::Unreadable {
+        path: settings.image.clone(),
+        source,
+    })?;
+    let image = Image::parse(file.bytes()).map_err(|source| Failure::Image {
+        path: settings.image.clone(),
+        source,
+    })?;
+    let way = choose_way(settings, &image, ring0);
+    let plan = Plan {
+        memory: settings.memory,
+        command_line: &settings.command_line,
+        way,
+    };
+    let prepared = prepare(&image, &plan)?;
+    let memory = fill(settings.memory, &prepared)?;
+    create::<H>(memory, &prepared)
+}
+
+fn create<H: Hypervisor>(
+    memory: Arc<Region>,
+    prepared: &Prepared<'_>,
+) -> Result<Ready<H>, Failure> {
+    let vm = H::open()?.create_vm(&VmSpec { local_apic: true })?;
+    vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
+    let vcpu = vm.create_vcpu(VcpuId(0), &prepared.boot)?;
+    Ok(Ready {
+        vm,
+        vcpu,
+        memory,
+        interrupts: prepared.interrupts,
+        ring: prepared.boot.system.ring(),
+    })
+}
+
+/// What was asked for; else what is best here. What does not go together is found
+/// out by [`prepare`].
+fn choose_way(settings: &Settings, image: &Image<'_>, ring0: Ring0) -> Way {
+    let native = match ring0 {
+        Ring0::Native => 0,
+        Ring0::Emulated => 3,
+    };
+    let direct = Way::Direct {
+        ring: settings.ring.unwrap_or(native),
+    };
+    match settings.entry {
+        EntryChoice::Direct => direct,
+        EntryChoice::Pvh if settings.ring != Some(3) => Way::Pvh,
+        EntryChoice::Auto if settings.ring != Some(3) && image.direct().is_none() => Way::Pvh,
+        // PVH has no ring 3: whoever asks for that asks for a direct start.
+        EntryChoice::Pvh | EntryChoice::Auto => direct,
+    }
+}
+
+fn fill(length: u64, prepared: &Prepared<'_>) -> Result<Arc<Region>, Failure> {
+    let no_memory = || Failure::system("make the guest's memory");
+    let length =
+        usize::try_from(length).map_err(|_| no_memory()(io::ErrorKind::OutOfMemory.into()))?;
+    let memory = Region::new(length).map_err(no_memory())?;
+    for piece in &prepared.pieces {
+        memory
+            .write(piece.at.0, &piece.bytes)
+            .map_err(no_memory())?;
+    }
+    Ok(Arc::new(memory))
+}
+
+/// A file's bytes, without reading those that nobody looks at.
+struct MappedFile {
+    start: *const u8,
+    length: usize,
+}
+
+impl MappedFile {
+    fn open(settings: &Settings) -> io::Result<Self> {
+        let file = File::open(&settings.image)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let length = usize::try_from(metadata.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        if length == 0 {
+            return Ok(Self {
+                start: ptr::NonNull::dangling().as_ptr(),
+                length,
+            });
+        }
+        // SAFETY: a new private mapping at an address of the kernel's choice
+        // touches nothing that exists; the result is checked.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            start: start.cast(),
+            length,
+        })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has this length and stays until the end of the
+        // process. Whoever truncates or rewrites the image while it is being
+        // loaded, before any guest runs, gets a signal or a wrong image.
+        unsafe { slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{parse, Request};
+    use trapline_boot::specimen::Specimen;
+
+    fn way(words: &[&str], specimen: &Specimen, ring0: Ring0) -> Way {
+        let words = ["--image", "k"].iter().chain(words);
+        let Ok(Request::Run(settings)) = parse(lexopt::Parser::from_args(words)) else {
+            panic!("no settings");
+        };
+        let bytes = specimen.bytes();
+        choose_way(&settings, &Image::parse(&bytes).unwrap(), ring0)
+    }
+
+    #[test]
+    fn the_native_ring_is_chosen_unless_one_is_asked_for() {
+        let (pvh, direct) = (Specimen::pvh(&[0xf4]), Specimen::direct(&[0xf4]));
+        let (native, emulated) = (Ring0::Native, Ring0::Emulated);
+        assert_eq!(way(&[], &direct, native), Way::Direct { ring: 0 });
+        assert_eq!(way(&[], &direct, emulated), Way::Direct { ring: 3 });
+        assert_eq!(
+            way(&["--ring", "0"], &direct, emulated),
+            Way::Direct { ring: 0 }
+        );
+        assert_eq!(
+            way(&["--ring", "3"], &direct, native),
+            Way::Direct { ring: 3 }
+        );
+        assert_eq!(way(&[], &pvh, emulated), Way::Pvh);
+        assert_eq!(
+            way(&["--entry", "direct"], &pvh, native),
+            Way::Direct { ring: 0 }
+        );
+        assert_eq!(way(&["--entry", "pvh"], &direct, emulated), Way::Pvh);
+    }
+}
