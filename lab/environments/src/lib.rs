@@ -1,1 +1,51 @@
+//! Environments: stacks of layers that can run the image or the agent, each
+//! behind one small interface.
+//!
+//! [`all`] gives them, [`boot`] takes one through a planned boot. In between
+//! stand the two traits that every environment keeps, [`Environment`] and
+//! [`Guest`]; from here on up it does not matter any more whether a figure comes
+//! from a process, a virtual machine or a simulated one. VMMs, ours like any
+//! other, are processes of their own, so that none can disturb the one who
+//! measures; what guests say is untrusted and goes through [`transcript`].
 
+mod boot;
+mod environment;
+mod error;
+mod facts;
+mod guest;
+mod kvm;
+mod observe;
+mod parts;
+mod process;
+mod qemu;
+mod settings;
+pub mod sim;
+pub mod transcript;
+mod tsc;
+mod wall;
+mod witness;
+
+pub use boot::{boot, Booted};
+pub use environment::{
+    Availability, Environment, Facts, Guest, Progress, Requirements, SampleSink, Watch, Work,
+};
+pub use error::EnvError;
+pub use observe::{Finished, Offset};
+pub use parts::{sha256_of_file, GuestImage, Part, Parts};
+pub use settings::Settings;
+pub use tsc::Rate;
+
+/// Every environment, in the order in which tables show them.
+pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
+    let settings = || settings.clone();
+    vec![
+        Box::new(wall::Host(settings())),
+        Box::new(wall::Kvm(settings())),
+        Box::new(wall::QemuKvm(settings())),
+        Box::new(wall::QemuTcg(settings())),
+        Box::new(sim::Bare(settings())),
+        Box::new(sim::Linux(settings())),
+        Box::new(sim::Kvm(settings())),
+        Box::new(sim::QemuKvm(settings())),
+    ]
+}

@@ -1,0 +1,63 @@
+//! One boot from its plan to its observation.
+
+use crate::environment::{Environment, Progress, Watch, Work};
+use crate::error::EnvError;
+use crate::observe::{Recorder, Setting};
+use crate::parts::GuestImage;
+use crate::tsc::Rate;
+use trapline_plan::expand::PlannedBoot;
+use trapline_plan::{Clock, Observation};
+
+/// A boot that is over.
+#[derive(Debug)]
+pub struct Booted {
+    /// All that was observed. Operations that were not reached have failed for
+    /// the reason of the trouble.
+    pub observation: Observation,
+    /// Why the boot did not end well, if it did not.
+    pub trouble: Option<EnvError>,
+}
+
+/// Boots `environment` as planned and hears it to its end. Must be called from a
+/// thread that lives as long: guests die with the thread that started them.
+///
+/// # Errors
+/// Nothing could be started. Once a guest has started there is an observation.
+pub fn boot(
+    environment: &dyn Environment,
+    image: &GuestImage,
+    planned: &PlannedBoot,
+    watch: &Watch,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Booted, EnvError> {
+    let mut guest = environment.launch(image, &planned.machine)?;
+    guest.ready(&Work {
+        job: planned.job,
+        boot_job: planned.boot_job,
+        boot_launches: planned.boot_launches,
+    })?;
+    let setting = Setting {
+        environment: environment.id(),
+        replicate: planned.replicate,
+        unit_per_tick: unit_per_tick(environment.id().clock()),
+    };
+    let facts = environment.facts();
+    let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
+    guest.go()?;
+    let trouble = guest.collect(watch, &mut recorder).err();
+    let unreached = match &trouble {
+        Some(error) => error.to_string(),
+        None => "no launch told when it got there".to_owned(),
+    };
+    Ok(Booted {
+        observation: recorder.finish(&unreached),
+        trouble,
+    })
+}
+
+fn unit_per_tick(clock: Clock) -> f64 {
+    match clock {
+        Clock::Wall => Rate::of_this_host().ns_per_tick(),
+        Clock::Insn => 1.0,
+    }
+}

@@ -1,0 +1,169 @@
+//! What every environment offers, and what every guest goes through.
+
+use crate::error::EnvError;
+use crate::observe::Finished;
+use crate::parts::GuestImage;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trapline_abi::{Job, Op};
+use trapline_plan::{EnvironmentId, MachineSpec};
+
+/// What an environment is made of: names and values, stored with samples.
+pub type Facts = BTreeMap<String, String>;
+
+/// What a boot needs of an environment.
+#[derive(Clone, Copy, Debug)]
+pub struct Requirements {
+    /// The machine that its guest gets.
+    pub machine: MachineSpec,
+}
+
+/// Whether an environment can be used here and now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// It can.
+    Ready,
+    /// It cannot, for this reason; ends with the command that mends it, if any does.
+    Missing(String),
+}
+
+impl Availability {
+    /// Ready, or missing for the reason that `check` gives.
+    pub(crate) fn from_check(check: Result<(), EnvError>) -> Self {
+        match check {
+            Ok(()) => Self::Ready,
+            Err(error) => Self::Missing(error.to_string()),
+        }
+    }
+}
+
+/// A stack of layers that can run guests.
+pub trait Environment: Send + Sync {
+    /// Its name.
+    fn id(&self) -> EnvironmentId;
+
+    /// Whether it can be used for `need`. Starts no guest and downloads nothing.
+    fn supports(&self, need: &Requirements) -> Availability;
+
+    /// What it is made of, as far as that is known without starting it.
+    fn facts(&self) -> Facts;
+
+    /// Prepares a guest with `image` in `machine`. Nothing runs yet.
+    ///
+    /// # Errors
+    /// The environment is not ready, see [`Self::supports`].
+    fn launch(&self, image: &GuestImage, machine: &MachineSpec)
+        -> Result<Box<dyn Guest>, EnvError>;
+}
+
+/// What one boot of an environment has to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// What the first launch measures; nothing if its set of operations is empty.
+    pub job: Job,
+    /// What each further launch is asked, see [`trapline_plan::PlannedBoot`].
+    pub boot_job: Job,
+    /// How many further launches there are.
+    pub boot_launches: u32,
+}
+
+impl Work {
+    /// The jobs of all launches, in order. A first launch with nothing to measure
+    /// is left out if others follow.
+    pub fn jobs(&self) -> Vec<Job> {
+        let measures = self.job.run != 0 || self.boot_launches == 0;
+        let first = measures.then_some(self.job);
+        let further = std::iter::repeat_n(self.boot_job, self.boot_launches as usize);
+        first.into_iter().chain(further).collect()
+    }
+}
+
+/// A guest, from preparation to its end. The calls come in the order in which
+/// they stand here, all from one thread: guests die with the thread that started
+/// them. Dropping a guest at any time kills and reaps it.
+pub trait Guest {
+    /// Fixes what it has to do. Several guests are made ready before the first
+    /// goes, so this takes whatever time preparation takes.
+    ///
+    /// # Errors
+    /// Something that it needs is missing.
+    fn ready(&mut self, work: &Work) -> Result<(), EnvError>;
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn go(&mut self) -> Result<(), EnvError>;
+
+    /// Hears it to its end, which `watch` limits. Whatever was heard is handed to
+    /// `out`, also if this fails.
+    ///
+    /// # Errors
+    /// It did not end well.
+    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError>;
+
+    /// Ends it early: asks, waits for `grace`, and kills.
+    fn stop(self: Box<Self>, grace: Duration);
+}
+
+/// Who takes what guests say.
+pub trait SampleSink {
+    /// Something has begun.
+    fn progress(&mut self, progress: Progress);
+
+    /// Something about the environment is known only now.
+    fn fact(&mut self, name: &str, value: String);
+
+    /// A launch is over.
+    fn finished(&mut self, finished: Finished);
+}
+
+/// What a guest is doing now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A launch, of so many, has begun.
+    Launch {
+        /// Which, from 0.
+        number: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// An operation has begun.
+    Operation(Op),
+}
+
+/// How long guests are listened to.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// The most time that a process of ours may take, be it a VMM or a whole
+    /// simulated machine.
+    pub patience: Duration,
+    /// Set by somebody else when everything shall stop.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Listens for `patience`; nobody can stop it before.
+    pub fn of(patience: Duration) -> Self {
+        Self {
+            patience,
+            stop: Arc::default(),
+        }
+    }
+
+    /// Whether listening from `start` has come to its end.
+    pub(crate) fn check(&self, start: Instant, words: impl Fn() -> String) -> Result<(), EnvError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(EnvError::Stopped);
+        }
+        if start.elapsed() >= self.patience {
+            return Err(EnvError::Hung {
+                after: self.patience,
+                words: words(),
+            });
+        }
+        Ok(())
+    }
+}

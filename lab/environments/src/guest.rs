@@ -1,0 +1,268 @@
+//! A guest that is a process of this host, or several in turn: the agent, a VMM
+//! of ours, or QEMU. What differs between them is a [`Recipe`].
+
+use crate::environment::{Guest, Progress, SampleSink, Watch, Work};
+use crate::error::EnvError;
+use crate::observe::{Finished, Offset};
+use crate::process::{Command, Ear, Over, Running};
+use crate::transcript::{Ending, Transcript, Witness};
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
+use trapline_abi::{Job, Op};
+
+/// How an environment runs a job.
+pub trait Recipe {
+    /// The process that runs `job`.
+    fn command(&self, job: &Job) -> Command;
+
+    /// What its exit statuses mean.
+    fn statuses(&self) -> Statuses;
+
+    /// The clock by which its guest's boot is told.
+    fn clock(&self) -> BootClock;
+}
+
+/// Whose clock the stages of a guest are told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootClock {
+    /// The guest reads the very clock by which we start it.
+    Ours,
+    /// The guest has a clock of its own, which the VMM, the kernel or the arrival
+    /// of its words relates to ours.
+    Guests,
+    /// There is nothing but the guest's clock, which starts with the machine.
+    Machine,
+}
+
+/// What exit statuses mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statuses {
+    /// All went well.
+    pub done: i32,
+    /// The guest panicked.
+    pub panicked: Option<i32>,
+    /// The guest reset its CPU.
+    pub reset: Option<i32>,
+}
+
+impl Statuses {
+    /// Those of the agent.
+    pub const AGENT: Self = Self {
+        done: 0,
+        panicked: None,
+        reset: None,
+    };
+    /// Those of `trapline-vmm`.
+    pub const VMM: Self = Self {
+        done: 0,
+        panicked: Some(35),
+        reset: Some(36),
+    };
+    /// Those of QEMU with an `isa-debug-exit` and `-no-reboot`.
+    pub const QEMU: Self = Self {
+        done: EXIT_STATUS_DONE,
+        panicked: Some(EXIT_STATUS_PANIC),
+        reset: Some(0),
+    };
+}
+
+/// Whether a guest ended well, from all that is known about its end.
+///
+/// # Errors
+/// It did not.
+pub fn judge(
+    program: &str,
+    status: std::process::ExitStatus,
+    statuses: Statuses,
+    heard: &Transcript,
+) -> Result<(), EnvError> {
+    let words = heard.last_words();
+    let program = program.to_owned();
+    if let Ending::Panicked(message) = heard.ending() {
+        let message = message.clone();
+        return Err(EnvError::Panicked { message });
+    }
+    let Some(status) = status.code() else {
+        let signal = status.signal().unwrap_or_default();
+        return Err(EnvError::Killed {
+            program,
+            signal,
+            words,
+        });
+    };
+    match heard.ending() {
+        Ending::Done if status == statuses.done => Ok(()),
+        _ if status == statuses.done => Err(EnvError::Silent { words }),
+        _ if Some(status) == statuses.reset => Err(EnvError::Reset { words }),
+        _ if Some(status) == statuses.panicked => Err(EnvError::Panicked { message: words }),
+        _ => Err(EnvError::Failed {
+            program,
+            status,
+            words,
+        }),
+    }
+}
+
+/// A guest that is a sequence of processes.
+pub struct ProcessGuest<R> {
+    recipe: R,
+    jobs: Vec<Job>,
+    running: Option<Running>,
+}
+
+impl<R: Recipe> ProcessGuest<R> {
+    /// A guest made by `recipe`.
+    pub fn new(recipe: R) -> Self {
+        Self {
+            recipe,
+            jobs: Vec::new(),
+            running: None,
+        }
+    }
+
+    fn start(&self, job: &Job) -> Result<Running, EnvError> {
+        Running::start(&self.recipe.command(job))
+    }
+
+    /// Hears one launch to its end and hands it on, however it ends.
+    fn hear(
+        &self,
+        mut running: Running,
+        job: &Job,
+        watch: &Watch,
+        out: &mut dyn SampleSink,
+    ) -> Result<(), EnvError> {
+        let mut ear = TranscriptEar::new(job, out);
+        let heard = running.hear(&mut ear, watch);
+        let transcript = ear.transcript;
+        let name = self.recipe.command(job).name();
+        let judged = heard.and_then(|over| {
+            judge(&name, over.status, self.recipe.statuses(), &transcript).map(|()| over)
+        });
+        let unreached = judged.as_ref().err().map(EnvError::to_string);
+        let account = transcript.finish(&unreached.unwrap_or_else(not_told));
+        let over = judged.as_ref().ok();
+        out.finished(self.finished(account, &running, over));
+        judged.map(|_| ())
+    }
+
+    fn finished(
+        &self,
+        account: crate::transcript::Account,
+        running: &Running,
+        over: Option<&Over>,
+    ) -> Finished {
+        let known = running.witness().tsc_offset.map(Offset::Known);
+        let (exec, reaped, offset) = match self.recipe.clock() {
+            BootClock::Machine => (0, None, Offset::Same),
+            BootClock::Ours => (running.exec(), over.map(|over| over.end), Offset::Same),
+            BootClock::Guests => (
+                running.exec(),
+                over.map(|over| over.end),
+                known.unwrap_or(Offset::Heard),
+            ),
+        };
+        Finished {
+            account,
+            exec,
+            reaped,
+            offset,
+            // A process's own memory is also what its workloads work on.
+            own_memory: match self.recipe.clock() {
+                BootClock::Guests => running.witness().own_memory,
+                _ => None,
+            },
+        }
+    }
+}
+
+/// The reason for an operation that a guest passed over without a word.
+pub fn not_told() -> String {
+    "the guest did not tell what came of it".to_owned()
+}
+
+impl<R: Recipe> Guest for ProcessGuest<R> {
+    fn ready(&mut self, work: &Work) -> Result<(), EnvError> {
+        self.jobs = work.jobs();
+        Ok(())
+    }
+
+    fn go(&mut self) -> Result<(), EnvError> {
+        if let Some(job) = self.jobs.first() {
+            self.running = Some(self.start(job)?);
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
+        let of = self.jobs.len();
+        for number in 0..of {
+            let job = self.jobs[number];
+            let running = match self.running.take() {
+                Some(running) => running,
+                None => self.start(&job)?,
+            };
+            out.progress(Progress::Launch { number, of });
+            self.hear(running, &job, watch, out)?;
+        }
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>, grace: Duration) {
+        if let Some(running) = &mut self.running {
+            running.ask_to_end(grace);
+        }
+    }
+}
+
+/// Puts what a process writes into a [`Transcript`].
+struct TranscriptEar<'a> {
+    transcript: Transcript,
+    doing: Option<Op>,
+    out: &'a mut dyn SampleSink,
+}
+
+impl<'a> TranscriptEar<'a> {
+    fn new(job: &Job, out: &'a mut dyn SampleSink) -> Self {
+        Self {
+            transcript: Transcript::new(job),
+            doing: None,
+            out,
+        }
+    }
+}
+
+impl Ear for TranscriptEar<'_> {
+    fn console(&mut self, bytes: &[u8], at: u64, witness: &mut dyn Witness) {
+        self.transcript.console(bytes, Some(at), witness);
+        if let Some(op) = self.transcript.doing() {
+            if self.doing.replace(op) != Some(op) {
+                self.out.progress(Progress::Operation(op));
+            }
+        }
+    }
+
+    fn errors(&mut self, bytes: &[u8]) {
+        self.transcript.errors(bytes);
+    }
+
+    fn events(&mut self, bytes: &[u8]) {
+        self.transcript.events(bytes);
+    }
+
+    fn consider(&mut self) -> Result<(), EnvError> {
+        if let Some(theirs) = self.transcript.foreign_version() {
+            return Err(EnvError::Version { theirs });
+        }
+        if self.transcript.flooded() {
+            let words = self.last_words();
+            return Err(EnvError::Flooded { words });
+        }
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        self.transcript.last_words()
+    }
+}

@@ -1,0 +1,104 @@
+//! What /dev/kvm of this host is.
+
+use crate::error::EnvError;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+
+/// The device.
+const DEVICE: &str = "/dev/kvm";
+
+/// `KVM_GET_API_VERSION` (Linux `include/uapi/linux/kvm.h`), and its only answer.
+const GET_API_VERSION: libc::c_ulong = 0xae00;
+const API_VERSION: libc::c_int = 12;
+
+/// Whether guests can be run.
+///
+/// # Errors
+/// Why not, with what mends it.
+pub fn check() -> Result<(), EnvError> {
+    let missing = |reason: &str| Err(EnvError::Missing(reason.to_owned()));
+    let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
+        Ok(device) => device,
+        Err(error) if error.kind() == ErrorKind::NotFound => return missing(ABSENT),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return missing(FORBIDDEN),
+        Err(error) => return missing(&format!("{DEVICE} cannot be opened: {error}")),
+    };
+    // SAFETY: this request takes no argument and only returns a number.
+    match unsafe { libc::ioctl(device.as_raw_fd(), GET_API_VERSION, 0) } {
+        API_VERSION => Ok(()),
+        other => missing(&format!(
+            "{DEVICE} speaks version {other}, not {API_VERSION}"
+        )),
+    }
+}
+
+const ABSENT: &str = "there is no /dev/kvm: sudo modprobe kvm_amd || sudo modprobe kvm_intel \
+                      (in a virtual machine, its host has to allow nesting)";
+const FORBIDDEN: &str = "/dev/kvm may not be used by this user: sudo usermod -aG kvm $USER, \
+                         then log in again";
+
+/// What the processor offers for virtualization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hardware {
+    /// Intel's.
+    Vmx,
+    /// AMD's.
+    Svm,
+    /// None: a /dev/kvm that is there all the same emulates ring 0.
+    None,
+}
+
+impl Hardware {
+    /// That of this host.
+    pub fn of_this_host() -> Self {
+        Self::in_cpuinfo(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+    }
+
+    fn in_cpuinfo(text: &str) -> Self {
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags"));
+        let has = |flag: &str| {
+            flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|word| word == flag))
+        };
+        match (has("vmx"), has("svm")) {
+            (true, _) => Self::Vmx,
+            (_, true) => Self::Svm,
+            _ => Self::None,
+        }
+    }
+
+    /// The ring for an image that QEMU starts at ring 0.
+    pub fn ring(self) -> u8 {
+        match self {
+            Self::None => 3,
+            _ => 0,
+        }
+    }
+
+    /// What it is, for the facts.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Vmx => "VMX",
+            Self::Svm => "SVM",
+            Self::None => "neither VMX nor SVM: KVM emulates ring 0, the image runs at ring 3",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_is_told_by_whole_flags() {
+        let cpuinfo = |flags: &str| format!("processor : 0\nflags\t\t: fpu {flags} sse\n");
+        assert_eq!(Hardware::in_cpuinfo(&cpuinfo("vmx")), Hardware::Vmx);
+        assert_eq!(Hardware::in_cpuinfo(&cpuinfo("svm")), Hardware::Svm);
+        assert_eq!(
+            Hardware::in_cpuinfo(&cpuinfo("svm_lock vmx2")),
+            Hardware::None
+        );
+        assert_eq!(Hardware::in_cpuinfo(""), Hardware::None);
+        assert_eq!((Hardware::Svm.ring(), Hardware::None.ring()), (0, 3));
+    }
+}

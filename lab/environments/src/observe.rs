@@ -1,0 +1,340 @@
+//! From the accounts of a boot's launches to its [`Observation`]. Pure.
+//!
+//! Each launch has two clocks: that of whoever started the VMM (*ours*: the
+//! host's TSC, or the simulated machine's) and the guest's. They tick at one
+//! rate and differ by an offset. Where it is known, every stage is placed on our
+//! clock; where it can only be bounded - nothing is heard before it was said -
+//! the bound is used and the observation says so.
+
+use crate::environment::{Facts, Progress, SampleSink};
+use crate::transcript::{Account, Elapsed, Ending};
+use std::collections::BTreeMap;
+use trapline_abi::record::Speaker;
+use trapline_abi::{Counter, Op, Stage, Workload};
+use trapline_plan::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
+use trapline_plan::EnvironmentId;
+
+/// How the guest's clock relates to ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offset {
+    /// They are one clock.
+    Same,
+    /// The guest's is ahead of ours by this many ticks.
+    Known(i64),
+    /// Only what was heard bounds the offset.
+    Heard,
+}
+
+/// A launch that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// What was heard.
+    pub account: Account,
+    /// When it was started, in ticks of our clock.
+    pub exec: u64,
+    /// When it was seen to have ended, in ticks of our clock, if it was.
+    pub reaped: Option<u64>,
+    /// How its clock relates to ours.
+    pub offset: Offset,
+    /// Peak memory of the VMM beyond guest RAM that was seen, in bytes.
+    pub own_memory: Option<u64>,
+}
+
+/// What the observation of an environment needs to know about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The environment.
+    pub environment: EnvironmentId,
+    /// Which repetition.
+    pub replicate: u32,
+    /// Nanoseconds or instructions per tick, of the guest's clock and of ours.
+    pub unit_per_tick: f64,
+}
+
+/// Why a stage of the boot workload has no meaning in an environment.
+fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
+    use EnvironmentId::{Host, QemuKvm, QemuTcg, Sim, SimLinux, SimQemuKvm};
+    match (environment, op) {
+        (Sim, _) => Some("the bare machine has no VMM that could be executed"),
+        (Host | SimLinux, Op::BootCreated | Op::BootEntry) => {
+            Some("a process has no virtual machine around it")
+        }
+        (QemuKvm | QemuTcg | SimQemuKvm, Op::BootCreated) => {
+            Some("QEMU does not tell when it has created the machine")
+        }
+        _ => None,
+    }
+}
+
+/// The stage until which an operation of the boot workload counts.
+fn last_stage(op: Op) -> Option<Stage> {
+    match op {
+        Op::BootCreated => Some(Stage::VmCreated),
+        Op::BootEntry => Some(Stage::GuestEntry),
+        Op::BootMain => Some(Stage::GuestMain),
+        Op::BootSample => Some(Stage::FirstSample),
+        Op::BootExit => Some(Stage::Reaped),
+        _ => None,
+    }
+}
+
+/// Takes the launches of a boot and makes its observation.
+pub struct Recorder<'a> {
+    setting: Setting,
+    wanted_of_boot: u64,
+    operations: Vec<Operation>,
+    launches: Vec<Launch>,
+    boot_samples: BTreeMap<Op, Vec<Sample>>,
+    facts: Facts,
+    log: String,
+    problems: Vec<String>,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+/// Log that is kept of one boot, in bytes.
+const MOST_LOG: usize = 256 << 10;
+
+impl<'a> Recorder<'a> {
+    /// A recorder of a boot in which operations `wanted_of_boot` of the boot
+    /// workload are measured.
+    pub fn new(
+        setting: Setting,
+        wanted_of_boot: u64,
+        facts: Facts,
+        progress: &'a mut dyn FnMut(Progress),
+    ) -> Self {
+        Self {
+            setting,
+            wanted_of_boot,
+            operations: Vec::new(),
+            launches: Vec::new(),
+            boot_samples: BTreeMap::new(),
+            facts,
+            log: String::new(),
+            problems: Vec::new(),
+            progress,
+        }
+    }
+
+    /// The observation. Operations of the boot workload that no launch reached
+    /// have failed for the reason `unreached`.
+    pub fn finish(mut self, unreached: &str) -> Observation {
+        self.conclude_boot(unreached);
+        Observation {
+            environment: self.setting.environment,
+            clock: self.setting.environment.clock(),
+            replicate: self.setting.replicate,
+            unit_per_tick: self.setting.unit_per_tick,
+            operations: self.operations,
+            launches: self.launches,
+            facts: self.facts,
+            log: self.log,
+            problems: self.problems,
+        }
+    }
+
+    fn conclude_boot(&mut self, unreached: &str) {
+        for op in Workload::Boot.operations() {
+            if self.wanted_of_boot & op.bit() == 0 {
+                continue;
+            }
+            let samples = self.boot_samples.remove(&op).unwrap_or_default();
+            let outcome = match meaningless(self.setting.environment, op) {
+                Some(reason) => Outcome::Skipped(reason.to_owned()),
+                None if samples.is_empty() => Outcome::Failed(unreached.to_owned()),
+                None => measured(samples),
+            };
+            self.operations.push(Operation { op, outcome });
+        }
+    }
+
+    /// Ticks of our clock in units of the observation's clock.
+    fn units(&self, ticks: u64) -> u64 {
+        (ticks as f64 * self.setting.unit_per_tick).round() as u64
+    }
+
+    fn problem(&mut self, problem: String) {
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn stages(&mut self, finished: &Finished) -> BTreeMap<Stage, u64> {
+        let account = &finished.account;
+        let mut stages = account.vmm_stages.clone();
+        if let Some(offset) = self.offset(finished) {
+            let on_our_clock =
+                |(&stage, &at): (&Stage, &u64)| (stage, at.wrapping_sub(offset as u64));
+            stages.extend(account.stages.iter().map(on_our_clock));
+        }
+        stages.extend(finished.reaped.map(|at| (Stage::Reaped, at)));
+        let possible = finished.exec..=finished.reaped.unwrap_or(u64::MAX);
+        for (stage, _) in stages.iter().filter(|(_, at)| !possible.contains(at)) {
+            let name = stage.name();
+            self.problem(format!(
+                "stage {name} is said to be before the start or after the end"
+            ));
+        }
+        stages.retain(|_, at| possible.contains(at));
+        stages.insert(Stage::Exec, finished.exec);
+        stages
+    }
+
+    /// The guest's clock minus ours, in ticks.
+    fn offset(&mut self, finished: &Finished) -> Option<i64> {
+        let account = &finished.account;
+        let told = account.counters.get(&Counter::TscOffset);
+        match (finished.offset, told) {
+            (Offset::Same, _) => Some(0),
+            (Offset::Known(offset), _) => Some(offset),
+            (Offset::Heard, Some(&told)) => Some(told as i64),
+            (Offset::Heard, None) => {
+                let lag = account.lag?;
+                self.facts.insert(
+                    "guest-clock".to_owned(),
+                    "the offset of the guest's clock is not told; stages of the guest are placed \
+                     by when its words arrived, and are late by the delay of the quickest"
+                        .to_owned(),
+                );
+                Some(lag.wrapping_neg())
+            }
+        }
+    }
+
+    fn boot_samples_of(&mut self, stages: &BTreeMap<Stage, u64>) {
+        for op in Workload::Boot.operations() {
+            let end = last_stage(op).and_then(|stage| stages.get(&stage));
+            if let (Some(&end), Some(&start)) = (end, stages.get(&Stage::Exec)) {
+                self.boot_samples.entry(op).or_default().push(Sample {
+                    start,
+                    end,
+                    count: 1,
+                    host_ns: None,
+                });
+            }
+        }
+    }
+
+    fn timeline(&self, stages: &BTreeMap<Stage, u64>, exec: u64) -> Timeline {
+        let since_exec = |(&stage, &at): (&Stage, &u64)| (stage, self.units(at - exec));
+        stages.iter().map(since_exec).collect()
+    }
+
+    /// Puts the stamps of the host's clock into nanoseconds since the start.
+    fn stamped(&self, mut operation: Operation, finished: &Finished) -> Operation {
+        let elapsed_here = |elapsed: &&Elapsed| elapsed.op == operation.op;
+        let found = finished.account.elapsed.iter().find(elapsed_here);
+        if let Outcome::Measured {
+            samples, elapsed, ..
+        } = &mut operation.outcome
+        {
+            for sample in samples {
+                let heard = sample.host_ns.map(|at| at.saturating_sub(finished.exec));
+                sample.host_ns = heard.map(|ticks| self.units(ticks));
+            }
+            *elapsed = found.map(|elapsed| (elapsed.guest, self.units(elapsed.host)));
+        }
+        operation
+    }
+
+    fn compare_clocks(&mut self, elapsed: &Elapsed) {
+        let guest = elapsed.guest as f64 * self.setting.unit_per_tick;
+        let host = elapsed.host as f64 * self.setting.unit_per_tick;
+        if (guest - host).abs() > DISAGREEMENT * host + DELIVERY_NS {
+            let (workload, name) = (elapsed.op.workload().name(), elapsed.op.name());
+            self.problem(format!(
+                "clocks disagree in {workload}/{name}: {:.3} ms by the guest's, {:.3} ms by the host's",
+                guest / 1e6,
+                host / 1e6
+            ));
+        }
+    }
+
+    fn counters(&self, finished: &Finished) -> BTreeMap<Counter, u64> {
+        let mut counters = finished.account.counters.clone();
+        if let Some(bytes) = finished.own_memory {
+            counters.entry(Counter::OwnMemory).or_insert(bytes);
+        }
+        if let (Offset::Known(offset), false) =
+            (finished.offset, counters.contains_key(&Counter::TscOffset))
+        {
+            counters.insert(Counter::TscOffset, offset as u64);
+        }
+        if let Some(hello) = finished.account.hello {
+            counters.insert(Counter::Ring, hello.ring.into());
+        }
+        counters
+    }
+
+    fn take_log(&mut self, account: &Account) {
+        for text in [&account.log, &account.errors] {
+            if !text.trim().is_empty() && self.log.len() + text.len() < MOST_LOG {
+                self.log.push_str(text);
+                if !text.ends_with('\n') {
+                    self.log.push('\n');
+                }
+            }
+        }
+    }
+}
+
+/// The share by which two clocks may disagree.
+const DISAGREEMENT: f64 = 0.01;
+
+/// How irregularly a record's arrival follows its sending, in nanoseconds.
+const DELIVERY_NS: f64 = 1e6;
+
+fn measured(samples: Vec<Sample>) -> Outcome {
+    Outcome::Measured {
+        clock_cost: 0,
+        loop_cost: 0,
+        samples,
+        check: 0,
+        exits: None,
+        host_cpu_ns: None,
+        elapsed: None,
+    }
+}
+
+impl SampleSink for Recorder<'_> {
+    fn progress(&mut self, progress: Progress) {
+        (self.progress)(progress);
+    }
+
+    fn fact(&mut self, name: &str, value: String) {
+        self.facts.insert(name.to_owned(), value);
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        let stages = self.stages(&finished);
+        let of_boot = Workload::Boot
+            .operations()
+            .any(|op| finished.account.asked & op.bit() != 0);
+        if of_boot && finished.account.ending == Ending::Done {
+            self.boot_samples_of(&stages);
+        }
+        for elapsed in &finished.account.elapsed {
+            self.compare_clocks(elapsed);
+        }
+        for operation in &finished.account.operations {
+            let stamped = self.stamped(operation.clone(), &finished);
+            self.operations.push(stamped);
+        }
+        self.launches.push(Launch {
+            timeline: self.timeline(&stages, finished.exec),
+            counters: self.counters(&finished),
+        });
+        if let Some(hello) = finished.account.hello {
+            let speaker = match hello.speaker {
+                Speaker::Image => "image",
+                Speaker::Agent => "agent",
+            };
+            let ring = format!("{speaker} at ring {}", hello.ring);
+            self.facts.insert("guest".to_owned(), ring);
+        }
+        self.take_log(&finished.account);
+        for problem in finished.account.problems {
+            self.problem(problem);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Trapline's own programs and files, and the hashes that say which they were.
+
+use crate::error::EnvError;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A part of Trapline beside the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The virtual machine monitor.
+    Vmm,
+    /// The Linux program, also init of simulated machines.
+    Agent,
+    /// The unikernel.
+    Image,
+}
+
+impl Part {
+    /// Its file name.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Vmm => "trapline-vmm",
+            Self::Agent => "trapline-agent",
+            Self::Image => "trapline-image",
+        }
+    }
+}
+
+/// The directory that has the parts.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    directory: PathBuf,
+}
+
+impl Parts {
+    /// The parts in `directory`.
+    pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+        }
+    }
+
+    /// The parts in $TRAPLINE_PARTS, or beside the program that runs.
+    ///
+    /// # Errors
+    /// The kernel does not say where that is.
+    pub fn find() -> Result<Self, EnvError> {
+        if let Some(directory) = std::env::var_os("TRAPLINE_PARTS") {
+            return Ok(Self::in_directory(directory));
+        }
+        let program = std::env::current_exe().map_err(EnvError::file("/proc/self/exe"))?;
+        let directory = program.parent().unwrap_or(Path::new("/"));
+        Ok(Self::in_directory(directory))
+    }
+
+    /// The file of a part.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn get(&self, part: Part) -> Result<PathBuf, EnvError> {
+        let path = self.directory.join(part.file_name());
+        if path.is_file() {
+            return Ok(path);
+        }
+        Err(EnvError::PartMissing {
+            name: part.file_name(),
+            directory: self.directory.clone(),
+        })
+    }
+
+    /// The image.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn image(&self) -> Result<GuestImage, EnvError> {
+        GuestImage::open(self.get(Part::Image)?)
+    }
+}
+
+/// The unikernel: one file, byte for byte the same in every environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestImage {
+    /// The file.
+    pub path: PathBuf,
+    /// The SHA-256 of its bytes.
+    pub sha256: String,
+}
+
+impl GuestImage {
+    /// The image at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, EnvError> {
+        let path = path.into();
+        let sha256 = sha256_of_file(&path)?;
+        Ok(Self { path, sha256 })
+    }
+}
+
+/// The SHA-256 of a file's bytes, in hexadecimal.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sha256_of_file(path: &Path) -> Result<String, EnvError> {
+    let mut hash = Sha256::new();
+    let mut file = File::open(path).map_err(EnvError::file(path))?;
+    io::copy(&mut file, &mut hash).map_err(EnvError::file(path))?;
+    Ok(hexadecimal(&hash.finalize()))
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_found_or_its_absence_explained() {
+        let directory = tempfile::tempdir().unwrap();
+        let parts = Parts::in_directory(directory.path());
+        let error = parts.get(Part::Vmm).unwrap_err().to_string();
+        assert!(error.starts_with("trapline-vmm is not in "), "{error}");
+        std::fs::write(directory.path().join("trapline-image"), "abc").unwrap();
+        let image = parts.image().unwrap();
+        // The example of FIPS 180-2.
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(image.sha256, known);
+    }
+}

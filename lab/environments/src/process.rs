@@ -1,0 +1,279 @@
+//! One process that runs a guest: started, heard to its end, watched from
+//! outside, and never left behind.
+//!
+//! The process leads a group of its own and is killed by the kernel when the
+//! thread that started it dies (see `trapline_spawn`); dropping a [`Running`]
+//! kills and reaps it. So neither an error, nor a panic, nor `kill -9` of the lab
+//! leaves an orphan.
+
+use crate::environment::Watch;
+use crate::error::EnvError;
+use crate::transcript::{Seen, Witness};
+use crate::witness::ProcessWitness;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+use trapline_spawn::{ticks, Program, Started};
+
+/// A program and its arguments.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program's file.
+    pub program: PathBuf,
+    /// Its arguments, without its own name.
+    pub arguments: Vec<OsString>,
+}
+
+impl Command {
+    /// A program without arguments yet.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Appends an argument.
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Appends the words of `text`, separated by spaces.
+    pub fn words(mut self, text: &str) -> Self {
+        self.arguments
+            .extend(text.split_ascii_whitespace().map(OsString::from));
+        self
+    }
+
+    /// The program's name without its directory.
+    pub fn name(&self) -> String {
+        let name = self.program.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
+/// Who takes what a process writes.
+pub trait Ear {
+    /// Its standard output, heard at `at` ticks.
+    fn console(&mut self, bytes: &[u8], at: u64, witness: &mut dyn Witness);
+    /// Its standard error.
+    fn errors(&mut self, bytes: &[u8]);
+    /// Its descriptor 3.
+    fn events(&mut self, bytes: &[u8]);
+    /// Called after each piece.
+    ///
+    /// # Errors
+    /// What was heard is reason to stop.
+    fn consider(&mut self) -> Result<(), EnvError>;
+    /// The last that was heard.
+    fn last_words(&self) -> String;
+}
+
+/// A process that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Over {
+    /// The TSC when its end was noticed, in ticks.
+    pub end: u64,
+    /// How it ended.
+    pub status: ExitStatus,
+}
+
+/// A process of ours that is not reaped yet.
+pub struct Running {
+    started: Started,
+    reaped: bool,
+    since: Instant,
+    console: Stream,
+    errors: Stream,
+    events: Stream,
+    witness: ProcessWitness,
+}
+
+/// One of its streams.
+struct Stream {
+    file: File,
+    open: bool,
+}
+
+/// Bytes that are read at once.
+const PIECE: usize = 16 << 10;
+
+/// How often is looked whether somebody wants everything to stop.
+const GLANCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+impl Running {
+    /// Starts `command`. Standard input is empty, and descriptor 3 is for events.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(command: &Command) -> Result<Self, EnvError> {
+        Self::try_start(command).map_err(|source| EnvError::Start {
+            program: command.program.clone(),
+            source,
+        })
+    }
+
+    fn try_start(command: &Command) -> io::Result<Self> {
+        let mut program = Program::new(&command.program)?;
+        for argument in &command.arguments {
+            program.argument(argument)?;
+        }
+        program.descriptor(File::open("/dev/null")?.as_fd())?;
+        let console = Stream::to(&mut program)?;
+        let errors = Stream::to(&mut program)?;
+        let events = Stream::to(&mut program)?;
+        let started = trapline_spawn::start(&program)?;
+        Ok(Self {
+            witness: ProcessWitness::of(started.pid),
+            started,
+            reaped: false,
+            since: Instant::now(),
+            console,
+            errors,
+            events,
+        })
+    }
+
+    /// What was seen of it from outside.
+    pub fn witness(&self) -> &ProcessWitness {
+        &self.witness
+    }
+
+    /// The TSC right before its exec, in ticks.
+    pub fn exec(&self) -> u64 {
+        self.started.exec
+    }
+
+    /// Lets `ear` hear the process until it has ended.
+    ///
+    /// # Errors
+    /// It did not end in time, the ear objects, or nothing can be heard. The
+    /// process may still run then; dropping it ends it.
+    pub fn hear(&mut self, ear: &mut dyn Ear, watch: &Watch) -> Result<Over, EnvError> {
+        let mut piece = vec![0; PIECE];
+        loop {
+            let ended = self.wait_for_news().map_err(EnvError::Deaf)?;
+            let end = ticks();
+            self.read_all(ear, &mut piece, end)?;
+            if ended {
+                let status = self.reap().map_err(EnvError::Deaf)?;
+                return Ok(Over { end, status });
+            }
+            watch.check(self.since, || ear.last_words())?;
+        }
+    }
+
+    /// Sleeps until there is something to hear, and says whether the process has
+    /// ended. What it wrote before its end can still be read.
+    fn wait_for_news(&self) -> io::Result<bool> {
+        let mut descriptors = vec![PollFd::new(&self.started.pidfd, PollFlags::IN)];
+        // A stream at its end would be news for ever.
+        let streams = [&self.console, &self.errors, &self.events];
+        let open = streams.into_iter().filter(|stream| stream.open);
+        descriptors.extend(open.map(|stream| PollFd::new(&stream.file, PollFlags::IN)));
+        match poll(&mut descriptors, Some(&GLANCE)) {
+            Ok(_) => Ok(!descriptors[0].revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_all(&mut self, ear: &mut dyn Ear, piece: &mut [u8], at: u64) -> Result<(), EnvError> {
+        let Self {
+            console,
+            errors,
+            events,
+            witness,
+            ..
+        } = self;
+        events.read(piece, &mut |bytes| {
+            ear.events(bytes);
+            ear.consider()
+        })?;
+        let mut at = at;
+        console.read(piece, &mut |bytes| {
+            ear.console(bytes, at, witness);
+            at = ticks();
+            ear.consider()
+        })?;
+        errors.read(piece, &mut |bytes| {
+            ear.errors(bytes);
+            ear.consider()
+        })
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        let ended = self.started.reap()?;
+        self.reaped = true;
+        Ok(ExitStatus::from_raw(ended.status))
+    }
+
+    /// Asks the process to end, and waits for `grace` at most.
+    pub fn ask_to_end(&mut self, grace: Duration) {
+        self.started.signal(libc::SIGTERM);
+        let patience = Timespec {
+            tv_sec: grace.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: grace.subsec_nanos().into(),
+        };
+        // Whatever comes of it: dropping kills and reaps.
+        let mut ended = [PollFd::new(&self.started.pidfd, PollFlags::IN)];
+        let _ = poll(&mut ended, Some(&patience));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.started.signal(libc::SIGKILL);
+            // Fails only if there is nothing to reap.
+            let _ = self.started.reap();
+        }
+    }
+}
+
+impl Stream {
+    /// A pipe whose other end is the next descriptor of `program`.
+    fn to(program: &mut Program) -> io::Result<Self> {
+        let (file, theirs) = trapline_spawn::pipe()?;
+        rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
+        program.descriptor(theirs.as_fd())?;
+        Ok(Self { file, open: true })
+    }
+
+    /// Hands all that can be read now to `take`.
+    fn read(
+        &mut self,
+        piece: &mut [u8],
+        take: &mut dyn FnMut(&[u8]) -> Result<(), EnvError>,
+    ) -> Result<(), EnvError> {
+        while self.open {
+            match self.file.read(piece) {
+                Ok(0) => self.open = false,
+                Ok(length) => take(&piece[..length])?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(EnvError::Deaf(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Witness for ProcessWitness {
+    fn look(&mut self) -> Seen {
+        self.glance()
+    }
+}
+
+#[cfg(test)]
+mod tests;

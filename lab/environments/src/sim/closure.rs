@@ -1,0 +1,83 @@
+//! All that a dynamically linked program of this host needs to run somewhere
+//! else: itself, its libraries, the loader, and the loader's cache - at the same
+//! paths, so that it starts there as it starts here.
+
+use super::initramfs::Archive;
+use crate::EnvError;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The loader's list of where libraries are.
+const CACHE: &str = "/etc/ld.so.cache";
+
+/// The loader of x86-64 programs, by the ABI's name.
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// Adds `program` and what it needs to `archive`.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn add(archive: &mut Archive, program: &Path) -> Result<(), EnvError> {
+    add_file(archive, program)?;
+    let libraries = libraries(program);
+    if libraries.is_empty() {
+        return Ok(());
+    }
+    for path in libraries {
+        add_file(archive, &path)?;
+    }
+    add_file(archive, Path::new(CACHE))
+}
+
+/// Adds a file of this host at its own path.
+///
+/// # Errors
+/// It cannot be read.
+pub fn add_file(archive: &mut Archive, path: &Path) -> Result<(), EnvError> {
+    let contents = fs::read(path).map_err(EnvError::file(path))?;
+    archive.file(path, contents);
+    Ok(())
+}
+
+/// What the loader would load; nothing for a static program.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let output = Command::new(LOADER).arg("--list").arg(program).output();
+    let listed = output.ok().filter(|output| output.status.success());
+    listed.map_or_else(Vec::new, |output| {
+        paths_in(&String::from_utf8_lossy(&output.stdout))
+    })
+}
+
+/// The paths in lines like `name => /path (0x7f…)` and `/path (0x7f…)`.
+fn paths_in(text: &str) -> Vec<PathBuf> {
+    text.lines()
+        .filter_map(|line| {
+            let (_, target) = line.split_once("=>").unwrap_or(("", line));
+            let path = target.split_ascii_whitespace().next()?;
+            path.starts_with('/').then(|| PathBuf::from(path))
+        })
+        .chain([PathBuf::from(LOADER)])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_loader_are_found_in_what_the_loader_says() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                    \tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f25)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f25)\n";
+        let paths = paths_in(text);
+        assert_eq!(paths[0], Path::new("/lib/x86_64-linux-gnu/libz.so.1"));
+        assert_eq!(paths[1], Path::new(LOADER));
+    }
+
+    #[test]
+    fn a_static_program_needs_nothing_else() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(libraries(&own), Vec::<PathBuf>::new());
+    }
+}

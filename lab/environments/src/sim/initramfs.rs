@@ -1,0 +1,138 @@
+//! The archive that a simulated machine's kernel unpacks into its root: "newc"
+//! cpio (Linux `Documentation/driver-api/early-userspace/buffer-format.rst`).
+//!
+//! The same contents give the same bytes: entries are sorted, and times, owners
+//! and inode numbers do not depend on where they came from. That matters, because
+//! a single instruction more while unpacking moves every later figure.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+
+/// An archive in the making.
+#[derive(Default)]
+pub struct Archive {
+    entries: BTreeMap<String, Entry>,
+}
+
+enum Entry {
+    Directory,
+    Program(Vec<u8>),
+}
+
+/// Modes of the two kinds of entries: directory or regular file, and permissions.
+const DIRECTORY: u32 = 0o040_755;
+const PROGRAM: u32 = 0o100_755;
+
+/// The name of the last entry.
+const TRAILER: &str = "TRAILER!!!";
+
+impl Archive {
+    /// Adds an empty directory and those above it.
+    pub fn directory(&mut self, path: impl AsRef<Path>) {
+        let mut name = String::new();
+        for component in path.as_ref().components() {
+            if let Component::Normal(part) = component {
+                if !name.is_empty() {
+                    name.push('/');
+                }
+                name.push_str(&part.to_string_lossy());
+                self.entries.entry(name.clone()).or_insert(Entry::Directory);
+            }
+        }
+    }
+
+    /// Adds a file that everybody may read and execute, and the directories above it.
+    pub fn file(&mut self, path: impl AsRef<Path>, contents: Vec<u8>) {
+        let path = path.as_ref();
+        if let Some(parent) = path.parent() {
+            self.directory(parent);
+        }
+        let name = path.to_string_lossy();
+        let name = name.trim_start_matches('/').to_owned();
+        self.entries.insert(name, Entry::Program(contents));
+    }
+
+    /// The archive's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (number, (name, entry)) in (1..).zip(&self.entries) {
+            match entry {
+                Entry::Directory => append(&mut bytes, number, name, DIRECTORY, &[]),
+                Entry::Program(contents) => append(&mut bytes, number, name, PROGRAM, contents),
+            }
+        }
+        append(&mut bytes, 0, TRAILER, 0, &[]);
+        bytes
+    }
+}
+
+fn append(bytes: &mut Vec<u8>, inode: u32, name: &str, mode: u32, contents: &[u8]) {
+    let length = contents.len() as u32;
+    let name_length = name.len() as u32 + 1;
+    bytes.extend(b"070701");
+    // Inode, mode, owner, group, links, time, length, device, device that it is
+    // (twice two numbers), length of the name, no checksum.
+    for field in [inode, mode, 0, 0, 1, 0, length, 0, 0, 0, 0, name_length, 0] {
+        bytes.extend(format!("{field:08x}").bytes());
+    }
+    bytes.extend(name.bytes().chain([0]));
+    pad(bytes);
+    bytes.extend(contents);
+    pad(bytes);
+}
+
+/// Both a header with its name and contents end at a multiple of four.
+fn pad(bytes: &mut Vec<u8>) {
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_do_not_depend_on_the_order_of_additions() {
+        let mut one = Archive::default();
+        one.file("/init", b"abc".to_vec());
+        one.file("/usr/bin/qemu", vec![7; 10]);
+        one.directory("/proc");
+        let mut other = Archive::default();
+        other.directory("proc/");
+        other.file("usr/bin/qemu", vec![7; 10]);
+        other.directory("usr");
+        other.file("init", b"abc".to_vec());
+        assert_eq!(one.bytes(), other.bytes());
+    }
+
+    #[test]
+    fn an_entry_is_laid_out_as_the_kernel_reads_it() {
+        let mut archive = Archive::default();
+        archive.file("a", b"xyz".to_vec());
+        let bytes = archive.bytes();
+        let fields = [1, PROGRAM, 0, 0, 1, 0, 3, 0, 0, 0, 0, 2, 0];
+        let fields: String = fields.map(|field| format!("{field:08x}")).concat();
+        // A header of 110 bytes and a name of two end at a multiple of four.
+        let expected = [
+            b"070701",
+            fields.as_bytes(),
+            b"a",
+            &[0],
+            b"xyz",
+            &[0],
+            b"070701",
+        ];
+        let expected = expected.concat();
+        assert_eq!(&bytes[..expected.len()], expected);
+        assert_eq!(bytes.len() % 4, 0);
+        let named = |name: &[u8]| name == TRAILER.as_bytes();
+        assert!(bytes.windows(TRAILER.len()).any(named));
+    }
+
+    #[test]
+    fn directories_come_before_what_they_hold() {
+        let mut archive = Archive::default();
+        archive.file("/b/c/d", Vec::new());
+        let names: Vec<_> = archive.entries.keys().cloned().collect();
+        assert_eq!(names, ["b", "b/c", "b/c/d"]);
+    }
+}

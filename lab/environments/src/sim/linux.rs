@@ -1,0 +1,217 @@
+//! A simulated machine with a distribution's Linux on it.
+
+use super::initramfs::Archive;
+use super::kernel::{self, Kernel};
+use super::listener::{Inside, MachineEar};
+use super::script::Script;
+use super::AGENT;
+use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
+use crate::error::EnvError;
+use crate::parts::{hexadecimal, sha256_of_file, Part};
+use crate::process::{Command, Running};
+use crate::qemu::{self, Qemu};
+use crate::settings::Settings;
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::time::Duration;
+use tempfile::NamedTempFile;
+use trapline_abi::Job;
+use trapline_plan::MachineSpec;
+
+/// What an environment puts on the machine besides the agent.
+pub trait Contents {
+    /// What its guests are.
+    fn inside(&self) -> Inside;
+
+    /// Adds files.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError>;
+
+    /// The program, on the machine, that runs `job`.
+    fn command(&self, job: &Job) -> Command;
+
+    /// Whether the machine's kernel has to be asked for a guest's TSC offset.
+    fn asks_offset(&self) -> bool {
+        false
+    }
+}
+
+/// The machine. Without ACPI and PCI its Linux boots in a third of the time.
+const MACHINE: &str = "microvm,acpi=off,rtc=on";
+
+/// What its Linux is told: no randomness, no self-tests of its ciphers (two
+/// thirds of the instructions of a boot), its warnings on the serial port, and
+/// to end where it cannot go on. Mitigations stay as the distribution has them.
+const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps \
+                            cryptomgr.notests panic=-1";
+
+/// Settings of modules. Without this one creating a virtual machine waits for the
+/// start of a helper thread, or not: 10 million instructions, or 0.3.
+const MODULE_OPTIONS: [(&str, &str); 1] = [("kvm", "nx_huge_pages=never")];
+
+/// Memory beside that of its guests, in MiB.
+const OWN_MEMORY: u32 = 1024;
+
+/// What is known about every such machine before it is started.
+pub fn facts() -> Facts {
+    let modules: Vec<_> = MODULE_OPTIONS
+        .iter()
+        .map(|(module, options)| format!("{module}.{options}"))
+        .collect();
+    [
+        ("machine", format!("-M {MACHINE} {}", qemu::COUNTING)),
+        ("l1-command-line", KERNEL_WORDS.to_owned()),
+        ("l1-settings", modules.join(" ")),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+/// A machine in preparation, or running.
+pub struct LinuxGuest {
+    settings: Settings,
+    machine: MachineSpec,
+    contents: Box<dyn Contents>,
+    jobs: Vec<Job>,
+    prepared: Option<Prepared>,
+    running: Option<Running>,
+}
+
+/// A machine that can be started.
+struct Prepared {
+    command: Command,
+    facts: Facts,
+    /// Removed when it is dropped.
+    _initramfs: NamedTempFile,
+}
+
+impl LinuxGuest {
+    /// A machine with `contents` whose guests get `machine`.
+    ///
+    /// # Errors
+    /// The agent is missing.
+    pub fn boxed(
+        settings: Settings,
+        machine: MachineSpec,
+        contents: Box<dyn Contents>,
+    ) -> Result<Box<dyn Guest>, EnvError> {
+        settings.parts.get(Part::Agent)?;
+        Ok(Box::new(Self {
+            settings,
+            machine,
+            contents,
+            jobs: Vec::new(),
+            prepared: None,
+            running: None,
+        }))
+    }
+
+    fn prepare(&self) -> Result<Prepared, EnvError> {
+        let kernel = match &self.settings.kernel {
+            Some((image, modules)) => kernel::given(image, modules)?,
+            None => kernel::fetched(&self.settings.cache)?,
+        };
+        let bytes = self.archive(&kernel)?.bytes();
+        let initramfs = temporary(&bytes)?;
+        let command = self.command(&kernel, &initramfs)?;
+        let facts = [
+            ("l1-kernel", kernel.origin.clone()),
+            ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
+            ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
+        ];
+        Ok(Prepared {
+            command,
+            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            _initramfs: initramfs,
+        })
+    }
+
+    fn archive(&self, kernel: &Kernel) -> Result<Archive, EnvError> {
+        let mut archive = Archive::default();
+        for directory in ["dev", "proc", "sys", "tmp"] {
+            archive.directory(directory);
+        }
+        super::add_as(&mut archive, AGENT, &self.settings.parts.get(Part::Agent)?)?;
+        self.contents.add_to(&mut archive)?;
+        let mut script = Script::default();
+        for module in &kernel.modules {
+            let path = format!("/trapline/{}.ko", module.name);
+            script.module(&path, options_of(&module.name));
+            archive.file(&path, module.bytes.clone());
+        }
+        for job in &self.jobs {
+            let command = self.contents.command(job);
+            script.launch(&command, self.contents.asks_offset());
+        }
+        archive.file("/trapline/script", script.text().as_bytes().to_vec());
+        Ok(archive)
+    }
+
+    fn command(&self, kernel: &Kernel, initramfs: &NamedTempFile) -> Result<Command, EnvError> {
+        let qemu = Qemu::find(self.settings.qemu.as_deref())?;
+        let memory = OWN_MEMORY + self.machine.memory_mib;
+        Ok(Command::new(qemu.program)
+            .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
+            .words(&format!("-M {MACHINE} -m {memory}M"))
+            .words(qemu::COUNTING)
+            .words(&qemu::console("e9", "/proc/self/fd/1"))
+            .words("-serial file:/proc/self/fd/3")
+            .arg("-kernel")
+            .arg(&kernel.image)
+            .arg("-initrd")
+            .arg(initramfs.path())
+            .arg("-append")
+            .arg(KERNEL_WORDS))
+    }
+}
+
+fn options_of(module: &str) -> &'static str {
+    let found = MODULE_OPTIONS.iter().find(|(name, _)| *name == module);
+    found.map_or("", |(_, options)| options)
+}
+
+fn temporary(bytes: &[u8]) -> Result<NamedTempFile, EnvError> {
+    let directory = std::env::temp_dir();
+    let write = || {
+        let mut file = NamedTempFile::with_prefix_in("trapline-initramfs-", &directory)?;
+        file.write_all(bytes)?;
+        Ok(file)
+    };
+    write().map_err(EnvError::file(&directory))
+}
+
+impl Guest for LinuxGuest {
+    fn ready(&mut self, work: &Work) -> Result<(), EnvError> {
+        self.jobs = work.jobs();
+        self.prepared = Some(self.prepare()?);
+        Ok(())
+    }
+
+    fn go(&mut self) -> Result<(), EnvError> {
+        if let Some(prepared) = &self.prepared {
+            self.running = Some(Running::start(&prepared.command)?);
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
+        for (name, value) in self.prepared.iter().flat_map(|prepared| &prepared.facts) {
+            out.fact(name, value.clone());
+        }
+        let Some(mut running) = self.running.take() else {
+            return Ok(());
+        };
+        let mut ear = MachineEar::new(self.contents.inside(), &self.jobs, out);
+        let heard = running.hear(&mut ear, watch);
+        ear.finish(heard)
+    }
+
+    fn stop(mut self: Box<Self>, grace: Duration) {
+        if let Some(running) = &mut self.running {
+            running.ask_to_end(grace);
+        }
+    }
+}

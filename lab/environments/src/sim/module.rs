@@ -1,0 +1,177 @@
+//! Kernel modules as distributions ship them: unpacked, `.xz` or `.zst`, each
+//! naming those it needs. A package's `modules.dep` is made only when it is
+//! installed, so the names are read from the modules themselves.
+
+use super::kernel::KernelError;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// A module, unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its name as the kernel writes it, with underscores.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The most that a module may be when unpacked, in bytes.
+const LARGEST: u64 = 256 << 20;
+
+/// The module `wanted` and all that it needs, in the order in which they are to be
+/// loaded, from anywhere below `directory`.
+///
+/// # Errors
+/// One is not there or cannot be read.
+pub fn with_needed(directory: &Path, wanted: &str) -> Result<Vec<Module>, KernelError> {
+    let mut files = BTreeMap::new();
+    collect(directory, &mut files);
+    let mut order = Vec::new();
+    add(wanted, directory, &files, &mut order)?;
+    Ok(order)
+}
+
+/// Modules below `directory` by name.
+fn collect(directory: &Path, files: &mut BTreeMap<String, PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        // A symbolic link may lead to where we are, or anywhere.
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => collect(&path, files),
+            Ok(kind) if kind.is_file() => {
+                files.extend(module_name(&path).map(|name| (name, path)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `kvm_amd` for `…/kvm-amd.ko.xz`; `None` for what is no module.
+fn module_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let (stem, compression) = name.split_once(".ko")?;
+    matches!(compression, "" | ".xz" | ".zst").then(|| stem.replace('-', "_"))
+}
+
+fn add(
+    name: &str,
+    directory: &Path,
+    files: &BTreeMap<String, PathBuf>,
+    order: &mut Vec<Module>,
+) -> Result<(), KernelError> {
+    if order.iter().any(|module| module.name == name) {
+        return Ok(());
+    }
+    let path = files.get(name).ok_or_else(|| KernelError::NoModule {
+        name: name.to_owned(),
+        directory: directory.to_owned(),
+    })?;
+    let bytes = unpack(path)?;
+    for needed in needed_by(&bytes) {
+        add(&needed, directory, files, order)?;
+    }
+    order.push(Module {
+        name: name.to_owned(),
+        bytes,
+    });
+    Ok(())
+}
+
+fn unpack(path: &Path) -> Result<Vec<u8>, KernelError> {
+    let file = BufReader::new(File::open(path).map_err(KernelError::file(path))?);
+    let mut bytes = Vec::new();
+    let read = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("xz") => lzma_rust2::XzReader::new(file, true)
+            .take(LARGEST)
+            .read_to_end(&mut bytes),
+        Some("zst") => ruzstd::decoding::StreamingDecoder::new(file)
+            .map_err(std::io::Error::other)
+            .and_then(|decoder| decoder.take(LARGEST).read_to_end(&mut bytes)),
+        _ => file.take(LARGEST).read_to_end(&mut bytes),
+    };
+    read.map_err(KernelError::file(path))?;
+    if bytes.starts_with(b"\x7fELF") {
+        return Ok(bytes);
+    }
+    Err(KernelError::NotAModule {
+        path: path.to_owned(),
+    })
+}
+
+/// The names in the string `depends=a,b` of a module's information, which are
+/// zero-terminated strings.
+fn needed_by(module: &[u8]) -> Vec<String> {
+    const KEY: &[u8] = b"\0depends=";
+    let Some(start) = module.windows(KEY.len()).position(|at| at == KEY) else {
+        return Vec::new();
+    };
+    let names = module[start + KEY.len()..].split(|byte| *byte == 0).next();
+    String::from_utf8_lossy(names.unwrap_or_default())
+        .split(',')
+        .filter(|name| !name.is_empty())
+        .map(|name| name.replace('-', "_"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(depends: &str) -> Vec<u8> {
+        format!("\x7fELF\0license=GPL\0depends={depends}\0name=x\0").into_bytes()
+    }
+
+    /// "\x7fELF\0depends=\0" as xz(1) and zstd(1) pack it.
+    const XZ: &[u8] = include_bytes!("../../tests/data/module.ko.xz");
+    const ZST: &[u8] = include_bytes!("../../tests/data/module.ko.zst");
+
+    #[test]
+    fn modules_come_after_what_they_need_whatever_packs_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join("kernel/virt").join(name);
+        fs::create_dir_all(at("")).unwrap();
+        fs::write(at("kvm-amd.ko"), module("kvm,ccp")).unwrap();
+        fs::write(at("kvm.ko"), module("irqbypass")).unwrap();
+        fs::write(at("irqbypass.ko.xz"), XZ).unwrap();
+        fs::write(at("ccp.ko.zst"), ZST).unwrap();
+        fs::write(at("unrelated.ko"), "no module at all").unwrap();
+        let modules = with_needed(directory.path(), "kvm_amd").unwrap();
+        let names: Vec<_> = modules.iter().map(|module| &module.name[..]).collect();
+        assert_eq!(names, ["irqbypass", "kvm", "ccp", "kvm_amd"]);
+        assert_eq!(modules[0].bytes, modules[2].bytes);
+    }
+
+    #[test]
+    fn what_is_missing_or_broken_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let error = || {
+            with_needed(directory.path(), "kvm_amd")
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(error().contains("kvm_amd"), "{}", error());
+        fs::write(at("kvm_amd.ko"), module("kvm")).unwrap();
+        assert!(error().contains("no module kvm "), "{}", error());
+        fs::write(at("kvm.ko.xz"), &XZ[..XZ.len() / 2]).unwrap();
+        assert!(error().contains("kvm.ko.xz"), "{}", error());
+        fs::remove_file(at("kvm.ko.xz")).unwrap();
+        fs::write(at("kvm.ko"), "text").unwrap();
+        assert!(error().contains("no kernel module"), "{}", error());
+    }
+
+    #[test]
+    fn a_name_is_known_from_its_file() {
+        assert_eq!(
+            module_name(Path::new("/a/kvm-amd.ko.zst")).unwrap(),
+            "kvm_amd"
+        );
+        assert_eq!(module_name(Path::new("/a/modules.dep")), None);
+        assert_eq!(module_name(Path::new("/a/x.ko.gz")), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! The script that tells the agent on a simulated machine what to do; the agent's
+//! own module `init::script` says what the lines mean.
+
+use crate::process::Command;
+
+/// A script in the making.
+#[derive(Default)]
+pub struct Script {
+    text: String,
+    launches: u16,
+}
+
+/// How long a guest may take on the simulated machine's own clock, in seconds.
+const PATIENCE: u32 = 600;
+
+impl Script {
+    /// Loads a module.
+    pub fn module(&mut self, path: &str, options: &str) {
+        self.line(&["module", path, options]);
+    }
+
+    /// Runs a program; `ask_offset` if its guest's TSC offset is to be asked of
+    /// the kernel.
+    pub fn launch(&mut self, command: &Command, ask_offset: bool) {
+        let (number, patience) = (self.launches.to_string(), PATIENCE.to_string());
+        let program = command.program.to_string_lossy();
+        let ask_offset = if ask_offset { "yes" } else { "no" };
+        let mut words = vec!["launch", &number, &patience, ask_offset, &program];
+        let arguments: Vec<_> = command
+            .arguments
+            .iter()
+            .map(|argument| argument.to_string_lossy())
+            .collect();
+        words.extend(arguments.iter().map(AsRef::as_ref));
+        self.line(&words);
+        self.launches += 1;
+    }
+
+    /// Words cannot hold what separates them: nothing that we write does, and a
+    /// path of the user's becomes a path that is not there.
+    fn line(&mut self, words: &[&str]) {
+        let words: Vec<_> = words
+            .iter()
+            .map(|word| word.replace(['\t', '\n'], "?"))
+            .collect();
+        self.text += &words.join("\t");
+        self.text.push('\n');
+    }
+
+    /// The script's text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_separated_by_tabs_and_launches_numbered() {
+        let mut script = Script::default();
+        script.module("/kvm.ko", "a=b c=d");
+        script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
+        script.launch(&Command::new("/qemu"), true);
+        let expected = "module\t/kvm.ko\ta=b c=d\n\
+                        launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
+                        launch\t1\t600\tyes\t/qemu\n";
+        assert_eq!(script.text(), expected);
+    }
+}

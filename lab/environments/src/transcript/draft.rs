@@ -1,0 +1,111 @@
+//! One operation while it is being told.
+
+use super::Seen;
+use trapline_abi::Op;
+use trapline_plan::observed::{Outcome, Sample};
+
+/// Batches of one operation that are kept. The largest job asks for some
+/// hundreds; a guest that sends more only wants our memory.
+pub const MOST_SAMPLES: usize = 1 << 14;
+
+/// An operation that has begun.
+pub struct Draft {
+    /// Which.
+    pub op: Op,
+    clock_cost: u64,
+    loop_cost: u64,
+    exits: Option<u64>,
+    seen: Seen,
+    samples: Vec<Sample>,
+    surplus: u64,
+    /// Guest's and host's stamp of the first and of the last batch.
+    stamps: Option<[(u64, u64); 2]>,
+}
+
+/// What an operation was told to have come to.
+pub struct Told {
+    /// Samples that the guest says it has sent.
+    pub samples: u32,
+    /// The checksum.
+    pub check: u64,
+    /// The exits it counted so far.
+    pub exits: Option<u64>,
+    /// Whether records were lost since the operation began.
+    pub damaged: bool,
+}
+
+impl Draft {
+    /// An operation that begins now.
+    pub fn new(op: Op, clock_cost: u64, loop_cost: u64, exits: Option<u64>, seen: Seen) -> Self {
+        Self {
+            op,
+            clock_cost,
+            loop_cost,
+            exits,
+            seen,
+            samples: Vec::new(),
+            surplus: 0,
+            stamps: None,
+        }
+    }
+
+    /// Another batch, told by the guest at `said` (its clock) and heard at
+    /// `heard` (ours), both in ticks.
+    pub fn sample(&mut self, sample: Sample, said: u64, heard: Option<u64>) {
+        if let Some(heard) = heard {
+            let now = (said, heard);
+            self.stamps = Some([self.stamps.map_or(now, |stamps| stamps[0]), now]);
+        }
+        if self.samples.len() < MOST_SAMPLES {
+            self.samples.push(sample);
+        } else {
+            self.surplus += 1;
+        }
+    }
+
+    /// What came of it, and the time between the first and the last batch by the
+    /// guest's clock and by ours, in ticks.
+    pub fn end(self, told: &Told, seen: Seen) -> (Outcome, Option<(u64, u64)>) {
+        if let Some(reason) = self.objection(told) {
+            return (Outcome::Failed(reason), None);
+        }
+        let elapsed = self.stamps.map(|[first, last]| {
+            let guest = last.0.saturating_sub(first.0);
+            (guest, last.1.saturating_sub(first.1))
+        });
+        let counted = difference(self.exits, told.exits);
+        let outcome = Outcome::Measured {
+            clock_cost: self.clock_cost,
+            loop_cost: self.loop_cost,
+            samples: self.samples,
+            check: told.check,
+            exits: counted.or_else(|| difference(self.seen.exits, seen.exits)),
+            host_cpu_ns: difference(self.seen.cpu_ns, seen.cpu_ns),
+            elapsed: None,
+        };
+        (outcome, elapsed)
+    }
+
+    /// Why what was told cannot be believed.
+    fn objection(&self, told: &Told) -> Option<String> {
+        if self.surplus > 0 {
+            return Some(format!("more than {MOST_SAMPLES} samples were sent"));
+        }
+        let heard = self.samples.len() as u64;
+        let lost = heard < u64::from(told.samples) && told.damaged;
+        if heard != u64::from(told.samples) && !lost {
+            return Some(format!(
+                "the guest says that it sent {} samples, but {heard} arrived",
+                told.samples
+            ));
+        }
+        if self.samples.iter().any(|sample| sample.count == 0) {
+            return Some("a sample of no operations was sent".to_owned());
+        }
+        (heard == 0).then(|| "no sample was sent".to_owned())
+    }
+}
+
+fn difference(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+    after?.checked_sub(before?)
+}
