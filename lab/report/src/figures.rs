@@ -54,6 +54,7 @@ fn three_digits(value: f64) -> String {
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,
         size if size >= 0.9995 => 2,
+        0.0 => 0,
         _ => 3,
     };
     format!("{value:.decimals$}")
@@ -138,6 +139,7 @@ mod tests {
     #[test]
     fn times_have_three_digits_and_a_fitting_unit() {
         for (ns, text) in [
+            (0.0, "0 ns"),
             (0.4123, "0.412 ns"),
             (1.409, "1.41 ns"),
             (9.999, "10.0 ns"),

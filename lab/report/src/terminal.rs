@@ -3,6 +3,7 @@
 
 use crate::sheet::{Look, Span};
 use crate::{notes, printable, table, timelines, Report, Style};
+use trapline_abi::Workload;
 use trapline_plan::{Clock, EnvironmentId};
 use trapline_stats::Cell;
 
@@ -22,13 +23,21 @@ pub fn terminal(report: &Report, style: &Style) -> String {
         page.table(&cells, clock);
         page.costs(&cells, clock);
     }
-    for clock in [Clock::Wall, Clock::Insn] {
-        page.timelines(report, clock);
+    if report.operations & of_boot() != 0 {
+        page.timelines(report, Clock::Wall);
+        page.timelines(report, Clock::Insn);
     }
     page.reasons("Failed", Look::Bad, &notes::failures(&cells));
     page.reasons("Not measured", Look::Strong, &notes::skips(&cells));
     page.problems(report);
     page.text
+}
+
+/// Whoever asks for none of these does not ask how anything boots.
+fn of_boot() -> u64 {
+    Workload::Boot
+        .operations()
+        .fold(0, |set, op| set | op.bit())
 }
 
 struct Page {

@@ -250,24 +250,32 @@ impl Draft {
 }
 
 fn flags(cell: &Cell, estimate: f64, boots: &[Boot<'_>], told: &[Told<'_>]) -> Vec<Flag> {
-    let found = match cell.clock {
-        Clock::Wall => [
-            below_resolution(cell.op, estimate, boots),
-            clocks_disagree(boots),
-        ],
-        Clock::Insn => [(boots.len() < 2).then_some(Flag::Unproved), None],
-    };
-    let lost = boots_lost(boots, told);
-    found.into_iter().flatten().chain(lost).collect()
+    let unproved = cell.clock == Clock::Insn && boots.len() < 2;
+    [
+        below_resolution(cell, estimate, boots),
+        clocks_disagree(boots),
+        unproved.then_some(Flag::Unproved),
+        boots_lost(boots, told),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-/// Only what is repeated in a loop is short enough for this to matter.
-fn below_resolution(op: Op, estimate: f64, boots: &[Boot<'_>]) -> Option<Flag> {
-    if op.unit() != Unit::Time || op.workload() == Workload::Boot {
+/// Only what is repeated in a loop is short enough for this to matter. On the
+/// instruction clock nothing overlaps, and what is left is right to the digit;
+/// but where nothing is left, the loop around the operation was shorter than the
+/// one that was calibrated.
+fn below_resolution(cell: &Cell, estimate: f64, boots: &[Boot<'_>]) -> Option<Flag> {
+    if cell.op.unit() != Unit::Time || cell.op.workload() == Workload::Boot {
         return None;
     }
     let resolution = median(boots.iter().map(|boot| boot.resolution))?;
-    (estimate <= resolution).then_some(Flag::BelowResolution(resolution))
+    let limit = match cell.clock {
+        Clock::Wall => resolution,
+        Clock::Insn => 0.0,
+    };
+    (estimate <= limit).then_some(Flag::BelowResolution(resolution))
 }
 
 fn clocks_disagree(boots: &[Boot<'_>]) -> Option<Flag> {

@@ -69,8 +69,8 @@ fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<
         clock,
         launches: timelines.len(),
         stages: stages(&timelines),
-        total: median(timelines.iter().map(|timeline| total(timeline)))?,
-        unexplained: median(timelines.iter().map(|timeline| unexplained(timeline)))?,
+        total: median(timelines.iter().map(total))?,
+        unexplained: median(timelines.iter().map(unexplained))?,
         disordered: timelines
             .iter()
             .filter(|timeline| is_disordered(timeline))
@@ -80,26 +80,28 @@ fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<
 }
 
 /// The timelines of launches that had nothing to do but boot. These are the ones
-/// that stamp their first sample; where none does, every launch will do.
-fn of_booting<'a>(launches: &[&'a Launch]) -> Vec<&'a Timeline> {
-    let stamped = || {
-        let timelines = launches.iter().map(|launch| &launch.timeline);
-        timelines.filter(|timeline| timeline.keys().any(|stage| *stage != Stage::Exec))
-    };
-    let booting: Vec<_> = stamped()
-        .filter(|timeline| timeline.contains_key(&Stage::FirstSample))
-        .collect();
-    if booting.is_empty() {
-        stamped().collect()
-    } else {
-        booting
+/// that stamp their first sample; where none does, every launch will do until its
+/// guest began to work.
+fn of_booting(launches: &[&Launch]) -> Vec<Timeline> {
+    let all = || launches.iter().map(|launch| &launch.timeline);
+    let booting = all().filter(|timeline| timeline.contains_key(&Stage::FirstSample));
+    let booting: Vec<Timeline> = booting.cloned().collect();
+    if !booting.is_empty() {
+        return booting;
     }
+    let until_main = all().map(|timeline| {
+        let stages = timeline.range(..=Stage::GuestMain);
+        stages.map(|(stage, at)| (*stage, *at)).collect()
+    });
+    until_main
+        .filter(|timeline: &Timeline| timeline.keys().any(|stage| *stage != Stage::Exec))
+        .collect()
 }
 
-fn stages(timelines: &[&Timeline]) -> Vec<StageTime> {
+fn stages(timelines: &[Timeline]) -> Vec<StageTime> {
     let mut reached: BTreeMap<Stage, Vec<f64>> = BTreeMap::new();
     for timeline in timelines {
-        for (stage, at) in *timeline {
+        for (stage, at) in timeline {
             reached.entry(*stage).or_default().push(*at as f64);
         }
     }
@@ -205,7 +207,7 @@ mod tests {
         let both = seen(EnvironmentId::QemuKvm, &[measuring, booting]);
         assert_eq!(timelines(&[both])[0].total, 60.0);
         let one = seen(EnvironmentId::QemuKvm, &[measuring]);
-        assert_eq!(timelines(&[one])[0].total, 9_000.0);
+        assert_eq!(timelines(&[one])[0].total, 30.0);
         assert_eq!(timelines(&[seen(EnvironmentId::Sim, &[])]), []);
     }
 

@@ -223,6 +223,13 @@ fn what_is_not_more_than_its_loop_is_below_resolution() {
     let kvm = figure(&summary, Kvm, Op::Getpid);
     assert_eq!(kvm.flags, [Flag::BelowResolution(1.0)]);
     assert_eq!(kvm.ratio, None, "a ratio of nothing means nothing");
+    let seen = [boot(Sim, 0, getpid(1_930)), boot(SimKvm, 0, getpid(1_030))];
+    let summary = summarise(&seen, SEED);
+    let sim = figure(&summary, Sim, Op::Getpid);
+    assert!((sim.estimate - 0.9).abs() < 1e-9);
+    assert_eq!(sim.flags, [Flag::Unproved], "instructions do not overlap");
+    let less = &figure(&summary, SimKvm, Op::Getpid).flags;
+    assert_eq!(less[0], Flag::BelowResolution(1.0));
 }
 
 #[test]
