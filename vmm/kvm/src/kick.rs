@@ -27,8 +27,7 @@ impl KvmKick {
     pub(crate) fn new(page: Arc<VcpuFd>, immediate_exit: NonNull<u8>) -> Self {
         Self {
             immediate_exit,
-            // SAFETY: it takes nothing and cannot fail.
-            thread: unsafe { libc::gettid() },
+            thread: this_thread(),
             _page: page,
         }
     }
@@ -49,6 +48,13 @@ impl Kick for KvmKick {
         // process; if that has ended, the kernel says so and nothing happens.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, signal()) };
     }
+}
+
+/// By number: the C library's function of this name is one that Rust's standard
+/// library refers to only weakly, and a static, optimised link may leave it out.
+fn this_thread() -> libc::pid_t {
+    // SAFETY: this request takes nothing and cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
 fn signal() -> libc::c_int {

@@ -76,13 +76,14 @@ impl<V: Vcpu> Machine<V> {
         let mut starting = Some(starting);
         let mut entry = Entry::Resume;
         loop {
-            let exit = self.vcpu.run(entry)?;
-            entry = match exit {
-                Exit::Write {
+            // One match, and nothing moved: whatever is built between the kernel's
+            // answer and the device is paid for at each exit.
+            entry = match self.vcpu.run(entry) {
+                Ok(Exit::Write {
                     at: IoAddr::Port(port),
                     size,
                     data,
-                } => {
+                }) => {
                     let mut around = Around::new(&mut self.console, &mut self.vcpu, &self.apart);
                     match self.board.write_port(port, size, data as u32, &mut around) {
                         Effect::None => {}
@@ -94,35 +95,36 @@ impl<V: Vcpu> Machine<V> {
                     }
                     Entry::Resume
                 }
-                Exit::Read {
+                Ok(Exit::Read {
                     at: IoAddr::Port(port),
                     size,
-                } => {
+                }) => {
                     let mut around = Around::new(&mut self.console, &mut self.vcpu, &self.apart);
                     Entry::Answer(self.board.read_port(port, size, &mut around).into())
                 }
-                Exit::Write {
+                Ok(Exit::Write {
                     at: IoAddr::Mmio(address),
                     size,
                     data,
-                } => {
+                }) => {
                     self.board.write_mmio(address, size, data);
                     Entry::Resume
                 }
-                Exit::Read {
+                Ok(Exit::Read {
                     at: IoAddr::Mmio(address),
                     size,
-                } => Entry::Answer(self.board.read_mmio(address, size)),
-                Exit::Started => {
+                }) => Entry::Answer(self.board.read_mmio(address, size)),
+                Ok(Exit::Started) => {
                     if let Some(starting) = starting.take() {
                         starting();
                     }
                     Entry::Resume
                 }
-                other => match self.rare(other) {
+                Ok(other) => match self.rare(other) {
                     Ok(entry) => entry,
                     Err(ending) => return Ok(ending),
                 },
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -44,15 +44,16 @@ pub fn set_up<H: Hypervisor>(settings: &Settings, ring0: Ring0) -> Result<Ready<
         command_line: &settings.command_line,
         way,
     };
-    let prepared = prepare(&image, &plan)?;
-    let memory = fill(settings.memory, &prepared)?;
-    create::<H>(memory, &prepared)
+    assemble::<H>(&image, &plan)
 }
 
-fn create<H: Hypervisor>(
-    memory: Arc<Region>,
-    prepared: &Prepared<'_>,
-) -> Result<Ready<H>, Failure> {
+/// Makes the machine that starts `image` as planned.
+///
+/// # Errors
+/// What does not go together, or what the host refuses.
+pub fn assemble<H: Hypervisor>(image: &Image<'_>, plan: &Plan<'_>) -> Result<Ready<H>, Failure> {
+    let prepared = prepare(image, plan)?;
+    let memory = fill(plan.memory, &prepared)?;
     let vm = H::open()?.create_vm(&VmSpec { local_apic: true })?;
     vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
     let vcpu = vm.create_vcpu(VcpuId(0), &prepared.boot)?;
@@ -65,15 +66,19 @@ fn create<H: Hypervisor>(
     })
 }
 
+/// The ring whose code the CPU itself executes.
+pub fn native_ring(ring0: Ring0) -> u8 {
+    match ring0 {
+        Ring0::Native => 0,
+        Ring0::Emulated => 3,
+    }
+}
+
 /// What was asked for; else what is best here. What does not go together is found
 /// out by [`prepare`].
 fn choose_way(settings: &Settings, image: &Image<'_>, ring0: Ring0) -> Way {
-    let native = match ring0 {
-        Ring0::Native => 0,
-        Ring0::Emulated => 3,
-    };
     let direct = Way::Direct {
-        ring: settings.ring.unwrap_or(native),
+        ring: settings.ring.unwrap_or(native_ring(ring0)),
     };
     match settings.entry {
         EntryChoice::Direct => direct,
