@@ -5,7 +5,7 @@ use crate::environment::{Guest, Progress, SampleSink, Watch, Work};
 use crate::error::EnvError;
 use crate::observe::{Finished, Offset};
 use crate::process::{Command, Ear, Over, Running};
-use crate::transcript::{Ending, Transcript, Witness};
+use crate::transcript::{Blind, Ending, Transcript, Witness};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
@@ -133,7 +133,8 @@ impl<R: Recipe> ProcessGuest<R> {
         watch: &Watch,
         out: &mut dyn SampleSink,
     ) -> Result<(), EnvError> {
-        let mut ear = TranscriptEar::new(job, out);
+        let arrivals_matter = self.recipe.clock() != BootClock::Machine;
+        let mut ear = TranscriptEar::new(job, arrivals_matter, out);
         let heard = running.hear(&mut ear, watch);
         let transcript = ear.transcript;
         let name = self.recipe.command(job).name();
@@ -219,14 +220,17 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
 /// Puts what a process writes into a [`Transcript`].
 struct TranscriptEar<'a> {
     transcript: Transcript,
+    /// On a machine with a clock of its own, ours says nothing about the guest.
+    arrivals_matter: bool,
     doing: Option<Op>,
     out: &'a mut dyn SampleSink,
 }
 
 impl<'a> TranscriptEar<'a> {
-    fn new(job: &Job, out: &'a mut dyn SampleSink) -> Self {
+    fn new(job: &Job, arrivals_matter: bool, out: &'a mut dyn SampleSink) -> Self {
         Self {
             transcript: Transcript::new(job),
+            arrivals_matter,
             doing: None,
             out,
         }
@@ -235,7 +239,11 @@ impl<'a> TranscriptEar<'a> {
 
 impl Ear for TranscriptEar<'_> {
     fn console(&mut self, bytes: &[u8], at: u64, witness: &mut dyn Witness) {
-        self.transcript.console(bytes, Some(at), witness);
+        if self.arrivals_matter {
+            self.transcript.console(bytes, Some(at), witness);
+        } else {
+            self.transcript.console(bytes, None, &mut Blind);
+        }
         if let Some(op) = self.transcript.doing() {
             if self.doing.replace(op) != Some(op) {
                 self.out.progress(Progress::Operation(op));

@@ -116,9 +116,10 @@ const MICROVM: &str = "microvm,acpi=off,rtc=off,x-option-roms=off";
 /// That firmware.
 const FIRMWARE: &str = "qboot.rom";
 
-/// A serial port for its scratch register, and a virtio transport.
+/// A serial port for its scratch register, and a device in the first virtio
+/// transport; by itself QEMU would take the last.
 const IMAGE_DEVICES: &str = "-serial null -global virtio-mmio.force-legacy=false \
-                             -device virtio-rng-device";
+                             -device virtio-rng-device,bus=virtio-mmio-bus.0";
 
 /// The way in which QEMU is asked to count instructions as time.
 pub const COUNTING: &str = "-accel tcg -cpu max -icount shift=0,sleep=off -seed 1 \

@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::time::Duration;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Record, VERSION};
 use trapline_spawn::ticks;
@@ -83,10 +84,26 @@ fn take(step: &Step<'_>, port: &mut Port) -> Result<(), Trouble> {
         Step::Write { path, text } => {
             fs::write(path, text).map_err(|error| format!("{path}: {error}"))
         }
+        Step::Wait { path, text } => {
+            wait_until(path, text).map_err(|error| format!("{path}: {error}"))
+        }
         Step::Launch(launch) => {
             guest::run(launch, port).map_err(|error| format!("{}: {error}", launch.program))
         }
     }
+}
+
+/// How often a file is looked at, a hundredth of a second apart.
+const LOOKS: u32 = 1000;
+
+fn wait_until(path: &str, text: &str) -> io::Result<()> {
+    for _ in 0..LOOKS {
+        if fs::read_to_string(path)?.trim_end() == text {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(io::Error::other(format!("does not become '{text}'")))
 }
 
 fn mount_all() -> Result<(), Trouble> {

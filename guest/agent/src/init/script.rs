@@ -2,6 +2,7 @@
 //!
 //! - `module PATH OPTIONS` loads a kernel module.
 //! - `write PATH TEXT` tunes the kernel.
+//! - `wait PATH TEXT` waits until a file says so.
 //! - `launch NUMBER SECONDS yes|no PROGRAM ARGUMENT…` runs a program to its end,
 //!   at most so many seconds of the machine's time. `yes` means that it is a VMM
 //!   which does not tell its guest's TSC offset, so that the kernel is asked.
@@ -21,6 +22,13 @@ pub enum Step<'a> {
         /// The file.
         path: &'a str,
         /// The text.
+        text: &'a str,
+    },
+    /// Wait until a file says a text.
+    Wait {
+        /// The file.
+        path: &'a str,
+        /// The text, without a line's end.
         text: &'a str,
     },
     /// Run a program.
@@ -51,6 +59,7 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
     match words[..] {
         ["module", path, options] => Ok(Step::Module { path, options }),
         ["write", path, text] => Ok(Step::Write { path, text }),
+        ["wait", path, text] => Ok(Step::Wait { path, text }),
         ["launch", child, seconds, ask_offset, program, ref arguments @ ..] => {
             Ok(Step::Launch(Launch {
                 child: number(child)?,
@@ -91,6 +100,11 @@ mod tests {
             parse("module\t/kvm.ko\tnx_huge_pages=never a=b"),
             Ok(module)
         );
+        let wait = Step::Wait {
+            path: "/clock",
+            text: "tsc",
+        };
+        assert_eq!(parse("wait\t/clock\ttsc"), Ok(wait));
         let launch = Step::Launch(Launch {
             child: 3,
             seconds: 60,

@@ -19,6 +19,11 @@ impl Script {
         self.line(&["module", path, options]);
     }
 
+    /// Waits until a file says `text`.
+    pub fn wait(&mut self, path: &str, text: &str) {
+        self.line(&["wait", path, text]);
+    }
+
     /// Runs a program; `ask_offset` if its guest's TSC offset is to be asked of
     /// the kernel.
     pub fn launch(&mut self, command: &Command, ask_offset: bool) {
@@ -60,10 +65,12 @@ mod tests {
     #[test]
     fn words_are_separated_by_tabs_and_launches_numbered() {
         let mut script = Script::default();
+        script.wait("/clock", "tsc");
         script.module("/kvm.ko", "a=b c=d");
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
-        let expected = "module\t/kvm.ko\ta=b c=d\n\
+        let expected = "wait\t/clock\ttsc\n\
+                        module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes\t/qemu\n";
         assert_eq!(script.text(), expected);
