@@ -129,7 +129,9 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_has_nothing_to_show() {
-        let mut witness = ProcessWitness::of(i32::MAX);
+        let mut gone = std::process::Command::new("/bin/true").spawn().unwrap();
+        gone.wait().unwrap();
+        let mut witness = ProcessWitness::of(gone.id() as i32);
         assert!(witness.glance().cpu_ns.is_none());
         assert_eq!(witness.own_memory, None);
     }

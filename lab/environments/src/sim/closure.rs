@@ -51,14 +51,18 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
 
 /// The paths in lines like `name => /path (0x7f…)` and `/path (0x7f…)`.
 fn paths_in(text: &str) -> Vec<PathBuf> {
-    text.lines()
+    let mut paths: Vec<_> = text
+        .lines()
         .filter_map(|line| {
             let (_, target) = line.split_once("=>").unwrap_or(("", line));
             let path = target.split_ascii_whitespace().next()?;
             path.starts_with('/').then(|| PathBuf::from(path))
         })
-        .chain([PathBuf::from(LOADER)])
-        .collect()
+        .collect();
+    if !paths.is_empty() {
+        paths.push(PathBuf::from(LOADER));
+    }
+    paths
 }
 
 #[cfg(test)]
@@ -73,6 +77,7 @@ mod tests {
         let paths = paths_in(text);
         assert_eq!(paths[0], Path::new("/lib/x86_64-linux-gnu/libz.so.1"));
         assert_eq!(paths[1], Path::new(LOADER));
+        assert_eq!(paths_in("\tstatically linked\n"), Vec::<PathBuf>::new());
     }
 
     #[test]

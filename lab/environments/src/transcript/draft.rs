@@ -18,8 +18,22 @@ pub struct Draft {
     seen: Seen,
     samples: Vec<Sample>,
     surplus: u64,
-    /// Guest's and host's stamp of the first and of the last batch.
-    stamps: Option<[(u64, u64); 2]>,
+    /// When each batch was told and when it was heard, where that is known.
+    stamps: Vec<Stamp>,
+}
+
+/// One batch by two clocks, in ticks of each.
+#[derive(Clone, Copy)]
+struct Stamp {
+    said: u64,
+    heard: u64,
+}
+
+impl Stamp {
+    /// How late it was heard, give or take a constant. Only comparable.
+    fn lag(&self) -> i64 {
+        self.heard.wrapping_sub(self.said) as i64
+    }
 }
 
 /// What an operation was told to have come to.
@@ -45,34 +59,28 @@ impl Draft {
             seen,
             samples: Vec::new(),
             surplus: 0,
-            stamps: None,
+            stamps: Vec::new(),
         }
     }
 
     /// Another batch, told by the guest at `said` (its clock) and heard at
     /// `heard` (ours), both in ticks.
     pub fn sample(&mut self, sample: Sample, said: u64, heard: Option<u64>) {
-        if let Some(heard) = heard {
-            let now = (said, heard);
-            self.stamps = Some([self.stamps.map_or(now, |stamps| stamps[0]), now]);
-        }
         if self.samples.len() < MOST_SAMPLES {
             self.samples.push(sample);
+            self.stamps.extend(heard.map(|heard| Stamp { said, heard }));
         } else {
             self.surplus += 1;
         }
     }
 
-    /// What came of it, and the time between the first and the last batch by the
-    /// guest's clock and by ours, in ticks.
+    /// What came of it, and time that passed meanwhile by the guest's clock and by
+    /// ours, in ticks.
     pub fn end(self, told: &Told, seen: Seen) -> (Outcome, Option<(u64, u64)>) {
         if let Some(reason) = self.objection(told) {
             return (Outcome::Failed(reason), None);
         }
-        let elapsed = self.stamps.map(|[first, last]| {
-            let guest = last.0.saturating_sub(first.0);
-            (guest, last.1.saturating_sub(first.1))
-        });
+        let elapsed = self.elapsed();
         let counted = difference(self.exits, told.exits);
         let outcome = Outcome::Measured {
             clock_cost: self.clock_cost,
@@ -84,6 +92,18 @@ impl Draft {
             elapsed: None,
         };
         (outcome, elapsed)
+    }
+
+    /// The time from an early batch to a late one. A batch is heard late whenever we
+    /// are not scheduled at once, so of either half the quickest is taken.
+    fn elapsed(&self) -> Option<(u64, u64)> {
+        let (early, late) = self.stamps.split_at(self.stamps.len() / 2);
+        let quickest = |half: &[Stamp]| half.iter().copied().min_by_key(Stamp::lag);
+        let (from, to) = (quickest(early)?, quickest(late)?);
+        Some((
+            to.said.checked_sub(from.said)?,
+            to.heard.checked_sub(from.heard)?,
+        ))
     }
 
     /// Why what was told cannot be believed.

@@ -74,8 +74,8 @@ pub enum Ending {
     Cut,
 }
 
-/// How the time between the first and the last batch of an operation passed: by
-/// the guest's clock and by ours, in ticks.
+/// How time passed from an early batch of an operation to a late one: by the
+/// guest's clock and by ours, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     /// Which operation.
