@@ -35,7 +35,7 @@ test: build check ## Run every test; ends with what was skipped and why
 	@scripts/skips.sh $(SKIPS)
 
 bench: build ## Print the figures that the project stands for
-	@scripts/bench.sh $(DIST)
+	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --package trapline-tests --bin figures
 
 clean: ## Remove everything that was built
 	cargo clean

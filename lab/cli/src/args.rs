@@ -101,6 +101,10 @@ pub struct RunArgs {
     pub store: StoreArgs,
     #[command(flatten)]
     pub simulated: SimulatedArgs,
+    /// Most time for one boot [default: 180 s on the wall clock, 600 s on the
+    /// instruction clock]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: Option<u64>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -177,6 +181,15 @@ pub enum Preset {
     Quick,
     /// More boots and samples, for figures to be quoted
     Full,
+}
+
+impl From<Preset> for trapline_plan::Preset {
+    fn from(preset: Preset) -> Self {
+        match preset {
+            Preset::Quick => Self::Quick,
+            Preset::Full => Self::Full,
+        }
+    }
 }
 
 /// When to use colour.

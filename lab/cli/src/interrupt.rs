@@ -43,9 +43,21 @@ impl Interrupt {
         Arc::clone(&self.asked)
     }
 
+    /// Asks for an end without any signal.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an end was asked for.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// The signal, once there was one.
     pub fn signal(&self) -> Option<i32> {
-        let asked = self.asked.load(Ordering::Relaxed);
-        asked.then(|| self.signal.load(Ordering::Relaxed) as i32)
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal as i32),
+        }
     }
 }

@@ -6,11 +6,17 @@
 mod args;
 mod doctor;
 mod failure;
+mod floor;
 mod interrupt;
 mod keep;
+mod lab;
+mod list;
 mod manual;
+mod measure;
 mod outcome;
 mod parts;
+mod progress;
+mod run;
 mod show;
 mod terminal;
 
@@ -47,8 +53,10 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Doctor(args) => print_diagnosis(&args)?,
         Command::Completions { shell } => terminal::print_text(&manual::completions(shell))?,
         Command::Man => terminal::print_text(&manual::page())?,
+        Command::List(args) => list::list(&args)?,
+        Command::Run(args) => return run::run(&args),
+        Command::Floor(args) => floor::floor(&args)?,
         Command::Show(args) => return show::show(&args),
-        _ => {}
     }
     Ok(Status::Done)
 }

@@ -1,0 +1,81 @@
+//! The environments of this machine, and whether each is ready.
+
+use crate::args::SimulatedArgs;
+use crate::failure::Failure;
+use trapline_environments::{
+    Availability, EnvError, Environment, GuestImage, Requirements, Settings,
+};
+use trapline_plan::{expand, EnvironmentId, Preset, Request};
+
+/// Every environment there is, with what is needed to use it.
+pub struct Lab {
+    settings: Settings,
+    places: Vec<Place>,
+}
+
+/// An environment, and whether it is ready.
+pub struct Place {
+    /// Which.
+    pub id: EnvironmentId,
+    /// How to use it.
+    pub environment: Box<dyn Environment>,
+    /// Whether it can be used here and now.
+    pub availability: Availability,
+}
+
+impl Lab {
+    /// Looks at every environment. Nothing is started.
+    ///
+    /// # Errors
+    /// The parts cannot be looked for.
+    pub fn open(simulated: &SimulatedArgs) -> Result<Self, Failure> {
+        let mut settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
+        settings.kernel = simulated.kernel.clone().zip(simulated.modules.clone());
+        let environments = trapline_environments::all(&settings);
+        let places = environments.into_iter().map(place).collect();
+        Ok(Self { settings, places })
+    }
+
+    /// All environments, in table order.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The place of one environment.
+    pub fn place(&self, id: EnvironmentId) -> Option<&Place> {
+        self.places.iter().find(|place| place.id == id)
+    }
+
+    /// The image.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn image(&self) -> Result<GuestImage, EnvError> {
+        self.settings.parts.image()
+    }
+}
+
+fn place(environment: Box<dyn Environment>) -> Place {
+    let id = environment.id();
+    let availability = environment.supports(&requirements(id));
+    Place {
+        id,
+        environment,
+        availability,
+    }
+}
+
+/// The machine that a guest of this environment gets is the plan's to say.
+fn requirements(id: EnvironmentId) -> Requirements {
+    let plan = expand::expand(&Request {
+        environments: vec![id],
+        ready: vec![id],
+        operations: expand::known_operations(),
+        preset: Preset::Quick,
+        boots: Some(1),
+        seed: 0,
+    });
+    Requirements {
+        machine: plan.boots[0].machine,
+    }
+}

@@ -1,0 +1,216 @@
+//! Doing a plan's boots. On the wall clock one after the other, for a second
+//! guest would disturb the first; on the instruction clock, which nothing
+//! disturbs, as many at a time as there are processors. Each observation is
+//! stored as soon as its boot is over.
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::progress::Bar;
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+use trapline_environments::{EnvError, GuestImage, Progress, Watch};
+use trapline_plan::{names, Clock, EnvironmentId, Observation, Plan, PlannedBoot};
+use trapline_store::{RunId, Store};
+
+/// What has to be done, and with what.
+pub struct Task<'a> {
+    /// The boots, in order.
+    pub plan: &'a Plan,
+    /// The environments.
+    pub lab: &'a Lab,
+    /// Who may end it early.
+    pub interrupt: &'a Interrupt,
+    /// Who is told how far it is.
+    pub progress: &'a Bar,
+    /// The most time that one boot may take; if not said, as long as its
+    /// environment usually needs, many times over.
+    pub timeout: Option<Duration>,
+}
+
+/// Keeps what was observed.
+pub struct Keeper<'a> {
+    /// Where.
+    pub store: &'a mut Store,
+    /// As part of which run.
+    pub run: RunId,
+}
+
+/// What came of a boot.
+enum Booted {
+    /// It was observed, whole or in part.
+    Observed(Observation),
+    /// It was observed until it had taken too long.
+    Hung(Observation),
+    /// It could not even be tried.
+    Skipped(EnvironmentId, String),
+    /// Somebody wanted it to end.
+    Stopped,
+}
+
+/// Does all boots of the task's plan and keeps what was observed.
+///
+/// # Errors
+/// The image is not there, or nothing can be stored any more.
+pub fn measure(task: &Task<'_>, keeper: &mut Keeper<'_>) -> Result<(), Failure> {
+    let (wall, insn): (Vec<_>, Vec<_>) = task
+        .plan
+        .boots
+        .iter()
+        .partition(|boot| boot.environment.clock() == Clock::Wall);
+    if wall.is_empty() && insn.is_empty() {
+        return Ok(());
+    }
+    let image = task
+        .lab
+        .image()
+        .map_err(|error| Failure::from_error(&error))?;
+    one_by_one(task, &image, &wall, keeper)?;
+    side_by_side(task, &image, &insn, keeper)
+}
+
+fn one_by_one(
+    task: &Task<'_>,
+    image: &GuestImage,
+    boots: &[&PlannedBoot],
+    keeper: &mut Keeper<'_>,
+) -> Result<(), Failure> {
+    let mut given_up = BTreeSet::new();
+    for &boot in boots {
+        if given_up.contains(&boot.environment) {
+            task.progress.done();
+            continue;
+        }
+        let booted = do_boot(task, image, boot);
+        if booted.is_hopeless() {
+            given_up.insert(boot.environment);
+        }
+        if !keeper.keep(booted)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Each worker takes the next boot that nobody has taken. Guests live in the
+/// worker that started them; only what was observed leaves it.
+fn side_by_side(
+    task: &Task<'_>,
+    image: &GuestImage,
+    boots: &[&PlannedBoot],
+    keeper: &mut Keeper<'_>,
+) -> Result<(), Failure> {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..workers.min(boots.len()) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || work(task, image, boots, next, &sender));
+        }
+        drop(sender);
+        let mut kept = Ok(());
+        for booted in receiver {
+            // After a failure the rest is awaited, but not kept.
+            if kept.is_ok() {
+                kept = keeper.keep(booted).map(drop);
+                if kept.is_err() {
+                    task.interrupt.ask();
+                }
+            }
+        }
+        kept
+    })
+}
+
+fn work(
+    task: &Task<'_>,
+    image: &GuestImage,
+    boots: &[&PlannedBoot],
+    next: &AtomicUsize,
+    sender: &Sender<Booted>,
+) {
+    while let Some(boot) = boots.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let booted = do_boot(task, image, boot);
+        let stopped = matches!(booted, Booted::Stopped);
+        if sender.send(booted).is_err() || stopped {
+            return;
+        }
+    }
+}
+
+fn do_boot(task: &Task<'_>, image: &GuestImage, boot: &PlannedBoot) -> Booted {
+    let Some(place) = task.lab.place(boot.environment) else {
+        return Booted::Skipped(boot.environment, "no such environment here".to_owned());
+    };
+    if task.interrupt.is_asked() {
+        return Booted::Stopped;
+    }
+    let watch = Watch {
+        patience: task.timeout.unwrap_or(patience(boot.environment.clock())),
+        stop: task.interrupt.flag(),
+    };
+    task.progress.doing(boot, "starting");
+    let mut tell = |progress| task.progress.doing(boot, &describe(progress));
+    let environment = place.environment.as_ref();
+    let booted = trapline_environments::boot(environment, image, boot, &watch, &mut tell);
+    task.progress.done();
+    match booted {
+        Ok(booted) => Booted::from(booted),
+        Err(EnvError::Stopped) => Booted::Stopped,
+        Err(error) => Booted::Skipped(boot.environment, error.to_string()),
+    }
+}
+
+/// The most time that one boot may take: many times what it does take.
+fn patience(clock: Clock) -> Duration {
+    Duration::from_secs(match clock {
+        Clock::Wall => 180,
+        Clock::Insn => 600,
+    })
+}
+
+fn describe(progress: Progress) -> String {
+    match progress {
+        Progress::Launch { number, of } => format!("launch {} of {of}", number + 1),
+        Progress::Operation(op) => names::path(op),
+    }
+}
+
+impl From<trapline_environments::Booted> for Booted {
+    fn from(booted: trapline_environments::Booted) -> Self {
+        match booted.trouble {
+            // What was not reached because somebody wanted an end is no failure.
+            Some(EnvError::Stopped) => Self::Stopped,
+            Some(EnvError::Hung { .. }) => Self::Hung(booted.observation),
+            _ => Self::Observed(booted.observation),
+        }
+    }
+}
+
+impl Booted {
+    /// Whether another boot of the same environment would only take time.
+    fn is_hopeless(&self) -> bool {
+        matches!(self, Self::Skipped(..) | Self::Hung(_))
+    }
+}
+
+impl Keeper<'_> {
+    /// Stores what came of a boot; whether to go on.
+    fn keep(&mut self, booted: Booted) -> Result<bool, Failure> {
+        let stored = match booted {
+            Booted::Stopped => return Ok(false),
+            Booted::Observed(seen) | Booted::Hung(seen) => {
+                self.store.add_observation(self.run, &seen)
+            }
+            Booted::Skipped(environment, reason) => {
+                self.store.add_skip(self.run, environment, &reason)
+            }
+        };
+        stored.map_err(|error| Failure::from_error(&error))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,54 @@
+//! What a person sees who waits: a bar on standard error, only if that is a
+//! terminal. Everything else sees nothing.
+
+use crate::terminal;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
+use trapline_plan::PlannedBoot;
+
+/// The bar of one run, counting boots.
+#[derive(Clone)]
+pub struct Bar {
+    bar: ProgressBar,
+}
+
+/// Fits 80 columns with the longest name of an environment and an operation.
+const TEMPLATE: &str = "{spinner} {elapsed:>4} [{bar:20}] {pos}/{len} boots  {wide_msg}";
+
+impl Bar {
+    /// A bar for so many boots; hidden where nobody watches or `quiet` is wanted.
+    pub fn new(boots: usize, quiet: bool) -> Self {
+        if quiet || !terminal::is_watched() {
+            return Self::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(boots as u64), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(TEMPLATE).expect("the template is well formed");
+        bar.set_style(style.progress_chars("=> "));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { bar }
+    }
+
+    /// A bar that nobody sees.
+    pub fn hidden() -> Self {
+        Self {
+            bar: ProgressBar::hidden(),
+        }
+    }
+
+    /// A boot does this now.
+    pub fn doing(&self, boot: &PlannedBoot, what: &str) {
+        let number = boot.replicate + 1;
+        self.bar
+            .set_message(format!("{} #{number}: {what}", boot.environment));
+    }
+
+    /// A boot is over.
+    pub fn done(&self) {
+        self.bar.inc(1);
+    }
+
+    /// The run is over; the bar goes.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,122 @@
+//! `trapline run`, in the order in which it happens: what is asked for becomes a
+//! plan; each boot of the plan is observed in its environment and stored, raw;
+//! what is stored becomes figures; the figures are printed.
+
+use crate::args::{RunArgs, StoreArgs};
+use crate::failure::{Failure, Status};
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::measure::{self, Keeper};
+use crate::progress::Bar;
+use crate::{doctor, keep, outcome};
+use std::time::Duration;
+use trapline_environments::Availability;
+use trapline_plan::{expand, names, EnvironmentId, Plan, Request};
+use trapline_store::{NewRun, Run, RunId, Store};
+
+/// Measures, stores and shows.
+///
+/// # Errors
+/// A part is missing, the store cannot be written, or output cannot.
+pub fn run(args: &RunArgs) -> Result<Status, Failure> {
+    let mut store = open_store(&args.store)?;
+    let interrupt = Interrupt::watch()?;
+    let lab = Lab::open(&args.simulated)?;
+    let request = request(args, &lab);
+    let plan = expand(&request);
+    let number = begin(&mut store, &request, &plan, &lab)?;
+    let progress = Bar::new(plan.boots.len(), args.quiet);
+    let measured = measure::measure(
+        &measure::Task {
+            plan: &plan,
+            lab: &lab,
+            interrupt: &interrupt,
+            progress: &progress,
+            timeout: args.timeout.map(Duration::from_secs),
+        },
+        &mut Keeper {
+            store: &mut store,
+            run: number,
+        },
+    );
+    progress.finish();
+    measured?;
+    let run = end(&mut store, number, &interrupt)?;
+    show(&run, args, &interrupt)
+}
+
+fn open_store(args: &StoreArgs) -> Result<Store, Failure> {
+    Store::open(&keep::file(args)?).map_err(|error| Failure::from_error(&error))
+}
+
+fn request(args: &RunArgs, lab: &Lab) -> Request {
+    let ready = lab
+        .places()
+        .iter()
+        .filter(|place| place.availability == Availability::Ready);
+    let environments = match args.environments.as_slice() {
+        [] => EnvironmentId::ALL.to_vec(),
+        chosen => chosen.to_vec(),
+    };
+    // The parser has let names of operations pass only.
+    let selected = args
+        .workloads
+        .iter()
+        .filter_map(|name| names::operations(name).ok());
+    Request {
+        environments,
+        ready: ready.map(|place| place.id).collect(),
+        operations: match args.workloads.as_slice() {
+            [] => expand::known_operations(),
+            _ => selected.fold(0, |all, set| all | set),
+        },
+        preset: args.preset.into(),
+        boots: args.boots,
+        seed: args.seed,
+    }
+}
+
+/// Notes what will be done, and what cannot be done and why.
+fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result<RunId, Failure> {
+    let run = NewRun {
+        seed: request.seed,
+        request: &keep::describe(request),
+        version: env!("CARGO_PKG_VERSION"),
+        facts: doctor::facts(),
+    };
+    let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
+    let number = store.begin_run(&run).map_err(failed)?;
+    for &id in &plan.left_out {
+        let availability = lab.place(id).map(|place| &place.availability);
+        if let Some(Availability::Missing(reason)) = availability {
+            store.add_skip(number, id, reason).map_err(failed)?;
+        }
+    }
+    Ok(number)
+}
+
+/// Reads back what was stored: what is printed is what can be printed again.
+fn end(store: &mut Store, number: RunId, interrupt: &Interrupt) -> Result<Run, Failure> {
+    let finished = match interrupt.signal() {
+        None => store.finish_run(number),
+        Some(_) => Ok(()),
+    };
+    let run = finished.and_then(|()| store.load(number));
+    run.map_err(|error| Failure::from_error(&error))
+}
+
+fn show(run: &Run, args: &RunArgs, interrupt: &Interrupt) -> Result<Status, Failure> {
+    let report = outcome::report(run);
+    outcome::print(&report, args.format)?;
+    match interrupt.signal() {
+        None => Ok(outcome::status(&report.summary)),
+        Some(signal) => {
+            let boots = run.observations.len();
+            anstream::eprintln!(
+                "interrupted; {boots} finished boots are kept as run {}",
+                run.info.id
+            );
+            Ok(Status::Interrupted(signal))
+        }
+    }
+}

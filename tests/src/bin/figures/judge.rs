@@ -1,0 +1,102 @@
+//! Reading figures out of the lab's JSON, and a word about each.
+
+use serde_json::Value;
+use std::fmt;
+
+/// Whether a figure is what it should be.
+pub enum Verdict {
+    /// It is.
+    Met,
+    /// It is not.
+    Missed,
+    /// There is no figure.
+    Unknown,
+}
+
+impl Verdict {
+    /// Of a condition.
+    pub fn of(met: bool) -> Self {
+        match met {
+            true => Self::Met,
+            false => Self::Missed,
+        }
+    }
+
+    /// Of a condition on a figure that may not be there.
+    pub fn maybe(met: Option<bool>) -> Self {
+        met.map_or(Self::Unknown, Self::of)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Met => "- met",
+            Self::Missed => "- MISSED",
+            Self::Unknown => "- unknown here",
+        })
+    }
+}
+
+/// The figures of one run.
+pub struct Figures(Value);
+
+impl Figures {
+    /// Of a run's JSON.
+    pub fn new(json: Value) -> Self {
+        Self(json)
+    }
+
+    /// The estimate of `workload/operation` in an environment.
+    pub fn estimate(&self, environment: &str, path: &str) -> Option<f64> {
+        self.cell(environment, path)?["estimate"].as_f64()
+    }
+
+    fn cell(&self, environment: &str, path: &str) -> Option<&Value> {
+        self.cells()
+            .find(|cell| cell["environment"] == environment && path_of(cell) == path)
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Value> {
+        self.0["cells"].as_array().into_iter().flatten()
+    }
+
+    /// Peak memory of an environment's VMM beyond guest RAM, in bytes.
+    pub fn own_memory(&self, environment: &str) -> Option<f64> {
+        let timelines = self.0["timelines"].as_array()?;
+        let timeline = timelines
+            .iter()
+            .find(|line| line["environment"] == environment)?;
+        timeline["own_memory_bytes"].as_f64()
+    }
+
+    /// How many estimates on the instruction clock are the same in another run,
+    /// and a line for each that is not.
+    pub fn compare_exact(&self, other: &Self) -> (usize, Vec<String>) {
+        let exact = other
+            .cells()
+            .filter(|cell| cell["clock"] == "insn" && cell.get("skip").is_none());
+        let mut differ = Vec::new();
+        let mut same = 0;
+        for cell in exact {
+            let (environment, path) = (
+                cell["environment"].as_str().unwrap_or_default(),
+                path_of(cell),
+            );
+            let before = self.cell(environment, &path).map(|cell| &cell["estimate"]);
+            match before == Some(&cell["estimate"]) {
+                true => same += 1,
+                false => differ.push(format!(
+                    "{environment} {path}: {before:?}, {}",
+                    cell["estimate"]
+                )),
+            }
+        }
+        (same, differ)
+    }
+}
+
+fn path_of(cell: &Value) -> String {
+    let word = |key: &str| cell[key].as_str().unwrap_or_default();
+    format!("{}/{}", word("workload"), word("operation"))
+}

@@ -1,0 +1,211 @@
+//! `make bench`: measures and prints the figures that the project stands for, one
+//! after the other, each beside what it should be. It judges and never fails on a
+//! figure: times depend on the machine, and a bench is no test.
+
+mod judge;
+
+use judge::{Figures, Verdict};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use trapline_tests::guest::Machine;
+use trapline_tests::run::Place;
+use trapline_tests::{has_qemu, parts};
+
+const SIMULATED: &str = "sim,sim/linux,sim/kvm,sim/qemu-kvm";
+
+fn main() {
+    let place = Place::new();
+    let quick = everything(&place);
+    same_digits(&place, &quick);
+    exits_and_floor(&quick);
+    hardware(&quick);
+    bare_machine(&quick);
+    rings();
+    conformance();
+}
+
+/// The quick preset, and how long it took (5).
+fn everything(place: &Place) -> Figures {
+    println!("5. The quick preset, all environments");
+    let start = Instant::now();
+    let figures = Figures::new(place.measure(&[]));
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "   {seconds:.0} s (at most 150) {}\n",
+        Verdict::of(seconds <= 150.0)
+    );
+    figures
+}
+
+/// The instruction clock twice, and once more with both cores busy (1).
+fn same_digits(place: &Place, quick: &Figures) {
+    println!("1. The instruction clock gives the same digits");
+    let again = |what: &str| {
+        let figures = Figures::new(place.measure(&["--env", SIMULATED]));
+        let (same, differ) = quick.compare_exact(&figures);
+        let verdict = Verdict::of(same > 0 && differ.is_empty());
+        println!(
+            "   {what}: {same} estimates identical, {} differ {verdict}",
+            differ.len()
+        );
+        for line in differ {
+            println!("     {line}");
+        }
+    };
+    again("a second time");
+    let load = Load::on_every_core();
+    again("with every core kept busy");
+    drop(load);
+    println!();
+}
+
+/// Other work, ended when it is dropped.
+struct Load(Vec<Child>);
+
+impl Load {
+    fn on_every_core() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let busy = || {
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+                .expect("sh can be started")
+        };
+        Self((0..cores).map(|_| busy()).collect())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It runs for ever, so it is there to be killed and reaped.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What an exit costs in our VMM, beside the floor and QEMU (2).
+fn exits_and_floor(quick: &Figures) {
+    println!("2. sim/kvm, sandbox on");
+    let ours = quick.estimate("sim/kvm", "exits/port-out");
+    let peer = ours.map(|ours| ours < 3346.0);
+    println!(
+        "   port-out {} insn (below 3346, the best unsandboxed peer) {}",
+        told(ours),
+        Verdict::maybe(peer)
+    );
+    println!(
+        "   port-out in QEMU {} insn",
+        told(quick.estimate("sim/qemu-kvm", "exits/port-out"))
+    );
+    let entry = quick.estimate("sim/kvm", "boot/first-instruction");
+    let quick_enough = entry.map(|insn| insn <= 2.0e6);
+    println!(
+        "   exec to first instruction {} insn (at most 2000000) {}",
+        told(entry),
+        Verdict::maybe(quick_enough)
+    );
+    println!("   the floor, and ours is to be at most 1.02 times it:");
+    let floor = Command::new(parts().join("trapline"))
+        .arg("floor")
+        .output()
+        .expect("it starts");
+    for line in String::from_utf8_lossy(&floor.stdout).lines() {
+        println!("     {line}");
+    }
+    println!("{}", String::from_utf8_lossy(&floor.stderr));
+}
+
+fn told(figure: Option<f64>) -> String {
+    figure.map_or("not measured".to_owned(), |figure| format!("{figure:.0}"))
+}
+
+/// What the wall clock says of starting up, and of memory (3).
+fn hardware(quick: &Figures) {
+    println!("3. /dev/kvm on this host");
+    let (ours, qemu) = (
+        quick.estimate("kvm", "boot/main"),
+        quick.estimate("qemu-kvm", "boot/main"),
+    );
+    let times = ours.zip(qemu).map(|(ours, qemu)| qemu / ours);
+    let quick_enough = times.map(|times| times >= 20.0);
+    println!(
+        "   exec to guest main: {} ns, QEMU microvm {} ns, {} times (at least 20) {}",
+        told(ours),
+        told(qemu),
+        told(times),
+        Verdict::maybe(quick_enough)
+    );
+    let memory = quick.own_memory("kvm");
+    let small = memory.map(|bytes| bytes <= 1.5e6);
+    println!(
+        "   memory beyond guest RAM: {} bytes (at most 1500000) {}\n",
+        told(memory),
+        Verdict::maybe(small)
+    );
+}
+
+/// What calls and switches cost in the image (4).
+fn bare_machine(quick: &Figures) {
+    println!("4. sim");
+    for (path, limit) in [("basic/yield", 60.0), ("basic/getpid", 12.0)] {
+        let insn = quick.estimate("sim", path);
+        let verdict = Verdict::maybe(insn.map(|insn| insn <= limit));
+        let insn = insn.map_or("not measured".to_owned(), |insn| format!("{insn:.1}"));
+        println!("   {path} {insn} insn (at most {limit}) {verdict}");
+    }
+    println!();
+}
+
+/// Whether both rings do the same work (6).
+fn rings() {
+    println!("6. Rings 0 and 3");
+    if !has_qemu("rings 0 and 3") {
+        return;
+    }
+    let boot = |ring| {
+        let job = format!("trapline.run=basic,stream trapline.batches=3 trapline.pages=512 trapline.blocks=8 trapline.doubles=20000 trapline.ring={ring}");
+        Machine::counting().boot(&job).1
+    };
+    let (ring0, ring3) = (boot(0), boot(3));
+    let same = ring0.checks == ring3.checks && ring0.checks.len() == 8;
+    println!(
+        "   {} checksums of basic and stream are the same {}",
+        ring0.checks.len(),
+        Verdict::of(same)
+    );
+    println!("   kvm: {}\n", kvm_ring());
+}
+
+/// What `kvm` says about the ring it chose.
+fn kvm_ring() -> String {
+    let place = Place::new();
+    let json = place.measure(&["--env", "kvm", "--workload", "basic/getpid", "--boots", "1"]);
+    let facts = &json["environments"]["kvm"]["facts"];
+    let fact = |name: &str| facts[name].as_str().map(str::to_owned);
+    fact("guest").unwrap_or_else(|| "not measured".to_owned())
+}
+
+/// The conformance suite on /dev/kvm (7); `make test` runs it on `fake` and in the
+/// simulated machine.
+fn conformance() {
+    println!("7. Conformance on /dev/kvm");
+    let mut command = Command::new(parts().join("trapline-conformance"));
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    let lines = String::from_utf8_lossy(&output.stdout).lines().count();
+    let verdict = match output.status.code() {
+        Some(0) => format!("passes, {lines} lines of trace {}", Verdict::of(true)),
+        Some(77) => format!(
+            "not tried: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+        _ => format!(
+            "{} {}",
+            String::from_utf8_lossy(&output.stderr).trim(),
+            Verdict::of(false)
+        ),
+    };
+    println!("   {verdict}");
+}
