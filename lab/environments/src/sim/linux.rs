@@ -2,9 +2,9 @@
 
 use super::initramfs::Archive;
 use super::kernel::{self, Kernel};
-use super::listener::{Inside, MachineEar};
+use super::listener::{Guests, Inside, MachineEar};
 use super::script::Script;
-use super::AGENT;
+use super::{AGENT, STREAM_HASH};
 use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
 use crate::error::EnvError;
 use crate::parts::{hexadecimal, sha256_of_file, Part};
@@ -89,8 +89,9 @@ pub struct LinuxGuest {
 }
 
 /// A machine that can be started.
-struct Prepared {
-    command: Command,
+pub struct Prepared {
+    /// What starts it.
+    pub command: Command,
     facts: Facts,
     /// Removed when it is dropped.
     _initramfs: NamedTempFile,
@@ -118,63 +119,83 @@ impl LinuxGuest {
     }
 
     fn prepare(&self) -> Result<Prepared, EnvError> {
-        let kernel = match &self.settings.kernel {
-            Some((image, modules)) => kernel::given(image, modules)?,
-            None => kernel::fetched(&self.settings.cache)?,
-        };
-        let bytes = self.archive(&kernel)?.bytes();
-        let initramfs = temporary(&bytes)?;
-        let command = self.command(&kernel, &initramfs)?;
-        let facts = [
-            ("l1-kernel", kernel.origin.clone()),
-            ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
-            ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
-        ];
-        Ok(Prepared {
-            command,
-            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
-            _initramfs: initramfs,
-        })
+        prepare(
+            &self.settings,
+            self.machine.memory_mib,
+            &mut |archive, script| {
+                self.contents.add_to(archive)?;
+                for job in &self.jobs {
+                    let command = self.contents.command(job);
+                    script.launch(&command, self.contents.asks_offset());
+                }
+                Ok(())
+            },
+        )
     }
+}
 
-    fn archive(&self, kernel: &Kernel) -> Result<Archive, EnvError> {
-        let mut archive = Archive::default();
-        for directory in ["dev", "proc", "sys", "tmp"] {
-            archive.directory(directory);
-        }
-        super::add_as(&mut archive, AGENT, &self.settings.parts.get(Part::Agent)?)?;
-        self.contents.add_to(&mut archive)?;
-        let mut script = Script::default();
-        script.wait(CLOCKSOURCE.0, CLOCKSOURCE.1);
-        for module in &kernel.modules {
-            let path = format!("/trapline/{}.ko", module.name);
-            script.module(&path, options_of(&module.name));
-            archive.file(&path, module.bytes.clone());
-        }
-        for job in &self.jobs {
-            let command = self.contents.command(job);
-            script.launch(&command, self.contents.asks_offset());
-        }
-        archive.file("/trapline/script", script.text().as_bytes().to_vec());
-        Ok(archive)
-    }
+/// Puts files and launches on a machine.
+type Fill<'a> = &'a mut dyn FnMut(&mut Archive, &mut Script) -> Result<(), EnvError>;
 
-    fn command(&self, kernel: &Kernel, initramfs: &NamedTempFile) -> Result<Command, EnvError> {
-        let qemu = Qemu::find(self.settings.qemu.as_deref())?;
-        let memory = OWN_MEMORY + self.machine.memory_mib;
-        Ok(Command::new(qemu.program)
-            .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
-            .words(&format!("{MACHINE} -m {memory}M"))
-            .words(qemu::COUNTING)
-            .words(&qemu::console("e9", "/proc/self/fd/1"))
-            .words("-serial file:/proc/self/fd/3")
-            .arg("-kernel")
-            .arg(&kernel.image)
-            .arg("-initrd")
-            .arg(initramfs.path())
-            .arg("-append")
-            .arg(KERNEL_WORDS))
+/// Prepares a machine with `guest_memory` MiB for what `fill` puts on it.
+///
+/// # Errors
+/// There is no kernel, no QEMU, or a file cannot be read or written.
+pub fn prepare(
+    settings: &Settings,
+    guest_memory: u32,
+    fill: Fill<'_>,
+) -> Result<Prepared, EnvError> {
+    let kernel = match &settings.kernel {
+        Some((image, modules)) => kernel::given(image, modules)?,
+        None => kernel::fetched(&settings.cache)?,
+    };
+    let qemu = Qemu::find(settings.qemu.as_deref())?;
+    let bytes = archive(settings, &kernel, fill)?.bytes();
+    let initramfs = temporary(&bytes)?;
+    let facts = [
+        ("l1-kernel", kernel.origin.clone()),
+        ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
+        ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
+    ];
+    Ok(Prepared {
+        command: command(&qemu, OWN_MEMORY + guest_memory, &kernel, &initramfs),
+        facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+        _initramfs: initramfs,
+    })
+}
+
+fn archive(settings: &Settings, kernel: &Kernel, fill: Fill<'_>) -> Result<Archive, EnvError> {
+    let mut archive = Archive::default();
+    let mut script = Script::default();
+    for directory in ["dev", "proc", "sys", "tmp"] {
+        archive.directory(directory);
     }
+    super::add_as(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
+    script.wait(CLOCKSOURCE.0, CLOCKSOURCE.1);
+    for module in &kernel.modules {
+        let path = format!("/trapline/{}.ko", module.name);
+        script.module(&path, options_of(&module.name));
+        archive.file(&path, module.bytes.clone());
+    }
+    fill(&mut archive, &mut script)?;
+    archive.file("/trapline/script", script.text().as_bytes().to_vec());
+    Ok(archive)
+}
+
+fn command(qemu: &Qemu, memory: u32, kernel: &Kernel, initramfs: &NamedTempFile) -> Command {
+    Command::new(&qemu.program)
+        .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
+        .words(&format!("{MACHINE} -m {memory}M"))
+        .words(qemu::COUNTING)
+        .words(&qemu::console("e9", "/proc/self/fd/1"))
+        .words("-serial file:/proc/self/fd/3")
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(initramfs.path())
+        .arg("-append")
+        .arg(KERNEL_WORDS)
 }
 
 fn options_of(module: &str) -> &'static str {
@@ -213,9 +234,13 @@ impl Guest for LinuxGuest {
         let Some(mut running) = self.running.take() else {
             return Ok(());
         };
-        let mut ear = MachineEar::new(self.contents.inside(), &self.jobs, out);
+        let guests = Guests::new(self.contents.inside(), &self.jobs, out);
+        let mut ear = MachineEar::new(guests);
         let heard = running.hear(&mut ear, watch);
-        ear.finish(heard)
+        let (guests, hash, judged) = ear.finish(heard);
+        drop(guests);
+        out.fact(STREAM_HASH, hash);
+        judged
     }
 
     fn stop(mut self: Box<Self>, grace: Duration) {

@@ -1,5 +1,6 @@
-//! Hearing a simulated machine: one stream that carries what its init says, and
-//! inside it what each guest said.
+//! Hearing a simulated machine: one stream in which its init tells which program
+//! started, what it wrote, and how it ended. What the programs are is the
+//! business of [`Inmates`]: guests here, any programs in `programs`.
 
 use crate::environment::{Progress, SampleSink};
 use crate::error::EnvError;
@@ -15,28 +16,41 @@ use trapline_abi::platform::EXIT_STATUS_DONE;
 use trapline_abi::record::Channel;
 use trapline_abi::{Decoder, Item, Job, Record, VERSION};
 
-/// What a machine's guests are, as far as hearing them needs to know.
-#[derive(Clone, Copy, Debug)]
-pub struct Inside {
-    /// What their programs' exit statuses mean.
-    pub statuses: Statuses,
-    /// How their clock relates to the machine's.
-    pub offset: Offset,
-    /// The name of the program that runs them.
-    pub program: &'static str,
+/// The programs of a machine, which run one after the other. An error of any of
+/// these ends the machine.
+pub trait Inmates {
+    /// How many there are to be.
+    fn expected(&self) -> usize;
+
+    /// The next starts, at `exec` ticks of the machine's clock.
+    fn start(&mut self, exec: u64);
+
+    /// It wrote something.
+    ///
+    /// # Errors
+    /// It is not to be heard any longer.
+    fn relay(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), EnvError>;
+
+    /// It has ended, at `at` ticks of the machine's clock.
+    ///
+    /// # Errors
+    /// It has not ended well.
+    fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), EnvError>;
+
+    /// It is heard no more, because of this.
+    fn cut(&mut self, because: &str);
 }
 
 /// Hears a machine.
-pub struct MachineEar<'a> {
+pub struct MachineEar<I> {
     decoder: Decoder,
-    state: State<'a>,
+    state: State<I>,
 }
 
-struct State<'a> {
-    inside: Inside,
-    jobs: &'a [Job],
-    current: Option<Current>,
-    launched: usize,
+struct State<I> {
+    inmates: I,
+    running: bool,
+    started: usize,
     /// What to object to, found while decoding.
     objection: Option<EnvError>,
     done: bool,
@@ -45,26 +59,17 @@ struct State<'a> {
     errors: Log,
     hash: Sha256,
     bytes: u64,
-    out: &'a mut dyn SampleSink,
 }
 
-/// The guest that runs now.
-struct Current {
-    transcript: Transcript,
-    child: u16,
-    exec: u64,
-}
-
-impl<'a> MachineEar<'a> {
-    /// Hears a machine that runs `jobs` one after the other.
-    pub fn new(inside: Inside, jobs: &'a [Job], out: &'a mut dyn SampleSink) -> Self {
+impl<I: Inmates> MachineEar<I> {
+    /// Hears a machine with these inmates.
+    pub fn new(inmates: I) -> Self {
         Self {
             decoder: Decoder::new(),
             state: State {
-                inside,
-                jobs,
-                current: None,
-                launched: 0,
+                inmates,
+                running: false,
+                started: 0,
                 objection: None,
                 done: false,
                 last_words: None,
@@ -72,152 +77,95 @@ impl<'a> MachineEar<'a> {
                 errors: Log::default(),
                 hash: Sha256::new(),
                 bytes: 0,
-                out,
             },
         }
     }
 
-    /// The machine has ended, or is not heard any more.
-    ///
-    /// # Errors
-    /// It did not end well.
-    pub fn finish(mut self, heard: Result<Over, EnvError>) -> Result<(), EnvError> {
+    /// The machine has ended, or is not heard any more. Gives the inmates back and
+    /// the hash of all that was said.
+    pub fn finish(mut self, heard: Result<Over, EnvError>) -> (I, String, Result<(), EnvError>) {
         let Self { decoder, state } = &mut self;
         decoder.finish(&mut |item| state.item(item));
         let judged = heard.and_then(|over| state.judge(&over));
-        let unreached = judged
-            .as_ref()
-            .err()
-            .map_or_else(not_told, EnvError::to_string);
-        state.cut(&unreached);
-        let hash = hexadecimal(&state.hash.clone().finalize());
-        state.out.fact(STREAM_HASH, hash);
-        judged
+        if std::mem::take(&mut state.running) {
+            let because = judged
+                .as_ref()
+                .err()
+                .map_or_else(not_told, EnvError::to_string);
+            state.inmates.cut(&because);
+        }
+        let hash = hexadecimal(&self.state.hash.finalize());
+        (self.state.inmates, hash, judged)
     }
 }
 
-/// The fact that two runs of a simulated machine have in common if all that they
-/// said was the same, byte for byte.
-pub const STREAM_HASH: &str = "stream-sha256";
-
-impl State<'_> {
+impl<I: Inmates> State<I> {
     fn item(&mut self, item: Item<'_>) {
-        match item {
-            Item::Text(byte) => self.serial.push(byte),
-            Item::Damaged => self.object("a record of its init is damaged".to_owned()),
+        let taken = match item {
+            Item::Text(byte) => {
+                self.serial.push(byte);
+                Ok(())
+            }
+            Item::Damaged => machine("a record of its init is damaged"),
             Item::Record(record, at) => self.record(&record, at),
-        }
-    }
-
-    fn record(&mut self, record: &Record<'_>, at: u64) {
-        match *record {
-            Record::Hello { version, .. } if version != VERSION => {
-                self.objection = Some(EnvError::Version { theirs: version });
-            }
-            Record::Hello { .. } => {}
-            Record::Launch { child } => self.launch(child, at),
-            Record::Relay {
-                child,
-                channel,
-                bytes,
-            } => self.relay(child, channel, bytes),
-            Record::Reaped { child, status, .. } => self.reaped(child, status, at),
-            Record::Panic { message } => self.last_words = Some(message.to_owned()),
-            Record::Done => self.done = true,
-            _ => self.object("its init said what only a guest or VMM says".to_owned()),
-        }
-    }
-
-    fn object(&mut self, reason: String) {
-        if self.objection.is_none() {
-            self.objection = Some(EnvError::Machine(reason));
-        }
-    }
-
-    fn launch(&mut self, child: u16, exec: u64) {
-        let number = self.launched;
-        let of = self.jobs.len();
-        match self.jobs.get(number) {
-            Some(job) if self.current.is_none() && usize::from(child) == number => {
-                self.out.progress(Progress::Launch { number, of });
-                self.current = Some(Current {
-                    transcript: Transcript::new(job),
-                    child,
-                    exec,
-                });
-                self.launched += 1;
-            }
-            _ => self.object(format!("guest {child} started out of turn")),
-        }
-    }
-
-    fn relay(&mut self, child: u16, channel: Channel, bytes: &[u8]) {
-        let Some(current) = self.current.as_mut().filter(|now| now.child == child) else {
-            return self.object(format!("guest {child} spoke out of turn"));
         };
-        match channel {
-            Channel::Console => current.transcript.console(bytes, None, &mut Blind),
-            Channel::Events => current.transcript.events(bytes),
-            Channel::Errors => current.transcript.errors(bytes),
-        }
-        if current.transcript.flooded() {
-            let words = current.transcript.last_words();
-            self.objection = Some(EnvError::Flooded { words });
-        }
-    }
-
-    fn reaped(&mut self, child: u16, status: u32, at: u64) {
-        let Some(current) = self.current.take_if(|now| now.child == child) else {
-            return self.object(format!("guest {child} ended out of turn"));
-        };
-        let status = ExitStatus::from_raw(status as i32);
-        let Inside {
-            program, statuses, ..
-        } = self.inside;
-        let judged = match current.transcript.foreign_version() {
-            Some(theirs) => Err(EnvError::Version { theirs }),
-            None => judge(program, status, statuses, &current.transcript),
-        };
-        let unreached = judged
-            .as_ref()
-            .err()
-            .map_or_else(not_told, EnvError::to_string);
-        self.hand_on(current, Some(at), &unreached);
-        if let (Err(error), true) = (judged, self.objection.is_none()) {
+        if let (Err(error), true) = (taken, self.objection.is_none()) {
             self.objection = Some(error);
         }
     }
 
-    /// A guest whose end was not told is over too.
-    fn cut(&mut self, unreached: &str) {
-        if let Some(current) = self.current.take() {
-            self.hand_on(current, None, unreached);
+    fn record(&mut self, record: &Record<'_>, at: u64) -> Result<(), EnvError> {
+        match *record {
+            Record::Hello { version, .. } if version != VERSION => {
+                return Err(EnvError::Version { theirs: version });
+            }
+            Record::Hello { .. } => {}
+            Record::Launch { child } => return self.launch(child, at),
+            Record::Relay {
+                child,
+                channel,
+                bytes,
+            } if self.runs(child) => return self.inmates.relay(channel, bytes),
+            Record::Reaped { child, status, .. } if self.runs(child) => {
+                self.running = false;
+                let status = ExitStatus::from_raw(status as i32);
+                return self.inmates.end(status, at);
+            }
+            Record::Panic { message } => self.last_words = Some(message.to_owned()),
+            Record::Done => self.done = true,
+            _ => return machine("its init spoke out of turn"),
         }
+        Ok(())
     }
 
-    fn hand_on(&mut self, current: Current, reaped: Option<u64>, unreached: &str) {
-        let account = current.transcript.finish(unreached);
-        self.out.finished(Finished {
-            account,
-            exec: current.exec,
-            reaped,
-            offset: self.inside.offset,
-            own_memory: None,
-        });
+    /// Whether `child` is the program that runs now.
+    fn runs(&self, child: u16) -> bool {
+        self.running && usize::from(child) + 1 == self.started
+    }
+
+    fn launch(&mut self, child: u16, exec: u64) -> Result<(), EnvError> {
+        let in_turn = !self.running && usize::from(child) == self.started;
+        if !in_turn || self.started == self.inmates.expected() {
+            return machine("its init started a program out of turn");
+        }
+        self.running = true;
+        self.started += 1;
+        self.inmates.start(exec);
+        Ok(())
     }
 
     fn judge(&self, over: &Over) -> Result<(), EnvError> {
         if let Some(words) = &self.last_words {
-            return Err(EnvError::Machine(words.clone()));
+            return machine(words);
         }
         let words = [self.serial.last_lines(6), self.errors.last_lines(3)].join("\n");
-        let failed = |what: String| Err(EnvError::Machine(format!("{what}\n{}", words.trim())));
+        let failed = |what: &str| machine(format!("{what}\n{}", words.trim()).trim_end());
         match (over.status.code(), self.done) {
-            (Some(EXIT_STATUS_DONE), true) if self.launched == self.jobs.len() => Ok(()),
-            (Some(EXIT_STATUS_DONE), true) => failed("it left guests out".to_owned()),
-            (Some(0), _) => failed("its Linux stopped".to_owned()),
-            (Some(status), _) => failed(format!("QEMU ended with status {status}")),
-            (None, _) => failed(format!(
+            (Some(EXIT_STATUS_DONE), true) if self.started == self.inmates.expected() => Ok(()),
+            (Some(EXIT_STATUS_DONE), true) => failed("it left programs out"),
+            (Some(0), _) => failed("its Linux stopped"),
+            (Some(status), _) => failed(&format!("QEMU ended with status {status}")),
+            (None, _) => failed(&format!(
                 "QEMU was ended by signal {}",
                 over.status.signal().unwrap_or_default()
             )),
@@ -225,7 +173,11 @@ impl State<'_> {
     }
 }
 
-impl Ear for MachineEar<'_> {
+fn machine(what: impl Into<String>) -> Result<(), EnvError> {
+    Err(EnvError::Machine(what.into()))
+}
+
+impl<I: Inmates> Ear for MachineEar<I> {
     fn console(&mut self, bytes: &[u8], _: u64, _: &mut dyn Witness) {
         let Self { decoder, state } = self;
         state.bytes += bytes.len() as u64;
@@ -253,5 +205,106 @@ impl Ear for MachineEar<'_> {
 
     fn last_words(&self) -> String {
         self.state.serial.last_lines(3)
+    }
+}
+
+/// What a machine's guests are, as far as hearing them needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Inside {
+    /// What their programs' exit statuses mean.
+    pub statuses: Statuses,
+    /// How their clock relates to the machine's.
+    pub offset: Offset,
+    /// The name of the program that runs them.
+    pub program: &'static str,
+}
+
+/// Inmates that run jobs.
+pub struct Guests<'a> {
+    inside: Inside,
+    jobs: &'a [Job],
+    number: usize,
+    current: Option<(Transcript, u64)>,
+    out: &'a mut dyn SampleSink,
+}
+
+impl<'a> Guests<'a> {
+    /// Guests that run `jobs` one after the other.
+    pub fn new(inside: Inside, jobs: &'a [Job], out: &'a mut dyn SampleSink) -> Self {
+        Self {
+            inside,
+            jobs,
+            number: 0,
+            current: None,
+            out,
+        }
+    }
+
+    fn hand_on(&mut self, reaped: Option<u64>, unreached: &str) {
+        if let Some((transcript, exec)) = self.current.take() {
+            self.out.finished(Finished {
+                account: transcript.finish(unreached),
+                exec,
+                reaped,
+                offset: self.inside.offset,
+                own_memory: None,
+            });
+        }
+    }
+
+    fn judge(&self, status: ExitStatus) -> Result<(), EnvError> {
+        let Some((transcript, _)) = &self.current else {
+            return Ok(());
+        };
+        if let Some(theirs) = transcript.foreign_version() {
+            return Err(EnvError::Version { theirs });
+        }
+        let Inside {
+            program, statuses, ..
+        } = self.inside;
+        judge(program, status, statuses, transcript)
+    }
+}
+
+impl Inmates for Guests<'_> {
+    fn expected(&self) -> usize {
+        self.jobs.len()
+    }
+
+    fn start(&mut self, exec: u64) {
+        let (number, of) = (self.number, self.jobs.len());
+        self.out.progress(Progress::Launch { number, of });
+        self.current = Some((Transcript::new(&self.jobs[number]), exec));
+        self.number += 1;
+    }
+
+    fn relay(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), EnvError> {
+        let Some((transcript, _)) = &mut self.current else {
+            return Ok(());
+        };
+        match channel {
+            Channel::Console => transcript.console(bytes, None, &mut Blind),
+            Channel::Events => transcript.events(bytes),
+            Channel::Errors => transcript.errors(bytes),
+        }
+        if transcript.flooded() {
+            let words = transcript.last_words();
+            return Err(EnvError::Flooded { words });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), EnvError> {
+        let judged = self.judge(status);
+        let unreached = judged
+            .as_ref()
+            .err()
+            .map_or_else(not_told, EnvError::to_string);
+        self.hand_on(Some(at), &unreached);
+        judged
+    }
+
+    fn cut(&mut self, because: &str) {
+        self.hand_on(None, because);
     }
 }

@@ -13,9 +13,8 @@ pub mod kernel;
 mod linux;
 mod listener;
 mod module;
+pub mod programs;
 mod script;
-
-pub use listener::STREAM_HASH;
 
 use crate::environment::{Availability, Environment, Facts, Guest, Requirements};
 use crate::error::EnvError;
@@ -32,6 +31,10 @@ use listener::Inside;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_plan::{EnvironmentId, MachineSpec};
+
+/// The fact that two runs of a simulated machine have in common if all that they
+/// said was the same, byte for byte.
+pub const STREAM_HASH: &str = "stream-sha256";
 
 /// `sim`.
 pub struct Bare(pub Settings);

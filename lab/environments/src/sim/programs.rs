@@ -1,0 +1,136 @@
+//! Any programs on the simulated machine, one after the other: how the floor is
+//! measured and the conformance suite is run on its KVM.
+
+use super::initramfs::Archive;
+use super::linux;
+use super::listener::{Inmates, MachineEar};
+use super::script::Script;
+use crate::environment::Watch;
+use crate::error::EnvError;
+use crate::process::{Command, Running};
+use crate::settings::Settings;
+use crate::transcript::MOST_BYTES;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use trapline_abi::record::Channel;
+
+/// A static program of this host that is to run on the simulated machine.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its file.
+    pub file: PathBuf,
+    /// Its arguments, without its own name.
+    pub arguments: Vec<OsString>,
+}
+
+/// What a program did.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// What it wrote to its standard output.
+    pub console: Vec<u8>,
+    /// What it wrote to its standard error.
+    pub errors: Vec<u8>,
+    /// What it wrote to its descriptor 3.
+    pub events: Vec<u8>,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Instructions from its exec until it was reaped.
+    pub took: u64,
+}
+
+/// Memory that the programs may use together, in MiB.
+const MEMORY: u32 = 256;
+
+/// Runs `programs` in Linux on the simulated machine, on which /dev/kvm is there,
+/// and returns what each did and the hash of all that the machine said: equal
+/// for two runs in which everything was equal.
+///
+/// # Errors
+/// Something is missing, or the machine did not end well.
+pub fn run(
+    settings: &Settings,
+    programs: &[Program],
+    watch: &Watch,
+) -> Result<(Vec<Output>, String), EnvError> {
+    let prepared = linux::prepare(settings, MEMORY, &mut |archive, script| {
+        add(programs, archive, script)
+    })?;
+    let mut running = Running::start(&prepared.command)?;
+    let mut ear = MachineEar::new(Outputs {
+        expected: programs.len(),
+        current: Unfinished::default(),
+        finished: Vec::new(),
+    });
+    let heard = running.hear(&mut ear, watch);
+    let (outputs, hash, judged) = ear.finish(heard);
+    judged.map(|()| (outputs.finished, hash))
+}
+
+fn add(programs: &[Program], archive: &mut Archive, script: &mut Script) -> Result<(), EnvError> {
+    for program in programs {
+        let name = program.file.file_name().unwrap_or_default();
+        let path = format!("/trapline/programs/{}", name.to_string_lossy());
+        super::add_as(archive, &path, &program.file)?;
+        let command = program.arguments.iter().cloned();
+        script.launch(&command.fold(Command::new(path), Command::arg), false);
+    }
+    Ok(())
+}
+
+struct Outputs {
+    expected: usize,
+    current: Unfinished,
+    finished: Vec<Output>,
+}
+
+#[derive(Default)]
+struct Unfinished {
+    exec: u64,
+    console: Vec<u8>,
+    errors: Vec<u8>,
+    events: Vec<u8>,
+}
+
+impl Inmates for Outputs {
+    fn expected(&self) -> usize {
+        self.expected
+    }
+
+    fn start(&mut self, exec: u64) {
+        self.current.exec = exec;
+    }
+
+    fn relay(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), EnvError> {
+        let stream = match channel {
+            Channel::Console => &mut self.current.console,
+            Channel::Errors => &mut self.current.errors,
+            Channel::Events => &mut self.current.events,
+        };
+        stream.extend(bytes);
+        if stream.len() as u64 > MOST_BYTES {
+            let words = String::new();
+            return Err(EnvError::Flooded { words });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), EnvError> {
+        let Unfinished {
+            exec,
+            console,
+            errors,
+            events,
+        } = std::mem::take(&mut self.current);
+        self.finished.push(Output {
+            console,
+            errors,
+            events,
+            status,
+            took: at.saturating_sub(exec),
+        });
+        Ok(())
+    }
+
+    fn cut(&mut self, _: &str) {}
+}
