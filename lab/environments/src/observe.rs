@@ -241,8 +241,9 @@ impl<'a> Recorder<'a> {
 
     fn counters(&self, finished: &Finished) -> BTreeMap<Counter, u64> {
         let mut counters = finished.account.counters.clone();
-        if let Some(bytes) = finished.own_memory {
-            counters.entry(Counter::OwnMemory).or_insert(bytes);
+        if let Some(seen) = finished.own_memory {
+            let told = counters.entry(Counter::OwnMemory).or_default();
+            *told = seen.max(*told);
         }
         if let (Offset::Known(offset), false) =
             (finished.offset, counters.contains_key(&Counter::TscOffset))
@@ -322,3 +323,6 @@ impl SampleSink for Recorder<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

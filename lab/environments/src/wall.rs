@@ -164,7 +164,7 @@ impl Environment for QemuTcg {
 /// Whether the image can be run in QEMU.
 pub(crate) fn check_qemu(settings: &Settings, machine: &MachineSpec) -> Result<(), EnvError> {
     settings.parts.get(Part::Image)?;
-    Qemu::find(settings.qemu.as_deref())?;
+    Qemu::find(settings.qemu.as_deref())?.firmware()?;
     check_memory(machine)
 }
 

@@ -62,6 +62,14 @@ const CLOCKSOURCE: (&str, &str) = (
 /// Memory beside that of its guests, in MiB.
 const OWN_MEMORY: u32 = 1024;
 
+/// The machine around guests that get `machine`.
+pub fn outer(machine: &MachineSpec) -> MachineSpec {
+    MachineSpec {
+        memory_mib: OWN_MEMORY + machine.memory_mib,
+        ..*machine
+    }
+}
+
 /// What is known about every such machine before it is started.
 pub fn facts() -> Facts {
     let modules: Vec<_> = MODULE_OPTIONS

@@ -308,3 +308,6 @@ impl Inmates for Guests<'_> {
         self.hand_on(None, because);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,7 @@ fn check_linux(settings: &Settings, need: &Requirements, parts: &[Part]) -> Avai
         for part in parts {
             settings.parts.get(*part)?;
         }
-        check_qemu(settings, &need.machine)?;
+        check_qemu(settings, &linux::outer(&need.machine))?;
         match &settings.kernel {
             Some((image, modules)) => kernel::given(image, modules).map(|_| ())?,
             None => kernel::check(&settings.cache)?,

@@ -1,0 +1,138 @@
+use super::*;
+use crate::transcript::{Blind, Transcript};
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::{Job, Record};
+
+const BOOT: u64 = Op::BootCreated.bit()
+    | Op::BootEntry.bit()
+    | Op::BootMain.bit()
+    | Op::BootSample.bit()
+    | Op::BootExit.bit();
+
+fn frames(records: &[(Record<'_>, u64)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (record, at) in records {
+        let mut buffer = [0; MAX_FRAME];
+        let length = encode(record, *at, &mut buffer).unwrap();
+        bytes.extend(&buffer[..length]);
+    }
+    bytes
+}
+
+fn stage(stage: Stage, at: u64) -> Record<'static> {
+    Record::Stage { stage, at }
+}
+
+/// A guest whose clock is 1,000 ticks behind ours.
+fn account(offset_told: bool) -> Account {
+    let job = Job {
+        run: BOOT,
+        ..Job::EMPTY
+    };
+    let mut transcript = Transcript::new(&job);
+    transcript.events(&frames(&[(stage(Stage::VmCreated, 5_200), 0)]));
+    if offset_told {
+        let counter = Counter::TscOffset;
+        let value = -1_000i64 as u64;
+        transcript.events(&frames(&[(Record::Count { counter, value }, 0)]));
+    }
+    let said = [
+        (stage(Stage::GuestEntry, 4_300), 4_500),
+        (stage(Stage::GuestMain, 4_400), 4_510),
+        (stage(Stage::FirstSample, 4_450), 4_520),
+        (Record::Done, 4_600),
+    ];
+    transcript.console(&frames(&said), Some(5_650), &mut Blind);
+    transcript.finish("")
+}
+
+fn finished(offset_told: bool) -> Finished {
+    Finished {
+        account: account(offset_told),
+        exec: 5_000,
+        reaped: Some(6_000),
+        offset: Offset::Heard,
+        own_memory: Some(4096),
+    }
+}
+
+fn observe(environment: EnvironmentId, launches: Vec<Finished>) -> Observation {
+    let setting = Setting {
+        environment,
+        replicate: 0,
+        unit_per_tick: 0.5,
+    };
+    let mut ignore = |_| {};
+    let mut recorder = Recorder::new(setting, BOOT, Facts::new(), &mut ignore);
+    for launch in launches {
+        recorder.finished(launch);
+    }
+    recorder.finish("never reached")
+}
+
+/// Ticks from exec to the end of the only sample of `op`.
+fn took(observation: &Observation, op: Op) -> Option<u64> {
+    let found = observation.operations.iter().find(|found| found.op == op)?;
+    match &found.outcome {
+        Outcome::Measured { samples, .. } => Some(samples[0].end - samples[0].start),
+        _ => None,
+    }
+}
+
+#[test]
+fn stages_are_placed_on_our_clock_by_the_offset_that_was_told() {
+    let observation = observe(EnvironmentId::Kvm, vec![finished(true)]);
+    let expected = [
+        (Op::BootCreated, 200),
+        (Op::BootEntry, 300),
+        (Op::BootMain, 400),
+        (Op::BootSample, 450),
+        (Op::BootExit, 1000),
+    ];
+    for (op, ticks) in expected {
+        assert_eq!(took(&observation, op), Some(ticks), "{op:?}");
+    }
+    let timeline = &observation.launches[0].timeline;
+    assert_eq!(timeline[&Stage::Exec], 0);
+    assert_eq!(timeline[&Stage::GuestMain], 200, "half a nanosecond a tick");
+    assert_eq!(observation.launches[0].counters[&Counter::OwnMemory], 4096);
+    assert!(observation.problems.is_empty() && observation.facts.is_empty());
+}
+
+#[test]
+fn without_an_offset_the_quickest_word_bounds_it_and_the_facts_say_so() {
+    let observation = observe(EnvironmentId::QemuKvm, vec![finished(false)]);
+    // Done was said at 4,600 and heard at 5,650: 50 ticks too late.
+    assert_eq!(took(&observation, Op::BootMain), Some(450));
+    assert!(observation.facts["guest-clock"].contains("late by the delay"));
+    let skipped = &observation.operations[0];
+    assert!(matches!(&skipped.outcome, Outcome::Skipped(why) if why.contains("QEMU")));
+}
+
+#[test]
+fn stages_that_cannot_be_are_dropped_and_told() {
+    let mut early = finished(true);
+    early.account.stages.insert(Stage::GuestEntry, 12);
+    let observation = observe(EnvironmentId::Kvm, vec![early]);
+    assert_eq!(took(&observation, Op::BootEntry), None);
+    assert_eq!(took(&observation, Op::BootMain), Some(400));
+    assert!(observation.problems[0].contains("stage guest-entry"));
+}
+
+#[test]
+fn what_no_launch_reached_has_failed_and_what_has_no_meaning_is_skipped() {
+    let mut cut = finished(true);
+    cut.account.ending = Ending::Cut;
+    let observation = observe(EnvironmentId::Kvm, vec![cut]);
+    for operation in &observation.operations {
+        assert_eq!(
+            operation.outcome,
+            Outcome::Failed("never reached".to_owned())
+        );
+    }
+    let bare = observe(EnvironmentId::Sim, vec![finished(true)]);
+    for operation in &bare.operations {
+        assert!(matches!(operation.outcome, Outcome::Skipped(_)));
+    }
+    assert_eq!(bare.operations.len(), 5);
+}

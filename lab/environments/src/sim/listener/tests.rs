@@ -1,0 +1,216 @@
+use super::*;
+use crate::environment::SampleSink;
+use crate::observe::Finished;
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::record::Speaker;
+use trapline_abi::Op;
+use trapline_plan::observed::Outcome;
+
+#[derive(Default)]
+struct Sink(Vec<Finished>);
+
+impl SampleSink for Sink {
+    fn progress(&mut self, _: Progress) {}
+    fn fact(&mut self, _: &str, _: String) {}
+    fn finished(&mut self, finished: Finished) {
+        self.0.push(finished);
+    }
+}
+
+const INSIDE: Inside = Inside {
+    statuses: Statuses::VMM,
+    offset: Offset::Heard,
+    program: "trapline-vmm",
+};
+
+fn job() -> Job {
+    Job {
+        run: Op::Getpid.bit(),
+        ..Job::EMPTY
+    }
+}
+
+fn frame(record: &Record<'_>, at: u64) -> Vec<u8> {
+    let mut buffer = [0; MAX_FRAME];
+    let length = encode(record, at, &mut buffer).unwrap();
+    buffer[..length].to_vec()
+}
+
+fn launch(child: u16) -> Vec<u8> {
+    frame(&Record::Launch { child }, 1000)
+}
+
+fn relay(child: u16, bytes: &[u8]) -> Vec<u8> {
+    let channel = Channel::Console;
+    let record = Record::Relay {
+        child,
+        channel,
+        bytes,
+    };
+    frame(&record, 1500)
+}
+
+fn reaped(child: u16, status: i32) -> Vec<u8> {
+    let record = Record::Reaped {
+        child,
+        status: status as u32,
+        peak_kib: 0,
+    };
+    frame(&record, 2000)
+}
+
+/// What an honest guest says of its one operation.
+fn words() -> Vec<u8> {
+    let op = Op::Getpid;
+    let begin = Record::Begin {
+        op,
+        clock_cost: 1,
+        loop_cost: 1,
+        exits: None,
+    };
+    let sample = Record::Sample {
+        op,
+        start: 1,
+        end: 2,
+        count: 1,
+    };
+    let end = Record::End {
+        op,
+        samples: 1,
+        check: 0,
+        exits: None,
+    };
+    let records = [begin, sample, end, Record::Done];
+    records.iter().flat_map(|record| frame(record, 7)).collect()
+}
+
+/// Plays `stream` of a machine for two guests, whose QEMU then ends with `code`.
+fn play(stream: &[Vec<u8>], code: i32) -> (Vec<Finished>, Result<(), EnvError>) {
+    let jobs = [job(), job()];
+    let mut sink = Sink::default();
+    let mut ear = MachineEar::new(Guests::new(INSIDE, &jobs, &mut sink));
+    let mut heard = Ok(Over {
+        end: 1,
+        status: ExitStatus::from_raw(code << 8),
+    });
+    ear.events(b"[  0.1] Linux says\n");
+    for piece in stream.concat().chunks(7) {
+        ear.console(piece, 0, &mut Blind);
+        if let Err(error) = ear.consider() {
+            heard = Err(error);
+            break;
+        }
+    }
+    let (_, _, judged) = ear.finish(heard);
+    (sink.0, judged)
+}
+
+fn done() -> Vec<u8> {
+    frame(&Record::Done, 3000)
+}
+
+fn objection(stream: &[Vec<u8>]) -> String {
+    play(stream, EXIT_STATUS_DONE).1.unwrap_err().to_string()
+}
+
+#[test]
+fn guests_are_told_apart_and_handed_on_one_by_one() {
+    let guest = |child| [launch(child), relay(child, &words()), reaped(child, 0)].concat();
+    let (finished, judged) = play(&[guest(0), guest(1), done()], EXIT_STATUS_DONE);
+    judged.unwrap();
+    assert_eq!(finished.len(), 2);
+    for guest in &finished {
+        assert_eq!((guest.exec, guest.reaped), (1000, Some(2000)));
+        let outcome = &guest.account.operations[0].outcome;
+        assert!(matches!(outcome, Outcome::Measured { .. }), "{outcome:?}");
+    }
+}
+
+#[test]
+fn two_machines_that_say_the_same_have_one_hash() {
+    let hash = |word: &[u8]| {
+        let jobs = [job()];
+        let mut sink = Sink::default();
+        let mut ear = MachineEar::new(Guests::new(INSIDE, &jobs, &mut sink));
+        for piece in word.chunks(3) {
+            ear.console(piece, 0, &mut Blind);
+        }
+        ear.finish(Err(EnvError::Stopped)).1
+    };
+    assert_eq!(hash(&words()), hash(&words()));
+    assert_ne!(hash(&words()), hash(&words()[1..]));
+}
+
+#[test]
+fn what_runs_out_of_turn_is_refused() {
+    let cases = [
+        vec![launch(1)],
+        vec![launch(0), launch(1)],
+        vec![relay(0, b"x")],
+        vec![launch(0), relay(1, b"x")],
+        vec![reaped(0, 0)],
+        vec![frame(&Record::Ready, 1)],
+    ];
+    for stream in cases {
+        let text = objection(&stream);
+        assert!(text.contains("out of turn"), "{text}");
+    }
+    let guest = |child| [launch(child), relay(child, &words()), reaped(child, 0)].concat();
+    let text = objection(&[guest(0), guest(1), launch(2)]);
+    assert!(text.contains("out of turn"), "{text}");
+}
+
+#[test]
+fn a_guest_that_ends_badly_ends_the_machine_and_keeps_its_words() {
+    for (status, expected) in [
+        (libc::SIGSEGV, "trapline-vmm was ended by signal 11"),
+        (5 << 8, "trapline-vmm ended with status 5"),
+        (36 << 8, "reset its CPU"),
+    ] {
+        let stream = [launch(0), relay(0, &words()), reaped(0, status)];
+        let (finished, judged) = play(&stream, EXIT_STATUS_DONE);
+        let text = judged.unwrap_err().to_string();
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(finished.len(), 1);
+    }
+}
+
+#[test]
+fn a_machine_that_ends_badly_says_why() {
+    let started = || vec![launch(0), relay(0, b"half a wo")];
+    let (finished, judged) = play(&started(), 0);
+    let text = judged.unwrap_err().to_string();
+    assert!(
+        text.contains("its Linux stopped") && text.contains("Linux says"),
+        "{text}"
+    );
+    let outcome = &finished[0].account.operations[0].outcome;
+    assert!(matches!(outcome, Outcome::Failed(why) if why.contains("Linux stopped")));
+    let message = "module /kvm.ko: no such file";
+    let panic = frame(&Record::Panic { message }, 1);
+    let text = play(&[panic], 35).1.unwrap_err().to_string();
+    assert!(text.contains(message), "{text}");
+    let guest = [launch(0), relay(0, &words()), reaped(0, 0), done()];
+    let text = objection(&guest);
+    assert!(text.contains("left programs out"), "{text}");
+}
+
+#[test]
+fn a_machine_of_another_version_or_with_damage_is_not_believed() {
+    let hello = Record::Hello {
+        version: VERSION + 1,
+        speaker: Speaker::Agent,
+        ring: 3,
+        memory: 0,
+        planned: 0,
+    };
+    let text = objection(&[frame(&hello, 1)]);
+    assert!(
+        text.contains(&format!("speaks version {}", VERSION + 1)),
+        "{text}"
+    );
+    let mut damaged = launch(0);
+    damaged[6] ^= 4;
+    let text = objection(&[damaged, launch(0)]);
+    assert!(text.contains("damaged"), "{text}");
+}
