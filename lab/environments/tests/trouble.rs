@@ -1,0 +1,198 @@
+//! Guests, VMMs and kernels that are missing, broken or hostile: each is a clear
+//! error that names what is wrong, and what was measured before is kept.
+
+mod common;
+
+use common::{failure, observe, parts, planned, ready, settings};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::{Op, Record};
+use trapline_environments::{all, Booted, EnvError, Environment, Settings};
+use trapline_plan::EnvironmentId;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory with an agent that does what `script` says.
+fn false_agent(script: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trapline-agent");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+fn of(id: EnvironmentId, settings: &Settings) -> Box<dyn Environment> {
+    let mut environments = all(settings).into_iter();
+    environments.find(|found| found.id() == id).unwrap()
+}
+
+/// What becomes of a boot of `host` with such an agent.
+fn with_agent(script: &str, patience: Duration) -> Booted {
+    let directory = false_agent(script);
+    let settings = settings(directory.path());
+    let host = of(EnvironmentId::Host, &settings);
+    let plan = planned(EnvironmentId::Host, Op::Getpid.bit());
+    observe(host.as_ref(), &settings, &plan, patience).unwrap()
+}
+
+fn trouble_with_agent(script: &str) -> String {
+    let booted = with_agent(script, PATIENCE);
+    let trouble = booted.trouble.unwrap().to_string();
+    let outcome = &booted.observation.operations[0].outcome;
+    assert_eq!(failure(outcome), Some(&trouble[..]));
+    trouble
+}
+
+/// A frame as words of printf(1).
+fn octal(record: &Record<'_>) -> String {
+    let mut buffer = [0; MAX_FRAME];
+    let length = encode(record, 1, &mut buffer).unwrap();
+    let bytes = buffer[..length].iter();
+    bytes.map(|byte| format!("\\{byte:03o}")).collect()
+}
+
+#[test]
+fn programs_that_end_badly_are_told_with_their_last_words() {
+    for (script, words) in [
+        ("exit 7", "trapline-agent ended with status 7"),
+        ("echo no memory >&2; exit 1", "no memory"),
+        ("kill -KILL $$", "trapline-agent was ended by signal 9"),
+        ("exit 0", "without a last word"),
+    ] {
+        let trouble = trouble_with_agent(script);
+        assert!(trouble.contains(words), "{script}: {trouble}");
+    }
+}
+
+#[test]
+fn a_panic_is_told_in_the_words_of_the_guest() {
+    let message = "no memory for 3 arrays";
+    let script = format!("printf '{}'; exit 35", octal(&Record::Panic { message }));
+    let trouble = trouble_with_agent(&script);
+    assert_eq!(trouble, "the guest panicked: no memory for 3 arrays");
+}
+
+#[test]
+fn a_guest_that_hangs_is_ended_at_its_deadline() {
+    let booted = with_agent("echo waiting; exec sleep 1000", Duration::from_millis(500));
+    let trouble = booted.trouble.unwrap();
+    assert!(matches!(trouble, EnvError::Hung { .. }), "{trouble}");
+    assert!(trouble.to_string().ends_with("waiting"), "{trouble}");
+    assert!(booted.observation.log.contains("waiting"));
+}
+
+#[test]
+fn a_flood_is_ended_and_does_not_fill_our_memory() {
+    let booted = with_agent("exec yes 0123456789", PATIENCE);
+    assert!(matches!(booted.trouble, Some(EnvError::Flooded { .. })));
+    assert!(booted.observation.log.len() < 1 << 20);
+}
+
+#[test]
+fn garbage_between_records_is_kept_as_log_and_damage_is_told() {
+    let mut damaged = octal(&Record::Done);
+    damaged.replace_range(damaged.len() - 4.., "\\000");
+    let done = octal(&Record::Done);
+    let booted = with_agent(&format!("printf 'hi{damaged}there{done}'"), PATIENCE);
+    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    assert!(booted.observation.log.contains("there"));
+    let problems = &booted.observation.problems;
+    assert!(
+        problems.contains(&"1 damaged records".to_owned()),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn a_part_that_is_missing_is_named_before_and_at_the_launch() {
+    let empty = tempfile::tempdir().unwrap();
+    let settings = settings(empty.path());
+    let host = of(EnvironmentId::Host, &settings);
+    let plan = planned(EnvironmentId::Host, Op::Getpid.bit());
+    let error = observe(host.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
+    assert!(
+        error.to_string().starts_with("trapline-agent is not in"),
+        "{error}"
+    );
+    for environment in all(&settings) {
+        let need = trapline_environments::Requirements {
+            machine: plan.machine,
+        };
+        let availability = environment.supports(&need);
+        let trapline_environments::Availability::Missing(reason) = availability else {
+            panic!("{} is ready without parts", environment.id());
+        };
+        assert!(
+            reason.contains("make build"),
+            "{}: {reason}",
+            environment.id()
+        );
+    }
+}
+
+#[test]
+fn a_qemu_that_is_missing_or_no_qemu_is_named() {
+    let mut settings = settings(&parts());
+    for program in ["/nonexistent/qemu", "/bin/true"] {
+        settings.qemu = Some(program.into());
+        let sim = of(EnvironmentId::Sim, &settings);
+        let plan = planned(EnvironmentId::Sim, Op::Getpid.bit());
+        let error = observe(sim.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
+        assert!(error.to_string().contains(program), "{error}");
+    }
+}
+
+/// Parts with an image of these bytes.
+fn with_image(bytes: &[u8]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["trapline-vmm", "trapline-agent"] {
+        let part = parts().join(name);
+        std::os::unix::fs::symlink(part, directory.path().join(name)).unwrap();
+    }
+    fs::write(directory.path().join("trapline-image"), bytes).unwrap();
+    directory
+}
+
+#[test]
+fn an_image_that_is_no_image_is_refused_wherever_it_runs() {
+    let image = fs::read(parts().join("trapline-image")).unwrap();
+    for bytes in [&b"not an ELF file"[..], &image[..3000]] {
+        let directory = with_image(bytes);
+        let settings = settings(directory.path());
+        for id in [EnvironmentId::Kvm, EnvironmentId::QemuTcg] {
+            let Some(environment) = ready(id, &settings) else {
+                continue;
+            };
+            let plan = planned(id, Op::Getpid.bit());
+            let patience = Duration::from_secs(10);
+            let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
+            assert!(booted.trouble.is_some(), "{id} ran {} bytes", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn a_kernel_or_modules_that_are_none_are_named() {
+    let mut settings = settings(&parts());
+    if ready(EnvironmentId::Sim, &settings).is_none() {
+        return;
+    }
+    let boot = |settings: &Settings| {
+        let environment = of(EnvironmentId::SimLinux, settings);
+        let plan = planned(EnvironmentId::SimLinux, Op::Getpid.bit());
+        let booted = observe(environment.as_ref(), settings, &plan, PATIENCE);
+        booted.map_or_else(|error| error, |booted| booted.trouble.unwrap())
+    };
+    let modules = tempfile::tempdir().unwrap();
+    settings.kernel = Some(("/nonexistent/vmlinuz".into(), modules.path().into()));
+    let error = boot(&settings).to_string();
+    assert!(error.starts_with("/nonexistent/vmlinuz"), "{error}");
+    settings.kernel = Some(("/bin/true".into(), modules.path().into()));
+    let error = boot(&settings).to_string();
+    assert!(error.contains("no module kvm_amd"), "{error}");
+    fs::write(modules.path().join("kvm-amd.ko"), "\x7fELF").unwrap();
+    let error = boot(&settings).to_string();
+    assert!(error.starts_with("the simulated machine failed"), "{error}");
+}
