@@ -13,9 +13,11 @@ use crate::record::Record;
 /// The two bytes that every frame begins with. The first never occurs in UTF-8.
 pub const SYNC: [u8; 2] = [0xf5, b'T'];
 
-/// Sync, kind and length.
-const HEADER: usize = 5;
-const CHECKSUM: usize = 4;
+/// Length of what comes before a frame's body: sync, kind and length.
+pub const HEADER: usize = 5;
+
+/// Length of what comes after it.
+pub const CHECKSUM: usize = 4;
 
 /// The longest clock and payload together.
 pub const MAX_BODY: usize = 1024;
@@ -157,23 +159,29 @@ fn reject(pending: &[u8], damaged: bool, sink: &mut impl FnMut(Item<'_>)) -> usi
     1
 }
 
+/// The length in bytes of the whole frame that begins with `header`; `None` if no
+/// frame begins so.
+pub fn whole_length(header: &[u8; HEADER]) -> Option<usize> {
+    let body = usize::from(u16::from_le_bytes([header[3], header[4]]));
+    (header[..2] == SYNC && body <= MAX_BODY).then_some(HEADER + body + CHECKSUM)
+}
+
 fn inspect(pending: &[u8]) -> Front {
     if pending[0] != SYNC[0] || pending.len() >= 2 && pending[1] != SYNC[1] {
         return Front::Other { damaged: false };
     }
-    if pending.len() < HEADER {
-        return Front::Unfinished;
-    }
-    let length = usize::from(u16::from_le_bytes([pending[3], pending[4]]));
-    if length > MAX_BODY {
-        return Front::Other { damaged: true };
-    }
-    let end = HEADER + length;
-    let Some(stored) = pending.get(end..end + CHECKSUM) else {
+    let Some(header) = pending.first_chunk() else {
         return Front::Unfinished;
     };
-    if crc32(&pending[2..end]).to_le_bytes() == stored {
-        Front::Frame(end + CHECKSUM)
+    let Some(length) = whole_length(header) else {
+        return Front::Other { damaged: true };
+    };
+    let Some(frame) = pending.get(..length) else {
+        return Front::Unfinished;
+    };
+    let (content, stored) = frame.split_at(length - CHECKSUM);
+    if crc32(&content[2..]).to_le_bytes() == stored {
+        Front::Frame(length)
     } else {
         Front::Other { damaged: true }
     }

@@ -20,6 +20,40 @@ pub enum Console {
     /// A port that takes a byte a write and is always ready,
     /// [`crate::platform::DEBUG_CONSOLE`].
     Port,
+    /// A port that takes a whole frame a write,
+    /// [`crate::platform::FRAME`].
+    Frames,
+}
+
+impl Console {
+    const NAMES: [(&'static str, Console); 3] = [
+        ("serial", Console::Serial),
+        ("port", Console::Port),
+        ("frames", Console::Frames),
+    ];
+
+    /// The console called `name` on a command line, if there is one.
+    pub fn from_name(name: &str) -> Option<Console> {
+        named(&Self::NAMES, name)
+    }
+
+    fn name(self) -> &'static str {
+        name_of(&Self::NAMES, self)
+    }
+}
+
+fn named<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
+    names
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| *value)
+}
+
+fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names
+        .iter()
+        .find(|(_, known)| *known == value)
+        .map_or("", |(name, _)| name)
 }
 
 /// How a guest shall misbehave, so that those who run guests can be tested with
@@ -48,17 +82,11 @@ impl Fault {
     ];
 
     fn from_name(name: &str) -> Option<Fault> {
-        Self::NAMES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, fault)| *fault)
+        named(&Self::NAMES, name)
     }
 
     fn name(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(_, fault)| *fault == self)
-            .map_or("", |(name, _)| name)
+        name_of(&Self::NAMES, self)
     }
 }
 
@@ -137,13 +165,7 @@ impl Job {
             "blocks" => self.blocks = value.parse().ok()?,
             "doubles" => self.doubles = value.parse().ok()?,
             "passes" => self.passes = value.parse().ok()?,
-            "console" => {
-                self.console = match value {
-                    "serial" => Console::Serial,
-                    "port" => Console::Port,
-                    _ => return None,
-                }
-            }
+            "console" => self.console = Console::from_name(value)?,
             "ports" => self.ports = flag(value)?,
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
             "wait" => self.wait = flag(value)?,
@@ -200,10 +222,7 @@ impl fmt::Display for Job {
             " trapline.doubles={} trapline.passes={}",
             self.doubles, self.passes
         )?;
-        let console = match self.console {
-            Console::Serial => "serial",
-            Console::Port => "port",
-        };
+        let console = self.console.name();
         write!(
             f,
             " trapline.console={console} trapline.ports={}",
@@ -267,7 +286,7 @@ mod tests {
             run: selected("basic").unwrap() | Op::PortOut.bit(),
             batches: 7,
             ring: 3,
-            console: Console::Port,
+            console: Console::Frames,
             ports: true,
             fault: Some(Fault::Garble),
             ..Job::EMPTY

@@ -49,6 +49,12 @@ pub const EXITS_HIGH: u16 = 0x514;
 /// returns at once.
 pub const IDLE: u16 = 0x518;
 
+/// A whole frame at once. A 32-bit write of the guest-physical address of a frame
+/// (see [`crate::frame`]) has the same effect as writing its bytes to
+/// [`DEBUG_CONSOLE`], for one exit instead of one a byte. What is no frame, or not
+/// in guest memory, is ignored.
+pub const FRAME: u16 = 0x51c;
+
 /// A virtio-mmio transport (virtio 1.2, section 4.2.2), as QEMU's microvm
 /// machine and our VMM have it: the first of them.
 pub const VIRTIO_MMIO: u64 = 0xfeb0_0000;

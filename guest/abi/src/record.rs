@@ -139,7 +139,8 @@ pub enum Record<'a> {
         /// Ticks that 1,024 turns of the empty loop take, `clock_cost` not
         /// included; 0 where the batches have no such loop.
         loop_cost: u64,
-        /// Exits so far, where the machine counts them.
+        /// Exits during the batches so far, where the machine counts them: not
+        /// those that telling the records took.
         exits: Option<u64>,
     },
     /// One batch: the raw measurement.
@@ -161,7 +162,8 @@ pub enum Record<'a> {
         samples: u32,
         /// A checksum of the work, equal wherever the work was equal.
         check: u64,
-        /// Exits so far, where the machine counts them.
+        /// Exits during the batches so far, where the machine counts them: not
+        /// those that telling the records took.
         exits: Option<u64>,
     },
     /// An operation that cannot be measured here.

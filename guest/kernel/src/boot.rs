@@ -79,10 +79,8 @@ mod machine {
     /// Where to speak, even if the rest of the command line is not understood.
     pub fn console(command_line: &str) -> Console {
         let mut words = command_line.split_ascii_whitespace();
-        match words.any(|word| word == "trapline.console=port") {
-            true => Console::Port,
-            false => Console::Serial,
-        }
+        let name = words.find_map(|word| word.strip_prefix("trapline.console="));
+        name.and_then(Console::from_name).unwrap_or(Console::Serial)
     }
 
     /// The job that the command line describes.

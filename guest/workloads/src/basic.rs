@@ -1,7 +1,7 @@
 //! What a kernel does all day: a call into it, a switch of threads, an
 //! allocation, the first touch of a page.
 
-use crate::measure::{repeat, ticks, Bench, Work};
+use crate::measure::{repeat, Bench, Work};
 use crate::system::{Block, Reason, System};
 use core::hint::black_box;
 use trapline_abi::Op;
@@ -113,6 +113,12 @@ impl Blocks {
         self.used += usize::from(slot.is_some());
         slot.is_some()
     }
+
+    /// Allocates a batch of blocks. One that memory ends in counts nothing.
+    fn add_batch<S: System>(&mut self, system: &mut S) -> (u64, bool) {
+        let complete = (0..BLOCKS_PER_BATCH).all(|_| self.add(system));
+        (u64::from(BLOCKS_PER_BATCH) * u64::from(complete), complete)
+    }
 }
 
 /// Allocates blocks in batches. Memory may end before: then what was allocated
@@ -123,14 +129,10 @@ fn malloc<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) {
     let mut samples = 0;
     bench.begin(op, 0);
     while samples < batches {
-        let start = ticks();
-        let complete = (0..BLOCKS_PER_BATCH).all(|_| blocks.add(bench.system));
-        let end = ticks();
-        if !complete {
+        if !bench.timed(op, |system| blocks.add_batch(system)) {
             break;
         }
         samples += 1;
-        bench.sample(op, start, end, u64::from(BLOCKS_PER_BATCH));
     }
     match samples {
         0 => bench.fail(op, "memory is too small for eight blocks of 1 MiB"),
@@ -145,10 +147,7 @@ fn first_touch<S: System>(bench: &mut Bench<'_, S>, targets: &[Option<Block>]) {
     bench.begin(op, bench.loop_cost());
     let mut samples = 0;
     for block in targets.iter().flatten() {
-        let start = ticks();
-        touch(block, samples);
-        let end = ticks();
-        bench.sample(op, start, end, (block.length / PAGE) as u64);
+        bench.timed(op, |_| (touch(block, samples), ()));
         samples += 1;
     }
     match verify(targets) {
@@ -158,15 +157,18 @@ fn first_touch<S: System>(bench: &mut Bench<'_, S>, targets: &[Option<Block>]) {
     }
 }
 
-fn touch(block: &Block, number: u32) {
+/// Writes to each page of `block`; returns how many there are.
+fn touch(block: &Block, number: u32) -> u64 {
     let mut page = block.start.as_ptr().cast::<u64>();
-    repeat((block.length / PAGE) as u64, || {
+    let pages = (block.length / PAGE) as u64;
+    repeat(pages, || {
         // SAFETY: the loop visits the first word of each page of a block that is
         // whole pages long and stays allocated; stepping behind the last page
         // computes an address that is not used.
         unsafe { page.write_volatile(u64::from(number) + 1) };
         page = page.wrapping_byte_add(PAGE);
     });
+    pages
 }
 
 /// Reads back what [`touch`] wrote; the sum proves how many pages were touched.

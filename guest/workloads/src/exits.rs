@@ -139,7 +139,7 @@ fn timer_wake<S: System>(bench: &mut Bench<'_, S>) {
     bench.begin(op, 0);
     let mut proof = Ok(());
     for _ in 0..bench.job.batches {
-        match bench.system.sleep(SLEEP_TICKS) {
+        match bench.counted(|system| system.sleep(SLEEP_TICKS)) {
             Ok(wake) if wake.woke >= wake.due => bench.sample(op, wake.due, wake.woke, 1),
             Ok(_) => proof = Err("the sleeper woke before its timer was due"),
             Err(reason) => proof = Err(reason),

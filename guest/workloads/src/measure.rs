@@ -49,6 +49,10 @@ pub struct Bench<'a, S> {
     pub job: &'a Job,
     clock_cost: u64,
     loop_cost: u64,
+    /// Exits that counting them takes.
+    counting: u64,
+    /// Exits during the batches so far.
+    exits: Option<u64>,
 }
 
 impl<'a, S: System> Bench<'a, S> {
@@ -59,6 +63,8 @@ impl<'a, S: System> Bench<'a, S> {
             job,
             clock_cost: 0,
             loop_cost: 0,
+            counting: 0,
+            exits: None,
         }
     }
 
@@ -69,6 +75,10 @@ impl<'a, S: System> Bench<'a, S> {
             ticks() - start
         });
         self.loop_cost = least(16, time_empty_loop).saturating_sub(self.clock_cost);
+        let before = self.system.exits();
+        let after = self.system.exits();
+        self.exits = before.map(|_| 0);
+        self.counting = difference(before, after).unwrap_or(0);
     }
 
     /// Measures `op` if the job wants it: grows a batch, then takes the samples.
@@ -80,11 +90,11 @@ impl<'a, S: System> Bench<'a, S> {
         let (repetitions, mut proved) = self.grow(&mut batch);
         self.begin(op, self.loop_cost);
         for _ in 0..self.job.batches {
-            let start = ticks();
-            let work = batch(self.system, repetitions);
-            let end = ticks();
+            let work = self.timed(op, |system| {
+                let work = batch(system, repetitions);
+                (work.count, work)
+            });
             proved = proved.and(work.proved);
-            self.sample(op, start, end, work.count);
         }
         match proved {
             Ok(()) => self.end(op, self.job.batches, u64::from(op.number())),
@@ -113,10 +123,37 @@ impl<'a, S: System> Bench<'a, S> {
         (repetitions, proved)
     }
 
+    /// Times one batch and tells it, unless it counted nothing. `batch` returns
+    /// what it counted, and what its caller wants to know.
+    #[inline(always)]
+    pub fn timed<T>(&mut self, op: Op, batch: impl FnOnce(&mut S) -> (u64, T)) -> T {
+        let (start, end, (count, result)) = self.counted(|system| {
+            let start = ticks();
+            let done = batch(system);
+            (start, ticks(), done)
+        });
+        if count != 0 {
+            self.sample(op, start, end, count);
+        }
+        result
+    }
+
+    /// Does `batch` and adds the exits that it took to those of the operation.
+    #[inline(always)]
+    pub fn counted<T>(&mut self, batch: impl FnOnce(&mut S) -> T) -> T {
+        let before = self.system.exits();
+        let result = batch(self.system);
+        let during = difference(before, self.system.exits());
+        if let (Some(sum), Some(during)) = (&mut self.exits, during) {
+            *sum += during.saturating_sub(self.counting);
+        }
+        result
+    }
+
     /// Tells that `op` begins. `loop_cost` is 0 where its batches have no loop
     /// like the empty one.
     pub fn begin(&mut self, op: Op, loop_cost: u64) {
-        let exits = self.system.exits();
+        let exits = self.exits;
         let clock_cost = self.clock_cost;
         self.system.say(&Record::Begin {
             op,
@@ -138,7 +175,7 @@ impl<'a, S: System> Bench<'a, S> {
 
     /// Tells that `op` is complete and its work proved.
     pub fn end(&mut self, op: Op, samples: u32, check: u64) {
-        let exits = self.system.exits();
+        let exits = self.exits;
         self.system.say(&Record::End {
             op,
             samples,
@@ -197,6 +234,10 @@ fn time_empty_loop() -> u64 {
         asm!("", options(nomem, nostack, preserves_flags))
     });
     ticks() - start
+}
+
+fn difference(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+    Some(after?.wrapping_sub(before?))
 }
 
 fn least(tries: u32, mut measure: impl FnMut() -> u64) -> u64 {

@@ -5,7 +5,7 @@
 //! index, so that every result is exact and can be verified element by element;
 //! the checksum is the same wherever the arrays are of the same length.
 
-use crate::measure::{ticks, Bench};
+use crate::measure::Bench;
 use crate::system::{Block, Reason, System};
 use core::arch::asm;
 use core::arch::x86_64::{__m128d, _mm_add_pd, _mm_load_pd, _mm_mul_pd, _mm_set1_pd, _mm_store_pd};
@@ -104,10 +104,7 @@ fn run_one<S: System>(
     fill(arrays);
     bench.begin(op, 0);
     for _ in 0..bench.job.passes {
-        let start = ticks();
-        let bytes = kernel(arrays);
-        let end = ticks();
-        bench.sample(op, start, end, bytes);
+        bench.timed(op, |_| (kernel(arrays), ()));
     }
     match verify(arrays, right) {
         Ok(sum) => bench.end(op, bench.job.passes, sum),

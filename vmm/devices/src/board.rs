@@ -1,7 +1,9 @@
 //! Which device answers where.
 
 use crate::{Host, Serial, Transport};
-use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, IDLE, VIRTIO_MMIO};
+use trapline_abi::platform::{
+    COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, VIRTIO_MMIO,
+};
 
 const COM1_LAST: u16 = COM1 + 7;
 
@@ -25,6 +27,8 @@ pub enum Effect {
     Exit(u32),
     /// The guest wants to halt unless its count of interrupts differs from this.
     Idle(u32),
+    /// The guest says the frame that lies at this address of its memory.
+    Frame(u32),
 }
 
 /// What was counted.
@@ -57,26 +61,29 @@ impl Board {
     #[inline(always)]
     pub fn write_port(&mut self, port: u16, size: u8, data: u32, host: &mut impl Host) -> Effect {
         self.counts.ports += 1;
-        if (COM1..=COM1_LAST).contains(&port) && size == 1 {
-            self.serial.write((port - COM1) as u8, data as u8, host);
-            Effect::None
-        } else if port == DEBUG_CONSOLE {
-            host.say(data as u8);
-            Effect::None
-        } else {
-            self.write_other(port, size, data, host)
+        if size == 1 {
+            if let Some(register) = serial_register(port) {
+                self.serial.write(register, data as u8, host);
+                return Effect::None;
+            }
+            if port == DEBUG_CONSOLE {
+                host.say(data as u8);
+                return Effect::None;
+            }
         }
+        self.write_other(port, size, data, host)
     }
 
     /// The guest reads `size` bytes (1, 2 or 4) from `port`.
     #[inline(always)]
     pub fn read_port(&mut self, port: u16, size: u8, host: &mut impl Host) -> u32 {
         self.counts.ports += 1;
-        if (COM1..=COM1_LAST).contains(&port) && size == 1 {
-            self.serial.read((port - COM1) as u8, host).into()
-        } else {
-            self.read_other(port, size, host)
+        if size == 1 {
+            if let Some(register) = serial_register(port) {
+                return self.serial.read(register, host).into();
+            }
         }
+        self.read_other(port, size, host)
     }
 
     /// The guest writes `size` bytes (1, 2, 4 or 8) to memory that is none.
@@ -106,6 +113,8 @@ impl Board {
     fn write_other(&mut self, port: u16, size: u8, data: u32, host: &mut impl Host) -> Effect {
         match port {
             EXIT => return Effect::Exit(data),
+            FRAME if size == 4 => return Effect::Frame(data),
+            DEBUG_CONSOLE => host.say(data as u8),
             IDLE if self.can_idle && size == 4 => return Effect::Idle(data),
             COM1..=COM1_LAST => self.write_wide(port, size, data, host),
             _ => self.counts.unclaimed += 1,
@@ -153,6 +162,13 @@ impl Board {
         }
         u32::from_le_bytes(bytes)
     }
+}
+
+/// The serial port's register at `port`.
+#[inline(always)]
+fn serial_register(port: u16) -> Option<u8> {
+    let register = port.wrapping_sub(COM1);
+    (register <= COM1_LAST - COM1).then_some(register as u8)
 }
 
 /// The transport's register at `address`, if a 32-bit one is accessed as such.
@@ -231,6 +247,10 @@ pub(crate) mod tests {
         assert_eq!(board.read_port(EXITS_HIGH, 4, &mut outside), 1);
         assert_eq!(board.write_port(IDLE, 4, 9, &mut outside), Effect::Idle(9));
         assert_eq!(
+            board.write_port(FRAME, 4, 0x11_2233, &mut outside),
+            Effect::Frame(0x11_2233)
+        );
+        assert_eq!(
             board.write_port(EXIT, 4, EXIT_DONE, &mut outside),
             Effect::Exit(EXIT_DONE)
         );
@@ -238,7 +258,7 @@ pub(crate) mod tests {
         assert_eq!(
             board.counts(),
             Counts {
-                ports: 8,
+                ports: 9,
                 mmio: 1,
                 unclaimed: 0
             }
@@ -302,7 +322,7 @@ pub(crate) mod tests {
                     Poke::WritePort(port, size, data) => {
                         ports += 1;
                         let effect = board.write_port(port, size, data, &mut outside);
-                        prop_assert!(effect == Effect::None || port == EXIT || port == IDLE);
+                        prop_assert!(effect == Effect::None || [EXIT, IDLE, FRAME].contains(&port));
                     }
                     Poke::ReadPort(port, size) => {
                         ports += 1;

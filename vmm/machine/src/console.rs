@@ -11,14 +11,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use trapline_abi::frame::{MAX_BODY, SYNC};
+use trapline_abi::frame::{CHECKSUM, HEADER, MAX_BODY, SYNC};
 use trapline_interface::Kicker;
 
 const BUFFER: usize = 4096;
-
-/// Sync, kind and length come before a frame's body, a checksum after it.
-const HEADER: usize = 5;
-const CHECKSUM: usize = 4;
 
 /// After so many vain looks for input, each one may last a millisecond: a guest
 /// that waits for the word to go should not take CPU time from one that runs.
@@ -117,6 +113,12 @@ impl Console {
         if complete || line || self.used == BUFFER {
             self.flush();
         }
+    }
+
+    /// Takes several bytes of output and writes them.
+    pub fn put_all(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.put(*byte));
+        self.flush();
     }
 
     /// Writes what was gathered.
