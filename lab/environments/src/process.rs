@@ -18,6 +18,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trapline_spawn::{ticks, Program, Started};
 
@@ -28,7 +29,12 @@ pub struct Command {
     pub program: PathBuf,
     /// Its arguments, without its own name.
     pub arguments: Vec<OsString>,
+    /// Files it gets as descriptors, from [`FIRST_FILE`].
+    files: Vec<Arc<File>>,
 }
+
+/// Descriptors below are the three standard ones and that for events.
+const FIRST_FILE: usize = 4;
 
 impl Command {
     /// A program without arguments yet.
@@ -36,7 +42,16 @@ impl Command {
         Self {
             program: program.into(),
             arguments: Vec::new(),
+            files: Vec::new(),
         }
+    }
+
+    /// Appends the path by which the program will find `file`, which needs no name
+    /// of its own and so is gone when nobody uses it any more.
+    pub fn file(mut self, file: Arc<File>) -> Self {
+        let number = FIRST_FILE + self.files.len();
+        self.files.push(file);
+        self.arg(format!("/proc/self/fd/{number}"))
     }
 
     /// Appends an argument.
@@ -132,6 +147,9 @@ impl Running {
         let console = Stream::to(&mut program)?;
         let errors = Stream::to(&mut program)?;
         let events = Stream::to(&mut program)?;
+        for file in &command.files {
+            program.descriptor(file.as_fd())?;
+        }
         let started = trapline_spawn::start(&program)?;
         Ok(Self {
             witness: ProcessWitness::of(started.pid),

@@ -111,3 +111,15 @@ fn what_is_asked_to_end_does_so_within_its_grace() {
     assert!(start.elapsed() < Duration::from_secs(15));
     assert!(running.started.pidfd.as_raw_fd() > 2);
 }
+
+#[test]
+fn a_file_without_a_name_is_found_by_its_descriptor() {
+    let mut file = tempfile::tempfile().unwrap();
+    io::Write::write_all(&mut file, b"contents").unwrap();
+    let command = Command::new("/bin/cat").file(file.into());
+    let mut running = Running::start(&command).unwrap();
+    let mut scribe = Scribe::default();
+    let watch = Watch::of(Duration::from_secs(20));
+    running.hear(&mut scribe, &watch).unwrap();
+    assert_eq!(scribe.console, b"contents");
+}

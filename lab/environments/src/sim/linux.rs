@@ -11,10 +11,12 @@ use crate::parts::{hexadecimal, sha256_of_file, Part};
 use crate::process::{Command, Running};
 use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
+use rustix::fs::MemfdFlags;
 use sha2::{Digest, Sha256};
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
-use tempfile::NamedTempFile;
 use trapline_abi::Job;
 use trapline_plan::MachineSpec;
 
@@ -101,8 +103,6 @@ pub struct Prepared {
     /// What starts it.
     pub command: Command,
     facts: Facts,
-    /// Removed when it is dropped.
-    _initramfs: NamedTempFile,
 }
 
 impl LinuxGuest {
@@ -160,16 +160,15 @@ pub fn prepare(
     };
     let qemu = Qemu::find(settings.qemu.as_deref())?;
     let bytes = archive(settings, &kernel, fill)?.bytes();
-    let initramfs = temporary(&bytes)?;
+    let initramfs = in_memory(&bytes).map_err(EnvError::file("initramfs in memory"))?;
     let facts = [
         ("l1-kernel", kernel.origin.clone()),
         ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
         ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
     ];
     Ok(Prepared {
-        command: command(&qemu, OWN_MEMORY + guest_memory, &kernel, &initramfs),
+        command: command(&qemu, OWN_MEMORY + guest_memory, &kernel, initramfs),
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
-        _initramfs: initramfs,
     })
 }
 
@@ -191,7 +190,7 @@ fn archive(settings: &Settings, kernel: &Kernel, fill: Fill<'_>) -> Result<Archi
     Ok(archive)
 }
 
-fn command(qemu: &Qemu, memory: u32, kernel: &Kernel, initramfs: &NamedTempFile) -> Command {
+fn command(qemu: &Qemu, memory: u32, kernel: &Kernel, initramfs: File) -> Command {
     Command::new(&qemu.program)
         .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
         .words(&format!("{MACHINE} -m {memory}M"))
@@ -201,7 +200,7 @@ fn command(qemu: &Qemu, memory: u32, kernel: &Kernel, initramfs: &NamedTempFile)
         .arg("-kernel")
         .arg(&kernel.image)
         .arg("-initrd")
-        .arg(initramfs.path())
+        .file(Arc::new(initramfs))
         .arg("-append")
         .arg(KERNEL_WORDS)
 }
@@ -211,14 +210,12 @@ fn options_of(module: &str) -> &'static str {
     found.map_or("", |(_, options)| options)
 }
 
-fn temporary(bytes: &[u8]) -> Result<NamedTempFile, EnvError> {
-    let directory = std::env::temp_dir();
-    let write = || {
-        let mut file = NamedTempFile::with_prefix_in("trapline-initramfs-", &directory)?;
-        file.write_all(bytes)?;
-        Ok(file)
-    };
-    write().map_err(EnvError::file(&directory))
+/// A file without a name, so that nothing is left of it whatever ends us.
+fn in_memory(bytes: &[u8]) -> io::Result<File> {
+    let file = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(file);
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 impl Guest for LinuxGuest {
