@@ -49,5 +49,11 @@ impl Error {
     }
 }
 
+impl From<Box<Error>> for Error {
+    fn from(boxed: Box<Error>) -> Error {
+        *boxed
+    }
+}
+
 /// The result of such a request.
 pub type Result<T> = std::result::Result<T, Error>;

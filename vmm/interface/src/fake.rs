@@ -241,7 +241,7 @@ impl FakeVcpu {
 }
 
 impl Vcpu for FakeVcpu {
-    fn run(&mut self, entry: Entry) -> Result<Exit> {
+    fn run(&mut self, entry: Entry) -> std::result::Result<Exit, Box<Error>> {
         let step = self.script.get(self.next).cloned();
         let step = step.ok_or_else(|| self.strayed("the script ends before it"))?;
         self.check_entry(entry, step.answered)?;

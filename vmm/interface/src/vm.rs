@@ -1,8 +1,8 @@
 //! The three traits that a kernel is seen through.
 
 use crate::{
-    Access, BootState, Caps, Doorbell, Entry, Exit, Gpa, IoAddr, IrqId, IrqLine, Kicker, Missing,
-    RegSet, Region, Result, VcpuState,
+    Access, BootState, Caps, Doorbell, Entry, Error, Exit, Gpa, IoAddr, IrqId, IrqLine, Kicker,
+    Missing, RegSet, Region, Result, VcpuState,
 };
 use std::sync::Arc;
 
@@ -95,8 +95,9 @@ pub trait Vcpu {
     /// Enters the guest and comes back with its next exit.
     ///
     /// # Errors
-    /// The kernel's refusal; the vCPU cannot be run again.
-    fn run(&mut self, entry: Entry) -> Result<Exit>;
+    /// The kernel's refusal; the vCPU cannot be run again. It comes in a box, so
+    /// that the common result fits registers.
+    fn run(&mut self, entry: Entry) -> std::result::Result<Exit, Box<Error>>;
 
     /// The registers in `which`. After a `Read` or `Write` the instruction
     /// pointer may stand before or behind the instruction.

@@ -3,28 +3,30 @@
 //! After KVM_RUN the kernel has left what happened in a page that it shares with
 //! us (`struct kvm_run`, Documentation/virt/kvm/api.rst section 5). The common
 //! exits, a single port or memory access, are read straight from there; everything
-//! else is cold.
+//! else is in [`rare`].
 
+mod rare;
+
+use self::rare::Pending;
 use crate::kick::KvmKick;
 use crate::registers::{from_regs, from_sregs, put_system, to_regs};
 use crate::stats::ExitCount;
 use crate::tsc;
 use crate::vm::Shared;
 use kvm_bindings::{
-    kvm_mp_state, kvm_run, KVM_EXIT_FAIL_ENTRY, KVM_EXIT_HLT, KVM_EXIT_HYPERCALL,
-    KVM_EXIT_INTERNAL_ERROR, KVM_EXIT_IO, KVM_EXIT_IO_OUT, KVM_EXIT_MMIO, KVM_EXIT_SHUTDOWN,
-    KVM_EXIT_SYSTEM_EVENT, KVM_MP_STATE_HALTED, KVM_MP_STATE_RUNNABLE,
+    kvm_mp_state, kvm_run, KVM_EXIT_IO, KVM_EXIT_IO_OUT, KVM_EXIT_MMIO, KVM_MP_STATE_HALTED,
+    KVM_MP_STATE_RUNNABLE,
 };
 use kvm_ioctls::VcpuFd;
 use std::arch::asm;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use trapline_interface::{
-    Activity, BootState, Entry, Error, Exit, IoAddr, Kicker, RegSet, Result, Stop, System, Tally,
-    Vcpu, VcpuState,
+    Activity, BootState, Entry, Error, Exit, IoAddr, Kicker, RegSet, Result, System, Tally, Vcpu,
+    VcpuState,
 };
 
 /// `_IO(KVMIO, 0x80)`.
@@ -40,33 +42,15 @@ pub struct KvmVcpu {
     pending: Pending,
     /// Where the kernel looks for the answer to the last `Read`.
     answer: NonNull<u8>,
+    /// What a cold function found, and why the kernel refuses to go on.
+    late: Exit,
+    refusal: Option<Box<Error>>,
     bundled: u64,
     exits: Option<ExitCount>,
     tsc_offset: Option<i64>,
 }
 
-/// What has to come before the guest is entered again.
-#[derive(Clone, Copy)]
-enum Pending {
-    Nothing,
-    /// The first exit.
-    Start,
-    /// The rest of a string access.
-    String(Elements),
-}
-
-/// A port access by a string instruction: several elements in one exit.
-#[derive(Clone, Copy)]
-struct Elements {
-    port: u16,
-    size: u8,
-    write: bool,
-    /// Of the element whose exit came last.
-    index: usize,
-    count: usize,
-    /// Offset of the first element in the shared pages.
-    offset: usize,
-}
+type Run = std::result::Result<Exit, Box<Error>>;
 
 impl KvmVcpu {
     pub(crate) fn new(mut fd: VcpuFd, machine: Arc<Shared>, boot: &BootState) -> Result<Self> {
@@ -83,6 +67,8 @@ impl KvmVcpu {
             pending: Pending::Start,
             // Where an answer to nothing does no harm.
             answer: mmio_data(page),
+            late: Exit::Started,
+            refusal: None,
             bundled: 0,
             exits: None,
             tsc_offset,
@@ -107,10 +93,11 @@ impl KvmVcpu {
 
     /// Enters the guest and reads what happened.
     #[inline(always)]
-    fn enter_and_read(&mut self) -> Result<Exit> {
+    fn enter_and_read(&mut self) -> Run {
         let status = enter(self.raw);
         if status < 0 {
-            return self.interrupted(-status as i32);
+            self.interrupted(-status as i32);
+            return self.late();
         }
         // SAFETY: the page is mapped as long as `fd` lives, and the kernel writes
         // to it only while the vCPU runs, which takes `&mut self` as well.
@@ -120,15 +107,15 @@ impl KvmVcpu {
                 // SAFETY: this exit reason says that the union holds `io`.
                 let io = unsafe { run.__bindgen_anon_1.io };
                 if io.count != 1 {
-                    return Ok(self.begin_string());
+                    self.begin_string();
+                    return self.late();
                 }
                 let at = IoAddr::Port(io.port);
                 let data = self.shared(io.data_offset as usize);
                 if u32::from(io.direction) == KVM_EXIT_IO_OUT {
-                    // SAFETY: the kernel has put the data there, in the page for
-                    // port accesses; four bytes are within it.
-                    let word = unsafe { data.cast::<u32>().read_unaligned() };
-                    let data = u64::from(word) & mask(io.size);
+                    // SAFETY: the kernel has put `size` bytes there, in the page for
+                    // port accesses.
+                    let data = unsafe { read_sized(data, io.size) };
                     return Ok(Exit::Write {
                         at,
                         size: io.size,
@@ -143,13 +130,27 @@ impl KvmVcpu {
                 let mmio = unsafe { &run.__bindgen_anon_1.mmio };
                 let (at, size) = (IoAddr::Mmio(mmio.phys_addr), mmio.len as u8);
                 if mmio.is_write != 0 {
-                    let data = u64::from_le_bytes(mmio.data) & mask(size);
+                    // SAFETY: the kernel has put `size` bytes there, at most 8.
+                    let data = unsafe { read_sized(mmio_data(self.page), size) };
                     return Ok(Exit::Write { at, size, data });
                 }
                 self.answer = mmio_data(self.page);
                 Ok(Exit::Read { at, size })
             }
-            reason => Ok(self.rare(reason)),
+            reason => {
+                self.rare(reason);
+                self.late()
+            }
+        }
+    }
+
+    /// What one of the cold functions has left. They hand nothing back directly:
+    /// a result that they write would have to be in memory for all others, too.
+    #[inline(always)]
+    fn late(&mut self) -> Run {
+        match self.refusal.take() {
+            None => Ok(self.late),
+            Some(refusal) => Err(refusal),
         }
     }
 
@@ -160,143 +161,24 @@ impl KvmVcpu {
         // and all of them are mapped in one piece.
         unsafe { self.page.cast::<u8>().add(offset) }
     }
-
-    /// What stands between this entry and the guest.
-    #[cold]
-    #[inline(never)]
-    fn run_pending(&mut self, entry: Entry) -> Result<Exit> {
-        match self.pending {
-            Pending::Start => {
-                self.pending = Pending::Nothing;
-                return Ok(Exit::Started);
-            }
-            Pending::String(mut elements) => {
-                if let Entry::Answer(value) = entry {
-                    self.put_element(&elements, value);
-                }
-                elements.index += 1;
-                if elements.index < elements.count {
-                    self.pending = Pending::String(elements);
-                    self.bundled += 1;
-                    return Ok(self.element(&elements));
-                }
-                self.pending = Pending::Nothing;
-            }
-            Pending::Nothing => {}
-        }
-        self.enter_and_read()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_string(&mut self) -> Exit {
-        // SAFETY: the caller has seen the exit reason that says so, and that the
-        // page is not being written to.
-        let io = unsafe { self.page.as_ref().__bindgen_anon_1.io };
-        let elements = Elements {
-            port: io.port,
-            size: io.size,
-            write: u32::from(io.direction) == KVM_EXIT_IO_OUT,
-            index: 0,
-            count: io.count as usize,
-            offset: io.data_offset as usize,
-        };
-        self.pending = Pending::String(elements);
-        self.element(&elements)
-    }
-
-    fn element(&self, elements: &Elements) -> Exit {
-        let at = IoAddr::Port(elements.port);
-        let size = elements.size;
-        if !elements.write {
-            return Exit::Read { at, size };
-        }
-        let mut data = [0; 8];
-        // SAFETY: the kernel has put `count` elements of `size` bytes there, at
-        // most 4 each, and the index is below the count.
-        unsafe {
-            ptr::copy_nonoverlapping(
-                self.element_address(elements).as_ptr(),
-                data.as_mut_ptr(),
-                size.into(),
-            );
-        }
-        let data = u64::from_le_bytes(data);
-        Exit::Write { at, size, data }
-    }
-
-    fn put_element(&self, elements: &Elements, value: u64) {
-        // SAFETY: the kernel expects `count` elements of `size` bytes there, at
-        // most 4 each, and the index is below the count.
-        unsafe {
-            ptr::copy_nonoverlapping(
-                value.to_le_bytes().as_ptr(),
-                self.element_address(elements).as_ptr(),
-                elements.size.into(),
-            );
-        }
-    }
-
-    fn element_address(&self, elements: &Elements) -> NonNull<u8> {
-        self.shared(elements.offset + elements.index * usize::from(elements.size))
-    }
-
-    /// A kick, or the end of this vCPU.
-    #[cold]
-    #[inline(never)]
-    fn interrupted(&mut self, code: i32) -> Result<Exit> {
-        match code {
-            libc::EINTR => {
-                // SAFETY: as in `enter_and_read`; a kick from another thread may
-                // write the same byte at the same time, hence volatile. A kick that
-                // comes before this counts as this one.
-                unsafe { (&raw mut (*self.page.as_ptr()).immediate_exit).write_volatile(0) };
-                Ok(Exit::Kicked)
-            }
-            libc::EAGAIN => self.enter_and_read(),
-            _ => Err(Error::refused("run the virtual CPU")(
-                io::Error::from_raw_os_error(code),
-            )),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn rare(&mut self, reason: u32) -> Exit {
-        // SAFETY: as in `enter_and_read`.
-        let union = unsafe { &self.page.as_ref().__bindgen_anon_1 };
-        match reason {
-            KVM_EXIT_HLT => Exit::Halted,
-            KVM_EXIT_SHUTDOWN => Exit::Stopped(Stop::TripleFault),
-            KVM_EXIT_SYSTEM_EVENT => Exit::Stopped(Stop::Shutdown),
-            KVM_EXIT_HYPERCALL => {
-                // SAFETY: this exit reason says that the union holds `hypercall`.
-                let call = unsafe { union.hypercall };
-                let [a, b, c, d, ..] = call.args;
-                self.answer = self.shared(offset_of!(kvm_run, __bindgen_anon_1.hypercall.ret));
-                Exit::Hypercall {
-                    number: call.nr,
-                    args: [a, b, c, d],
-                }
-            }
-            KVM_EXIT_FAIL_ENTRY => {
-                // SAFETY: this exit reason says that the union holds `fail_entry`.
-                let failure = unsafe { union.fail_entry };
-                Exit::Stopped(Stop::EntryFailed(failure.hardware_entry_failure_reason))
-            }
-            KVM_EXIT_INTERNAL_ERROR => {
-                // SAFETY: this exit reason says that the union holds `internal`.
-                Exit::Stopped(Stop::Internal(unsafe { union.internal.suberror }))
-            }
-            other => Exit::Stopped(Stop::Unknown(other)),
-        }
-    }
 }
 
-/// The bits of an access of `size` bytes.
+/// The `size` bytes at `data`, zero-extended; 1, 2, 4 or else 8. Branches, not a
+/// mask: who then asks for the size again has had the answer.
+///
+/// # Safety
+/// As many bytes must be there.
 #[inline(always)]
-fn mask(size: u8) -> u64 {
-    u64::MAX >> ((64 - 8 * u32::from(size)) & 63)
+unsafe fn read_sized(data: NonNull<u8>, size: u8) -> u64 {
+    // SAFETY: the caller's promise; nothing is assumed of the alignment.
+    unsafe {
+        match size {
+            1 => data.read().into(),
+            2 => data.cast::<u16>().read_unaligned().into(),
+            4 => data.cast::<u32>().read_unaligned().into(),
+            _ => data.cast::<u64>().read_unaligned(),
+        }
+    }
 }
 
 /// Where the kernel and we exchange the data of a memory access.
@@ -343,15 +225,16 @@ fn set_system(fd: &VcpuFd, system: &System) -> Result<()> {
 
 impl Vcpu for KvmVcpu {
     #[inline(always)]
-    fn run(&mut self, entry: Entry) -> Result<Exit> {
-        if !matches!(self.pending, Pending::Nothing) {
-            return self.run_pending(entry);
-        }
+    fn run(&mut self, entry: Entry) -> Run {
         if let Entry::Answer(value) = entry {
-            // SAFETY: the last exit was a read of a single element, so this points
-            // at its data in the shared pages, with eight bytes of them behind it;
-            // the kernel takes as many as the access has.
+            // SAFETY: this points at the data of the last read, within the shared
+            // pages, and eight bytes there are ours to write: the kernel takes as
+            // many as the access has, later elements of a string are still to be
+            // answered, and behind the page for port accesses comes one more.
             unsafe { self.answer.cast::<u64>().write_unaligned(value) };
+        }
+        if !matches!(self.pending, Pending::Nothing) && self.run_pending() {
+            return self.late();
         }
         self.enter_and_read()
     }

@@ -29,6 +29,12 @@ pub enum Failure {
     },
 }
 
+impl From<Box<trapline_interface::Error>> for Failure {
+    fn from(boxed: Box<trapline_interface::Error>) -> Failure {
+        Failure::Hypervisor(*boxed)
+    }
+}
+
 impl Failure {
     /// What the system's refusal of `what` is; for `map_err`.
     pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Failure {

@@ -3,6 +3,7 @@
 use crate::console::Console;
 use crate::{signals, Ending, Failure};
 use std::sync::Arc;
+use trapline_abi::frame::{whole_length, HEADER, MAX_FRAME};
 use trapline_devices::{Board, Effect, Host, Terminal, Trigger};
 use trapline_interface::{Activity, Entry, Exit, Gpa, IoAddr, Region, Tally, Vcpu};
 
@@ -67,13 +68,21 @@ impl<V: Vcpu> Machine<V> {
     /// # Errors
     /// The kernel's refusal to go on.
     pub fn run(&mut self, starting: impl FnOnce()) -> Result<Ending, Failure> {
-        let ending = self.run_loop(starting);
+        self.await_start()?;
+        starting();
+        let ending = self.run_loop();
         self.console.flush();
         ending
     }
 
-    fn run_loop(&mut self, starting: impl FnOnce()) -> Result<Ending, Failure> {
-        let mut starting = Some(starting);
+    #[inline(never)]
+    fn await_start(&mut self) -> Result<(), Failure> {
+        let first = self.vcpu.run(Entry::Resume)?;
+        debug_assert_eq!(first, Exit::Started);
+        Ok(())
+    }
+
+    fn run_loop(&mut self) -> Result<Ending, Failure> {
         let mut entry = Entry::Resume;
         loop {
             // One match, and nothing moved: whatever is built between the kernel's
@@ -114,16 +123,20 @@ impl<V: Vcpu> Machine<V> {
                     at: IoAddr::Mmio(address),
                     size,
                 }) => Entry::Answer(self.board.read_mmio(address, size)),
-                Ok(Exit::Started) => {
-                    if let Some(starting) = starting.take() {
-                        starting();
-                    }
-                    Entry::Resume
-                }
-                Ok(other) => match self.rare(other) {
-                    Ok(entry) => entry,
-                    Err(ending) => return Ok(ending),
+                Ok(Exit::Started) => Entry::Resume,
+                Ok(Exit::Kicked) => match self.recalled() {
+                    None => Entry::Resume,
+                    Some(ending) => return Ok(ending),
                 },
+                Ok(Exit::Hypercall { .. }) => self.refuse_hypercall(),
+                Ok(Exit::Halted) => {
+                    self.apart.halts += 1;
+                    return Ok(Ending::Halted);
+                }
+                Ok(Exit::Stopped(stop)) => {
+                    self.apart.others += 1;
+                    return Ok(Ending::Stopped(stop));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -144,37 +157,44 @@ impl<V: Vcpu> Machine<V> {
                 }
                 Ok(None)
             }
+            Effect::Frame(address) => {
+                self.say_frame(address.into());
+                Ok(None)
+            }
         }
     }
 
-    /// An exit that is no access.
+    /// Hands on the frame at `address` of guest memory, if one begins there. Its
+    /// length is limited; whether its contents make sense is for whoever reads the
+    /// console.
+    fn say_frame(&mut self, address: u64) {
+        let mut header = [0; HEADER];
+        let mut frame = [0; MAX_FRAME];
+        let found = self.memory.read(address, &mut header).ok();
+        let Some(length) = found.and_then(|()| whole_length(&header)) else {
+            return;
+        };
+        if self.memory.read(address, &mut frame[..length]).is_ok() {
+            self.console.put_all(&frame[..length]);
+        }
+    }
+
+    /// Whether a recall is the end.
     #[cold]
     #[inline(never)]
-    fn rare(&mut self, exit: Exit) -> Result<Entry, Ending> {
+    fn recalled(&mut self) -> Option<Ending> {
         self.apart.others += 1;
-        match exit {
-            Exit::Halted => {
-                self.apart.others -= 1;
-                self.apart.halts += 1;
-                Err(Ending::Halted)
-            }
-            Exit::Stopped(stop) => Err(Ending::Stopped(stop)),
-            Exit::Kicked => self.recalled(),
-            // Every hypercall that the kernel does not know itself is refused.
-            Exit::Hypercall { .. } => Ok(Entry::Answer(u64::MAX)),
-            _ => Ok(Entry::Resume),
-        }
+        self.console.flush();
+        let deaf = self.console.failure().map(|_| Ending::Deaf);
+        signals::stopped().map(Ending::Signal).or(deaf)
     }
 
-    fn recalled(&mut self) -> Result<Entry, Ending> {
-        self.console.flush();
-        if let Some(number) = signals::stopped() {
-            return Err(Ending::Signal(number));
-        }
-        match self.console.failure() {
-            Some(_) => Err(Ending::Deaf),
-            None => Ok(Entry::Resume),
-        }
+    /// The kernel answers what hypercalls it knows itself; nobody knows others.
+    #[cold]
+    #[inline(never)]
+    fn refuse_hypercall(&mut self) -> Entry {
+        self.apart.others += 1;
+        Entry::Answer(u64::MAX)
     }
 
     /// What was counted so far.

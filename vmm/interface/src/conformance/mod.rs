@@ -12,7 +12,7 @@ pub mod trace;
 
 use crate::{
     Access, Activity, Caps, Doorbell, Entry, Error, Exit, General, Gpa, Hypervisor, IoAddr, IrqId,
-    IrqLine, Kicker, RegSet, Region, Vcpu, VcpuId, Vm, VmSpec,
+    IrqLine, Kicker, OutOfRegion, RegSet, Region, Vcpu, VcpuId, Vm, VmSpec,
 };
 use std::fs::File;
 use std::io::{self, Read};
@@ -57,6 +57,9 @@ pub enum Failure {
     /// No memory for the guest.
     #[error("no memory for the guest: {0}")]
     Memory(#[from] io::Error),
+    /// The guest does not fit its memory.
+    #[error(transparent)]
+    Misplaced(#[from] OutOfRegion),
 }
 
 /// One guest's trace, as it was seen and found right.
@@ -210,7 +213,10 @@ impl<M: Vm> Stand<M> {
     ) -> Result<(), Failure> {
         let mut entry = Entry::Resume;
         for line in expected.lines() {
-            let exit = self.vcpu.run(entry).map_err(in_part(self.trace.part))?;
+            let exit = self.vcpu.run(entry).map_err(|refusal| Failure::Backend {
+                part: self.trace.part,
+                source: *refusal,
+            })?;
             self.compare(line, exit)?;
             entry = respond(self, exit)?;
         }
