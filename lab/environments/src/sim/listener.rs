@@ -2,6 +2,7 @@
 //! started, what it wrote, and how it ended. What the programs are is the
 //! business of [`Inmates`]: guests here, any programs in `programs`.
 
+use super::script::PATIENCE;
 use crate::environment::{Progress, SampleSink};
 use crate::error::EnvError;
 use crate::guest::{judge, not_told, Statuses};
@@ -12,6 +13,7 @@ use crate::transcript::{Blind, Log, Transcript, Witness, MOST_BYTES};
 use sha2::{Digest, Sha256};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 use trapline_abi::platform::EXIT_STATUS_DONE;
 use trapline_abi::record::Channel;
 use trapline_abi::{Decoder, Item, Job, Record, VERSION};
@@ -252,10 +254,15 @@ impl<'a> Guests<'a> {
         }
     }
 
-    fn judge(&self, status: ExitStatus) -> Result<(), EnvError> {
-        let Some((transcript, _)) = &self.current else {
+    fn judge(&self, status: ExitStatus, at: u64) -> Result<(), EnvError> {
+        let Some((transcript, exec)) = &self.current else {
             return Ok(());
         };
+        let after = Duration::from_nanos(at.saturating_sub(*exec));
+        if status.signal() == Some(libc::SIGKILL) && after >= PATIENCE {
+            let words = transcript.last_words();
+            return Err(EnvError::Hung { after, words });
+        }
         if let Some(theirs) = transcript.foreign_version() {
             return Err(EnvError::Version { theirs });
         }
@@ -295,7 +302,7 @@ impl Inmates for Guests<'_> {
     }
 
     fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), EnvError> {
-        let judged = self.judge(status);
+        let judged = self.judge(status, at);
         let unreached = judged
             .as_ref()
             .err()

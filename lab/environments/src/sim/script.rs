@@ -2,6 +2,7 @@
 //! own module `init::script` says what the lines mean.
 
 use crate::process::Command;
+use std::time::Duration;
 
 /// A script in the making.
 #[derive(Default)]
@@ -10,8 +11,9 @@ pub struct Script {
     launches: u16,
 }
 
-/// How long a guest may take on the simulated machine's own clock, in seconds.
-const PATIENCE: u32 = 600;
+/// How long a guest may take on the simulated machine's own clock, on which an
+/// instruction is a nanosecond. Then its init ends the guest.
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Script {
     /// Loads a module.
@@ -27,7 +29,7 @@ impl Script {
     /// Runs a program; `ask_offset` if its guest's TSC offset is to be asked of
     /// the kernel.
     pub fn launch(&mut self, command: &Command, ask_offset: bool) {
-        let (number, patience) = (self.launches.to_string(), PATIENCE.to_string());
+        let (number, patience) = (self.launches.to_string(), PATIENCE.as_secs().to_string());
         let program = command.program.to_string_lossy();
         let ask_offset = if ask_offset { "yes" } else { "no" };
         let mut words = vec!["launch", &number, &patience, ask_offset, &program];

@@ -176,6 +176,20 @@ fn a_guest_that_ends_badly_ends_the_machine_and_keeps_its_words() {
 }
 
 #[test]
+fn a_guest_that_its_init_had_to_end_has_hung() {
+    let late = 1000 + PATIENCE.as_nanos() as u64;
+    let killed = Record::Reaped {
+        child: 0,
+        status: libc::SIGKILL as u32,
+        peak_kib: 0,
+    };
+    let stream = [launch(0), relay(0, b"waiting"), frame(&killed, late)];
+    let error = play(&stream, EXIT_STATUS_DONE).1.unwrap_err();
+    assert!(matches!(error, EnvError::Hung { .. }), "{error}");
+    assert!(error.to_string().ends_with("waiting"), "{error}");
+}
+
+#[test]
 fn a_machine_that_ends_badly_says_why() {
     let started = || vec![launch(0), relay(0, b"half a wo")];
     let (finished, judged) = play(&started(), 0);
