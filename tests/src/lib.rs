@@ -11,6 +11,7 @@ pub mod run;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use trapline_environments::{Parts, Settings};
 
 /// The directory of the built parts: `$TRAPLINE_PARTS`, or `target/dist`.
 ///
@@ -25,6 +26,17 @@ pub fn parts() -> PathBuf {
         parts.display()
     );
     parts
+}
+
+/// Where the environments find their parts.
+///
+/// # Panics
+/// If nothing was built.
+pub fn settings() -> Settings {
+    Settings {
+        parts: Parts::in_directory(parts()),
+        ..Settings::find().expect("the kernel says where this program is")
+    }
 }
 
 /// The repository.

@@ -90,8 +90,7 @@ impl Place {
         let store = store.to_str().expect("the path is text");
         let fixed = ["run", "--format", "json", "--store", store];
         let ended = self.run(&[&fixed[..], words].concat());
-        serde_json::from_str(&ended.output)
-            .unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+        serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
     }
 }
 

@@ -129,6 +129,9 @@ pub struct ShowArgs {
 /// Of `trapline floor`.
 #[derive(Args, Debug)]
 pub struct FloorArgs {
+    /// How to print
+    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
+    pub format: PlainFormat,
     #[command(flatten)]
     pub simulated: SimulatedArgs,
 }

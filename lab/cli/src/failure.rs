@@ -114,7 +114,8 @@ fn with_causes(mut told: String, error: &dyn std::error::Error) -> String {
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
-        ContextValue::Strings(texts) => texts.first().cloned(),
+        // Of several that are near, clap puts the nearest last.
+        ContextValue::Strings(texts) => texts.last().cloned(),
         _ => None,
     }
 }

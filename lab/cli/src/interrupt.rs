@@ -1,7 +1,7 @@
 //! Ctrl-C and its kin: the first asks the run to end in order, the second ends
 //! it at once.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -51,6 +51,14 @@ impl Interrupt {
     /// Whether an end was asked for.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// What a failure is called that may have come of asking for an end.
+    pub fn explain(&self, error: &dyn std::error::Error) -> Failure {
+        match self.signal() {
+            Some(signal) => Failure::new("interrupted").status(Status::Interrupted(signal)),
+            None => Failure::from_error(error),
+        }
     }
 
     /// The signal, once there was one.

@@ -41,6 +41,19 @@ impl Lab {
         &self.places
     }
 
+    /// Where everything is that environments are made of.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Why an environment cannot be used here, if it cannot.
+    pub fn why_not(&self, id: EnvironmentId) -> Option<&str> {
+        match &self.place(id)?.availability {
+            Availability::Ready => None,
+            Availability::Missing(reason) => Some(reason),
+        }
+    }
+
     /// The place of one environment.
     pub fn place(&self, id: EnvironmentId) -> Option<&Place> {
         self.places.iter().find(|place| place.id == id)

@@ -15,6 +15,9 @@ pub struct Bar {
 /// Fits 80 columns with the longest name of an environment and an operation.
 const TEMPLATE: &str = "{spinner} {elapsed:>4} [{bar:20}] {pos}/{len} boots  {wide_msg}";
 
+/// How often the elapsed time is shown anew.
+const TICK: Duration = Duration::from_millis(200);
+
 impl Bar {
     /// A bar for so many boots; hidden where nobody watches or `quiet` is wanted.
     pub fn new(boots: usize, quiet: bool) -> Self {
@@ -24,12 +27,22 @@ impl Bar {
         let bar = ProgressBar::with_draw_target(Some(boots as u64), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template(TEMPLATE).expect("the template is well formed");
         bar.set_style(style.progress_chars("=> "));
-        bar.enable_steady_tick(Duration::from_millis(200));
+        bar.enable_steady_tick(TICK);
+        Self { bar }
+    }
+
+    /// Tells what is waited for, where there is but one thing.
+    pub fn of_one(what: &str) -> Self {
+        if !terminal::is_watched() {
+            return Self::hidden();
+        }
+        let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+        bar.enable_steady_tick(TICK);
         Self { bar }
     }
 
     /// A bar that nobody sees.
-    pub fn hidden() -> Self {
+    fn hidden() -> Self {
         Self {
             bar: ProgressBar::hidden(),
         }

@@ -87,8 +87,7 @@ fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
     let number = store.begin_run(&run).map_err(failed)?;
     for &id in &plan.left_out {
-        let availability = lab.place(id).map(|place| &place.availability);
-        if let Some(Availability::Missing(reason)) = availability {
+        if let Some(reason) = lab.why_not(id) {
             store.add_skip(number, id, reason).map_err(failed)?;
         }
     }

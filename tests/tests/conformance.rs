@@ -1,0 +1,67 @@
+//! Every kernel under our VMM behaves alike: the same tiny guests leave the same
+//! trace of exits, on this host's `/dev/kvm` and on the simulated machine's, which
+//! can always be tried.
+
+use std::process::Command;
+use std::time::Duration;
+use trapline_environments::sim::programs::{self, Output, Program};
+use trapline_environments::Watch;
+use trapline_tests::{has_kvm, has_qemu, parts, settings};
+
+const PROGRAM: &str = "trapline-conformance";
+
+/// Runs programs of ours in Linux on the simulated machine.
+fn simulate(names: &[&str]) -> Vec<Output> {
+    let program = |name: &&str| Program {
+        file: parts().join(name),
+        arguments: Vec::new(),
+    };
+    let programs: Vec<_> = names.iter().map(program).collect();
+    let watch = Watch::of(Duration::from_secs(600));
+    let ran = programs::run(&settings(), &programs, &watch);
+    ran.unwrap_or_else(|error| panic!("{error}")).0
+}
+
+/// The trace; the line before it tells what this kernel can do.
+fn trace(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output).into_owned();
+    let (_, trace) = text.split_once('\n').expect("there is more than one line");
+    trace.to_owned()
+}
+
+#[test]
+fn the_simulated_machine_conforms_and_so_does_this_host() {
+    if !has_qemu("conformance on the simulated machine") {
+        return;
+    }
+    let outputs = simulate(&[PROGRAM, "trapline-floor"]);
+    let [conformance, floor] = &outputs[..] else {
+        panic!("two programs were to be run: {outputs:?}");
+    };
+    assert!(
+        conformance.status.success(),
+        "{}",
+        String::from_utf8_lossy(&conformance.errors)
+    );
+    let simulated = trace(&conformance.console);
+    assert!(simulated.lines().count() > 40, "{simulated}");
+    assert!(
+        floor.status.success(),
+        "{}",
+        String::from_utf8_lossy(&floor.errors)
+    );
+    let floor = String::from_utf8_lossy(&floor.console).into_owned();
+    assert!(floor.contains("port-out/filtered/median\t"), "{floor}");
+    if !has_kvm("conformance on /dev/kvm of this host") {
+        return;
+    }
+    let here = Command::new(parts().join(PROGRAM))
+        .output()
+        .expect("it can be started");
+    assert!(
+        here.status.success(),
+        "{}",
+        String::from_utf8_lossy(&here.stderr)
+    );
+    assert_eq!(trace(&here.stdout), simulated);
+}
