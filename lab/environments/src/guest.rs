@@ -136,7 +136,8 @@ impl<R: Recipe> ProcessGuest<R> {
         let arrivals_matter = self.recipe.clock() != BootClock::Machine;
         let mut ear = TranscriptEar::new(job, arrivals_matter, out);
         let heard = running.hear(&mut ear, watch);
-        let transcript = ear.transcript;
+        let mut transcript = ear.transcript;
+        transcript.close();
         let name = self.recipe.command(job).name();
         let judged = heard.and_then(|over| {
             judge(&name, over.status, self.recipe.statuses(), &transcript).map(|()| over)

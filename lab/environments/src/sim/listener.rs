@@ -302,6 +302,9 @@ impl Inmates for Guests<'_> {
     }
 
     fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), EnvError> {
+        if let Some((transcript, _)) = &mut self.current {
+            transcript.close();
+        }
         let judged = self.judge(status, at);
         let unreached = judged
             .as_ref()

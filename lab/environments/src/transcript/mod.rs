@@ -205,16 +205,22 @@ impl Transcript {
         lines.join("\n")
     }
 
-    /// The stream has ended. Operations that were not reached have failed for the
-    /// reason `unreached`.
-    pub fn finish(mut self, unreached: &str) -> Account {
+    /// The streams have ended: what was held back as the beginning of a frame is
+    /// none, and may have whole frames in it.
+    pub fn close(&mut self) {
         let Self {
             console,
             events,
             heard,
-        } = &mut self;
+        } = self;
         console.finish(&mut |item| heard.item(item, None, &mut Blind));
         events.finish(&mut |item| heard.event(item));
+    }
+
+    /// The account of it. Operations that were not reached have failed for the
+    /// reason `unreached`.
+    pub fn finish(mut self, unreached: &str) -> Account {
+        self.close();
         self.heard.finish(unreached)
     }
 }
