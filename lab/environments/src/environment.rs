@@ -29,16 +29,6 @@ pub enum Availability {
     Missing(String),
 }
 
-impl Availability {
-    /// Ready, or missing for the reason that `check` gives.
-    pub(crate) fn from_check(check: Result<(), EnvError>) -> Self {
-        match check {
-            Ok(()) => Self::Ready,
-            Err(error) => Self::Missing(error.to_string()),
-        }
-    }
-}
-
 /// A stack of layers that can run guests.
 pub trait Environment: Send + Sync {
     /// Its name.

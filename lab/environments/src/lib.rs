@@ -20,6 +20,7 @@ mod process;
 mod qemu;
 mod settings;
 pub mod sim;
+mod stack;
 pub mod transcript;
 mod tsc;
 mod wall;
@@ -37,15 +38,17 @@ pub use tsc::Rate;
 
 /// Every environment, in the order in which tables show them.
 pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
-    let settings = || settings.clone();
-    vec![
-        Box::new(wall::Host(settings())),
-        Box::new(wall::Kvm(settings())),
-        Box::new(wall::QemuKvm(settings())),
-        Box::new(wall::QemuTcg(settings())),
-        Box::new(sim::Bare(settings())),
-        Box::new(sim::Linux(settings())),
-        Box::new(sim::Kvm(settings())),
-        Box::new(sim::QemuKvm(settings())),
-    ]
+    let makers = [
+        wall::host,
+        wall::kvm,
+        wall::qemu_kvm,
+        wall::qemu_tcg,
+        sim::bare,
+        sim::linux,
+        sim::kvm,
+        sim::qemu_kvm,
+    ];
+    let made = makers.into_iter().map(|make| make(settings.clone()));
+    made.map(|stack| Box::new(stack) as Box<dyn Environment>)
+        .collect()
 }

@@ -121,6 +121,12 @@ const FIRMWARE: &str = "qboot.rom";
 const IMAGE_DEVICES: &str = "-serial null -global virtio-mmio.force-legacy=false \
                              -device virtio-rng-device,bus=virtio-mmio-bus.0";
 
+/// The image's processor on KVM. Some hosts do not let this MSR be written.
+pub const KVM: &str = "-accel kvm -cpu host,-arch-capabilities";
+
+/// The image's processor where every instruction is translated.
+pub const TCG: &str = "-accel tcg -cpu max";
+
 /// The way in which QEMU is asked to count instructions as time.
 pub const COUNTING: &str = "-accel tcg -cpu max -icount shift=0,sleep=off -seed 1 \
                             -rtc base=2024-01-01T00:00:00,clock=vm";

@@ -62,15 +62,7 @@ const CLOCKSOURCE: (&str, &str) = (
 );
 
 /// Memory beside that of its guests, in MiB.
-const OWN_MEMORY: u32 = 1024;
-
-/// The machine around guests that get `machine`.
-pub fn outer(machine: &MachineSpec) -> MachineSpec {
-    MachineSpec {
-        memory_mib: OWN_MEMORY + machine.memory_mib,
-        ..*machine
-    }
-}
+pub const OWN_MEMORY_MIB: u32 = 1024;
 
 /// What is known about every such machine before it is started.
 pub fn facts() -> Facts {
@@ -111,15 +103,15 @@ impl LinuxGuest {
     /// # Errors
     /// The agent is missing.
     pub fn boxed(
-        settings: Settings,
-        machine: MachineSpec,
-        contents: Box<dyn Contents>,
+        settings: &Settings,
+        machine: &MachineSpec,
+        contents: impl Contents + 'static,
     ) -> Result<Box<dyn Guest>, EnvError> {
         settings.parts.get(Part::Agent)?;
         Ok(Box::new(Self {
-            settings,
-            machine,
-            contents,
+            settings: settings.clone(),
+            machine: *machine,
+            contents: Box::new(contents),
             jobs: Vec::new(),
             prepared: None,
             running: None,
@@ -167,7 +159,7 @@ pub fn prepare(
         ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
     ];
     Ok(Prepared {
-        command: command(&qemu, OWN_MEMORY + guest_memory, &kernel, initramfs),
+        command: command(&qemu, OWN_MEMORY_MIB + guest_memory, &kernel, initramfs),
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
     })
 }

@@ -16,15 +16,17 @@ mod module;
 pub mod programs;
 mod script;
 
-use crate::environment::{Availability, Environment, Facts, Guest, Requirements};
+pub(crate) use linux::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
+
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Statuses};
 use crate::observe::Offset;
-use crate::parts::{GuestImage, Part};
+use crate::parts::Part;
 use crate::process::Command;
 use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
-use crate::wall::{check_qemu, facts_of_qemu, note_part, our_vmm, InQemu};
+use crate::stack::{Need, Stack};
+use crate::wall::{our_vmm, InQemu};
 use initramfs::Archive;
 use linux::{Contents, LinuxGuest};
 use listener::Inside;
@@ -37,95 +39,95 @@ use trapline_plan::{EnvironmentId, MachineSpec};
 pub const STREAM_HASH: &str = "stream-sha256";
 
 /// `sim`.
-pub struct Bare(pub Settings);
+pub fn bare(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::Sim,
+        settings,
+        needs: &[Need::Part(Part::Image), Need::Qemu, Need::Counting],
+        make: |settings, image, machine| {
+            Ok(Box::new(ProcessGuest::new(InQemu {
+                qemu: Qemu::find(settings.qemu.as_deref())?,
+                image: image.path.clone(),
+                machine: *machine,
+                accelerator: qemu::COUNTING,
+                ring: 0,
+                clock: BootClock::Machine,
+            })))
+        },
+    }
+}
 
 /// `sim/linux`.
-pub struct Linux(pub Settings);
+pub fn linux(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimLinux,
+        settings,
+        needs: &[Need::Part(Part::Agent), Need::Qemu, Need::Linux],
+        make: |settings, _, machine| LinuxGuest::boxed(settings, machine, Agent),
+    }
+}
 
 /// `sim/kvm`.
-pub struct Kvm(pub Settings);
+pub fn kvm(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimKvm,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Vmm),
+            Need::Part(Part::Image),
+            Need::Qemu,
+            Need::Linux,
+        ],
+        make: |settings, image, machine| {
+            let contents = OurVmm {
+                vmm: settings.parts.get(Part::Vmm)?,
+                image: image.path.clone(),
+                machine: *machine,
+            };
+            LinuxGuest::boxed(settings, machine, contents)
+        },
+    }
+}
 
 /// `sim/qemu-kvm`.
-pub struct QemuKvm(pub Settings);
-
-impl Environment for Bare {
-    fn id(&self) -> EnvironmentId {
-        EnvironmentId::Sim
-    }
-
-    fn supports(&self, need: &Requirements) -> Availability {
-        Availability::from_check(check_qemu(&self.0, &need.machine))
-    }
-
-    fn facts(&self) -> Facts {
-        let mut facts = facts_of_qemu(&self.0);
-        facts.insert("machine".to_owned(), qemu::COUNTING.to_owned());
-        facts
-    }
-
-    fn launch(
-        &self,
-        image: &GuestImage,
-        machine: &MachineSpec,
-    ) -> Result<Box<dyn Guest>, EnvError> {
-        Ok(Box::new(ProcessGuest::new(InQemu {
-            qemu: Qemu::find(self.0.qemu.as_deref())?,
-            image: image.path.clone(),
-            machine: *machine,
-            accelerator: qemu::COUNTING,
-            ring: 0,
-            clock: BootClock::Machine,
-        })))
+pub fn qemu_kvm(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimQemuKvm,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Image),
+            Need::Qemu,
+            Need::Linux,
+        ],
+        make: |settings, image, machine| {
+            let contents = InnerQemu {
+                qemu: Qemu::find(settings.qemu.as_deref())?,
+                image: image.path.clone(),
+                machine: *machine,
+            };
+            LinuxGuest::boxed(settings, machine, contents)
+        },
     }
 }
 
-/// Whether Linux can be booted on the simulated machine, with `parts` in it.
-fn check_linux(settings: &Settings, need: &Requirements, parts: &[Part]) -> Availability {
-    let check = || {
-        for part in parts {
-            settings.parts.get(*part)?;
-        }
-        check_qemu(settings, &linux::outer(&need.machine))?;
-        match &settings.kernel {
-            Some((image, modules)) => kernel::given(image, modules).map(|_| ())?,
-            None => kernel::check(&settings.cache)?,
-        }
-        Ok(())
-    };
-    Availability::from_check(check())
-}
-
-fn facts_of_linux(settings: &Settings, parts: &[Part]) -> Facts {
-    let mut facts = facts_of_qemu(settings);
-    facts.extend(linux::facts());
-    for part in parts {
-        note_part(&mut facts, settings, *part);
+/// Whether there is a kernel for the machine's Linux.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check_kernel(settings: &Settings) -> Result<(), EnvError> {
+    match &settings.kernel {
+        Some((image, modules)) => kernel::given(image, modules).map(drop)?,
+        None => kernel::check(&settings.cache)?,
     }
-    facts
+    Ok(())
 }
 
 /// Where the initramfs has what the environments put into it.
 const AGENT: &str = "/init";
 const VMM: &str = "/trapline/vmm";
 const IMAGE: &str = "/trapline/image";
-
-impl Environment for Linux {
-    fn id(&self) -> EnvironmentId {
-        EnvironmentId::SimLinux
-    }
-
-    fn supports(&self, need: &Requirements) -> Availability {
-        check_linux(&self.0, need, &[Part::Agent])
-    }
-
-    fn facts(&self) -> Facts {
-        facts_of_linux(&self.0, &[Part::Agent])
-    }
-
-    fn launch(&self, _: &GuestImage, machine: &MachineSpec) -> Result<Box<dyn Guest>, EnvError> {
-        LinuxGuest::boxed(self.0.clone(), *machine, Box::new(Agent))
-    }
-}
 
 /// The agent, a second time, as an ordinary process.
 struct Agent;
@@ -145,33 +147,6 @@ impl Contents for Agent {
 
     fn command(&self, job: &Job) -> Command {
         Command::new(AGENT).words(&job.to_string())
-    }
-}
-
-impl Environment for Kvm {
-    fn id(&self) -> EnvironmentId {
-        EnvironmentId::SimKvm
-    }
-
-    fn supports(&self, need: &Requirements) -> Availability {
-        check_linux(&self.0, need, &[Part::Agent, Part::Vmm])
-    }
-
-    fn facts(&self) -> Facts {
-        facts_of_linux(&self.0, &[Part::Agent, Part::Vmm])
-    }
-
-    fn launch(
-        &self,
-        image: &GuestImage,
-        machine: &MachineSpec,
-    ) -> Result<Box<dyn Guest>, EnvError> {
-        let contents = OurVmm {
-            vmm: self.0.parts.get(Part::Vmm)?,
-            image: image.path.clone(),
-            machine: *machine,
-        };
-        LinuxGuest::boxed(self.0.clone(), *machine, Box::new(contents))
     }
 }
 
@@ -201,33 +176,6 @@ impl Contents for OurVmm {
     }
 }
 
-impl Environment for QemuKvm {
-    fn id(&self) -> EnvironmentId {
-        EnvironmentId::SimQemuKvm
-    }
-
-    fn supports(&self, need: &Requirements) -> Availability {
-        check_linux(&self.0, need, &[Part::Agent])
-    }
-
-    fn facts(&self) -> Facts {
-        facts_of_linux(&self.0, &[Part::Agent])
-    }
-
-    fn launch(
-        &self,
-        image: &GuestImage,
-        machine: &MachineSpec,
-    ) -> Result<Box<dyn Guest>, EnvError> {
-        let contents = InnerQemu {
-            qemu: Qemu::find(self.0.qemu.as_deref())?,
-            image: image.path.clone(),
-            machine: *machine,
-        };
-        LinuxGuest::boxed(self.0.clone(), *machine, Box::new(contents))
-    }
-}
-
 /// QEMU with all that it needs, and the image.
 struct InnerQemu {
     qemu: Qemu,
@@ -252,9 +200,8 @@ impl Contents for InnerQemu {
 
     fn command(&self, job: &Job) -> Command {
         let job = qemu::adapt(job, 0);
-        let accelerator = "-accel kvm -cpu host,-arch-capabilities";
         self.qemu
-            .for_image(Path::new(IMAGE), &self.machine, accelerator, &job)
+            .for_image(Path::new(IMAGE), &self.machine, qemu::KVM, &job)
     }
 
     fn asks_offset(&self) -> bool {

@@ -1,0 +1,147 @@
+//! An environment as a list of what it needs and a way to make its guests. Whether
+//! it is ready and what it is made of follow from the needs alone.
+
+use crate::environment::{Availability, Environment, Facts, Guest, Requirements};
+use crate::error::EnvError;
+use crate::facts;
+use crate::kvm::{self, Hardware};
+use crate::parts::{sha256_of_file, GuestImage, Part};
+use crate::qemu::{self, Qemu};
+use crate::settings::Settings;
+use crate::sim;
+use trapline_plan::{EnvironmentId, MachineSpec};
+
+/// Something that an environment needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A part of Trapline.
+    Part(Part),
+    /// QEMU, with the firmware of its microvm.
+    Qemu,
+    /// A /dev/kvm that may be used.
+    Kvm,
+    /// QEMU as the machine that counts instructions.
+    Counting,
+    /// A Linux kernel for that machine.
+    Linux,
+}
+
+/// Makes a guest, once all needs are met.
+pub type Make = fn(&Settings, &GuestImage, &MachineSpec) -> Result<Box<dyn Guest>, EnvError>;
+
+/// An environment.
+pub struct Stack {
+    /// Its name.
+    pub id: EnvironmentId,
+    /// Where everything is.
+    pub settings: Settings,
+    /// What it needs, in the order in which it is looked for.
+    pub needs: &'static [Need],
+    /// How its guests are made.
+    pub make: Make,
+}
+
+impl Environment for Stack {
+    fn id(&self) -> EnvironmentId {
+        self.id
+    }
+
+    fn supports(&self, need: &Requirements) -> Availability {
+        let met = self.needs.iter().try_for_each(|need| self.check(*need));
+        match met.and_then(|()| check_memory(self.memory_mib(&need.machine))) {
+            Ok(()) => Availability::Ready,
+            Err(error) => Availability::Missing(error.to_string()),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let mut facts = facts::of_host();
+        for need in self.needs {
+            self.note(*need, &mut facts);
+        }
+        facts
+    }
+
+    fn launch(
+        &self,
+        image: &GuestImage,
+        machine: &MachineSpec,
+    ) -> Result<Box<dyn Guest>, EnvError> {
+        (self.make)(&self.settings, image, machine)
+    }
+}
+
+impl Stack {
+    fn check(&self, need: Need) -> Result<(), EnvError> {
+        match need {
+            Need::Part(part) => self.settings.parts.get(part).map(drop),
+            Need::Qemu => self.qemu()?.firmware().map(drop),
+            Need::Kvm => kvm::check(),
+            Need::Counting => Ok(()),
+            Need::Linux => sim::check_kernel(&self.settings),
+        }
+    }
+
+    fn note(&self, need: Need, facts: &mut Facts) {
+        let mut note = |name: &str, value: String| facts.insert(name.to_owned(), value);
+        match need {
+            Need::Part(part) => {
+                let path = self.settings.parts.get(part);
+                if let Ok(hash) = path.and_then(|path| sha256_of_file(&path)) {
+                    let name = part.file_name().trim_start_matches("trapline-");
+                    note(&format!("{name}-sha256"), hash);
+                }
+            }
+            Need::Qemu => {
+                if let Ok(qemu) = self.qemu() {
+                    note("qemu", qemu.version);
+                }
+            }
+            Need::Kvm => {
+                note("hardware", Hardware::of_this_host().describe().to_owned());
+            }
+            Need::Counting => {
+                note("machine", qemu::COUNTING.to_owned());
+            }
+            Need::Linux => facts.extend(sim::linux_facts()),
+        }
+    }
+
+    fn qemu(&self) -> Result<Qemu, EnvError> {
+        Qemu::find(self.settings.qemu.as_deref())
+    }
+
+    /// Memory that a guest's machine takes of the host, with whoever runs it.
+    fn memory_mib(&self, machine: &MachineSpec) -> u64 {
+        let around = match self.needs.contains(&Need::Linux) {
+            true => sim::LINUX_MEMORY_MIB,
+            false => 0,
+        };
+        u64::from(machine.memory_mib + around) + VMM_MEMORY_MIB
+    }
+}
+
+/// More than any VMM takes for itself.
+const VMM_MEMORY_MIB: u64 = 128;
+
+fn check_memory(needed: u64) -> Result<(), EnvError> {
+    match facts::available_mib() {
+        Some(available) if available < needed => Err(EnvError::Missing(format!(
+            "{needed} MiB of memory are needed, {available} MiB are available: \
+             end something large, or ask for a smaller guest"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_nobody_has_is_asked_for_in_vain() {
+        assert!(check_memory(1).is_ok());
+        let error = check_memory(u64::MAX).unwrap_err().to_string();
+        assert!(error.contains("MiB are available"), "{error}");
+    }
+}
