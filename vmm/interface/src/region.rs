@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use thiserror::Error;
@@ -80,18 +81,15 @@ impl Region {
         self.file.as_fd()
     }
 
-    /// Copies `bytes` to `offset`.
+    /// Copies `bytes` to `offset`, by way of the file: a page that is written to for
+    /// the first time is then not cleared and mapped here before, which is two
+    /// thirds of the cost.
     ///
     /// # Errors
-    /// If they do not fit there.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRegion> {
-        let offset = self.check(offset, bytes.len())?;
-        // SAFETY: `check` found room for all of the bytes within the mapping, and
-        // they are memory of this process that cannot overlap it.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(offset), bytes.len());
-        }
-        Ok(())
+    /// If they do not fit there, or memory is exhausted.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.check(offset, bytes.len()).map_err(io::Error::other)?;
+        self.file.write_all_at(bytes, offset)
     }
 
     /// Copies what is at `offset`.

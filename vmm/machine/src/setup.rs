@@ -97,7 +97,7 @@ fn fill(length: u64, prepared: &Prepared<'_>) -> Result<Arc<Region>, Failure> {
     for piece in &prepared.pieces {
         memory
             .write(piece.at.0, &piece.bytes)
-            .map_err(|outside| no_memory()(io::Error::other(outside)))?;
+            .map_err(no_memory())?;
     }
     Ok(Arc::new(memory))
 }

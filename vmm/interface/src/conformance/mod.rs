@@ -12,7 +12,7 @@ pub mod trace;
 
 use crate::{
     Access, Activity, Caps, Doorbell, Entry, Error, Exit, General, Gpa, Hypervisor, IoAddr, IrqId,
-    IrqLine, Kicker, OutOfRegion, RegSet, Region, Vcpu, VcpuId, Vm, VmSpec,
+    IrqLine, Kicker, RegSet, Region, Vcpu, VcpuId, Vm, VmSpec,
 };
 use std::fs::File;
 use std::io::{self, Read};
@@ -57,9 +57,6 @@ pub enum Failure {
     /// No memory for the guest.
     #[error("no memory for the guest: {0}")]
     Memory(#[from] io::Error),
-    /// The guest does not fit its memory.
-    #[error(transparent)]
-    Misplaced(#[from] OutOfRegion),
 }
 
 /// One guest's trace, as it was seen and found right.

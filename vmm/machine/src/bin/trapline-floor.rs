@@ -9,6 +9,7 @@
 //!
 //! Exit status 0, or 77 where there is no /dev/kvm, or 1.
 
+use std::mem::ManuallyDrop;
 use trapline_boot::specimen::{direct_note, Specimen, BASE};
 use trapline_boot::{Image, Plan, Way};
 use trapline_interface::{Entry, Exit, Gpa, RegSet, Region, Vcpu, VcpuState};
@@ -82,13 +83,15 @@ fn main() {
 }
 
 fn run() -> Result<(), Failure> {
-    // After the filter is on, no machine can be made.
-    let [unfiltered, filtered, real] = [machine()?, machine()?, machine()?];
-    let memory = real.memory.clone();
-    let mut real = wire(real);
-    print("unfiltered", &run_blindly(unfiltered)?);
+    // Under the filter no machine can be made, and none be given back.
+    let mut unfiltered = ManuallyDrop::new(machine()?);
+    let mut filtered = ManuallyDrop::new(machine()?);
+    let real = machine()?;
+    let memory = ManuallyDrop::new(real.memory.clone());
+    let mut real = ManuallyDrop::new(wire(real));
+    print("unfiltered", &run_blindly(&mut unfiltered)?);
     sandbox::enter().map_err(Failure::system("put on the seccomp filter"))?;
-    print("filtered", &run_blindly(filtered)?);
+    print("filtered", &run_blindly(&mut filtered)?);
     match real.run(|| ())? {
         Ending::Done => print("vmm", &results(&memory)),
         other => return Err(astray(&other.to_string())),
@@ -122,7 +125,7 @@ fn machine() -> Result<Ready<Kvm>, Failure> {
 }
 
 /// Enters the guest once for each write, and looks only at the last exit.
-fn run_blindly(mut ready: Ready<Kvm>) -> Result<Vec<u64>, Failure> {
+fn run_blindly(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
     ready
         .vcpu
         .run_blindly(BATCHES * WRITES)
