@@ -1,6 +1,6 @@
 //! From an image's bytes to a machine's first state. Pure: bytes in, values out.
 //!
-//! [`Image::parse`] reads an ELF and believes nothing of it; [`prepare`] says what
+//! [`Image::parse`] reads an ELF and believes nothing of it; [`prepare()`] says what
 //! to put where in guest memory, and what the vCPU's registers begin with. There
 //! are two ways into an image (see [`trapline_abi::platform`]): by its PVH note, in
 //! 32-bit mode, as any VMM would; or *directly*, by the image's own note, in 64-bit

@@ -174,7 +174,7 @@ impl Vm for FakeVm {
 pub struct FakeVcpu {
     script: Script,
     next: usize,
-    /// The last exit was a read.
+    /// The last exit wants an answer.
     owed: bool,
     general: General,
     system: System,
@@ -195,9 +195,11 @@ impl FakeVcpu {
     fn check_entry(&self, entry: Entry, wanted: Option<u64>) -> Result<()> {
         match (entry, self.owed) {
             (Entry::Resume, true) => {
-                return Err(self.strayed("the read before it was not answered"))
+                return Err(self.strayed("the read or call before it was not answered"))
             }
-            (Entry::Answer(_), false) => return Err(self.strayed("nothing was read before it")),
+            (Entry::Answer(_), false) => {
+                return Err(self.strayed("nothing before it wanted an answer"))
+            }
             _ => {}
         }
         match (entry, wanted) {
@@ -257,7 +259,7 @@ impl Vcpu for FakeVcpu {
         if step.interrupted {
             self.take_interrupt()?;
         }
-        self.owed = matches!(step.exit, Exit::Read { .. });
+        self.owed = matches!(step.exit, Exit::Read { .. } | Exit::Hypercall { .. });
         self.next += 1;
         Ok(step.exit)
     }

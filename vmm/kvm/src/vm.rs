@@ -60,9 +60,9 @@ impl KvmVm {
     }
 }
 
-/// Without performance counters for the guest, each exit is cheaper: the kernel
-/// need not look through them for one that counts instructions (Linux 5.18).
-/// Older kernels refuse, which changes nothing else.
+/// No performance counters for the guest, so that the kernel has none to switch or
+/// advance at its exits (Linux 5.18). Older kernels refuse, which changes nothing
+/// else.
 fn disable_counters(fd: &VmFd) {
     let mut capability = kvm_enable_cap {
         cap: KVM_CAP_PMU_CAPABILITY,
@@ -72,8 +72,8 @@ fn disable_counters(fd: &VmFd) {
     let _older_kernels_refuse = fd.enable_cap(&capability);
 }
 
-/// Local interrupt controllers only: the rest of a PC's interrupt hardware would
-/// stand on the way of each exit.
+/// Local interrupt controllers only: no guest here uses the rest of a PC's interrupt
+/// hardware.
 fn create_local_apics(fd: &VmFd) -> Result<()> {
     let capability = kvm_enable_cap {
         cap: KVM_CAP_SPLIT_IRQCHIP,

@@ -259,3 +259,6 @@ impl<V: Vcpu> Host for Around<'_, V> {
             .unwrap_or_else(|| self.apart.and(accesses, &tally))
     }
 }
+
+#[cfg(test)]
+mod tests;

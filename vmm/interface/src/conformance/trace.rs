@@ -1,6 +1,6 @@
 //! What the guests of the suite must be seen doing, line by line.
 
-/// The trace of [`super::guest::ACCESSES`].
+/// The trace of the first guest.
 pub const ACCESSES: &str = "\
 started
 write port 0x600 size 1 data 0x41
@@ -59,7 +59,7 @@ write port 0x608 size 4 data 0x77777777
 stopped triple-fault
 ";
 
-/// The trace of [`super::guest::INTERRUPTED`].
+/// The trace of the second guest.
 pub const INTERRUPTED: &str = "\
 started
 write port 0x601 size 1 data 0x0

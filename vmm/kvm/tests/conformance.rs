@@ -1,0 +1,69 @@
+//! The conformance suite on the kernel of this machine, and what lies beside it:
+//! requests that make no sense are refused, and the kernel counts.
+
+use std::sync::Arc;
+use trapline_interface::conformance;
+use trapline_interface::{
+    Access, BootState, Error, Gpa, Hypervisor, IrqId, Region, Vcpu, VcpuId, Vm, VmSpec, PAGE,
+};
+use trapline_kvm::Kvm;
+
+/// Where there is no /dev/kvm the tests say so and pass.
+fn kvm() -> Option<Kvm> {
+    Kvm::open()
+        .map_err(|missing| eprintln!("skipped: {missing}"))
+        .ok()
+}
+
+#[test]
+fn kvm_conforms() {
+    let Some(kvm) = kvm() else { return };
+    let caps = Kvm::probe().unwrap();
+    let traces = conformance::run(&kvm, &caps).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(traces.len(), 1 + usize::from(caps.irq_lines));
+}
+
+#[test]
+fn memory_that_makes_no_sense_is_refused() {
+    let Some(kvm) = kvm() else { return };
+    let vm = kvm.create_vm(&VmSpec { local_apic: false }).unwrap();
+    let region = Arc::new(Region::new(2 * PAGE).unwrap());
+    let attach = |at| vm.attach(Gpa(at), Arc::clone(&region), Access::ReadWrite);
+    attach(0x10_0000).unwrap();
+    for at in [0x10_0001, 0x10_0000, 0x0f_f000, 0x10_1000, !0xfff] {
+        assert!(
+            matches!(attach(at), Err(Error::BadAttach { .. })),
+            "{at:#x}"
+        );
+    }
+    attach(0x10_2000).unwrap();
+    assert!(matches!(
+        vm.detach(Gpa(0x10_1000)),
+        Err(Error::NotAttached(_))
+    ));
+    vm.detach(Gpa(0x10_0000)).unwrap();
+    attach(0x0f_f000).unwrap();
+}
+
+#[test]
+fn interrupts_need_a_controller() {
+    let Some(kvm) = kvm() else { return };
+    let vm = kvm.create_vm(&VmSpec { local_apic: false }).unwrap();
+    let irq = IrqId {
+        vcpu: VcpuId(0),
+        vector: 0x40,
+    };
+    assert!(matches!(vm.irq_line(irq), Err(Error::Unsupported(_))));
+}
+
+#[test]
+fn a_vcpu_that_has_not_run_has_no_exits_and_a_known_clock() {
+    let Some(kvm) = kvm() else { return };
+    let caps = Kvm::probe().unwrap();
+    let vm = kvm.create_vm(&VmSpec { local_apic: true }).unwrap();
+    let mut vcpu = vm.create_vcpu(VcpuId(0), &BootState::default()).unwrap();
+    assert_eq!(vcpu.tally().kernel, caps.kernel_exits.then_some(0));
+    if caps.tsc_offset {
+        assert_eq!(vcpu.tsc_offset(), Some(0));
+    }
+}

@@ -1,0 +1,374 @@
+//! Real guests on the real kernel: each way a machine can end, and each way a guest
+//! can make trouble. Where there is no /dev/kvm the tests say so and pass.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT, EXIT_DONE, EXIT_PANIC};
+use trapline_abi::record::{Counter, Record, Stage};
+use trapline_abi::{Decoder, Item};
+use trapline_boot::specimen::Specimen;
+use trapline_interface::Hypervisor;
+
+/// Longer than any of this takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn no_kvm() -> bool {
+    match trapline_kvm::Kvm::probe() {
+        Ok(_) => false,
+        Err(missing) => {
+            eprintln!("skipped: {missing}");
+            true
+        }
+    }
+}
+
+/// An image in a file that goes away again.
+struct ImageFile(PathBuf);
+
+impl ImageFile {
+    fn new(bytes: &[u8]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("trapline-guest-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for ImageFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn vmm(image: &ImageFile) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-vmm"));
+    command.args(["--memory", "8M", "--image"]).arg(&image.0);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+struct Run {
+    status: ExitStatus,
+    output: Vec<u8>,
+    errors: String,
+}
+
+fn run(specimen: &Specimen) -> Run {
+    let image = ImageFile::new(&specimen.bytes());
+    finish(&mut vmm(&image))
+}
+
+fn finish(command: &mut Command) -> Run {
+    let output = command.output().unwrap();
+    Run {
+        status: output.status,
+        output: output.stdout,
+        errors: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+// Machine code that means the same in 32-bit and in 64-bit mode.
+
+fn to_port(port: u16) -> Vec<u8> {
+    [&[0x66, 0xba], &port.to_le_bytes()[..]].concat() // mov dx, port
+}
+
+fn say(text: &str) -> Vec<u8> {
+    let mut code = to_port(DEBUG_CONSOLE);
+    for byte in text.bytes() {
+        code.extend([0xb0, byte, 0xee]); // mov al, byte; out dx, al
+    }
+    code
+}
+
+fn leave(value: u32) -> Vec<u8> {
+    let mut code = to_port(EXIT);
+    code.push(0xb8); // mov eax, value
+    code.extend(value.to_le_bytes());
+    code.push(0xef); // out dx, eax
+    code
+}
+
+const SPIN: [u8; 2] = [0xeb, 0xfe]; // jmp to itself
+const FLOOD: [u8; 5] = [0xb0, b'x', 0xee, 0xeb, 0xfd]; // mov al, 'x'; out dx, al; jmp to the out
+const CRASH: [u8; 2] = [0x0f, 0x0b]; // ud2
+
+#[test]
+fn a_guest_speaks_and_is_done_by_either_way_in() {
+    if no_kvm() {
+        return;
+    }
+    let code = [say("hello\nworld"), leave(EXIT_DONE)].concat();
+    for specimen in [Specimen::direct(&code), Specimen::pvh(&code)] {
+        let run = run(&specimen);
+        assert_eq!(run.output, b"hello\nworld", "{}", run.errors);
+        assert_eq!(run.status.code(), Some(0));
+        assert_eq!(run.errors, "");
+    }
+}
+
+#[test]
+fn each_ending_has_its_exit_status() {
+    if no_kvm() {
+        return;
+    }
+    for (code, status, told) in [
+        (leave(EXIT_PANIC), 35, ""),
+        (CRASH.to_vec(), 36, "triple-faulted"),
+        (leave(0x1234), 37, "0x1234"),
+    ] {
+        let run = run(&Specimen::direct(&[say("last words"), code].concat()));
+        assert_eq!(run.status.code(), Some(status), "{}", run.errors);
+        assert_eq!(run.output, b"last words");
+        assert!(run.errors.contains(told), "{}", run.errors);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let image = ImageFile::new(&Specimen::pvh(&SPIN).bytes());
+    let script = ImageFile::new(b"#!/bin/sh\n");
+    let missing = ImageFile(PathBuf::from("/nonexistent/image"));
+    for (image, words, status, told) in [
+        (&script, &[][..], 3, "not an ELF file"),
+        (&missing, &[], 3, "/nonexistent/image"),
+        (&image, &["--memory", "1M"], 2, "too few"),
+        (&image, &["--memory", "9G"], 2, "too many"),
+        (&image, &["--entry", "direct"], 3, "--entry pvh"),
+        (&image, &["--cpus", "4"], 2, "--cpus"),
+        (&image, &["--bogus"], 2, "--bogus"),
+    ] {
+        let run = finish(vmm(image).args(words));
+        assert_eq!(run.status.code(), Some(status), "{words:?}: {}", run.errors);
+        assert!(run.errors.contains(told), "{words:?}: {}", run.errors);
+        assert_eq!(run.errors.lines().count(), 1, "{}", run.errors);
+        assert!(run.output.is_empty());
+    }
+}
+
+/// Lets the child have `file` as descriptor 3.
+fn as_events(command: &mut Command, file: &impl AsRawFd) {
+    let fd = file.as_raw_fd();
+    command.args(["--events", "3"]);
+    // SAFETY: between fork and exec the child only calls `dup2`, which is safe there.
+    unsafe {
+        command.pre_exec(move || match libc::dup2(fd, 3) {
+            3 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+}
+
+fn records(bytes: &[u8]) -> (Vec<Stage>, Vec<(Counter, u64)>) {
+    let (mut stages, mut counts) = (Vec::new(), Vec::new());
+    Decoder::new().feed(bytes, &mut |item| match item {
+        Item::Record(Record::Stage { stage, .. }, _) => stages.push(stage),
+        Item::Record(Record::Count { counter, value }, _) => counts.push((counter, value)),
+        other => panic!("{other:?}"),
+    });
+    (stages, counts)
+}
+
+fn signal(child: &Child, number: i32) {
+    // SAFETY: takes numbers only; the child has not been reaped.
+    unsafe { libc::kill(child.id() as i32, number) };
+}
+
+fn await_end(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the VMM does not end");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_guest_that_hangs_is_ended_by_a_signal_and_counted_all_the_same() {
+    if no_kvm() {
+        return;
+    }
+    let code = [say("x\n"), SPIN.to_vec()].concat();
+    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let (mut events, writer) = std::io::pipe().unwrap();
+    let mut command = vmm(&image);
+    as_events(command.stdout(Stdio::piped()), &writer);
+    let mut child = command.spawn().unwrap();
+    drop((command, writer));
+    let mut line = [0; 2];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut line)
+        .unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    assert!(
+        status.contains("Seccomp:\t2\n"),
+        "the sandbox is off: {status}"
+    );
+    signal(&child, libc::SIGTERM);
+    assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
+    let mut bytes = Vec::new();
+    events.read_to_end(&mut bytes).unwrap();
+    let (stages, counts) = records(&bytes);
+    let wanted = [
+        Stage::VmmMain,
+        Stage::VmCreated,
+        Stage::VmmEntry,
+        Stage::VmmExit,
+    ];
+    assert_eq!(stages, wanted);
+    let count = |wanted| counts.iter().find(|(counter, _)| *counter == wanted);
+    assert_eq!(count(Counter::PortExits), Some(&(Counter::PortExits, 2)));
+    assert_eq!(count(Counter::UserExits), Some(&(Counter::UserExits, 3)));
+    assert_eq!(count(Counter::Unclaimed), Some(&(Counter::Unclaimed, 0)));
+    let own = count(Counter::OwnMemory).map_or(0, |(_, bytes)| *bytes);
+    assert!(own > 0 && own < 64 << 20, "own memory {own}");
+}
+
+#[test]
+fn a_flood_takes_no_memory_and_waits_for_its_reader() {
+    if no_kvm() {
+        return;
+    }
+    let code = [to_port(DEBUG_CONSOLE), FLOOD.to_vec()].concat();
+    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let mut child = vmm(&image).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    output.read_exact(&mut bytes[..100_000]).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let resident = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap();
+    let kib: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kib < 16_000, "{resident}");
+    // It waits in write(2) now, with a full pipe; a signal must end it there too.
+    signal(&child, libc::SIGTERM);
+    assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
+    assert!(bytes[..100_000].iter().all(|byte| *byte == b'x'));
+}
+
+#[test]
+fn a_console_that_nobody_reads_ends_the_machine() {
+    if no_kvm() {
+        return;
+    }
+    let code = [to_port(DEBUG_CONSOLE), FLOOD.to_vec()].concat();
+    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let mut child = vmm(&image).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let status = await_end(&mut child);
+    assert_eq!(status.signal(), None);
+    assert_eq!(status.code(), Some(5));
+    let mut errors = String::new();
+    child.stderr.unwrap().read_to_string(&mut errors).unwrap();
+    assert!(errors.contains("nobody reads"), "{errors}");
+}
+
+#[test]
+fn a_guest_waits_for_a_byte_and_gets_it() {
+    if no_kvm() {
+        return;
+    }
+    let mut code = say("ready\n");
+    code.extend(to_port(COM1 + 5));
+    code.extend([0xec, 0xa8, 0x01, 0x74, 0xfb]); // in al, dx; test al, 1; jz back
+    code.extend(to_port(COM1));
+    code.push(0xec); // in al, dx
+    code.extend(to_port(DEBUG_CONSOLE));
+    code.push(0xee); // out dx, al
+    code.extend(leave(EXIT_DONE));
+    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let mut command = vmm(&image);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut ready = [0; 6];
+    output.read_exact(&mut ready).unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"g").unwrap();
+    assert_eq!(await_end(&mut child).code(), Some(0));
+    let mut answer = Vec::new();
+    output.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"g");
+}
+
+/// A small generator of numbers, the same each time.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Accesses to random ports, of random kinds, with random values.
+fn pokes(state: &mut u64, count: usize) -> Vec<u8> {
+    const KINDS: [&[u8]; 6] = [
+        &[0xee],
+        &[0x66, 0xef],
+        &[0xef],
+        &[0xec],
+        &[0x66, 0xed],
+        &[0xed],
+    ];
+    let mut code = Vec::new();
+    while code.len() < count * 12 {
+        let value = random(state);
+        let port = match value % 3 {
+            0 => COM1 + (value >> 8 & 7) as u16,
+            1 => 0x500 + (value >> 8 & 0x1f) as u16,
+            _ => (value >> 8) as u16,
+        };
+        // The exit port would end it, and idling would wait for an interrupt.
+        if (EXIT - 3..EXIT + 4).contains(&port) || (0x515..0x51c).contains(&port) {
+            continue;
+        }
+        code.extend(to_port(port));
+        code.push(0xb8);
+        code.extend((value >> 32).to_le_bytes()[..4].iter());
+        code.extend(KINDS[(value >> 24) as usize % KINDS.len()]);
+    }
+    code
+}
+
+#[test]
+fn no_access_of_a_hostile_guest_does_harm() {
+    if no_kvm() {
+        return;
+    }
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    for _ in 0..8 {
+        let code = [pokes(&mut state, 250), say("\nalive\n"), leave(EXIT_DONE)].concat();
+        assert!(code.len() <= 4096);
+        let run = run(&Specimen::direct(&code));
+        assert_eq!(run.status.code(), Some(0), "{}", run.errors);
+        assert!(run.output.ends_with(b"\nalive\n"));
+    }
+}
+
+#[test]
+fn a_full_device_is_no_reader_either() {
+    let Ok(full) = File::options().write(true).open("/dev/full") else {
+        return;
+    };
+    if no_kvm() {
+        return;
+    }
+    let image = ImageFile::new(&Specimen::direct(&[say("x\n"), SPIN.to_vec()].concat()).bytes());
+    let mut child = vmm(&image).stdout(full).spawn().unwrap();
+    assert_eq!(await_end(&mut child).code(), Some(5));
+}
