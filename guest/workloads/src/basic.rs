@@ -21,24 +21,20 @@ const BLOCKS_PER_BATCH: u32 = 8;
 const MOST_YIELDS: u64 = 100_000;
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
-    bench.measure(Op::Getpid, getpid);
+    let expected = bench.system.getpid();
+    bench.measure(
+        Op::Getpid,
+        |system, repetitions| getpid(system, expected, repetitions),
+        |_, work| work.alike("the process number changed"),
+    );
     run_yield(bench);
     run_memory(bench);
 }
 
-fn getpid<S: System>(system: &mut S, repetitions: u64) -> Work {
-    let expected = system.getpid();
+fn getpid<S: System>(system: &mut S, expected: u32, repetitions: u64) -> Work {
     let mut differences = 0;
     repeat(repetitions, || differences |= system.getpid() ^ expected);
-    let proved = if differences == 0 {
-        Ok(())
-    } else {
-        Err("the process number changed")
-    };
-    Work {
-        count: repetitions,
-        proved,
-    }
+    Work::compared(repetitions, differences)
 }
 
 fn run_yield<S: System>(bench: &mut Bench<'_, S>) {
@@ -47,7 +43,8 @@ fn run_yield<S: System>(bench: &mut Bench<'_, S>) {
     }
     match bench.system.start_peer() {
         Ok(()) => {
-            bench.measure(Op::Yield, yields);
+            let reason = "a yield did not switch to the other thread";
+            bench.measure(Op::Yield, yields, |_, work| work.alike(reason));
             bench.system.stop_peer();
         }
         Err(reason) => bench.skip(Op::Yield, reason),
@@ -65,16 +62,7 @@ fn yields<S: System>(system: &mut S, repetitions: u64) -> Work {
         turns = system.peer_turns() - before;
         left -= 1;
     }
-    let reached = turns >= repetitions;
-    let proved = if reached {
-        Ok(())
-    } else {
-        Err("a yield did not switch to the other thread")
-    };
-    Work {
-        count: (2 * turns).max(1),
-        proved,
-    }
+    Work::compared((2 * turns).max(1), repetitions.saturating_sub(turns))
 }
 
 /// The blocks that `malloc-1m` allocated and `first-touch-4k` writes.

@@ -3,7 +3,7 @@
 //! Each operation leaves a trace by which it is proved: a register that keeps
 //! what was written, a constant that must be read, an interrupt that is counted.
 
-use crate::measure::{repeat, Bench, Work};
+use crate::measure::{proved, repeat, Bench, Work};
 use crate::system::{Machine, Reason, System};
 use core::arch::x86_64::__cpuid;
 use core::hint::black_box;
@@ -16,114 +16,171 @@ use trapline_abi::Op;
 const SLEEP_TICKS: u64 = 200_000;
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
-    with_machine(bench, Op::PortOut, port_out);
-    with_machine(bench, Op::PortIn, port_in);
-    with_machine(bench, Op::MmioRead, mmio_read);
-    with_machine(bench, Op::MmioWrite, mmio_write);
-    bench.measure(Op::Cpuid, |_, repetitions| cpuid(repetitions));
-    with_machine(bench, Op::Hypercall, hypercall);
-    with_machine(bench, Op::SelfIpi, self_ipi);
+    port_out(bench);
+    port_in(bench);
+    mmio_read(bench);
+    mmio_write(bench);
+    cpuid(bench);
+    hypercall(bench);
+    self_ipi(bench);
     timer_wake(bench);
 }
 
-/// Measures `op` where there is a machine that supports it.
-fn with_machine<S: System>(
+/// Measures `op` where there is a machine that supports it. `prepare` gives what
+/// `batch` and `prove` are told; neither it nor the proof is inside the time.
+fn with_machine<S: System, T: Copy>(
     bench: &mut Bench<'_, S>,
     op: Op,
-    batch: impl Fn(&mut S::Machine, u64) -> Result<(), Reason>,
+    prepare: impl Fn(&mut S::Machine) -> T,
+    batch: impl Fn(&mut S::Machine, T, u64) -> u64,
+    prove: impl Fn(&mut S::Machine, T, Work) -> Result<(), Reason>,
 ) {
     if !bench.job.wants(op) {
         return;
     }
-    let supported = bench
-        .system
-        .machine()
-        .and_then(|machine| machine.supports(op));
-    if let Err(reason) = supported {
-        return bench.skip(op, reason);
-    }
-    bench.measure(op, |system, repetitions| Work {
-        count: repetitions,
-        proved: system
-            .machine()
-            .and_then(|machine| batch(machine, repetitions)),
-    });
+    let supported = match bench.system.machine() {
+        Ok(machine) => machine.supports(op).map(|()| prepare(machine)),
+        Err(reason) => Err(reason),
+    };
+    let prepared = match supported {
+        Ok(prepared) => prepared,
+        Err(reason) => return bench.skip(op, reason),
+    };
+    bench.measure(
+        op,
+        |system, count| {
+            let machine = system.machine();
+            let evidence = machine.map_or(0, |machine| batch(machine, prepared, count));
+            Work { count, evidence }
+        },
+        |system, work| prove(system.machine()?, prepared, work),
+    );
 }
 
-fn port_out(machine: &mut impl Machine, repetitions: u64) -> Result<(), Reason> {
-    let last = 0x5a;
-    repeat(repetitions, || machine.port_out(SCRATCH, last));
-    proved(
-        machine.port_in(SCRATCH) == last,
-        "the scratch register did not keep the last byte",
-    )
+fn port_out<S: System>(bench: &mut Bench<'_, S>) {
+    const LAST: u8 = 0x5a;
+    with_machine(
+        bench,
+        Op::PortOut,
+        |_| (),
+        |machine, (), repetitions| {
+            repeat(repetitions, || machine.port_out(SCRATCH, LAST));
+            0
+        },
+        |machine, (), _| {
+            let kept = machine.port_in(SCRATCH);
+            // So that the next batch has to write it again.
+            machine.port_out(SCRATCH, !LAST);
+            proved(
+                kept == LAST,
+                "the scratch register did not keep the last byte",
+            )
+        },
+    );
 }
 
-fn port_in(machine: &mut impl Machine, repetitions: u64) -> Result<(), Reason> {
-    let kept = 0xa5;
-    machine.port_out(SCRATCH, kept);
-    let mut differences = 0;
-    repeat(repetitions, || {
-        differences |= machine.port_in(SCRATCH) ^ kept
-    });
-    proved(
-        differences == 0,
-        "the scratch register read something else than was written",
-    )
+fn port_in<S: System>(bench: &mut Bench<'_, S>) {
+    const KEPT: u8 = 0xa5;
+    with_machine(
+        bench,
+        Op::PortIn,
+        |machine| machine.port_out(SCRATCH, KEPT),
+        |machine, (), repetitions| {
+            let mut differences = 0;
+            repeat(repetitions, || {
+                differences |= machine.port_in(SCRATCH) ^ KEPT
+            });
+            differences.into()
+        },
+        |_, (), work| work.alike("the scratch register read something else than was written"),
+    );
 }
 
-fn mmio_read(machine: &mut impl Machine, repetitions: u64) -> Result<(), Reason> {
-    let mut differences = 0;
-    repeat(repetitions, || {
-        differences |= machine.mmio_read(VIRTIO_MMIO) ^ VIRTIO_MAGIC
-    });
-    proved(
-        differences == 0,
-        "the transport's magic register did not read as it must",
-    )
+fn mmio_read<S: System>(bench: &mut Bench<'_, S>) {
+    with_machine(
+        bench,
+        Op::MmioRead,
+        |_| (),
+        |machine, (), repetitions| {
+            let mut differences = 0;
+            repeat(repetitions, || {
+                differences |= machine.mmio_read(VIRTIO_MMIO) ^ VIRTIO_MAGIC
+            });
+            differences.into()
+        },
+        |_, (), work| work.alike("the transport's magic register did not read as it must"),
+    );
 }
 
-/// Ends with the selector that shows the feature bit every modern device has:
+/// Leaves the selector so that it shows the feature bit every modern device has:
 /// VIRTIO_F_VERSION_1, bit 32 (virtio 1.2, section 6).
-fn mmio_write(machine: &mut impl Machine, repetitions: u64) -> Result<(), Reason> {
+fn mmio_write<S: System>(bench: &mut Bench<'_, S>) {
     let selector = VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES_SEL;
     let features = VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES;
-    repeat(repetitions, || machine.mmio_write(selector, 1));
-    proved(
-        machine.mmio_read(features) & 1 == 1,
-        "the transport does not show VIRTIO_F_VERSION_1",
-    )
+    with_machine(
+        bench,
+        Op::MmioWrite,
+        |_| (),
+        |machine, (), repetitions| {
+            repeat(repetitions, || machine.mmio_write(selector, 1));
+            0
+        },
+        |machine, (), _| {
+            let shown = machine.mmio_read(features) & 1 == 1;
+            machine.mmio_write(selector, 0);
+            proved(shown, "the transport does not show VIRTIO_F_VERSION_1")
+        },
+    );
 }
 
-fn cpuid(repetitions: u64) -> Work {
+fn cpuid<S: System>(bench: &mut Bench<'_, S>) {
     let leaf = black_box(0);
     let highest = __cpuid(leaf).eax;
-    let mut differences = 0;
-    repeat(repetitions, || differences |= __cpuid(leaf).eax ^ highest);
-    let reason = "cpuid leaf 0 gave different answers";
-    Work {
-        count: repetitions,
-        proved: proved(differences == 0, reason),
-    }
+    bench.measure(
+        Op::Cpuid,
+        |_, repetitions| {
+            let mut differences = 0;
+            repeat(repetitions, || differences |= __cpuid(leaf).eax ^ highest);
+            Work::compared(repetitions, differences)
+        },
+        |_, work| work.alike("cpuid leaf 0 gave different answers"),
+    );
 }
 
-fn hypercall(machine: &mut impl Machine, repetitions: u64) -> Result<(), Reason> {
-    let refusal = machine.hypercall();
-    let mut differences = 0;
-    repeat(repetitions, || differences |= machine.hypercall() ^ refusal);
-    proved(
-        refusal < 0 && differences == 0,
-        "the hypervisor did not refuse an unknown hypercall each time",
-    )
+fn hypercall<S: System>(bench: &mut Bench<'_, S>) {
+    with_machine(
+        bench,
+        Op::Hypercall,
+        |machine| machine.hypercall(),
+        |machine, refusal, repetitions| {
+            let mut differences = 0;
+            repeat(repetitions, || differences |= machine.hypercall() ^ refusal);
+            differences as u64
+        },
+        |_, refusal, work| {
+            let reason = "the hypervisor did not refuse an unknown hypercall each time";
+            proved(refusal < 0 && work.evidence == 0, reason)
+        },
+    );
 }
 
-fn self_ipi(machine: &mut impl Machine, repetitions: u64) -> Result<(), Reason> {
-    let before = machine.self_ipis();
-    repeat(repetitions, || machine.self_ipi());
-    proved(
-        machine.self_ipis() - before == repetitions,
-        "an interrupt was lost or came twice",
-    )
+fn self_ipi<S: System>(bench: &mut Bench<'_, S>) {
+    with_machine(
+        bench,
+        Op::SelfIpi,
+        |_| (),
+        |machine, (), repetitions| {
+            let before = machine.self_ipis();
+            repeat(repetitions, || machine.self_ipi());
+            machine.self_ipis() - before
+        },
+        |_, (), work| {
+            proved(
+                work.evidence == work.count,
+                "an interrupt was lost or came twice",
+            )
+        },
+    );
 }
 
 /// Each sleep is a sample of its own, from when the timer was due until the
@@ -148,13 +205,5 @@ fn timer_wake<S: System>(bench: &mut Bench<'_, S>) {
     match proof {
         Ok(()) => bench.end(op, bench.job.batches, u64::from(op.number())),
         Err(reason) => bench.fail(op, reason),
-    }
-}
-
-fn proved(so: bool, otherwise: Reason) -> Result<(), Reason> {
-    if so {
-        Ok(())
-    } else {
-        Err(otherwise)
     }
 }

@@ -34,11 +34,36 @@ pub const LOOP_TURNS: u64 = 1024;
 const MOST_REPETITIONS: u64 = 1 << 30;
 
 /// What a batch did.
+#[derive(Clone, Copy)]
 pub struct Work {
     /// Operations counted.
     pub count: u64,
-    /// Whether each of them did what it should.
-    pub proved: Result<(), Reason>,
+    /// What its proof is judged by: what that is, the operation knows.
+    pub evidence: u64,
+}
+
+impl Work {
+    /// `count` operations that all gave what was expected if `differences` is 0.
+    pub fn compared(count: u64, differences: impl Into<u64>) -> Self {
+        Self {
+            count,
+            evidence: differences.into(),
+        }
+    }
+
+    /// The judgement of [`Self::compared`].
+    pub fn alike(&self, otherwise: Reason) -> Result<(), Reason> {
+        proved(self.evidence == 0, otherwise)
+    }
+}
+
+/// A proof's outcome.
+pub fn proved(so: bool, otherwise: Reason) -> Result<(), Reason> {
+    if so {
+        Ok(())
+    } else {
+        Err(otherwise)
+    }
 }
 
 /// A system with a job, and the costs that were calibrated on it.
@@ -82,19 +107,25 @@ impl<'a, S: System> Bench<'a, S> {
     }
 
     /// Measures `op` if the job wants it: grows a batch, then takes the samples.
-    /// `batch` does the given number of operations and proves them.
-    pub fn measure(&mut self, op: Op, mut batch: impl FnMut(&mut S, u64) -> Work) {
+    /// `batch` does the given number of operations; `prove` judges them when the
+    /// clock has been read.
+    pub fn measure(
+        &mut self,
+        op: Op,
+        mut batch: impl FnMut(&mut S, u64) -> Work,
+        mut prove: impl FnMut(&mut S, Work) -> Result<(), Reason>,
+    ) {
         if !self.job.wants(op) {
             return;
         }
-        let (repetitions, mut proved) = self.grow(&mut batch);
+        let (repetitions, mut proved) = self.grow(&mut batch, &mut prove);
         self.begin(op, self.loop_cost);
         for _ in 0..self.job.batches {
             let work = self.timed(op, |system| {
                 let work = batch(system, repetitions);
                 (work.count, work)
             });
-            proved = proved.and(work.proved);
+            proved = proved.and(prove(self.system, work));
         }
         match proved {
             Ok(()) => self.end(op, self.job.batches, u64::from(op.number())),
@@ -105,7 +136,11 @@ impl<'a, S: System> Bench<'a, S> {
     /// The repetitions with which reading the clock is less than 1% of a batch
     /// and a batch is as long as the job asks; and whether all work on the way
     /// there was proved.
-    fn grow(&mut self, batch: &mut impl FnMut(&mut S, u64) -> Work) -> (u64, Result<(), Reason>) {
+    fn grow(
+        &mut self,
+        batch: &mut impl FnMut(&mut S, u64) -> Work,
+        prove: &mut impl FnMut(&mut S, Work) -> Result<(), Reason>,
+    ) -> (u64, Result<(), Reason>) {
         let enough = self.job.batch_ticks.max(100 * self.clock_cost);
         let mut repetitions = 1;
         let mut proved = Ok(());
@@ -113,7 +148,7 @@ impl<'a, S: System> Bench<'a, S> {
             let start = ticks();
             let work = batch(self.system, repetitions);
             let took = ticks() - start;
-            proved = proved.and(work.proved);
+            proved = proved.and(prove(self.system, work));
             if took >= enough {
                 break;
             }
