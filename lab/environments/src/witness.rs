@@ -42,6 +42,7 @@ impl ProcessWitness {
                 .guest
                 .as_deref()
                 .and_then(|guest| count(guest, "exits")),
+            console_bytes: 0,
         }
     }
 

@@ -173,6 +173,7 @@ impl<'a> Boot<'a> {
             .and_then(Sorted::new)
             .ok_or_else(|| no_measurement(told.replicate, samples.len()))?;
         let count = value::operations(op, samples);
+        let share = value::share_of_batches(op, samples);
         let resolutions = samples.iter().map(|sample| calibration.resolution(sample));
         let resolution = Sorted::new(resolutions.collect()).map_or(0.0, |all| all.median());
         Ok(Some(Self {
@@ -182,7 +183,7 @@ impl<'a> Boot<'a> {
             values,
             resolution,
             exits: exits.map(|exits| exits as f64 / count),
-            host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 / count),
+            host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 * share / count),
             disagreement: elapsed.and_then(|elapsed| disagreement(elapsed, told.unit_per_tick)),
         }))
     }

@@ -72,6 +72,27 @@ pub fn operations(op: Op, samples: &[Sample]) -> f64 {
     }
 }
 
+/// The share of an operation's time, from its first batch to its last, that the
+/// batches themselves took; the rest went into telling them. 1 where a sample is
+/// not a whole batch: of a sleep it holds only the lateness.
+pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+        return 1.0;
+    };
+    let length = |from: u64, to: u64| to.saturating_sub(from) as f64;
+    let inside: f64 = samples
+        .iter()
+        .map(|batch| length(batch.start, batch.end))
+        .sum();
+    let all = length(first.start, last.end);
+    let is_whole = op != Op::TimerWake && all > 0.0;
+    if is_whole {
+        (inside / all).min(1.0)
+    } else {
+        1.0
+    }
+}
+
 /// How much work an operation did, where that depends on the size of the
 /// machine. Checksums can only be compared where it is equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,6 +153,20 @@ mod tests {
         count: 100,
         host_ns: None,
     };
+
+    #[test]
+    fn the_time_between_batches_is_not_theirs() {
+        let batch = |start, end| Sample {
+            start,
+            end,
+            ..SAMPLE
+        };
+        let batches = [batch(100, 200), batch(400, 500)];
+        assert_eq!(share_of_batches(Op::PortOut, &batches), 0.5);
+        assert_eq!(share_of_batches(Op::PortOut, &batches[..1]), 1.0);
+        assert_eq!(share_of_batches(Op::TimerWake, &batches), 1.0);
+        assert_eq!(share_of_batches(Op::PortOut, &[]), 1.0);
+    }
 
     #[test]
     fn clock_and_loop_are_taken_off_a_time() {

@@ -33,6 +33,8 @@ pub struct Seen {
     pub cpu_ns: Option<u64>,
     /// Exits of its guest so far, as the kernel counts them.
     pub exits: Option<u64>,
+    /// Bytes that came over its console so far. Filled in by who hears them.
+    pub console_bytes: u64,
 }
 
 /// Somebody who can look at a VMM when its guest begins or ends something.
@@ -143,6 +145,8 @@ struct Heard {
     damaged_at_begin: u64,
     ending: Ending,
     bytes: u64,
+    /// Those of the console.
+    console_bytes: u64,
 }
 
 impl Transcript {
@@ -160,6 +164,7 @@ impl Transcript {
     pub fn console(&mut self, bytes: &[u8], at: Option<u64>, witness: &mut dyn Witness) {
         let Self { console, heard, .. } = self;
         heard.bytes += bytes.len() as u64;
+        heard.console_bytes += bytes.len() as u64;
         console.feed(bytes, &mut |item| heard.item(item, at, witness));
     }
 
@@ -245,6 +250,7 @@ impl Heard {
             damaged_at_begin: 0,
             ending: Ending::Cut,
             bytes: 0,
+            console_bytes: 0,
         }
     }
 
@@ -256,6 +262,13 @@ impl Heard {
                 self.compare_clocks(said, at);
                 self.record(&record, said, at, witness);
             }
+        }
+    }
+
+    fn look(&self, by: &mut dyn Witness) -> Seen {
+        Seen {
+            console_bytes: self.console_bytes,
+            ..by.look()
         }
     }
 
@@ -285,7 +298,10 @@ impl Heard {
                 clock_cost,
                 loop_cost,
                 exits,
-            } => self.begin(Draft::new(op, clock_cost, loop_cost, exits, by.look())),
+            } => {
+                let seen = self.look(by);
+                self.begin(Draft::new(op, clock_cost, loop_cost, exits, seen));
+            }
             Record::Sample {
                 op,
                 start,
@@ -313,7 +329,8 @@ impl Heard {
                     exits,
                     damaged,
                 };
-                self.end(op, &told, by.look());
+                let seen = self.look(by);
+                self.end(op, &told, seen);
             }
             Record::Skip { op, reason } => self.conclude(op, Outcome::Skipped(reason.to_owned())),
             Record::Fail { op, reason } => self.conclude(op, Outcome::Failed(reason.to_owned())),
