@@ -127,7 +127,7 @@ pub(crate) fn our_vmm(
     job: &Job,
 ) -> Command {
     let job = Job {
-        console: Console::Port,
+        console: Console::Frames,
         ports: true,
         ..*job
     };
