@@ -8,7 +8,8 @@ SHELL := /bin/bash
 DIST := target/dist
 BUILT := target/x86_64-unknown-linux-gnu
 # What runs inside the measured machine, and what checks it.
-GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floor
+GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floor \
+	trapline-probe
 SKIPS := $(CURDIR)/target/skips.txt
 
 .PHONY: help setup build run test check bench clean

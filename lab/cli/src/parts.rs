@@ -10,6 +10,7 @@ pub const PARTS: [&str; 5] = [
     "trapline-image",
     "trapline-conformance",
     "trapline-floor",
+    "trapline-probe",
 ];
 
 /// Where parts were looked for, and which are not there.
