@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 /// Everything that `make build` puts beside `trapline`.
-pub const PARTS: [&str; 5] = [
+pub const PARTS: [&str; 6] = [
     "trapline-vmm",
     "trapline-agent",
     "trapline-image",
