@@ -20,6 +20,7 @@ const EFER_LONG: u64 = 0xd00; // no-execute bits, long mode active and enabled
 
 const FLAGS: u64 = 0x2;
 const FLAG_INTERRUPTS: u64 = 0x200;
+const FLAGS_ALL_PORTS: u64 = 0x3000; // I/O privilege level 3
 
 /// 32-bit protected mode without paging, `ebx` pointing at the start info (Xen
 /// `docs/misc/pvh.pandoc`).
@@ -47,14 +48,16 @@ pub(crate) fn pvh(entry: u32) -> BootState {
 
 /// 64-bit mode at `ring` (0 or 3) on the tables that the image carries, `rdi`
 /// pointing at the start info. At ring 3 interrupts are on, because nothing there
-/// could switch them on.
+/// could switch them on, and ports are allowed twice: by the task state's bitmap, as
+/// hosts that emulate ring 0 want it, and by the I/O privilege level, because QEMU
+/// looks at no bitmap of a task state that a hypervisor has loaded as busy.
 pub(crate) fn direct(note: &Direct, ring: u8) -> BootState {
     let (code, data, idt, flags) = match ring {
         3 => (
             flat(selector::CODE3, CODE_64 | DPL_3),
             flat(selector::DATA3, DATA | DPL_3),
             note.idt3,
-            FLAGS | FLAG_INTERRUPTS,
+            FLAGS | FLAG_INTERRUPTS | FLAGS_ALL_PORTS,
         ),
         _ => (
             flat(selector::CODE0, CODE_64),

@@ -52,7 +52,13 @@ fn a_direct_image_starts_in_64_bit_mode_at_either_ring() {
         let boot = prepared.boot;
         assert_eq!(boot.system.ring(), ring);
         assert_eq!(boot.system.cs.selector, code);
-        assert_eq!(boot.general.rflags & 0x200 != 0, interrupts_on);
+        let ports_and_interrupts = 0x3200;
+        let flags = if interrupts_on {
+            ports_and_interrupts
+        } else {
+            0
+        };
+        assert_eq!(boot.general.rflags, flags | 2);
         assert_eq!(boot.general.rdi, BOOT_INFO);
         assert_eq!(boot.general.rsp % 16, 8);
         assert_eq!(boot.system.tr.limit, 104 + 8192);

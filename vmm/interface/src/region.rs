@@ -6,6 +6,7 @@
 //! copies: guest memory may change at any time under the hands of who reads it,
 //! so nobody is ever handed a reference into it.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
@@ -44,6 +45,10 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
+    /// What its file is called where the kernel lists a process's mappings.
+    pub const NAME: &'static str = "guest-memory";
+    const FILE_NAME: &'static CStr = c"guest-memory";
+
     /// `length` bytes, rounded up to whole pages. Pages take no memory until
     /// somebody writes to them.
     ///
@@ -143,7 +148,7 @@ impl Drop for Region {
 
 fn anonymous_file() -> io::Result<File> {
     // SAFETY: the name is a zero-terminated string; the result is checked.
-    let fd = unsafe { libc::memfd_create(c"guest-memory".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(Region::FILE_NAME.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

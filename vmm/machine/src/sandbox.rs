@@ -43,7 +43,11 @@ const X86_64: u32 = 0xc000_003e;
 const NUMBERS: u32 = 460;
 
 const BOUNDS: usize = count_bounds();
-const LENGTH: usize = 4 + tree_length(BOUNDS);
+/// Where the tree begins: behind the question for the architecture.
+const TREE: usize = 4;
+const KILL: usize = TREE + BOUNDS;
+const ALLOW: usize = KILL + 1;
+const LENGTH: usize = ALLOW + 1;
 
 static FILTER: [libc::sock_filter; LENGTH] = compile();
 
@@ -80,11 +84,6 @@ const fn bounds() -> [u32; BOUNDS] {
     bounds
 }
 
-/// Instructions of a tree that tells `bounds` bounds apart.
-const fn tree_length(bounds: usize) -> usize {
-    2 * bounds + 1
-}
-
 const fn compile() -> [libc::sock_filter; LENGTH] {
     let kill = step(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
     let mut program = [kill; LENGTH];
@@ -92,7 +91,8 @@ const fn compile() -> [libc::sock_filter; LENGTH] {
     program[1] = step(IF_EQUAL, X86_64);
     program[1].jt = 1; // past the kill that stands at 2
     program[3] = step(LOAD, NUMBER);
-    plant(&mut program, 4, &bounds(), 0, BOUNDS);
+    plant(&mut program, TREE, &bounds(), 0, BOUNDS);
+    program[ALLOW] = step(RETURN, libc::SECCOMP_RET_ALLOW);
     program
 }
 
@@ -106,19 +106,31 @@ const fn plant(
     to: usize,
 ) {
     if from == to {
-        // Behind an odd number of bounds: allowed.
-        if from % 2 == 1 {
-            program[at] = step(RETURN, libc::SECCOMP_RET_ALLOW);
-        }
         return;
     }
     let middle = halfway(bounds, from, to);
-    let below = tree_length(middle - from);
-    assert!(below <= u8::MAX as usize, "a jump goes no further");
+    let (below, above) = (at + 1, at + 1 + middle - from);
     program[at] = step(IF_NOT_BELOW, bounds[middle]);
-    program[at].jt = below as u8;
-    plant(program, at + 1, bounds, from, middle);
-    plant(program, at + 1 + below, bounds, middle + 1, to);
+    program[at].jf = distance(at, tree_or_verdict(below, from, middle));
+    program[at].jt = distance(at, tree_or_verdict(above, middle + 1, to));
+    plant(program, below, bounds, from, middle);
+    plant(program, above, bounds, middle + 1, to);
+}
+
+/// Where to go on: at the tree, or where there are no bounds left, at the verdict.
+/// Behind an odd number of bounds numbers are allowed.
+const fn tree_or_verdict(tree: usize, from: usize, to: usize) -> usize {
+    match (from == to, from % 2) {
+        (false, _) => tree,
+        (true, 1) => ALLOW,
+        (true, _) => KILL,
+    }
+}
+
+const fn distance(from: usize, to: usize) -> u8 {
+    let distance = to - from - 1;
+    assert!(distance <= u8::MAX as usize, "a jump goes no further");
+    distance as u8
 }
 
 /// The bound that comes nearest to halving the numbers (not the bounds) between

@@ -1,18 +1,19 @@
 //! What this process has used: memory beyond the guest's, and CPU time.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io::{BufRead, BufReader};
+use trapline_interface::Region;
 
 /// The kernel's account of this process's memory, opened before the sandbox closes.
 pub struct Account {
-    rollup: Option<File>,
+    maps: Option<File>,
 }
 
 impl Account {
     /// Opens it where there is a /proc; elsewhere memory stays unknown.
     pub fn open() -> Self {
         Self {
-            rollup: File::open("/proc/self/smaps_rollup").ok(),
+            maps: File::open("/proc/self/smaps").ok(),
         }
     }
 
@@ -20,20 +21,31 @@ impl Account {
     /// for at the end, because nothing is given back before. (The shorter account in
     /// /proc/self/status may be wrong by 64 pages each.)
     pub fn own_memory(&self) -> Option<u64> {
-        let mut text = [0; 2048];
-        let length = self.rollup.as_ref()?.read_at(&mut text, 0).ok()?;
-        own_memory(std::str::from_utf8(&text[..length]).ok()?)
+        own_memory(BufReader::new(self.maps.as_ref()?))
     }
 }
 
-/// Guest memory is an anonymous file that nobody else has mapped: all that is shared
-/// memory here.
-fn own_memory(rollup: &str) -> Option<u64> {
-    let kib = |name: &str| -> Option<u64> {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim_end_matches("kB").trim().parse().ok()
-    };
-    Some(kib("Rss:")?.saturating_sub(kib("Pss_Shmem:")?) * 1024)
+/// Adds up what is resident in every mapping but the guest's.
+fn own_memory(mut maps: impl BufRead) -> Option<u64> {
+    let mut line = String::new();
+    let mut is_guest = false;
+    let mut kib = None;
+    while maps.read_line(&mut line).ok()? > 0 {
+        match line.strip_prefix("Rss:") {
+            Some(size) if !is_guest => {
+                let size: u64 = size.trim_end().trim_end_matches("kB").trim().parse().ok()?;
+                kib = Some(kib.unwrap_or(0) + size);
+            }
+            Some(_) => {}
+            // A mapping begins with its addresses, its details with a name.
+            None if line.starts_with(|c: char| !c.is_ascii_uppercase()) => {
+                is_guest = line.contains(Region::NAME);
+            }
+            None => {}
+        }
+        line.clear();
+    }
+    kib.map(|kib| kib * 1024)
 }
 
 /// CPU time of this process in nanoseconds.
@@ -53,10 +65,14 @@ mod tests {
 
     #[test]
     fn guest_memory_is_not_our_own() {
-        let rollup = "7f00-7f01 ---p 00000000 00:00 0 [rollup]\nRss:    5000 kB\n\
-                      Pss:    4500 kB\nPss_Shmem:    4000 kB\n";
-        assert_eq!(own_memory(rollup), Some(1000 * 1024));
-        assert_eq!(own_memory("Name:\tx\n"), None);
+        let maps = "00400000-00500000 r-xp 00000000 00:1d 7 /bin/vmm\n\
+                    Size:  1024 kB\nRss:    600 kB\nPss:    300 kB\n\
+                    7f0000000000-7f0004000000 rw-s 00000000 00:01 9 /memfd:guest-memory (deleted)\n\
+                    Size: 65536 kB\nRss:   4000 kB\n\
+                    b0000000-b0001000 rw-p 00000000 00:00 0 [heap]\n\
+                    Rss:    400 kB\nVmFlags: rd wr\n";
+        assert_eq!(own_memory(maps.as_bytes()), Some(1000 * 1024));
+        assert_eq!(own_memory(&b"Name:\tx\n"[..]), None);
     }
 
     #[test]
