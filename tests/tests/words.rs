@@ -36,6 +36,27 @@ fn bad_numbers_are_refused() {
     }
 }
 
+#[test]
+fn a_kernel_that_is_not_there_is_told_at_once() {
+    let place = Place::new();
+    let words = [
+        "run",
+        "--env",
+        "sim/linux",
+        "--kernel",
+        "/no/kernel",
+        "--modules",
+        "/no/modules",
+    ];
+    let ended = place.run(&words);
+    assert_eq!(ended.status, Some(2), "{}", ended.errors);
+    let expected = "error: --kernel: there is no file /no/kernel\n  help: ";
+    assert!(ended.errors.starts_with(expected), "{}", ended.errors);
+    let alone = place.run(&["run", "--kernel", "/bin/sh"]);
+    assert_eq!(alone.status, Some(2), "{}", alone.errors);
+    assert!(alone.errors.contains("--modules"), "{}", alone.errors);
+}
+
 /// Everything a person reads fits 80 columns where no terminal tells a width.
 #[test]
 fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {

@@ -111,12 +111,16 @@ fn with_causes(mut told: String, error: &dyn std::error::Error) -> String {
     told
 }
 
+/// One text; of several that are near, clap puts the nearest last.
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
-    match error.get(kind)? {
-        ContextValue::String(text) => Some(text.clone()),
-        // Of several that are near, clap puts the nearest last.
-        ContextValue::Strings(texts) => texts.last().cloned(),
-        _ => None,
+    texts(error, kind).pop()
+}
+
+fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
     }
 }
 
@@ -133,6 +137,10 @@ fn usage_message(error: &clap::Error) -> String {
         ),
         ErrorKind::UnknownArgument => {
             format!("unknown argument '{}'", about(ContextKind::InvalidArg))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let flags = texts(error, ContextKind::InvalidArg);
+            format!("this also needs {}", flags.join(" and "))
         }
         ErrorKind::InvalidSubcommand => {
             format!(
@@ -165,11 +173,9 @@ fn usage_help(error: &clap::Error) -> String {
             name.split([' ', '=']).next().unwrap_or(&name)
         );
     }
-    match error.get(ContextKind::ValidValue) {
-        Some(ContextValue::Strings(values)) if !values.is_empty() => {
-            format!("there are: {}", values.join(", "))
-        }
-        _ => "'trapline --help' and 'trapline COMMAND --help' tell what there is".to_owned(),
+    match texts(error, ContextKind::ValidValue).as_slice() {
+        [] => "'trapline --help' and 'trapline COMMAND --help' tell what there is".to_owned(),
+        values => format!("there are: {}", values.join(", ")),
     }
 }
 
@@ -186,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_is_suggested() {
+    fn what_is_wrong_and_what_helps_is_told() {
         for (words, message, help) in [
             (
                 &["run", "--env", "qemu-kmv"][..],

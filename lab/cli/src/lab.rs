@@ -1,7 +1,8 @@
 //! The environments of this machine, and whether each is ready.
 
 use crate::args::SimulatedArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
+use std::path::Path;
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Requirements, Settings,
 };
@@ -27,8 +28,20 @@ impl Lab {
     /// Looks at every environment. Nothing is started.
     ///
     /// # Errors
-    /// The parts cannot be looked for.
+    /// The parts cannot be looked for, or what the user named is not there.
     pub fn open(simulated: &SimulatedArgs) -> Result<Self, Failure> {
+        check_named(
+            "--kernel",
+            "file",
+            simulated.kernel.as_deref(),
+            Path::is_file,
+        )?;
+        check_named(
+            "--modules",
+            "directory",
+            simulated.modules.as_deref(),
+            Path::is_dir,
+        )?;
         let mut settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
         settings.kernel = simulated.kernel.clone().zip(simulated.modules.clone());
         let environments = trapline_environments::all(&settings);
@@ -65,6 +78,22 @@ impl Lab {
     /// It is not there.
     pub fn image(&self) -> Result<GuestImage, EnvError> {
         self.settings.parts.image()
+    }
+}
+
+fn check_named(
+    flag: &str,
+    kind: &str,
+    path: Option<&Path>,
+    fits: fn(&Path) -> bool,
+) -> Result<(), Failure> {
+    match path.filter(|path| !fits(path)) {
+        None => Ok(()),
+        Some(path) => {
+            let told = format!("{flag}: there is no {kind} {}", path.display());
+            let help = "leave --kernel and --modules out to use the distribution's kernel";
+            Err(Failure::new(told).help(help).status(Status::Usage))
+        }
     }
 }
 

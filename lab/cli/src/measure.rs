@@ -13,8 +13,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
-use trapline_environments::{EnvError, GuestImage, Progress, Watch};
-use trapline_plan::{names, Clock, EnvironmentId, Observation, Plan, PlannedBoot};
+use trapline_abi::Op;
+use trapline_environments::{EnvError, Facts, GuestImage, Progress, Watch};
+use trapline_plan::{
+    names, Clock, EnvironmentId, Observation, Operation, Outcome, Plan, PlannedBoot,
+};
 use trapline_store::{RunId, Store};
 
 /// What has to be done, and with what.
@@ -34,18 +37,18 @@ pub struct Task<'a> {
 
 /// Keeps what was observed.
 pub struct Keeper<'a> {
-    /// Where.
-    pub store: &'a mut Store,
-    /// As part of which run.
-    pub run: RunId,
+    store: &'a mut Store,
+    run: RunId,
+    /// Environments whose reason to be skipped was stored.
+    skipped: BTreeSet<EnvironmentId>,
 }
 
 /// What came of a boot.
 enum Booted {
     /// It was observed, whole or in part.
     Observed(Observation),
-    /// It was observed until it had taken too long.
-    Hung(Observation),
+    /// It failed in a way that another boot would only repeat.
+    Hopeless(Observation),
     /// It could not even be tried.
     Skipped(EnvironmentId, String),
     /// Somebody wanted it to end.
@@ -160,7 +163,38 @@ fn do_boot(task: &Task<'_>, image: &GuestImage, boot: &PlannedBoot) -> Booted {
     match booted {
         Ok(booted) => Booted::from(booted),
         Err(EnvError::Stopped) => Booted::Stopped,
-        Err(error) => Booted::Skipped(boot.environment, error.to_string()),
+        Err(error) if is_missing(&error) => Booted::Skipped(boot.environment, error.to_string()),
+        Err(error) => Booted::Hopeless(failed(boot, environment.facts(), &error)),
+    }
+}
+
+/// Whether something is not there, rather than broken.
+fn is_missing(error: &EnvError) -> bool {
+    matches!(
+        error,
+        EnvError::Missing(_) | EnvError::PartMissing { .. } | EnvError::Kernel(_)
+    )
+}
+
+/// What there is to say of a boot in which nothing could be started.
+fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
+    let asked = Op::ALL
+        .into_iter()
+        .filter(|&op| boot.job.wants(op) || boot.boot_job.wants(op));
+    let operations = asked.map(|op| Operation {
+        op,
+        outcome: Outcome::Failed(error.to_string()),
+    });
+    Observation {
+        environment: boot.environment,
+        clock: boot.environment.clock(),
+        replicate: boot.replicate,
+        unit_per_tick: 1.0,
+        operations: operations.collect(),
+        launches: Vec::new(),
+        facts,
+        log: String::new(),
+        problems: Vec::new(),
     }
 }
 
@@ -184,7 +218,7 @@ impl From<trapline_environments::Booted> for Booted {
         match booted.trouble {
             // What was not reached because somebody wanted an end is no failure.
             Some(EnvError::Stopped) => Self::Stopped,
-            Some(EnvError::Hung { .. }) => Self::Hung(booted.observation),
+            Some(EnvError::Hung { .. }) => Self::Hopeless(booted.observation),
             _ => Self::Observed(booted.observation),
         }
     }
@@ -193,21 +227,31 @@ impl From<trapline_environments::Booted> for Booted {
 impl Booted {
     /// Whether another boot of the same environment would only take time.
     fn is_hopeless(&self) -> bool {
-        matches!(self, Self::Skipped(..) | Self::Hung(_))
+        matches!(self, Self::Skipped(..) | Self::Hopeless(_))
     }
 }
 
-impl Keeper<'_> {
+impl<'a> Keeper<'a> {
+    /// Keeps what is observed as part of `run`.
+    pub fn new(store: &'a mut Store, run: RunId) -> Self {
+        Self {
+            store,
+            run,
+            skipped: BTreeSet::new(),
+        }
+    }
+
     /// Stores what came of a boot; whether to go on.
     fn keep(&mut self, booted: Booted) -> Result<bool, Failure> {
         let stored = match booted {
             Booted::Stopped => return Ok(false),
-            Booted::Observed(seen) | Booted::Hung(seen) => {
+            Booted::Observed(seen) | Booted::Hopeless(seen) => {
                 self.store.add_observation(self.run, &seen)
             }
-            Booted::Skipped(environment, reason) => {
+            Booted::Skipped(environment, reason) if self.skipped.insert(environment) => {
                 self.store.add_skip(self.run, environment, &reason)
             }
+            Booted::Skipped(..) => Ok(()),
         };
         stored.map_err(|error| Failure::from_error(&error))?;
         Ok(true)

@@ -34,10 +34,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
             progress: &progress,
             timeout: args.timeout.map(Duration::from_secs),
         },
-        &mut Keeper {
-            store: &mut store,
-            run: number,
-        },
+        &mut Keeper::new(&mut store, number),
     );
     progress.finish();
     measured?;
