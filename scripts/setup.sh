@@ -75,7 +75,7 @@ refresh_package_lists() {
 
 main() {
     if ! have cargo; then
-        say "Rust is missing: install it from your distribution (rustc 1.85 or later) or with rustup, see rust-lang.org"
+        say "Rust is missing: install it from your distribution (rustc 1.88 or later) or with rustup, see rust-lang.org"
         return 1
     fi
     find_missing
