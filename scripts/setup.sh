@@ -7,9 +7,14 @@
 # is then named), 1 if something needed is missing.
 set -u
 
+here=$(cd "$(dirname "$0")" && pwd)
+
 say() { printf 'setup: %s\n' "$*"; }
 
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# The oldest Rust that this can be built with.
+oldest_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml"; }
 
 # A static program can be linked: this is what all of ours are.
 links_statically() {
@@ -75,7 +80,7 @@ refresh_package_lists() {
 
 main() {
     if ! have cargo; then
-        say "Rust is missing: install it from your distribution (rustc 1.88 or later) or with rustup, see rust-lang.org"
+        say "Rust is missing: install it with rustup (rust-lang.org), or cargo and rustc $(oldest_rust) or later from your distribution"
         return 1
     fi
     find_missing

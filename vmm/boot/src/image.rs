@@ -214,7 +214,7 @@ impl<'a> Image<'a> {
                 known: trapline_abi::VERSION,
             });
         }
-        if direct.page_table % PAGE as u64 != 0 || direct.interrupts % 4 != 0 {
+        if !direct.page_table.is_multiple_of(PAGE as u64) || !direct.interrupts.is_multiple_of(4) {
             return Err(odd_note());
         }
         let limits = [direct.gdt_limit, direct.idt_limit];

@@ -175,7 +175,7 @@ fn serial_register(port: u16) -> Option<u8> {
 #[inline(always)]
 fn transport_register(address: u64, size: u8) -> Option<u32> {
     let offset = address.wrapping_sub(VIRTIO_MMIO);
-    (offset < Transport::SIZE && offset % 4 == 0 && size == 4).then_some(offset as u32)
+    (offset < Transport::SIZE && offset.is_multiple_of(4) && size == 4).then_some(offset as u32)
 }
 
 #[cfg(test)]

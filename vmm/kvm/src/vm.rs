@@ -106,7 +106,7 @@ impl Shared {
 
 /// Why nothing can be attached there, if so.
 fn obstacle(memory: &BTreeMap<Gpa, Attached>, at: Gpa, length: u64) -> Option<&'static str> {
-    if at.0 % PAGE as u64 != 0 {
+    if !at.0.is_multiple_of(PAGE as u64) {
         return Some("the address is not that of a page");
     }
     let Some(end) = at.0.checked_add(length) else {
