@@ -53,19 +53,22 @@ as_root() {
 }
 
 install_missing() {
+    local packages=("${needed[@]}" "${optional[@]}")
     if ! have apt-get; then
         say "this is no Debian or Ubuntu (no apt-get): please install by hand what corresponds to"
-        say "    ${needed[*]} ${optional[*]}"
-        return 1
+        say "    ${packages[*]}"
+        return
     fi
-    if ! can_be_root; then
-        say "neither root nor sudo: please have this run by somebody who may:"
-        say "    apt-get install --no-install-recommends ${needed[*]} ${optional[*]}"
-        return 1
+    say "missing here: ${packages[*]}; installing from the distribution"
+    if ! can_be_root || ! install_now "${packages[@]}"; then
+        say "that did not work; please have this run by somebody who may:"
+        say "    apt-get install --no-install-recommends ${packages[*]}"
     fi
-    say "missing here: ${needed[*]} ${optional[*]}; installing from the distribution"
+}
+
+install_now() {
     as_root apt-get update -q || say "the lists of packages could not be refreshed; trying with those that are there"
-    as_root apt-get install -q -y --no-install-recommends "${needed[@]}" "${optional[@]}"
+    as_root apt-get install -q -y --no-install-recommends "$@"
 }
 
 refresh_package_lists() {
@@ -85,7 +88,7 @@ main() {
     fi
     find_missing
     if [ $((${#needed[@]} + ${#optional[@]})) -gt 0 ]; then
-        install_missing || true
+        install_missing
         find_missing
     fi
     if have qemu-system-x86_64; then
