@@ -3,8 +3,12 @@
 use std::arch::asm;
 use std::io;
 use trapline_abi::frame::{encode, MAX_FRAME};
-use trapline_abi::platform::{DEBUG_CONSOLE, EXIT, EXIT_PANIC};
+use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
 use trapline_abi::Record;
+
+/// Turns of an empty loop for which to wait for the machine to end: half a minute
+/// where instructions are counted.
+const PATIENCE: u64 = 10_000_000_000;
 
 /// The right to use the ports, which the process keeps for its life.
 pub struct Port(());
@@ -52,11 +56,14 @@ impl Port {
 
     /// Ends the machine with `code`, see [`EXIT`].
     pub fn end(&mut self, code: u32) -> ! {
-        for code in [code, EXIT_PANIC] {
-            // SAFETY: a port that the process may use; the machine stops here.
-            unsafe { asm!("out dx, eax", in("dx") EXIT, in("eax") code, options(nostack, nomem)) };
+        // SAFETY: a port that the process may use; the machine stops here.
+        unsafe { asm!("out dx, eax", in("dx") EXIT, in("eax") code, options(nostack, nomem)) };
+        // Since version 9 QEMU stops a moment later, and a second code would
+        // replace the first. A machine without the exit device ends with its
+        // init, in a panic.
+        for _ in 0..PATIENCE {
+            std::hint::spin_loop();
         }
-        // A machine without the exit device ends with its init, in a panic.
         std::process::exit(1)
     }
 }
