@@ -58,7 +58,7 @@ impl Port {
     pub fn end(&mut self, code: u32) -> ! {
         // SAFETY: a port that the process may use; the machine stops here.
         unsafe { asm!("out dx, eax", in("dx") EXIT, in("eax") code, options(nostack, nomem)) };
-        // Since version 9 QEMU stops a moment later, and a second code would
+        // QEMU 10 stops a moment later, unlike QEMU 7, and a second code would
         // replace the first. A machine without the exit device ends with its
         // init, in a panic.
         for _ in 0..PATIENCE {
