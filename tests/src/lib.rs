@@ -8,8 +8,10 @@ pub mod guest;
 pub mod house;
 pub mod processes;
 pub mod run;
+mod skip;
 
-use std::io::Write;
+pub use skip::skip;
+
 use std::path::{Path, PathBuf};
 use trapline_environments::{Parts, Settings};
 
@@ -43,21 +45,6 @@ pub fn settings() -> Settings {
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("the tests have a parent").to_owned()
-}
-
-/// Says that something could not be tested here, and why: on standard error, and
-/// in the file that `make test` prints at its end.
-pub fn skip(what: &str, why: &str) {
-    let line = format!("{what}: {why}\n");
-    eprint!("skipped: {line}");
-    let Some(file) = std::env::var_os("TRAPLINE_SKIPS") else {
-        return;
-    };
-    let mut options = std::fs::OpenOptions::new();
-    let opened = options.create(true).append(true).open(&file);
-    opened
-        .and_then(|mut file| file.write_all(line.as_bytes()))
-        .unwrap_or_else(|error| panic!("cannot note a skip in {file:?}: {error}"));
 }
 
 /// Whether QEMU is here; if not, says that `what` is skipped.

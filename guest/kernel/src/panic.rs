@@ -54,10 +54,18 @@ fn panicked(info: &PanicInfo<'_>) -> ! {
     }
 }
 
+/// Pauses between asking a machine to end and forcing it: milliseconds at least.
+const PATIENCE: u32 = 1 << 20;
+
 /// Ends the machine with `status`, and where it has no exit port by a triple
 /// fault; a machine at ring 3 has no other way than to wait to be ended.
 pub fn end(status: u32) -> ! {
     out32(EXIT, status);
+    // Some machines stop a moment after the write, and would take a fault for the
+    // reason.
+    for _ in 0..PATIENCE {
+        pause();
+    }
     fault_three_times();
     loop {
         pause();

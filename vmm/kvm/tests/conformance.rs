@@ -1,6 +1,10 @@
 //! The conformance suite on the kernel of this machine, and what lies beside it:
 //! requests that make no sense are refused, and the kernel counts.
 
+#[path = "../../../tests/src/skip.rs"]
+mod skip;
+
+use skip::skip;
 use std::sync::Arc;
 use trapline_interface::conformance;
 use trapline_interface::{
@@ -11,7 +15,7 @@ use trapline_kvm::Kvm;
 /// Where there is no /dev/kvm the tests say so and pass.
 fn kvm() -> Option<Kvm> {
     Kvm::open()
-        .map_err(|missing| eprintln!("skipped: {missing}"))
+        .map_err(|missing| skip("conformance of /dev/kvm", &missing.to_string()))
         .ok()
 }
 

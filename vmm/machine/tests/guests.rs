@@ -1,6 +1,10 @@
 //! Real guests on the real kernel: each way a machine can end, and each way a guest
 //! can make trouble. Where there is no /dev/kvm the tests say so and pass.
 
+#[path = "../../../tests/src/skip.rs"]
+mod skip;
+
+use skip::skip;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -23,7 +27,7 @@ fn no_kvm() -> bool {
     match trapline_kvm::Kvm::probe() {
         Ok(_) => false,
         Err(missing) => {
-            eprintln!("skipped: {missing}");
+            skip("trapline-vmm with real guests", &missing.to_string());
             true
         }
     }

@@ -1,7 +1,10 @@
 //! What tests of real guests stand on: the built parts, a plan, and a way to say
 //! that something cannot be tested here.
 
-use std::io::Write;
+#[path = "../../../../tests/src/skip.rs"]
+mod skip;
+
+use skip::skip;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trapline_environments::{
@@ -60,17 +63,6 @@ pub fn ready(id: EnvironmentId, settings: &Settings) -> Option<Box<dyn Environme
             skip(&format!("guests in {id}"), &reason);
             None
         }
-    }
-}
-
-/// Says that something could not be tested here, and why.
-fn skip(what: &str, why: &str) {
-    eprintln!("skipped: {what}: {why}");
-    if let Some(file) = std::env::var_os("TRAPLINE_SKIPS") {
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.create(true).append(true).open(file).unwrap();
-        file.write_all(format!("{what}: {why}\n").as_bytes())
-            .unwrap();
     }
 }
 

@@ -1,0 +1,19 @@
+//! How a test says that it could not run here. Rooms that tests/ is built upon
+//! include this file by its path.
+
+use std::io::Write;
+
+/// Says that something could not be tested here, and why: on standard error, and
+/// in the file that `make test` prints at its end.
+pub fn skip(what: &str, why: &str) {
+    let line = format!("{what}: {why}\n");
+    eprint!("skipped: {line}");
+    let Some(file) = std::env::var_os("TRAPLINE_SKIPS") else {
+        return;
+    };
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.create(true).append(true).open(&file);
+    opened
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .unwrap_or_else(|error| panic!("cannot note a skip in {file:?}: {error}"));
+}
