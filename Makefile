@@ -12,7 +12,9 @@ GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floo
 	trapline-probe
 SKIPS := $(CURDIR)/target/skips.txt
 
-.PHONY: help setup build run test check bench clean
+BASELINES := baselines
+
+.PHONY: help setup build run test check baseline bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -34,6 +36,13 @@ test: build check ## Run every test; ends with what was skipped and why
 	@rm -f $(SKIPS)
 	TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --workspace
 	@scripts/skips.sh $(SKIPS)
+
+baseline: build ## Measure again the exact figures that changes are checked against
+	@for name in sim sim-kvm; do \
+	    $(DIST)/trapline baseline --env $${name/-//} > $(BASELINES)/$$name.json.new; \
+	    mv $(BASELINES)/$$name.json.new $(BASELINES)/$$name.json; \
+	done
+	@git diff --stat -- $(BASELINES)
 
 bench: build ## Print the figures that the project stands for
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --package trapline-tests --bin figures

@@ -18,7 +18,8 @@ target=${TRAPLINE_IMAGE_TARGET:-$root/target/image}
 unset CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_TARGET_DIR
 export RUSTFLAGS="--cfg trapline_image \
 -C no-redzone=yes -C relocation-model=static -C force-unwind-tables=no \
--C strip=debuginfo --remap-path-prefix=$root=."
+-C strip=debuginfo --remap-path-prefix=$root=. \
+--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 
 cd "$root"
 cargo build --quiet --package trapline-kernel --profile guest \

@@ -67,6 +67,9 @@ fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {
         &["--help"],
         &["run", "--help"],
         &["show", "--help"],
+        &["baseline", "--help"],
+        &["check", "--help"],
+        &["bisect", "--help"],
     ] {
         let ended = place.run(words);
         assert_eq!(ended.status, Some(0), "{words:?}: {}", ended.errors);
@@ -210,6 +213,7 @@ fn help_tells_what_exit_statuses_mean() {
         "0    done",
         "2    the command line",
         "3    two runs",
+        "4    baseline, check, bisect",
         "130  interrupted",
     ] {
         assert!(help.contains(line), "{help}");

@@ -2,6 +2,10 @@
 //! all come from here. Names of environments and operations are values that
 //! clap knows, so that a mistyped one is answered with the nearest.
 
+mod gate;
+
+pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
+
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -32,6 +36,7 @@ Exit status:
   1    something that should have worked failed
   2    the command line was not understood
   3    two runs on the instruction clock gave different digits
+  4    baseline, check, bisect: what is wanted cannot be measured here
   130  interrupted; finished boots are kept (143: ended by SIGTERM)";
 
 /// One command.
@@ -45,6 +50,12 @@ pub enum Command {
     Run(RunArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
+    /// Write exact figures, to be checked against later
+    Baseline(BaselineArgs),
+    /// Measure again what a baseline holds, and tell what changed
+    Check(CheckArgs),
+    /// Find the commit that changed an exact figure
+    Bisect(BisectArgs),
     /// Measure what the kernel itself charges for an exit, without any VMM
     Floor(FloorArgs),
     /// Print completions for a shell
@@ -97,6 +108,13 @@ pub struct RunArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    #[command(flatten)]
+    pub manner: MannerArgs,
+}
+
+/// How a run is made, whatever it measures.
+#[derive(Args, Debug)]
+pub struct MannerArgs {
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]

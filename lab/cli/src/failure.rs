@@ -17,6 +17,8 @@ pub enum Status {
     Usage,
     /// Two runs on the instruction clock gave different digits.
     Undetermined,
+    /// What is wanted cannot be measured here.
+    Unmeasured,
     /// Ended by this signal.
     Interrupted(i32),
 }
@@ -28,6 +30,7 @@ impl From<Status> for ExitCode {
             Status::Failed => 1,
             Status::Usage => 2,
             Status::Undetermined => 3,
+            Status::Unmeasured => 4,
             Status::Interrupted(signal) => 128 + signal as u8,
         })
     }
@@ -63,6 +66,17 @@ impl Failure {
         self
     }
 
+    /// The same, said of something.
+    pub fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// Whether it ends the command with this status.
+    pub fn is(&self, status: Status) -> bool {
+        self.status == status
+    }
+
     /// From an error of a library. Theirs say what is wrong, and after a
     /// semicolon or in the error below what to do about it.
     pub fn from_error(error: &dyn std::error::Error) -> Self {
@@ -95,6 +109,12 @@ impl Failure {
             anstream::eprintln!("  {green}help{green:#}: {help}");
         }
         self.status
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

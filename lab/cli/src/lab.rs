@@ -4,7 +4,7 @@ use crate::args::SimulatedArgs;
 use crate::failure::{Failure, Status};
 use std::path::Path;
 use trapline_environments::{
-    Availability, EnvError, Environment, GuestImage, Requirements, Settings,
+    Availability, EnvError, Environment, GuestImage, Parts, Requirements, Settings,
 };
 use trapline_plan::{expand, EnvironmentId, Preset, Request};
 
@@ -30,6 +30,21 @@ impl Lab {
     /// # Errors
     /// The parts cannot be looked for, or what the user named is not there.
     pub fn open(simulated: &SimulatedArgs) -> Result<Self, Failure> {
+        let settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
+        Self::with(settings, simulated)
+    }
+
+    /// The same with the parts in another directory.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with_parts(parts: &Path, simulated: &SimulatedArgs) -> Result<Self, Failure> {
+        let settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
+        let parts = Parts::in_directory(parts);
+        Self::with(Settings { parts, ..settings }, simulated)
+    }
+
+    fn with(mut settings: Settings, simulated: &SimulatedArgs) -> Result<Self, Failure> {
         check_named(
             "--kernel",
             "file",
@@ -42,7 +57,6 @@ impl Lab {
             simulated.modules.as_deref(),
             Path::is_dir,
         )?;
-        let mut settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
         settings.kernel = simulated.kernel.clone().zip(simulated.modules.clone());
         let environments = trapline_environments::all(&settings);
         let places = environments.into_iter().map(place).collect();

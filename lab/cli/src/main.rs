@@ -4,9 +4,11 @@
 //! function; [`failure`] is how all of them end. Measuring itself is in [`run`].
 
 mod args;
+mod bisect;
 mod doctor;
 mod failure;
 mod floor;
+mod gate;
 mod interrupt;
 mod keep;
 mod lab;
@@ -55,6 +57,9 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Man => terminal::print_text(&manual::page())?,
         Command::List(args) => list::list(&args)?,
         Command::Run(args) => return run::run(&args),
+        Command::Baseline(args) => gate::baseline(&args)?,
+        Command::Check(args) => return gate::check(&args),
+        Command::Bisect(args) => return bisect::bisect(&args),
         Command::Floor(args) => floor::floor(&args)?,
         Command::Show(args) => return show::show(&args),
     }

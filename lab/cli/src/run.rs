@@ -2,7 +2,7 @@
 //! plan; each boot of the plan is observed in its environment and stored, raw;
 //! what is stored becomes figures; the figures are printed.
 
-use crate::args::{RunArgs, StoreArgs};
+use crate::args::{MannerArgs, RunArgs};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
@@ -19,31 +19,50 @@ use trapline_store::{NewRun, Run, RunId, Store};
 /// # Errors
 /// A part is missing, the store cannot be written, or output cannot.
 pub fn run(args: &RunArgs) -> Result<Status, Failure> {
-    let mut store = open_store(&args.store)?;
+    let mut store = open_store(&args.manner)?;
     let interrupt = Interrupt::watch()?;
-    let lab = Lab::open(&args.simulated)?;
+    let lab = Lab::open(&args.manner.simulated)?;
     let request = request(args, &lab);
-    let plan = expand(&request);
-    let number = begin(&mut store, &request, &plan, &lab)?;
-    let progress = Bar::new(plan.boots.len(), args.quiet);
-    let measured = measure::measure(
-        &measure::Task {
-            plan: &plan,
-            lab: &lab,
-            interrupt: &interrupt,
-            progress: &progress,
-            timeout: args.timeout.map(Duration::from_secs),
-        },
-        &mut Keeper::new(&mut store, number),
-    );
-    progress.finish();
-    measured?;
-    let run = end(&mut store, number, &interrupt)?;
+    let run = perform(&mut store, &lab, &request, &interrupt, &args.manner)?;
     show(&run, args, &interrupt)
 }
 
-fn open_store(args: &StoreArgs) -> Result<Store, Failure> {
-    Store::open(&keep::file(args)?).map_err(|error| Failure::from_error(&error))
+/// Does what `request` asks for and stores it; the run as it was stored, whole or
+/// up to where somebody ended it.
+///
+/// # Errors
+/// The store cannot be written or read.
+pub fn perform(
+    store: &mut Store,
+    lab: &Lab,
+    request: &Request,
+    interrupt: &Interrupt,
+    manner: &MannerArgs,
+) -> Result<Run, Failure> {
+    let plan = expand(request);
+    let number = begin(store, request, &plan, lab)?;
+    let progress = Bar::new(plan.boots.len(), manner.quiet);
+    let measured = measure::measure(
+        &measure::Task {
+            plan: &plan,
+            lab,
+            interrupt,
+            progress: &progress,
+            timeout: manner.timeout.map(Duration::from_secs),
+        },
+        &mut Keeper::new(store, number),
+    );
+    progress.finish();
+    measured?;
+    end(store, number, interrupt)
+}
+
+/// Opens the store that the user named, or his own.
+///
+/// # Errors
+/// It cannot be written.
+pub fn open_store(manner: &MannerArgs) -> Result<Store, Failure> {
+    Store::open(&keep::file(&manner.store)?).map_err(|error| Failure::from_error(&error))
 }
 
 fn request(args: &RunArgs, lab: &Lab) -> Request {

@@ -21,6 +21,7 @@ mod qemu;
 mod settings;
 pub mod sim;
 mod stack;
+mod toolchain;
 pub mod transcript;
 mod tsc;
 mod wall;

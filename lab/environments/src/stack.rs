@@ -9,6 +9,7 @@ use crate::parts::{sha256_of_file, GuestImage, Part};
 use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
 use crate::sim;
+use crate::toolchain;
 use trapline_plan::{EnvironmentId, MachineSpec};
 
 /// Something that an environment needs.
@@ -85,13 +86,7 @@ impl Stack {
     fn note(&self, need: Need, facts: &mut Facts) {
         let mut note = |name: &str, value: String| facts.insert(name.to_owned(), value);
         match need {
-            Need::Part(part) => {
-                let path = self.settings.parts.get(part);
-                if let Ok(hash) = path.and_then(|path| sha256_of_file(&path)) {
-                    let name = part.file_name().trim_start_matches("trapline-");
-                    note(&format!("{name}-sha256"), hash);
-                }
-            }
+            Need::Part(part) => self.note_part(part, facts),
             Need::Qemu => {
                 if let Ok(qemu) = self.qemu() {
                     note("qemu", qemu.version);
@@ -104,6 +99,21 @@ impl Stack {
                 note("machine", qemu::COUNTING.to_owned());
             }
             Need::Linux => facts.extend(sim::linux_facts()),
+        }
+    }
+
+    fn note_part(&self, part: Part, facts: &mut Facts) {
+        let Ok(path) = self.settings.parts.get(part) else {
+            return;
+        };
+        if let Ok(hash) = sha256_of_file(&path) {
+            let name = part.file_name().trim_start_matches("trapline-");
+            facts.insert(format!("{name}-sha256"), hash);
+        }
+        if let Some(told) = toolchain::of_part(&path) {
+            let known = facts.get(TOOLCHAIN).map(String::as_str);
+            let told = toolchain::together(known, &told);
+            facts.insert(TOOLCHAIN.to_owned(), told);
         }
     }
 
@@ -120,6 +130,9 @@ impl Stack {
         u64::from(machine.memory_mib + around) + VMM_MEMORY_MIB
     }
 }
+
+/// The fact that says what built the parts.
+const TOOLCHAIN: &str = "toolchain";
 
 /// More than any VMM takes for itself.
 const VMM_MEMORY_MIB: u64 = 128;

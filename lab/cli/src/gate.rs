@@ -1,0 +1,214 @@
+//! `trapline baseline` and `trapline check`: exact figures, kept and compared.
+//! Both measure as `trapline run` does, and store what they observed.
+
+use crate::args::{BaselineArgs, CheckArgs, GateFormat, MannerArgs};
+use crate::failure::{Failure, Status};
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::{run, terminal};
+use std::path::Path;
+use trapline_abi::Workload;
+use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome};
+use trapline_plan::{expand, names, Clock, EnvironmentId, Preset, Request};
+use trapline_stats::{FailureKind, Summary};
+use trapline_store::{Run, Store};
+
+/// Exact figures are the same under any seed.
+const SEED: u64 = 1;
+
+/// Measures and writes a baseline to standard output.
+///
+/// # Errors
+/// An environment is none of the instruction clock or cannot be measured here,
+/// or an operation failed: a baseline has no gaps.
+pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
+    require_exact(&args.environments)?;
+    let operations = match args.workloads.as_slice() {
+        [] => all_but_boot(),
+        chosen => operations(chosen),
+    };
+    let summary = measured(&args.environments, operations, &args.manner)?;
+    require_figures(&summary)?;
+    let made = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
+    terminal::print_text(&made.text())
+}
+
+/// Measures what a baseline holds and prints what changed.
+///
+/// # Errors
+/// The baseline cannot be used, or an environment of it cannot be measured here.
+pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
+    let kept = read(&args.baseline)?;
+    let ids = kept
+        .ids()
+        .map_err(|error| unusable(&args.baseline, &error))?;
+    let summary = measured(&ids, kept.operations(), &args.manner)?;
+    let comparison = compare(&kept, &summary, &args.tolerances.tolerances());
+    print(&comparison, args.format)?;
+    Ok(match comparison.outcome() {
+        Outcome::Same => Status::Done,
+        Outcome::Changed => Status::Failed,
+        Outcome::Undetermined => Status::Undetermined,
+    })
+}
+
+/// That all of these have exact figures.
+///
+/// # Errors
+/// One has not.
+pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
+    let wall = environments.iter().find(|id| id.clock() == Clock::Wall);
+    let exact = EnvironmentId::ALL
+        .iter()
+        .filter(|id| id.clock() == Clock::Insn);
+    let names: Vec<_> = exact.map(|id| id.name()).collect();
+    match wall {
+        None => Ok(()),
+        Some(id) => Err(Failure::new(format!(
+            "{id} is measured on the wall clock, whose figures are never the same twice"
+        ))
+        .help(format!(
+            "environments with exact figures: {}",
+            names.join(", ")
+        ))
+        .status(Status::Usage)),
+    }
+}
+
+/// The set that these names choose; the parser has let known ones pass only.
+pub fn operations(names: &[String]) -> u64 {
+    let selected = names.iter().filter_map(|name| names::operations(name).ok());
+    selected.fold(0, |all, set| all | set)
+}
+
+/// Boots move with every byte of the machine's initramfs: who wants them kept
+/// says so.
+fn all_but_boot() -> u64 {
+    let boot = Workload::Boot.operations();
+    boot.fold(expand::known_operations(), |set, op| set & !op.bit())
+}
+
+/// Exact figures of `environments`, measured now with the parts of this program.
+fn measured(
+    environments: &[EnvironmentId],
+    operations: u64,
+    manner: &MannerArgs,
+) -> Result<Summary, Failure> {
+    let mut store = run::open_store(manner)?;
+    let interrupt = Interrupt::watch()?;
+    let lab = Lab::open(&manner.simulated)?;
+    let wanted = Wanted {
+        environments,
+        operations,
+        manner,
+    };
+    wanted.measure(&mut store, &lab, &interrupt)
+}
+
+/// Exact figures that are wanted.
+pub struct Wanted<'a> {
+    /// Where; all of the instruction clock.
+    pub environments: &'a [EnvironmentId],
+    /// Set of [`trapline_abi::Op::bit`].
+    pub operations: u64,
+    /// How.
+    pub manner: &'a MannerArgs,
+}
+
+impl Wanted<'_> {
+    /// Measures them in `lab`, stores what was observed, and sums it up.
+    ///
+    /// # Errors
+    /// An environment cannot be measured ([`Status::Unmeasured`]), the store
+    /// cannot be written, or somebody ended it.
+    pub fn measure(
+        &self,
+        store: &mut Store,
+        lab: &Lab,
+        interrupt: &Interrupt,
+    ) -> Result<Summary, Failure> {
+        for id in self.environments {
+            if let Some(reason) = lab.why_not(*id) {
+                return Err(unmeasured(*id, reason));
+            }
+        }
+        let request = Request {
+            environments: self.environments.to_vec(),
+            ready: self.environments.to_vec(),
+            operations: self.operations,
+            preset: Preset::Quick,
+            boots: None,
+            seed: SEED,
+        };
+        let run = run::perform(store, lab, &request, interrupt, self.manner)?;
+        whole(&run, interrupt)?;
+        Ok(trapline_stats::summarise(&run.observations, SEED))
+    }
+}
+
+/// That nothing of a run is missing.
+fn whole(run: &Run, interrupt: &Interrupt) -> Result<(), Failure> {
+    if let Some(signal) = interrupt.signal() {
+        return Err(Failure::new("interrupted").status(Status::Interrupted(signal)));
+    }
+    match run.skips.first() {
+        Some((id, reason)) => Err(unmeasured(*id, reason)),
+        None => Ok(()),
+    }
+}
+
+fn unmeasured(id: EnvironmentId, reason: &str) -> Failure {
+    Failure::new(format!("{id} cannot be measured here: {reason}"))
+        .help("'trapline list' tells what can be")
+        .status(Status::Unmeasured)
+}
+
+/// That nothing failed that should have given a figure.
+///
+/// # Errors
+/// Something did; [`Status::Undetermined`] if two runs disagree.
+pub fn require_figures(summary: &Summary) -> Result<(), Failure> {
+    let disagree = summary.has_failure(FailureKind::NotDeterministic);
+    let mut failures = baseline::failures(summary)
+        .filter(|(_, failure)| !disagree || failure.kind == FailureKind::NotDeterministic);
+    let Some((cell, failure)) = failures.next() else {
+        return Ok(());
+    };
+    let (path, id) = (names::path(cell.op), cell.environment);
+    let told = Failure::new(format!("{path} in {id}: {}", failure.reason));
+    Err(told.status(match disagree {
+        true => Status::Undetermined,
+        false => Status::Failed,
+    }))
+}
+
+fn read(file: &Path) -> Result<Baseline, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::new(format!(
+            "cannot read the baseline {}: {error}",
+            file.display()
+        ))
+        .help("make one with 'trapline baseline > FILE'")
+        .status(Status::Usage)
+    })?;
+    Baseline::parse(&text).map_err(|error| unusable(file, &error))
+}
+
+fn unusable(file: &Path, error: &trapline_gate::BaselineError) -> Failure {
+    let told = format!("the baseline {} cannot be used: {error}", file.display());
+    let (message, help) = told.rsplit_once("; ").unwrap_or((&told, ""));
+    Failure::new(message).help(help).status(Status::Usage)
+}
+
+fn print(comparison: &Comparison, format: GateFormat) -> Result<(), Failure> {
+    let text = match format {
+        GateFormat::Table => forms::table(comparison),
+        GateFormat::Markdown => forms::markdown(comparison),
+        GateFormat::Junit => {
+            forms::junit(comparison).map_err(|error| Failure::from_error(&error))?
+        }
+        GateFormat::Bencher => forms::bencher(comparison),
+        GateFormat::Json => forms::json(comparison),
+    };
+    terminal::print_text(&text)
+}

@@ -1,0 +1,62 @@
+//! The form for a pull request.
+
+use super::{both, causes, difference, percent, verdict};
+use crate::compare::Comparison;
+use std::fmt::Write;
+
+/// A heading with the sum of it, causes, and a table of what changed.
+pub fn markdown(comparison: &Comparison) -> String {
+    let mut text = format!("**Trapline** {}\n\n", verdict(comparison));
+    let causes = causes(comparison);
+    for cause in &causes {
+        let _ = writeln!(text, "- {}", escaped(cause));
+    }
+    if !causes.is_empty() {
+        text.push('\n');
+    }
+    if comparison.changes().next().is_none() {
+        return text;
+    }
+    text.push_str("| environment | operation | old | new | difference | % | unit |\n");
+    text.push_str("|:-|:-|-:|-:|-:|-:|:-|\n");
+    for row in comparison.changes() {
+        let (old, new) = both(row);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {old} | {new} | {} | {} | {} |",
+            row.environment,
+            escaped(&row.operation),
+            difference(row),
+            percent(row),
+            row.unit
+        );
+    }
+    push_reasons(comparison, &mut text);
+    text
+}
+
+fn push_reasons(comparison: &Comparison, text: &mut String) {
+    let reason = |row: &crate::Row| row.reason.clone().filter(|reason| !reason.is_empty());
+    for row in comparison.changes() {
+        if let Some(reason) = reason(row) {
+            let place = format!("{} {}", row.environment, row.operation);
+            let _ = write!(text, "\n- {}: {}", escaped(&place), escaped(&reason));
+        }
+    }
+    if comparison.changes().any(|row| reason(row).is_some()) {
+        text.push('\n');
+    }
+}
+
+/// Text of others must not become structure.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '|' | '#' => escaped.extend(['\\', c]),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,114 @@
+//! A comparison as text: for a terminal, for a pull request, and for programs.
+//! Each form is a module with one function.
+
+mod bencher;
+mod json;
+mod junit;
+mod markdown;
+mod table;
+
+pub use bencher::bencher;
+pub use json::json;
+pub use junit::{junit, JunitError};
+pub use markdown::markdown;
+pub use table::{figures, table};
+
+use crate::compare::{Comparison, Row, Verdict};
+use crate::facts::Cause;
+
+/// Digits behind the point that people are shown, unless a difference is smaller.
+const DECIMALS: usize = 3;
+
+/// The old and the new figure: with as many digits as it takes to tell them apart.
+fn both(row: &Row) -> (String, String) {
+    let short = |figure: f64| format!("{figure:.DECIMALS$}");
+    let (old, new) = (row.old.map(short), row.new.map(short));
+    if old == new && row.old != row.new {
+        return (exact(row.old), exact(row.new));
+    }
+    let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    (shown(old), shown(new))
+}
+
+fn exact(figure: Option<f64>) -> String {
+    figure.map_or("-".to_owned(), |figure| figure.to_string())
+}
+
+fn difference(row: &Row) -> String {
+    let Some(difference) = row.difference() else {
+        return row.verdict.name().to_owned();
+    };
+    let short = format!("{difference:+.DECIMALS$}");
+    match short.trim_start_matches(['+', '-', '0', '.']).is_empty() && difference != 0.0 {
+        true => format!("{difference:+.1e}"),
+        false => short,
+    }
+}
+
+fn percent(row: &Row) -> String {
+    row.percent()
+        .map_or(String::new(), |percent| match percent.abs() < 0.01 {
+            true => format!("{percent:+.1e}%"),
+            false => format!("{percent:+.2}%"),
+        })
+}
+
+/// One line that says what it all comes to.
+fn verdict(comparison: &Comparison) -> String {
+    let total = comparison.rows.len();
+    let changed = comparison.changes().count();
+    let tolerated = comparison.count(Verdict::Tolerated);
+    let within = match tolerated {
+        0 => String::new(),
+        _ => format!(", {tolerated} of them within their tolerance"),
+    };
+    match changed {
+        0 => format!("same: {} as in the baseline{within}", figures_of(total)),
+        _ => format!("changed: {changed} of {}", figures_of(total)),
+    }
+}
+
+fn figures_of(count: usize) -> String {
+    match count {
+        1 => "1 figure".to_owned(),
+        _ => format!("{count} figures"),
+    }
+}
+
+/// What is said of causes, the likely one first: where figures changed, all;
+/// where they did not, what is around them.
+fn causes(comparison: &Comparison) -> Vec<String> {
+    let changed = comparison.changes().next().is_some();
+    let told = comparison
+        .causes
+        .iter()
+        .filter(|cause| changed || cause.fact.around);
+    told.enumerate()
+        .map(|(number, cause)| {
+            let lead = match (changed, number) {
+                (true, 0) => "likely cause",
+                (true, _) => "also differs",
+                (false, _) => "differs, but moved nothing",
+            };
+            format!("{lead}: {}", describe(cause))
+        })
+        .collect()
+}
+
+fn describe(cause: &Cause) -> String {
+    let value = |value: &Option<String>| match value {
+        None => "unknown".to_owned(),
+        Some(value) if cause.fact.name.ends_with("-sha256") => value.chars().take(12).collect(),
+        Some(value) => value.clone(),
+    };
+    let names: Vec<_> = cause.environments.iter().map(|id| id.name()).collect();
+    let (old, new) = (value(&cause.old), value(&cause.new));
+    format!(
+        "{}, {old} -> {new} ({})",
+        cause.fact.title,
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests;

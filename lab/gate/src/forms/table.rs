@@ -1,0 +1,65 @@
+//! The form for people: causes, then what changed, then the sum of it.
+
+use super::{both, causes, difference, percent, verdict};
+use crate::compare::{Comparison, Row};
+use std::fmt::Write;
+use trapline_plan::EnvironmentId;
+
+/// Only what changed; no line is wider than 80 columns unless a fact is.
+pub fn table(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for cause in causes(comparison) {
+        let _ = writeln!(text, "{cause}");
+    }
+    let rows: Vec<&Row> = comparison.changes().collect();
+    text.push_str(&figures(&rows));
+    let _ = writeln!(text, "{}", verdict(comparison));
+    text
+}
+
+/// Rows by environment: old, new, difference, percent.
+pub fn figures(rows: &[&Row]) -> String {
+    let mut text = String::new();
+    for id in EnvironmentId::ALL {
+        let of_environment: Vec<_> = rows.iter().filter(|row| row.environment == id).collect();
+        if of_environment.is_empty() {
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "\n{:<24} {:>16} {:>16} {:>12}",
+            id.name(),
+            "old",
+            "new",
+            "difference"
+        );
+        for row in of_environment {
+            push(row, &mut text);
+        }
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn push(row: &Row, text: &mut String) {
+    let (old, new) = both(row);
+    let line = format!(
+        "{:<24} {old:>16} {new:>16} {:>12} {:>8}",
+        row.operation,
+        difference(row),
+        percent(row)
+    );
+    let _ = writeln!(text, "{}", line.trim_end());
+    if let Some(reason) = row.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        let _ = writeln!(text, "    {}", plain(reason));
+    }
+}
+
+/// Reasons may hold what a guest said: nothing of it may command a terminal.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

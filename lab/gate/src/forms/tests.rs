@@ -1,0 +1,144 @@
+//! Each form of a comparison that has one of everything.
+
+use super::*;
+use crate::facts::MATTERING;
+use crate::Outcome;
+use trapline_plan::EnvironmentId::{self, Sim, SimKvm};
+
+fn row(environment: EnvironmentId, operation: &str, old: Option<f64>, new: Option<f64>) -> Row {
+    let verdict = match (old, new) {
+        (Some(old), Some(new)) if old == new => Verdict::Same,
+        (Some(_), Some(_)) => Verdict::Changed,
+        (Some(_), None) => Verdict::Vanished,
+        (None, _) => Verdict::Appeared,
+    };
+    Row {
+        environment,
+        operation: operation.to_owned(),
+        unit: "insn".to_owned(),
+        old,
+        new,
+        verdict,
+        reason: new
+            .is_none()
+            .then(|| "the guest said \x1b[31m| *no*".to_owned()),
+    }
+}
+
+fn some() -> Comparison {
+    let qemu = MATTERING
+        .into_iter()
+        .find(|fact| fact.name == "qemu")
+        .unwrap();
+    Comparison {
+        causes: vec![Cause {
+            fact: qemu,
+            old: Some("7.2.22".to_owned()),
+            new: Some("9.0.0".to_owned()),
+            environments: vec![Sim, SimKvm],
+        }],
+        rows: vec![
+            row(Sim, "basic/getpid", Some(9.0), Some(9.0)),
+            row(SimKvm, "basic/getpid", None, Some(9.0)),
+            row(SimKvm, "exits/port-out", Some(3182.25), Some(3183.25)),
+            row(SimKvm, "exits/cpuid", Some(2835.0), Some(2835.0001)),
+            row(SimKvm, "exits/mmio-read", Some(5640.0), None),
+        ],
+    }
+}
+
+#[test]
+fn a_table_has_the_cause_first_and_then_only_what_changed() {
+    let text = table(&some());
+    let expected = "\
+likely cause: QEMU, 7.2.22 -> 9.0.0 (sim, sim/kvm)
+
+sim/kvm                               old              new   difference
+basic/getpid                            -            9.000     appeared
+exits/port-out                   3182.250         3183.250       +1.000   +0.03%
+exits/cpuid                          2835        2835.0001      +1.0e-4 +3.5e-6%
+exits/mmio-read                  5640.000                -     vanished
+    the guest said  [31m| *no*
+
+changed: 4 of 5 figures
+";
+    assert_eq!(text, expected);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_the_same_takes_one_line_and_what_differs_around_it_another() {
+    let mut same = some();
+    same.rows.truncate(1);
+    let text = table(&same);
+    assert_eq!(
+        text,
+        "differs, but moved nothing: QEMU, 7.2.22 -> 9.0.0 (sim, sim/kvm)\n\
+         same: 1 figure as in the baseline\n"
+    );
+    same.causes[0].fact.around = false;
+    assert_eq!(table(&same), "same: 1 figure as in the baseline\n");
+    assert_eq!(same.outcome(), Outcome::Same);
+}
+
+#[test]
+fn markdown_lets_nobody_else_write_structure() {
+    let text = markdown(&some());
+    assert!(
+        text.starts_with("**Trapline** changed: 4 of 5 figures\n\n- likely cause: QEMU"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "| sim/kvm | exits/port-out | 3182.250 | 3183.250 | +1.000 | +0.03% | insn |\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("the guest said  \\[31m\\| \\*no\\*"),
+        "{text}"
+    );
+    assert!(!text.contains("getpid | 9.000 | 9.000"), "{text}");
+}
+
+#[test]
+fn junit_has_a_suite_an_environment_and_a_case_an_operation() {
+    let text = junit(&some()).unwrap();
+    assert!(
+        text.contains("tests=\"5\" failures=\"4\" errors=\"0\""),
+        "{text}"
+    );
+    assert!(
+        text.contains("<testsuite name=\"sim/kvm\" tests=\"4\""),
+        "{text}"
+    );
+    assert!(text.contains("classname=\"sim/kvm\""), "{text}");
+    assert!(
+        text.contains("message=\"3182.250 -&gt; 3183.250 insn (+1.000 +0.03%)\""),
+        "{text}"
+    );
+    assert!(text.contains("likely cause: QEMU"), "{text}");
+}
+
+#[test]
+fn bencher_gets_every_figure_of_now() {
+    let value: serde_json::Value = serde_json::from_str(&bencher(&some())).unwrap();
+    assert_eq!(
+        value["sim/kvm exits/port-out"]["instructions"]["value"],
+        3183.25
+    );
+    assert_eq!(value.as_object().unwrap().len(), 4, "one has none");
+}
+
+#[test]
+fn json_has_every_row_and_cause() {
+    let value: serde_json::Value = serde_json::from_str(&json(&some())).unwrap();
+    assert_eq!(value["outcome"], "changed");
+    assert_eq!(value["causes"][0]["around"], true);
+    assert_eq!(value["figures"].as_array().unwrap().len(), 5);
+    assert_eq!(value["figures"][2]["difference"], 1.0);
+    assert_eq!(value["figures"][4]["verdict"], "vanished");
+}

@@ -1,0 +1,139 @@
+//! How much a figure may move before it counts as changed. Nothing, unless
+//! somebody said otherwise - but for boots, which move with every byte of the
+//! machine's initramfs.
+
+use trapline_abi::{Op, Workload};
+use trapline_plan::names;
+
+/// How far one figure may be from another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tolerance {
+    /// By so much, in the unit of the figure.
+    Absolute(f64),
+    /// By such a share of the old figure.
+    Share(f64),
+}
+
+/// What boots are let pass where nothing else is said.
+pub const OF_BOOTS: Tolerance = Tolerance::Share(0.02);
+
+/// Tolerances of operations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tolerances {
+    /// Sets of [`Op::bit`]; the last that has an operation decides.
+    chosen: Vec<(u64, Tolerance)>,
+}
+
+impl Default for Tolerances {
+    fn default() -> Self {
+        let of_boot = Workload::Boot.operations();
+        Self {
+            chosen: vec![(of_boot.fold(0, |set, op| set | op.bit()), OF_BOOTS)],
+        }
+    }
+}
+
+/// Why words are no tolerance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToleranceError {
+    /// The form is another.
+    #[error("'{0}' is no tolerance; say OPERATION=N (in its unit) or OPERATION=N%, like exits/port-out=2 or boot=5%")]
+    Form(String),
+    /// The operation is unknown.
+    #[error(transparent)]
+    Name(#[from] names::UnknownName),
+}
+
+/// The operations and the tolerance of words like `exits/port-out=2`, `boot=5%`.
+///
+/// # Errors
+/// The form is another, a name is unknown, or the number is negative or none.
+pub fn parse(words: &str) -> Result<(u64, Tolerance), ToleranceError> {
+    let form = || ToleranceError::Form(words.to_owned());
+    let (names, amount) = words.split_once('=').ok_or_else(form)?;
+    let (number, of_share) = match amount.trim().strip_suffix('%') {
+        Some(number) => (number, true),
+        None => (amount, false),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| form())?;
+    if !number.is_finite() || number < 0.0 {
+        return Err(form());
+    }
+    let tolerance = match of_share {
+        true => Tolerance::Share(number / 100.0),
+        false => Tolerance::Absolute(number),
+    };
+    Ok((names::operations(names.trim())?, tolerance))
+}
+
+impl Tolerances {
+    /// Lets these operations move by `tolerance` from now on.
+    pub fn add(&mut self, operations: u64, tolerance: Tolerance) {
+        self.chosen.push((operations, tolerance));
+    }
+
+    /// Whether `new` may stand for `old` as the figure of `operation`.
+    pub fn allow(&self, operation: &str, old: f64, new: f64) -> bool {
+        let path = |op: &Op| names::path(*op) == operation;
+        let bit = Op::ALL.iter().find(|op| path(op)).map_or(0, |op| op.bit());
+        let mut newest_first = self.chosen.iter().rev();
+        let tolerance = newest_first.find(|(set, _)| set & bit != 0);
+        let most = match tolerance {
+            None => 0.0,
+            Some((_, Tolerance::Absolute(most))) => *most,
+            Some((_, Tolerance::Share(share))) => share * old.abs(),
+        };
+        (new - old).abs() <= most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(words: &[&str]) -> Tolerances {
+        let mut tolerances = Tolerances::default();
+        for words in words {
+            let (operations, tolerance) = parse(words).unwrap();
+            tolerances.add(operations, tolerance);
+        }
+        tolerances
+    }
+
+    #[test]
+    fn nothing_is_let_pass_but_a_little_of_boots() {
+        let none = Tolerances::default();
+        assert!(none.allow("exits/port-out", 3182.0, 3182.0));
+        assert!(!none.allow("exits/port-out", 3182.0, 3182.001));
+        assert!(none.allow("boot/first-instruction", 1e6, 1.02e6));
+        assert!(!none.allow("boot/first-instruction", 1e6, 1.021e6));
+        assert!(!none.allow("of/another-version", 1.0, 2.0));
+    }
+
+    #[test]
+    fn what_is_said_last_decides() {
+        let some = with(&["exits=1%", "exits/port-out=2", "boot = 0"]);
+        assert!(some.allow("exits/port-out", 1000.0, 998.0));
+        assert!(!some.allow("exits/port-out", 1000.0, 997.0));
+        assert!(some.allow("exits/cpuid", 1000.0, 990.0));
+        assert!(!some.allow("basic/getpid", 1000.0, 1001.0));
+        assert!(!some.allow("boot/first-instruction", 1e6, 1e6 + 1.0));
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for words in [
+            "exits",
+            "exits=",
+            "exits=x%",
+            "exits=-1",
+            "exits=inf",
+            "exits=NaN",
+            "=1",
+        ] {
+            assert!(parse(words).is_err(), "{words}");
+        }
+        let error = parse("port-out=1").unwrap_err().to_string();
+        assert!(error.ends_with("did you mean 'exits/port-out'?"), "{error}");
+    }
+}

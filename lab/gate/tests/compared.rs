@@ -1,0 +1,217 @@
+//! A summary kept as a baseline, and summaries of later against it.
+
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_gate::{compare, Baseline, Outcome, Tolerances, Verdict};
+use trapline_plan::{Clock, EnvironmentId};
+use trapline_stats::{Cell, Failure, FailureKind, Figure, Summary, Value};
+
+fn measured(estimate: f64) -> Value {
+    Value::Measured(Box::new(Figure {
+        estimate,
+        low: Some(estimate),
+        high: Some(estimate),
+        min: estimate,
+        max: estimate,
+        p50: estimate,
+        p90: estimate,
+        p99: estimate,
+        samples: 12,
+        boots: 2,
+        ratio: None,
+        exits: None,
+        host_cpu_ns: None,
+        flags: Vec::new(),
+    }))
+}
+
+fn failed(kind: FailureKind) -> Value {
+    Value::Failed(Failure {
+        kind,
+        reason: "batch 3 differs".to_owned(),
+    })
+}
+
+/// What `sim/kvm` gave for some operations, measured with this QEMU.
+fn summary(qemu: &str, values: &[(Op, Value)]) -> Summary {
+    let facts = [("qemu", qemu), ("cpu", "of the host"), ("vmm-sha256", "12")];
+    let facts: BTreeMap<_, _> = facts
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let cell = |(op, value): &(Op, Value)| Cell {
+        environment: EnvironmentId::SimKvm,
+        op: *op,
+        clock: Clock::Insn,
+        unit: "insn",
+        value: value.clone(),
+    };
+    Summary {
+        cells: values.iter().map(cell).collect(),
+        facts: BTreeMap::from([(EnvironmentId::SimKvm, facts)]),
+        ..Summary::default()
+    }
+}
+
+fn baseline() -> Baseline {
+    let values = [
+        (Op::PortOut, measured(3182.25)),
+        (Op::Cpuid, measured(2835.5)),
+    ];
+    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.bit(), "0.1.0");
+    Baseline::parse(&kept.text()).expect("it was just written")
+}
+
+#[track_caller]
+fn assert_became(values: &[(Op, Value)], expected: &[(&str, Verdict)], outcome: Outcome) {
+    let compared = compare(&baseline(), &summary("7.2", values), &Tolerances::default());
+    let became: Vec<_> = compared
+        .rows
+        .iter()
+        .map(|row| (row.operation.as_str(), row.verdict))
+        .collect();
+    assert_eq!(became, expected);
+    assert_eq!(compared.outcome(), outcome);
+    assert!(compared.causes.is_empty(), "nothing but figures differs");
+}
+
+const PORT: &str = "exits/port-out";
+const CPUID: &str = "exits/cpuid";
+
+#[test]
+fn the_same_digits_are_the_same() {
+    assert_became(
+        &[
+            (Op::PortOut, measured(3182.25)),
+            (Op::Cpuid, measured(2835.5)),
+        ],
+        &order(Verdict::Same, Verdict::Same),
+        Outcome::Same,
+    );
+}
+
+/// In table order, whatever that is.
+fn order(port: Verdict, cpuid: Verdict) -> [(&'static str, Verdict); 2] {
+    let position = |op| Op::ALL.iter().position(|other| *other == op);
+    match position(Op::PortOut) < position(Op::Cpuid) {
+        true => [(PORT, port), (CPUID, cpuid)],
+        false => [(CPUID, cpuid), (PORT, port)],
+    }
+}
+
+#[test]
+fn the_smallest_difference_is_a_change() {
+    assert_became(
+        &[
+            (
+                Op::PortOut,
+                measured(f64::from_bits(3182.25_f64.to_bits() + 1)),
+            ),
+            (Op::Cpuid, measured(2835.5)),
+        ],
+        &order(Verdict::Changed, Verdict::Same),
+        Outcome::Changed,
+    );
+}
+
+#[test]
+fn what_vanishes_or_appears_is_a_change() {
+    assert_became(
+        &[
+            (Op::PortOut, measured(3182.25)),
+            (Op::Cpuid, Value::Skip("not here".to_owned())),
+        ],
+        &order(Verdict::Same, Verdict::Vanished),
+        Outcome::Changed,
+    );
+    let new = [
+        (Op::Getpid, measured(9.0)),
+        (Op::PortOut, measured(3182.25)),
+        (Op::Cpuid, measured(2835.5)),
+    ];
+    let mut expected = vec![("basic/getpid", Verdict::Appeared)];
+    expected.extend(order(Verdict::Same, Verdict::Same));
+    assert_became(&new, &expected, Outcome::Changed);
+    assert_became(
+        &[
+            (Op::PortOut, measured(3182.25)),
+            (Op::Cpuid, failed(FailureKind::Broken)),
+        ],
+        &order(Verdict::Same, Verdict::Vanished),
+        Outcome::Changed,
+    );
+}
+
+#[test]
+fn digits_that_differ_between_two_runs_of_now_outweigh_every_change() {
+    assert_became(
+        &[
+            (Op::PortOut, measured(1.0)),
+            (Op::Cpuid, failed(FailureKind::NotDeterministic)),
+        ],
+        &order(Verdict::Changed, Verdict::Undetermined),
+        Outcome::Undetermined,
+    );
+}
+
+#[test]
+fn an_operation_that_this_version_does_not_have_has_vanished() {
+    let mut kept = baseline();
+    let figures = &mut kept
+        .environments
+        .get_mut("sim/kvm")
+        .expect("it was kept")
+        .figures;
+    figures
+        .get_mut("insn")
+        .expect("it has the unit")
+        .insert("later/thing".to_owned(), 1.0);
+    let now = [
+        (Op::PortOut, measured(3182.25)),
+        (Op::Cpuid, measured(2835.5)),
+    ];
+    let compared = compare(&kept, &summary("7.2", &now), &Tolerances::default());
+    let last = compared.rows.last().expect("there are rows");
+    assert_eq!(
+        (last.operation.as_str(), last.verdict),
+        ("later/thing", Verdict::Vanished)
+    );
+    assert!(last
+        .reason
+        .as_deref()
+        .is_some_and(|reason| reason.contains("this version")));
+}
+
+#[test]
+fn the_likeliest_cause_comes_first_and_the_host_is_none() {
+    let now = [
+        (Op::PortOut, measured(3000.0)),
+        (Op::Cpuid, measured(2835.5)),
+    ];
+    let mut summary = summary("9.0", &now);
+    let facts = summary
+        .facts
+        .get_mut(&EnvironmentId::SimKvm)
+        .expect("it has facts");
+    facts.insert("vmm-sha256".to_owned(), "34".to_owned());
+    facts.insert("cpu".to_owned(), "another".to_owned());
+    let causes = compare(&baseline(), &summary, &Tolerances::default()).causes;
+    let names: Vec<_> = causes.iter().map(|cause| cause.fact.name).collect();
+    assert_eq!(names, ["qemu", "vmm-sha256"]);
+    assert!(causes[0].fact.around && !causes[1].fact.around);
+    assert_eq!(causes[0].old.as_deref(), Some("7.2"));
+}
+
+#[test]
+fn a_tolerance_lets_pass_and_is_counted() {
+    let mut tolerances = Tolerances::default();
+    let (operations, tolerance) =
+        trapline_gate::tolerance::parse("exits/port-out=1").expect("it is one");
+    tolerances.add(operations, tolerance);
+    let now = [
+        (Op::PortOut, measured(3183.25)),
+        (Op::Cpuid, measured(2835.5)),
+    ];
+    let compared = compare(&baseline(), &summary("7.2", &now), &tolerances);
+    assert_eq!(compared.outcome(), Outcome::Same);
+    assert_eq!(compared.count(Verdict::Tolerated), 1);
+}

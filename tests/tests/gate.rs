@@ -1,0 +1,233 @@
+//! The exact gate: what `trapline check` says of the same figures, of others, and
+//! of files that are no baselines - and of ourselves.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use trapline_tests::run::{Ended, Place};
+use trapline_tests::{has_qemu, root, skip};
+
+fn check(place: &Place, file: &Path, words: &[&str]) -> Ended {
+    let file = file.to_str().expect("the path is text");
+    place.run(&[&["check", "--baseline", file][..], words].concat())
+}
+
+/// A baseline of one workload on the bare simulated machine, which takes a second.
+fn baseline(place: &Place) -> PathBuf {
+    let made = place.run(&["baseline", "--env", "sim", "--workload", "basic"]);
+    assert_eq!(made.status, Some(0), "{}", made.errors);
+    let file = place.path().join("baseline.json");
+    std::fs::write(&file, made.output).expect("it can be written");
+    file
+}
+
+/// Changes a baseline that was just made.
+fn edit(file: &Path, change: impl Fn(&mut Value)) {
+    let text = std::fs::read_to_string(file).expect("it was made");
+    let mut value = serde_json::from_str(&text).expect("it is JSON");
+    change(&mut value);
+    std::fs::write(file, format!("{value:#}")).expect("it can be written");
+}
+
+fn figures(baseline: &mut Value) -> &mut Value {
+    &mut baseline["environments"]["sim"]["figures"]["insn"]
+}
+
+#[test]
+fn the_same_figures_are_the_same() {
+    if !has_qemu("a baseline of sim") {
+        return;
+    }
+    let place = Place::new();
+    let file = baseline(&place);
+    let ended = check(&place, &file, &[]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(ended.output, "same: 4 figures as in the baseline\n");
+    let again = baseline(&place);
+    assert_eq!(ended.errors, "");
+    let twice = place.run(&["baseline", "--env", "sim", "--workload", "basic"]);
+    let first = std::fs::read_to_string(again).expect("it was made");
+    assert_eq!(twice.output, first, "two baselines differ");
+}
+
+#[test]
+fn one_instruction_is_a_change_unless_it_is_let_pass() {
+    if !has_qemu("a change against a baseline of sim") {
+        return;
+    }
+    let place = Place::new();
+    let file = baseline(&place);
+    edit(&file, |json| {
+        let getpid = figures(json)["basic/getpid"].as_f64().expect("a figure");
+        figures(json)["basic/getpid"] = (getpid - 1.0).into();
+        json["environments"]["sim"]["facts"]["qemu"] = "0.1".into();
+    });
+    let ended = check(&place, &file, &[]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let told: Vec<&str> = ended.output.lines().collect();
+    assert!(
+        told[0].starts_with("likely cause: QEMU, 0.1 -> "),
+        "{told:?}"
+    );
+    let row = told.iter().find(|line| line.starts_with("basic/getpid"));
+    assert!(row.is_some_and(|row| row.contains(" +1.000 ")), "{told:?}");
+    assert_eq!(told.last(), Some(&"changed: 1 of 4 figures"));
+    assert!(!ended.output.contains("basic/yield"), "{}", ended.output);
+
+    let let_pass = check(&place, &file, &["--tolerance", "basic=1"]);
+    assert_eq!(let_pass.status, Some(0), "{let_pass:?}");
+    assert!(let_pass.output.contains("1 of them within"), "{let_pass:?}");
+    assert_forms(&place, &file);
+}
+
+/// Every form tells of the same change, with the same status.
+#[track_caller]
+fn assert_forms(place: &Place, file: &Path) {
+    for (format, words) in [
+        ("markdown", "| sim | basic/getpid | "),
+        ("junit", "<failure message="),
+        ("bencher", "\"sim basic/getpid\": {"),
+        ("json", "\"outcome\": \"changed\""),
+    ] {
+        let ended = check(place, file, &["--format", format]);
+        assert_eq!(ended.status, Some(1), "{format}: {ended:?}");
+        assert!(ended.output.contains(words), "{format}: {}", ended.output);
+    }
+}
+
+#[test]
+fn what_vanished_or_appeared_is_a_change() {
+    if !has_qemu("an operation that appears") {
+        return;
+    }
+    let place = Place::new();
+    let file = baseline(&place);
+    edit(&file, |json| {
+        let all = figures(json).as_object_mut().expect("figures");
+        all.remove("basic/yield");
+        all.insert("basic/later".to_owned(), 1.0.into());
+    });
+    let ended = check(&place, &file, &[]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let row = |name: &str, word: &str| {
+        let mut lines = ended.output.lines();
+        lines.any(|line| line.starts_with(name) && line.ends_with(word))
+    };
+    assert!(row("basic/yield", "appeared"), "{}", ended.output);
+    assert!(row("basic/later", "vanished"), "{}", ended.output);
+}
+
+#[track_caller]
+fn assert_usage(ended: &Ended, words: &[&str]) {
+    assert_eq!(
+        (ended.status, ended.output.as_str()),
+        (Some(2), ""),
+        "{ended:?}"
+    );
+    for word in words {
+        assert!(ended.errors.contains(word), "{word}: {}", ended.errors);
+    }
+    assert!(ended.errors.contains("\n  help: "), "{}", ended.errors);
+}
+
+#[test]
+fn a_file_that_is_no_baseline_is_a_usage_error_that_says_what_to_do() {
+    let place = Place::new();
+    let file = place.path().join("baseline.json");
+    assert_usage(
+        &check(&place, &file, &[]),
+        &["cannot read", "trapline baseline"],
+    );
+    for (text, words) in [
+        ("", "it is empty"),
+        ("{\"trapline-baseline\": 1,", "damaged"),
+        ("{\"cells\": []}", "no baseline"),
+        ("{\"trapline-baseline\": 99}", "format 99"),
+    ] {
+        std::fs::write(&file, text).expect("it can be written");
+        assert_usage(&check(&place, &file, &[]), &["baseline.json", words]);
+    }
+}
+
+#[test]
+fn wall_clock_figures_have_no_baseline() {
+    let place = Place::new();
+    for command in ["baseline", "bisect"] {
+        let rest: &[&str] = match command {
+            "bisect" => &[
+                "--good",
+                "A",
+                "--bad",
+                "B",
+                "--build",
+                "true",
+                "--workload",
+                "basic",
+            ],
+            _ => &[],
+        };
+        let ended = place.run(&[&[command, "--env", "sim,kvm"][..], rest].concat());
+        assert_usage(&ended, &["kvm is measured on the wall clock", "sim/kvm"]);
+    }
+    let ended = place.run(&["check", "--baseline", "x", "--tolerance", "basic=-1"]);
+    assert_usage(&ended, &["--tolerance"]);
+}
+
+#[test]
+fn what_cannot_be_measured_here_is_neither_the_same_nor_changed() {
+    let place = Place::new();
+    let empty = place.path().join("bin");
+    std::fs::create_dir(&empty).expect("it is new");
+    let mut command = place.trapline(&["baseline", "--env", "sim"]);
+    let output = command.env("PATH", &empty).output().expect("it starts");
+    let ended = Ended::from(output);
+    assert_eq!(
+        (ended.status, ended.output.as_str()),
+        (Some(4), ""),
+        "{ended:?}"
+    );
+    assert!(ended.errors.contains("qemu-system-x86"), "{}", ended.errors);
+}
+
+/// Ourselves. Digits are those of one kernel, QEMU and toolchain: where others are
+/// here, nobody is to blame for a difference.
+#[track_caller]
+fn assert_as_kept(name: &str) {
+    let what = format!("the baseline {name}");
+    if !has_qemu(&what) {
+        return;
+    }
+    let place = Place::new();
+    let file = root().join("baselines").join(name);
+    let ended = check(&place, &file, &["--format", "json"]);
+    if ended.status == Some(4) {
+        return skip(&what, ended.errors.trim());
+    }
+    let json: Value =
+        serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    let causes = json["causes"].as_array().expect("a list");
+    let around = causes.iter().find(|cause| cause["around"] == true);
+    if let Some(cause) = around {
+        assert_ne!(ended.status, Some(3), "{}", ended.output);
+        let why = format!(
+            "it was made with another {}; `make baseline` makes it anew",
+            cause["fact"].as_str().expect("a name")
+        );
+        return skip(&what, &why);
+    }
+    assert_eq!(
+        ended.status,
+        Some(0),
+        "a figure of ours changed; if that is meant, `make baseline` and say why:\n{}",
+        check(&place, &file, &[]).output
+    );
+}
+
+#[test]
+fn our_figures_on_the_bare_machine_are_those_that_were_kept() {
+    assert_as_kept("sim.json");
+}
+
+#[test]
+fn our_figures_on_kvm_are_those_that_were_kept() {
+    assert_as_kept("sim-kvm.json");
+}
