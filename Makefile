@@ -39,7 +39,8 @@ test: build check ## Run every test; ends with what was skipped and why
 
 baseline: build ## Measure again the exact figures that changes are checked against
 	@for name in sim sim-kvm; do \
-	    $(DIST)/trapline baseline --env $${name/-//} > $(BASELINES)/$$name.json.new; \
+	    $(DIST)/trapline baseline --env $${name/-//} > $(BASELINES)/$$name.json.new || \
+	        { rm -f $(BASELINES)/$$name.json.new; exit 1; }; \
 	    mv $(BASELINES)/$$name.json.new $(BASELINES)/$$name.json; \
 	done
 	@git diff --stat -- $(BASELINES)

@@ -59,7 +59,7 @@ Exit status:
 
 /// Of `trapline bisect`.
 #[derive(Args, Debug)]
-#[command(after_help = BISECT_STATUS)]
+#[command(after_help = BISECT_STATUS, override_usage = BISECT_USAGE)]
 pub struct BisectArgs {
     /// A commit before the change
     #[arg(long, value_name = "REV")]
@@ -88,6 +88,10 @@ pub struct BisectArgs {
     #[command(flatten)]
     pub manner: MannerArgs,
 }
+
+/// Clap would write it in one line, wider than a terminal.
+const BISECT_USAGE: &str = "trapline bisect [OPTIONS] --good <REV> --bad <REV>
+                       --build <CMD> --workload <W,W/OP>";
 
 const BISECT_STATUS: &str = "\
 A commit that does not build, or cannot be measured, is skipped. The search

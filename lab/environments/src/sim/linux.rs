@@ -170,7 +170,7 @@ fn archive(settings: &Settings, kernel: &Kernel, fill: Fill<'_>) -> Result<Archi
     for directory in ["dev", "proc", "sys", "tmp"] {
         archive.directory(directory);
     }
-    super::add_as(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
+    super::add_program(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
     script.wait(CLOCKSOURCE.0, CLOCKSOURCE.1);
     for module in &kernel.modules {
         let path = format!("/trapline/{}.ko", module.name);

@@ -167,7 +167,7 @@ impl Contents for OurVmm {
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
-        add_as(archive, VMM, &self.vmm)?;
+        add_program(archive, VMM, &self.vmm)?;
         add_as(archive, IMAGE, &self.image)
     }
 
@@ -207,6 +207,21 @@ impl Contents for InnerQemu {
     fn asks_offset(&self) -> bool {
         true
     }
+}
+
+/// Programs take whole multiples of this in an initramfs. How many pages its files
+/// take decides where the machine's kernel has its own, and that moves some of its
+/// paths by an instruction: a program that grew by a page would change figures
+/// that it has nothing to do with.
+const PROGRAM_ROOM: usize = 1 << 20;
+
+/// Adds a program of ours as `name`, with room behind it. What lies behind its
+/// last section is never loaded.
+fn add_program(archive: &mut Archive, name: &str, path: &Path) -> Result<(), EnvError> {
+    let mut contents = std::fs::read(path).map_err(EnvError::file(path))?;
+    contents.resize(contents.len().next_multiple_of(PROGRAM_ROOM), 0);
+    archive.file(name, contents);
+    Ok(())
 }
 
 /// Adds a file of this host as `name`.

@@ -75,10 +75,17 @@ fn figures_of(count: usize) -> String {
     }
 }
 
+/// Said where figures changed and nothing else did.
+const UNEXPLAINED: &str =
+    "no fact differs: the parts and what is around them are those of the baseline";
+
 /// What is said of causes, the likely one first: where figures changed, all;
 /// where they did not, what is around them.
 fn causes(comparison: &Comparison) -> Vec<String> {
     let changed = comparison.changes().next().is_some();
+    if changed && comparison.causes.is_empty() {
+        return vec![UNEXPLAINED.to_owned()];
+    }
     let told = comparison
         .causes
         .iter()

@@ -142,3 +142,11 @@ fn json_has_every_row_and_cause() {
     assert_eq!(value["figures"][2]["difference"], 1.0);
     assert_eq!(value["figures"][4]["verdict"], "vanished");
 }
+
+#[test]
+fn a_change_that_no_fact_explains_says_so() {
+    let mut unexplained = some();
+    unexplained.causes.clear();
+    let text = table(&unexplained);
+    assert!(text.starts_with("no fact differs"), "{text}");
+}
