@@ -56,6 +56,15 @@ pub fn has_qemu(what: &str) -> bool {
     found
 }
 
+/// Whether git is here; if not, says that `what` is skipped.
+pub fn has_git(what: &str) -> bool {
+    let found = on_path("git");
+    if !found {
+        skip(what, "git is not installed (package git)");
+    }
+    found
+}
+
 /// Whether `/dev/kvm` can be used; if not, says that `what` is skipped.
 pub fn has_kvm(what: &str) -> bool {
     let mut options = std::fs::OpenOptions::new();

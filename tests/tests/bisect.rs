@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use trapline_tests::run::{Ended, Place};
-use trapline_tests::{has_qemu, parts, root};
+use trapline_tests::{has_git, has_qemu, parts, root};
 
 /// The image with less optimisation, built once.
 fn slow_image() -> &'static Path {
@@ -24,6 +24,11 @@ fn slow_image() -> &'static Path {
         assert!(built.success(), "the second image does not build");
         image
     })
+}
+
+/// Whether commits can be searched and measured here; if not, says so.
+fn can_search(what: &str) -> bool {
+    has_git(what) && has_qemu(what)
 }
 
 /// What a commit is.
@@ -172,7 +177,7 @@ fn tried(ended: &Ended) -> usize {
 
 #[test]
 fn a_planted_commit_among_sixteen_is_found_in_four_trials() {
-    if !has_qemu("a search for a commit") {
+    if !can_search("a search for a commit") {
         return;
     }
     let ended = Repository::new(&sixteen(11, &[])).bisect_all();
@@ -182,7 +187,7 @@ fn a_planted_commit_among_sixteen_is_found_in_four_trials() {
 
 #[test]
 fn commits_that_do_not_build_are_skipped() {
-    if !has_qemu("a search among commits that do not build") {
+    if !can_search("a search among commits that do not build") {
         return;
     }
     let ended = Repository::new(&sixteen(7, &[3, 8, 12])).bisect_all();
@@ -193,7 +198,7 @@ fn commits_that_do_not_build_are_skipped() {
 
 #[test]
 fn where_it_cannot_be_decided_the_range_is_told() {
-    if !has_qemu("a search that cannot be decided") {
+    if !can_search("a search that cannot be decided") {
         return;
     }
     let ended = Repository::new(&sixteen(9, &[8, 9, 10])).bisect_all();
@@ -209,6 +214,9 @@ fn where_it_cannot_be_decided_the_range_is_told() {
 
 #[test]
 fn ends_that_are_none_are_told() {
+    if !has_git("the ends of a search") {
+        return;
+    }
     let repository = Repository::new(&[Kind::Fast, Kind::Fast]);
     for (words, status, told) in [
         (
@@ -237,7 +245,7 @@ fn ends_that_are_none_are_told() {
 
 #[test]
 fn where_nothing_changed_there_is_nothing_to_find() {
-    if !has_qemu("a search for nothing") {
+    if !can_search("a search for nothing") {
         return;
     }
     let repository = Repository::new(&[Kind::Fast, Kind::Broken]);
