@@ -9,7 +9,7 @@ DIST := target/dist
 BUILT := target/x86_64-unknown-linux-gnu
 # What runs inside the measured machine, and what checks it.
 GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floor \
-	trapline-probe
+	trapline-probe trapline-symbols
 SKIPS := $(CURDIR)/target/skips.txt
 
 BASELINES := baselines

@@ -29,7 +29,9 @@ remapped="'--remap-path-prefix=$cargo_home=cargo', '--remap-path-prefix=$PWD=.'"
 cargo build --profile guest "${selected[@]}" \
     --config "target.x86_64-unknown-linux-gnu.rustflags=[$remapped]"
 guest/kernel/build.sh "$dist/.trapline-image.built"
+lab/plugin/build.sh "$dist/.libtrapline_ledger.so.built"
 
 place "$built/release/trapline" trapline
 for program in "${guest_programs[@]}"; do place "$built/guest/$program" "$program"; done
 place "$dist/.trapline-image.built" trapline-image
+place "$dist/.libtrapline_ledger.so.built" libtrapline_ledger.so

@@ -14,6 +14,7 @@ pub mod catalogue;
 pub mod codec;
 pub mod frame;
 pub mod job;
+pub mod mark;
 pub mod platform;
 pub mod record;
 

@@ -193,7 +193,7 @@ fn timer_wake<S: System>(bench: &mut Bench<'_, S>) {
     if let Err(reason) = bench.system.sleep(SLEEP_TICKS) {
         return bench.skip(op, reason);
     }
-    bench.begin(op, 0);
+    bench.begin_unmarked(op);
     let mut proof = Ok(());
     for _ in 0..bench.job.batches {
         match bench.counted(|system| system.sleep(SLEEP_TICKS)) {

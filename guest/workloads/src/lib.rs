@@ -67,7 +67,7 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
 fn first_sample<S: System>(bench: &mut Bench<'_, S>, origin: &Origin) {
     if Workload::Boot.operations().any(|op| bench.job.wants(op)) {
         let op = Op::BootSample;
-        bench.begin(op, 0);
+        bench.begin_unmarked(op);
         bench.sample(op, origin.entry, ticks(), 1);
         bench.stage(Stage::FirstSample, ticks());
         bench.end(op, 1, 0);

@@ -10,7 +10,7 @@ use crate::system::{Reason, System};
 use core::arch::asm;
 use core::hint::black_box;
 use trapline_abi::frame::clip;
-use trapline_abi::{Job, Op, Record, Stage};
+use trapline_abi::{mark, Job, Op, Record, Stage};
 
 /// The clock: the time stamp counter, with nothing before or after it in
 /// flight (Intel SDM volume 2, RDTSC: lfence on both sides).
@@ -21,6 +21,37 @@ pub fn ticks() -> u64 {
     // SAFETY: reads a counter; no environment of ours sets CR4.TSD.
     unsafe {
         asm!("lfence", "rdtsc", "lfence", out("rax") low, out("rdx") high,
+             options(nostack, nomem, preserves_flags));
+    }
+    high << 32 | low
+}
+
+/// The clock as [`ticks`] reads it, and a mark of this kind right behind: nothing
+/// of the compiler's comes between them.
+#[inline(always)]
+fn ticks_then_mark<const KIND: u8>() -> u64 {
+    let low: u64;
+    let high: u64;
+    // SAFETY: reads a counter, as in `ticks`; the mark is a no-op.
+    unsafe {
+        asm!("lfence", "rdtsc", "lfence",
+             ".byte 0x0f, 0x1f, 0x84, 0x00, {kind}, 0x00, 0x70, 0x7a",
+             kind = const KIND, out("rax") low, out("rdx") high,
+             options(nostack, nomem, preserves_flags));
+    }
+    high << 32 | low
+}
+
+/// A mark of this kind, and the clock right behind.
+#[inline(always)]
+fn mark_then_ticks<const KIND: u8>() -> u64 {
+    let low: u64;
+    let high: u64;
+    // SAFETY: reads a counter, as in `ticks`; the mark is a no-op.
+    unsafe {
+        asm!(".byte 0x0f, 0x1f, 0x84, 0x00, {kind}, 0x00, 0x70, 0x7a",
+             "lfence", "rdtsc", "lfence",
+             kind = const KIND, out("rax") low, out("rdx") high,
              options(nostack, nomem, preserves_flags));
     }
     high << 32 | low
@@ -73,6 +104,8 @@ pub struct Bench<'a, S> {
     /// What is asked for.
     pub job: &'a Job,
     clock_cost: u64,
+    /// The same with the marks around a batch.
+    batch_cost: u64,
     loop_cost: u64,
     /// Exits that counting them takes.
     counting: u64,
@@ -87,6 +120,7 @@ impl<'a, S: System> Bench<'a, S> {
             system,
             job,
             clock_cost: 0,
+            batch_cost: 0,
             loop_cost: 0,
             counting: 0,
             exits: None,
@@ -98,6 +132,10 @@ impl<'a, S: System> Bench<'a, S> {
         self.clock_cost = least(16, || {
             let start = ticks();
             ticks() - start
+        });
+        self.batch_cost = least(16, || {
+            let start = ticks_then_mark::<{ mark::IDLE }>();
+            mark_then_ticks::<{ mark::IDLE }>() - start
         });
         self.loop_cost = least(16, time_empty_loop).saturating_sub(self.clock_cost);
         let before = self.system.exits();
@@ -163,9 +201,9 @@ impl<'a, S: System> Bench<'a, S> {
     #[inline(always)]
     pub fn timed<T>(&mut self, op: Op, batch: impl FnOnce(&mut S) -> (u64, T)) -> T {
         let (start, end, (count, result)) = self.counted(|system| {
-            let start = ticks();
+            let start = ticks_then_mark::<{ mark::BEGIN }>();
             let done = batch(system);
-            (start, ticks(), done)
+            (start, mark_then_ticks::<{ mark::END }>(), done)
         });
         if count != 0 {
             self.sample(op, start, end, count);
@@ -185,11 +223,19 @@ impl<'a, S: System> Bench<'a, S> {
         result
     }
 
-    /// Tells that `op` begins. `loop_cost` is 0 where its batches have no loop
-    /// like the empty one.
+    /// Tells that `op` begins, whose batches are [`Self::timed`]. `loop_cost` is 0
+    /// where they have no loop like the empty one.
     pub fn begin(&mut self, op: Op, loop_cost: u64) {
+        self.begin_at_cost(op, self.batch_cost, loop_cost);
+    }
+
+    /// Tells that `op` begins, whose samples are from bare readings of the clock.
+    pub fn begin_unmarked(&mut self, op: Op) {
+        self.begin_at_cost(op, self.clock_cost, 0);
+    }
+
+    fn begin_at_cost(&mut self, op: Op, clock_cost: u64, loop_cost: u64) {
         let exits = self.exits;
-        let clock_cost = self.clock_cost;
         self.system.say(&Record::Begin {
             op,
             clock_cost,

@@ -56,6 +56,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Find the commit that changed an exact figure
     Bisect(BisectArgs),
+    /// Say where the instructions of one operation go, function by function
+    Explain(ExplainArgs),
     /// Measure what the kernel itself charges for an exit, without any VMM
     Floor(FloorArgs),
     /// Print completions for a shell
@@ -142,6 +144,25 @@ pub struct ShowArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+}
+
+/// Of `trapline explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// Environment on the instruction clock
+    #[arg(value_name = "ENV", value_parser = environment_parser())]
+    pub environment: EnvironmentId,
+    /// Operation of basic or exits
+    #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
+    pub operation: String,
+    /// Show what differs in this environment, the largest change first
+    #[arg(long, value_name = "ENV", value_parser = environment_parser())]
+    pub against: Option<EnvironmentId>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
+    pub format: PlainFormat,
+    #[command(flatten)]
+    pub simulated: SimulatedArgs,
 }
 
 /// Of `trapline floor`.

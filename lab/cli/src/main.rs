@@ -6,6 +6,7 @@
 mod args;
 mod bisect;
 mod doctor;
+mod explain;
 mod failure;
 mod floor;
 mod gate;
@@ -60,6 +61,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Baseline(args) => gate::baseline(&args)?,
         Command::Check(args) => return gate::check(&args),
         Command::Bisect(args) => return bisect::bisect(&args),
+        Command::Explain(args) => return explain::explain(&args),
         Command::Floor(args) => floor::floor(&args)?,
         Command::Show(args) => return show::show(&args),
     }

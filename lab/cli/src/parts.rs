@@ -4,13 +4,15 @@
 use std::path::PathBuf;
 
 /// Everything that `make build` puts beside `trapline`.
-pub const PARTS: [&str; 6] = [
+pub const PARTS: [&str; 8] = [
     "trapline-vmm",
     "trapline-agent",
     "trapline-image",
     "trapline-conformance",
     "trapline-floor",
     "trapline-probe",
+    "trapline-symbols",
+    "libtrapline_ledger.so",
 ];
 
 /// Where parts were looked for, and which are not there.

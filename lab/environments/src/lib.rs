@@ -16,6 +16,7 @@ mod guest;
 mod kvm;
 mod observe;
 mod parts;
+mod plugin;
 mod process;
 mod qemu;
 mod settings;
@@ -34,6 +35,7 @@ pub use environment::{
 pub use error::EnvError;
 pub use observe::{Finished, Offset};
 pub use parts::{sha256_of_file, GuestImage, Part, Parts};
+pub use plugin::Plugin;
 pub use settings::Settings;
 pub use tsc::Rate;
 

@@ -15,6 +15,10 @@ pub enum Part {
     Agent,
     /// The unikernel.
     Image,
+    /// The program that tells where code lies on a simulated machine.
+    Symbols,
+    /// The plugin for QEMU that counts what is executed.
+    Plugin,
 }
 
 impl Part {
@@ -24,6 +28,8 @@ impl Part {
             Self::Vmm => "trapline-vmm",
             Self::Agent => "trapline-agent",
             Self::Image => "trapline-image",
+            Self::Symbols => "trapline-symbols",
+            Self::Plugin => "libtrapline_ledger.so",
         }
     }
 }

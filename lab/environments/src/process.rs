@@ -8,6 +8,7 @@
 
 use crate::environment::Watch;
 use crate::error::EnvError;
+use crate::plugin::{escaped, Plugin};
 use crate::transcript::{Seen, Witness};
 use crate::witness::ProcessWitness;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -52,6 +53,18 @@ impl Command {
         let number = FIRST_FILE + self.files.len();
         self.files.push(file);
         self.arg(format!("/proc/self/fd/{number}"))
+    }
+
+    /// Lets a QEMU load `plugin`, if there is one.
+    pub fn watched_by(mut self, plugin: Option<&Plugin>) -> Self {
+        let Some(Plugin { library, output }) = plugin else {
+            return self;
+        };
+        let number = FIRST_FILE + self.files.len();
+        self.files.push(Arc::clone(output));
+        let library = escaped(library);
+        self.arg("-plugin")
+            .arg(format!("{library},out=/proc/self/fd/{number}"))
     }
 
     /// Appends an argument.

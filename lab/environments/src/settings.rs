@@ -1,6 +1,7 @@
 //! Where everything is that environments are made of.
 
 use crate::parts::Parts;
+use crate::plugin::Plugin;
 use crate::EnvError;
 use std::path::PathBuf;
 
@@ -16,6 +17,8 @@ pub struct Settings {
     pub kernel: Option<(PathBuf, PathBuf)>,
     /// Where what was downloaded is kept.
     pub cache: PathBuf,
+    /// Who watches the simulated machine, if anybody does.
+    pub plugin: Option<Plugin>,
 }
 
 impl Settings {
@@ -31,6 +34,7 @@ impl Settings {
             qemu: None,
             kernel: None,
             cache: cache_directory(),
+            plugin: None,
         })
     }
 }

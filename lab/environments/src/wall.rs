@@ -4,6 +4,7 @@
 use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
 use crate::kvm::Hardware;
 use crate::parts::Part;
+use crate::plugin::Plugin;
 use crate::process::Command;
 use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
@@ -56,6 +57,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
                 machine: *machine,
                 accelerator: qemu::KVM,
                 ring: Hardware::of_this_host().ring(),
+                plugin: None,
                 clock: BootClock::Guests,
             })))
         },
@@ -75,6 +77,7 @@ pub fn qemu_tcg(settings: Settings) -> Stack {
                 machine: *machine,
                 accelerator: qemu::TCG,
                 ring: 0,
+                plugin: None,
                 clock: BootClock::Guests,
             })))
         },
@@ -147,6 +150,8 @@ pub(crate) struct InQemu {
     pub accelerator: &'static str,
     /// The ring for the image.
     pub ring: u8,
+    /// Who watches.
+    pub plugin: Option<Plugin>,
     pub clock: BootClock,
 }
 
@@ -155,6 +160,7 @@ impl Recipe for InQemu {
         let job = qemu::adapt(job, self.ring);
         self.qemu
             .for_image(&self.image, &self.machine, self.accelerator, &job)
+            .watched_by(self.plugin.as_ref())
     }
 
     fn statuses(&self) -> Statuses {

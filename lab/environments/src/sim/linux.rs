@@ -97,6 +97,16 @@ pub struct Prepared {
     facts: Facts,
 }
 
+impl Prepared {
+    /// What stands for all that the machine is made of.
+    pub fn key(&self) -> String {
+        let hashes = ["l1-kernel-sha256", "initramfs-sha256"];
+        let hashes = hashes.map(|name| self.facts.get(name).map_or("", String::as_str));
+        let all = [hashes[0], hashes[1], MACHINE, KERNEL_WORDS].concat();
+        hexadecimal(&Sha256::digest(all))
+    }
+}
+
 impl LinuxGuest {
     /// A machine with `contents` whose guests get `machine`.
     ///
@@ -159,7 +169,8 @@ pub fn prepare(
         ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
     ];
     Ok(Prepared {
-        command: command(&qemu, OWN_MEMORY_MIB + guest_memory, &kernel, initramfs),
+        command: command(&qemu, OWN_MEMORY_MIB + guest_memory, &kernel, initramfs)
+            .watched_by(settings.plugin.as_ref()),
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
     })
 }

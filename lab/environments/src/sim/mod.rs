@@ -15,6 +15,7 @@ mod listener;
 mod module;
 pub mod programs;
 mod script;
+pub mod symbols;
 
 pub(crate) use linux::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
 
@@ -51,6 +52,7 @@ pub fn bare(settings: Settings) -> Stack {
                 machine: *machine,
                 accelerator: qemu::COUNTING,
                 ring: 0,
+                plugin: settings.plugin.clone(),
                 clock: BootClock::Machine,
             })))
         },

@@ -57,11 +57,7 @@ pub fn run(
         add(programs, archive, script)
     })?;
     let mut running = Running::start(&prepared.command)?;
-    let mut ear = MachineEar::new(Outputs {
-        expected: programs.len(),
-        current: Unfinished::default(),
-        finished: Vec::new(),
-    });
+    let mut ear = MachineEar::new(Outputs::of(programs.len()));
     let heard = running.hear(&mut ear, watch);
     let (outputs, hash, judged) = ear.finish(heard);
     judged.map(|()| (outputs.finished, hash))
@@ -78,10 +74,27 @@ fn add(programs: &[Program], archive: &mut Archive, script: &mut Script) -> Resu
     Ok(())
 }
 
-struct Outputs {
+/// What programs did that run one after the other.
+pub struct Outputs {
     expected: usize,
     current: Unfinished,
     finished: Vec<Output>,
+}
+
+impl Outputs {
+    /// Those of so many programs.
+    pub fn of(expected: usize) -> Self {
+        Self {
+            expected,
+            current: Unfinished::default(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// What those did that have ended.
+    pub fn into_finished(self) -> Vec<Output> {
+        self.finished
+    }
 }
 
 #[derive(Default)]

@@ -1,0 +1,48 @@
+//! Marks: instructions that do nothing, by which a watcher of the simulated
+//! machine knows where a measured batch begins and ends.
+//!
+//! A mark is the no-op `nop dword [rax + rax + displacement]` of 8 bytes (Intel
+//! SDM volume 2, NOP) with a displacement that no compiler emits. It counts as one
+//! instruction like any other, whether or not anybody watches.
+
+/// The bytes of a mark before its kind.
+pub const HEAD: [u8; 4] = [0x0f, 0x1f, 0x84, 0x00];
+
+/// The bytes of a mark behind its kind.
+pub const TAIL: [u8; 3] = [0x00, 0x70, 0x7a];
+
+/// A mark that means nothing: calibration executes it in place of the others.
+pub const IDLE: u8 = 0;
+
+/// The next instruction is the first of a batch.
+pub const BEGIN: u8 = 1;
+
+/// The instruction before was the last of a batch.
+pub const END: u8 = 2;
+
+/// Instructions between the readings of the clock around a batch, the first
+/// reading among them, without those between the marks: `rdtsc`, `lfence`, mark
+/// before the batch, and mark, `lfence` behind it.
+pub const AROUND: u64 = 5;
+
+/// The kind of mark that an instruction's bytes are, if they are one.
+pub fn kind(bytes: &[u8]) -> Option<u8> {
+    let rest = bytes.strip_prefix(&HEAD)?;
+    let (kind, tail) = rest.split_first()?;
+    (tail == TAIL).then_some(*kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_known_from_its_bytes_alone() {
+        let bytes = [0x0f, 0x1f, 0x84, 0x00, BEGIN, 0x00, 0x70, 0x7a];
+        assert_eq!(kind(&bytes), Some(BEGIN));
+        assert_eq!(kind(&bytes[..7]), None);
+        // What assemblers pad with.
+        assert_eq!(kind(&[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0]), None);
+        assert_eq!(kind(&[]), None);
+    }
+}

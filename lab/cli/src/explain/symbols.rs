@@ -1,0 +1,82 @@
+//! The names of all code that an environment on the simulated machine executes.
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use std::path::{Path, PathBuf};
+use trapline_environments::sim::symbols::locate;
+use trapline_environments::{EnvError, Part, Settings, Watch};
+use trapline_ledger::symbols::{lowest_address, mappings, Mapping};
+use trapline_ledger::{Space, Symbols};
+use trapline_plan::EnvironmentId;
+
+/// The path of the agent on the machine, whose file here is a part.
+const INIT: &str = "/init";
+
+/// Looks up the names for `environment`.
+///
+/// # Errors
+/// A file cannot be read, or the machine cannot be asked.
+pub fn of(
+    settings: &Settings,
+    environment: EnvironmentId,
+    watch: &Watch,
+    interrupt: &Interrupt,
+) -> Result<Symbols, Failure> {
+    let mut symbols = Symbols::default();
+    let part = |part| {
+        settings
+            .parts
+            .get(part)
+            .map_err(|e| Failure::from_error(&e))
+    };
+    if environment != EnvironmentId::SimLinux {
+        add(&mut symbols, Space::Guest, "guest", &part(Part::Image)?)?;
+    }
+    if environment == EnvironmentId::Sim {
+        return Ok(symbols);
+    }
+    let explained = |error: EnvError| interrupt.explain(&error);
+    let located = locate(settings, environment, watch).map_err(explained)?;
+    symbols.add_kallsyms(&located.kernel);
+    if environment == EnvironmentId::SimKvm {
+        add(&mut symbols, Space::User, "trapline-vmm", &part(Part::Vmm)?)?;
+    }
+    for mapping in mappings(&located.program) {
+        let file = match mapping.path.as_str() {
+            INIT => part(Part::Agent)?,
+            path => PathBuf::from(path),
+        };
+        add_mapped(&mut symbols, &mapping, &file)?;
+    }
+    Ok(symbols)
+}
+
+/// A program that is where its file says.
+fn add(symbols: &mut Symbols, space: Space, name: &str, file: &Path) -> Result<(), Failure> {
+    let bytes = read(file)?;
+    let added = symbols.add_elf(space, name, &bytes, 0);
+    added.map_err(|error| Failure::from_error(&error))
+}
+
+/// A program or library that was put where there was room. What is no file, such
+/// as the kernel's own page in a process, has only the name of its mapping.
+fn add_mapped(symbols: &mut Symbols, mapping: &Mapping, file: &Path) -> Result<(), Failure> {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    let name = name.to_string_lossy();
+    symbols.add_range(Space::User, mapping.start, mapping.end, &name);
+    if !file.is_file() {
+        return Ok(());
+    }
+    let bytes = read(file)?;
+    if let Ok(lowest) = lowest_address(&name, &bytes) {
+        let bias = mapping.start.wrapping_sub(lowest);
+        // Data that is mapped has no functions.
+        let _ = symbols.add_elf(Space::User, &name, &bytes, bias);
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    let told = |error| Failure::new(format!("{}: {error}", file.display()));
+    std::fs::read(file).map_err(told)
+}

@@ -1,0 +1,14 @@
+//! The exit ledger: where the instructions of one operation went.
+//!
+//! Pure: what the plugin counted between two marks ([`wire`]) and the names of
+//! addresses ([`symbols`]) become a [`Ledger`], whose total is the measured figure
+//! and whose residual is what the count does not explain; [`text`] shows it.
+
+mod account;
+pub mod symbols;
+pub mod text;
+pub mod wire;
+
+pub use account::{Batch, Change, Item, Ledger, Machine};
+pub use symbols::{Function, Space, Symbols};
+pub use wire::Window;

@@ -1,0 +1,297 @@
+//! Names for addresses: of kernels from `/proc/kallsyms`, of programs from their
+//! ELF files, and of what has no names from the file that is mapped there.
+
+use elf::abi::{PT_LOAD, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use elf::endian::AnyEndian;
+use elf::ElfBytes;
+use std::collections::BTreeMap;
+
+/// Whose an address is. Guests, kernel and programs may use the same addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Space {
+    /// A guest's, or the bare machine's image.
+    Guest,
+    /// The machine's kernel.
+    Kernel,
+    /// A program of the machine.
+    User,
+}
+
+/// A function, or whatever is known in place of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Function {
+    /// What it is part of: `guest`, `kernel`, a module, a program, a library.
+    pub component: String,
+    /// Its name; in brackets where it has none.
+    pub name: String,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The address behind it, where that is known.
+    end: Option<u64>,
+    function: Function,
+}
+
+/// All names that are known.
+#[derive(Clone, Debug, Default)]
+pub struct Symbols {
+    entries: BTreeMap<(Space, u64), Entry>,
+    /// Whole mappings: what lies in one and in no function has its name.
+    ranges: BTreeMap<(Space, u64), Entry>,
+}
+
+/// A file that cannot be read as a program.
+#[derive(Debug, thiserror::Error)]
+#[error("{component} is no ELF file that can be read: {source}")]
+pub struct BadProgram {
+    component: String,
+    source: elf::ParseError,
+}
+
+/// What kernel code has no symbol for.
+const UNKNOWN: &str = "[unknown]";
+
+impl Symbols {
+    /// The function at `address`.
+    pub fn find(&self, space: Space, address: u64) -> Function {
+        let named = below(&self.entries, space, address);
+        let whole = || below(&self.ranges, space, address);
+        named.or_else(whole).cloned().unwrap_or_else(|| Function {
+            component: match space {
+                Space::Guest => "guest",
+                Space::Kernel => "kernel",
+                Space::User => "program",
+            }
+            .to_owned(),
+            name: UNKNOWN.to_owned(),
+        })
+    }
+
+    /// Addresses at which functions of the kernel begin whose names `wanted` holds
+    /// for.
+    pub fn kernel_starts(&self, wanted: impl Fn(&str) -> bool) -> Vec<u64> {
+        let kernel = (Space::Kernel, 0)..=(Space::Kernel, u64::MAX);
+        let entries = self.entries.range(kernel);
+        let matching = entries.filter(|(_, entry)| wanted(&entry.function.name));
+        matching.map(|((_, start), _)| *start).collect()
+    }
+
+    /// Adds the code of a kernel and its modules, as `/proc/kallsyms` lists it: a
+    /// module's symbols carry its name in brackets.
+    pub fn add_kallsyms(&mut self, text: &str) {
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) =
+                (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let Ok(address) = u64::from_str_radix(address, 16) else {
+                continue;
+            };
+            if !matches!(kind, "t" | "T" | "w" | "W") || address == 0 {
+                continue;
+            }
+            let module = words.next().map(|word| word.trim_matches(['[', ']']));
+            self.name(
+                Space::Kernel,
+                address,
+                None,
+                module.unwrap_or("kernel"),
+                name,
+            );
+        }
+    }
+
+    /// Adds the functions of a program or library that is loaded `bias` above the
+    /// addresses in its file.
+    ///
+    /// # Errors
+    /// The file is no ELF file.
+    pub fn add_elf(
+        &mut self,
+        space: Space,
+        component: &str,
+        bytes: &[u8],
+        bias: u64,
+    ) -> Result<(), BadProgram> {
+        let bad = |source| BadProgram {
+            component: component.to_owned(),
+            source,
+        };
+        let file = ElfBytes::<AnyEndian>::minimal_parse(bytes).map_err(bad)?;
+        for table in [file.symbol_table(), file.dynamic_symbol_table()] {
+            let Some((symbols, names)) = table.map_err(bad)? else {
+                continue;
+            };
+            for symbol in symbols.iter().filter(|symbol| symbol.st_shndx != 0) {
+                let kind = symbol.st_symtype();
+                // Assembly often gives its labels neither type nor size.
+                let is_code = kind == STT_FUNC || kind == STT_GNU_IFUNC;
+                let is_label = kind == STT_NOTYPE && in_code(&file, symbol.st_shndx);
+                let name = names.get(symbol.st_name as usize).unwrap_or_default();
+                if (is_code || is_label) && !name.is_empty() {
+                    let start = symbol.st_value.wrapping_add(bias);
+                    let end = (symbol.st_size != 0).then(|| start + symbol.st_size);
+                    let name = format!("{:#}", rustc_demangle::demangle(name));
+                    self.name(space, start, end, component, &name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a mapping of `component`, for code in it that has no name.
+    pub fn add_range(&mut self, space: Space, start: u64, end: u64, component: &str) {
+        let function = Function {
+            component: component.to_owned(),
+            name: format!("[{component}]"),
+        };
+        let end = Some(end);
+        self.ranges.insert((space, start), Entry { end, function });
+    }
+
+    /// Of several names for one address the first by order of letters is kept,
+    /// and one that knows its end before one that does not.
+    fn name(&mut self, space: Space, start: u64, end: Option<u64>, component: &str, name: &str) {
+        let function = Function {
+            component: component.to_owned(),
+            name: name.to_owned(),
+        };
+        let new = Entry { end, function };
+        let rank = |entry: &Entry| (entry.end.is_none(), entry.function.clone());
+        match self.entries.get(&(space, start)) {
+            Some(old) if rank(old) <= rank(&new) => {}
+            _ => drop(self.entries.insert((space, start), new)),
+        }
+    }
+}
+
+fn below(entries: &BTreeMap<(Space, u64), Entry>, space: Space, address: u64) -> Option<&Function> {
+    let (_, entry) = entries.range((space, 0)..=(space, address)).next_back()?;
+    let inside = entry.end.is_none_or(|end| address < end);
+    inside.then_some(&entry.function)
+}
+
+fn in_code(file: &ElfBytes<'_, AnyEndian>, section: u16) -> bool {
+    let headers = file.section_headers();
+    let header = headers.and_then(|headers| headers.get(section.into()).ok());
+    header.is_some_and(|header| header.sh_flags & u64::from(elf::abi::SHF_EXECINSTR) != 0)
+}
+
+/// The lowest address that a program's file asks for.
+///
+/// # Errors
+/// The file is no ELF file.
+pub fn lowest_address(component: &str, bytes: &[u8]) -> Result<u64, BadProgram> {
+    let bad = |source| BadProgram {
+        component: component.to_owned(),
+        source,
+    };
+    let file = ElfBytes::<AnyEndian>::minimal_parse(bytes).map_err(bad)?;
+    let segments = file.segments().into_iter().flatten();
+    let loaded = segments.filter(|segment| segment.p_type == PT_LOAD);
+    Ok(loaded
+        .map(|segment| segment.p_vaddr & !0xfff)
+        .min()
+        .unwrap_or(0))
+}
+
+/// A file in a process's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// The file's path, or the kernel's name for what is no file.
+    pub path: String,
+}
+
+/// The files in `/proc/PID/maps`, each from its first address to its last.
+pub fn mappings(text: &str) -> Vec<Mapping> {
+    let mut found: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        let [range, _, _, _, _, path] = words[..] else {
+            continue;
+        };
+        let Some((start, end)) = range.split_once('-') else {
+            continue;
+        };
+        let parse = |word| u64::from_str_radix(word, 16).ok();
+        let (Some(start), Some(end)) = (parse(start), parse(end)) else {
+            continue;
+        };
+        match found.iter_mut().find(|mapping| mapping.path == path) {
+            Some(mapping) => mapping.end = mapping.end.max(end),
+            None => found.push(Mapping {
+                start,
+                end,
+                path: path.to_owned(),
+            }),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_and_modules_are_named_from_kallsyms() {
+        let mut symbols = Symbols::default();
+        symbols.add_kallsyms(
+            "ffffffff81000000 T _text\nffffffff81000000 T _stext\n\
+             ffffffff81000100 t do_it\nffffffff81000180 d data\n\
+             ffffffffc0000000 t svm_vcpu_run\t[kvm_amd]\n",
+        );
+        let told = |address| {
+            let function = symbols.find(Space::Kernel, address);
+            format!("{} {}", function.component, function.name)
+        };
+        assert_eq!(told(0xffff_ffff_8100_0001), "kernel _stext");
+        assert_eq!(told(0xffff_ffff_8100_0190), "kernel do_it");
+        assert_eq!(told(0xffff_ffff_c000_0010), "kvm_amd svm_vcpu_run");
+        assert_eq!(told(0x1000), "kernel [unknown]");
+        let starts = symbols.kernel_starts(|name| name.starts_with("do_"));
+        assert_eq!(starts, [0xffff_ffff_8100_0100]);
+    }
+
+    #[test]
+    fn code_without_a_name_has_that_of_its_file() {
+        let mut symbols = Symbols::default();
+        symbols.add_range(Space::User, 0x1000, 0x2000, "qemu");
+        assert_eq!(symbols.find(Space::User, 0x1fff).name, "[qemu]");
+        assert_eq!(symbols.find(Space::User, 0x2000).component, "program");
+        assert_eq!(symbols.find(Space::Guest, 0x1fff).component, "guest");
+    }
+
+    #[test]
+    fn this_very_program_has_names() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let mut symbols = Symbols::default();
+        let space = Space::User;
+        symbols.add_elf(space, "test", &bytes, 0x1000).unwrap();
+        let main = symbols.entries.iter();
+        let main = main.filter(|(_, entry)| entry.function.name == "main");
+        let ((_, start), entry) = main.into_iter().next().unwrap();
+        assert!(entry.end.is_some_and(|end| end > *start));
+        assert_eq!(symbols.find(space, *start).component, "test");
+        assert!(symbols.add_elf(space, "text", b"no program", 0).is_err());
+    }
+
+    #[test]
+    fn mappings_of_one_file_are_one() {
+        let text = "00400000-00401000 r--p 00000000 00:02 7 /usr/bin/x\n\
+                    00401000-00405000 r-xp 00001000 00:02 7 /usr/bin/x\n\
+                    00405000-00406000 rw-p 00000000 00:00 0\n\
+                    7ffff7fc9000-7ffff7fcd000 r-xp 00000000 00:00 0 [vdso]\n";
+        let found = mappings(text);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].start, found[0].end), (0x40_0000, 0x40_5000));
+        assert_eq!(found[1].path, "[vdso]");
+    }
+}

@@ -1,0 +1,111 @@
+//! The watcher of the simulated machine: a plugin for QEMU that counts, between
+//! the marks that a guest executes, how often each instruction runs, and on which
+//! side of the world switch.
+//!
+//! It is loaded only to explain a figure. What it sees does not depend on it:
+//! QEMU's clock counts the machine's instructions, not those of a plugin. The
+//! functions of QEMU that it needs are declared in [`qemu`], after
+//! `qemu-plugin.h` of QEMU 7.2, API version 1. One CPU is assumed, and
+//! `-icount` gives it one thread.
+
+mod qemu;
+mod tally;
+
+use qemu::{Id, Info, Insn, Tb};
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr, CString};
+use std::fs::File;
+use tally::{Place, Tally};
+
+/// The version of QEMU's plugin API that this is written for.
+#[no_mangle]
+pub static qemu_plugin_version: c_int = 1;
+
+static TALLY: Tally = Tally::new();
+
+/// QEMU calls this when it has loaded the plugin. Arguments: `out=FILE`, where the
+/// windows go; or `probe`, which refuses with [`trapline_ledger::wire::READY`], so
+/// that one can know that it would have worked.
+///
+/// # Safety
+/// QEMU calls it, with what its API promises: `argc` strings at `argv`.
+#[no_mangle]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    _info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    for index in 0..usize::try_from(argc).unwrap_or(0) {
+        // SAFETY: `index` is below the number of strings at `argv`, each of which
+        // ends with a zero and lives until this returns.
+        let word = unsafe { CStr::from_ptr(*argv.add(index)) };
+        if let Err(why) = obey(&word.to_string_lossy()) {
+            complain(&why);
+            return 1;
+        }
+    }
+    // SAFETY: `id` is ours, and the callback lives as long as this library, which
+    // QEMU never unloads while its machine runs.
+    unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
+    0
+}
+
+fn obey(word: &str) -> Result<(), String> {
+    if let Some(path) = word.strip_prefix("out=") {
+        let file = File::create(path).map_err(|error| format!("{path}: {error}"))?;
+        TALLY.write_to(file);
+        return Ok(());
+    }
+    match word.split('=').next() {
+        Some("probe") => Err(trapline_ledger::wire::READY.to_owned()),
+        _ => Err(format!("unknown argument '{word}'")),
+    }
+}
+
+fn complain(what: &str) {
+    eprintln!("trapline-ledger: {what}");
+}
+
+/// QEMU has translated a block: every instruction of it is to be counted.
+unsafe extern "C" fn translated(_: Id, block: *mut Tb) {
+    // SAFETY: QEMU's block, valid until this returns; so are its instructions.
+    let length = unsafe { qemu::qemu_plugin_tb_n_insns(block) };
+    for index in 0..length {
+        // SAFETY: `index` is below the block's number of instructions.
+        let insn = unsafe { qemu::qemu_plugin_tb_get_insn(block, index) };
+        // SAFETY: an instruction of the block that is being translated.
+        unsafe { watch(insn) };
+    }
+}
+
+/// # Safety
+/// `insn` is an instruction of the block that QEMU translates at the moment.
+unsafe fn watch(insn: *mut Insn) {
+    // SAFETY: by the contract above; the bytes live as long as the instruction.
+    let (address, physical, bytes) = unsafe {
+        let length = qemu::qemu_plugin_insn_size(insn);
+        let data = qemu::qemu_plugin_insn_data(insn).cast::<u8>();
+        (
+            qemu::qemu_plugin_insn_vaddr(insn),
+            qemu::qemu_plugin_insn_haddr(insn) as usize,
+            std::slice::from_raw_parts(data, length),
+        )
+    };
+    let place: &'static Place = TALLY.place(address, physical, bytes);
+    let shared = std::ptr::from_ref(place).cast_mut().cast::<c_void>();
+    // SAFETY: as above; the place is never freed, and the callback only reads it
+    // and its atomics.
+    unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, qemu::NO_REGS, shared) };
+}
+
+/// An instruction is about to be executed.
+unsafe extern "C" fn executed(_: c_uint, place: *mut c_void) {
+    // SAFETY: what `watch` gave QEMU: a place that is never freed.
+    let place = unsafe { &*place.cast::<Place>() };
+    if let Err(why) = TALLY.count(place) {
+        complain(&why);
+        let text = CString::new(why).unwrap_or_default();
+        // SAFETY: a string that ends with a zero; QEMU copies it.
+        unsafe { qemu::qemu_plugin_outs(text.as_ptr()) };
+    }
+}

@@ -1,0 +1,192 @@
+//! Counting. Every instruction has a [`Place`]; while a window is open, executing
+//! it adds one. When a window closes, all that was counted is written and the
+//! places are empty again.
+//!
+//! Which world an instruction runs in follows from `vmrun`: behind it runs the
+//! guest, until the instruction after it is executed, where #VMEXIT leads.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trapline_abi::mark;
+use trapline_ledger::wire::{self, Line};
+
+/// The instruction that enters a guest (AMD APM volume 3).
+const VMRUN: [u8; 3] = [0x0f, 0x01, 0xd8];
+
+/// Addresses from here on are a kernel's.
+const KERNEL: u64 = 1 << 63;
+
+/// What an instruction means to the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Ordinary,
+    Begin,
+    End,
+    Enter,
+    Leave,
+}
+
+/// An instruction at its address.
+#[derive(Debug)]
+pub struct Place {
+    address: u64,
+    role: Role,
+    /// Executions in this window: on the machine itself, in a guest.
+    counts: [AtomicU64; 2],
+}
+
+/// All places, and where the machine is.
+pub struct Tally {
+    in_guest: AtomicBool,
+    counting: AtomicBool,
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By address, and by where its byte really is: guest and VMM may use the
+    /// same addresses.
+    places: HashMap<(u64, usize), &'static Place>,
+    /// Where #VMEXIT leads.
+    leaves: HashSet<u64>,
+    output: Option<File>,
+}
+
+impl Tally {
+    pub const fn new() -> Self {
+        Self {
+            in_guest: AtomicBool::new(false),
+            counting: AtomicBool::new(false),
+            known: Mutex::new(None),
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
+        let mut known: MutexGuard<'_, Option<Known>> =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        act(known.get_or_insert_with(Known::default))
+    }
+
+    /// Windows go to `file` from here on.
+    pub fn write_to(&self, file: File) {
+        self.with(|known| known.output = Some(file));
+    }
+
+    /// The place of an instruction that has been translated. Places are never
+    /// freed: QEMU keeps them in its translations.
+    pub fn place(&self, address: u64, physical: usize, bytes: &[u8]) -> &'static Place {
+        self.with(|known| {
+            let role = known.role(address, bytes);
+            match known.places.get(&(address, physical)) {
+                Some(place) if place.role == role => place,
+                _ => {
+                    let counts = [AtomicU64::new(0), AtomicU64::new(0)];
+                    let place: &'static Place = Box::leak(Box::new(Place {
+                        address,
+                        role,
+                        counts,
+                    }));
+                    known.replace((address, physical), place);
+                    place
+                }
+            }
+        })
+    }
+
+    /// Counts one execution.
+    ///
+    /// # Errors
+    /// A window is over and cannot be written.
+    pub fn count(&self, place: &Place) -> Result<(), String> {
+        match place.role {
+            Role::Ordinary => self.add(place),
+            Role::Enter => {
+                self.add(place);
+                self.in_guest.store(true, Relaxed);
+            }
+            Role::Leave => {
+                self.in_guest.store(false, Relaxed);
+                self.add(place);
+            }
+            Role::Begin => self.counting.store(true, Relaxed),
+            Role::End => return self.close(),
+        }
+        Ok(())
+    }
+
+    fn add(&self, place: &Place) {
+        if self.counting.load(Relaxed) {
+            let count = &place.counts[usize::from(self.in_guest.load(Relaxed))];
+            // One thread writes: no atomic addition is needed.
+            count.store(count.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    fn close(&self) -> Result<(), String> {
+        if !self.counting.swap(false, Relaxed) {
+            return Ok(());
+        }
+        self.with(|known| {
+            let text = wire::write(&known.take_lines());
+            match &mut known.output {
+                Some(file) => file.write_all(text.as_bytes()),
+                None => Ok(()),
+            }
+        })
+        .map_err(|error| format!("a window cannot be written: {error}"))
+    }
+}
+
+impl Known {
+    fn role(&mut self, address: u64, bytes: &[u8]) -> Role {
+        let in_kernel = address >= KERNEL;
+        if in_kernel && bytes == VMRUN {
+            self.leaves.insert(address + VMRUN.len() as u64);
+            return Role::Enter;
+        }
+        if in_kernel && self.leaves.contains(&address) {
+            return Role::Leave;
+        }
+        match mark::kind(bytes) {
+            Some(mark::BEGIN) => Role::Begin,
+            Some(mark::END) => Role::End,
+            _ => Role::Ordinary,
+        }
+    }
+
+    /// A place whose bytes have changed gives way to a new one; what it has
+    /// counted stays, under a key that no instruction has.
+    fn replace(&mut self, key: (u64, usize), place: &'static Place) {
+        if let Some(old) = self.places.insert(key, place) {
+            let unused = std::ptr::from_ref(old) as usize;
+            self.places.insert((key.0, unused), old);
+        }
+    }
+
+    /// What was counted, in an order that does not depend on that of translation.
+    fn take_lines(&mut self) -> Vec<Line> {
+        let mut sums: BTreeMap<(bool, u64), (u64, bool)> = BTreeMap::new();
+        for place in self.places.values() {
+            for (count, in_guest) in place.counts.iter().zip([false, true]) {
+                let count = count.swap(0, Relaxed);
+                if count != 0 {
+                    let sum = sums.entry((in_guest, place.address)).or_default();
+                    sum.0 += count;
+                    sum.1 |= place.role == Role::Leave;
+                }
+            }
+        }
+        let lines = sums.into_iter();
+        lines
+            .map(|((in_guest, address), (count, leaves))| Line {
+                in_guest,
+                address,
+                count,
+                leaves,
+            })
+            .collect()
+    }
+}
