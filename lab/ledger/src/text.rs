@@ -8,7 +8,7 @@ use std::fmt::Write;
 const MOST: usize = 30;
 
 /// Columns of a component and of each number.
-const COMPONENT: usize = 15;
+const COMPONENT: usize = 18;
 const NUMBER: usize = 11;
 
 /// The table of a ledger, `width` columns wide.

@@ -63,15 +63,17 @@ fn add(symbols: &mut Symbols, space: Space, name: &str, file: &Path) -> Result<(
 fn add_mapped(symbols: &mut Symbols, mapping: &Mapping, file: &Path) -> Result<(), Failure> {
     let name = file.file_name().unwrap_or(file.as_os_str());
     let name = name.to_string_lossy();
-    symbols.add_range(Space::User, mapping.start, mapping.end, &name);
+    // `libc.so.6` is told as `libc`.
+    let name = name.split(".so").next().unwrap_or(&name);
+    symbols.add_range(Space::User, mapping.start, mapping.end, name);
     if !file.is_file() {
         return Ok(());
     }
     let bytes = read(file)?;
-    if let Ok(lowest) = lowest_address(&name, &bytes) {
+    if let Ok(lowest) = lowest_address(name, &bytes) {
         let bias = mapping.start.wrapping_sub(lowest);
         // Data that is mapped has no functions.
-        let _ = symbols.add_elf(Space::User, &name, &bytes, bias);
+        let _ = symbols.add_elf(Space::User, name, &bytes, bias);
     }
     Ok(())
 }
