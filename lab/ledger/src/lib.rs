@@ -1,11 +1,12 @@
 //! The exit ledger: where the instructions of one operation went.
 //!
-//! Pure: what the plugin counted between two marks ([`wire`]) and the names of
-//! addresses ([`symbols`]) become a [`Ledger`], whose total is the measured figure
+//! Pure: what the plugin counted between two marks ([`tally`], [`wire`]) and the
+//! names of addresses ([`symbols`]) become a [`Ledger`], whose total is the measured figure
 //! and whose residual is what the count does not explain; [`text`] shows it.
 
 mod account;
 pub mod symbols;
+pub mod tally;
 pub mod text;
 pub mod wire;
 

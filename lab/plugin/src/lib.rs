@@ -2,19 +2,18 @@
 //! the marks that a guest executes, how often each instruction runs, and on which
 //! side of the world switch.
 //!
-//! It is loaded only to explain a figure. What it sees does not depend on it:
+//! It is loaded only to explain a figure. What is measured does not depend on it:
 //! QEMU's clock counts the machine's instructions, not those of a plugin. The
 //! functions of QEMU that it needs are declared in [`qemu`], after
 //! `qemu-plugin.h` of QEMU 7.2, API version 1. One CPU is assumed, and
 //! `-icount` gives it one thread.
 
 mod qemu;
-mod tally;
 
 use qemu::{Id, Info, Insn, Tb};
-use std::ffi::{c_char, c_int, c_uint, c_void, CStr, CString};
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
-use tally::{Place, Tally};
+use trapline_ledger::tally::{Place, Tally};
 
 /// The version of QEMU's plugin API that this is written for.
 #[no_mangle]
@@ -104,8 +103,5 @@ unsafe extern "C" fn executed(_: c_uint, place: *mut c_void) {
     let place = unsafe { &*place.cast::<Place>() };
     if let Err(why) = TALLY.count(place) {
         complain(&why);
-        let text = CString::new(why).unwrap_or_default();
-        // SAFETY: a string that ends with a zero; QEMU copies it.
-        unsafe { qemu::qemu_plugin_outs(text.as_ptr()) };
     }
 }

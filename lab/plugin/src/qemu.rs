@@ -1,7 +1,7 @@
 //! The functions of QEMU that the plugin calls, as `qemu-plugin.h` of QEMU 7.2
 //! documents them (API version 1).
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 /// What QEMU calls this plugin.
 pub type Id = u64;
@@ -44,5 +44,4 @@ extern "C" {
         flags: c_int,
         shared: *mut c_void,
     );
-    pub fn qemu_plugin_outs(text: *const c_char);
 }

@@ -1,17 +1,17 @@
-//! Counting. Every instruction has a [`Place`]; while a window is open, executing
+//! Counting, while the machine runs: the plugin's own part. Every instruction has a [`Place`]; while a window is open, executing
 //! it adds one. When a window closes, all that was counted is written and the
 //! places are empty again.
 //!
 //! Which world an instruction runs in follows from `vmrun`: behind it runs the
 //! guest, until the instruction after it is executed, where #VMEXIT leads.
 
+use crate::wire::{self, Line};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trapline_abi::mark;
-use trapline_ledger::wire::{self, Line};
 
 /// The instruction that enters a guest (AMD APM volume 3).
 const VMRUN: [u8; 3] = [0x0f, 0x01, 0xd8];
@@ -56,6 +56,7 @@ struct Known {
 }
 
 impl Tally {
+    /// A machine of which nothing is known.
     pub const fn new() -> Self {
         Self {
             in_guest: AtomicBool::new(false),
@@ -140,6 +141,12 @@ impl Tally {
     }
 }
 
+impl Default for Tally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Known {
     fn role(&mut self, address: u64, bytes: &[u8]) -> Role {
         let in_kernel = address >= KERNEL;
@@ -188,5 +195,90 @@ impl Known {
                 leaves,
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek};
+
+    const NOP: [u8; 1] = [0x90];
+    const BEGIN: [u8; 8] = [0x0f, 0x1f, 0x84, 0, mark::BEGIN, 0, 0x70, 0x7a];
+    const END: [u8; 8] = [0x0f, 0x1f, 0x84, 0, mark::END, 0, 0x70, 0x7a];
+
+    /// A tally, and what it writes when `run` has let it count.
+    fn windows(run: impl FnOnce(&Tally)) -> Vec<wire::Window> {
+        let tally = Tally::new();
+        let mut file = tempfile::tempfile().unwrap();
+        tally.write_to(file.try_clone().unwrap());
+        run(&tally);
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        wire::read(&text).unwrap()
+    }
+
+    fn step(tally: &Tally, address: u64, bytes: &[u8]) {
+        let place = tally.place(address, address as usize, bytes);
+        tally.count(place).unwrap();
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_is_counted_and_each_window_anew() {
+        let found = windows(|tally| {
+            for _ in 0..2 {
+                step(tally, 0x10, &NOP);
+                step(tally, 0x11, &BEGIN);
+                step(tally, 0x20, &NOP);
+                step(tally, 0x19, &NOP);
+                step(tally, 0x20, &NOP);
+                step(tally, 0x21, &END);
+            }
+            step(tally, 0x21, &END);
+        });
+        let told: Vec<_> = found[0]
+            .lines
+            .iter()
+            .map(|l| (l.address, l.count))
+            .collect();
+        assert_eq!(told, [(0x19, 1), (0x20, 2)]);
+        assert_eq!(found.len(), 2, "an end without a beginning is no window");
+        assert_eq!(found[0], found[1]);
+    }
+
+    #[test]
+    fn behind_vmrun_runs_the_guest_until_the_machine_is_left_to() {
+        let found = windows(|tally| {
+            step(tally, KERNEL, &VMRUN);
+            step(tally, 0x11, &BEGIN);
+            step(tally, 0x20, &NOP);
+            step(tally, KERNEL + 3, &NOP);
+            step(tally, 0x20, &NOP);
+            step(tally, KERNEL, &VMRUN);
+            step(tally, 0x21, &END);
+        });
+        let lines = &found[0].lines;
+        let told: Vec<_> = lines
+            .iter()
+            .map(|l| (l.in_guest, l.address, l.leaves))
+            .collect();
+        let expected = [
+            (false, 0x20, false),
+            (false, KERNEL, false),
+            (false, KERNEL + 3, true),
+            (true, 0x20, false),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn an_instruction_that_changed_keeps_what_it_had_counted() {
+        let found = windows(|tally| {
+            step(tally, 0x11, &BEGIN);
+            step(tally, 0x20, &NOP);
+            step(tally, 0x20, &END);
+        });
+        assert_eq!(found[0].lines[0].count, 1);
     }
 }

@@ -1,0 +1,145 @@
+//! `trapline explain`: ledgers add up, are the measured figure, and are the same
+//! twice.
+
+use serde_json::Value;
+use trapline_tests::has_qemu;
+use trapline_tests::run::{Ended, Place};
+
+fn explain(place: &Place, words: &[&str]) -> Ended {
+    place.run(&[&["explain"], words].concat())
+}
+
+/// The ledger of an operation, as text and as JSON; `None` where something is
+/// missing that this machine need not have.
+fn ledger(place: &Place, environment: &str, operation: &str) -> Option<(String, Value)> {
+    let what = format!("explaining {operation} in {environment}");
+    if !has_qemu(&what) {
+        return None;
+    }
+    let ended = explain(place, &[environment, operation, "--format", "json"]);
+    let missing = ["cannot load the plugin", "no kernel package", "is not here"];
+    if ended.status == Some(1) && missing.iter().any(|words| ended.errors.contains(words)) {
+        trapline_tests::skip(&what, ended.errors.trim());
+        return None;
+    }
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let json = serde_json::from_str(&ended.output).expect("one JSON object");
+    Some((ended.output, json))
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// What `trapline run` shows for the same operation.
+fn figure(place: &Place, environment: &str, operation: &str) -> f64 {
+    let json = place.measure(&["-q", "--env", environment, "--workload", operation]);
+    let cells = json["cells"].as_array().expect("there are cells");
+    let (_, name) = operation.split_once('/').expect("a path");
+    let cell = cells.iter().find(|cell| cell["operation"] == name);
+    number(&cell.expect("it was measured")["estimate"])
+}
+
+#[track_caller]
+fn assert_adds_up(ledger: &Value) {
+    assert_eq!(ledger["residual"], 0, "{ledger:#}");
+    let functions = ledger["functions"].as_array().expect("a list");
+    let sum: f64 = functions.iter().map(|item| number(&item["insn"])).sum();
+    assert!((sum - number(&ledger["total"])).abs() < 1e-6, "{ledger:#}");
+}
+
+#[test]
+fn every_instruction_of_the_bare_machine_is_the_images() {
+    let place = Place::new();
+    for operation in ["basic/getpid", "exits/port-out"] {
+        let Some((text, json)) = ledger(&place, "sim", operation) else {
+            return;
+        };
+        assert_adds_up(&json);
+        assert_eq!(number(&json["total"]), figure(&place, "sim", operation));
+        let again = ledger(&place, "sim", operation).expect("it was there before");
+        assert_eq!(again.0, text, "two ledgers differ");
+    }
+}
+
+#[test]
+fn an_exit_is_accounted_for_to_the_instruction() {
+    let place = Place::new();
+    let operation = "exits/port-out";
+    let Some((text, json)) = ledger(&place, "sim/kvm", operation) else {
+        return;
+    };
+    assert_adds_up(&json);
+    assert_eq!(json["exits"], json["operations"], "one exit each");
+    assert_eq!(number(&json["total"]), figure(&place, "sim/kvm", operation));
+    for component in ["guest", "kvm_amd", "kvm", "kernel", "trapline-vmm"] {
+        let functions = json["functions"].as_array().expect("a list");
+        let found = functions.iter().find(|item| item["component"] == component);
+        let insn = found.map_or(0.0, |item| number(&item["insn"]));
+        assert!(insn >= 1.0, "nothing of {component}: {text}");
+    }
+    assert!(text.contains("\"__svm_vcpu_run\""), "{text}");
+    let again = ledger(&place, "sim/kvm", operation).expect("it was there before");
+    assert_eq!(again.0, text, "two ledgers differ");
+}
+
+#[test]
+fn two_environments_are_told_apart_by_their_largest_change() {
+    if !has_qemu("the difference of two ledgers") {
+        return;
+    }
+    let place = Place::new();
+    let words = [
+        "sim",
+        "exits/port-out",
+        "--against",
+        "sim",
+        "--format",
+        "json",
+    ];
+    let ended = explain(&place, &words);
+    if ended.errors.contains("cannot load the plugin") {
+        return trapline_tests::skip("the difference of two ledgers", ended.errors.trim());
+    }
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let json: Value = serde_json::from_str(&ended.output).expect("one JSON object");
+    assert_eq!(
+        json["changes"],
+        serde_json::json!([]),
+        "a ledger differs from itself"
+    );
+    assert_eq!(number(&json["difference"]), 0.0);
+}
+
+#[test]
+fn what_cannot_be_explained_is_told_with_what_can() {
+    let place = Place::new();
+    for (words, told) in [
+        (["kvm", "exits/port-out"], "is not on the instruction clock"),
+        (
+            ["sim", "exits/timer-wake"],
+            "'exits/timer-wake' cannot be explained",
+        ),
+        (["sim", "exits"], "name one operation"),
+        (["sim", "exits/port-oot"], "did you mean 'exits/port-out'?"),
+    ] {
+        let ended = explain(&place, &words);
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.errors.contains(told), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_plugin_that_qemu_cannot_load_is_told_with_the_remedy() {
+    if !has_qemu("a plugin that QEMU cannot load") {
+        return;
+    }
+    let place = Place::new();
+    place.replace("libtrapline_ledger.so", b"no library");
+    let ended = explain(&place, &["sim", "basic/getpid"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.errors.contains("cannot load the plugin"), "{ended:?}");
+    assert!(ended.errors.contains("API version 1"), "{ended:?}");
+}
