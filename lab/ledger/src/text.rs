@@ -9,7 +9,7 @@ const MOST: usize = 30;
 
 /// Columns of a component and of each number.
 const COMPONENT: usize = 18;
-const NUMBER: usize = 11;
+const NUMBER: usize = 10;
 
 /// The table of a ledger, `width` columns wide.
 pub fn table(title: &str, ledger: &Ledger, width: usize) -> String {
@@ -92,7 +92,7 @@ fn line(text: &mut String, insn: f64, total: f64, function: &Function, width: us
         number(insn),
         share(insn, total),
         clip(&function.component, COMPONENT),
-        clip(&function.name, left)
+        clip_path(&function.name, left)
     );
 }
 
@@ -105,7 +105,7 @@ fn change_line(text: &mut String, change: &Change, width: usize) {
         number(change.insn.0),
         number(change.insn.1),
         clip(&change.function.component, COMPONENT),
-        clip(&change.function.name, left)
+        clip_path(&change.function.name, left)
     );
 }
 
@@ -163,6 +163,16 @@ fn clip(name: &str, width: usize) -> String {
     kept + "…"
 }
 
+/// Of a path with modules the end says most.
+fn clip_path(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width || !name.contains("::") {
+        return clip(name, width);
+    }
+    let kept = name.chars().skip(length + 1 - width.max(1));
+    std::iter::once('…').chain(kept).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +210,13 @@ mod tests {
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");
         assert!(text.contains("b: 40,020 insn, 39,019.50 more"), "{text}");
+    }
+
+    #[test]
+    fn long_names_keep_what_tells_them_apart() {
+        assert_eq!(clip_path("a_long_name", 6), "a_lon…");
+        assert_eq!(clip_path("machine::Machine::run", 13), "…Machine::run");
+        assert_eq!(clip_path("a::b", 4), "a::b");
     }
 
     #[test]
