@@ -40,6 +40,14 @@ fn assert_fails(ended: &Ended, told: &[&str]) {
     }
 }
 
+/// The shortest run there is, in `environments`.
+fn getpid_once(place: &Place, environments: &str) -> Ended {
+    let words = "--workload basic/getpid --boots 1 --format json";
+    let mut all = vec!["run", "--env", environments];
+    all.extend(words.split(' '));
+    place.run(&all)
+}
+
 #[test]
 fn a_store_that_cannot_be_written_is_told_before_anything_is_measured() {
     let place = Place::new();
@@ -213,18 +221,7 @@ fn one_broken_environment_spoils_no_other() {
     place.replace("trapline-agent", b"#!/bin/sh\nexit 7\n");
     let path = place.parts().join("trapline-agent");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let words = [
-        "run",
-        "--env",
-        "host,sim",
-        "--workload",
-        "basic/getpid",
-        "--boots",
-        "1",
-        "--format",
-        "json",
-    ];
-    let ended = place.run(&words);
+    let ended = getpid_once(&place, "host,sim");
     assert_eq!(ended.status, Some(1), "{}", ended.errors);
     let json = parse(&ended);
     assert!(json["cells"][0]["failed"].is_string(), "{json}");
@@ -239,17 +236,7 @@ fn an_image_that_is_none_is_told() {
     for bytes in [&b"this is no image"[..], b"\x7fELF", b""] {
         let place = Place::new();
         place.replace("trapline-image", bytes);
-        let ended = place.run(&[
-            "run",
-            "--env",
-            "kvm",
-            "--workload",
-            "basic/getpid",
-            "--boots",
-            "1",
-            "--format",
-            "json",
-        ]);
+        let ended = getpid_once(&place, "kvm");
         let told = reasons(&parse(&ended), "kvm", "failed").join("\n");
         assert_eq!(ended.status, Some(1), "{ended:?}");
         assert!(told.contains("trapline-image"), "{told}");
@@ -260,17 +247,7 @@ fn an_image_that_is_none_is_told() {
 fn a_missing_part_is_a_reason_and_no_failure() {
     let place = Place::new();
     std::fs::remove_file(place.parts().join("trapline-image")).expect("it was there");
-    let ended = place.run(&[
-        "run",
-        "--env",
-        "host,sim",
-        "--workload",
-        "basic/getpid",
-        "--boots",
-        "1",
-        "--format",
-        "json",
-    ]);
+    let ended = getpid_once(&place, "host,sim");
     assert_eq!(ended.status, Some(0), "{}", ended.errors);
     let told = reasons(&parse(&ended), "sim", "skip").join("\n");
     assert!(

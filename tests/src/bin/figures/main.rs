@@ -137,7 +137,13 @@ fn floor() {
         );
         let close = Verdict::maybe(times.map(|times| times <= 1.02));
         let times = times.map_or("not measured".to_owned(), |times| format!("{times:.3}"));
-        println!("     {times} times the floor with filter (at most 1.02) {close}");
+        // The wall clock cannot tell 2%: one run of each loop says nothing there.
+        match environment {
+            "sim/kvm" => {
+                println!("     {times} times the floor with filter (at most 1.02) {close}")
+            }
+            _ => println!("     {times} times the floor with filter"),
+        }
     }
     println!("{}", String::from_utf8_lossy(&output.stderr));
 }
