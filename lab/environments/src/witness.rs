@@ -42,7 +42,6 @@ impl ProcessWitness {
                 .guest
                 .as_deref()
                 .and_then(|guest| count(guest, "exits")),
-            console_bytes: 0,
         }
     }
 

@@ -81,7 +81,8 @@ impl Draft {
             return (Outcome::Failed(reason), None);
         }
         let elapsed = self.elapsed();
-        let counted = difference(self.exits, told.exits).or_else(|| self.exits_seen(seen));
+        let counted = difference(self.exits, told.exits);
+        let counted = counted.or_else(|| difference(self.seen.exits, seen.exits));
         let outcome = Outcome::Measured {
             clock_cost: self.clock_cost,
             loop_cost: self.loop_cost,
@@ -92,13 +93,6 @@ impl Draft {
             elapsed: None,
         };
         (outcome, elapsed)
-    }
-
-    /// The exits that were seen from outside, less one for each byte that came
-    /// over the console meanwhile: that is what telling the batches took.
-    fn exits_seen(&self, seen: Seen) -> Option<u64> {
-        let all = difference(self.seen.exits, seen.exits)?;
-        Some(all.saturating_sub(seen.console_bytes - self.seen.console_bytes))
     }
 
     /// The time from an early batch to a late one. A batch is heard late whenever we

@@ -33,8 +33,6 @@ pub struct Seen {
     pub cpu_ns: Option<u64>,
     /// Exits of its guest so far, as the kernel counts them.
     pub exits: Option<u64>,
-    /// Bytes that came over its console so far. Filled in by who hears them.
-    pub console_bytes: u64,
 }
 
 /// Somebody who can look at a VMM when its guest begins or ends something.
@@ -265,10 +263,14 @@ impl Heard {
         }
     }
 
+    /// What is seen from outside, its exits less one for each byte that came over
+    /// the console: that is what telling the batches took.
     fn look(&self, by: &mut dyn Witness) -> Seen {
+        let seen = by.look();
+        let told = self.console_bytes;
         Seen {
-            console_bytes: self.console_bytes,
-            ..by.look()
+            exits: seen.exits.map(|exits| exits.saturating_sub(told)),
+            ..seen
         }
     }
 
