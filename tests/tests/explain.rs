@@ -85,20 +85,46 @@ fn an_exit_is_accounted_for_to_the_instruction() {
     assert_eq!(again.0, text, "two ledgers differ");
 }
 
+/// One pair of runs gives the ledgers of a whole workload, each the figure that
+/// `trapline run` shows for that workload.
+#[test]
+fn a_workload_is_explained_operation_by_operation() {
+    let place = Place::new();
+    let Some((_, json)) = ledger(&place, "sim", "exits") else {
+        return;
+    };
+    let ledgers = json["ledgers"].as_array().expect("a list");
+    let measured = place.measure(&["-q", "--env", "sim", "--workload", "exits"]);
+    let cells = measured["cells"].as_array().expect("there are cells");
+    let mut explained = 0;
+    for cell in cells.iter().filter(|cell| cell["estimate"].is_number()) {
+        let path = format!("exits/{}", cell["operation"].as_str().expect("a name"));
+        let found = ledgers.iter().find(|ledger| ledger["operation"] == *path);
+        match found {
+            None => assert_eq!(path, "exits/timer-wake"),
+            Some(ledger) => {
+                assert_adds_up(ledger);
+                assert_eq!(ledger["total"], cell["estimate"], "{path}");
+                explained += 1;
+            }
+        }
+    }
+    assert_eq!(explained, ledgers.len());
+    assert!(explained >= 5, "{json:#}");
+    let ended = explain(&place, &["sim", "exits"]);
+    assert!(
+        ended.errors.starts_with("exits/hypercall is not measured in sim: "),
+        "{ended:?}"
+    );
+}
+
 #[test]
 fn two_environments_are_told_apart_by_their_largest_change() {
     if !has_qemu("the difference of two ledgers") {
         return;
     }
     let place = Place::new();
-    let words = [
-        "sim",
-        "exits/port-out",
-        "--against",
-        "sim",
-        "--format",
-        "json",
-    ];
+    let words = ["sim", "sim", "exits/port-out", "--format", "json"];
     let ended = explain(&place, &words);
     if ended.errors.contains("cannot load the plugin") {
         return trapline_tests::skip("the difference of two ledgers", ended.errors.trim());
@@ -122,7 +148,8 @@ fn what_cannot_be_explained_is_told_with_what_can() {
             ["sim", "exits/timer-wake"],
             "'exits/timer-wake' cannot be explained",
         ),
-        (["sim", "exits"], "name one operation"),
+        (["sim", "stream"], "name an operation of basic or exits"),
+        (["sim/kmv", "exits"], "did you mean 'sim/kvm'?"),
         (["sim", "exits/port-oot"], "did you mean 'exits/port-out'?"),
     ] {
         let ended = explain(&place, &words);

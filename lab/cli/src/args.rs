@@ -149,15 +149,13 @@ pub struct ShowArgs {
 /// Of `trapline explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// Environment on the instruction clock
-    #[arg(value_name = "ENV", value_parser = environment_parser())]
-    pub environment: EnvironmentId,
-    /// Operation of basic or exits
+    /// Environment on the instruction clock; a second one shows what differs there,
+    /// the largest change first
+    #[arg(value_name = "ENV", value_parser = environment_parser(), num_args = 1..=2, required = true)]
+    pub environments: Vec<EnvironmentId>,
+    /// Operation of basic or exits, or either of them whole
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
     pub operation: String,
-    /// Show what differs in this environment, the largest change first
-    #[arg(long, value_name = "ENV", value_parser = environment_parser())]
-    pub against: Option<EnvironmentId>,
     /// How to print
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,

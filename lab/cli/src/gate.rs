@@ -5,16 +5,14 @@ use crate::args::{BaselineArgs, CheckArgs, GateFormat, MannerArgs};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
-use crate::{run, terminal};
+use crate::run::{self, Means};
+use crate::terminal;
 use std::path::Path;
 use trapline_abi::Workload;
 use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome};
-use trapline_plan::{expand, names, Clock, EnvironmentId, Preset, Request};
+use trapline_plan::{expand, names, Clock, EnvironmentId};
 use trapline_stats::{FailureKind, Summary};
 use trapline_store::{Run, Store};
-
-/// Exact figures are the same under any seed.
-const SEED: u64 = 1;
 
 /// Measures and writes a baseline to standard output.
 ///
@@ -132,17 +130,16 @@ impl Wanted<'_> {
                 return Err(unmeasured(*id, reason));
             }
         }
-        let request = Request {
-            environments: self.environments.to_vec(),
-            ready: self.environments.to_vec(),
-            operations: self.operations,
-            preset: Preset::Quick,
-            boots: None,
-            seed: SEED,
+        let means = Means {
+            lab,
+            interrupt,
+            manner: self.manner,
+            counters: None,
         };
-        let run = run::perform(store, lab, &request, interrupt, self.manner)?;
+        let request = run::exact(self.environments, self.operations);
+        let run = run::perform(store, &request, &means)?;
         whole(&run, interrupt)?;
-        Ok(trapline_stats::summarise(&run.observations, SEED))
+        Ok(trapline_stats::summarise(&run.observations, run::SEED))
     }
 }
 

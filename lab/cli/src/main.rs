@@ -13,6 +13,7 @@ mod gate;
 mod interrupt;
 mod keep;
 mod lab;
+mod ledgers;
 mod list;
 mod manual;
 mod measure;

@@ -5,7 +5,8 @@
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::lab::Lab;
+use crate::lab::{Lab, Place};
+use crate::ledgers::{Counters, Watched};
 use crate::progress::Bar;
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 use trapline_abi::Op;
-use trapline_environments::{EnvError, Facts, GuestImage, Progress, Watch};
+use trapline_environments::{EnvError, Environment, Facts, GuestImage, Progress, Watch};
 use trapline_plan::{
     names, Clock, EnvironmentId, Observation, Operation, Outcome, Plan, PlannedBoot,
 };
@@ -33,10 +34,27 @@ pub struct Task<'a> {
     /// The most time that one boot may take; if not said, as long as its
     /// environment usually needs, many times over.
     pub timeout: Option<Duration>,
+    /// Who counts instructions in the boots, if anybody does.
+    pub counters: Option<&'a Counters>,
 }
 
 /// Keeps what was observed.
-pub struct Keeper<'a> {
+pub trait Keeper {
+    /// Keeps a boot.
+    ///
+    /// # Errors
+    /// It cannot be kept: nothing more will be measured.
+    fn observed(&mut self, seen: Observation) -> Result<(), Failure>;
+
+    /// Keeps why an environment cannot be booted. May be told more than once.
+    ///
+    /// # Errors
+    /// As [`Self::observed`].
+    fn skipped(&mut self, environment: EnvironmentId, reason: &str) -> Result<(), Failure>;
+}
+
+/// Keeps it in a store.
+pub struct Storekeeper<'a> {
     store: &'a mut Store,
     run: RunId,
     /// Environments whose reason to be skipped was stored.
@@ -59,7 +77,7 @@ enum Booted {
 ///
 /// # Errors
 /// Nothing can be stored any more.
-pub fn measure(task: &Task<'_>, keeper: &mut Keeper<'_>) -> Result<(), Failure> {
+pub fn measure(task: &Task<'_>, keeper: &mut dyn Keeper) -> Result<(), Failure> {
     let (wall, insn): (Vec<_>, Vec<_>) = task
         .plan
         .boots
@@ -78,7 +96,7 @@ fn one_by_one(
     task: &Task<'_>,
     image: &GuestImage,
     boots: &[&PlannedBoot],
-    keeper: &mut Keeper<'_>,
+    keeper: &mut dyn Keeper,
 ) -> Result<(), Failure> {
     let mut given_up = BTreeSet::new();
     for &boot in boots {
@@ -90,7 +108,7 @@ fn one_by_one(
         if booted.is_hopeless() {
             given_up.insert(boot.environment);
         }
-        if !keeper.keep(booted)? {
+        if !keep(keeper, booted)? {
             break;
         }
     }
@@ -103,7 +121,7 @@ fn side_by_side(
     task: &Task<'_>,
     image: &GuestImage,
     boots: &[&PlannedBoot],
-    keeper: &mut Keeper<'_>,
+    keeper: &mut dyn Keeper,
 ) -> Result<(), Failure> {
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
@@ -118,7 +136,7 @@ fn side_by_side(
         for booted in receiver {
             // After a failure the rest is awaited, but not kept.
             if kept.is_ok() {
-                kept = keeper.keep(booted).map(drop);
+                kept = keep(keeper, booted).map(drop);
                 if kept.is_err() {
                     task.interrupt.ask();
                 }
@@ -156,16 +174,35 @@ fn do_boot(task: &Task<'_>, image: &GuestImage, boot: &PlannedBoot) -> Booted {
         stop: task.interrupt.flag(),
     };
     task.progress.doing(boot, "starting");
-    let mut tell = |progress| task.progress.doing(boot, &describe(progress));
-    let environment = place.environment.as_ref();
-    let booted = trapline_environments::boot(environment, image, boot, &watch, &mut tell);
+    let booted = boot_in(task, place, image, boot, &watch);
     task.progress.done();
     match booted {
         Ok(booted) => Booted::from(booted),
         Err(EnvError::Stopped) => Booted::Stopped,
         Err(error) if is_missing(&error) => Booted::Skipped(boot.environment, error.to_string()),
-        Err(error) => Booted::Hopeless(failed(boot, environment.facts(), &error)),
+        Err(error) => Booted::Hopeless(failed(boot, place.environment.facts(), &error)),
     }
+}
+
+/// Boots, and lets be counted what is executed if that is wanted.
+fn boot_in(
+    task: &Task<'_>,
+    place: &Place,
+    image: &GuestImage,
+    boot: &PlannedBoot,
+    watch: &Watch,
+) -> Result<trapline_environments::Booted, EnvError> {
+    let mut tell = |progress| task.progress.doing(boot, &describe(progress));
+    let mut boot_in = |environment: &dyn Environment| {
+        trapline_environments::boot(environment, image, boot, watch, &mut tell)
+    };
+    let Some(counters) = task.counters else {
+        return boot_in(place.environment.as_ref());
+    };
+    let watched: Watched = counters.watch(boot.environment)?;
+    let booted = boot_in(watched.environment.as_ref());
+    counters.keep(boot, &watched);
+    booted
 }
 
 /// Whether something is not there, rather than broken.
@@ -198,12 +235,18 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
     }
 }
 
-/// The most time that one boot may take: many times what it does take.
+/// The most time that one run of the simulated machine may take: many times what it
+/// does take.
+pub const PATIENCE_INSN: Duration = Duration::from_secs(600);
+
+/// The same for a boot on the wall clock.
+const PATIENCE_WALL: Duration = Duration::from_secs(180);
+
 fn patience(clock: Clock) -> Duration {
-    Duration::from_secs(match clock {
-        Clock::Wall => 180,
-        Clock::Insn => 600,
-    })
+    match clock {
+        Clock::Wall => PATIENCE_WALL,
+        Clock::Insn => PATIENCE_INSN,
+    }
 }
 
 fn describe(progress: Progress) -> String {
@@ -231,7 +274,17 @@ impl Booted {
     }
 }
 
-impl<'a> Keeper<'a> {
+/// Keeps what came of a boot; whether to go on.
+fn keep(keeper: &mut dyn Keeper, booted: Booted) -> Result<bool, Failure> {
+    match booted {
+        Booted::Stopped => return Ok(false),
+        Booted::Observed(seen) | Booted::Hopeless(seen) => keeper.observed(seen)?,
+        Booted::Skipped(environment, reason) => keeper.skipped(environment, &reason)?,
+    }
+    Ok(true)
+}
+
+impl<'a> Storekeeper<'a> {
     /// Keeps what is observed as part of `run`.
     pub fn new(store: &'a mut Store, run: RunId) -> Self {
         Self {
@@ -240,20 +293,19 @@ impl<'a> Keeper<'a> {
             skipped: BTreeSet::new(),
         }
     }
+}
 
-    /// Stores what came of a boot; whether to go on.
-    fn keep(&mut self, booted: Booted) -> Result<bool, Failure> {
-        let stored = match booted {
-            Booted::Stopped => return Ok(false),
-            Booted::Observed(seen) | Booted::Hopeless(seen) => {
-                self.store.add_observation(self.run, &seen)
-            }
-            Booted::Skipped(environment, reason) if self.skipped.insert(environment) => {
-                self.store.add_skip(self.run, environment, &reason)
-            }
-            Booted::Skipped(..) => Ok(()),
-        };
-        stored.map_err(|error| Failure::from_error(&error))?;
-        Ok(true)
+impl Keeper for Storekeeper<'_> {
+    fn observed(&mut self, seen: Observation) -> Result<(), Failure> {
+        let stored = self.store.add_observation(self.run, &seen);
+        stored.map_err(|error| Failure::from_error(&error))
+    }
+
+    fn skipped(&mut self, environment: EnvironmentId, reason: &str) -> Result<(), Failure> {
+        if !self.skipped.insert(environment) {
+            return Ok(());
+        }
+        let stored = self.store.add_skip(self.run, environment, reason);
+        stored.map_err(|error| Failure::from_error(&error))
     }
 }

@@ -6,13 +6,17 @@ use crate::args::{MannerArgs, RunArgs};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
-use crate::measure::{self, Keeper};
+use crate::ledgers::Counters;
+use crate::measure::{self, Storekeeper};
 use crate::progress::Bar;
 use crate::{doctor, keep, outcome};
 use std::time::Duration;
 use trapline_environments::Availability;
-use trapline_plan::{expand, names, EnvironmentId, Plan, Request};
+use trapline_plan::{expand, names, EnvironmentId, Plan, Preset, Request};
 use trapline_store::{NewRun, Run, RunId, Store};
+
+/// The seed where nothing is left to chance.
+pub const SEED: u64 = 1;
 
 /// Measures, stores and shows.
 ///
@@ -23,8 +27,39 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let interrupt = Interrupt::watch()?;
     let lab = Lab::open(&args.manner.simulated)?;
     let request = request(args, &lab);
-    let run = perform(&mut store, &lab, &request, &interrupt, &args.manner)?;
+    let means = Means {
+        lab: &lab,
+        interrupt: &interrupt,
+        manner: &args.manner,
+        counters: None,
+    };
+    let run = perform(&mut store, &request, &means)?;
     show(&run, args, &interrupt)
+}
+
+/// What a run is made with.
+pub struct Means<'a> {
+    /// The environments.
+    pub lab: &'a Lab,
+    /// Who may end it early.
+    pub interrupt: &'a Interrupt,
+    /// What the user said of it.
+    pub manner: &'a MannerArgs,
+    /// Who counts instructions meanwhile, if anybody does.
+    pub counters: Option<&'a Counters>,
+}
+
+/// A request for exact figures, which are the same under any seed: more boots or
+/// samples would only repeat them.
+pub fn exact(environments: &[EnvironmentId], operations: u64) -> Request {
+    Request {
+        environments: environments.to_vec(),
+        ready: environments.to_vec(),
+        operations,
+        preset: Preset::Quick,
+        boots: None,
+        seed: SEED,
+    }
 }
 
 /// Does what `request` asks for and stores it; the run as it was stored, whole or
@@ -32,13 +67,13 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
 ///
 /// # Errors
 /// The store cannot be written or read.
-pub fn perform(
-    store: &mut Store,
-    lab: &Lab,
-    request: &Request,
-    interrupt: &Interrupt,
-    manner: &MannerArgs,
-) -> Result<Run, Failure> {
+pub fn perform(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<Run, Failure> {
+    let Means {
+        lab,
+        interrupt,
+        manner,
+        counters,
+    } = *means;
     let plan = expand(request);
     let number = begin(store, request, &plan, lab)?;
     let progress = Bar::new(plan.boots.len(), manner.quiet);
@@ -49,8 +84,9 @@ pub fn perform(
             interrupt,
             progress: &progress,
             timeout: manner.timeout.map(Duration::from_secs),
+            counters,
         },
-        &mut Keeper::new(store, number),
+        &mut Storekeeper::new(store, number),
     );
     progress.finish();
     measured?;

@@ -9,34 +9,57 @@ use trapline_abi::Op;
 use trapline_ledger::text;
 use trapline_plan::names;
 
-/// Prints one ledger, or what differs in the second.
+/// An operation, explained in one environment, or in two to be compared.
+pub struct Page<'a> {
+    pub op: Op,
+    pub first: Explained<'a>,
+    pub second: Option<Explained<'a>>,
+}
+
+/// Prints pages one after the other. In JSON one that stands alone is the object;
+/// others are a list in it.
 ///
 /// # Errors
 /// Output cannot be written.
-pub fn print(
-    op: Op,
-    first: &Explained,
-    second: Option<&Explained>,
-    format: PlainFormat,
-) -> Result<(), Failure> {
-    let width = terminal::width();
-    let title = |explained: &Explained| format!("{} in {}", names::path(op), explained.environment);
-    match (format, second) {
-        (PlainFormat::Json, None) => terminal::print_json(&ledger(op, first)),
-        (PlainFormat::Json, Some(second)) => terminal::print_json(&difference(op, first, second)),
-        (PlainFormat::Table, None) => {
-            terminal::print_text(&text::table(&title(first), &first.ledger, width))
+pub fn print(pages: &[Page<'_>], is_one: bool, format: PlainFormat) -> Result<(), Failure> {
+    match (format, pages) {
+        (PlainFormat::Json, [page]) if is_one => terminal::print_json(&page.json()),
+        (PlainFormat::Json, _) => {
+            let ledgers: Vec<_> = pages.iter().map(Page::json).collect();
+            terminal::print_json(&json!({ "ledgers": ledgers }))
         }
-        (PlainFormat::Table, Some(second)) => terminal::print_text(&text::changes(
-            (&title(first), &title(second)),
-            (&first.ledger, &second.ledger),
-            width,
-        )),
+        (PlainFormat::Table, _) => {
+            let texts: Vec<_> = pages.iter().map(Page::text).collect();
+            terminal::print_text(&texts.join("\n"))
+        }
     }
 }
 
-fn ledger(op: Op, explained: &Explained) -> Value {
-    let ledger = &explained.ledger;
+impl Page<'_> {
+    fn text(&self) -> String {
+        let width = terminal::width();
+        let title = |of: &Explained<'_>| format!("{} in {}", names::path(self.op), of.environment);
+        let first = &self.first;
+        match &self.second {
+            None => text::table(&title(first), first.ledger, width),
+            Some(second) => text::changes(
+                (&title(first), &title(second)),
+                (first.ledger, second.ledger),
+                width,
+            ),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match &self.second {
+            None => ledger(self.op, &self.first),
+            Some(second) => difference(self.op, &self.first, second),
+        }
+    }
+}
+
+fn ledger(op: Op, explained: &Explained<'_>) -> Value {
+    let ledger = explained.ledger;
     let functions: Vec<_> = ledger
         .items
         .iter()
@@ -63,10 +86,10 @@ fn ledger(op: Op, explained: &Explained) -> Value {
     })
 }
 
-fn difference(op: Op, before: &Explained, after: &Explained) -> Value {
+fn difference(op: Op, before: &Explained<'_>, after: &Explained<'_>) -> Value {
     let changes: Vec<_> = before
         .ledger
-        .changes(&after.ledger)
+        .changes(after.ledger)
         .iter()
         .map(|change| {
             json!({

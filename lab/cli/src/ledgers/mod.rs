@@ -1,0 +1,272 @@
+//! The ledgers of many operations from one pair of machine runs.
+//!
+//! Operations are measured as `trapline run` measures them, while a plugin counts
+//! every instruction between the marks around each batch ([`counters`]). The batches
+//! that a guest told and the windows that were counted are the same batches in the
+//! same order ([`windows`]); one whose figure is the median becomes the ledger of its
+//! operation, and both runs must give the same one.
+
+mod counters;
+mod symbols;
+mod windows;
+
+pub use counters::{Counters, Watched};
+
+use crate::failure::{Failure, Status};
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::measure::{self, Keeper, Task};
+use crate::progress::Bar;
+use crate::run;
+use std::collections::BTreeMap;
+use trapline_abi::{mark, Op, Unit};
+use trapline_environments::Watch;
+use trapline_ledger::{Batch, Ledger, Machine, Symbols, Window};
+use trapline_plan::{expand, names, EnvironmentId, Observation};
+use windows::Marked;
+
+/// Ledgers by where and of what.
+pub type Ledgers = BTreeMap<(EnvironmentId, Op), Ledger>;
+
+/// Whether an operation has a ledger: marks surround its batches, and its figure is
+/// instructions.
+pub fn has_ledger(op: Op) -> bool {
+    windows::is_marked(op) && op.unit() == Unit::Time
+}
+
+/// What was observed only to make ledgers; no store holds it.
+#[derive(Default)]
+pub struct Counted {
+    /// The boots.
+    pub observations: Vec<Observation>,
+    /// The ledgers of all operations that were measured and have one.
+    pub ledgers: Ledgers,
+}
+
+impl Keeper for Counted {
+    fn observed(&mut self, seen: Observation) -> Result<(), Failure> {
+        self.observations.push(seen);
+        Ok(())
+    }
+
+    fn skipped(&mut self, environment: EnvironmentId, reason: &str) -> Result<(), Failure> {
+        Err(Failure::new(format!("{environment}: {reason}")))
+    }
+}
+
+/// What makes ledgers.
+pub struct Desk<'a> {
+    /// The environments.
+    pub lab: &'a Lab,
+    /// Who may end it early.
+    pub interrupt: &'a Interrupt,
+}
+
+impl Desk<'_> {
+    /// Runs `environments` to make the ledgers of `operations`, a set of
+    /// [`trapline_abi::Op::bit`].
+    ///
+    /// # Errors
+    /// QEMU cannot load the plugin, an environment cannot be run, somebody ended it,
+    /// or those of [`Self::ledgers`].
+    pub fn count(
+        &self,
+        environments: &[EnvironmentId],
+        operations: u64,
+        quiet: bool,
+    ) -> Result<Counted, Failure> {
+        if let Some((id, reason)) = environments
+            .iter()
+            .find_map(|id| Some((id, self.lab.why_not(*id)?)))
+        {
+            return Err(Failure::new(format!("{id}: {reason}")));
+        }
+        let found = Counters::find(self.lab.settings());
+        let counters = found.map_err(|error| self.interrupt.explain(&error))?;
+        let plan = expand(&run::exact(environments, operations));
+        let progress = Bar::new(plan.boots.len(), quiet);
+        let mut counted = Counted::default();
+        let task = Task {
+            plan: &plan,
+            lab: self.lab,
+            interrupt: self.interrupt,
+            progress: &progress,
+            timeout: None,
+            counters: Some(&counters),
+        };
+        let measured = measure::measure(&task, &mut counted);
+        progress.finish();
+        measured?;
+        if let Some(signal) = self.interrupt.signal() {
+            return Err(Failure::new("interrupted").status(Status::Interrupted(signal)));
+        }
+        counted.ledgers = self.ledgers(&counted.observations, &counters)?;
+        Ok(counted)
+    }
+
+    /// The ledgers of all operations that these boots measured.
+    ///
+    /// # Errors
+    /// What was told and what was counted do not fit together, names cannot be had,
+    /// or two runs disagree ([`Status::Undetermined`]).
+    pub fn ledgers(
+        &self,
+        observations: &[Observation],
+        counters: &Counters,
+    ) -> Result<Ledgers, Failure> {
+        let mut ledgers = Ledgers::new();
+        for id in EnvironmentId::ALL {
+            let runs: Vec<_> = observations
+                .iter()
+                .filter(|o| o.environment == id)
+                .collect();
+            if runs.is_empty() {
+                continue;
+            }
+            let symbols = symbols::of(self.lab.settings(), id, &self.watch(), self.interrupt)?;
+            let of_run = |run: &&Observation| {
+                let windows = counters.take(id, run.replicate)?;
+                of_run(run, &windows, &symbols)
+            };
+            let of_runs = runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?;
+            let agreed = agreed(id, of_runs)?;
+            ledgers.extend(agreed.into_iter().map(|(op, ledger)| ((id, op), ledger)));
+        }
+        Ok(ledgers)
+    }
+
+    fn watch(&self) -> Watch {
+        Watch {
+            patience: measure::PATIENCE_INSN,
+            stop: self.interrupt.flag(),
+        }
+    }
+}
+
+/// What all runs of an environment gave.
+fn agreed(
+    environment: EnvironmentId,
+    runs: Vec<BTreeMap<Op, Ledger>>,
+) -> Result<BTreeMap<Op, Ledger>, Failure> {
+    let mut runs = runs.into_iter();
+    let (Some(first), Some(second)) = (runs.next(), runs.next()) else {
+        let told = format!("{environment}: there is no second run to compare with");
+        return Err(Failure::new(told));
+    };
+    let differs = |op: &&Op| first.get(op) != second.get(op);
+    match first.keys().chain(second.keys()).find(differs) {
+        None => Ok(first),
+        Some(op) => Err(Failure::new(format!(
+            "not deterministic: two runs of {} in {environment} gave different ledgers",
+            names::path(*op)
+        ))
+        .status(Status::Undetermined)),
+    }
+}
+
+/// The ledgers of one run.
+fn of_run(
+    run: &Observation,
+    windows: &[Window],
+    symbols: &Symbols,
+) -> Result<BTreeMap<Op, Ledger>, Failure> {
+    let machine = match run.environment {
+        EnvironmentId::Sim => Machine::Bare,
+        _ => Machine::Linux,
+    };
+    let assigned = windows::assign(run, windows)?;
+    let with_ledger = assigned.iter().filter(|marked| has_ledger(marked.op));
+    let ledgers = with_ledger.filter_map(|marked| {
+        let account = |(batch, window): (&Batch, &Window)| {
+            Ledger::new(batch, window, symbols, machine, mark::AROUND)
+        };
+        Some((marked.op, typical(marked, account)?))
+    });
+    Ok(ledgers.collect())
+}
+
+/// The ledger of a batch whose figure is the median, of one that adds up if there
+/// is such a one.
+fn typical(marked: &Marked<'_>, account: impl Fn((&Batch, &Window)) -> Ledger) -> Option<Ledger> {
+    let middle = median(&marked.batches);
+    let pairs = marked.batches.iter().zip(marked.windows);
+    let mut ledgers = pairs
+        .filter(|(batch, _)| batch.figure() == middle)
+        .map(account);
+    let first = ledgers.next()?;
+    match first.residual {
+        0 => Some(first),
+        _ => Some(ledgers.find(|l| l.residual == 0).unwrap_or(first)),
+    }
+}
+
+/// The figure in the middle, the lower of two: always one that a batch has.
+fn median(batches: &[Batch]) -> f64 {
+    let mut figures: Vec<_> = batches.iter().map(Batch::figure).collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len().saturating_sub(1) / 2;
+    figures.get(middle).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(ticks: u64) -> Batch {
+        Batch {
+            ticks,
+            count: 1,
+            clock_cost: 0,
+            loop_cost: 0,
+        }
+    }
+
+    fn ledger(total: f64, residual: i64) -> Ledger {
+        Ledger {
+            total,
+            residual,
+            operations: 1,
+            counted: 0,
+            exits: 0,
+            faults: 0,
+            interrupts: 0,
+            items: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_median_is_a_batch_of_its_own() {
+        assert_eq!(median(&[9, 1, 5, 7].map(batch)), 5.0);
+        assert_eq!(median(&[]), 0.0);
+    }
+
+    #[test]
+    fn a_batch_that_adds_up_stands_for_those_of_the_same_figure() {
+        let windows = vec![Window::default(); 4];
+        let marked = Marked {
+            op: Op::PortOut,
+            batches: [7, 5, 5, 1].map(batch).to_vec(),
+            windows: &windows,
+        };
+        let residuals = std::cell::RefCell::new(vec![0, 3]);
+        let account = |(batch, _): (&Batch, &Window)| {
+            ledger(batch.figure(), residuals.borrow_mut().pop().unwrap_or(9))
+        };
+        assert_eq!(typical(&marked, account), Some(ledger(5.0, 0)));
+        let never = |(batch, _): (&Batch, &Window)| ledger(batch.figure(), 3);
+        assert_eq!(typical(&marked, never), Some(ledger(5.0, 3)));
+    }
+
+    #[test]
+    fn runs_that_differ_in_a_ledger_are_not_deterministic() {
+        let run = |residual| BTreeMap::from([(Op::PortOut, ledger(5.0, residual))]);
+        let id = EnvironmentId::SimKvm;
+        assert_eq!(agreed(id, vec![run(0), run(0)]), Ok(run(0)));
+        for other in [run(1), BTreeMap::new()] {
+            let failure = agreed(id, vec![run(0), other]).unwrap_err();
+            assert!(failure.is(Status::Undetermined), "{failure}");
+            assert!(failure.to_string().contains("exits/port-out in sim/kvm"));
+        }
+        assert!(agreed(id, vec![run(0)]).is_err());
+    }
+}

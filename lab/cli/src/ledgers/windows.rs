@@ -1,0 +1,182 @@
+//! Which window is of which batch. A guest executes marks around every batch that
+//! it tells and around nothing else, so the windows of a run are the batches of its
+//! marked operations, in order. Where their numbers differ nothing can be known.
+
+use crate::failure::Failure;
+use trapline_abi::{Op, Workload};
+use trapline_ledger::{Batch, Window};
+use trapline_plan::{names, Observation, Outcome};
+
+/// An operation with its batches, and what was counted in each.
+#[derive(Debug, PartialEq)]
+pub struct Marked<'a> {
+    pub op: Op,
+    pub batches: Vec<Batch>,
+    pub windows: &'a [Window],
+}
+
+/// Whether marks surround the batches of an operation: a wake is no batch of work,
+/// and stages of a boot are stamped by several programs.
+pub fn is_marked(op: Op) -> bool {
+    op.workload() != Workload::Boot && op != Op::TimerWake
+}
+
+/// Gives each marked operation of a run its windows.
+///
+/// # Errors
+/// There are more or fewer windows than batches, or an operation failed on the way,
+/// so that nobody knows how many of them are its own.
+pub fn assign<'a>(run: &Observation, windows: &'a [Window]) -> Result<Vec<Marked<'a>>, Failure> {
+    let mut rest = windows;
+    let mut assigned = Vec::new();
+    let mut told = 0;
+    for operation in run.operations.iter().filter(|o| is_marked(o.op)) {
+        let batches = batches(operation.op, &operation.outcome)?;
+        told += batches.len();
+        let own = rest.split_at_checked(batches.len());
+        let (windows, behind) = own.unwrap_or((rest, &[]));
+        rest = behind;
+        assigned.push(Marked {
+            op: operation.op,
+            batches,
+            windows,
+        });
+    }
+    match told == windows.len() {
+        true => Ok(assigned),
+        false => Err(Failure::new(format!(
+            "{}: the guest told of {told} batches, but marks were seen around {}",
+            run.environment,
+            windows.len()
+        ))
+        .help("make build, so that image, agent and plugin are of one source")),
+    }
+}
+
+fn batches(op: Op, outcome: &Outcome) -> Result<Vec<Batch>, Failure> {
+    match outcome {
+        Outcome::Measured {
+            clock_cost,
+            loop_cost,
+            samples,
+            ..
+        } => Ok(samples
+            .iter()
+            .map(|sample| Batch {
+                ticks: sample.end.wrapping_sub(sample.start),
+                count: sample.count.max(1),
+                clock_cost: *clock_cost,
+                loop_cost: *loop_cost,
+            })
+            .collect()),
+        Outcome::Skipped(_) => Ok(Vec::new()),
+        Outcome::Failed(reason) => Err(Failure::new(format!(
+            "{} failed, so nobody knows which of the marks are whose: {reason}",
+            names::path(op)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_ledger::wire::Line;
+    use trapline_plan::{EnvironmentId, Operation, Sample};
+
+    fn measured(op: Op, ticks: &[u64]) -> Operation {
+        let sample = |end: &u64| Sample {
+            start: 0,
+            end: *end,
+            count: 1,
+            host_ns: None,
+        };
+        Operation {
+            op,
+            outcome: Outcome::Measured {
+                clock_cost: 4,
+                loop_cost: 0,
+                samples: ticks.iter().map(sample).collect(),
+                check: 0,
+                exits: None,
+                host_cpu_ns: None,
+                elapsed: None,
+            },
+        }
+    }
+
+    fn run(operations: Vec<Operation>) -> Observation {
+        Observation {
+            environment: EnvironmentId::SimKvm,
+            clock: EnvironmentId::SimKvm.clock(),
+            replicate: 0,
+            unit_per_tick: 1.0,
+            operations,
+            launches: Vec::new(),
+            facts: Default::default(),
+            log: String::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    fn windows(count: u64) -> Vec<Window> {
+        let line = |count| Line {
+            in_guest: false,
+            address: 0,
+            count,
+            leaves: false,
+        };
+        (0..count)
+            .map(|number| Window {
+                lines: vec![line(number)],
+            })
+            .collect()
+    }
+
+    fn some() -> Observation {
+        run(vec![
+            measured(Op::BootSample, &[1]),
+            measured(Op::Getpid, &[10, 11]),
+            Operation {
+                op: Op::Hypercall,
+                outcome: Outcome::Skipped("there is no hypervisor".to_owned()),
+            },
+            measured(Op::TimerWake, &[5, 5]),
+            measured(Op::Copy, &[12]),
+        ])
+    }
+
+    #[test]
+    fn windows_are_the_batches_in_order() {
+        let windows = windows(3);
+        let assigned = assign(&some(), &windows).unwrap();
+        let told: Vec<_> = assigned
+            .iter()
+            .map(|marked| (marked.op, marked.batches.len(), marked.windows))
+            .collect();
+        let expected = [
+            (Op::Getpid, 2, &windows[..2]),
+            (Op::Hypercall, 0, &windows[2..2]),
+            (Op::Copy, 1, &windows[2..]),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(assigned[0].batches[1].ticks, 11);
+    }
+
+    #[test]
+    fn another_number_of_windows_is_told() {
+        for count in [2, 4, 0] {
+            let told = assign(&some(), &windows(count)).unwrap_err().to_string();
+            let expected = format!("told of 3 batches, but marks were seen around {count}");
+            assert!(told.ends_with(&expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn after_a_failure_nobody_knows_whose_a_window_is() {
+        let mut failed = some();
+        failed.operations[1].outcome = Outcome::Failed("it broke".to_owned());
+        let told = assign(&failed, &windows(1)).unwrap_err().to_string();
+        assert!(told.contains("basic/getpid failed"), "{told}");
+        assert!(told.ends_with("it broke"), "{told}");
+    }
+}
