@@ -113,7 +113,9 @@ fn a_workload_is_explained_operation_by_operation() {
     assert!(explained >= 5, "{json:#}");
     let ended = explain(&place, &["sim", "exits"]);
     assert!(
-        ended.errors.starts_with("exits/hypercall is not measured in sim: "),
+        ended
+            .errors
+            .starts_with("exits/hypercall is not measured in sim: "),
         "{ended:?}"
     );
 }

@@ -32,6 +32,29 @@ fn figures(baseline: &mut Value) -> &mut Value {
     &mut baseline["environments"]["sim"]["figures"]["insn"]
 }
 
+fn ledgers(baseline: &mut Value) -> &mut Value {
+    &mut baseline["environments"]["sim"]["ledgers"]
+}
+
+/// Takes `insn` from a figure.
+fn take(value: &mut Value, insn: f64) {
+    *value = (value.as_f64().expect("a figure") - insn).into();
+}
+
+/// A baseline with ledgers; `None` where this QEMU cannot count.
+fn baseline_with_ledgers(place: &Place, what: &str) -> Option<PathBuf> {
+    if !has_qemu(what) {
+        return None;
+    }
+    let file = baseline(place);
+    let text = std::fs::read_to_string(&file).expect("it was made");
+    if !text.contains("\"ledgers\"") {
+        skip(what, "this QEMU cannot load the plugin that counts");
+        return None;
+    }
+    Some(file)
+}
+
 #[test]
 fn the_same_figures_are_the_same() {
     if !has_qemu("a baseline of sim") {
@@ -57,8 +80,7 @@ fn one_instruction_is_a_change_unless_it_is_let_pass() {
     let place = Place::new();
     let file = baseline(&place);
     edit(&file, |json| {
-        let getpid = figures(json)["basic/getpid"].as_f64().expect("a figure");
-        figures(json)["basic/getpid"] = (getpid - 1.0).into();
+        take(&mut figures(json)["basic/getpid"], 1.0);
         json["environments"]["sim"]["facts"]["qemu"] = "0.1".into();
     });
     let ended = check(&place, &file, &[]);
@@ -77,6 +99,92 @@ fn one_instruction_is_a_change_unless_it_is_let_pass() {
     assert_eq!(let_pass.status, Some(0), "{let_pass:?}");
     assert!(let_pass.output.contains("1 of them within"), "{let_pass:?}");
     assert_forms(&place, &file);
+}
+
+/// The figures come from runs in which every instruction was counted, or was not:
+/// the machine does not know.
+#[test]
+fn what_counts_does_not_move_a_figure() {
+    let what = "figures with and without the plugin";
+    let place = Place::new();
+    let Some(file) = baseline_with_ledgers(&place, what) else {
+        return;
+    };
+    let mut counted: Value =
+        serde_json::from_str(&std::fs::read_to_string(file).expect("it was made")).expect("JSON");
+    place.replace("libtrapline_ledger.so", b"no library");
+    let alone = place.run(&["baseline", "--env", "sim", "--workload", "basic"]);
+    assert_eq!(alone.status, Some(0), "{alone:?}");
+    assert!(
+        alone.errors.starts_with("note: no ledgers are kept: QEMU "),
+        "{alone:?}"
+    );
+    let alone: Value = serde_json::from_str(&alone.output).expect("JSON");
+    let sim = counted["environments"]["sim"].as_object_mut();
+    let ledgers = sim.expect("an object").remove("ledgers");
+    assert!(ledgers.is_some_and(|ledgers| ledgers["basic/yield"].is_object()));
+    assert_eq!(alone, counted);
+}
+
+/// As if the code of a function had grown since: it is named, and what it gained.
+#[test]
+fn a_function_that_gained_instructions_is_named() {
+    let place = Place::new();
+    let Some(file) = baseline_with_ledgers(&place, "a function that gained instructions") else {
+        return;
+    };
+    for gained in [20.0, 1.0] {
+        let mut grown = String::new();
+        let file = baseline(&place);
+        let text = std::fs::read_to_string(&file).expect("it was made");
+        let mut json: Value = serde_json::from_str(&text).expect("it is JSON");
+        take(&mut figures(&mut json)["basic/getpid"], gained);
+        let functions = ledgers(&mut json)["basic/getpid"].as_object_mut();
+        for (name, insn) in functions.expect("functions") {
+            if let Some(function) = name.strip_prefix("guest trapline_workloads") {
+                take(insn, gained);
+                grown = format!("guest{:<14}trapline_workloads{function}", "");
+            }
+        }
+        std::fs::write(&file, format!("{json:#}")).expect("it can be written");
+        let ended = check(&place, &file, &[]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let mut told = ended.output.lines();
+        told.find(|line| line.starts_with("basic/getpid "));
+        let line = told.next().expect("a function is named");
+        assert_eq!(line, format!("{:>15}  {grown}", format!("+{gained:.3}")));
+        assert_eq!(told.next(), Some(""), "{}", ended.output);
+    }
+    edit(&file, |json| take(&mut figures(json)["basic/getpid"], 1.0));
+    let ended = check(&place, &file, &[]);
+    let caveat = "not the figures themselves: ledgers of ";
+    assert!(ended.output.contains(caveat), "{}", ended.output);
+}
+
+#[test]
+fn where_functions_cannot_be_named_the_reason_is() {
+    let place = Place::new();
+    let Some(file) = baseline_with_ledgers(&place, "a change that cannot be explained") else {
+        return;
+    };
+    edit(&file, |json| take(&mut figures(json)["basic/getpid"], 1.0));
+    place.replace("libtrapline_ledger.so", b"no library");
+    let ended = check(&place, &file, &[]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let lead = "note: which functions gained or lost is not known: QEMU ";
+    assert!(ended.output.contains(lead), "{}", ended.output);
+    assert!(ended.output.contains("API version 1"), "{}", ended.output);
+    // The first format had no ledgers.
+    edit(&file, |json| {
+        json["trapline-baseline"] = 1.into();
+        let sim = json["environments"]["sim"].as_object_mut();
+        sim.expect("an object").remove("ledgers");
+    });
+    let ended = check(&place, &file, &["--format", "json"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let json: Value = serde_json::from_str(&ended.output).expect("JSON");
+    let note = json["notes"][0].as_str().expect("a note");
+    assert!(note.contains("the baseline has no ledgers; "), "{note}");
 }
 
 /// Every form tells of the same change, with the same status.

@@ -72,6 +72,14 @@ impl Failure {
         self
     }
 
+    /// The message with its advice, in one line.
+    pub fn whole(&self) -> String {
+        match &self.help {
+            None => self.message.clone(),
+            Some(help) => format!("{}; {help}", self.message),
+        }
+    }
+
     /// Whether it ends the command with this status.
     pub fn is(&self, status: Status) -> bool {
         self.status == status

@@ -1,15 +1,19 @@
 //! `trapline baseline` and `trapline check`: exact figures, kept and compared.
-//! Both measure as `trapline run` does, and store what they observed.
+//! Both measure as `trapline run` does, and store what they observed. A baseline's
+//! ledgers come from the very runs of its figures; a check makes ledgers only when
+//! something changed.
 
 use crate::args::{BaselineArgs, CheckArgs, GateFormat, MannerArgs};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
+use crate::ledgers::{Counters, Desk};
 use crate::run::{self, Means};
 use crate::terminal;
 use std::path::Path;
+use std::time::Duration;
 use trapline_abi::Workload;
-use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome};
+use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome, Verdict};
 use trapline_plan::{expand, names, Clock, EnvironmentId};
 use trapline_stats::{FailureKind, Summary};
 use trapline_store::{Run, Store};
@@ -25,13 +29,19 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
         [] => all_but_boot(),
         chosen => operations(chosen),
     };
-    let summary = measured(&args.environments, operations, &args.manner)?;
+    let mut gate = Gate::open(&args.manner)?;
+    let counters = gate.counters();
+    let run = gate.measure(&args.environments, operations, counters.as_ref())?;
+    let summary = trapline_stats::summarise(&run.observations, run::SEED);
     require_figures(&summary)?;
-    let made = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
+    let mut made = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
+    if let Some(counters) = &counters {
+        made.add_ledgers(&gate.desk().ledgers(&run.observations, counters)?);
+    }
     terminal::print_text(&made.text())
 }
 
-/// Measures what a baseline holds and prints what changed.
+/// Measures what a baseline holds and prints what changed, and where.
 ///
 /// # Errors
 /// The baseline cannot be used, or an environment of it cannot be measured here.
@@ -40,14 +50,99 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     let ids = kept
         .ids()
         .map_err(|error| unusable(&args.baseline, &error))?;
-    let summary = measured(&ids, kept.operations(), &args.manner)?;
-    let comparison = compare(&kept, &summary, &args.tolerances.tolerances());
+    let mut gate = Gate::open(&args.manner)?;
+    let run = gate.measure(&ids, kept.operations(), None)?;
+    let summary = trapline_stats::summarise(&run.observations, run::SEED);
+    let mut comparison = compare(&kept, &summary, &args.tolerances.tolerances());
+    let explained = gate.explain(&mut comparison, &kept);
+    if let Err(why) = &explained {
+        let unknown = "which functions gained or lost is not known";
+        comparison.notes.push(format!("{unknown}: {}", why.whole()));
+    }
     print(&comparison, args.format)?;
+    if let Some(signal) = gate.interrupt.signal() {
+        return Ok(Status::Interrupted(signal));
+    }
+    let undetermined = explained.is_err_and(|why| why.is(Status::Undetermined));
     Ok(match comparison.outcome() {
+        _ if undetermined => Status::Undetermined,
         Outcome::Same => Status::Done,
         Outcome::Changed => Status::Failed,
         Outcome::Undetermined => Status::Undetermined,
     })
+}
+
+/// What both commands measure with.
+struct Gate<'a> {
+    manner: &'a MannerArgs,
+    store: Store,
+    interrupt: Interrupt,
+    lab: Lab,
+}
+
+impl<'a> Gate<'a> {
+    fn open(manner: &'a MannerArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            manner,
+            store: run::open_store(manner)?,
+            interrupt: Interrupt::watch()?,
+            lab: Lab::open(&manner.simulated)?,
+        })
+    }
+
+    fn desk(&self) -> Desk<'_> {
+        Desk {
+            lab: &self.lab,
+            interrupt: &self.interrupt,
+            timeout: self.manner.timeout.map(Duration::from_secs),
+            quiet: self.manner.quiet,
+        }
+    }
+
+    /// Who counts instructions; where nobody can, that is told and figures alone
+    /// are kept.
+    fn counters(&self) -> Option<Counters> {
+        let found = Counters::find(self.lab.settings());
+        found
+            .inspect_err(|error| anstream::eprintln!("note: no ledgers are kept: {error}"))
+            .ok()
+    }
+
+    fn measure(
+        &mut self,
+        environments: &[EnvironmentId],
+        operations: u64,
+        counters: Option<&Counters>,
+    ) -> Result<Run, Failure> {
+        let wanted = Wanted {
+            environments,
+            operations,
+            manner: self.manner,
+            counters,
+        };
+        wanted.run(&mut self.store, &self.lab, &self.interrupt)
+    }
+
+    /// Finds the functions that moved what changed. All that the baseline has is
+    /// measured again: with other operations around them, the digits of some would
+    /// be others.
+    fn explain(&self, comparison: &mut Comparison, kept: &Baseline) -> Result<(), Failure> {
+        if comparison.count(Verdict::Changed) == 0 {
+            return Ok(());
+        }
+        if !kept.has_ledgers() {
+            return Err(Failure::new(
+                "the baseline has no ledgers; 'trapline baseline' makes one that has",
+            ));
+        }
+        let environments = comparison.to_explain(kept);
+        if environments.is_empty() {
+            return Ok(());
+        }
+        let counted = self.desk().count(&environments, kept.operations())?;
+        comparison.explain(kept, &counted.ledgers);
+        Ok(())
+    }
 }
 
 /// That all of these have exact figures.
@@ -86,23 +181,6 @@ fn all_but_boot() -> u64 {
     boot.fold(expand::known_operations(), |set, op| set & !op.bit())
 }
 
-/// Exact figures of `environments`, measured now with the parts of this program.
-fn measured(
-    environments: &[EnvironmentId],
-    operations: u64,
-    manner: &MannerArgs,
-) -> Result<Summary, Failure> {
-    let mut store = run::open_store(manner)?;
-    let interrupt = Interrupt::watch()?;
-    let lab = Lab::open(&manner.simulated)?;
-    let wanted = Wanted {
-        environments,
-        operations,
-        manner,
-    };
-    wanted.measure(&mut store, &lab, &interrupt)
-}
-
 /// Exact figures that are wanted.
 pub struct Wanted<'a> {
     /// Where; all of the instruction clock.
@@ -111,20 +189,17 @@ pub struct Wanted<'a> {
     pub operations: u64,
     /// How.
     pub manner: &'a MannerArgs,
+    /// Who counts instructions meanwhile, if anybody does.
+    pub counters: Option<&'a Counters>,
 }
 
 impl Wanted<'_> {
-    /// Measures them in `lab`, stores what was observed, and sums it up.
+    /// Measures them in `lab` and stores what was observed, which is whole.
     ///
     /// # Errors
     /// An environment cannot be measured ([`Status::Unmeasured`]), the store
     /// cannot be written, or somebody ended it.
-    pub fn measure(
-        &self,
-        store: &mut Store,
-        lab: &Lab,
-        interrupt: &Interrupt,
-    ) -> Result<Summary, Failure> {
+    pub fn run(&self, store: &mut Store, lab: &Lab, interrupt: &Interrupt) -> Result<Run, Failure> {
         for id in self.environments {
             if let Some(reason) = lab.why_not(*id) {
                 return Err(unmeasured(*id, reason));
@@ -134,12 +209,12 @@ impl Wanted<'_> {
             lab,
             interrupt,
             manner: self.manner,
-            counters: None,
+            counters: self.counters,
         };
         let request = run::exact(self.environments, self.operations);
         let run = run::perform(store, &request, &means)?;
         whole(&run, interrupt)?;
-        Ok(trapline_stats::summarise(&run.observations, run::SEED))
+        Ok(run)
     }
 }
 

@@ -1,14 +1,17 @@
-//! Figures that are kept, as a file that people can read and compare line by
-//! line: one figure a line, sorted, every digit.
+//! Figures that are kept, with the ledgers that explain them, as a file that people
+//! can read and compare line by line: one figure or function a line, sorted, every
+//! digit.
 
-use crate::facts;
+use crate::{explained, facts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_ledger::Ledger;
 use trapline_plan::{names, EnvironmentId};
 use trapline_stats::{Cell, Summary, Value};
 
 /// The version of the format that is written, and the newest that is read.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// The key that says the version, and by being there that this is a baseline.
 const VERSION_KEY: &str = "trapline-baseline";
@@ -34,7 +37,14 @@ pub struct Kept {
     pub facts: BTreeMap<String, String>,
     /// By unit, and by `workload/operation`.
     pub figures: BTreeMap<String, BTreeMap<String, f64>>,
+    /// By `workload/operation`. Format 1 has none, and where nothing counts there
+    /// are none either.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ledgers: BTreeMap<String, KeptLedger>,
 }
+
+/// Instructions for one operation by `component function`; they add up to the figure.
+pub type KeptLedger = BTreeMap<String, f64>;
 
 /// Why a text is no baseline that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +94,23 @@ impl Baseline {
         }
     }
 
+    /// Keeps the ledgers of figures, too.
+    pub fn add_ledgers(&mut self, ledgers: &BTreeMap<(EnvironmentId, Op), Ledger>) {
+        for ((environment, op), ledger) in ledgers {
+            let kept = self.environments.get_mut(environment.name());
+            if let Some(kept) = kept.filter(|kept| kept.figure(&names::path(*op)).is_some()) {
+                kept.ledgers
+                    .insert(names::path(*op), explained::keep(ledger));
+            }
+        }
+    }
+
+    /// Whether any figure has a ledger.
+    pub fn has_ledgers(&self) -> bool {
+        let mut kept = self.environments.values();
+        kept.any(|kept| !kept.ledgers.is_empty())
+    }
+
     /// Reads what [`Self::text`] wrote.
     ///
     /// # Errors
@@ -129,7 +156,7 @@ impl Baseline {
     }
 
     /// The operations that were asked for, as far as this version knows them:
-    /// set of [`trapline_abi::Op::bit`].
+    /// set of [`Op::bit`].
     pub fn operations(&self) -> u64 {
         let known = |name: &str| names::operations(name).unwrap_or(0);
         self.workload
@@ -166,9 +193,11 @@ mod tests {
 
     fn baseline(figure: f64) -> Baseline {
         let figures = BTreeMap::from([("exits/port-out".to_owned(), figure)]);
+        let of_functions = BTreeMap::from([("kvm_amd svm_vcpu_run".to_owned(), figure)]);
         let kept = Kept {
             facts: BTreeMap::from([("qemu".to_owned(), "7.2".to_owned())]),
             figures: BTreeMap::from([("insn".to_owned(), figures)]),
+            ledgers: BTreeMap::from([("exits/port-out".to_owned(), of_functions)]),
         };
         Baseline {
             version: VERSION,
@@ -187,10 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_a_line() {
+    fn a_figure_is_a_line_and_so_is_a_function() {
         let text = baseline(3182.25).text();
         assert!(
             text.contains("\n          \"exits/port-out\": 3182.25\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n          \"kvm_amd svm_vcpu_run\": 3182.25\n"),
             "{text}"
         );
         assert!(text.ends_with("}\n"));
@@ -199,7 +232,7 @@ mod tests {
     #[test]
     fn what_is_no_baseline_is_told_with_what_helps() {
         let good = baseline(1.0).text();
-        let newer = good.replace("\"trapline-baseline\": 1", "\"trapline-baseline\": 2");
+        let newer = good.replace("\"trapline-baseline\": 2", "\"trapline-baseline\": 3");
         let wall = good.replace("sim/kvm", "kvm");
         let null = good.replace("1.0", "null");
         for (text, words) in [
@@ -209,7 +242,7 @@ mod tests {
             ("{\"cells\": []}", "no baseline"),
             (
                 newer.as_str(),
-                "it has format 2, and this version reads up to 1",
+                "it has format 3, and this version reads up to 2",
             ),
             (
                 wall.as_str(),
@@ -223,6 +256,19 @@ mod tests {
                 "{text}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn format_1_is_read_and_has_no_ledgers() {
+        let text = r#"{"trapline-baseline": 1, "trapline": "0.1.0", "workload": "exits",
+            "environments": {"sim": {"facts": {}, "figures": {"insn": {"exits/cpuid": 7.0}}}}}"#;
+        let read = Baseline::parse(text).unwrap();
+        assert_eq!(
+            read.environments["sim"].figure("exits/cpuid"),
+            Some((7.0, "insn"))
+        );
+        assert!(!read.has_ledgers());
+        assert!(baseline(1.0).has_ledgers());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! figure to compare at all.
 
 use crate::baseline::{Baseline, Kept};
+use crate::explained::Explained;
 use crate::facts::{causes, Cause};
 use crate::tolerance::Tolerances;
 use std::collections::BTreeSet;
@@ -15,6 +16,8 @@ use trapline_stats::{Cell, FailureKind, Summary, Value};
 pub struct Comparison {
     /// What differs beside figures, the likeliest cause of a change first.
     pub causes: Vec<Cause>,
+    /// What else somebody should know who reads it.
+    pub notes: Vec<String>,
     /// Every operation that had a figure or has one, in table order.
     pub rows: Vec<Row>,
 }
@@ -36,6 +39,8 @@ pub struct Row {
     pub verdict: Verdict,
     /// Why there is no new figure.
     pub reason: Option<String>,
+    /// Which functions gained or lost, where that is known.
+    pub explained: Option<Explained>,
 }
 
 /// What became of a figure.
@@ -143,6 +148,7 @@ pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) 
     }
     Comparison {
         causes: causes(baseline, summary),
+        notes: Vec::new(),
         rows,
     }
 }
@@ -202,6 +208,7 @@ fn row(
         new: new.map(|(figure, _)| figure),
         verdict,
         reason: new.is_none().then(|| why_not(cell)),
+        explained: None,
         operation,
     })
 }

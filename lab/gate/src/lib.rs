@@ -2,13 +2,14 @@
 //! same figures now. What is exact needs no statistics, only equality.
 //!
 //! [`Baseline`] is what is kept, [`compare()`] says what became of each figure,
-//! [`facts`] what else differs and so may be the cause, [`tolerance`] how much is
+//! [`Explained`] which functions gained or lost, [`facts`] what else differs and so may be the cause, [`tolerance`] how much is
 //! let pass, [`forms`] how all this is written. [`search`] finds the commit at
 //! which something changed. Everything is pure.
 #![forbid(unsafe_code)]
 
 pub mod baseline;
 pub mod compare;
+mod explained;
 pub mod facts;
 pub mod forms;
 pub mod search;
@@ -16,5 +17,6 @@ pub mod tolerance;
 
 pub use baseline::{Baseline, BaselineError};
 pub use compare::{compare, Comparison, Outcome, Row, Verdict};
+pub use explained::Explained;
 pub use facts::Cause;
 pub use tolerance::{Tolerance, Tolerances};

@@ -31,6 +31,16 @@ impl Batch {
         let batch = self.ticks as f64 - self.clock_cost as f64;
         batch / self.count as f64 - self.loop_cost as f64 / LOOP_TURNS
     }
+
+    /// Two batches of one operation as one, with two readings of the clock.
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            ticks: self.ticks + other.ticks,
+            count: self.count + other.count,
+            clock_cost: self.clock_cost + other.clock_cost,
+            loop_cost: self.loop_cost,
+        }
+    }
 }
 
 /// Who executes instructions outside of guests.
@@ -194,21 +204,26 @@ impl Ledger {
 
     /// What differs in `after`, the largest change first.
     pub fn changes(&self, after: &Self) -> Vec<Change> {
-        let mut both: BTreeMap<&Function, (f64, f64)> = BTreeMap::new();
-        for item in &self.items {
-            both.entry(&item.function).or_default().0 += item.insn;
-        }
-        for item in &after.items {
-            both.entry(&item.function).or_default().1 += item.insn;
-        }
-        let changes = both.into_iter().map(|(function, insn)| Change {
-            function: function.clone(),
-            insn,
-        });
-        let mut changes: Vec<_> = changes.filter(|c| c.difference().abs() > NOTHING).collect();
-        changes.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
-        changes
+        changes(&self.items, &after.items)
     }
+}
+
+/// What differs between two ledgers' items, the largest change first.
+pub fn changes(before: &[Item], after: &[Item]) -> Vec<Change> {
+    let mut both: BTreeMap<&Function, (f64, f64)> = BTreeMap::new();
+    for item in before {
+        both.entry(&item.function).or_default().0 += item.insn;
+    }
+    for item in after {
+        both.entry(&item.function).or_default().1 += item.insn;
+    }
+    let changes = both.into_iter().map(|(function, insn)| Change {
+        function: function.clone(),
+        insn,
+    });
+    let mut changes: Vec<_> = changes.filter(|c| c.difference().abs() > NOTHING).collect();
+    changes.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
+    changes
 }
 
 /// Quotients of counts that differ by less are the same.
@@ -323,6 +338,20 @@ mod tests {
         assert_eq!(ledger.residual, 4);
         let last = ledger.items.last().unwrap();
         assert_eq!((last.function.name.as_str(), last.insn), ("residual", 0.4));
+    }
+
+    #[test]
+    fn two_batches_are_accounted_for_as_one() {
+        let slower = Batch {
+            ticks: batch().ticks + 4,
+            ..batch()
+        };
+        let (both, windows) = (batch().and(&slower), window().and(&window()));
+        let ledger = Ledger::new(&both, &windows, &symbols(), Machine::Linux, 2 * 5);
+        assert_eq!((ledger.exits, ledger.residual), (20, 4));
+        assert_eq!(ledger.total, (batch().figure() + slower.figure()) / 2.0);
+        let sum: f64 = ledger.items.iter().map(|item| item.insn).sum();
+        assert!((sum - ledger.total).abs() < NOTHING, "{ledger:?}");
     }
 
     #[test]

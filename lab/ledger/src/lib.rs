@@ -10,6 +10,6 @@ pub mod tally;
 pub mod text;
 pub mod wire;
 
-pub use account::{Batch, Change, Item, Ledger, Machine};
+pub use account::{changes, Batch, Change, Item, Ledger, Machine, MEASUREMENT};
 pub use symbols::{Function, Space, Symbols};
 pub use wire::Window;

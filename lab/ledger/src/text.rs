@@ -155,7 +155,8 @@ fn share(insn: f64, total: f64) -> String {
     }
 }
 
-fn clip(name: &str, width: usize) -> String {
+/// A name in at most `width` columns.
+pub fn clip(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();
     }
@@ -163,8 +164,8 @@ fn clip(name: &str, width: usize) -> String {
     kept + "…"
 }
 
-/// Of a path with modules the end says most.
-fn clip_path(name: &str, width: usize) -> String {
+/// The same of a function: of a path with modules the end says most.
+pub fn clip_path(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width || !name.contains("::") {
         return clip(name, width);

@@ -30,8 +30,17 @@ pub struct Line {
 /// What was executed between two marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Its instructions, each once.
+    /// Its instructions, each once, or once for each window that it is made of.
     pub lines: Vec<Line>,
+}
+
+impl Window {
+    /// What was executed in either.
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            lines: [self.lines.as_slice(), &other.lines].concat(),
+        }
+    }
 }
 
 /// A line that is none.

@@ -30,9 +30,11 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let desk = Desk {
         lab: &lab,
         interrupt: &interrupt,
+        timeout: None,
+        quiet: false,
     };
     let set = operations.iter().fold(0, |set, op| set | op.bit());
-    let counted = desk.count(&args.environments, set, false)?;
+    let counted = desk.count(&args.environments, set)?;
     let page = |op: &Op| page(&counted, *op, &args.environments);
     let pages: Vec<Page<'_>> = match operations.as_slice() {
         [op] => vec![page(op)?],

@@ -4,10 +4,11 @@
 //! every instruction between the marks around each batch ([`counters`]). The batches
 //! that a guest told and the windows that were counted are the same batches in the
 //! same order ([`windows`]); one whose figure is the median becomes the ledger of its
-//! operation, and both runs must give the same one.
+//! operation ([`typical`]), and both runs must give the same one.
 
 mod counters;
 mod symbols;
+mod typical;
 mod windows;
 
 pub use counters::{Counters, Watched};
@@ -19,11 +20,12 @@ use crate::measure::{self, Keeper, Task};
 use crate::progress::Bar;
 use crate::run;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use trapline_abi::{mark, Op, Unit};
 use trapline_environments::Watch;
 use trapline_ledger::{Batch, Ledger, Machine, Symbols, Window};
 use trapline_plan::{expand, names, EnvironmentId, Observation};
-use windows::Marked;
+use typical::typical;
 
 /// Ledgers by where and of what.
 pub type Ledgers = BTreeMap<(EnvironmentId, Op), Ledger>;
@@ -60,6 +62,10 @@ pub struct Desk<'a> {
     pub lab: &'a Lab,
     /// Who may end it early.
     pub interrupt: &'a Interrupt,
+    /// The most time that one boot may take, if not the usual.
+    pub timeout: Option<Duration>,
+    /// Whether nobody wants to see how far it is.
+    pub quiet: bool,
 }
 
 impl Desk<'_> {
@@ -73,7 +79,6 @@ impl Desk<'_> {
         &self,
         environments: &[EnvironmentId],
         operations: u64,
-        quiet: bool,
     ) -> Result<Counted, Failure> {
         if let Some((id, reason)) = environments
             .iter()
@@ -84,14 +89,14 @@ impl Desk<'_> {
         let found = Counters::find(self.lab.settings());
         let counters = found.map_err(|error| self.interrupt.explain(&error))?;
         let plan = expand(&run::exact(environments, operations));
-        let progress = Bar::new(plan.boots.len(), quiet);
+        let progress = Bar::new(plan.boots.len(), self.quiet);
         let mut counted = Counted::default();
         let task = Task {
             plan: &plan,
             lab: self.lab,
             interrupt: self.interrupt,
             progress: &progress,
-            timeout: None,
+            timeout: self.timeout,
             counters: Some(&counters),
         };
         let measured = measure::measure(&task, &mut counted);
@@ -174,52 +179,18 @@ fn of_run(
         EnvironmentId::Sim => Machine::Bare,
         _ => Machine::Linux,
     };
+    let account = |batch: &Batch, window: &Window, batches: u64| {
+        Ledger::new(batch, window, symbols, machine, batches * mark::AROUND)
+    };
     let assigned = windows::assign(run, windows)?;
     let with_ledger = assigned.iter().filter(|marked| has_ledger(marked.op));
-    let ledgers = with_ledger.filter_map(|marked| {
-        let account = |(batch, window): (&Batch, &Window)| {
-            Ledger::new(batch, window, symbols, machine, mark::AROUND)
-        };
-        Some((marked.op, typical(marked, account)?))
-    });
+    let ledgers = with_ledger.filter_map(|marked| Some((marked.op, typical(marked, account)?)));
     Ok(ledgers.collect())
-}
-
-/// The ledger of a batch whose figure is the median, of one that adds up if there
-/// is such a one.
-fn typical(marked: &Marked<'_>, account: impl Fn((&Batch, &Window)) -> Ledger) -> Option<Ledger> {
-    let middle = median(&marked.batches);
-    let pairs = marked.batches.iter().zip(marked.windows);
-    let mut ledgers = pairs
-        .filter(|(batch, _)| batch.figure() == middle)
-        .map(account);
-    let first = ledgers.next()?;
-    match first.residual {
-        0 => Some(first),
-        _ => Some(ledgers.find(|l| l.residual == 0).unwrap_or(first)),
-    }
-}
-
-/// The figure in the middle, the lower of two: always one that a batch has.
-fn median(batches: &[Batch]) -> f64 {
-    let mut figures: Vec<_> = batches.iter().map(Batch::figure).collect();
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len().saturating_sub(1) / 2;
-    figures.get(middle).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn batch(ticks: u64) -> Batch {
-        Batch {
-            ticks,
-            count: 1,
-            clock_cost: 0,
-            loop_cost: 0,
-        }
-    }
 
     fn ledger(total: f64, residual: i64) -> Ledger {
         Ledger {
@@ -232,29 +203,6 @@ mod tests {
             interrupts: 0,
             items: Vec::new(),
         }
-    }
-
-    #[test]
-    fn the_median_is_a_batch_of_its_own() {
-        assert_eq!(median(&[9, 1, 5, 7].map(batch)), 5.0);
-        assert_eq!(median(&[]), 0.0);
-    }
-
-    #[test]
-    fn a_batch_that_adds_up_stands_for_those_of_the_same_figure() {
-        let windows = vec![Window::default(); 4];
-        let marked = Marked {
-            op: Op::PortOut,
-            batches: [7, 5, 5, 1].map(batch).to_vec(),
-            windows: &windows,
-        };
-        let residuals = std::cell::RefCell::new(vec![0, 3]);
-        let account = |(batch, _): (&Batch, &Window)| {
-            ledger(batch.figure(), residuals.borrow_mut().pop().unwrap_or(9))
-        };
-        assert_eq!(typical(&marked, account), Some(ledger(5.0, 0)));
-        let never = |(batch, _): (&Batch, &Window)| ledger(batch.figure(), 3);
-        assert_eq!(typical(&marked, never), Some(ledger(5.0, 3)));
     }
 
     #[test]

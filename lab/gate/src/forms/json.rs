@@ -3,6 +3,7 @@
 use crate::compare::{Comparison, Row};
 use crate::facts::Cause;
 use serde_json::{json, Value};
+use trapline_ledger::Change;
 
 /// One JSON object: the outcome, causes, and every row.
 pub fn json(comparison: &Comparison) -> String {
@@ -11,6 +12,7 @@ pub fn json(comparison: &Comparison) -> String {
     let object = json!({
         "outcome": comparison.outcome().name(),
         "causes": causes,
+        "notes": comparison.notes,
         "figures": rows,
     });
     format!("{object:#}\n")
@@ -30,7 +32,23 @@ fn row(row: &Row) -> Value {
     if let Some(reason) = &row.reason {
         object["reason"] = json!(reason);
     }
+    if let Some(explained) = &row.explained {
+        let functions: Vec<Value> = explained.changes.iter().map(function).collect();
+        let (old, new) = explained.totals;
+        object["functions"] = json!(functions);
+        object["ledgers"] = json!({ "old": old, "new": new });
+    }
     object
+}
+
+fn function(change: &Change) -> Value {
+    json!({
+        "component": change.function.component,
+        "function": change.function.name,
+        "old": change.insn.0,
+        "new": change.insn.1,
+        "difference": change.difference(),
+    })
 }
 
 fn cause(cause: &Cause) -> Value {

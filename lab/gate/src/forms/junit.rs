@@ -1,9 +1,10 @@
 //! The form that services for continuous integration show: JUnit XML. A suite is
 //! an environment, a case an operation, a failure a change.
 
-use super::{both, causes, difference, percent};
+use super::{both, causes, difference, functions, percent, signed};
 use crate::compare::{Comparison, Row, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use trapline_ledger::{Change, Function};
 use trapline_plan::EnvironmentId;
 
 /// The XML could not be written.
@@ -17,7 +18,13 @@ pub struct JunitError(#[from] quick_junit::SerializeError);
 /// The XML cannot be written.
 pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
     let mut report = Report::new("trapline check");
-    let causes = causes(comparison).join("\n");
+    let notes = comparison.notes.iter().cloned();
+    let causes = causes(comparison);
+    let causes = causes
+        .into_iter()
+        .chain(notes)
+        .collect::<Vec<_>>()
+        .join("\n");
     for id in EnvironmentId::ALL {
         let rows = comparison.rows.iter().filter(|row| row.environment == id);
         let cases: Vec<TestCase> = rows.map(|row| case(row, &causes)).collect();
@@ -34,6 +41,20 @@ fn case(row: &Row, causes: &str) -> TestCase {
     let mut case = TestCase::new(row.operation.as_str(), status(row, causes));
     case.set_classname(row.environment.name());
     case
+}
+
+/// A line a function.
+fn of_functions(row: &Row) -> String {
+    let Some(functions) = functions(row) else {
+        return String::new();
+    };
+    let line = |change: &Change| {
+        let Function { component, name } = &change.function;
+        format!("{} {component} {name}", signed(change.difference()))
+    };
+    let told = functions.told.iter().map(line);
+    let lines = told.chain(functions.rest).chain(functions.caveat);
+    lines.map(|line| format!("\n{line}")).collect()
 }
 
 fn status(row: &Row, causes: &str) -> TestCaseStatus {
@@ -53,8 +74,11 @@ fn status(row: &Row, causes: &str) -> TestCaseStatus {
             percent(row)
         ))
         .set_description(format!(
-            "{}\n{causes}",
-            row.reason.as_deref().unwrap_or_default()
+            "{}{causes}{}",
+            row.reason
+                .as_ref()
+                .map_or(String::new(), |reason| format!("{reason}\n")),
+            of_functions(row)
         ));
     status
 }

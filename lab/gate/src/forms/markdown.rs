@@ -1,7 +1,7 @@
 //! The form for a pull request.
 
-use super::{both, causes, difference, percent, verdict};
-use crate::compare::Comparison;
+use super::{both, causes, difference, functions, percent, signed, verdict};
+use crate::compare::{Comparison, Row};
 use std::fmt::Write;
 
 /// A heading with the sum of it, causes, and a table of what changed.
@@ -32,11 +32,45 @@ pub fn markdown(comparison: &Comparison) -> String {
         );
     }
     push_reasons(comparison, &mut text);
+    comparison
+        .changes()
+        .for_each(|row| push_functions(row, &mut text));
+    for note in &comparison.notes {
+        let _ = writeln!(text, "\n{}", escaped(note));
+    }
     text
 }
 
+/// Folded, for a comment should stay short.
+fn push_functions(row: &Row, text: &mut String) {
+    let Some(functions) = functions(row) else {
+        return;
+    };
+    let place = format!("{} {}", row.environment, row.operation);
+    let (place, moved) = (escaped(&place), difference(row));
+    let _ = write!(
+        text,
+        "\n<details><summary>{place}: {moved} by function</summary>\n\n\
+         | difference | old | new | component | function |\n|-:|-:|-:|:-|:-|\n"
+    );
+    for change in functions.told {
+        let (old, new) = change.insn;
+        let _ = writeln!(
+            text,
+            "| {} | {old:.3} | {new:.3} | {} | {} |",
+            signed(change.difference()),
+            escaped(&change.function.component),
+            escaped(&change.function.name)
+        );
+    }
+    for line in functions.rest.iter().chain(&functions.caveat) {
+        let _ = writeln!(text, "\n{line}");
+    }
+    text.push_str("\n</details>\n");
+}
+
 fn push_reasons(comparison: &Comparison, text: &mut String) {
-    let reason = |row: &crate::Row| row.reason.clone().filter(|reason| !reason.is_empty());
+    let reason = |row: &Row| row.reason.clone().filter(|reason| !reason.is_empty());
     for row in comparison.changes() {
         if let Some(reason) = reason(row) {
             let place = format!("{} {}", row.environment, row.operation);

@@ -15,6 +15,7 @@ pub use table::{figures, table};
 
 use crate::compare::{Comparison, Row, Verdict};
 use crate::facts::Cause;
+use trapline_ledger::Change;
 
 /// Digits behind the point that people are shown, unless a difference is smaller.
 const DECIMALS: usize = 3;
@@ -35,9 +36,11 @@ fn exact(figure: Option<f64>) -> String {
 }
 
 fn difference(row: &Row) -> String {
-    let Some(difference) = row.difference() else {
-        return row.verdict.name().to_owned();
-    };
+    let found = row.difference().map(signed);
+    found.unwrap_or_else(|| row.verdict.name().to_owned())
+}
+
+fn signed(difference: f64) -> String {
     let short = format!("{difference:+.DECIMALS$}");
     match short.trim_start_matches(['+', '-', '0', '.']).is_empty() && difference != 0.0 {
         true => format!("{difference:+.1e}"),
@@ -73,6 +76,36 @@ fn figures_of(count: usize) -> String {
         1 => "1 figure".to_owned(),
         _ => format!("{count} figures"),
     }
+}
+
+/// Functions of a figure that people are shown; the rest are told in one line.
+const MOST: usize = 8;
+
+/// The functions of a row that people are shown, what the rest of them come to, and
+/// what is to be known of all of them.
+struct Functions<'a> {
+    told: &'a [Change],
+    rest: Option<String>,
+    caveat: Option<String>,
+}
+
+fn functions(row: &Row) -> Option<Functions<'_>> {
+    let explained = row.explained.as_ref()?;
+    let (told, rest) = explained
+        .changes
+        .split_at(explained.changes.len().min(MOST));
+    let sum: f64 = rest.iter().map(Change::difference).sum();
+    let (old, new) = explained.totals;
+    Some(Functions {
+        told,
+        rest: (!rest.is_empty()).then(|| format!("{} in {} more", signed(sum), rest.len())),
+        caveat: (!explained.is_of(row)).then(|| {
+            format!(
+                "not the figures themselves: ledgers of {old:.DECIMALS$} and {new:.DECIMALS$} {}",
+                row.unit
+            )
+        }),
+    })
 }
 
 /// Said where figures changed and nothing else did.

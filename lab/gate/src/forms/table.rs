@@ -1,8 +1,10 @@
-//! The form for people: causes, then what changed, then the sum of it.
+//! The form for people: causes, then what changed and where, then the sum of it.
 
-use super::{both, causes, difference, percent, verdict};
+use super::{both, causes, difference, functions, percent, signed, verdict};
 use crate::compare::{Comparison, Row};
 use std::fmt::Write;
+use trapline_ledger::text::{clip, clip_path};
+use trapline_ledger::Function;
 use trapline_plan::EnvironmentId;
 
 /// Only what changed; no line is wider than 80 columns unless a fact is.
@@ -13,6 +15,9 @@ pub fn table(comparison: &Comparison) -> String {
     }
     let rows: Vec<&Row> = comparison.changes().collect();
     text.push_str(&figures(&rows));
+    for note in &comparison.notes {
+        let _ = writeln!(text, "note: {}", plain(note));
+    }
     let _ = writeln!(text, "{}", verdict(comparison));
     text
 }
@@ -54,6 +59,30 @@ fn push(row: &Row, text: &mut String) {
     let _ = writeln!(text, "{}", line.trim_end());
     if let Some(reason) = row.reason.as_deref().filter(|reason| !reason.is_empty()) {
         let _ = writeln!(text, "    {}", plain(reason));
+    }
+    push_functions(row, text);
+}
+
+/// Columns of a component, and of the name of a function behind it.
+const COMPONENT: usize = 18;
+const FUNCTION: usize = 44;
+
+fn push_functions(row: &Row, text: &mut String) {
+    let Some(functions) = functions(row) else {
+        return;
+    };
+    for change in functions.told {
+        let Function { component, name } = &change.function;
+        let _ = writeln!(
+            text,
+            "    {:>11}  {:<COMPONENT$} {}",
+            signed(change.difference()),
+            clip(component, COMPONENT),
+            clip_path(name, FUNCTION)
+        );
+    }
+    for line in functions.rest.iter().chain(&functions.caveat) {
+        let _ = writeln!(text, "    {line}");
     }
 }
 

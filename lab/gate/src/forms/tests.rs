@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::facts::MATTERING;
-use crate::Outcome;
+use crate::{Explained, Outcome};
+use trapline_ledger::Function;
 use trapline_plan::EnvironmentId::{self, Sim, SimKvm};
 
 fn row(environment: EnvironmentId, operation: &str, old: Option<f64>, new: Option<f64>) -> Row {
@@ -22,7 +23,30 @@ fn row(environment: EnvironmentId, operation: &str, old: Option<f64>, new: Optio
         reason: new
             .is_none()
             .then(|| "the guest said \x1b[31m| *no*".to_owned()),
+        explained: None,
     }
+}
+
+/// The same with functions: the first gained 20, each other lost one.
+fn explained(others: usize) -> Comparison {
+    let change = |name: String, difference: f64| Change {
+        function: Function {
+            component: "trapline-vmm".to_owned(),
+            name,
+        },
+        insn: (30.0, 30.0 + difference),
+    };
+    let long = "trapline_vmm::machine::Machine<trapline_kvm::vcpu::KvmVcpu>::run_loop";
+    let small = (0..others).map(|number| change(format!("other_{number}"), -1.0));
+    let mut comparison = some();
+    let (old, new) = (3182.25, 3183.25);
+    comparison.rows[2].explained = Some(Explained {
+        changes: std::iter::once(change(long.to_owned(), 20.0))
+            .chain(small)
+            .collect(),
+        totals: (old, new),
+    });
+    comparison
 }
 
 fn some() -> Comparison {
@@ -37,6 +61,7 @@ fn some() -> Comparison {
             new: Some("9.0.0".to_owned()),
             environments: vec![Sim, SimKvm],
         }],
+        notes: vec!["it rains".to_owned()],
         rows: vec![
             row(Sim, "basic/getpid", Some(9.0), Some(9.0)),
             row(SimKvm, "basic/getpid", None, Some(9.0)),
@@ -60,6 +85,7 @@ exits/cpuid                          2835        2835.0001      +1.0e-4 +3.5e-6%
 exits/mmio-read                  5640.000                -     vanished
     the guest said  [31m| *no*
 
+note: it rains
 changed: 4 of 5 figures
 ";
     assert_eq!(text, expected);
@@ -73,6 +99,7 @@ changed: 4 of 5 figures
 fn what_is_the_same_takes_one_line_and_what_differs_around_it_another() {
     let mut same = some();
     same.rows.truncate(1);
+    same.notes.clear();
     let text = table(&same);
     assert_eq!(
         text,
@@ -82,6 +109,53 @@ fn what_is_the_same_takes_one_line_and_what_differs_around_it_another() {
     same.causes[0].fact.around = false;
     assert_eq!(table(&same), "same: 1 figure as in the baseline\n");
     assert_eq!(same.outcome(), Outcome::Same);
+}
+
+#[test]
+fn functions_stand_below_their_figure_and_the_rest_in_one_line() {
+    let mut some = explained(8);
+    let text = table(&some);
+    let expected = "  +1.000   +0.03%
+        +20.000  trapline-vmm       …hine<trapline_kvm::vcpu::KvmVcpu>::run_loop
+         -1.000  trapline-vmm       other_0
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(
+        text.contains("other_6\n    -1.000 in 1 more\nexits/cpuid "),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    some.rows[2].new = Some(3184.0);
+    let text = table(&some);
+    let caveat = "    not the figures themselves: ledgers of 3182.250 and 3183.250 insn\n";
+    assert!(text.contains(caveat), "{text}");
+}
+
+#[test]
+fn every_form_but_bencher_names_functions_and_notes() {
+    let some = explained(1);
+    let markdown = markdown(&some);
+    for words in [
+        "<details><summary>sim/kvm exits/port-out: +1.000 by function</summary>\n\n| difference",
+        "| +20.000 | 30.000 | 50.000 | trapline-vmm | trapline\\_vmm::machine::Machine\\<",
+        "\n</details>\n",
+        "\nit rains\n",
+    ] {
+        assert!(markdown.contains(words), "{words}: {markdown}");
+    }
+    let junit = junit(&some).unwrap();
+    let words = "\nit rains\n+20.000 trapline-vmm trapline_vmm::machine";
+    assert!(junit.contains(words), "{junit}");
+    let value: serde_json::Value = serde_json::from_str(&json(&some)).unwrap();
+    assert_eq!(value["notes"][0], "it rains");
+    let row = &value["figures"][2];
+    assert_eq!(row["functions"][1]["function"], "other_0");
+    assert_eq!(row["functions"][1]["difference"], -1.0);
+    assert_eq!(row["ledgers"]["new"], 3183.25);
+    assert!(value["figures"][1].get("functions").is_none());
 }
 
 #[test]
