@@ -32,10 +32,6 @@ fn figures(baseline: &mut Value) -> &mut Value {
     &mut baseline["environments"]["sim"]["figures"]["insn"]
 }
 
-fn ledgers(baseline: &mut Value) -> &mut Value {
-    &mut baseline["environments"]["sim"]["ledgers"]
-}
-
 /// Takes `insn` from a figure.
 fn take(value: &mut Value, insn: f64) {
     *value = (value.as_f64().expect("a figure") - insn).into();
@@ -126,39 +122,93 @@ fn what_counts_does_not_move_a_figure() {
     assert_eq!(alone, counted);
 }
 
-/// As if the code of a function had grown since: it is named, and what it gained.
+/// As if the code of `function` had grown since by `insn`, in its figure and ledger.
+/// The function's whole name.
+fn shrink(
+    file: &Path,
+    (environment, operation): (&str, &str),
+    function: &str,
+    insn: f64,
+) -> String {
+    let mut whole = String::new();
+    let text = std::fs::read_to_string(file).expect("it was made");
+    let mut json: Value = serde_json::from_str(&text).expect("it is JSON");
+    let kept = &mut json["environments"][environment];
+    take(&mut kept["figures"]["insn"][operation], insn);
+    let functions = kept["ledgers"][operation].as_object_mut();
+    let mut functions = functions.expect("functions").iter_mut();
+    if let Some((name, value)) = functions.find(|(name, _)| name.starts_with(function)) {
+        take(value, insn);
+        whole.clone_from(name);
+    }
+    std::fs::write(file, format!("{json:#}")).expect("it can be written");
+    whole
+}
+
+/// What stands below the line of an operation.
+fn below<'a>(output: &'a str, operation: &str) -> Vec<&'a str> {
+    let mut lines = output.lines();
+    lines.find(|line| line.starts_with(operation));
+    lines.take_while(|line| line.starts_with("    ")).collect()
+}
+
 #[test]
 fn a_function_that_gained_instructions_is_named() {
     let place = Place::new();
     let Some(file) = baseline_with_ledgers(&place, "a function that gained instructions") else {
         return;
     };
-    for gained in [20.0, 1.0] {
-        let mut grown = String::new();
-        let file = baseline(&place);
-        let text = std::fs::read_to_string(&file).expect("it was made");
-        let mut json: Value = serde_json::from_str(&text).expect("it is JSON");
-        take(&mut figures(&mut json)["basic/getpid"], gained);
-        let functions = ledgers(&mut json)["basic/getpid"].as_object_mut();
-        for (name, insn) in functions.expect("functions") {
-            if let Some(function) = name.strip_prefix("guest trapline_workloads") {
-                take(insn, gained);
-                grown = format!("guest{:<14}trapline_workloads{function}", "");
-            }
-        }
-        std::fs::write(&file, format!("{json:#}")).expect("it can be written");
+    let getpid = ("sim", "basic/getpid");
+    let mut gained = 0.0;
+    for insn in [1.0, 19.0] {
+        gained += insn;
+        let whole = shrink(&file, getpid, "guest trapline_workloads", insn);
+        let (_, function) = whole.split_once(' ').expect("a function");
         let ended = check(&place, &file, &[]);
         assert_eq!(ended.status, Some(1), "{ended:?}");
-        let mut told = ended.output.lines();
-        told.find(|line| line.starts_with("basic/getpid "));
-        let line = told.next().expect("a function is named");
-        assert_eq!(line, format!("{:>15}  {grown}", format!("+{gained:.3}")));
-        assert_eq!(told.next(), Some(""), "{}", ended.output);
+        let gain = format!("+{gained:.3}");
+        let line = format!("{gain:>15}  {:<18} {function}", "guest");
+        assert_eq!(below(&ended.output, getpid.1), [line]);
     }
     edit(&file, |json| take(&mut figures(json)["basic/getpid"], 1.0));
     let ended = check(&place, &file, &[]);
-    let caveat = "not the figures themselves: ledgers of ";
-    assert!(ended.output.contains(caveat), "{}", ended.output);
+    let told = below(&ended.output, getpid.1);
+    let caveat = "    not the figures themselves: ledgers of ";
+    assert!(
+        told.last().is_some_and(|line| line.starts_with(caveat)),
+        "{told:?}"
+    );
+}
+
+/// The VMM's loop, of which every exit takes a turn.
+#[test]
+fn twenty_instructions_in_the_vmms_loop_are_seen_and_named() {
+    let what = "a change of the VMM's loop";
+    if !has_qemu(what) {
+        return;
+    }
+    let place = Place::new();
+    let (environment, operation) = ("sim/kvm", "exits/port-out");
+    let made = place.run(&["baseline", "--env", environment, "--workload", operation]);
+    if made.status == Some(4) || made.errors.contains("no ledgers are kept") {
+        return skip(what, made.errors.trim());
+    }
+    assert_eq!(made.status, Some(0), "{}", made.errors);
+    let file = place.path().join("baseline.json");
+    std::fs::write(&file, made.output).expect("it can be written");
+    let vmm = "trapline-vmm trapline_machine::machine::Machine";
+    shrink(&file, (environment, operation), vmm, 20.0);
+    let ended = check(&place, &file, &[]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let told = below(&ended.output, operation);
+    let [line] = told[..] else {
+        panic!("one function gained: {}", ended.output);
+    };
+    assert!(
+        line.starts_with("        +20.000  trapline-vmm  "),
+        "{line}"
+    );
+    assert!(line.ends_with("machine::Machine<V>::run"), "{line}");
 }
 
 #[test]

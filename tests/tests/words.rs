@@ -70,6 +70,7 @@ fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {
         &["baseline", "--help"],
         &["check", "--help"],
         &["bisect", "--help"],
+        &["explain", "--help"],
     ] {
         let ended = place.run(words);
         assert_eq!(ended.status, Some(0), "{words:?}: {}", ended.errors);

@@ -24,7 +24,9 @@ pub struct BaselineArgs {
 }
 
 const BASELINE_STATUS: &str = "\
-The baseline goes to standard output.
+The baseline goes to standard output. Beside the figures it holds their ledgers,
+by which 'trapline check' names functions; where QEMU cannot load the plugin that
+counts, a note says so and figures alone are kept.
 
 Exit status:
   0  done
@@ -50,6 +52,9 @@ pub struct CheckArgs {
 }
 
 const CHECK_STATUS: &str = "\
+Where a figure changed and the baseline has ledgers, the environment is run again
+to name the functions that gained or lost.
+
 Exit status:
   0  every figure is the same, or within its tolerance
   1  a figure changed, vanished or appeared
