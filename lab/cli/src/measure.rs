@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::lab::{Lab, Place};
-use crate::ledgers::{Counters, Watched};
+use crate::ledgers::Counters;
 use crate::progress::Bar;
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -199,7 +199,7 @@ fn boot_in(
     let Some(counters) = task.counters else {
         return boot_in(place.environment.as_ref());
     };
-    let watched: Watched = counters.watch(boot.environment)?;
+    let watched = counters.watch(boot.environment)?;
     let booted = boot_in(watched.environment.as_ref());
     counters.keep(boot, &watched);
     booted

@@ -11,7 +11,7 @@ mod symbols;
 mod typical;
 mod windows;
 
-pub use counters::{Counters, Watched};
+pub use counters::Counters;
 
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;

@@ -31,7 +31,11 @@ pub fn assign<'a>(run: &Observation, windows: &'a [Window]) -> Result<Vec<Marked
     let mut assigned = Vec::new();
     let mut told = 0;
     for operation in run.operations.iter().filter(|o| is_marked(o.op)) {
-        let batches = batches(operation.op, &operation.outcome)?;
+        let failed = |reason: &str| {
+            let (op, environment) = (names::path(operation.op), run.environment);
+            Failure::new(format!("{op} failed in {environment}: {reason}"))
+        };
+        let batches = batches(&operation.outcome).map_err(failed)?;
         told += batches.len();
         let own = rest.split_at_checked(batches.len());
         let (windows, behind) = own.unwrap_or((rest, &[]));
@@ -53,7 +57,8 @@ pub fn assign<'a>(run: &Observation, windows: &'a [Window]) -> Result<Vec<Marked
     }
 }
 
-fn batches(op: Op, outcome: &Outcome) -> Result<Vec<Batch>, Failure> {
+/// The batches of an operation, or why it failed.
+fn batches(outcome: &Outcome) -> Result<Vec<Batch>, &str> {
     match outcome {
         Outcome::Measured {
             clock_cost,
@@ -70,10 +75,7 @@ fn batches(op: Op, outcome: &Outcome) -> Result<Vec<Batch>, Failure> {
             })
             .collect()),
         Outcome::Skipped(_) => Ok(Vec::new()),
-        Outcome::Failed(reason) => Err(Failure::new(format!(
-            "{} failed, so nobody knows which of the marks are whose: {reason}",
-            names::path(op)
-        ))),
+        Outcome::Failed(reason) => Err(reason),
     }
 }
 
@@ -176,7 +178,6 @@ mod tests {
         let mut failed = some();
         failed.operations[1].outcome = Outcome::Failed("it broke".to_owned());
         let told = assign(&failed, &windows(1)).unwrap_err().to_string();
-        assert!(told.contains("basic/getpid failed"), "{told}");
-        assert!(told.ends_with("it broke"), "{told}");
+        assert_eq!(told, "basic/getpid failed in sim/kvm: it broke");
     }
 }
