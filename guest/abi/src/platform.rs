@@ -55,6 +55,19 @@ pub const IDLE: u16 = 0x518;
 /// in guest memory, is ignored.
 pub const FRAME: u16 = 0x51c;
 
+/// Writing [`PAUSE_NOW`] here stops a simulated machine until the lab lets it go on:
+/// QEMU's `pvpanic`, in a machine whose panics pause it. Nothing of the machine
+/// notices, as it would if its processor waited for something.
+pub const PAUSE: u16 = 0x505;
+/// Written to [`PAUSE`]: what pvpanic calls a panic.
+pub const PAUSE_NOW: u8 = 1;
+
+/// The selector of QEMU's firmware configuration device, 16 bits (QEMU
+/// `docs/specs/fw_cfg.rst`); behind it lies the port that gives a byte a read.
+pub const FW_CFG: u16 = 0x510;
+/// The file of that device in which a simulated machine finds what it has to do.
+pub const JOB_FILE: &str = "opt/org.trapline/job";
+
 /// A virtio-mmio transport (virtio 1.2, section 4.2.2), as QEMU's microvm
 /// machine and our VMM have it: the first of them.
 pub const VIRTIO_MMIO: u64 = 0xfeb0_0000;

@@ -2,8 +2,10 @@
 //! all come from here. Names of environments and operations are values that
 //! clap knows, so that a mistyped one is answered with the nearest.
 
+mod cache;
 mod gate;
 
+pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -60,6 +62,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Measure what the kernel itself charges for an exit, without any VMM
     Floor(FloorArgs),
+    /// Look after what is kept between runs: kernels, snapshots of machines
+    Cache(CacheArgs),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -181,7 +185,7 @@ pub struct StoreArgs {
     pub file: Option<PathBuf>,
 }
 
-/// What Linux the simulated machine runs.
+/// What Linux the simulated machine runs, and how it gets there.
 #[derive(Args, Debug, Clone, Default)]
 pub struct SimulatedArgs {
     /// Linux for the simulated machine [default: the distribution's, fetched once]
@@ -190,6 +194,8 @@ pub struct SimulatedArgs {
     /// Directory of its modules (lib/modules/VERSION)
     #[arg(long, value_name = "DIR", requires = "kernel")]
     pub modules: Option<PathBuf>,
+    #[command(flatten)]
+    pub snapshots: SnapshotArgs,
 }
 
 /// How to print a result.

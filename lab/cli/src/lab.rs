@@ -4,9 +4,9 @@ use crate::args::SimulatedArgs;
 use crate::failure::{Failure, Status};
 use std::path::Path;
 use trapline_environments::{
-    Availability, EnvError, Environment, GuestImage, Parts, Requirements, Settings,
+    Availability, EnvError, Environment, GuestImage, Parts, Requirements, Settings, Start,
 };
-use trapline_plan::{expand, EnvironmentId, Preset, Request};
+use trapline_plan::{expand, EnvironmentId, MachineSpec, Preset, Request};
 
 /// Every environment there is, with what is needed to use it.
 pub struct Lab {
@@ -57,6 +57,10 @@ impl Lab {
             simulated.modules.as_deref(),
             Path::is_dir,
         )?;
+        settings.cache.limit = simulated.snapshots.cache_limit;
+        if simulated.snapshots.fresh {
+            settings.start = Start::Boot;
+        }
         settings.kernel = simulated.kernel.clone().zip(simulated.modules.clone());
         let environments = trapline_environments::all(&settings);
         let places = environments.into_iter().map(place).collect();
@@ -113,7 +117,8 @@ fn check_named(
 
 fn place(environment: Box<dyn Environment>) -> Place {
     let id = environment.id();
-    let availability = environment.supports(&requirements(id));
+    let machine = machine(id);
+    let availability = environment.supports(&Requirements { machine });
     Place {
         id,
         environment,
@@ -121,8 +126,8 @@ fn place(environment: Box<dyn Environment>) -> Place {
     }
 }
 
-/// The machine that a guest of this environment gets is the plan's to say.
-fn requirements(id: EnvironmentId) -> Requirements {
+/// The machine that a guest of this environment gets: what the plan says.
+pub fn machine(id: EnvironmentId) -> MachineSpec {
     let plan = expand::expand(&Request {
         environments: vec![id],
         ready: vec![id],
@@ -131,7 +136,5 @@ fn requirements(id: EnvironmentId) -> Requirements {
         boots: Some(1),
         seed: 0,
     });
-    Requirements {
-        machine: plan.boots[0].machine,
-    }
+    plan.boots[0].machine
 }

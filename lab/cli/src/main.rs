@@ -5,6 +5,7 @@
 
 mod args;
 mod bisect;
+mod cache;
 mod doctor;
 mod explain;
 mod failure;
@@ -64,6 +65,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Bisect(args) => return bisect::bisect(&args),
         Command::Explain(args) => return explain::explain(&args),
         Command::Floor(args) => floor::floor(&args)?,
+        Command::Cache(args) => cache::cache(&args)?,
         Command::Show(args) => return show::show(&args),
     }
     Ok(Status::Done)

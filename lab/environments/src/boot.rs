@@ -31,11 +31,12 @@ pub fn boot(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Booted, EnvError> {
     let mut guest = environment.launch(image, &planned.machine)?;
-    guest.ready(&Work {
+    let work = Work {
         job: planned.job,
         boot_job: planned.boot_job,
         boot_launches: planned.boot_launches,
-    })?;
+    };
+    guest.ready(&work, watch)?;
     let setting = Setting {
         environment: environment.id(),
         replicate: planned.replicate,
@@ -43,7 +44,7 @@ pub fn boot(
     };
     let facts = environment.facts();
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
-    guest.go()?;
+    guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();
     let unreached = match &trouble {
         Some(error) => error.to_string(),

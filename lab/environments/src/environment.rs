@@ -75,17 +75,18 @@ impl Work {
 /// them. Dropping a guest at any time kills and reaps it.
 pub trait Guest {
     /// Fixes what it has to do. Several guests are made ready before the first
-    /// goes, so this takes whatever time preparation takes.
+    /// goes, so this takes whatever time preparation takes: a simulated machine
+    /// boots here.
     ///
     /// # Errors
-    /// Something that it needs is missing.
-    fn ready(&mut self, work: &Work) -> Result<(), EnvError>;
+    /// Something that it needs is missing, or preparation fails.
+    fn ready(&mut self, work: &Work, watch: &Watch) -> Result<(), EnvError>;
 
     /// Starts it.
     ///
     /// # Errors
     /// It cannot be started.
-    fn go(&mut self) -> Result<(), EnvError>;
+    fn go(&mut self, watch: &Watch) -> Result<(), EnvError>;
 
     /// Hears it to its end, which `watch` limits. Whatever was heard is handed to
     /// `out`, also if this fails.

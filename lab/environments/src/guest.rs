@@ -185,12 +185,12 @@ pub fn not_told() -> String {
 }
 
 impl<R: Recipe> Guest for ProcessGuest<R> {
-    fn ready(&mut self, work: &Work) -> Result<(), EnvError> {
+    fn ready(&mut self, work: &Work, _: &Watch) -> Result<(), EnvError> {
         self.jobs = work.jobs();
         Ok(())
     }
 
-    fn go(&mut self) -> Result<(), EnvError> {
+    fn go(&mut self, _: &Watch) -> Result<(), EnvError> {
         if let Some(job) = self.jobs.first() {
             self.running = Some(self.start(job)?);
         }

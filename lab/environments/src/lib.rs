@@ -9,6 +9,7 @@
 //! measures; what guests say is untrusted and goes through [`transcript`].
 
 mod boot;
+pub mod cache;
 mod environment;
 mod error;
 mod facts;
@@ -29,6 +30,7 @@ mod wall;
 mod witness;
 
 pub use boot::{boot, Booted};
+pub use cache::Cache;
 pub use environment::{
     Availability, Environment, Facts, Guest, Progress, Requirements, SampleSink, Watch, Work,
 };
@@ -36,7 +38,7 @@ pub use error::EnvError;
 pub use observe::{Finished, Offset};
 pub use parts::{sha256_of_file, GuestImage, Part, Parts};
 pub use plugin::Plugin;
-pub use settings::Settings;
+pub use settings::{Settings, Start};
 pub use tsc::Rate;
 
 /// Every environment, in the order in which tables show them.

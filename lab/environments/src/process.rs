@@ -15,7 +15,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -50,9 +50,14 @@ impl Command {
     /// Appends the path by which the program will find `file`, which needs no name
     /// of its own and so is gone when nobody uses it any more.
     pub fn file(mut self, file: Arc<File>) -> Self {
-        let number = FIRST_FILE + self.files.len();
-        self.files.push(file);
+        let number = self.give(file);
         self.arg(format!("/proc/self/fd/{number}"))
+    }
+
+    /// Gives the program `file`; the number of the descriptor that it gets.
+    pub fn give(&mut self, file: Arc<File>) -> usize {
+        self.files.push(file);
+        FIRST_FILE + self.files.len() - 1
     }
 
     /// Lets a QEMU load `plugin`, if there is one.
@@ -60,8 +65,7 @@ impl Command {
         let Some(Plugin { library, output }) = plugin else {
             return self;
         };
-        let number = FIRST_FILE + self.files.len();
-        self.files.push(Arc::clone(output));
+        let number = self.give(Arc::clone(output));
         let library = escaped(library);
         self.arg("-plugin")
             .arg(format!("{library},out=/proc/self/fd/{number}"))
@@ -104,6 +108,18 @@ pub trait Ear {
     fn last_words(&self) -> String;
 }
 
+/// Something besides the process that news may come from.
+pub trait Bystander {
+    /// Readable when there is news.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// There is; whether the process is to be heard no further.
+    ///
+    /// # Errors
+    /// The news is bad.
+    fn consider(&mut self) -> Result<bool, EnvError>;
+}
+
 /// A process that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Over {
@@ -122,6 +138,13 @@ pub struct Running {
     errors: Stream,
     events: Stream,
     witness: ProcessWitness,
+}
+
+/// What there is to be looked at besides streams.
+#[derive(Default)]
+struct News {
+    ended: bool,
+    beside: bool,
 }
 
 /// One of its streams.
@@ -191,30 +214,78 @@ impl Running {
     /// It did not end in time, the ear objects, or nothing can be heard. The
     /// process may still run then; dropping it ends it.
     pub fn hear(&mut self, ear: &mut dyn Ear, watch: &Watch) -> Result<Over, EnvError> {
+        loop {
+            if let Some(over) = self.listen(ear, watch, None)? {
+                return Ok(over);
+            }
+        }
+    }
+
+    /// Lets `ear` hear the process until `bystander` has heard enough; how the
+    /// process ended, if that came first. All that it wrote before has been heard.
+    ///
+    /// # Errors
+    /// As [`Self::hear`], or the bystander objects.
+    pub fn hear_until(
+        &mut self,
+        bystander: &mut dyn Bystander,
+        ear: &mut dyn Ear,
+        watch: &Watch,
+    ) -> Result<Option<Over>, EnvError> {
+        self.listen(ear, watch, Some(bystander))
+    }
+
+    fn listen(
+        &mut self,
+        ear: &mut dyn Ear,
+        watch: &Watch,
+        mut bystander: Option<&mut dyn Bystander>,
+    ) -> Result<Option<Over>, EnvError> {
         let mut piece = vec![0; PIECE];
         loop {
-            let ended = self.wait_for_news().map_err(EnvError::Deaf)?;
+            let news = self
+                .wait_for_news(bystander.as_deref())
+                .map_err(EnvError::Deaf)?;
+            let enough = match &mut bystander {
+                Some(bystander) if news.beside => bystander.consider(),
+                _ => Ok(false),
+            };
             let end = ticks();
             self.read_all(ear, &mut piece, end)?;
-            if ended {
+            if news.ended {
                 let status = self.reap().map_err(EnvError::Deaf)?;
-                return Ok(Over { end, status });
+                return Ok(Some(Over { end, status }));
+            }
+            if enough? {
+                return Ok(None);
             }
             watch.check(self.since, || ear.last_words())?;
         }
     }
 
-    /// Sleeps until there is something to hear, and says whether the process has
-    /// ended. What it wrote before its end can still be read.
-    fn wait_for_news(&self) -> io::Result<bool> {
+    /// Sleeps until there is something to hear. What the process wrote before its
+    /// end can still be read.
+    fn wait_for_news(&self, bystander: Option<&dyn Bystander>) -> io::Result<News> {
         let mut descriptors = vec![PollFd::new(&self.started.pidfd, PollFlags::IN)];
         // A stream at its end would be news for ever.
         let streams = [&self.console, &self.errors, &self.events];
         let open = streams.into_iter().filter(|stream| stream.open);
         descriptors.extend(open.map(|stream| PollFd::new(&stream.file, PollFlags::IN)));
+        let beside = bystander.map(Bystander::descriptor);
+        descriptors.extend(
+            beside
+                .iter()
+                .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)),
+        );
         match poll(&mut descriptors, Some(&GLANCE)) {
-            Ok(_) => Ok(!descriptors[0].revents().is_empty()),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Ok(_) => Ok(News {
+                ended: !descriptors[0].revents().is_empty(),
+                beside: beside.is_some()
+                    && descriptors
+                        .last()
+                        .is_some_and(|fd| !fd.revents().is_empty()),
+            }),
+            Err(rustix::io::Errno::INTR) => Ok(News::default()),
             Err(error) => Err(error.into()),
         }
     }

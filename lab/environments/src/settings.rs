@@ -1,9 +1,19 @@
 //! Where everything is that environments are made of.
 
+use crate::cache::{Cache, DEFAULT_LIMIT};
 use crate::parts::Parts;
 use crate::plugin::Plugin;
 use crate::EnvError;
 use std::path::PathBuf;
+
+/// How a simulated machine with a Linux gets to where it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// From its snapshot, which is made if there is none.
+    Restore,
+    /// By booting; snapshots are neither used nor made.
+    Boot,
+}
 
 /// Where everything is.
 #[derive(Clone, Debug)]
@@ -15,8 +25,10 @@ pub struct Settings {
     /// The kernel of the simulated machine and the directory of its modules, if
     /// not the distribution's.
     pub kernel: Option<(PathBuf, PathBuf)>,
-    /// Where what was downloaded is kept.
-    pub cache: PathBuf,
+    /// What is kept between runs.
+    pub cache: Cache,
+    /// How machines get to where they work.
+    pub start: Start,
     /// Who watches the simulated machine, if anybody does.
     pub plugin: Option<Plugin>,
 }
@@ -24,7 +36,7 @@ pub struct Settings {
 impl Settings {
     /// Parts from where [`Parts::find`] finds them, QEMU from $PATH, the
     /// distribution's kernel, and `$XDG_CACHE_HOME/trapline` (or
-    /// `~/.cache/trapline`) for what is downloaded.
+    /// `~/.cache/trapline`) for what is kept.
     ///
     /// # Errors
     /// The kernel does not say where the program is.
@@ -33,7 +45,11 @@ impl Settings {
             parts: Parts::find()?,
             qemu: None,
             kernel: None,
-            cache: cache_directory(),
+            cache: Cache {
+                directory: cache_directory(),
+                limit: DEFAULT_LIMIT,
+            },
+            start: Start::Restore,
             plugin: None,
         })
     }

@@ -1,12 +1,15 @@
 //! Process 1 of a simulated machine: it follows a script and says what happened.
 //!
 //! The lab boots a distribution's kernel with an initramfs that holds this
-//! program, a [`script`], and what the script starts. Everything is told as
+//! program, a [`script`] that makes the machine ready, and what is to be started
+//! on it. Then the machine pauses, and may be saved; when it goes on, a second
+//! script says what to do: the [`job`]. Everything is told as
 //! records through a [`port`] of the machine: no terminal, no interrupt and no
 //! buffer of a driver lies in between, so that two runs of a machine say the same
 //! bytes. While something is measured this program sleeps; see [`guest`].
 
 mod guest;
+mod job;
 mod port;
 mod script;
 
@@ -22,8 +25,8 @@ use trapline_abi::record::Speaker;
 use trapline_abi::{Record, VERSION};
 use trapline_spawn::ticks;
 
-/// Where the initramfs has the script.
-const SCRIPT: &str = "/trapline/script";
+/// Where the initramfs has the script that makes the machine ready.
+const READINESS: &str = "/trapline/script";
 
 /// What went wrong, for people.
 type Trouble = String;
@@ -38,7 +41,7 @@ pub fn main() -> ! {
     };
     std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
     port.say(&hello(), ticks());
-    match follow_script(&mut port) {
+    match follow_scripts(&mut port) {
         Ok(()) => {
             port.say(&Record::Done, ticks());
             port.end(trapline_abi::platform::EXIT_DONE)
@@ -65,11 +68,19 @@ fn last_words(message: &str) -> ! {
     port.end(trapline_abi::platform::EXIT_PANIC)
 }
 
-fn follow_script(port: &mut Port) -> Result<(), Trouble> {
+fn follow_scripts(port: &mut Port) -> Result<(), Trouble> {
     mount_all()?;
-    let text = fs::read_to_string(SCRIPT).map_err(|error| format!("{SCRIPT}: {error}"))?;
-    for (line, number) in text.lines().zip(1..) {
-        let at_line = |trouble| format!("{SCRIPT}, line {number}: {trouble}");
+    let readiness = fs::read_to_string(READINESS);
+    let readiness = readiness.map_err(|error| format!("{READINESS}: {error}"))?;
+    follow(READINESS, &readiness, port)?;
+    port.pause();
+    let job = job::read(port).map_err(|error| format!("job: {error}"))?;
+    follow("job", &job, port)
+}
+
+fn follow(name: &str, script: &str, port: &mut Port) -> Result<(), Trouble> {
+    for (line, number) in script.lines().zip(1..) {
+        let at_line = |trouble| format!("{name}, line {number}: {trouble}");
         let step = script::parse(line).map_err(at_line)?;
         take(&step, port).map_err(at_line)?;
     }

@@ -1,9 +1,10 @@
-//! The machine's two ports: one takes bytes for the lab, one ends the machine.
+//! The machine's ports: one takes bytes for the lab, one pauses the machine, one
+//! ends it, and two give what it has to do.
 
 use std::arch::asm;
 use std::io;
 use trapline_abi::frame::{encode, MAX_FRAME};
-use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
+use trapline_abi::platform::{DEBUG_CONSOLE, EXIT, FW_CFG, PAUSE, PAUSE_NOW};
 use trapline_abi::Record;
 
 /// Turns of an empty loop for which to wait for the machine to end: half a minute
@@ -16,7 +17,7 @@ pub struct Port(());
 impl Port {
     /// Asks the kernel for the ports.
     pub fn open() -> io::Result<Self> {
-        for (port, length) in [(DEBUG_CONSOLE, 1), (EXIT, 4)] {
+        for (port, length) in [(DEBUG_CONSOLE, 1), (PAUSE, 1), (FW_CFG, 2), (EXIT, 4)] {
             // SAFETY: takes numbers only. What is then written to these ports
             // reaches the devices that the lab gave the machine for this.
             if unsafe { libc::ioperm(port.into(), length, 1) } != 0 {
@@ -50,6 +51,35 @@ impl Port {
                 inout("rcx") bytes.len() => _,
                 in("dx") DEBUG_CONSOLE,
                 options(nostack, readonly, preserves_flags),
+            );
+        }
+    }
+
+    /// Stops the machine here. It goes on when the lab wants it to, in this very
+    /// process or in another that was given the machine's state.
+    pub fn pause(&mut self) {
+        // SAFETY: a port that the process may use; registers and memory are the
+        // same when the machine goes on.
+        unsafe { asm!("out dx, al", in("dx") PAUSE, in("al") PAUSE_NOW, options(nostack, nomem)) };
+    }
+
+    /// Selects an item of the firmware configuration device, from its beginning.
+    pub fn select(&mut self, item: u16) {
+        // SAFETY: a port that the process may use; it only moves a position.
+        unsafe { asm!("out dx, ax", in("dx") FW_CFG, in("ax") item, options(nostack, nomem)) };
+    }
+
+    /// Reads on in the selected item. Behind its end there are zeros.
+    pub fn read(&mut self, bytes: &mut [u8]) {
+        // SAFETY: writes as many bytes as `bytes` has, from a port that the process
+        // may use, with the direction flag clear as the calling convention has it.
+        unsafe {
+            asm!(
+                "rep insb",
+                inout("rdi") bytes.as_mut_ptr() => _,
+                inout("rcx") bytes.len() => _,
+                in("dx") FW_CFG + 1,
+                options(nostack, preserves_flags),
             );
         }
     }

@@ -128,7 +128,7 @@ impl Desk<'_> {
             if runs.is_empty() {
                 continue;
             }
-            let symbols = symbols::of(self.lab.settings(), id, &self.watch(), self.interrupt)?;
+            let symbols = symbols::of(self.lab, id, &self.watch(), self.interrupt)?;
             let of_run = |run: &&Observation| {
                 let windows = counters.take(id, run.replicate)?;
                 of_run(run, &windows, &symbols)

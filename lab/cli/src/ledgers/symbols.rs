@@ -2,9 +2,10 @@
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::lab::{self, Lab};
 use std::path::{Path, PathBuf};
 use trapline_environments::sim::symbols::locate;
-use trapline_environments::{EnvError, Part, Settings, Watch};
+use trapline_environments::{EnvError, Part, Watch};
 use trapline_ledger::symbols::{lowest_address, mappings, Mapping};
 use trapline_ledger::{Space, Symbols};
 use trapline_plan::EnvironmentId;
@@ -17,11 +18,12 @@ const INIT: &str = "/init";
 /// # Errors
 /// A file cannot be read, or the machine cannot be asked.
 pub fn of(
-    settings: &Settings,
+    lab: &Lab,
     environment: EnvironmentId,
     watch: &Watch,
     interrupt: &Interrupt,
 ) -> Result<Symbols, Failure> {
+    let settings = lab.settings();
     let mut symbols = Symbols::default();
     let part = |part| {
         settings
@@ -36,7 +38,10 @@ pub fn of(
         return Ok(symbols);
     }
     let explained = |error: EnvError| interrupt.explain(&error);
-    let located = locate(settings, environment, watch).map_err(explained)?;
+    let image = lab.image().map_err(explained)?;
+    let machine = lab::machine(environment);
+    let located = locate(settings, environment, &image, &machine, watch);
+    let located = located.map_err(explained)?;
     symbols.add_kallsyms(&located.kernel);
     if environment == EnvironmentId::SimKvm {
         add(&mut symbols, Space::User, "trapline-vmm", &part(Part::Vmm)?)?;

@@ -12,17 +12,22 @@ mod initramfs;
 pub mod kernel;
 mod linux;
 mod listener;
+mod machine;
 mod module;
+mod monitor;
 pub mod programs;
 mod script;
+mod snapshot;
 pub mod symbols;
 
-pub(crate) use linux::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
+pub use machine::START;
+pub(crate) use machine::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
 
+use crate::environment::Guest;
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Statuses};
 use crate::observe::Offset;
-use crate::parts::Part;
+use crate::parts::{GuestImage, Part};
 use crate::process::Command;
 use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
@@ -65,7 +70,7 @@ pub fn linux(settings: Settings) -> Stack {
         id: EnvironmentId::SimLinux,
         settings,
         needs: &[Need::Part(Part::Agent), Need::Qemu, Need::Linux],
-        make: |settings, _, machine| LinuxGuest::boxed(settings, machine, Agent),
+        make: |settings, image, machine| make(EnvironmentId::SimLinux, settings, image, machine),
     }
 }
 
@@ -81,14 +86,7 @@ pub fn kvm(settings: Settings) -> Stack {
             Need::Qemu,
             Need::Linux,
         ],
-        make: |settings, image, machine| {
-            let contents = OurVmm {
-                vmm: settings.parts.get(Part::Vmm)?,
-                image: image.path.clone(),
-                machine: *machine,
-            };
-            LinuxGuest::boxed(settings, machine, contents)
-        },
+        make: |settings, image, machine| make(EnvironmentId::SimKvm, settings, image, machine),
     }
 }
 
@@ -103,14 +101,46 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
             Need::Qemu,
             Need::Linux,
         ],
-        make: |settings, image, machine| {
-            let contents = InnerQemu {
-                qemu: Qemu::find(settings.qemu.as_deref())?,
-                image: image.path.clone(),
-                machine: *machine,
-            };
-            LinuxGuest::boxed(settings, machine, contents)
-        },
+        make: |settings, image, machine| make(EnvironmentId::SimQemuKvm, settings, image, machine),
+    }
+}
+
+fn make(
+    id: EnvironmentId,
+    settings: &Settings,
+    image: &GuestImage,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Guest>, EnvError> {
+    let contents = contents(id, settings, image, machine)?;
+    Ok(LinuxGuest::boxed(settings, machine, contents))
+}
+
+/// What the machine of an environment has besides its Linux and the agent.
+///
+/// # Errors
+/// Something of it is missing, or there is no Linux in this environment.
+fn contents(
+    id: EnvironmentId,
+    settings: &Settings,
+    image: &GuestImage,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Contents>, EnvError> {
+    let (image, machine) = (image.path.clone(), *machine);
+    match id {
+        EnvironmentId::SimLinux => Ok(Box::new(Agent)),
+        EnvironmentId::SimKvm => Ok(Box::new(OurVmm {
+            vmm: settings.parts.get(Part::Vmm)?,
+            image,
+            machine,
+        })),
+        EnvironmentId::SimQemuKvm => Ok(Box::new(InnerQemu {
+            qemu: Qemu::find(settings.qemu.as_deref())?,
+            image,
+            machine,
+        })),
+        other => Err(EnvError::Missing(format!(
+            "{other} has no Linux of its own"
+        ))),
     }
 }
 
@@ -121,13 +151,14 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
 pub(crate) fn check_kernel(settings: &Settings) -> Result<(), EnvError> {
     match &settings.kernel {
         Some((image, modules)) => kernel::given(image, modules).map(drop)?,
-        None => kernel::check(&settings.cache)?,
+        None => kernel::check(&settings.cache.directory)?,
     }
     Ok(())
 }
 
 /// Where the initramfs has what the environments put into it.
 const AGENT: &str = "/init";
+const SYMBOLS: &str = "/trapline/symbols";
 const VMM: &str = "/trapline/vmm";
 const IMAGE: &str = "/trapline/image";
 
@@ -149,6 +180,10 @@ impl Contents for Agent {
 
     fn command(&self, job: &Job) -> Command {
         Command::new(AGENT).words(&job.to_string())
+    }
+
+    fn observed(&self) -> Option<Command> {
+        Some(Command::new(AGENT).words("trapline.run=basic"))
     }
 }
 
@@ -208,6 +243,11 @@ impl Contents for InnerQemu {
 
     fn asks_offset(&self) -> bool {
         true
+    }
+
+    fn observed(&self) -> Option<Command> {
+        let words = "-M none -nodefaults -no-user-config -display none";
+        Some(Command::new(&self.qemu.program).words(words))
     }
 }
 

@@ -2,12 +2,12 @@
 //! measured and the conformance suite is run on its KVM.
 
 use super::initramfs::Archive;
-use super::linux;
-use super::listener::{Inmates, MachineEar};
+use super::listener::Inmates;
+use super::machine::Machine;
 use super::script::Script;
 use crate::environment::Watch;
 use crate::error::EnvError;
-use crate::process::{Command, Running};
+use crate::process::Command;
 use crate::settings::Settings;
 use crate::transcript::MOST_BYTES;
 use std::ffi::OsString;
@@ -22,6 +22,14 @@ pub struct Program {
     pub file: PathBuf,
     /// Its arguments, without its own name.
     pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// Where it is on the machine.
+    fn place(&self) -> String {
+        let name = self.file.file_name().unwrap_or_default();
+        format!("/trapline/programs/{}", name.to_string_lossy())
+    }
 }
 
 /// What a program did.
@@ -53,29 +61,40 @@ pub fn run(
     programs: &[Program],
     watch: &Watch,
 ) -> Result<(Vec<Output>, String), EnvError> {
-    let prepared = linux::prepare(settings, MEMORY, &mut |archive, script| {
-        add(programs, archive, script)
-    })?;
-    let mut running = Running::start(&prepared.command)?;
-    let mut ear = MachineEar::new(Outputs::of(programs.len()));
-    let heard = running.hear(&mut ear, watch);
-    let (outputs, hash, judged) = ear.finish(heard);
+    let machine = Machine::new(settings, MEMORY, &mut |archive| add(programs, archive))?;
+    let mut script = Script::default();
+    for program in programs {
+        let arguments = program.arguments.iter().cloned();
+        let command = arguments.fold(Command::new(program.place()), Command::arg);
+        script.launch(&command, false);
+    }
+    let expected = programs.len();
+    run_script(&machine, &script, expected, watch)
+}
+
+/// Lets a machine follow a script that starts so many programs.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn run_script(
+    machine: &Machine,
+    script: &Script,
+    expected: usize,
+    watch: &Watch,
+) -> Result<(Vec<Output>, String), EnvError> {
+    let mut poised = machine.poise(script, watch)?;
+    poised.go(watch)?;
+    let (outputs, hash, judged) = poised.hear(Outputs::of(expected), watch);
     judged.map(|()| (outputs.finished, hash))
 }
 
-fn add(programs: &[Program], archive: &mut Archive, script: &mut Script) -> Result<(), EnvError> {
-    for program in programs {
-        let name = program.file.file_name().unwrap_or_default();
-        let path = format!("/trapline/programs/{}", name.to_string_lossy());
-        super::add_as(archive, &path, &program.file)?;
-        let command = program.arguments.iter().cloned();
-        script.launch(&command.fold(Command::new(path), Command::arg), false);
-    }
-    Ok(())
+fn add(programs: &[Program], archive: &mut Archive) -> Result<(), EnvError> {
+    let mut programs = programs.iter();
+    programs.try_for_each(|program| super::add_as(archive, &program.place(), &program.file))
 }
 
 /// What programs did that run one after the other.
-pub struct Outputs {
+struct Outputs {
     expected: usize,
     current: Unfinished,
     finished: Vec<Output>,
@@ -83,17 +102,12 @@ pub struct Outputs {
 
 impl Outputs {
     /// Those of so many programs.
-    pub fn of(expected: usize) -> Self {
+    fn of(expected: usize) -> Self {
         Self {
             expected,
             current: Unfinished::default(),
             finished: Vec::new(),
         }
-    }
-
-    /// What those did that have ended.
-    pub fn into_finished(self) -> Vec<Output> {
-        self.finished
     }
 }
 

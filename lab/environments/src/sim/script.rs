@@ -1,5 +1,6 @@
-//! The script that tells the agent on a simulated machine what to do; the agent's
-//! own module `init::script` says what the lines mean.
+//! The scripts that tell the agent on a simulated machine what to do: one makes
+//! the machine ready, one is its job. The agent's own module `init::script` says
+//! what the lines mean.
 
 use crate::process::Command;
 use std::time::Duration;

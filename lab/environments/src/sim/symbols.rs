@@ -1,23 +1,22 @@
-//! Where code lies on a simulated machine: asked of a machine of its own, so that
+//! Where code lies on a simulated machine: asked of another of the same kind, so that
 //! the one that is measured is not disturbed. Without randomness both have
 //! everything at the same addresses. What was heard is kept in the cache, under
 //! the hash of all that the machine was made of.
 
-use super::initramfs::Archive;
-use super::linux::{self, Prepared};
-use super::listener::MachineEar;
-use super::programs::{Output, Outputs};
+use super::linux;
+use super::machine::Machine;
+use super::programs::{run_script, Output};
 use super::script::Script;
-use super::{closure, AGENT};
+use super::SYMBOLS;
+use crate::cache::Kind;
 use crate::environment::Watch;
 use crate::error::EnvError;
-use crate::parts::Part;
-use crate::process::{Command, Running};
-use crate::qemu::Qemu;
+use crate::parts::GuestImage;
+use crate::process::Command;
 use crate::settings::Settings;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trapline_plan::EnvironmentId;
+use trapline_plan::{EnvironmentId, MachineSpec};
 
 /// Where code lies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,73 +28,42 @@ pub struct Located {
     pub program: String,
 }
 
-/// The program, on the machine, that looks.
-const LOOKER: &str = "/trapline/symbols";
-
 /// Separates the two parts in the cache.
 const SEPARATOR: &str = "\n----\n";
 
-/// Where code lies on the machine of `environment`.
+/// Where code lies on the machine of `environment` whose guests get `machine`.
 ///
 /// # Errors
 /// Something is missing, or the machine did not end well.
 pub fn locate(
     settings: &Settings,
     environment: EnvironmentId,
+    image: &GuestImage,
+    machine: &MachineSpec,
     watch: &Watch,
 ) -> Result<Located, EnvError> {
-    let program = observed(settings, environment)?;
-    let prepared = linux::prepare(settings, 0, &mut |archive, script| {
-        fill(settings, program.as_ref(), archive, script)
-    })?;
-    let kept = settings.cache.join("symbols").join(prepared.key());
+    let contents = super::contents(environment, settings, image, machine)?;
+    let machine = linux::machine(settings, machine, contents.as_ref())?;
+    let kept = settings.cache.of(Kind::Symbols).join(machine.key()?);
     if let Some(located) = read(&kept) {
         return Ok(located);
     }
-    let located = ask(&prepared, 1 + usize::from(program.is_some()), watch)?;
+    let located = ask(&machine, contents.observed(), watch)?;
     keep(&kept, &located)?;
     Ok(located)
 }
 
-/// The program whose place depends on who loads it.
-fn observed(settings: &Settings, environment: EnvironmentId) -> Result<Option<Command>, EnvError> {
-    Ok(match environment {
-        EnvironmentId::SimLinux => Some(Command::new(AGENT).words("trapline.run=basic")),
-        EnvironmentId::SimQemuKvm => {
-            let qemu = Qemu::find(settings.qemu.as_deref())?;
-            let words = "-M none -nodefaults -no-user-config -display none";
-            Some(Command::new(qemu.program).words(words))
-        }
-        _ => None,
-    })
-}
-
-fn fill(
-    settings: &Settings,
-    program: Option<&Command>,
-    archive: &mut Archive,
-    script: &mut Script,
-) -> Result<(), EnvError> {
-    super::add_as(archive, LOOKER, &settings.parts.get(Part::Symbols)?)?;
-    script.launch(&Command::new(LOOKER), false);
-    if let Some(program) = program {
-        if program.program != Path::new(AGENT) {
-            closure::add(archive, &program.program)?;
-        }
-        let look = Command::new(LOOKER).arg(&program.program);
+fn ask(machine: &Machine, observed: Option<Command>, watch: &Watch) -> Result<Located, EnvError> {
+    let mut script = Script::default();
+    script.launch(&Command::new(SYMBOLS), false);
+    if let Some(program) = &observed {
+        let look = Command::new(SYMBOLS).arg(&program.program);
         let words = program.arguments.iter().cloned();
         script.launch(&words.fold(look, Command::arg), false);
     }
-    Ok(())
-}
-
-fn ask(prepared: &Prepared, expected: usize, watch: &Watch) -> Result<Located, EnvError> {
-    let mut running = Running::start(&prepared.command)?;
-    let mut ear = MachineEar::new(Outputs::of(expected));
-    let heard = running.hear(&mut ear, watch);
-    let (outputs, _, judged) = ear.finish(heard);
-    judged?;
-    let mut texts = outputs.into_finished().into_iter().map(text);
+    let expected = 1 + usize::from(observed.is_some());
+    let (outputs, _) = run_script(machine, &script, expected, watch)?;
+    let mut texts = outputs.into_iter().map(text);
     Ok(Located {
         kernel: texts.next().transpose()?.unwrap_or_default(),
         program: texts.next().transpose()?.unwrap_or_default(),

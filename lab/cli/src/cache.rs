@@ -1,0 +1,90 @@
+//! `trapline cache`: what is kept between runs, and what it takes.
+
+use crate::args::{CacheArgs, CacheCommand, PlainFormat};
+use crate::failure::Failure;
+use crate::terminal;
+use indicatif::HumanBytes;
+use serde_json::json;
+use std::fmt::Write;
+use std::time::SystemTime;
+use trapline_environments::cache::Entry;
+use trapline_environments::{Cache, Settings};
+
+/// Lists or prunes the cache.
+///
+/// # Errors
+/// It cannot be read, or something in it cannot be removed.
+pub fn cache(args: &CacheArgs) -> Result<(), Failure> {
+    let told = |error| Failure::from_error(&error);
+    let cache = Settings::find().map_err(told)?.cache;
+    match args.command {
+        CacheCommand::List { format } => list(&cache, format),
+        CacheCommand::Prune { all: true, .. } => {
+            let removed = cache.clear().map_err(told)?;
+            terminal::print_text(&removal(&removed))
+        }
+        CacheCommand::Prune { to, .. } => {
+            let removed = cache.prune(to).map_err(told)?;
+            terminal::print_text(&removal(&removed))
+        }
+    }
+}
+
+fn list(cache: &Cache, format: PlainFormat) -> Result<(), Failure> {
+    let entries = cache
+        .entries()
+        .map_err(|error| Failure::from_error(&error))?;
+    match format {
+        PlainFormat::Json => terminal::print_json(&json!({
+            "directory": cache.directory,
+            "entries": entries.iter().map(as_json).collect::<Vec<_>>(),
+        })),
+        PlainFormat::Table => {
+            let mut text = table(&entries, terminal::width());
+            let directory = cache.directory.display();
+            let total = HumanBytes(sum(&entries));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{total} in {directory}");
+            terminal::print_text(&text)
+        }
+    }
+}
+
+fn as_json(entry: &Entry) -> serde_json::Value {
+    json!({
+        "kind": entry.kind.name(),
+        "name": entry.name,
+        "bytes": entry.bytes,
+        "used": moment(entry.used),
+    })
+}
+
+/// Columns before the name.
+const BEFORE: usize = 8 + 1 + 12 + 2 + 20 + 2;
+
+fn table(entries: &[Entry], width: usize) -> String {
+    let lines = entries.iter().map(|entry| {
+        let room = width.saturating_sub(BEFORE).max(12);
+        let name: String = entry.name.chars().take(room).collect();
+        let (kind, bytes) = (entry.kind.name(), HumanBytes(entry.bytes).to_string());
+        let used = moment(entry.used);
+        format!("{kind:<8} {bytes:>12}  {used}  {name}\n")
+    });
+    lines.collect()
+}
+
+fn removal(removed: &[Entry]) -> String {
+    match removed.len() {
+        0 => "nothing to remove\n".to_owned(),
+        1 => format!("removed 1 entry, {}\n", HumanBytes(sum(removed))),
+        count => format!("removed {count} entries, {}\n", HumanBytes(sum(removed))),
+    }
+}
+
+fn sum(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.bytes).sum()
+}
+
+fn moment(at: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(at).to_string()
+}

@@ -1,0 +1,385 @@
+//! A simulated machine with a distribution's Linux on it: what it is made of, and
+//! how it gets to the point from which it works.
+//!
+//! Its way there takes seconds and is always the same, so it is gone once: our
+//! init pauses the machine when all is ready, its state is kept, and from then on it is
+//! restored. What it has to do it finds when it goes on. A machine that was
+//! restored and one that was booted say the same from there on, byte for byte.
+
+use super::initramfs::Archive;
+use super::kernel::{self, Kernel};
+use super::listener::{Inmates, MachineEar};
+use super::monitor::{Monitor, Transfer};
+use super::script::Script;
+use super::snapshot::{Draft, Snapshots, Turn};
+use super::{AGENT, SYMBOLS};
+use crate::environment::{Facts, Watch};
+use crate::error::EnvError;
+use crate::parts::{hexadecimal, sha256_of_file, Part};
+use crate::process::{Command, Running};
+use crate::qemu::{self, Qemu};
+use crate::settings::{Settings, Start};
+use rustix::fs::MemfdFlags;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+use trapline_abi::platform::JOB_FILE;
+use trapline_abi::record::Channel;
+
+/// The machine. Without PCI its Linux boots fast; without ACPI it would not find
+/// the local APIC, whose timer every later timer depends on. Pauses are pvpanic's.
+const MACHINE: &str = "-M microvm,acpi=on,rtc=on -bios qboot.rom -device pvpanic";
+
+/// What its Linux is told: no randomness, no self-tests of its ciphers (two
+/// thirds of the instructions of a boot), its warnings on the serial port, and
+/// to end where it cannot go on. Mitigations stay as the distribution has them.
+const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps \
+                            cryptomgr.notests panic=-1";
+
+/// Settings of modules. Without this one creating a virtual machine waits for the
+/// start of a helper thread, or not: 10 million instructions, or 0.3.
+const MODULE_OPTIONS: [(&str, &str); 1] = [("kvm", "nx_huge_pages=never")];
+
+/// In the first second Linux still measures its clock, and until it trusts it
+/// timers have the resolution of a tick. Nothing starts before that.
+const CLOCKSOURCE: (&str, &str) = (
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "tsc",
+);
+
+/// Memory beside that of its guests, in MiB.
+pub const OWN_MEMORY_MIB: u32 = 1024;
+
+/// The fact that says how the machine got to where it works.
+pub const START: &str = "l1-start";
+
+/// What is known about every such machine before it is started.
+pub fn facts() -> Facts {
+    let modules: Vec<_> = MODULE_OPTIONS
+        .iter()
+        .map(|(module, options)| format!("{module}.{options}"))
+        .collect();
+    [
+        ("machine", format!("{MACHINE} {}", qemu::COUNTING)),
+        ("l1-command-line", KERNEL_WORDS.to_owned()),
+        ("l1-settings", modules.join(" ")),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+/// All that a machine is made of.
+pub struct Machine {
+    settings: Settings,
+    qemu: Qemu,
+    kernel: Kernel,
+    /// In MiB.
+    memory: u32,
+    initramfs: Arc<File>,
+    facts: Facts,
+}
+
+/// Puts files on a machine.
+pub type Fill<'a> = &'a mut dyn FnMut(&mut Archive) -> Result<(), EnvError>;
+
+impl Machine {
+    /// A machine with `guest_memory` MiB for the guests of what `fill` puts on it.
+    ///
+    /// # Errors
+    /// There is no kernel, no QEMU, or a file cannot be read.
+    pub fn new(settings: &Settings, guest_memory: u32, fill: Fill<'_>) -> Result<Self, EnvError> {
+        let kernel = match &settings.kernel {
+            Some((image, modules)) => kernel::given(image, modules)?,
+            None => kernel::fetched(&settings.cache.directory)?,
+        };
+        let qemu = Qemu::find(settings.qemu.as_deref())?;
+        let bytes = archive(settings, &kernel, fill)?.bytes();
+        let facts = [
+            ("l1-kernel", kernel.origin.clone()),
+            ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
+            ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
+        ];
+        Ok(Self {
+            initramfs: Arc::new(in_memory("initramfs", &bytes)?),
+            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            settings: settings.clone(),
+            memory: OWN_MEMORY_MIB + guest_memory,
+            qemu,
+            kernel,
+        })
+    }
+
+    /// The hash of all that the machine is made of: its parts, their sizes, the
+    /// words by which they are started, and the QEMU that makes it.
+    ///
+    /// # Errors
+    /// QEMU cannot be read.
+    pub fn key(&self) -> Result<String, EnvError> {
+        let qemu = sha256_of_file(&self.qemu.program)?;
+        let mut all = vec![qemu, self.qemu.version.clone(), self.memory.to_string()];
+        all.extend([MACHINE, qemu::COUNTING, KERNEL_WORDS].map(str::to_owned));
+        all.extend(self.facts.values().cloned());
+        Ok(hexadecimal(&Sha256::digest(all.join("\n"))))
+    }
+
+    /// Brings a machine of this kind to where `job` can start.
+    ///
+    /// # Errors
+    /// It does not get there.
+    pub fn poise(&self, job: &Script, watch: &Watch) -> Result<Poised, EnvError> {
+        match self.settings.start {
+            Start::Boot => self.boot(job, watch, None),
+            Start::Restore => self.restore_or_boot(job, watch),
+        }
+    }
+
+    fn restore_or_boot(&self, job: &Script, watch: &Watch) -> Result<Poised, EnvError> {
+        let snapshots = Snapshots::of(&self.settings.cache);
+        let key = self.key()?;
+        if let Some(poised) = self.restore(&snapshots, &key, job, watch)? {
+            return Ok(poised);
+        }
+        match snapshots.turn(&key, watch) {
+            Ok(turn) => match self.restore(&snapshots, &key, job, watch)? {
+                // Somebody else has made it while we waited.
+                Some(poised) => Ok(poised),
+                None => self.boot(job, watch, Some((&snapshots, &key, turn))),
+            },
+            Err(error) if is_final(&error) => Err(error),
+            Err(error) => Ok(self.boot(job, watch, None)?.unkept(&error)),
+        }
+    }
+
+    /// A machine from its snapshot, if there is one that can be used.
+    fn restore(
+        &self,
+        snapshots: &Snapshots<'_>,
+        key: &str,
+        job: &Script,
+        watch: &Watch,
+    ) -> Result<Option<Poised>, EnvError> {
+        let Some(state) = snapshots.find(key) else {
+            return Ok(None);
+        };
+        let mut poised = self.start(job, &["-incoming", "defer"], "restored")?;
+        let loaded = poised
+            .monitor
+            .greet(watch)
+            .and_then(|()| poised.monitor.transfer(Transfer::Load, &state, watch));
+        match loaded {
+            Ok(()) => Ok(Some(poised)),
+            Err(error) if is_final(&error) => Err(error),
+            Err(_) => {
+                snapshots.discard(key);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A machine that has booted, and is kept if there is a place for it.
+    fn boot(
+        &self,
+        job: &Script,
+        watch: &Watch,
+        keep: Option<(&Snapshots<'_>, &str, Turn)>,
+    ) -> Result<Poised, EnvError> {
+        let mut poised = self.start(job, &[], "booted")?;
+        poised.boot(watch)?;
+        let Some((snapshots, key, _turn)) = keep else {
+            return Ok(poised);
+        };
+        let draft = snapshots.draft(key);
+        match draft.and_then(|draft| poised.save(snapshots, draft, watch)) {
+            Ok(()) => Ok(poised),
+            Err(error) if is_final(&error) => Err(error),
+            Err(error) => Ok(poised.unkept(&error)),
+        }
+    }
+
+    /// Starts QEMU, which waits to be told what to do.
+    fn start(&self, job: &Script, further: &[&str], start: &str) -> Result<Poised, EnvError> {
+        let (monitor, theirs) = Monitor::pair().map_err(EnvError::Deaf)?;
+        let job = in_memory("job", job.text().as_bytes())?;
+        let mut command = self.command(job);
+        let number = command.give(Arc::new(theirs));
+        let command = command
+            .words(&format!("-chardev socket,id=monitor,fd={number}"))
+            .words("-mon chardev=monitor,mode=control -S")
+            .words(&further.join(" "));
+        let mut facts = self.facts.clone();
+        facts.insert(START.to_owned(), start.to_owned());
+        Ok(Poised {
+            running: Running::start(&command)?,
+            monitor,
+            facts,
+        })
+    }
+
+    fn command(&self, job: File) -> Command {
+        let job = Arc::new(job);
+        let mut command = Command::new(&self.qemu.program)
+            .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
+            .words(&format!(
+                "{MACHINE} -action panic=pause -m {}M",
+                self.memory
+            ))
+            .words(qemu::COUNTING)
+            .words(&qemu::console("e9", "/proc/self/fd/1"))
+            .words("-serial file:/proc/self/fd/3")
+            .arg("-kernel")
+            .arg(&self.kernel.image)
+            .arg("-initrd")
+            .file(Arc::clone(&self.initramfs))
+            .arg("-append")
+            .arg(KERNEL_WORDS);
+        let number = command.give(job);
+        command
+            .arg("-fw_cfg")
+            .arg(format!("name={JOB_FILE},file=/proc/self/fd/{number}"))
+            .watched_by(self.settings.plugin.as_ref())
+    }
+}
+
+/// A machine that stands still where its job starts.
+pub struct Poised {
+    /// What is known about it.
+    pub facts: Facts,
+    running: Running,
+    monitor: Monitor,
+}
+
+impl Poised {
+    /// Lets it go.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn go(&mut self, watch: &Watch) -> Result<(), EnvError> {
+        self.monitor.go(watch)
+    }
+
+    /// Hears what its inmates say until it ends, see [`MachineEar::finish`].
+    pub fn hear<I: Inmates>(
+        &mut self,
+        inmates: I,
+        watch: &Watch,
+    ) -> (I, String, Result<(), EnvError>) {
+        let mut ear = MachineEar::new(inmates);
+        let heard = self.running.hear(&mut ear, watch);
+        ear.finish(heard)
+    }
+
+    /// The process.
+    pub fn running(&mut self) -> &mut Running {
+        &mut self.running
+    }
+
+    /// Lets it boot to its pause.
+    fn boot(&mut self, watch: &Watch) -> Result<(), EnvError> {
+        let mut ear = MachineEar::new(Nobody);
+        let greeted = self.monitor.greet(watch);
+        let heard = match greeted.and_then(|()| self.monitor.go(watch)) {
+            Ok(()) => self.running.hear_until(&mut self.monitor, &mut ear, watch),
+            Err(error) if is_final(&error) => return Err(error),
+            // How it ends says more than that it hung up; if it does end.
+            Err(error) => match self.running.hear(&mut ear, &soon(watch)) {
+                Ok(over) => Ok(Some(over)),
+                Err(_) => Err(error),
+            },
+        };
+        match heard {
+            Ok(None) => Ok(()),
+            Ok(Some(over)) => ear.finish(Ok(over)).2,
+            Err(error) => ear.finish(Err(error)).2,
+        }
+    }
+
+    fn save(
+        &mut self,
+        snapshots: &Snapshots<'_>,
+        draft: Draft,
+        watch: &Watch,
+    ) -> Result<(), EnvError> {
+        self.monitor.transfer(Transfer::Save, draft.file(), watch)?;
+        snapshots.keep(draft)
+    }
+
+    /// Notes why no snapshot was kept: the next start takes as long.
+    fn unkept(mut self, error: &EnvError) -> Self {
+        let told = format!("booted; it could not be kept: {error}");
+        self.facts.insert(START.to_owned(), told);
+        self
+    }
+}
+
+/// Nobody is on a machine that boots.
+struct Nobody;
+
+impl Inmates for Nobody {
+    fn expected(&self) -> usize {
+        0
+    }
+
+    fn start(&mut self, _: u64) {}
+
+    fn relay(&mut self, _: Channel, _: &[u8]) -> Result<(), EnvError> {
+        Ok(())
+    }
+
+    fn end(&mut self, _: ExitStatus, _: u64) -> Result<(), EnvError> {
+        Ok(())
+    }
+
+    fn cut(&mut self, _: &str) {}
+}
+
+/// The same with the patience that a QEMU deserves which has hung up.
+fn soon(watch: &Watch) -> Watch {
+    Watch {
+        patience: watch.patience.min(Duration::from_secs(5)),
+        stop: Arc::clone(&watch.stop),
+    }
+}
+
+/// Whether there is no other way to be tried.
+fn is_final(error: &EnvError) -> bool {
+    matches!(error, EnvError::Stopped | EnvError::Hung { .. })
+}
+
+fn archive(settings: &Settings, kernel: &Kernel, fill: Fill<'_>) -> Result<Archive, EnvError> {
+    let mut archive = Archive::default();
+    let mut script = Script::default();
+    for directory in ["dev", "proc", "sys", "tmp"] {
+        archive.directory(directory);
+    }
+    super::add_program(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
+    super::add_program(&mut archive, SYMBOLS, &settings.parts.get(Part::Symbols)?)?;
+    script.wait(CLOCKSOURCE.0, CLOCKSOURCE.1);
+    for module in &kernel.modules {
+        let path = format!("/trapline/{}.ko", module.name);
+        script.module(&path, options_of(&module.name));
+        archive.file(&path, module.bytes.clone());
+    }
+    fill(&mut archive)?;
+    archive.file("/trapline/script", script.text().as_bytes().to_vec());
+    Ok(archive)
+}
+
+fn options_of(module: &str) -> &'static str {
+    let found = MODULE_OPTIONS.iter().find(|(name, _)| *name == module);
+    found.map_or("", |(_, options)| options)
+}
+
+/// A file without a name, so that nothing is left of it whatever ends us.
+fn in_memory(name: &str, bytes: &[u8]) -> Result<File, EnvError> {
+    let write = || -> io::Result<File> {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
+        let mut file = File::from(file);
+        file.write_all(bytes)?;
+        Ok(file)
+    };
+    write().map_err(EnvError::file(format!("{name} in memory")))
+}
