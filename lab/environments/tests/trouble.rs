@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Op, Record};
-use trapline_environments::{all, Booted, EnvError, Environment, Settings};
+use trapline_environments::{all, Booted, EnvError, Environment, Parts, Settings, Start};
 use trapline_plan::EnvironmentId;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -147,7 +147,7 @@ fn a_qemu_that_is_missing_or_no_qemu_is_named() {
 /// Parts with an image of these bytes.
 fn with_image(bytes: &[u8]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    for name in ["trapline-vmm", "trapline-agent"] {
+    for name in ["trapline-vmm", "trapline-agent", "trapline-symbols"] {
         let part = parts().join(name);
         std::os::unix::fs::symlink(part, directory.path().join(name)).unwrap();
     }
@@ -195,4 +195,30 @@ fn a_kernel_or_modules_that_are_none_are_named() {
     fs::write(modules.path().join("kvm-amd.ko"), "\x7fELF").unwrap();
     let error = boot(&settings).to_string();
     assert!(error.starts_with("the simulated machine failed"), "{error}");
+}
+
+/// A machine whose kernel panics is told with what the kernel said last.
+#[test]
+fn a_kernel_that_panics_is_told_in_its_own_words() {
+    let directory = false_agent("");
+    let settings = Settings {
+        start: Start::Boot,
+        ..settings(&parts())
+    };
+    if ready(EnvironmentId::SimLinux, &settings).is_none() {
+        return;
+    }
+    let symbols = directory.path().join("trapline-symbols");
+    std::os::unix::fs::symlink(parts().join("trapline-symbols"), symbols).unwrap();
+    let settings = Settings {
+        parts: Parts::in_directory(directory.path()),
+        ..settings
+    };
+    // There is no shell on the machine that could run such an init.
+    let environment = of(EnvironmentId::SimLinux, &settings);
+    let plan = planned(EnvironmentId::SimLinux, Op::Getpid.bit());
+    let error = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("the simulated machine failed"), "{error}");
+    assert!(error.contains("Kernel panic - not syncing"), "{error}");
 }

@@ -12,6 +12,7 @@ mod guest;
 mod job;
 mod port;
 mod script;
+mod settle;
 
 use port::Port;
 use script::Step;
@@ -73,7 +74,7 @@ fn follow_scripts(port: &mut Port) -> Result<(), Trouble> {
     let readiness = fs::read_to_string(READINESS);
     let readiness = readiness.map_err(|error| format!("{READINESS}: {error}"))?;
     follow(READINESS, &readiness, port)?;
-    port.pause();
+    settle::across(|| port.pause());
     let job = job::read(port).map_err(|error| format!("job: {error}"))?;
     follow("job", &job, port)
 }

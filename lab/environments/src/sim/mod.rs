@@ -69,7 +69,12 @@ pub fn linux(settings: Settings) -> Stack {
     Stack {
         id: EnvironmentId::SimLinux,
         settings,
-        needs: &[Need::Part(Part::Agent), Need::Qemu, Need::Linux],
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Qemu,
+            Need::Linux,
+        ],
         make: |settings, image, machine| make(EnvironmentId::SimLinux, settings, image, machine),
     }
 }
@@ -81,6 +86,7 @@ pub fn kvm(settings: Settings) -> Stack {
         settings,
         needs: &[
             Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
             Need::Part(Part::Vmm),
             Need::Part(Part::Image),
             Need::Qemu,
@@ -97,6 +103,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
         settings,
         needs: &[
             Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
             Need::Part(Part::Image),
             Need::Qemu,
             Need::Linux,

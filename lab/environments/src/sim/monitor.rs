@@ -1,7 +1,7 @@
 //! The simulated machine's monitor: QEMU's machine protocol, one JSON object a line
 //! (QEMU `docs/interop/qmp-spec.rst`), over a pair of sockets that has no name.
 //!
-//! Five commands are all that is needed to let a machine go and to take its state
+//! Seven commands are all that is needed to let a machine go and to take its state
 //! along. They are given only while the machine stands still, so that nobody waits
 //! for us while we wait for an answer.
 
@@ -16,7 +16,7 @@ use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Our end of a monitor.
 pub struct Monitor {
@@ -43,6 +43,9 @@ const GLANCE: Timespec = Timespec {
 /// The name under which QEMU keeps a file that it was given.
 const GIVEN: &str = "state";
 
+/// In bytes per second: QEMU must not think of a network.
+const BANDWIDTH: u64 = 1 << 40;
+
 /// More than one message takes, in bytes.
 const MOST: usize = 1 << 20;
 
@@ -66,7 +69,10 @@ impl Monitor {
         self.wait(watch, |message| message.get("QMP").is_some())?;
         self.execute("qmp_capabilities", &json!({}), watch)?;
         let events = json!({"capabilities": [{"capability": "events", "state": true}]});
-        self.execute("migrate-set-capabilities", &events, watch)
+        self.execute("migrate-set-capabilities", &events, watch)?;
+        let fast = json!({"max-bandwidth": BANDWIDTH});
+        self.execute("migrate-set-parameters", &fast, watch)
+            .map(drop)
     }
 
     /// Lets the machine go on.
@@ -74,7 +80,7 @@ impl Monitor {
     /// # Errors
     /// It cannot.
     pub fn go(&mut self, watch: &Watch) -> Result<(), EnvError> {
-        self.execute("cont", &json!({}), watch)
+        self.execute("cont", &json!({}), watch).map(drop)
     }
 
     /// Saves the machine's state to `file`, or loads it from there, at the file's
@@ -97,9 +103,20 @@ impl Monitor {
         self.execute(command, &from, watch)?;
         let told = self.wait(watch, |message| transfer_status(message).is_some())?;
         match transfer_status(&told) {
-            Some("completed") => Ok(()),
+            Some("completed") => self.finalized(watch),
             _ => Err(trouble("the machine's state cannot be transferred")),
         }
+    }
+
+    /// A transfer is told to be completed a moment before the machine can go on.
+    fn finalized(&mut self, watch: &Watch) -> Result<(), EnvError> {
+        let start = Instant::now();
+        let none = json!({});
+        while self.execute("query-status", &none, watch)?["status"] == "finish-migrate" {
+            watch.check(start, String::new)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Gives QEMU a descriptor of `file`.
@@ -112,20 +129,20 @@ impl Monitor {
         let text = [IoSlice::new(text.as_bytes())];
         // A command is far shorter than the socket's buffer: it goes whole.
         sendmsg(&self.stream, &text, &mut along, SendFlags::NOSIGNAL).map_err(lost)?;
-        self.answer(watch)
+        self.answer(watch).map(drop)
     }
 
-    fn execute(&mut self, name: &str, arguments: &Value, watch: &Watch) -> Result<(), EnvError> {
+    fn execute(&mut self, name: &str, arguments: &Value, watch: &Watch) -> Result<Value, EnvError> {
         let text = command(name, arguments);
         rustix::net::send(&self.stream, text.as_bytes(), SendFlags::NOSIGNAL).map_err(lost)?;
         self.answer(watch)
     }
 
-    fn answer(&mut self, watch: &Watch) -> Result<(), EnvError> {
+    fn answer(&mut self, watch: &Watch) -> Result<Value, EnvError> {
         let is_answer = |message: &Value| ["return", "error"].iter().any(|key| has(message, key));
         let answer = self.wait(watch, is_answer)?;
         match answer.get("error") {
-            None => Ok(()),
+            None => Ok(answer["return"].clone()),
             Some(error) => {
                 let words = error["desc"].as_str().unwrap_or("it does not say why");
                 Err(trouble(words))
@@ -239,7 +256,6 @@ fn trouble(words: &str) -> EnvError {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::time::Duration;
 
     /// A monitor whose QEMU has said `words`, and that QEMU.
     fn told(words: &str) -> (Monitor, File) {
@@ -252,12 +268,12 @@ mod tests {
         Watch::of(Duration::from_secs(10))
     }
 
-    const ANSWERS: &str = "{\"return\": {}}\r\n{\"return\": {}}\r\n";
+    const ANSWER: &str = "{\"return\": {}}\r\n";
 
     #[test]
     fn news_between_answers_is_passed_over() {
         let event = "{\"event\": \"RESUME\"}\n";
-        let (mut monitor, _qemu) = told(&format!("{{\"QMP\": {{}}}}\n{event}{ANSWERS}"));
+        let (mut monitor, _qemu) = told(&format!("{{\"QMP\": {{}}}}\n{event}{}", ANSWER.repeat(3)));
         monitor.greet(&watch()).unwrap();
     }
 
@@ -267,10 +283,19 @@ mod tests {
             format!("{{\"event\": \"MIGRATION\", \"data\": {{\"status\": \"{status}\"}}}}\n")
         };
         let file = tempfile::tempfile().unwrap();
-        let words = [ANSWERS, &status("active"), &status("completed")].concat();
+        let answers = ANSWER.repeat(2);
+        let busy = "{\"return\": {\"status\": \"finish-migrate\"}}\n";
+        let words = [
+            &answers,
+            &status("active"),
+            &status("completed"),
+            busy,
+            ANSWER,
+        ]
+        .concat();
         let (mut monitor, _qemu) = told(&words);
         monitor.transfer(Transfer::Save, &file, &watch()).unwrap();
-        let (mut monitor, _qemu) = told(&[ANSWERS, &status("failed")].concat());
+        let (mut monitor, _qemu) = told(&[answers, status("failed")].concat());
         let error = monitor
             .transfer(Transfer::Load, &file, &watch())
             .unwrap_err();
