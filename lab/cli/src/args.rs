@@ -160,6 +160,10 @@ pub struct ExplainArgs {
     /// Operation of basic or exits, or either of them whole
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
     pub operation: String,
+    /// Draw the call stacks as a flame graph into this file, an SVG; of one operation
+    /// in one environment
+    #[arg(long, value_name = "FILE.svg")]
+    pub flamegraph: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,

@@ -96,13 +96,14 @@ impl<'a> Gate<'a> {
             interrupt: &self.interrupt,
             timeout: self.manner.timeout.map(Duration::from_secs),
             quiet: self.manner.quiet,
+            stacks: false,
         }
     }
 
     /// Who counts instructions; where nobody can, that is told and figures alone
     /// are kept.
     fn counters(&self) -> Option<Counters> {
-        let found = Counters::find(self.lab.settings());
+        let found = Counters::find(self.lab.settings(), false);
         found
             .inspect_err(|error| anstream::eprintln!("note: no ledgers are kept: {error}"))
             .ok()

@@ -19,6 +19,8 @@ pub struct Plugin {
     pub(crate) library: PathBuf,
     /// What it writes; has no name.
     pub(crate) output: Arc<File>,
+    /// What else it is told.
+    pub(crate) words: &'static str,
 }
 
 impl Plugin {
@@ -38,7 +40,15 @@ impl Plugin {
     /// # Errors
     /// There is no memory to write to.
     pub fn another(&self) -> Result<Self, EnvError> {
-        Self::of(self.library.clone())
+        Ok(Self {
+            words: self.words,
+            ..Self::of(self.library.clone())?
+        })
+    }
+
+    /// The same, told `words`: arguments of the plugin's own.
+    pub fn told(self, words: &'static str) -> Self {
+        Self { words, ..self }
     }
 
     fn of(library: PathBuf) -> Result<Self, EnvError> {
@@ -47,6 +57,7 @@ impl Plugin {
         Ok(Self {
             library,
             output: Arc::new(File::from(file)),
+            words: "",
         })
     }
 

@@ -62,13 +62,21 @@ impl Command {
 
     /// Lets a QEMU load `plugin`, if there is one.
     pub fn watched_by(mut self, plugin: Option<&Plugin>) -> Self {
-        let Some(Plugin { library, output }) = plugin else {
+        let Some(Plugin {
+            library,
+            output,
+            words,
+        }) = plugin
+        else {
             return self;
         };
         let number = self.give(Arc::clone(output));
-        let library = escaped(library);
-        self.arg("-plugin")
-            .arg(format!("{library},out=/proc/self/fd/{number}"))
+        let mut told = format!("{},out=/proc/self/fd/{number}", escaped(library));
+        for word in words.split_ascii_whitespace() {
+            told.push(',');
+            told.push_str(word);
+        }
+        self.arg("-plugin").arg(told)
     }
 
     /// Appends an argument.

@@ -124,6 +124,7 @@ mod tests {
             faults: 0,
             interrupts: 0,
             items: functions.iter().map(item).collect(),
+            stacks: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! nothing. So the clock's difference over a batch must be
 //! `around + counted - exits - faults`; what is left is the residual.
 
+use crate::fold::{self, Stack};
 use crate::symbols::{Function, Space, Symbols};
 use crate::wire::Window;
 use std::collections::BTreeMap;
@@ -80,6 +81,9 @@ pub struct Ledger {
     pub interrupts: u64,
     /// The functions, the most instructions first; then what is taken off.
     pub items: Vec<Item>,
+    /// The whole batch by call stack, all that was counted; empty unless the
+    /// plugin was asked for it.
+    pub stacks: Vec<Stack>,
 }
 
 /// What differs between two ledgers.
@@ -146,6 +150,7 @@ impl Ledger {
             faults,
             interrupts,
             items: Vec::new(),
+            stacks: fold::stacks(&window.contexts, symbols, machine),
         };
         ledger.items = ledger.functions(sums);
         ledger.items.extend(ledger.taken_off(batch, around));
@@ -248,7 +253,8 @@ impl Starts {
     }
 }
 
-fn space_of(machine: Machine, in_guest: bool, address: u64) -> Space {
+/// Whose an address is.
+pub(crate) fn space_of(machine: Machine, in_guest: bool, address: u64) -> Space {
     match machine {
         Machine::Bare => Space::Guest,
         Machine::Linux if in_guest => Space::Guest,
@@ -299,6 +305,7 @@ mod tests {
                 line(false, KERNEL + 0x100, 1),
                 line(false, 0x1000, 70),
             ],
+            contexts: Vec::new(),
         }
     }
 

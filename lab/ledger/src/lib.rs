@@ -5,11 +5,13 @@
 //! and whose residual is what the count does not explain; [`text`] shows it.
 
 mod account;
+mod fold;
 pub mod symbols;
 pub mod tally;
 pub mod text;
 pub mod wire;
 
 pub use account::{changes, Batch, Change, Item, Ledger, Machine, MEASUREMENT};
+pub use fold::Stack;
 pub use symbols::{Function, Space, Symbols};
 pub use wire::Window;

@@ -68,6 +68,11 @@ impl Symbols {
         })
     }
 
+    /// Whether something that has a name begins at `address`.
+    pub fn begins(&self, space: Space, address: u64) -> bool {
+        self.entries.contains_key(&(space, address))
+    }
+
     /// Addresses at which functions of the kernel begin whose names `wanted` holds
     /// for.
     pub fn kernel_starts(&self, wanted: impl Fn(&str) -> bool) -> Vec<u64> {

@@ -1,11 +1,21 @@
-//! Counting, while the machine runs: the plugin's own part. Every instruction has a [`Place`]; while a window is open, executing
-//! it adds one. When a window closes, all that was counted is written and the
-//! places are empty again.
+//! Counting, while the machine runs: the plugin's own part. Every instruction has a
+//! [`Place`]; while a window is open, executing it adds one. When a window closes,
+//! all that was counted is written and the places are empty again.
 //!
 //! Which world an instruction runs in follows from `vmrun`: behind it runs the
-//! guest, until the instruction after it is executed, where #VMEXIT leads.
+//! guest, until the instruction after it is executed, where #VMEXIT leads. Which
+//! functions called it is kept by [`stacks`], if somebody asks.
 
-use crate::wire::{self, Line};
+mod chains;
+mod contexts;
+mod flow;
+mod stacks;
+
+pub use chains::Slot;
+pub use flow::Flow;
+
+use crate::wire::{self, Line, Window};
+use stacks::{Share, Stacks};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
@@ -23,6 +33,7 @@ const KERNEL: u64 = 1 << 63;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Ordinary,
+    Turn(Flow),
     Begin,
     End,
     Enter,
@@ -33,15 +44,29 @@ enum Role {
 #[derive(Debug)]
 pub struct Place {
     address: u64,
+    /// The address behind it.
+    behind: u64,
     role: Role,
     /// Executions in this window: on the machine itself, in a guest.
     counts: [AtomicU64; 2],
+    share: Share,
+}
+
+impl Place {
+    /// Whether it stores or loads a return address.
+    pub fn flow(&self) -> Option<Flow> {
+        match self.role {
+            Role::Turn(flow) => Some(flow),
+            _ => None,
+        }
+    }
 }
 
 /// All places, and where the machine is.
 pub struct Tally {
     in_guest: AtomicBool,
     counting: AtomicBool,
+    stacks: Stacks,
     known: Mutex<Option<Known>>,
 }
 
@@ -61,6 +86,7 @@ impl Tally {
         Self {
             in_guest: AtomicBool::new(false),
             counting: AtomicBool::new(false),
+            stacks: Stacks::new(),
             known: Mutex::new(None),
         }
     }
@@ -76,6 +102,16 @@ impl Tally {
         self.with(|known| known.output = Some(file));
     }
 
+    /// Windows tell call paths, too. Only then need [`Self::touch`] be called.
+    pub fn keep_stacks(&self) {
+        self.stacks.keep();
+    }
+
+    /// Whether windows tell call paths.
+    pub fn keeps_stacks(&self) -> bool {
+        self.stacks.are_kept()
+    }
+
     /// The place of an instruction that has been translated. Places are never
     /// freed: QEMU keeps them in its translations.
     pub fn place(&self, address: u64, physical: usize, bytes: &[u8]) -> &'static Place {
@@ -87,8 +123,10 @@ impl Tally {
                     let counts = [AtomicU64::new(0), AtomicU64::new(0)];
                     let place: &'static Place = Box::leak(Box::new(Place {
                         address,
+                        behind: address.wrapping_add(bytes.len() as u64),
                         role,
                         counts,
+                        share: Share::new(),
                     }));
                     known.replace((address, physical), place);
                     place
@@ -102,20 +140,29 @@ impl Tally {
     /// # Errors
     /// A window is over and cannot be written.
     pub fn count(&self, place: &Place) -> Result<(), String> {
+        if place.role == Role::Leave {
+            self.in_guest.store(false, Relaxed);
+        }
+        let in_guest = self.in_guest.load(Relaxed);
+        self.stacks.reach(place.address, in_guest);
         match place.role {
-            Role::Ordinary => self.add(place),
+            Role::Ordinary | Role::Turn(_) | Role::Leave => self.add(place),
             Role::Enter => {
                 self.add(place);
                 self.in_guest.store(true, Relaxed);
             }
-            Role::Leave => {
-                self.in_guest.store(false, Relaxed);
-                self.add(place);
-            }
-            Role::Begin => self.counting.store(true, Relaxed),
+            Role::Begin => self.open(),
             Role::End => return self.close(),
         }
         Ok(())
+    }
+
+    /// A place with a [`Place::flow`] has stored or loaded a return address in
+    /// `slot`.
+    pub fn touch(&self, place: &Place, slot: Slot) {
+        if let Some(flow) = place.flow() {
+            self.stacks.turn(flow, place.address, place.behind, slot);
+        }
     }
 
     fn add(&self, place: &Place) {
@@ -123,7 +170,13 @@ impl Tally {
             let count = &place.counts[usize::from(self.in_guest.load(Relaxed))];
             // One thread writes: no atomic addition is needed.
             count.store(count.load(Relaxed) + 1, Relaxed);
+            self.stacks.count(place);
         }
+    }
+
+    fn open(&self) {
+        self.counting.store(true, Relaxed);
+        self.stacks.open();
     }
 
     fn close(&self) -> Result<(), String> {
@@ -131,7 +184,11 @@ impl Tally {
             return Ok(());
         }
         self.with(|known| {
-            let text = wire::write(&known.take_lines());
+            let places = known.places.values().copied();
+            let text = wire::write(&Window {
+                contexts: self.stacks.close(places),
+                lines: known.take_lines(),
+            });
             match &mut known.output {
                 Some(file) => file.write_all(text.as_bytes()),
                 None => Ok(()),
@@ -160,7 +217,7 @@ impl Known {
         match mark::kind(bytes) {
             Some(mark::BEGIN) => Role::Begin,
             Some(mark::END) => Role::End,
-            _ => Role::Ordinary,
+            _ => flow::of(bytes).map_or(Role::Ordinary, Role::Turn),
         }
     }
 

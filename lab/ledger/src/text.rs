@@ -196,6 +196,7 @@ mod tests {
             faults: 0,
             interrupts: 0,
             items: items.collect(),
+            stacks: Vec::new(),
         }
     }
 

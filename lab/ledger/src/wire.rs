@@ -1,18 +1,29 @@
-//! What the plugin writes: for each window, a line an instruction.
+//! What the plugin writes: for each window, a line an instruction; then, if call
+//! stacks were asked for, every path of calls with the instructions on it.
 //!
 //! ```text
 //! window
 //! h ffffffff81000000 12
 //! h ffffffffc0123456 3 leaves
 //! g 200110 3
+//! root
+//! 1 call 401000 402000
+//! 2 kernel 402010 ffffffff81c00080
+//! - ffffffff81c00080 3
 //! ```
 //! `h` is the machine itself, `g` a guest on it; addresses are hexadecimal,
-//! counts decimal. `leaves` is the instruction to which guests exit.
+//! counts decimal. `leaves` is the instruction to which guests exit. A path is
+//! told by how deep it is and by its last step: its kind, the instruction that
+//! made it and the first one behind it; it continues the last path before it
+//! that is less deep. Behind `-` stand the instructions executed on the path.
 
 use std::fmt::Write;
 
 /// What the plugin says when it is asked whether it could be used.
 pub const READY: &str = "ready";
+
+/// The plugin's argument that asks for call stacks.
+pub const STACKS: &str = "stacks=on";
 
 /// An instruction of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +38,48 @@ pub struct Line {
     pub leaves: bool,
 }
 
+/// How control got from one function to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// By a call.
+    Call,
+    /// From a program into its kernel: a system call, a fault, an interrupt.
+    Kernel,
+    /// Into a guest.
+    Guest,
+}
+
+/// A step of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Step {
+    /// How.
+    pub kind: Kind,
+    /// The last instruction before it.
+    pub site: u64,
+    /// The first instruction behind it; 0 where an interrupt came between, and
+    /// for guests, which go on where they were.
+    pub target: u64,
+}
+
+/// A path of calls and what was executed at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Steps from the root.
+    pub depth: usize,
+    /// The last of them; the root has none.
+    pub step: Option<Step>,
+    /// Addresses of instructions, and how often each was executed.
+    pub counts: Vec<(u64, u64)>,
+}
+
 /// What was executed between two marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Its instructions, each once, or once for each window that it is made of.
     pub lines: Vec<Line>,
+    /// The same by path, each behind the one it continues; nothing unless it was
+    /// asked for.
+    pub contexts: Vec<Context>,
 }
 
 impl Window {
@@ -39,6 +87,8 @@ impl Window {
     pub fn and(&self, other: &Self) -> Self {
         Self {
             lines: [self.lines.as_slice(), &other.lines].concat(),
+            // Each begins with a root of its own.
+            contexts: [self.contexts.as_slice(), &other.contexts].concat(),
         }
     }
 }
@@ -49,18 +99,41 @@ impl Window {
 pub struct BadLine(String);
 
 const WINDOW: &str = "window";
+const ROOT: &str = "root";
 
 /// The text of one window.
-pub fn write(lines: &[Line]) -> String {
+pub fn write(window: &Window) -> String {
     let mut text = format!("{WINDOW}\n");
-    for line in lines {
+    // Writing to a string cannot fail.
+    for line in &window.lines {
         let world = if line.in_guest { 'g' } else { 'h' };
         let leaves = if line.leaves { " leaves" } else { "" };
         let (address, count) = (line.address, line.count);
-        // Writing to a string cannot fail.
         let _ = writeln!(text, "{world} {address:x} {count}{leaves}");
     }
+    for context in &window.contexts {
+        let _ = match context.step {
+            None => writeln!(text, "{ROOT}"),
+            Some(Step { kind, site, target }) => {
+                let (depth, kind) = (context.depth, kind.word());
+                writeln!(text, "{depth} {kind} {site:x} {target:x}")
+            }
+        };
+        for (address, count) in &context.counts {
+            let _ = writeln!(text, "- {address:x} {count}");
+        }
+    }
     text
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Kernel => "kernel",
+            Self::Guest => "guest",
+        }
+    }
 }
 
 /// The windows in what the plugin wrote.
@@ -74,16 +147,50 @@ pub fn read(text: &str) -> Result<Vec<Window>, BadLine> {
         if line == WINDOW {
             windows.push(Window::default());
         } else {
-            let read = read_line(line).ok_or_else(bad)?;
-            windows.last_mut().ok_or_else(bad)?.lines.push(read);
+            let window = windows.last_mut().ok_or_else(bad)?;
+            read_line(line, window).ok_or_else(bad)?;
         }
     }
     Ok(windows)
 }
 
-fn read_line(line: &str) -> Option<Line> {
+fn read_line(line: &str, window: &mut Window) -> Option<()> {
     let words: Vec<_> = line.split(' ').collect();
-    let (world, address, count, leaves) = match words[..] {
+    match words[..] {
+        [ROOT] => window.contexts.push(Context {
+            depth: 0,
+            step: None,
+            counts: Vec::new(),
+        }),
+        ["-", address, count] => {
+            let count = (hexadecimal(address)?, count.parse().ok()?);
+            window.contexts.last_mut()?.counts.push(count);
+        }
+        [depth, kind, site, target] if depth != "h" && depth != "g" => {
+            let depth = depth.parse().ok()?;
+            // A path continues one that is there.
+            (1..=window.contexts.last()?.depth + 1)
+                .contains(&depth)
+                .then_some(())?;
+            let kinds = [Kind::Call, Kind::Kernel, Kind::Guest];
+            let step = Step {
+                kind: kinds.into_iter().find(|known| known.word() == kind)?,
+                site: hexadecimal(site)?,
+                target: hexadecimal(target)?,
+            };
+            window.contexts.push(Context {
+                depth,
+                step: Some(step),
+                counts: Vec::new(),
+            });
+        }
+        _ => window.lines.push(instruction(&words)?),
+    }
+    Some(())
+}
+
+fn instruction(words: &[&str]) -> Option<Line> {
+    let (world, address, count, leaves) = match *words {
         [world, address, count] => (world, address, count, false),
         [world, address, count, "leaves"] => (world, address, count, true),
         _ => return None,
@@ -94,15 +201,32 @@ fn read_line(line: &str) -> Option<Line> {
             "h" => false,
             _ => return None,
         },
-        address: u64::from_str_radix(address, 16).ok()?,
+        address: hexadecimal(address)?,
         count: count.parse().ok()?,
         leaves,
     })
 }
 
+fn hexadecimal(word: &str) -> Option<u64> {
+    u64::from_str_radix(word, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn context(depth: usize, kind: Kind, counts: Vec<(u64, u64)>) -> Context {
+        let step = (depth > 0).then_some(Step {
+            kind,
+            site: 0x10,
+            target: u64::MAX,
+        });
+        Context {
+            depth,
+            step,
+            counts,
+        }
+    }
 
     #[test]
     fn windows_are_read_as_they_are_written() {
@@ -112,10 +236,22 @@ mod tests {
             count: 7,
             leaves,
         };
-        let one = vec![line(false, u64::MAX, true), line(true, 0x20_0110, false)];
-        let text = write(&one) + &write(&[]);
-        let windows = read(&text).unwrap();
-        assert_eq!(windows, [Window { lines: one }, Window::default()]);
+        let plain = Window {
+            lines: vec![line(false, u64::MAX, true), line(true, 0x20_0110, false)],
+            contexts: vec![],
+        };
+        let with_paths = Window {
+            lines: plain.lines.clone(),
+            contexts: vec![
+                context(0, Kind::Call, vec![(u64::MAX, 7)]),
+                context(1, Kind::Kernel, vec![]),
+                context(2, Kind::Guest, vec![(1, 2), (0xabc, 3)]),
+                context(1, Kind::Call, vec![]),
+            ],
+        };
+        let all = [plain, with_paths, Window::default()];
+        let text: String = all.iter().map(write).collect();
+        assert_eq!(read(&text).unwrap(), all);
     }
 
     #[test]
@@ -125,6 +261,11 @@ mod tests {
             "window\nx 1 1",
             "window\ng 1",
             "window\ng 1 1 enters",
+            "window\n- 1 1",
+            "window\n1 call 2 3",
+            "window\nroot\n2 call 2 3",
+            "window\nroot\n1 leap 2 3",
+            "window\nroot\n1 call 2",
         ] {
             let last = text.lines().last().unwrap();
             let error = read(text).unwrap_err().to_string();

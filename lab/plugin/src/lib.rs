@@ -1,6 +1,6 @@
 //! The watcher of the simulated machine: a plugin for QEMU that counts, between
-//! the marks that a guest executes, how often each instruction runs, and on which
-//! side of the world switch.
+//! the marks that a guest executes, how often each instruction runs, on which
+//! side of the world switch, and if asked, called by whom.
 //!
 //! It is loaded only to explain a figure. What is measured does not depend on it:
 //! QEMU's clock counts the machine's instructions, not those of a plugin. The
@@ -13,7 +13,8 @@ mod qemu;
 use qemu::{Id, Info, Insn, Tb};
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
-use trapline_ledger::tally::{Place, Tally};
+use trapline_ledger::tally::{Flow, Place, Slot, Tally};
+use trapline_ledger::wire;
 
 /// The version of QEMU's plugin API that this is written for.
 #[no_mangle]
@@ -22,8 +23,8 @@ pub static qemu_plugin_version: c_int = 1;
 static TALLY: Tally = Tally::new();
 
 /// QEMU calls this when it has loaded the plugin. Arguments: `out=FILE`, where the
-/// windows go; or `probe`, which refuses with [`trapline_ledger::wire::READY`], so
-/// that one can know that it would have worked.
+/// windows go; [`wire::STACKS`], if they are to tell call paths; or `probe`, which
+/// refuses with [`wire::READY`], so that one can know that it would have worked.
 ///
 /// # Safety
 /// QEMU calls it, with what its API promises: `argc` strings at `argv`.
@@ -55,8 +56,12 @@ fn obey(word: &str) -> Result<(), String> {
         TALLY.write_to(file);
         return Ok(());
     }
+    if word == wire::STACKS {
+        TALLY.keep_stacks();
+        return Ok(());
+    }
     match word.split('=').next() {
-        Some("probe") => Err(trapline_ledger::wire::READY.to_owned()),
+        Some("probe") => Err(wire::READY.to_owned()),
         _ => Err(format!("unknown argument '{word}'")),
     }
 }
@@ -95,6 +100,31 @@ unsafe fn watch(insn: *mut Insn) {
     // SAFETY: as above; the place is never freed, and the callback only reads it
     // and its atomics.
     unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, qemu::NO_REGS, shared) };
+    if TALLY.keeps_stacks() && place.flow().is_some() {
+        let (flags, accesses) = (qemu::NO_REGS, qemu::LOADS_AND_STORES);
+        // SAFETY: as above.
+        unsafe { qemu::qemu_plugin_register_vcpu_mem_cb(insn, touched, flags, accesses, shared) };
+    }
+}
+
+/// A call has stored its return address, or a return has loaded one. Calls may load
+/// the address of what they call, too.
+unsafe extern "C" fn touched(_: c_uint, access: qemu::Access, address: u64, place: *mut c_void) {
+    // SAFETY: what `watch` gave QEMU: a place that is never freed.
+    let place = unsafe { &*place.cast::<Place>() };
+    // SAFETY: looks only at its argument.
+    let stores = unsafe { qemu::qemu_plugin_mem_is_store(access) };
+    if stores != (place.flow() == Some(Flow::Call)) {
+        return;
+    }
+    // SAFETY: this is the callback of this very access; what is given back is
+    // QEMU's, and valid until it returns. It may be null, which the second
+    // function answers with 0.
+    let physical = unsafe {
+        let hwaddr = qemu::qemu_plugin_get_hwaddr(access, address);
+        qemu::qemu_plugin_hwaddr_phys_addr(hwaddr)
+    };
+    TALLY.touch(place, Slot { address, physical });
 }
 
 /// An instruction is about to be executed.

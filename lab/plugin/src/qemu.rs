@@ -24,6 +24,18 @@ pub struct Insn {
     _private: [u8; 0],
 }
 
+/// What is known of an access to memory.
+pub type Access = u32;
+
+/// Where an access really went.
+#[repr(C)]
+pub struct Hwaddr {
+    _private: [u8; 0],
+}
+
+/// Accesses that load or store. QEMU 7.2 mixes up those that do only one.
+pub const LOADS_AND_STORES: c_int = 3;
+
 /// A callback that looks at no registers.
 pub const NO_REGS: c_int = 0;
 
@@ -44,4 +56,14 @@ extern "C" {
         flags: c_int,
         shared: *mut c_void,
     );
+    pub fn qemu_plugin_register_vcpu_mem_cb(
+        insn: *mut Insn,
+        callback: unsafe extern "C" fn(c_uint, Access, u64, *mut c_void),
+        flags: c_int,
+        accesses: c_int,
+        shared: *mut c_void,
+    );
+    pub fn qemu_plugin_mem_is_store(access: Access) -> bool;
+    pub fn qemu_plugin_get_hwaddr(access: Access, address: u64) -> *mut Hwaddr;
+    pub fn qemu_plugin_hwaddr_phys_addr(place: *const Hwaddr) -> u64;
 }

@@ -1,6 +1,7 @@
 //! `trapline explain`: where the instructions of operations go, in one environment,
 //! or what differs in a second.
 
+mod flame;
 mod show;
 
 use crate::args::ExplainArgs;
@@ -8,6 +9,7 @@ use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::ledgers::{has_ledger, Counted, Desk};
+use flame::Canvas;
 use show::Page;
 use trapline_abi::Op;
 use trapline_ledger::Ledger;
@@ -25,6 +27,7 @@ struct Explained<'a> {
 /// They cannot be measured there, or two runs disagree.
 pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let operations = explainable(args)?;
+    let canvas = canvas(args, &operations)?;
     let lab = Lab::open(&args.simulated)?;
     let interrupt = Interrupt::watch()?;
     let desk = Desk {
@@ -32,6 +35,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
         interrupt: &interrupt,
         timeout: None,
         quiet: false,
+        stacks: canvas.is_some(),
     };
     let set = operations.iter().fold(0, |set, op| set | op.bit());
     let counted = desk.count(&args.environments, set)?;
@@ -41,8 +45,24 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
         // Of a whole workload, what is not measured here is told and passed over.
         all => all.iter().filter_map(|op| told(page(op))).collect(),
     };
+    if let (Some(canvas), [page]) = (canvas, pages.as_slice()) {
+        canvas.draw(page.op, &page.first)?;
+    }
     show::print(&pages, operations.len() == 1, args.format)?;
     Ok(Status::Done)
+}
+
+/// The file to draw into, if one is named and there is one thing to draw.
+fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failure> {
+    match (&args.flamegraph, operations, args.environments.as_slice()) {
+        (None, ..) => Ok(None),
+        (Some(path), [_], [_]) => Canvas::open(path).map(Some),
+        _ => {
+            let told = "--flamegraph draws one operation in one environment";
+            let help = "name one, such as: trapline explain sim/kvm exits/port-out --flamegraph F";
+            Err(Failure::new(told).help(help).status(Status::Usage))
+        }
+    }
 }
 
 /// The operations, if marks surround their batches.

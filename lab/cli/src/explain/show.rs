@@ -1,12 +1,12 @@
 //! How ledgers are printed.
 
-use super::Explained;
+use super::{flame, Explained};
 use crate::args::PlainFormat;
 use crate::failure::Failure;
 use crate::terminal;
 use serde_json::{json, Value};
 use trapline_abi::Op;
-use trapline_ledger::text;
+use trapline_ledger::{text, Ledger};
 use trapline_plan::names;
 
 /// An operation, explained in one environment, or in two to be compared.
@@ -71,7 +71,7 @@ fn ledger(op: Op, explained: &Explained<'_>) -> Value {
             })
         })
         .collect();
-    json!({
+    let mut object = json!({
         "trapline": env!("CARGO_PKG_VERSION"),
         "environment": explained.environment.name(),
         "operation": names::path(op),
@@ -83,7 +83,20 @@ fn ledger(op: Op, explained: &Explained<'_>) -> Value {
         "faults": ledger.faults,
         "interrupts": ledger.interrupts,
         "functions": functions,
-    })
+    });
+    if !ledger.stacks.is_empty() {
+        object["stacks"] = stacks(ledger);
+    }
+    object
+}
+
+fn stacks(ledger: &Ledger) -> Value {
+    let stacks = ledger.stacks.iter().map(|stack| {
+        let frames: Vec<_> = stack.frames.iter().map(flame::label).collect();
+        let insn = stack.count as f64 / ledger.operations as f64;
+        json!({ "frames": frames, "insn": insn })
+    });
+    stacks.collect()
 }
 
 fn difference(op: Op, before: &Explained<'_>, after: &Explained<'_>) -> Value {

@@ -29,14 +29,16 @@ pub struct Watched {
 }
 
 impl Counters {
-    /// Counters for environments of these settings.
+    /// Counters for environments of these settings, which keep call stacks if
+    /// `stacks` says so.
     ///
     /// # Errors
     /// The plugin is not there, or this QEMU cannot use it.
-    pub fn find(settings: &Settings) -> Result<Self, EnvError> {
+    pub fn find(settings: &Settings, stacks: bool) -> Result<Self, EnvError> {
+        let words = if stacks { wire::STACKS } else { "" };
         Ok(Self {
             settings: settings.clone(),
-            plugin: Plugin::find(settings, wire::READY)?,
+            plugin: Plugin::find(settings, wire::READY)?.told(words),
             counted: Mutex::default(),
         })
     }

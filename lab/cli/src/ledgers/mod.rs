@@ -66,6 +66,8 @@ pub struct Desk<'a> {
     pub timeout: Option<Duration>,
     /// Whether nobody wants to see how far it is.
     pub quiet: bool,
+    /// Whether call stacks are wanted: they take a fifth more time.
+    pub stacks: bool,
 }
 
 impl Desk<'_> {
@@ -86,7 +88,7 @@ impl Desk<'_> {
         {
             return Err(Failure::new(format!("{id}: {reason}")));
         }
-        let found = Counters::find(self.lab.settings());
+        let found = Counters::find(self.lab.settings(), self.stacks);
         let counters = found.map_err(|error| self.interrupt.explain(&error))?;
         let plan = expand(&run::exact(environments, operations));
         let progress = Bar::new(plan.boots.len(), self.quiet);
@@ -202,6 +204,7 @@ mod tests {
             faults: 0,
             interrupts: 0,
             items: Vec::new(),
+            stacks: Vec::new(),
         }
     }
 

@@ -62,6 +62,7 @@ mod tests {
             faults: 0,
             interrupts: 0,
             items: Vec::new(),
+            stacks: Vec::new(),
         }
     }
 

@@ -130,6 +130,7 @@ mod tests {
         (0..count)
             .map(|number| Window {
                 lines: vec![line(number)],
+                contexts: Vec::new(),
             })
             .collect()
     }

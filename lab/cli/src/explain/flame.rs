@@ -1,0 +1,197 @@
+//! A ledger as a flame graph: whoever calls stands below, and the width of a frame
+//! is what was executed in it and above it. The file needs nothing but itself.
+
+use super::Explained;
+use crate::failure::{Failure, Status};
+use inferno::flamegraph::color::{Color, PaletteMap};
+use inferno::flamegraph::{self, Options};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use trapline_abi::Op;
+use trapline_ledger::text::number;
+use trapline_ledger::{Function, Ledger};
+use trapline_plan::names;
+
+/// The file to draw into.
+pub struct Canvas {
+    path: PathBuf,
+    file: File,
+    /// Whether it is there only because of us.
+    is_new: bool,
+    is_drawn: bool,
+}
+
+impl Canvas {
+    /// Opens the file, before anything is run for it. What is in it stays until
+    /// something is drawn.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let is_new = !path.exists();
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(|error| {
+            let told = format!("--flamegraph: cannot write {}: {error}", path.display());
+            let help = "name a file in a directory that is there and may be written to";
+            Failure::new(told).help(help).status(Status::Usage)
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            is_new,
+            is_drawn: false,
+        })
+    }
+
+    /// Draws the stacks of a ledger.
+    ///
+    /// # Errors
+    /// The disk is full, or there are no stacks.
+    pub fn draw(mut self, op: Op, explained: &Explained<'_>) -> Result<(), Failure> {
+        let title = format!("{} in {}", names::path(op), explained.environment);
+        let told = |error| {
+            let path = self.path.display();
+            Failure::new(format!("cannot write {path}: {error}"))
+        };
+        let picture = picture(&title, explained.ledger).map_err(told)?;
+        let mut written = self.file.write_all(picture.as_bytes());
+        // A longer picture may have been there; a pipe has no length.
+        if self.file.metadata().is_ok_and(|file| file.is_file()) {
+            written = written.and_then(|()| self.file.set_len(picture.len() as u64));
+        }
+        written.map_err(told)?;
+        self.is_drawn = true;
+        Ok(())
+    }
+}
+
+impl Drop for Canvas {
+    fn drop(&mut self) {
+        if self.is_new && !self.is_drawn {
+            // It is empty: if it stays, that harms nobody.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A function as a frame tells it.
+pub fn label(function: &Function) -> String {
+    format!("{}`{}", function.component, function.name)
+}
+
+/// Pixels, and the part of a font's size that a character is wide.
+const WIDTH: usize = 1400;
+const FONT: usize = 12;
+const CHARACTER: f64 = 0.6;
+
+fn picture(title: &str, ledger: &Ledger) -> std::io::Result<String> {
+    let mut palette = PaletteMap::default();
+    let mut lines = Vec::new();
+    for stack in &ledger.stacks {
+        let labels = stack.frames.iter().map(|function| {
+            // What separates frames in a line may stand in the name of a type.
+            let label = label(function).replace(';', ",");
+            palette.insert(&label, shade(function));
+            label
+        });
+        let labels: Vec<_> = labels.collect();
+        lines.push(format!("{} {}", labels.join(";"), stack.count));
+    }
+    palette.insert("", Color::from(ALL));
+    let mut options = Options::default();
+    options.title = format!("{title}: {} insn per operation", number(ledger.total));
+    options.subtitle = Some(format!(
+        "{} insn in a batch of {} operations; callers stand below what they call",
+        number(ledger.counted as f64),
+        number(ledger.operations as f64)
+    ));
+    options.count_name = "insn".to_owned();
+    options.name_type = "Function:".to_owned();
+    options.palette_map = Some(&mut palette);
+    options.image_width = Some(WIDTH);
+    options.font_type = "monospace".to_owned();
+    options.font_size = FONT;
+    options.font_width = CHARACTER;
+    options.min_width = 0.0;
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)?;
+    let svg = String::from_utf8_lossy(&svg);
+    Ok(with_legend(&alone(&svg), ledger))
+}
+
+/// The same without what names other files: the type of document, and comments.
+fn alone(svg: &str) -> String {
+    let mut left = svg;
+    let mut kept = String::with_capacity(svg.len());
+    for (start, end) in [("<!DOCTYPE", ">"), ("<!--", "-->"), ("<!--", "-->")] {
+        let Some(at) = left.find(start) else { continue };
+        let Some(length) = left[at..].find(end) else {
+            continue;
+        };
+        kept.push_str(&left[..at]);
+        left = &left[at + length + end.len()..];
+    }
+    kept + left
+}
+
+/// Says which colour is whose, in the line above the frames.
+fn with_legend(svg: &str, ledger: &Ledger) -> String {
+    let mut legend = String::new();
+    let mut x = 10;
+    let counted = ledger.components().into_iter();
+    for (component, _) in counted.filter(|(_, insn)| *insn > 0.0) {
+        let Color { r, g, b } = base(component).into();
+        let (square, text) = (x, x + 14);
+        let name = component.replace('&', "&amp;").replace('<', "&lt;");
+        legend += &format!(
+            "<rect x=\"{square}\" y=\"62\" width=\"10\" height=\"10\" fill=\"rgb({r},{g},{b})\"/>\
+             <text x=\"{text}\" y=\"71\">{name}</text>\n"
+        );
+        x = text + (component.len() + 2) * FONT * 6 / 10;
+    }
+    match svg.find("<svg id=\"frames\"") {
+        Some(frames) => [&svg[..frames], &legend, &svg[frames..]].concat(),
+        None => svg.to_owned(),
+    }
+}
+
+/// Red, green, blue.
+type Rgb = (u8, u8, u8);
+
+const ALL: Rgb = (225, 225, 225);
+
+/// Of a component: those that are in most graphs always have the same.
+fn base(component: &str) -> Rgb {
+    match component {
+        "guest" => (136, 204, 120),
+        "kernel" => (245, 178, 98),
+        "kvm" => (240, 128, 112),
+        "kvm_amd" | "kvm_intel" => (226, 150, 200),
+        "trapline-vmm" | "qemu-system-x86_64" => (126, 176, 232),
+        other => OTHERS[hash(other) as usize % OTHERS.len()],
+    }
+}
+
+const OTHERS: [Rgb; 5] = [
+    (128, 206, 206),
+    (186, 166, 232),
+    (222, 210, 110),
+    (176, 196, 176),
+    (206, 178, 152),
+];
+
+/// Neighbours of one component differ a little.
+fn shade(function: &Function) -> Color {
+    let off = (hash(&function.name) % 25) as u8;
+    let (r, g, b) = base(&function.component);
+    let lighter = |part: u8| part.saturating_add(off);
+    (lighter(r), lighter(g), lighter(b)).into()
+}
+
+/// FNV-1a: the same in every run and on every machine.
+fn hash(text: &str) -> u32 {
+    let mix = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    text.bytes().fold(0x811c_9dc5, mix)
+}
