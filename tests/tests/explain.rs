@@ -12,11 +12,22 @@ fn explain(place: &Place, words: &[&str]) -> Ended {
 /// The ledger of an operation, as text and as JSON; `None` where something is
 /// missing that this machine need not have.
 fn ledger(place: &Place, environment: &str, operation: &str) -> Option<(String, Value)> {
+    ledger_with(place, environment, operation, &[])
+}
+
+/// The same with more words on the command line.
+fn ledger_with(
+    place: &Place,
+    environment: &str,
+    operation: &str,
+    more: &[&str],
+) -> Option<(String, Value)> {
     let what = format!("explaining {operation} in {environment}");
     if !has_qemu(&what) {
         return None;
     }
-    let ended = explain(place, &[environment, operation, "--format", "json"]);
+    let words = [environment, operation, "--format", "json"];
+    let ended = explain(place, &[&words, more].concat());
     let missing = ["cannot load the plugin", "no kernel package", "is not here"];
     if ended.status == Some(1) && missing.iter().any(|words| ended.errors.contains(words)) {
         trapline_tests::skip(&what, ended.errors.trim());
@@ -118,6 +129,156 @@ fn a_workload_is_explained_operation_by_operation() {
             .starts_with("exits/hypercall is not measured in sim: "),
         "{ended:?}"
     );
+}
+
+/// The operation and where its flame graph goes.
+const DRAWN: [&str; 2] = ["sim/kvm", "exits/port-out"];
+
+#[test]
+fn a_flame_graph_reads_from_the_vmm_through_the_kernel_to_the_guest() {
+    let place = Place::new();
+    let [first, second] = ["one.svg", "two.svg"].map(|name| place.path().join(name));
+    let drawn = |file: &std::path::Path| {
+        let file = file.to_str().expect("a plain name");
+        let json = ledger_with(&place, DRAWN[0], DRAWN[1], &["--flamegraph", file])?;
+        Some((json, std::fs::read_to_string(file).expect("it is drawn")))
+    };
+    let Some(((text, json), svg)) = drawn(&first) else {
+        return;
+    };
+    assert_adds_up(&json);
+    assert_stacks_add_up(&json);
+    assert_a_stack_leads_to_the_guest(&json);
+    assert_stands_alone(&svg);
+    for label in [
+        "trapline-vmm`_start",
+        "kernel`entry_SYSCALL_64",
+        "kvm_amd`__svm_vcpu_run",
+    ] {
+        assert!(svg.contains(label), "{label} is not drawn");
+    }
+    let ((text_again, _), svg_again) = drawn(&second).expect("it was there before");
+    assert_eq!(text, text_again, "the stacks of two explanations differ");
+    assert_eq!(svg, svg_again, "two flame graphs differ");
+}
+
+fn stacks(ledger: &Value) -> Vec<(Vec<&str>, f64)> {
+    let stacks = ledger["stacks"].as_array().expect("a list");
+    let stack = |stack: &'_ Value| number(&stack["insn"]);
+    let frames = stacks.iter().map(|stack| {
+        let frames = stack["frames"].as_array().expect("a list").iter();
+        frames
+            .map(|frame| frame.as_str().expect("a name"))
+            .collect()
+    });
+    frames.zip(stacks.iter().map(stack)).collect()
+}
+
+/// All that was counted is in one stack or another, and all stacks begin with
+/// the program that runs the guest.
+#[track_caller]
+fn assert_stacks_add_up(ledger: &Value) {
+    let stacks = stacks(ledger);
+    let sum: f64 = stacks.iter().map(|(_, insn)| insn).sum();
+    let counted = number(&ledger["counted"]) / number(&ledger["operations"]);
+    assert!((sum - counted).abs() < 1e-6, "{sum} of {counted}");
+    for (frames, _) in &stacks {
+        assert_eq!(frames[0], "trapline-vmm`_start", "{frames:?}");
+        let thunk = frames.iter().find(|frame| frame.contains("_thunk"));
+        assert_eq!(thunk, None, "{frames:?}");
+    }
+}
+
+#[track_caller]
+fn assert_a_stack_leads_to_the_guest(ledger: &Value) {
+    let way = [
+        "trapline-vmm`main",
+        "trapline-vmm`trapline_machine::machine::Machine<V>::run",
+        "kernel`entry_SYSCALL_64",
+        "kvm`kvm_arch_vcpu_ioctl_run",
+        "kvm_amd`__svm_vcpu_run",
+        "guest`trapline_workloads::run",
+    ];
+    let stacks = stacks(ledger);
+    let holds = |frames: &Vec<&str>| {
+        let mut frames = frames.iter();
+        way.iter().all(|step| frames.any(|frame| frame == step))
+    };
+    assert!(
+        stacks.iter().any(|(frames, _)| holds(frames)),
+        "{stacks:#?}"
+    );
+}
+
+/// It is well-formed, and names nothing outside of itself but its namespaces.
+#[track_caller]
+fn assert_stands_alone(svg: &str) {
+    let mut reader = quick_xml::Reader::from_str(svg);
+    loop {
+        match reader.read_event().expect("well-formed XML") {
+            quick_xml::events::Event::Eof => break,
+            quick_xml::events::Event::DocType(_) => panic!("names a file elsewhere"),
+            quick_xml::events::Event::Start(tag) | quick_xml::events::Event::Empty(tag) => {
+                for attribute in tag.attributes() {
+                    let attribute = attribute.expect("well-formed");
+                    let (key, value) = (attribute.key.as_ref(), attribute.value.as_ref());
+                    let value = String::from_utf8_lossy(value);
+                    let is_name = key.starts_with(b"xmlns");
+                    let is_local = !value.contains("//") && !key.ends_with(b"href");
+                    assert!(is_name || is_local, "refers to {value}");
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(!svg.contains("@import"), "loads a style");
+    assert_eq!(
+        svg.matches("http://").count(),
+        svg.matches("=\"http://").count()
+    );
+}
+
+/// A thread that waits is not called by the one that runs meanwhile.
+#[test]
+fn threads_of_linux_keep_their_own_stacks() {
+    let place = Place::new();
+    let file = place.path().join("yield.svg");
+    let more = ["--flamegraph", file.to_str().expect("a plain name")];
+    let Some((_, json)) = ledger_with(&place, "sim/linux", "basic/yield", &more) else {
+        return;
+    };
+    let stacks = stacks(&json);
+    let of = |root: &str| -> f64 {
+        let stacks = stacks.iter().filter(|(frames, _)| frames[0] == root);
+        stacks.map(|(_, insn)| insn).sum()
+    };
+    let (main, peer) = (of("trapline-agent`_start"), of("trapline-agent`__clone3"));
+    let counted = number(&json["counted"]) / number(&json["operations"]);
+    assert!((main + peer - counted).abs() < 1e-6, "{stacks:#?}");
+    assert!(main > 0.4 * counted && peer > 0.4 * counted, "{stacks:#?}");
+}
+
+#[test]
+fn a_flame_graph_that_cannot_be_written_is_told_before_anything_runs() {
+    let place = Place::new();
+    // Whatever came to be started would complain of this.
+    place.replace("libtrapline_ledger.so", b"no library");
+    for (more, told) in [
+        (
+            &["--flamegraph", "/no/such/place.svg"][..],
+            "--flamegraph: cannot write /no/such/place.svg: No such file",
+        ),
+        (
+            &["--flamegraph", "/"],
+            "--flamegraph: cannot write /: Is a directory",
+        ),
+        (&["--flamegraph", "x.svg", "--against", "sim"], "--against"),
+    ] {
+        let ended = explain(&place, &[&DRAWN, more].concat());
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.errors.contains(told), "{ended:?}");
+        assert!(ended.errors.contains("help: "), "{ended:?}");
+    }
 }
 
 #[test]

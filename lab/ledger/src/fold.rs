@@ -114,10 +114,11 @@ impl Names<'_> {
     }
 }
 
-/// The kernel's entry has several labels.
+/// The kernel's entry for system calls has several labels, as has its way back.
 fn one_entry(name: &mut String) {
     const ENTRY: &str = "entry_SYSCALL_64";
-    if name.starts_with(ENTRY) {
+    let parts = [ENTRY, "entry_SYSRETQ_", "syscall_return_via_sysret"];
+    if parts.iter().any(|part| name.starts_with(part)) {
         ENTRY.clone_into(name);
     }
 }
@@ -134,4 +135,125 @@ fn is_thunk(function: &Function) -> bool {
         "its_return_thunk",
     ];
     function.component == "kernel" && parts.iter().any(|part| name.starts_with(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+    fn symbols() -> Symbols {
+        let mut symbols = Symbols::default();
+        symbols.add_kallsyms(
+            "ffffffff81000000 T entry_SYSCALL_64\n\
+             ffffffff81000010 T entry_SYSCALL_64_after_hwframe\n\
+             ffffffff81000100 T ioctl\nffffffff81000200 T run\t[kvm_amd]\n\
+             ffffffff81000300 T __x86_indirect_thunk_rax\nffffffff81000400 T end\n",
+        );
+        for space in [Space::User, Space::Guest] {
+            symbols.add_range(space, 0x3000, 0x4000, "main");
+        }
+        symbols
+    }
+
+    fn context(depth: usize, kind: Kind, site: u64, target: u64, at: &[u64]) -> Context {
+        Context {
+            depth,
+            step: (depth > 0).then_some(Step { kind, site, target }),
+            counts: at.iter().map(|address| (*address, 1)).collect(),
+        }
+    }
+
+    fn told(contexts: &[Context]) -> Vec<(String, u64)> {
+        let stacks = stacks(contexts, &symbols(), Machine::Linux);
+        let stacks = stacks.into_iter().map(|stack| {
+            let names: Vec<_> = stack.frames.into_iter().map(|f| f.name).collect();
+            (names.join(" "), stack.count)
+        });
+        stacks.collect()
+    }
+
+    #[test]
+    fn a_guest_stands_on_kernel_and_program() {
+        let found = told(&[
+            context(0, Kind::Call, 0, 0, &[0x3000]),
+            context(1, Kind::Kernel, 0x3001, KERNEL, &[KERNEL, KERNEL + 0x11]),
+            context(2, Kind::Call, KERNEL + 0x12, KERNEL + 0x200, &[]),
+            context(3, Kind::Guest, KERNEL + 0x201, 0, &[0x3000, 0x3001]),
+        ]);
+        let expected = [
+            ("[main]", 1),
+            ("[main] entry_SYSCALL_64", 2),
+            ("[main] entry_SYSCALL_64 run [main]", 2),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(names, count)| (names.to_owned(), count))
+        );
+    }
+
+    #[test]
+    fn thunks_and_calls_within_a_function_are_no_frames() {
+        let found = told(&[
+            context(0, Kind::Call, 0, 0, &[]),
+            context(
+                1,
+                Kind::Call,
+                KERNEL + 0x100,
+                KERNEL + 0x300,
+                &[KERNEL + 0x300],
+            ),
+            context(
+                2,
+                Kind::Call,
+                KERNEL + 0x300,
+                KERNEL + 0x308,
+                &[KERNEL + 0x308],
+            ),
+            context(
+                2,
+                Kind::Call,
+                KERNEL + 0x200,
+                KERNEL + 0x208,
+                &[KERNEL + 0x208],
+            ),
+            context(
+                3,
+                Kind::Call,
+                KERNEL + 0x208,
+                KERNEL + 0x200,
+                &[KERNEL + 0x200],
+            ),
+        ]);
+        // The last call is recursion: it leads to where the function begins.
+        let expected = [("ioctl", 2), ("ioctl run", 1), ("ioctl run run", 1)];
+        assert_eq!(
+            found,
+            expected.map(|(names, count)| (names.to_owned(), count))
+        );
+    }
+
+    #[test]
+    fn what_called_the_program_before_is_left_out() {
+        let frame = |name: &str, kind, in_guest| Frame {
+            caller: Some(Function {
+                component: String::new(),
+                name: name.to_owned(),
+            }),
+            in_guest,
+            kind,
+        };
+        let path = [
+            frame("spawn", Kind::Call, false),
+            frame(START, Kind::Call, false),
+            frame("run", Kind::Guest, true),
+            frame("of the guest before", Kind::Call, true),
+            frame(START, Kind::Call, true),
+            frame("main", Kind::Call, true),
+        ];
+        let names = callers(&path).into_iter().map(|function| function.name);
+        let names: Vec<_> = names.collect();
+        assert_eq!(names, [START, "run", START, "main"]);
+    }
 }

@@ -338,4 +338,66 @@ mod tests {
         });
         assert_eq!(found[0].lines[0].count, 1);
     }
+
+    /// A call, its target, and the return, between the marks; with a system call.
+    fn work(tally: &Tally) {
+        let call = [0xe8, 0, 0, 0, 0];
+        let slot = Slot {
+            address: 0x800,
+            physical: 0x800,
+        };
+        let touch = |address, bytes: &[u8]| {
+            step(tally, address, bytes);
+            tally.touch(tally.place(address, address as usize, bytes), slot);
+        };
+        step(tally, 0x11, &BEGIN);
+        for _ in 0..3 {
+            touch(0x20, &call);
+            step(tally, 0x30, &NOP);
+            step(tally, KERNEL, &NOP);
+            touch(0x31, &[0xc3]);
+            step(tally, 0x25, &NOP);
+        }
+        step(tally, 0x26, &END);
+    }
+
+    #[test]
+    fn stacks_are_told_if_asked_for_and_hold_all_that_was_counted() {
+        let told = windows(|tally| {
+            tally.keep_stacks();
+            work(tally);
+            work(tally);
+        });
+        assert_eq!(told[0], told[1], "a window knows nothing of the one before");
+        let paths: Vec<_> = told[0]
+            .contexts
+            .iter()
+            .map(|context| (context.depth, context.counts.clone()))
+            .collect();
+        let expected = [
+            (0, vec![(0x20, 3), (0x25, 3)]),
+            (1, vec![(0x30, 3), (0x31, 3)]),
+            (2, vec![(KERNEL, 3)]),
+        ];
+        assert_eq!(paths, expected);
+        let without = windows(work);
+        assert_eq!(without[0].lines, told[0].lines);
+        assert_eq!(without[0].contexts, []);
+    }
+
+    #[test]
+    fn an_access_of_a_later_instruction_is_not_taken_for_that_of_a_call() {
+        let told = windows(|tally| {
+            tally.keep_stacks();
+            step(tally, 0x11, &BEGIN);
+            let call = tally.place(0x20, 0x20, &[0xe8, 0, 0, 0, 0]);
+            step(tally, 0x20, &[0xe8, 0, 0, 0, 0]);
+            step(tally, 0x21, &NOP);
+            let (address, physical) = (0x700, 0x700);
+            tally.touch(call, Slot { address, physical });
+            step(tally, 0x22, &NOP);
+            step(tally, 0x23, &END);
+        });
+        assert_eq!(told[0].contexts.len(), 1, "{told:?}");
+    }
 }

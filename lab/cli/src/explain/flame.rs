@@ -3,7 +3,7 @@
 
 use super::Explained;
 use crate::failure::{Failure, Status};
-use inferno::flamegraph::color::{Color, PaletteMap};
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -82,7 +82,6 @@ pub fn label(function: &Function) -> String {
 }
 
 /// Pixels, and the part of a font's size that a character is wide.
-const WIDTH: usize = 1400;
 const FONT: usize = 12;
 const CHARACTER: f64 = 0.6;
 
@@ -102,15 +101,12 @@ fn picture(title: &str, ledger: &Ledger) -> std::io::Result<String> {
     palette.insert("", Color::from(ALL));
     let mut options = Options::default();
     options.title = format!("{title}: {} insn per operation", number(ledger.total));
-    options.subtitle = Some(format!(
-        "{} insn in a batch of {} operations; callers stand below what they call",
-        number(ledger.counted as f64),
-        number(ledger.operations as f64)
-    ));
+    // The line for it is filled below.
+    options.subtitle = Some(String::new());
     options.count_name = "insn".to_owned();
     options.name_type = "Function:".to_owned();
     options.palette_map = Some(&mut palette);
-    options.image_width = Some(WIDTH);
+    options.bgcolors = Some(BackgroundColor::Flat(Color::from(PAPER)));
     options.font_type = "monospace".to_owned();
     options.font_size = FONT;
     options.font_width = CHARACTER;
@@ -136,21 +132,29 @@ fn alone(svg: &str) -> String {
     kept + left
 }
 
-/// Says which colour is whose, in the line above the frames.
+/// Fills the line under the title: which colour is whose, and what is shown.
 fn with_legend(svg: &str, ledger: &Ledger) -> String {
     let mut legend = String::new();
     let mut x = 10;
-    let counted = ledger.components().into_iter();
-    for (component, _) in counted.filter(|(_, insn)| *insn > 0.0) {
+    let executed = ledger.components().into_iter();
+    for (component, _) in executed.filter(|(_, insn)| *insn > 0.0) {
         let Color { r, g, b } = base(component).into();
-        let (square, text) = (x, x + 14);
         let name = component.replace('&', "&amp;").replace('<', "&lt;");
+        let text = x + 14;
         legend += &format!(
-            "<rect x=\"{square}\" y=\"62\" width=\"10\" height=\"10\" fill=\"rgb({r},{g},{b})\"/>\
-             <text x=\"{text}\" y=\"71\">{name}</text>\n"
+            "<rect x=\"{x}\" y=\"39\" width=\"10\" height=\"10\" fill=\"rgb({r},{g},{b})\"/>\
+             <text x=\"{text}\" y=\"48\">{name}</text>\n"
         );
-        x = text + (component.len() + 2) * FONT * 6 / 10;
+        x = text + (component.chars().count() + 2) * FONT * 6 / 10;
     }
+    let (counted, operations) = (ledger.counted as f64, ledger.operations as f64);
+    // Right-aligned at the edge, wherever that is.
+    legend += &format!(
+        "<svg x=\"100%\" overflow=\"visible\"><text x=\"-10\" y=\"48\" text-anchor=\"end\">\
+         {} insn in {} operations; callers stand below</text></svg>\n",
+        number(counted),
+        number(operations)
+    );
     match svg.find("<svg id=\"frames\"") {
         Some(frames) => [&svg[..frames], &legend, &svg[frames..]].concat(),
         None => svg.to_owned(),
@@ -160,6 +164,7 @@ fn with_legend(svg: &str, ledger: &Ledger) -> String {
 /// Red, green, blue.
 type Rgb = (u8, u8, u8);
 
+const PAPER: Rgb = (250, 250, 250);
 const ALL: Rgb = (225, 225, 225);
 
 /// Of a component: those that are in most graphs always have the same.
@@ -194,4 +199,79 @@ fn shade(function: &Function) -> Color {
 fn hash(text: &str) -> u32 {
     let mix = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, mix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_ledger::{Item, Stack};
+
+    fn function(component: &str, name: &str) -> Function {
+        Function {
+            component: component.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn ledger() -> Ledger {
+        let functions = [
+            function("trapline-vmm", "<[u8; 8] as Debug>::fmt"),
+            function("kernel", "entry_SYSCALL_64"),
+        ];
+        let stacks = vec![
+            Stack {
+                frames: functions[..1].to_vec(),
+                count: 1,
+            },
+            Stack {
+                frames: functions.to_vec(),
+                count: 99_999,
+            },
+        ];
+        let items = functions.map(|function| Item {
+            function,
+            insn: 1.0,
+        });
+        Ledger {
+            total: 3320.1,
+            residual: 0,
+            operations: 30,
+            counted: 100_000,
+            exits: 30,
+            faults: 0,
+            interrupts: 0,
+            items: items.to_vec(),
+            stacks,
+        }
+    }
+
+    #[test]
+    fn a_picture_needs_no_other_file_and_loses_no_instruction() {
+        let svg = picture("exits/port-out in sim/kvm", &ledger()).unwrap();
+        assert!(svg.contains("3,320.10 insn per operation"), "{svg}");
+        assert!(svg.contains("total_samples=\"100000\""), "{svg}");
+        let frames = "trapline-vmm`&lt;[u8, 8] as Debug&gt;::fmt (100,000 insn, 100.00%)";
+        assert!(svg.contains(frames), "{svg}");
+        assert!(svg.contains(">trapline-vmm</text>"), "no legend: {svg}");
+        assert!(!svg.contains("<!DOCTYPE"), "{svg}");
+        assert!(!svg.contains("flamegraphs.html"), "{svg}");
+        assert_eq!(
+            svg,
+            picture("exits/port-out in sim/kvm", &ledger()).unwrap()
+        );
+    }
+
+    #[test]
+    fn a_file_is_opened_before_it_is_needed_and_gone_if_it_was_not() {
+        let place = tempfile::tempdir().unwrap();
+        let fresh = place.path().join("new.svg");
+        drop(Canvas::open(&fresh).unwrap());
+        assert!(!fresh.exists());
+        let kept = place.path().join("old.svg");
+        std::fs::write(&kept, "a picture").unwrap();
+        drop(Canvas::open(&kept).unwrap());
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "a picture");
+        let error = Canvas::open(place.path()).err().unwrap();
+        assert!(error.to_string().contains("--flamegraph: "), "{error}");
+    }
 }
