@@ -272,12 +272,22 @@ fn a_flame_graph_that_cannot_be_written_is_told_before_anything_runs() {
             &["--flamegraph", "/"],
             "--flamegraph: cannot write /: Is a directory",
         ),
-        (&["--flamegraph", "x.svg", "--against", "sim"], "--against"),
     ] {
         let ended = explain(&place, &[&DRAWN, more].concat());
         assert_eq!(ended.status, Some(2), "{ended:?}");
         assert!(ended.errors.contains(told), "{ended:?}");
         assert!(ended.errors.contains("help: "), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_flame_graph_is_of_one_operation_in_one_environment() {
+    let place = Place::new();
+    for words in [&["sim", "sim/kvm", "exits/port-out"][..], &["sim", "exits"]] {
+        let ended = explain(&place, &[words, &["--flamegraph", "x.svg"]].concat());
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        let told = "--flamegraph draws one operation";
+        assert!(ended.errors.contains(told), "{ended:?}");
     }
 }
 
