@@ -160,7 +160,8 @@ impl<I: Inmates> State<I> {
         if let Some(words) = &self.last_words {
             return machine(words);
         }
-        let words = [self.serial.last_lines(6), self.errors.last_lines(3)].join("\n");
+        let serial = self.serial.lines_from(PANIC, 6);
+        let words = [serial, self.errors.last_lines(3)].join("\n");
         let failed = |what: &str| machine(format!("{what}\n{}", words.trim()).trim_end());
         match (over.status.code(), self.done) {
             (Some(EXIT_STATUS_DONE), true) if self.started == self.inmates.expected() => Ok(()),
@@ -174,6 +175,9 @@ impl<I: Inmates> State<I> {
         }
     }
 }
+
+/// What a Linux says when it cannot go on, with the reason behind it.
+const PANIC: &str = "Kernel panic - not syncing";
 
 fn machine(what: impl Into<String>) -> Result<(), EnvError> {
     Err(EnvError::Machine(what.into()))

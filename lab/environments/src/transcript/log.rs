@@ -52,6 +52,20 @@ impl Log {
             .collect();
         lines[lines.len().saturating_sub(count)..].join("\n")
     }
+
+    /// At most `count` lines from the last that holds `word` on, none of them empty;
+    /// the very last ones if no line holds it.
+    pub fn lines_from(&self, word: &str, count: usize) -> String {
+        let text = self.text();
+        let at = text
+            .rfind(word)
+            .map(|at| text[..at].rfind('\n').map_or(0, |end| end + 1));
+        let Some(from) = at else {
+            return self.last_lines(count);
+        };
+        let lines = text[from..].lines().filter(|line| !line.trim().is_empty());
+        lines.take(count).collect::<Vec<_>>().join("\n")
+    }
 }
 
 fn harmless(bytes: &[u8]) -> String {
@@ -81,6 +95,15 @@ mod tests {
         assert!(text.len() < HEAD + TAIL + 100, "{}", text.len());
         assert!(text.contains("bytes left out]"));
         assert!(log.last_lines(1) == "last");
+    }
+
+    #[test]
+    fn a_line_is_found_with_what_follows() {
+        let mut log = Log::default();
+        log.extend(b"one panic\ntwo\n3: panic: no init\n\nfour\nfive\nsix\n");
+        assert_eq!(log.lines_from("panic", 3), "3: panic: no init\nfour\nfive");
+        assert_eq!(log.lines_from("oops", 2), "five\nsix");
+        assert_eq!(log.lines_from("one", 1), "one panic");
     }
 
     #[test]
