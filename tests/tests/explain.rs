@@ -280,6 +280,91 @@ fn a_flame_graph_that_cannot_be_written_is_told_before_anything_runs() {
     }
 }
 
+/// The functions of a component that a ledger names.
+fn functions<'a>(ledger: &'a Value, component: &str) -> Vec<&'a str> {
+    let items = ledger["functions"].as_array().expect("a list");
+    let of = items.iter().filter(|item| item["component"] == component);
+    of.filter_map(|item| item["function"].as_str()).collect()
+}
+
+#[track_caller]
+fn assert_named(ledger: &Value, named: &[(&str, &str)]) {
+    for (component, wanted) in named {
+        let functions = functions(ledger, component);
+        let found = functions.iter().any(|name| name.starts_with(wanted));
+        assert!(found, "no {wanted} in {component}: {functions:?}");
+    }
+}
+
+/// The names of the stages of a start, which add up to it, each by itself; only where
+/// the machine slept something is not explained.
+#[track_caller]
+fn assert_stages_add_up(ledger: &Value) -> Vec<&str> {
+    let stages = ledger["stages"].as_array().expect("a list of stages");
+    let total: f64 = stages.iter().map(|stage| number(&stage["total"])).sum();
+    assert_eq!(total, number(&ledger["total"]), "stages are the whole");
+    for stage in stages {
+        let functions = stage["functions"].as_array().expect("a list");
+        let sum: f64 = functions.iter().map(|item| number(&item["insn"])).sum();
+        assert_eq!(sum, number(&stage["total"]), "{stage:#}");
+        let slept = stage["halts"] != 0;
+        assert!(slept || stage["residual"] == 0, "{stage:#}");
+        let residual = number(&stage["residual"]);
+        assert!(residual >= 0.0, "{stage:#}");
+    }
+    let name = |stage: &'static str| move |s: &Value| s[stage].as_str().map(str::to_owned);
+    let ends = stages.iter().filter_map(name("stage"));
+    let begins = stages.iter().filter_map(name("from")).skip(1);
+    assert!(ends.zip(begins).all(|(end, begin)| end == begin));
+    let ends = stages.iter().filter_map(|stage| stage["stage"].as_str());
+    ends.collect()
+}
+
+#[test]
+fn a_start_is_explained_by_stage_and_to_the_instruction() {
+    let place = Place::new();
+    let operation = "boot/main";
+    for (environment, stages, named) in [
+        (
+            "sim/linux",
+            &["guest-main"][..],
+            &[
+                ("kernel", "do_execveat_common"),
+                ("trapline-agent", "_start"),
+            ][..],
+        ),
+        (
+            "sim/kvm",
+            &[
+                "vmm-main",
+                "vm-created",
+                "vmm-entry",
+                "guest-entry",
+                "guest-main",
+            ],
+            &[
+                ("kernel", "do_execveat_common"),
+                ("kvm", "kvm_vm_ioctl"),
+                ("kvm_amd", "__svm_vcpu_run"),
+                ("trapline-vmm", "main"),
+                ("trapline-agent", "__execve"),
+                ("guest", "trapline_direct_entry"),
+            ],
+        ),
+    ] {
+        let Some((_, json)) = ledger(&place, environment, operation) else {
+            return;
+        };
+        assert_adds_up(&json);
+        assert_eq!(assert_stages_add_up(&json), stages);
+        assert_eq!(
+            number(&json["total"]),
+            figure(&place, environment, operation)
+        );
+        assert_named(&json, named);
+    }
+}
+
 #[test]
 fn a_flame_graph_is_of_one_operation_in_one_environment() {
     let place = Place::new();
@@ -289,6 +374,36 @@ fn a_flame_graph_is_of_one_operation_in_one_environment() {
         let told = "--flamegraph draws one operation";
         assert!(ended.errors.contains(told), "{ended:?}");
     }
+    let start = ["sim/kvm", "boot/main", "--flamegraph", "x.svg"];
+    let ended = explain(&place, &start);
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    let told = "--flamegraph does not draw starts";
+    assert!(ended.errors.contains(told), "{ended:?}");
+}
+
+#[test]
+fn only_sleep_is_not_explained_of_a_start_to_its_end() {
+    let place = Place::new();
+    let Some((_, json)) = ledger(&place, "sim/kvm", "boot/exit") else {
+        return;
+    };
+    let stages = assert_stages_add_up(&json);
+    assert_eq!(stages.last(), Some(&"reaped"));
+    assert_named(&json, &[("kernel", "do_exit"), ("kvm", "kvm_vm_release")]);
+}
+
+#[test]
+fn what_has_no_start_has_none_to_explain() {
+    if !has_qemu("the start of a bare machine") {
+        return;
+    }
+    let ended = explain(&Place::new(), &["sim", "boot/main"]);
+    if ended.errors.contains("cannot load the plugin") {
+        return trapline_tests::skip("the start of a bare machine", ended.errors.trim());
+    }
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let told = "boot/main is not measured in sim: the bare machine has no VMM";
+    assert!(ended.errors.contains(told), "{ended:?}");
 }
 
 #[test]
@@ -321,7 +436,10 @@ fn what_cannot_be_explained_is_told_with_what_can() {
             ["sim", "exits/timer-wake"],
             "'exits/timer-wake' cannot be explained",
         ),
-        (["sim", "stream"], "name an operation of basic or exits"),
+        (
+            ["sim", "stream"],
+            "name an operation of basic, exits or boot",
+        ),
         (["sim/kmv", "exits"], "did you mean 'sim/kvm'?"),
         (["sim", "exits/port-oot"], "did you mean 'exits/port-out'?"),
     ] {

@@ -17,6 +17,7 @@ pub mod job;
 pub mod mark;
 pub mod platform;
 pub mod record;
+mod stamp;
 
 pub use catalogue::{Direction, Op, Unit, Workload};
 pub use frame::{Decoder, Item};

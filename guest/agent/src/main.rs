@@ -7,14 +7,13 @@ mod linux;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use trapline_abi::Job;
-use trapline_workloads::ticks;
+use trapline_abi::{stamp, Job};
 
 /// Exit status for a command line that is not understood.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let main = ticks();
+    let main = stamp!(GuestMain);
     if std::process::id() == 1 {
         init::main()
     }

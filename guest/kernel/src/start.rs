@@ -10,8 +10,8 @@ use crate::{boot, console, cpu, fault, interrupts, memory, panic, system};
 use core::arch::global_asm;
 use trapline_abi::platform::{selector, StartInfo, NOTE_DIRECT};
 use trapline_abi::record::Speaker;
-use trapline_abi::VERSION;
-use trapline_workloads::{ticks, Origin};
+use trapline_abi::{mark, stamp, Stage, VERSION};
+use trapline_workloads::Origin;
 
 /// The page below the boot stack, which image.ld leaves free.
 const STACK_GUARD: u64 = 0x10_0000;
@@ -25,6 +25,8 @@ global_asm!(
     TASK = const selector::TASK,
     NOTE_DIRECT = const NOTE_DIRECT,
     VERSION = const VERSION,
+    STAGE = const mark::STAGE,
+    GUEST_ENTRY = const Stage::GuestEntry as u8,
 );
 
 global_asm!(include_str!("start/tables.s"), STACK_GUARD = const STACK_GUARD);
@@ -49,7 +51,7 @@ extern "C" {
 /// From the entry to the end of the machine.
 #[no_mangle]
 extern "C" fn trapline_main(start: *const StartInfo) -> ! {
-    let main = ticks();
+    let main = stamp!(GuestMain);
     // SAFETY: entry.s hands on the address that the VMM passed, and no memory has
     // been given out yet.
     let command_line = unsafe { boot::copy_command_line(start) };

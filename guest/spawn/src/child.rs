@@ -2,11 +2,12 @@
 //! parent's memory while the parent's thread waits, so it only makes system
 //! calls and writes to [`Shared`].
 
-use crate::{ticks, Started};
+use crate::Started;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use trapline_abi::stamp;
 
 /// What parent and child tell each other.
 struct Shared<'a> {
@@ -126,7 +127,7 @@ const CLOSE_LATER: libc::c_int = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
 /// Executes the program; returns only if that failed, with the error's number.
 fn execute(shared: &mut Shared<'_>) -> i32 {
     let (arguments, environment) = (shared.arguments.as_ptr(), shared.environment.as_ptr());
-    shared.exec = ticks();
+    shared.exec = stamp!(Exec);
     // SAFETY: valid strings and arrays, by the contract of `start`.
     unsafe { libc::execve(shared.path.as_ptr(), arguments, environment) };
     last_error()

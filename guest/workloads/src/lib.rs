@@ -20,7 +20,7 @@ pub use system::{Block, Machine, NoMachine, Reason, System, Wake};
 
 use measure::Bench;
 use trapline_abi::record::Speaker;
-use trapline_abi::{Job, Op, Record, Stage, Workload, VERSION};
+use trapline_abi::{stamp, Job, Op, Record, Stage, Workload, VERSION};
 
 /// Who runs a job, and when it began.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
     basic::run(&mut bench);
     exits::run(&mut bench);
     stream::run(&mut bench);
-    bench.stage(Stage::GuestExit, ticks());
+    bench.stage(Stage::GuestExit, stamp!(GuestExit));
     bench.system.say(&Record::Done);
 }
 
@@ -69,7 +69,7 @@ fn first_sample<S: System>(bench: &mut Bench<'_, S>, origin: &Origin) {
         let op = Op::BootSample;
         bench.begin_unmarked(op);
         bench.sample(op, origin.entry, ticks(), 1);
-        bench.stage(Stage::FirstSample, ticks());
+        bench.stage(Stage::FirstSample, stamp!(FirstSample));
         bench.end(op, 1, 0);
     }
     bench.stage(Stage::GuestEntry, origin.entry);

@@ -35,7 +35,7 @@ pub use environment::{
     Availability, Environment, Facts, Guest, Progress, Requirements, SampleSink, Watch, Work,
 };
 pub use error::EnvError;
-pub use observe::{Finished, Offset};
+pub use observe::{last_stage, Finished, Offset};
 pub use parts::{sha256_of_file, GuestImage, Part, Parts};
 pub use plugin::Plugin;
 pub use settings::{Settings, Start};

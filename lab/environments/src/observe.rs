@@ -67,7 +67,7 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
 }
 
 /// The stage until which an operation of the boot workload counts.
-fn last_stage(op: Op) -> Option<Stage> {
+pub fn last_stage(op: Op) -> Option<Stage> {
     match op {
         Op::BootCreated => Some(Stage::VmCreated),
         Op::BootEntry => Some(Stage::GuestEntry),

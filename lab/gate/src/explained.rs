@@ -117,14 +117,9 @@ mod tests {
         };
         Ledger {
             total: functions.iter().map(|(_, _, insn)| insn).sum(),
-            residual: 0,
             operations: 4,
-            counted: 0,
-            exits: 0,
-            faults: 0,
-            interrupts: 0,
             items: functions.iter().map(item).collect(),
-            stacks: Vec::new(),
+            ..Ledger::default()
         }
     }
 

@@ -3,9 +3,11 @@
 //! The machine's clock charges every instruction that is completed. One that a
 //! hypervisor intercepts, or that faults, is seen by the plugin and charged
 //! nothing. So the clock's difference over a batch must be
-//! `around + counted - exits - faults`; what is left is the residual.
+//! `around + counted - exits - faults`, those that were not charged; what is left
+//! is the residual.
 
 use crate::fold::{self, Stack};
+use crate::stages::StageLedger;
 use crate::symbols::{Function, Space, Symbols};
 use crate::wire::Window;
 use std::collections::BTreeMap;
@@ -63,7 +65,7 @@ pub struct Item {
 }
 
 /// Where the instructions of one operation went. The items add up to the total.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ledger {
     /// The measured figure: instructions for one operation.
     pub total: f64,
@@ -79,11 +81,19 @@ pub struct Ledger {
     pub faults: u64,
     /// Interrupts that the machine took in the batch.
     pub interrupts: u64,
+    /// How often the machine slept in the batch until an interrupt: then its clock
+    /// goes on without an instruction.
+    pub halts: u64,
+    /// Instructions that led to an exit, and those that led to a fault, and were
+    /// counted without being charged.
+    pub uncharged: [u64; 2],
     /// The functions, the most instructions first; then what is taken off.
     pub items: Vec<Item>,
     /// The whole batch by call stack, all that was counted; empty unless the
     /// plugin was asked for it.
     pub stacks: Vec<Stack>,
+    /// Of a start: its stages, in order. Their totals add up to this one.
+    pub stages: Vec<StageLedger>,
 }
 
 /// What differs between two ledgers.
@@ -130,17 +140,23 @@ impl Ledger {
         let starts = Starts::of(symbols, machine);
         let mut sums: BTreeMap<Function, u64> = BTreeMap::new();
         let (mut exits, mut faults, mut interrupts, mut counted) = (0, 0, 0, 0);
+        let (mut halts, mut uncharged) = (0, [0, 0]);
         for line in &window.lines {
             let space = space_of(machine, line.in_guest, line.address);
             *sums.entry(symbols.find(space, line.address)).or_default() += line.count;
             counted += line.count;
-            exits += if line.leaves { line.count } else { 0 };
-            if space == Space::Kernel {
-                faults += line.count * u64::from(starts.faults.contains(&line.address));
-                interrupts += line.count * u64::from(starts.interrupts.contains(&line.address));
+            halts += if line.halts { line.count } else { 0 };
+            if line.leaves {
+                exits += line.count;
+                uncharged[0] += line.uncharged;
+            } else if space == Space::Kernel && starts.faults.contains(&line.address) {
+                faults += line.count;
+                uncharged[1] += line.uncharged;
+            } else if space == Space::Kernel && starts.interrupts.contains(&line.address) {
+                interrupts += line.count;
             }
         }
-        let explained = (around + counted) as i64 - (exits + faults) as i64;
+        let explained = (around + counted) as i64 - uncharged.iter().sum::<u64>() as i64;
         let mut ledger = Self {
             total: batch.figure(),
             residual: batch.ticks as i64 - explained,
@@ -149,8 +165,10 @@ impl Ledger {
             exits,
             faults,
             interrupts,
-            items: Vec::new(),
+            halts,
+            uncharged,
             stacks: fold::stacks(&window.contexts, symbols, machine),
+            ..Self::default()
         };
         ledger.items = ledger.functions(sums);
         ledger.items.extend(ledger.taken_off(batch, around));
@@ -174,8 +192,8 @@ impl Ledger {
         let each = self.operations as f64;
         let clock = (around as f64 - batch.clock_cost as f64) / each;
         let parts = [
-            ("exits, not charged", -(self.exits as f64) / each),
-            ("faults, not charged", -(self.faults as f64) / each),
+            ("exits, not charged", -(self.uncharged[0] as f64) / each),
+            ("faults, not charged", -(self.uncharged[1] as f64) / each),
             (
                 "loop and clock",
                 clock - batch.loop_cost as f64 / LOOP_TURNS,
@@ -266,7 +284,7 @@ pub(crate) fn space_of(machine: Machine, in_guest: bool, address: u64) -> Space 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Line;
+    use crate::wire::{Line, Span};
 
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
@@ -286,7 +304,9 @@ mod tests {
             in_guest,
             address,
             count,
+            uncharged: 0,
             leaves: false,
+            halts: false,
         }
     }
 
@@ -294,15 +314,21 @@ mod tests {
     /// 20 of the kernel's and 7 of the VMM's; and one fault in all.
     fn window() -> Window {
         let exit = Line {
+            uncharged: 10,
             leaves: true,
             ..line(false, KERNEL + 8, 10)
         };
+        let fault = Line {
+            uncharged: 1,
+            ..line(false, KERNEL + 0x100, 1)
+        };
         Window {
+            span: Span::Batch,
             lines: vec![
                 line(true, 0x1000, 30),
                 exit,
                 line(false, KERNEL + 16, 190),
-                line(false, KERNEL + 0x100, 1),
+                fault,
                 line(false, 0x1000, 70),
             ],
             contexts: Vec::new(),

@@ -5,7 +5,9 @@
 //! and whose residual is what the count does not explain; [`text`] shows it.
 
 mod account;
+mod charge;
 mod fold;
+pub mod stages;
 pub mod symbols;
 pub mod tally;
 pub mod text;

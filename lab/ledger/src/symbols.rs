@@ -1,8 +1,9 @@
 //! Names for addresses: of kernels from `/proc/kallsyms`, of programs from their
 //! ELF files, and of what has no names from the file that is mapped there.
 
-use elf::abi::{PT_LOAD, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use elf::abi::{PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use elf::endian::AnyEndian;
+use elf::segment::ProgramHeader;
 use elf::ElfBytes;
 use std::collections::BTreeMap;
 
@@ -30,6 +31,8 @@ pub struct Function {
 struct Entry {
     /// The address behind it, where that is known.
     end: Option<u64>,
+    /// Where it ends at the latest.
+    limit: u64,
     function: Function,
 }
 
@@ -99,13 +102,11 @@ impl Symbols {
                 continue;
             }
             let module = words.next().map(|word| word.trim_matches(['[', ']']));
-            self.name(
-                Space::Kernel,
-                address,
-                None,
-                module.unwrap_or("kernel"),
-                name,
-            );
+            let function = Function {
+                component: module.unwrap_or("kernel").to_owned(),
+                name: name.to_owned(),
+            };
+            self.name((Space::Kernel, address), None, u64::MAX, function);
         }
     }
 
@@ -139,8 +140,13 @@ impl Symbols {
                 if (is_code || is_label) && !name.is_empty() {
                     let start = symbol.st_value.wrapping_add(bias);
                     let end = (symbol.st_size != 0).then(|| start + symbol.st_size);
-                    let name = format!("{:#}", rustc_demangle::demangle(name));
-                    self.name(space, start, end, component, &name);
+                    let function = Function {
+                        component: component.to_owned(),
+                        name: format!("{:#}", rustc_demangle::demangle(name)),
+                    };
+                    let section = section_end(&file, symbol.st_shndx);
+                    let limit = section.wrapping_add(bias);
+                    self.name((space, start), end, limit, function);
                 }
             }
         }
@@ -153,29 +159,33 @@ impl Symbols {
             component: component.to_owned(),
             name: format!("[{component}]"),
         };
-        let end = Some(end);
-        self.ranges.insert((space, start), Entry { end, function });
+        let entry = Entry {
+            end: Some(end),
+            limit: end,
+            function,
+        };
+        self.ranges.insert((space, start), entry);
     }
 
     /// Of several names for one address the first by order of letters is kept,
     /// and one that knows its end before one that does not.
-    fn name(&mut self, space: Space, start: u64, end: Option<u64>, component: &str, name: &str) {
-        let function = Function {
-            component: component.to_owned(),
-            name: name.to_owned(),
+    fn name(&mut self, at: (Space, u64), end: Option<u64>, limit: u64, function: Function) {
+        let new = Entry {
+            end,
+            limit,
+            function,
         };
-        let new = Entry { end, function };
         let rank = |entry: &Entry| (entry.end.is_none(), entry.function.clone());
-        match self.entries.get(&(space, start)) {
+        match self.entries.get(&at) {
             Some(old) if rank(old) <= rank(&new) => {}
-            _ => drop(self.entries.insert((space, start), new)),
+            _ => drop(self.entries.insert(at, new)),
         }
     }
 }
 
 fn below(entries: &BTreeMap<(Space, u64), Entry>, space: Space, address: u64) -> Option<&Function> {
     let (_, entry) = entries.range((space, 0)..=(space, address)).next_back()?;
-    let inside = entry.end.is_none_or(|end| address < end);
+    let inside = address < entry.end.unwrap_or(entry.limit);
     inside.then_some(&entry.function)
 }
 
@@ -183,6 +193,15 @@ fn in_code(file: &ElfBytes<'_, AnyEndian>, section: u16) -> bool {
     let headers = file.section_headers();
     let header = headers.and_then(|headers| headers.get(section.into()).ok());
     header.is_some_and(|header| header.sh_flags & u64::from(elf::abi::SHF_EXECINSTR) != 0)
+}
+
+/// The address behind a section.
+fn section_end(file: &ElfBytes<'_, AnyEndian>, section: u16) -> u64 {
+    let headers = file.section_headers();
+    let header = headers.and_then(|headers| headers.get(section.into()).ok());
+    header.map_or(u64::MAX, |header| {
+        header.sh_addr.wrapping_add(header.sh_size)
+    })
 }
 
 /// The lowest address that a program's file asks for.
@@ -201,6 +220,30 @@ pub fn lowest_address(component: &str, bytes: &[u8]) -> Result<u64, BadProgram> 
         .map(|segment| segment.p_vaddr & !0xfff)
         .min()
         .unwrap_or(0))
+}
+
+/// Where a program's file has code: first addresses, and the addresses behind.
+///
+/// # Errors
+/// The file is no ELF file.
+pub fn code(component: &str, bytes: &[u8]) -> Result<Vec<(u64, u64)>, BadProgram> {
+    let bad = |source| BadProgram {
+        component: component.to_owned(),
+        source,
+    };
+    let file = ElfBytes::<AnyEndian>::minimal_parse(bytes).map_err(bad)?;
+    let segments = file.segments().into_iter().flatten();
+    let is_code =
+        |segment: &ProgramHeader| segment.p_type == PT_LOAD && segment.p_flags & PF_X != 0;
+    let code = segments.filter(is_code);
+    Ok(code
+        .map(|segment| {
+            (
+                segment.p_vaddr,
+                segment.p_vaddr.wrapping_add(segment.p_memsz),
+            )
+        })
+        .collect())
 }
 
 /// A file in a process's memory.
@@ -285,6 +328,10 @@ mod tests {
         let ((_, start), entry) = main.into_iter().next().unwrap();
         assert!(entry.end.is_some_and(|end| end > *start));
         assert_eq!(symbols.find(space, *start).component, "test");
+        let code = code("test", &bytes).unwrap();
+        assert!(code
+            .iter()
+            .any(|(from, to)| (from..to).contains(&&(start - 0x1000))));
         assert!(symbols.add_elf(space, "text", b"no program", 0).is_err());
     }
 

@@ -1,6 +1,7 @@
 //! Counting, while the machine runs: the plugin's own part. Every instruction has a
 //! [`Place`]; while a window is open, executing it adds one. When a window closes,
-//! all that was counted is written and the places are empty again.
+//! all that was counted in it is written. There are windows of two kinds, which do
+//! not know of each other: around a batch, and from one stage of a start to the next.
 //!
 //! Which world an instruction runs in follows from `vmrun`: behind it runs the
 //! guest, until the instruction after it is executed, where #VMEXIT leads. Which
@@ -14,20 +15,25 @@ mod stacks;
 pub use chains::Slot;
 pub use flow::Flow;
 
-use crate::wire::{self, Line, Window};
+use crate::charge::{Charges, Shape, KERNEL};
+use crate::wire::{self, Line, Span, Window};
 use stacks::{Share, Stacks};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trapline_abi::mark;
+use trapline_abi::{mark, Stage};
 
 /// The instruction that enters a guest (AMD APM volume 3).
 const VMRUN: [u8; 3] = [0x0f, 0x01, 0xd8];
 
-/// Addresses from here on are a kernel's.
-const KERNEL: u64 = 1 << 63;
+/// The kinds of windows, as places in arrays.
+const BATCH: usize = 0;
+const STAGE: usize = 1;
+
+/// The number of no stage.
+const NO_STAGE: u8 = u8::MAX;
 
 /// What an instruction means to the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +44,7 @@ enum Role {
     End,
     Enter,
     Leave,
+    Reach(Stage),
 }
 
 /// An instruction at its address.
@@ -47,8 +54,9 @@ pub struct Place {
     /// The address behind it.
     behind: u64,
     role: Role,
-    /// Executions in this window: on the machine itself, in a guest.
-    counts: [AtomicU64; 2],
+    shape: Shape,
+    /// Executions in the window of each kind: on the machine itself, in a guest.
+    counts: [[AtomicU64; 2]; 2],
     share: Share,
 }
 
@@ -65,27 +73,34 @@ impl Place {
 /// All places, and where the machine is.
 pub struct Tally {
     in_guest: AtomicBool,
-    counting: AtomicBool,
+    in_batch: AtomicBool,
+    /// The stage that was reached last, in a start that is watched.
+    stage: AtomicU8,
+    charges: Charges,
     stacks: Stacks,
     known: Mutex<Option<Known>>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// By address, and by where its byte really is: guest and VMM may use the
-    /// same addresses.
-    places: HashMap<(u64, usize), &'static Place>,
+    /// By address; by where its byte really is, for guest and VMM may use the same
+    /// addresses; and by whether it is the last of a block.
+    places: HashMap<Key, &'static Place>,
     /// Where #VMEXIT leads.
     leaves: HashSet<u64>,
     output: Option<File>,
 }
+
+type Key = (u64, usize, bool);
 
 impl Tally {
     /// A machine of which nothing is known.
     pub const fn new() -> Self {
         Self {
             in_guest: AtomicBool::new(false),
-            counting: AtomicBool::new(false),
+            in_batch: AtomicBool::new(false),
+            stage: AtomicU8::new(NO_STAGE),
+            charges: Charges::new(),
             stacks: Stacks::new(),
             known: Mutex::new(None),
         }
@@ -113,22 +128,25 @@ impl Tally {
     }
 
     /// The place of an instruction that has been translated. Places are never
-    /// freed: QEMU keeps them in its translations.
-    pub fn place(&self, address: u64, physical: usize, bytes: &[u8]) -> &'static Place {
+    /// freed: QEMU keeps them in its translations. `ends` if it is the last of its
+    /// block.
+    pub fn place(&self, address: u64, physical: usize, bytes: &[u8], ends: bool) -> &'static Place {
         self.with(|known| {
             let role = known.role(address, bytes);
-            match known.places.get(&(address, physical)) {
-                Some(place) if place.role == role => place,
+            let shape = Shape::of(address, bytes, ends);
+            let key = (address, physical, ends);
+            match known.places.get(&key) {
+                Some(place) if place.role == role && place.shape == shape => place,
                 _ => {
-                    let counts = [AtomicU64::new(0), AtomicU64::new(0)];
                     let place: &'static Place = Box::leak(Box::new(Place {
                         address,
                         behind: address.wrapping_add(bytes.len() as u64),
                         role,
-                        counts,
+                        shape,
+                        counts: Default::default(),
                         share: Share::new(),
                     }));
-                    known.replace((address, physical), place);
+                    known.replace(key, place);
                     place
                 }
             }
@@ -151,8 +169,22 @@ impl Tally {
                 self.add(place);
                 self.in_guest.store(true, Relaxed);
             }
-            Role::Begin => self.open(),
-            Role::End => return self.close(),
+            // A mark is in no batch, but in its stage; that of a stage in the one that
+            // it begins.
+            Role::Begin => {
+                self.add(place);
+                self.begin_batch();
+            }
+            Role::End => {
+                let closed = self.end_batch();
+                self.add(place);
+                return closed;
+            }
+            Role::Reach(stage) => {
+                let closed = self.reach(stage);
+                self.add(place);
+                return closed;
+            }
         }
         Ok(())
     }
@@ -165,29 +197,93 @@ impl Tally {
         }
     }
 
+    /// Which windows are open.
+    fn open(&self) -> [bool; 2] {
+        let in_stage = self.stage.load(Relaxed) != NO_STAGE;
+        [self.in_batch.load(Relaxed), in_stage]
+    }
+
     fn add(&self, place: &Place) {
-        if self.counting.load(Relaxed) {
-            let count = &place.counts[usize::from(self.in_guest.load(Relaxed))];
+        let open = self.open();
+        if open == [false; 2] {
+            return;
+        }
+        let in_guest = self.in_guest.load(Relaxed);
+        for (counts, _) in place.counts.iter().zip(open).filter(|(_, open)| *open) {
+            let count = &counts[usize::from(in_guest)];
             // One thread writes: no atomic addition is needed.
             count.store(count.load(Relaxed) + 1, Relaxed);
+        }
+        if open[BATCH] {
             self.stacks.count(place);
+        }
+        if in_guest {
+            self.charges.in_guest(place.shape, open);
+        } else {
+            let leaves = place.role == Role::Leave;
+            self.charges.on_machine(place.shape, leaves, open);
         }
     }
 
-    fn open(&self) {
-        self.counting.store(true, Relaxed);
+    fn watch_anew(&self) {
+        if self.open() == [false; 2] {
+            self.charges.forget();
+        }
+    }
+
+    fn begin_batch(&self) {
+        self.watch_anew();
+        self.in_batch.store(true, Relaxed);
         self.stacks.open();
     }
 
-    fn close(&self) -> Result<(), String> {
-        if !self.counting.swap(false, Relaxed) {
-            return Ok(());
+    fn end_batch(&self) -> Result<(), String> {
+        match self.in_batch.swap(false, Relaxed) {
+            true => self.close(BATCH, Span::Batch),
+            false => Ok(()),
         }
+    }
+
+    /// A start is watched from its exec until it is reaped. One that was never
+    /// reaped is forgotten with the next.
+    fn reach(&self, stage: Stage) -> Result<(), String> {
+        self.watch_anew();
+        let number = usize::from(self.stage.load(Relaxed));
+        match Stage::ALL.get(number) {
+            Some(_) if stage == Stage::Exec => drop(self.take(STAGE)),
+            Some(before) => self.close(STAGE, Span::Stage(*before, stage))?,
+            None if stage == Stage::Exec => {}
+            None => return Ok(()),
+        }
+        let next = match stage {
+            Stage::Reaped => NO_STAGE,
+            _ => stage as u8,
+        };
+        self.stage.store(next, Relaxed);
+        Ok(())
+    }
+
+    /// What was counted in the window of this kind.
+    fn take(&self, kind: usize) -> Vec<Line> {
+        let mut uncharged = self.charges.take(kind);
+        let mut lines = self.with(|known| known.take_lines(kind));
+        for line in lines.iter_mut().filter(|line| !line.in_guest) {
+            line.uncharged = uncharged.remove(&line.address).unwrap_or(0);
+        }
+        lines
+    }
+
+    fn close(&self, kind: usize, span: Span) -> Result<(), String> {
+        let lines = self.take(kind);
         self.with(|known| {
-            let places = known.places.values().copied();
+            let contexts = match span {
+                Span::Batch => self.stacks.close(known.places.values().copied()),
+                Span::Stage(..) => Vec::new(),
+            };
             let text = wire::write(&Window {
-                contexts: self.stacks.close(places),
-                lines: known.take_lines(),
+                span,
+                lines,
+                contexts,
             });
             match &mut known.output {
                 Some(file) => file.write_all(text.as_bytes()),
@@ -217,39 +313,45 @@ impl Known {
         match mark::kind(bytes) {
             Some(mark::BEGIN) => Role::Begin,
             Some(mark::END) => Role::End,
-            _ => flow::of(bytes).map_or(Role::Ordinary, Role::Turn),
+            _ => match mark::stage(bytes) {
+                Some(stage) => Role::Reach(stage),
+                None => flow::of(bytes).map_or(Role::Ordinary, Role::Turn),
+            },
         }
     }
 
     /// A place whose bytes have changed gives way to a new one; what it has
     /// counted stays, under a key that no instruction has.
-    fn replace(&mut self, key: (u64, usize), place: &'static Place) {
+    fn replace(&mut self, key: Key, place: &'static Place) {
         if let Some(old) = self.places.insert(key, place) {
             let unused = std::ptr::from_ref(old) as usize;
-            self.places.insert((key.0, unused), old);
+            self.places.insert((key.0, unused, key.2), old);
         }
     }
 
     /// What was counted, in an order that does not depend on that of translation.
-    fn take_lines(&mut self) -> Vec<Line> {
-        let mut sums: BTreeMap<(bool, u64), (u64, bool)> = BTreeMap::new();
+    fn take_lines(&mut self, kind: usize) -> Vec<Line> {
+        let mut sums: BTreeMap<(bool, u64), (u64, bool, bool)> = BTreeMap::new();
         for place in self.places.values() {
-            for (count, in_guest) in place.counts.iter().zip([false, true]) {
+            for (count, in_guest) in place.counts[kind].iter().zip([false, true]) {
                 let count = count.swap(0, Relaxed);
                 if count != 0 {
                     let sum = sums.entry((in_guest, place.address)).or_default();
                     sum.0 += count;
                     sum.1 |= place.role == Role::Leave;
+                    sum.2 |= !in_guest && place.shape.halts();
                 }
             }
         }
         let lines = sums.into_iter();
         lines
-            .map(|((in_guest, address), (count, leaves))| Line {
+            .map(|((in_guest, address), (count, leaves, halts))| Line {
                 in_guest,
                 address,
                 count,
+                uncharged: 0,
                 leaves,
+                halts,
             })
             .collect()
     }
@@ -277,7 +379,7 @@ mod tests {
     }
 
     fn step(tally: &Tally, address: u64, bytes: &[u8]) {
-        let place = tally.place(address, address as usize, bytes);
+        let place = tally.place(address, address as usize, bytes, false);
         tally.count(place).unwrap();
     }
 
@@ -348,7 +450,7 @@ mod tests {
         };
         let touch = |address, bytes: &[u8]| {
             step(tally, address, bytes);
-            tally.touch(tally.place(address, address as usize, bytes), slot);
+            tally.touch(tally.place(address, address as usize, bytes, false), slot);
         };
         step(tally, 0x11, &BEGIN);
         for _ in 0..3 {
@@ -390,7 +492,7 @@ mod tests {
         let told = windows(|tally| {
             tally.keep_stacks();
             step(tally, 0x11, &BEGIN);
-            let call = tally.place(0x20, 0x20, &[0xe8, 0, 0, 0, 0]);
+            let call = tally.place(0x20, 0x20, &[0xe8, 0, 0, 0, 0], false);
             step(tally, 0x20, &[0xe8, 0, 0, 0, 0]);
             step(tally, 0x21, &NOP);
             let (address, physical) = (0x700, 0x700);
@@ -399,5 +501,40 @@ mod tests {
             step(tally, 0x23, &END);
         });
         assert_eq!(told[0].contexts.len(), 1, "{told:?}");
+    }
+
+    fn reach(stage: Stage) -> [u8; 8] {
+        [0x0f, 0x1f, 0x84, 0, mark::STAGE, stage as u8, 0x70, 0x7a]
+    }
+
+    #[test]
+    fn stages_are_windows_from_exec_to_the_end_and_leave_batches_alone() {
+        let found = windows(|tally| {
+            step(tally, 0x30, &reach(Stage::GuestMain));
+            for _ in 0..2 {
+                step(tally, 0x31, &reach(Stage::Exec));
+                step(tally, 0x20, &NOP);
+                step(tally, 0x30, &reach(Stage::GuestMain));
+                step(tally, 0x11, &BEGIN);
+                step(tally, 0x20, &NOP);
+                step(tally, 0x19, &END);
+            }
+            step(tally, 0x32, &reach(Stage::Reaped));
+            step(tally, 0x20, &NOP);
+        });
+        let told: Vec<_> = found
+            .iter()
+            .map(|window| {
+                let counts = window.lines.iter().map(|l| (l.address, l.count));
+                (window.span, counts.collect::<Vec<_>>())
+            })
+            .collect();
+        let started = Span::Stage(Stage::Exec, Stage::GuestMain);
+        let ended = Span::Stage(Stage::GuestMain, Stage::Reaped);
+        let batch = (Span::Batch, vec![(0x20, 1)]);
+        let start = (started, vec![(0x20, 1), (0x31, 1)]);
+        let end = (ended, vec![(0x11, 1), (0x19, 1), (0x20, 1), (0x30, 1)]);
+        let expected = [start.clone(), batch.clone(), start, batch, end];
+        assert_eq!(told, expected, "a start that was not reaped is forgotten");
     }
 }

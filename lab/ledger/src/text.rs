@@ -1,4 +1,5 @@
-//! A ledger as a table for a terminal: components, then functions.
+//! A ledger as a table for a terminal: of a start its stages; components, then
+//! functions.
 
 use crate::account::{Change, Ledger};
 use crate::symbols::Function;
@@ -7,13 +8,20 @@ use std::fmt::Write;
 /// Functions that are told one by one; the rest are told in one line.
 const MOST: usize = 30;
 
+/// Components that are told one by one.
+const MOST_COMPONENTS: usize = 15;
+
 /// Columns of a component and of each number.
 const COMPONENT: usize = 18;
-const NUMBER: usize = 10;
+const NUMBER: usize = 11;
+
+/// Columns of the names of two stages.
+const STAGES: usize = 28;
 
 /// The table of a ledger, `width` columns wide.
 pub fn table(title: &str, ledger: &Ledger, width: usize) -> String {
     let mut text = format!("{title}: {} insn\n\n", number(ledger.total));
+    stages(&mut text, ledger);
     let rule = |text: &mut String, name: &str| {
         let _ = writeln!(
             text,
@@ -22,7 +30,14 @@ pub fn table(title: &str, ledger: &Ledger, width: usize) -> String {
         );
     };
     rule(&mut text, "component");
-    for (component, insn) in ledger.components() {
+    let components = ledger.components();
+    let (told, rest) = components.split_at(components.len().min(MOST_COMPONENTS));
+    let rest = (!rest.is_empty()).then(|| {
+        let insn = rest.iter().map(|(_, insn)| insn).sum::<f64>();
+        (format!("{} more", rest.len()), insn)
+    });
+    let rest = rest.iter().map(|(name, insn)| (name.as_str(), *insn));
+    for (component, insn) in told.iter().copied().chain(rest) {
         let share = share(insn, ledger.total);
         let insn = number(insn);
         let _ = writeln!(
@@ -84,6 +99,31 @@ pub fn changes(titles: (&str, &str), ledgers: (&Ledger, &Ledger), width: usize) 
     text
 }
 
+/// The stages of a start, each with what its count does not explain.
+fn stages(text: &mut String, ledger: &Ledger) {
+    if ledger.stages.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "{:<STAGES$} {:>NUMBER$} {:>7} {:>NUMBER$}",
+        "stage", "insn", "share", "residual"
+    );
+    for stage in &ledger.stages {
+        let Ledger {
+            total, residual, ..
+        } = stage.ledger;
+        let name = format!("{} to {}", stage.from.name(), stage.to.name());
+        let (insn, residual) = (number(total), number(residual as f64));
+        let share = share(total, ledger.total);
+        let _ = writeln!(
+            text,
+            "{name:<STAGES$} {insn:>NUMBER$} {share:>7} {residual:>NUMBER$}"
+        );
+    }
+    text.push('\n');
+}
+
 fn line(text: &mut String, insn: f64, total: f64, function: &Function, width: usize) {
     let left = width.saturating_sub(NUMBER + COMPONENT + 12);
     let _ = writeln!(
@@ -117,15 +157,27 @@ fn balance(ledger: &Ledger) -> String {
         exits,
         faults,
         interrupts,
+        halts,
         ..
     } = ledger;
+    let residual = number(*residual as f64);
+    let asleep = match halts {
+        0 => String::new(),
+        1 => ", while the machine slept once".to_owned(),
+        _ => format!(", while the machine slept {halts} times"),
+    };
     let interrupted = match interrupts {
         0 => String::new(),
         _ => format!(", {interrupts} interrupts"),
     };
+    let operations = match operations {
+        1 => "Once".to_owned(),
+        _ => format!("{operations} operations"),
+    };
+    let counted = number(*counted as f64);
     format!(
-        "{operations} operations, {counted} instructions counted, \
-         {exits} exits, {faults} faults{interrupted}.\nResidual: {residual}"
+        "{operations}, {counted} instructions counted, \
+         {exits} exits, {faults} faults{interrupted}.\nResidual: {residual}{asleep}"
     )
 }
 
@@ -178,6 +230,8 @@ pub fn clip_path(name: &str, width: usize) -> String {
 mod tests {
     use super::*;
     use crate::account::Item;
+    use crate::stages::StageLedger;
+    use trapline_abi::Stage;
 
     fn ledger(functions: usize) -> Ledger {
         let items = (0..functions).map(|index| Item {
@@ -192,11 +246,8 @@ mod tests {
             residual: 0,
             operations: 4,
             counted: 4002 * functions as u64,
-            exits: 0,
-            faults: 0,
-            interrupts: 0,
             items: items.collect(),
-            stacks: Vec::new(),
+            ..Ledger::default()
         }
     }
 
@@ -212,6 +263,36 @@ mod tests {
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");
         assert!(text.contains("b: 40,020 insn, 39,019.50 more"), "{text}");
+    }
+
+    #[test]
+    fn a_start_is_told_by_stage_and_with_the_sleep_of_the_machine() {
+        let stage = |from, to, residual| StageLedger {
+            from,
+            to,
+            ledger: Ledger {
+                residual,
+                ..ledger(100_000)
+            },
+        };
+        let start = Ledger {
+            stages: vec![
+                stage(Stage::Exec, Stage::GuestEntry, 0),
+                stage(Stage::FirstSample, Stage::GuestExit, 8_657_291),
+            ],
+            residual: 8_657_291,
+            operations: 1,
+            halts: 3,
+            ..ledger(200_000)
+        };
+        let text = table("boot/exit in sim/kvm", &start, 80);
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{text}");
+        let line = "first-sample to guest-exit   100,050,000   50.0%   8,657,291";
+        assert!(text.contains(line), "{text}");
+        let last = "Residual: 8,657,291, while the machine slept 3 times\n";
+        assert!(text.ends_with(last), "{text}");
+        assert!(text.contains("\nOnce, "), "{text}");
     }
 
     #[test]

@@ -4,20 +4,27 @@
 //! ```text
 //! window
 //! h ffffffff81000000 12
-//! h ffffffffc0123456 3 leaves
+//! h ffffffff81a00b40 2 uncharged 1
+//! h ffffffffc0123456 3 uncharged 3 leaves
 //! g 200110 3
 //! root
 //! 1 call 401000 402000
 //! 2 kernel 402010 ffffffff81c00080
 //! - ffffffff81c00080 3
+//! stage exec vmm-main
+//! h ffffffff81000000 9
 //! ```
-//! `h` is the machine itself, `g` a guest on it; addresses are hexadecimal,
-//! counts decimal. `leaves` is the instruction to which guests exit. A path is
+//! `window` is a batch of work, `stage` what was executed from one stage of a start
+//! to the next. `h` is the machine itself, `g` a guest on it; addresses are
+//! hexadecimal, counts decimal. `uncharged` is how many instructions led here and
+//! were not charged by the clock. `leaves` is the instruction to which guests exit,
+//! `halts` one with which the machine sleeps until an interrupt. A path is
 //! told by how deep it is and by its last step: its kind, the instruction that
 //! made it and the first one behind it; it continues the last path before it
 //! that is less deep. Behind `-` stand the instructions executed on the path.
 
 use std::fmt::Write;
+use trapline_abi::Stage;
 
 /// What the plugin says when it is asked whether it could be used.
 pub const READY: &str = "ready";
@@ -34,8 +41,22 @@ pub struct Line {
     pub address: u64,
     /// How often it was executed.
     pub count: u64,
+    /// Of how many executions the instruction before was not charged.
+    pub uncharged: u64,
     /// Whether it is where guests exit to.
     pub leaves: bool,
+    /// Whether it halts the machine until an interrupt.
+    pub halts: bool,
+}
+
+/// What a window is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Span {
+    /// A batch of work.
+    #[default]
+    Batch,
+    /// From one stage of a start to the next.
+    Stage(Stage, Stage),
 }
 
 /// How control got from one function to the next.
@@ -75,6 +96,8 @@ pub struct Context {
 /// What was executed between two marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
+    /// What it is of.
+    pub span: Span,
     /// Its instructions, each once, or once for each window that it is made of.
     pub lines: Vec<Line>,
     /// The same by path, each behind the one it continues; nothing unless it was
@@ -86,6 +109,7 @@ impl Window {
     /// What was executed in either.
     pub fn and(&self, other: &Self) -> Self {
         Self {
+            span: self.span,
             lines: [self.lines.as_slice(), &other.lines].concat(),
             // Each begins with a root of its own.
             contexts: [self.contexts.as_slice(), &other.contexts].concat(),
@@ -100,16 +124,31 @@ pub struct BadLine(String);
 
 const WINDOW: &str = "window";
 const ROOT: &str = "root";
+const STAGE: &str = "stage";
+const UNCHARGED: &str = "uncharged";
+const LEAVES: &str = "leaves";
+const HALTS: &str = "halts";
 
 /// The text of one window.
 pub fn write(window: &Window) -> String {
-    let mut text = format!("{WINDOW}\n");
-    // Writing to a string cannot fail.
+    let mut text = match window.span {
+        Span::Batch => format!("{WINDOW}\n"),
+        Span::Stage(from, to) => format!("{STAGE} {} {}\n", from.name(), to.name()),
+    };
     for line in &window.lines {
         let world = if line.in_guest { 'g' } else { 'h' };
-        let leaves = if line.leaves { " leaves" } else { "" };
         let (address, count) = (line.address, line.count);
-        let _ = writeln!(text, "{world} {address:x} {count}{leaves}");
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{world} {address:x} {count}");
+        if line.uncharged != 0 {
+            let _ = write!(text, " {UNCHARGED} {}", line.uncharged);
+        }
+        for (is, word) in [(line.leaves, LEAVES), (line.halts, HALTS)] {
+            if is {
+                let _ = write!(text, " {word}");
+            }
+        }
+        text.push('\n');
     }
     for context in &window.contexts {
         let _ = match context.step {
@@ -144,14 +183,29 @@ pub fn read(text: &str) -> Result<Vec<Window>, BadLine> {
     let mut windows: Vec<Window> = Vec::new();
     for line in text.lines() {
         let bad = || BadLine(line.to_owned());
-        if line == WINDOW {
-            windows.push(Window::default());
+        if let Some(span) = read_span(line) {
+            windows.push(Window {
+                span,
+                ..Window::default()
+            });
         } else {
             let window = windows.last_mut().ok_or_else(bad)?;
             read_line(line, window).ok_or_else(bad)?;
         }
     }
     Ok(windows)
+}
+
+fn read_span(line: &str) -> Option<Span> {
+    if line == WINDOW {
+        return Some(Span::Batch);
+    }
+    let (from, to) = line.strip_prefix(STAGE)?.trim_start().split_once(' ')?;
+    Some(Span::Stage(named(from)?, named(to)?))
+}
+
+fn named(name: &str) -> Option<Stage> {
+    Stage::ALL.into_iter().find(|stage| stage.name() == name)
 }
 
 fn read_line(line: &str, window: &mut Window) -> Option<()> {
@@ -190,9 +244,12 @@ fn read_line(line: &str, window: &mut Window) -> Option<()> {
 }
 
 fn instruction(words: &[&str]) -> Option<Line> {
-    let (world, address, count, leaves) = match *words {
-        [world, address, count] => (world, address, count, false),
-        [world, address, count, "leaves"] => (world, address, count, true),
+    let mut words = words.to_vec();
+    let halts = words.pop_if(|word| *word == HALTS).is_some();
+    let leaves = words.pop_if(|word| *word == LEAVES).is_some();
+    let (world, address, count, uncharged) = match words[..] {
+        [world, address, count] => (world, address, count, "0"),
+        [world, address, count, UNCHARGED, uncharged] => (world, address, count, uncharged),
         _ => return None,
     };
     Some(Line {
@@ -203,7 +260,9 @@ fn instruction(words: &[&str]) -> Option<Line> {
         },
         address: hexadecimal(address)?,
         count: count.parse().ok()?,
+        uncharged: uncharged.parse().ok()?,
         leaves,
+        halts,
     })
 }
 
@@ -214,6 +273,7 @@ fn hexadecimal(word: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::charge::KERNEL;
 
     fn context(depth: usize, kind: Kind, counts: Vec<(u64, u64)>) -> Context {
         let step = (depth > 0).then_some(Step {
@@ -230,17 +290,30 @@ mod tests {
 
     #[test]
     fn windows_are_read_as_they_are_written() {
-        let line = |in_guest, address, leaves| Line {
+        let line = |in_guest, address, uncharged, leaves| Line {
             in_guest,
             address,
             count: 7,
+            uncharged,
             leaves,
+            halts: !leaves,
         };
         let plain = Window {
-            lines: vec![line(false, u64::MAX, true), line(true, 0x20_0110, false)],
+            span: Span::Batch,
+            lines: vec![
+                line(false, KERNEL, 0, true),
+                line(false, u64::MAX, 3, true),
+                line(true, 0x20_0110, 0, false),
+            ],
+            contexts: vec![],
+        };
+        let stage = Window {
+            span: Span::Stage(Stage::Exec, Stage::VmmMain),
+            lines: vec![line(false, KERNEL, 3, false)],
             contexts: vec![],
         };
         let with_paths = Window {
+            span: Span::Batch,
             lines: plain.lines.clone(),
             contexts: vec![
                 context(0, Kind::Call, vec![(u64::MAX, 7)]),
@@ -249,7 +322,7 @@ mod tests {
                 context(1, Kind::Call, vec![]),
             ],
         };
-        let all = [plain, with_paths, Window::default()];
+        let all = [plain, with_paths, stage, Window::default()];
         let text: String = all.iter().map(write).collect();
         assert_eq!(read(&text).unwrap(), all);
     }
@@ -266,6 +339,8 @@ mod tests {
             "window\nroot\n2 call 2 3",
             "window\nroot\n1 leap 2 3",
             "window\nroot\n1 call 2",
+            "window\ng 1 1 uncharged",
+            "stage exec lunch",
         ] {
             let last = text.lines().last().unwrap();
             let error = read(text).unwrap_err().to_string();

@@ -74,17 +74,37 @@ fn complain(what: &str) {
 unsafe extern "C" fn translated(_: Id, block: *mut Tb) {
     // SAFETY: QEMU's block, valid until this returns; so are its instructions.
     let length = unsafe { qemu::qemu_plugin_tb_n_insns(block) };
+    // SAFETY: the block is not empty, and its last instruction lives as long.
+    let spills =
+        length != 0 && unsafe { may_spill(qemu::qemu_plugin_tb_get_insn(block, length - 1)) };
     for index in 0..length {
         // SAFETY: `index` is below the block's number of instructions.
         let insn = unsafe { qemu::qemu_plugin_tb_get_insn(block, index) };
         // SAFETY: an instruction of the block that is being translated.
-        unsafe { watch(insn) };
+        unsafe { watch(insn, index + 1 == length || (index + 2 == length && spills)) };
     }
 }
 
+/// Whether an instruction may reach into the next page. Then QEMU leaves it out of
+/// its block in the end, but still lists it.
+///
 /// # Safety
 /// `insn` is an instruction of the block that QEMU translates at the moment.
-unsafe fn watch(insn: *mut Insn) {
+unsafe fn may_spill(insn: *const Insn) -> bool {
+    // SAFETY: by the contract above.
+    let address = unsafe { qemu::qemu_plugin_insn_vaddr(insn) };
+    address % PAGE > PAGE - LONGEST
+}
+
+/// Bytes of a page, and of the longest instruction (Intel SDM volume 3, 4.3; volume
+/// 2, 2.3.11).
+const PAGE: u64 = 4096;
+const LONGEST: u64 = 15;
+
+/// # Safety
+/// `insn` is an instruction of the block that QEMU translates at the moment; `ends`
+/// if it is the last.
+unsafe fn watch(insn: *mut Insn, ends: bool) {
     // SAFETY: by the contract above; the bytes live as long as the instruction.
     let (address, physical, bytes) = unsafe {
         let length = qemu::qemu_plugin_insn_size(insn);
@@ -95,7 +115,7 @@ unsafe fn watch(insn: *mut Insn) {
             std::slice::from_raw_parts(data, length),
         )
     };
-    let place: &'static Place = TALLY.place(address, physical, bytes);
+    let place: &'static Place = TALLY.place(address, physical, bytes, ends);
     let shared = std::ptr::from_ref(place).cast_mut().cast::<c_void>();
     // SAFETY: as above; the place is never freed, and the callback only reads it
     // and its atomics.

@@ -8,10 +8,10 @@
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::panic;
-use trapline_abi::record::{Counter, Stage};
+use trapline_abi::record::Counter;
+use trapline_abi::{stamp, Stage};
 use trapline_interface::Vcpu;
 use trapline_kvm::Kvm;
-use trapline_machine::clock::ticks;
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::settings::{parse, Request, HELP};
@@ -24,7 +24,7 @@ const INTERNAL: i32 = 5;
 /// Where the C library enters; arguments are taken from the standard library.
 #[no_mangle]
 pub extern "C" fn main() -> libc::c_int {
-    let begun = ticks();
+    let begun = stamp!(VmmMain);
     panic::set_hook(Box::new(|why| {
         complain(&why);
         leave(INTERNAL);
@@ -43,7 +43,7 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);
     let ready = set_up::<Kvm>(settings, trapline_kvm::ring0())?;
-    events.stage(Stage::VmCreated, ticks());
+    events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
         vm: _vm,
         vcpu,
@@ -62,10 +62,10 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
         ))?;
     }
     let ending = machine.run(|| {
-        events.stage(Stage::VmmEntry, ticks());
+        events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
     });
-    events.stage(Stage::VmmExit, ticks());
+    events.stage(Stage::VmmExit, stamp!(VmmExit));
     tell_counts(&mut events, &mut machine, account.as_ref(), ring);
     leave(match ending {
         Ok(ending) => explain(ending),

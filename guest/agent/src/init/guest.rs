@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use trapline_abi::frame::{encode, MAX_FRAME, MAX_RELAY};
 use trapline_abi::record::Channel;
-use trapline_abi::{Counter, Record};
+use trapline_abi::{stamp, Counter, Record};
 use trapline_spawn::{ticks, Ended, Program, Started};
 
 /// What a pipe holds before its writer has to wait, in bytes.
@@ -48,7 +48,7 @@ pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     // Does nothing to a program that has ended by itself.
     guest.started.signal(libc::SIGKILL);
     let ended = guest.started.reap()?;
-    let at = ticks();
+    let at = stamp!(Reaped);
     guest.tell_start(&mut told, offset, port);
     guest.tell_streams(port)?;
     port.say(&guest.reaped(&ended), at);

@@ -7,6 +7,12 @@
 .set EFER_LONG_MODE,      0x100
 .set FLAGS_INTERRUPTS,    0x202
 
+# The mark of the stage, right behind the reading of the clock (abi's mark.rs). It
+# is the same no-op in both modes.
+.macro mark_entry
+    .byte 0x0f, 0x1f, 0x84, 0x00, {STAGE}, {GUEST_ENTRY}, 0x70, 0x7a
+.endm
+
 .section .text.entry, "ax", @progbits
 
 # PVH: 32-bit protected mode, paging off, ebx = start info. To 64-bit mode on
@@ -15,6 +21,7 @@
 .global trapline_pvh_entry
 trapline_pvh_entry:
     rdtsc
+    mark_entry
     mov dword ptr [trapline_entry_clock], eax
     mov dword ptr [trapline_entry_clock + 4], edx
     lgdt [gdt_pointer]
@@ -83,6 +90,7 @@ leave_ring_0:
 .global trapline_direct_entry
 trapline_direct_entry:
     rdtsc
+    mark_entry
     mov dword ptr [trapline_entry_clock], eax
     mov dword ptr [trapline_entry_clock + 4], edx
     jmp trapline_main

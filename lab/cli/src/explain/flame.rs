@@ -234,14 +234,12 @@ mod tests {
         });
         Ledger {
             total: 3320.1,
-            residual: 0,
             operations: 30,
             counted: 100_000,
             exits: 30,
-            faults: 0,
-            interrupts: 0,
             items: items.to_vec(),
             stacks,
+            ..Ledger::default()
         }
     }
 

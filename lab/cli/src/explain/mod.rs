@@ -11,7 +11,7 @@ use crate::lab::Lab;
 use crate::ledgers::{has_ledger, Counted, Desk};
 use flame::Canvas;
 use show::Page;
-use trapline_abi::Op;
+use trapline_abi::{Op, Workload};
 use trapline_ledger::Ledger;
 use trapline_plan::{names, Clock, EnvironmentId, Outcome};
 
@@ -56,6 +56,11 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
 fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failure> {
     match (&args.flamegraph, operations, args.environments.as_slice()) {
         (None, ..) => Ok(None),
+        (Some(_), [op], _) if op.workload() == Workload::Boot => {
+            let told = "--flamegraph does not draw starts";
+            let help = "leave it out to see a start by stage, component and function";
+            Err(Failure::new(told).help(help).status(Status::Usage))
+        }
         (Some(path), [_], [_]) => Canvas::open(path).map(Some),
         _ => {
             let told = "--flamegraph draws one operation in one environment";
@@ -65,7 +70,7 @@ fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failu
     }
 }
 
-/// The operations, if marks surround their batches.
+/// The operations, if there are marks around their batches or at their stages.
 fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     let wall = args
         .environments
@@ -82,8 +87,8 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     let operations: Vec<_> = chosen.filter(|op| has_ledger(*op)).collect();
     if operations.is_empty() {
         let told = format!("'{}' cannot be explained", args.operation);
-        let help = "name an operation of basic or exits, such as exits/port-out, or all of \
-                    either; timer-wake is no batch of work";
+        let help = "name an operation of basic, exits or boot, such as exits/port-out, or one \
+                    of them whole; timer-wake is no batch of work";
         return Err(Failure::new(told).help(help).status(Status::Usage));
     }
     Ok(operations)

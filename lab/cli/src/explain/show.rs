@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use serde_json::{json, Value};
 use trapline_abi::Op;
+use trapline_ledger::stages::StageLedger;
 use trapline_ledger::{text, Ledger};
 use trapline_plan::names;
 
@@ -60,6 +61,29 @@ impl Page<'_> {
 
 fn ledger(op: Op, explained: &Explained<'_>) -> Value {
     let ledger = explained.ledger;
+    let mut value = account(ledger);
+    value["trapline"] = json!(env!("CARGO_PKG_VERSION"));
+    value["environment"] = json!(explained.environment.name());
+    value["operation"] = json!(names::path(op));
+    value["operations"] = json!(ledger.operations);
+    if !ledger.stages.is_empty() {
+        value["stages"] = ledger.stages.iter().map(stage).collect();
+    }
+    if !ledger.stacks.is_empty() {
+        value["stacks"] = stacks(ledger);
+    }
+    value
+}
+
+fn stage(stage: &StageLedger) -> Value {
+    let mut value = account(&stage.ledger);
+    value["from"] = json!(stage.from.name());
+    value["stage"] = json!(stage.to.name());
+    value
+}
+
+/// What a ledger says, whatever it is of.
+fn account(ledger: &Ledger) -> Value {
     let functions: Vec<_> = ledger
         .items
         .iter()
@@ -71,23 +95,16 @@ fn ledger(op: Op, explained: &Explained<'_>) -> Value {
             })
         })
         .collect();
-    let mut object = json!({
-        "trapline": env!("CARGO_PKG_VERSION"),
-        "environment": explained.environment.name(),
-        "operation": names::path(op),
+    json!({
         "total": ledger.total,
         "residual": ledger.residual,
-        "operations": ledger.operations,
         "counted": ledger.counted,
         "exits": ledger.exits,
         "faults": ledger.faults,
         "interrupts": ledger.interrupts,
+        "halts": ledger.halts,
         "functions": functions,
-    });
-    if !ledger.stacks.is_empty() {
-        object["stacks"] = stacks(ledger);
-    }
-    object
+    })
 }
 
 fn stacks(ledger: &Ledger) -> Value {

@@ -4,8 +4,10 @@
 //! every instruction between the marks around each batch ([`counters`]). The batches
 //! that a guest told and the windows that were counted are the same batches in the
 //! same order ([`windows`]); one whose figure is the median becomes the ledger of its
-//! operation ([`typical`]), and both runs must give the same one.
+//! operation ([`typical`]), and both runs must give the same one. Starts have windows
+//! from stage to stage instead ([`boot`]).
 
+mod boot;
 mod counters;
 mod symbols;
 mod typical;
@@ -21,8 +23,9 @@ use crate::progress::Bar;
 use crate::run;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use trapline_abi::{mark, Op, Unit};
+use trapline_abi::{mark, Op, Unit, Workload};
 use trapline_environments::Watch;
+use trapline_ledger::wire::Span;
 use trapline_ledger::{Batch, Ledger, Machine, Symbols, Window};
 use trapline_plan::{expand, names, EnvironmentId, Observation};
 use typical::typical;
@@ -30,10 +33,11 @@ use typical::typical;
 /// Ledgers by where and of what.
 pub type Ledgers = BTreeMap<(EnvironmentId, Op), Ledger>;
 
-/// Whether an operation has a ledger: marks surround its batches, and its figure is
-/// instructions.
+/// Whether an operation has a ledger: there are marks around its batches or at its
+/// stages, and its figure is instructions.
 pub fn has_ledger(op: Op) -> bool {
-    windows::is_marked(op) && op.unit() == Unit::Time
+    let is_marked = windows::is_marked(op) || op.workload() == Workload::Boot;
+    is_marked && op.unit() == Unit::Time
 }
 
 /// What was observed only to make ledgers; no store holds it.
@@ -133,7 +137,7 @@ impl Desk<'_> {
             let symbols = symbols::of(self.lab, id, &self.watch(), self.interrupt)?;
             let of_run = |run: &&Observation| {
                 let windows = counters.take(id, run.replicate)?;
-                of_run(run, &windows, &symbols)
+                of_run(run, windows, &symbols)
             };
             let of_runs = runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?;
             let agreed = agreed(id, of_runs)?;
@@ -174,7 +178,7 @@ fn agreed(
 /// The ledgers of one run.
 fn of_run(
     run: &Observation,
-    windows: &[Window],
+    windows: Vec<Window>,
     symbols: &Symbols,
 ) -> Result<BTreeMap<Op, Ledger>, Failure> {
     let machine = match run.environment {
@@ -184,10 +188,14 @@ fn of_run(
     let account = |batch: &Batch, window: &Window, batches: u64| {
         Ledger::new(batch, window, symbols, machine, batches * mark::AROUND)
     };
-    let assigned = windows::assign(run, windows)?;
+    let is_batch = |window: &Window| window.span == Span::Batch;
+    let (batches, stages): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_batch);
+    let assigned = windows::assign(run, &batches)?;
     let with_ledger = assigned.iter().filter(|marked| has_ledger(marked.op));
     let ledgers = with_ledger.filter_map(|marked| Some((marked.op, typical(marked, account)?)));
-    Ok(ledgers.collect())
+    let mut ledgers: BTreeMap<_, _> = ledgers.collect();
+    ledgers.extend(boot::ledgers(run, &stages, (symbols, machine))?);
+    Ok(ledgers)
 }
 
 #[cfg(test)]
@@ -199,12 +207,7 @@ mod tests {
             total,
             residual,
             operations: 1,
-            counted: 0,
-            exits: 0,
-            faults: 0,
-            interrupts: 0,
-            items: Vec::new(),
-            stacks: Vec::new(),
+            ..Ledger::default()
         }
     }
 

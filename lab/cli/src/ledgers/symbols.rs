@@ -6,12 +6,15 @@ use crate::lab::{self, Lab};
 use std::path::{Path, PathBuf};
 use trapline_environments::sim::symbols::locate;
 use trapline_environments::{EnvError, Part, Watch};
-use trapline_ledger::symbols::{lowest_address, mappings, Mapping};
+use trapline_ledger::symbols::{code, lowest_address, mappings, Mapping};
 use trapline_ledger::{Space, Symbols};
 use trapline_plan::EnvironmentId;
 
 /// The path of the agent on the machine, whose file here is a part.
 const INIT: &str = "/init";
+
+/// Where a PC's firmware lies: below 1 MiB and below 4 GiB.
+const FIRMWARE: [(u64, u64); 2] = [(0xe_0000, 0x10_0000), (0xfffe_0000, 1 << 32)];
 
 /// Looks up the names for `environment`.
 ///
@@ -43,8 +46,20 @@ pub fn of(
     let located = locate(settings, environment, &image, &machine, watch);
     let located = located.map_err(explained)?;
     symbols.add_kallsyms(&located.kernel);
+    // Both lie where their files say, apart from each other.
+    add(
+        &mut symbols,
+        Space::User,
+        "trapline-agent",
+        &part(Part::Agent)?,
+    )?;
     if environment == EnvironmentId::SimKvm {
         add(&mut symbols, Space::User, "trapline-vmm", &part(Part::Vmm)?)?;
+    }
+    if environment == EnvironmentId::SimQemuKvm {
+        for (start, end) in FIRMWARE {
+            symbols.add_range(Space::Guest, start, end, "firmware");
+        }
     }
     for mapping in mappings(&located.program) {
         let file = match mapping.path.as_str() {
@@ -59,6 +74,9 @@ pub fn of(
 /// A program that is where its file says.
 fn add(symbols: &mut Symbols, space: Space, name: &str, file: &Path) -> Result<(), Failure> {
     let bytes = read(file)?;
+    for (start, end) in code(name, &bytes).map_err(|error| Failure::from_error(&error))? {
+        symbols.add_range(space, start, end, name);
+    }
     let added = symbols.add_elf(space, name, &bytes, 0);
     added.map_err(|error| Failure::from_error(&error))
 }

@@ -57,12 +57,7 @@ mod tests {
             total,
             residual,
             operations: 1,
-            counted: 0,
-            exits: 0,
-            faults: 0,
-            interrupts: 0,
-            items: Vec::new(),
-            stacks: Vec::new(),
+            ..Ledger::default()
         }
     }
 

@@ -82,7 +82,7 @@ fn batches(outcome: &Outcome) -> Result<Vec<Batch>, &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_ledger::wire::Line;
+    use trapline_ledger::wire::{Line, Span};
     use trapline_plan::{EnvironmentId, Operation, Sample};
 
     fn measured(op: Op, ticks: &[u64]) -> Operation {
@@ -125,10 +125,13 @@ mod tests {
             in_guest: false,
             address: 0,
             count,
+            uncharged: 0,
             leaves: false,
+            halts: false,
         };
         (0..count)
             .map(|number| Window {
+                span: Span::Batch,
                 lines: vec![line(number)],
                 contexts: Vec::new(),
             })

@@ -1,0 +1,181 @@
+//! The ledgers of starts: which of a run's launches stands for a figure, and where
+//! its instructions went, stage by stage.
+
+use crate::failure::Failure;
+use std::collections::BTreeMap;
+use trapline_abi::{Op, Workload};
+use trapline_environments::last_stage;
+use trapline_ledger::stages::{starts, Start};
+use trapline_ledger::{Ledger, Machine, Symbols, Window};
+use trapline_plan::{names, Launch, Observation, Operation, Outcome};
+
+/// The names of a machine's code, and what it is.
+pub type Names<'a> = (&'a Symbols, Machine);
+
+/// The ledgers of all operations of `boot` that a run measured. `windows` are those
+/// of stages.
+///
+/// # Errors
+/// Marks were not seen as launches were told.
+pub fn ledgers(
+    run: &Observation,
+    windows: &[Window],
+    names: Names<'_>,
+) -> Result<BTreeMap<Op, Ledger>, Failure> {
+    let of_boot = |o: &&Operation| o.op.workload() == Workload::Boot;
+    let mut ledgers = BTreeMap::new();
+    for operation in run.operations.iter().filter(of_boot) {
+        if let Outcome::Measured { samples, .. } = &operation.outcome {
+            let ticks = samples.iter().map(|s| s.end.wrapping_sub(s.start));
+            let ledger = ledger(
+                operation.op,
+                &ticks.collect::<Vec<_>>(),
+                run,
+                windows,
+                names,
+            )?;
+            ledgers.insert(operation.op, ledger);
+        }
+    }
+    Ok(ledgers)
+}
+
+/// The ledger of a launch whose figure is the median of `op`, of one that adds up if
+/// there is such a one. `figures` are those of all launches that were asked for it:
+/// the last ones of the run.
+fn ledger(
+    op: Op,
+    figures: &[u64],
+    run: &Observation,
+    windows: &[Window],
+    names: Names<'_>,
+) -> Result<Ledger, Failure> {
+    let starts = starts(windows);
+    if starts.len() != run.launches.len() {
+        return Err(Failure::new(format!(
+            "{}: {} starts were told, but marks were seen of {}",
+            run.environment,
+            run.launches.len(),
+            starts.len()
+        ))
+        .help("make build, so that image, agent and plugin are of one source"));
+    }
+    let end = last_stage(op).ok_or_else(|| not_told(op))?;
+    let first = run.launches.len().saturating_sub(figures.len());
+    let pairs = run.launches.iter().zip(&starts).skip(first);
+    let typical = |launch: &Launch| launch.timeline.get(&end).copied() == median(figures);
+    let ledgers = pairs
+        .filter(|(launch, _)| typical(launch))
+        .map(|(launch, windows)| {
+            let reached = &launch.timeline;
+            Start { windows, reached }.account(end, names.0, names.1)
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Failure::from_error(&error))?;
+    let balanced = ledgers.iter().position(|ledger| ledger.residual == 0);
+    let chosen = ledgers.into_iter().nth(balanced.unwrap_or(0));
+    chosen.ok_or_else(|| not_told(op))
+}
+
+fn not_told(op: Op) -> Failure {
+    let op = names::path(op);
+    Failure::new(format!("no launch told when it reached the end of {op}"))
+}
+
+/// The one in the middle, the lower of two: always one that a launch has.
+fn median(figures: &[u64]) -> Option<u64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable();
+    let middle = sorted.len().saturating_sub(1) / 2;
+    sorted.get(middle).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_abi::Stage;
+    use trapline_ledger::wire::{Line, Span};
+    use trapline_plan::{EnvironmentId, Sample};
+
+    /// A launch whose VMM executed this much until its main function.
+    fn window(count: u64) -> Window {
+        let line = Line {
+            in_guest: false,
+            address: 0x1000,
+            count,
+            uncharged: 0,
+            leaves: false,
+            halts: false,
+        };
+        Window {
+            span: Span::Stage(Stage::Exec, Stage::GuestMain),
+            lines: vec![line],
+            ..Window::default()
+        }
+    }
+
+    fn launch(took: u64) -> Launch {
+        Launch {
+            timeline: [(Stage::Exec, 0), (Stage::GuestMain, took)].into(),
+            ..Launch::default()
+        }
+    }
+
+    fn sample(took: u64) -> Sample {
+        Sample {
+            start: 10,
+            end: 10 + took,
+            count: 1,
+            host_ns: None,
+        }
+    }
+
+    /// A run whose first launch was not asked for a start.
+    fn run(launches: &[u64]) -> Observation {
+        let samples = launches[1..].iter().copied().map(sample).collect();
+        let outcome = Outcome::Measured {
+            clock_cost: 0,
+            loop_cost: 0,
+            samples,
+            check: 0,
+            exits: None,
+            host_cpu_ns: None,
+            elapsed: None,
+        };
+        Observation {
+            environment: EnvironmentId::SimLinux,
+            clock: EnvironmentId::SimLinux.clock(),
+            replicate: 0,
+            unit_per_tick: 1.0,
+            operations: vec![Operation {
+                op: Op::BootMain,
+                outcome,
+            }],
+            launches: launches.iter().copied().map(launch).collect(),
+            facts: Default::default(),
+            log: String::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    fn explained(launches: &[u64], counted: &[u64]) -> Result<BTreeMap<Op, Ledger>, Failure> {
+        let windows: Vec<_> = counted.iter().copied().map(window).collect();
+        let names = (&Symbols::default(), Machine::Linux);
+        ledgers(&run(launches), &windows, names)
+    }
+
+    #[test]
+    fn the_launch_in_the_middle_stands_for_the_figure() {
+        let ledgers = explained(&[7, 9, 7, 5], &[6, 9, 7, 5]).unwrap();
+        let ledger = &ledgers[&Op::BootMain];
+        assert_eq!((ledger.total, ledger.residual), (7.0, 0));
+        assert_eq!(ledger.stages[0].to, Stage::GuestMain);
+    }
+
+    #[test]
+    fn starts_without_marks_are_told() {
+        let told = explained(&[7, 9, 7, 5], &[9, 7, 5]).unwrap_err();
+        let expected = "sim/linux: 4 starts were told, but marks were seen of 3";
+        assert!(told.to_string().contains(expected), "{told}");
+    }
+}

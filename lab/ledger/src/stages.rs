@@ -1,0 +1,205 @@
+//! The account of a start, stage by stage.
+//!
+//! Between the stamps of two stages the clock moves by exactly the instructions from
+//! the mark of the first to that of the second (`trapline_abi::stamp!`), so each
+//! stage has an account of its own, and all of them together that of the start.
+
+use crate::account::{Batch, Ledger, Machine};
+use crate::symbols::Symbols;
+use crate::wire::{Span, Window};
+use std::collections::BTreeMap;
+use trapline_abi::Stage;
+
+/// Where the instructions of one stage of a start went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageLedger {
+    /// The stage that it begins with.
+    pub from: Stage,
+    /// The stage that it ends with.
+    pub to: Stage,
+    /// Its account.
+    pub ledger: Ledger,
+}
+
+/// A start for which there are marks and stamps.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// What was counted, stage by stage, from exec on.
+    pub windows: &'a [Window],
+    /// When each stage was reached, in instructions since exec.
+    pub reached: &'a BTreeMap<Stage, u64>,
+}
+
+/// Why a start has no account.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unstaged {
+    /// A mark was executed, but nobody told when.
+    #[error(
+        "stage {0} was marked but not stamped: build all parts from one source with 'make build'"
+    )]
+    Unstamped(&'static str),
+    /// The start was stamped, but the marks do not lead there.
+    #[error("no mark of stage {0} was seen: build all parts from one source with 'make build'")]
+    Unmarked(&'static str),
+}
+
+/// The starts of which the windows of stages are, each from exec on, in order of
+/// time. Windows of batches are left out.
+pub fn starts(windows: &[Window]) -> Vec<Vec<Window>> {
+    let mut starts: Vec<Vec<Window>> = Vec::new();
+    for window in windows {
+        match (window.span, starts.last_mut()) {
+            (Span::Batch, _) => {}
+            (Span::Stage(Stage::Exec, _), _) | (_, None) => starts.push(vec![window.clone()]),
+            (_, Some(start)) => start.push(window.clone()),
+        }
+    }
+    starts
+}
+
+impl Start<'_> {
+    /// The account until `end`: in all, and stage by stage.
+    ///
+    /// # Errors
+    /// Marks and stamps are not of the same stages.
+    pub fn account(
+        &self,
+        end: Stage,
+        symbols: &Symbols,
+        machine: Machine,
+    ) -> Result<Ledger, Unstaged> {
+        let mut stages = Vec::new();
+        let mut all = Window::default();
+        for window in self.windows {
+            let Span::Stage(from, to) = window.span else {
+                continue;
+            };
+            let ticks = self.at(to)? - self.at(from)?;
+            let ledger = Ledger::new(&once(ticks), window, symbols, machine, 0);
+            stages.push(StageLedger { from, to, ledger });
+            all.lines.extend(&window.lines);
+            if to == end {
+                let ledger = Ledger::new(&once(self.at(end)?), &all, symbols, machine, 0);
+                return Ok(Ledger { stages, ..ledger });
+            }
+        }
+        Err(Unstaged::Unmarked(end.name()))
+    }
+
+    fn at(&self, stage: Stage) -> Result<u64, Unstaged> {
+        let at = self.reached.get(&stage).copied();
+        at.ok_or(Unstaged::Unstamped(stage.name()))
+    }
+}
+
+/// A start is done once, and nothing is taken off.
+fn once(ticks: u64) -> Batch {
+    Batch {
+        ticks,
+        count: 1,
+        clock_cost: 0,
+        loop_cost: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::Space;
+    use crate::wire::Line;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+    fn symbols() -> Symbols {
+        let mut symbols = Symbols::default();
+        symbols.add_kallsyms(
+            "ffffffff81000000 T do_execveat_common\nffffffff81000100 T asm_exc_page_fault\n\
+             ffffffff81000200 T asm_sysvec_apic_timer_interrupt\nffffffff81000300 T end\n",
+        );
+        symbols.add_range(Space::User, 0x1000, 0x2000, "vmm");
+        symbols
+    }
+
+    fn line(address: u64, count: u64, uncharged: u64) -> Line {
+        Line {
+            in_guest: false,
+            address,
+            count,
+            uncharged,
+            leaves: false,
+            halts: false,
+        }
+    }
+
+    fn window(from: Stage, to: Stage, lines: &[Line]) -> Window {
+        let (span, lines) = (Span::Stage(from, to), lines.to_vec());
+        Window {
+            span,
+            lines,
+            ..Window::default()
+        }
+    }
+
+    /// 100 instructions of the kernel's, and 3 faults, of which one could not fetch;
+    /// an interrupt, of which nobody knows what it came after; 40 of the VMM's.
+    fn windows() -> Vec<Window> {
+        let exec = [line(KERNEL, 100, 0), line(KERNEL + 0x100, 3, 2)];
+        let main = [line(0x1000, 40, 0), line(KERNEL + 0x200, 1, 1)];
+        vec![
+            Window::default(),
+            window(Stage::Exec, Stage::VmmMain, &exec),
+            window(Stage::VmmMain, Stage::Reaped, &main),
+        ]
+    }
+
+    fn account(until: Stage, stages: &[(Stage, u64)]) -> Result<Ledger, Unstaged> {
+        let starts = starts(&windows());
+        let reached = stages.iter().copied().collect();
+        let start = Start {
+            windows: &starts[0],
+            reached: &reached,
+        };
+        start.account(until, &symbols(), Machine::Linux)
+    }
+
+    const STAMPS: [(Stage, u64); 3] = [
+        (Stage::Exec, 0),
+        (Stage::VmmMain, 101),
+        (Stage::Reaped, 101 + 41 + 5),
+    ];
+
+    #[test]
+    fn faults_of_data_are_taken_off_and_those_of_code_are_not() {
+        let all = account(Stage::Reaped, &STAMPS).unwrap();
+        let told: Vec<_> = all
+            .stages
+            .iter()
+            .map(|stage| {
+                (
+                    stage.from,
+                    stage.to,
+                    stage.ledger.total,
+                    stage.ledger.residual,
+                )
+            })
+            .collect();
+        let expected = [
+            (Stage::Exec, Stage::VmmMain, 101.0, 0),
+            (Stage::VmmMain, Stage::Reaped, 46.0, 5),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!((all.total, all.residual, all.faults), (147.0, 5, 3));
+        let sum: f64 = all.items.iter().map(|item| item.insn).sum();
+        assert_eq!(sum, all.total);
+    }
+
+    #[test]
+    fn an_account_ends_where_it_is_asked_to() {
+        let all = account(Stage::VmmMain, &STAMPS).unwrap();
+        assert_eq!((all.total, all.stages.len()), (101.0, 1));
+        let error = account(Stage::GuestMain, &STAMPS).unwrap_err();
+        assert_eq!(error, Unstaged::Unmarked("guest-main"));
+        let error = account(Stage::Reaped, &STAMPS[..2]).unwrap_err();
+        assert_eq!(error, Unstaged::Unstamped("reaped"));
+    }
+}
