@@ -2,6 +2,7 @@
 //! after the other, each beside what it should be. It judges and never fails on a
 //! figure: times depend on the machine, and a bench is no test.
 
+mod gate;
 mod judge;
 
 use judge::{Figures, Verdict};
@@ -24,6 +25,8 @@ fn main() {
     bare_machine(&quick);
     rings();
     conformance();
+    gate::waiting(&place);
+    gate::ten_baselines(&place);
 }
 
 /// The quick preset, and how long it took (5).

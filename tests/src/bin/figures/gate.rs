@@ -1,0 +1,82 @@
+//! What the exact gate stands on: figures and ledgers that are the same in every
+//! run, whatever else the machine does and however a run began; and how long that takes.
+
+use crate::judge::Verdict;
+use crate::{Load, SIMULATED};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trapline_tests::root;
+use trapline_tests::run::Place;
+
+/// Runs, of which half are with every core busy, and every third is booted anew.
+const RUNS: usize = 10;
+
+/// Ten baselines with ledgers, byte for byte the same (8).
+pub fn ten_baselines(place: &Place) {
+    println!("8. Figures and ledgers of all simulated environments, {RUNS} times");
+    let mut texts: Vec<String> = Vec::new();
+    for run in 0..RUNS {
+        let load = (run % 2 == 1).then(Load::on_every_core);
+        let fresh = run % 3 == 2;
+        let mut words = vec!["baseline", "-q", "--env", SIMULATED];
+        words.extend(fresh.then_some("--fresh"));
+        let (took, made) = timed(|| place.run(&words));
+        drop(load);
+        let differs = texts.first().is_some_and(|first| *first != made.output);
+        let told = match made.status {
+            Some(0) => Verdict::of(!differs).to_string(),
+            status => format!("status {status:?}: {}", made.errors.trim()),
+        };
+        let start = if fresh { "booted" } else { "restored" };
+        let around = if run % 2 == 1 { "busy" } else { "idle" };
+        println!("   {start}, {around}, {:.0} s {told}", took.as_secs_f64());
+        texts.push(made.output);
+    }
+    let lines = texts[0].lines().count();
+    let same = texts
+        .iter()
+        .all(|text| *text == texts[0] && !text.is_empty());
+    println!(
+        "   {lines} lines, byte for byte the same {}\n",
+        Verdict::of(same)
+    );
+}
+
+/// How long one waits (9).
+pub fn waiting(place: &Place) {
+    println!("9. Waiting, where snapshots exist");
+    let one = [
+        "run",
+        "-q",
+        "--env",
+        "sim/kvm",
+        "--workload",
+        "exits/port-out",
+    ];
+    let all = ["run", "-q", "--env", SIMULATED];
+    // The first of each makes what is missing.
+    place.run(&one);
+    place.run(&all);
+    tell("two runs of one job", timed(|| place.run(&one)).0, 6.0);
+    tell("the quick preset", timed(|| place.run(&all)).0, 45.0);
+    let checks = ["sim.json", "sim-kvm.json"].map(|name| root().join("baselines").join(name));
+    let check = |file: &Path| {
+        let file = file.to_str().expect("the path is text");
+        place.run(&["check", "-q", "--baseline", file])
+    };
+    let (took, _) = timed(|| checks.each_ref().map(|file| check(file)));
+    tell("a check of ourselves", took, 30.0);
+    println!();
+}
+
+fn tell(what: &str, took: Duration, most: f64) {
+    let seconds = took.as_secs_f64();
+    let verdict = Verdict::of(seconds <= most);
+    println!("   {what}: {seconds:.1} s (at most {most:.0}) {verdict}");
+}
+
+fn timed<T>(act: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = act();
+    (start.elapsed(), result)
+}
