@@ -132,10 +132,12 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         "kvm",
         "qemu-kvm",
         "qemu-tcg",
+        "custom",
         "sim",
         "sim/linux",
         "sim/kvm",
         "sim/qemu-kvm",
+        "sim/custom",
     ];
     assert_eq!(names, expected);
     for environment in environments {

@@ -12,6 +12,10 @@ use core::fmt;
 /// What every word of a job begins with.
 pub const PREFIX: &str = "trapline.";
 
+/// How long the guest of a VMM that the lab knows nothing about may take to its
+/// first record, in seconds of the clock that it is measured by.
+pub const FIRST_WORD_SECONDS: u64 = 20;
+
 /// Where a guest's records go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Console {
@@ -90,6 +94,30 @@ impl Fault {
     }
 }
 
+/// How the image ends its machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// By the port that tells how it went, [`crate::platform::EXIT`].
+    #[default]
+    Port,
+    /// By a reset, as an operating system would: all that a VMM which knows
+    /// nothing of Trapline understands.
+    Reset,
+}
+
+impl End {
+    const NAMES: [(&'static str, End); 2] = [("port", End::Port), ("reset", End::Reset)];
+
+    /// The end called `name` on a command line, if there is one.
+    pub fn from_name(name: &str) -> Option<End> {
+        named(&Self::NAMES, name)
+    }
+
+    fn name(self) -> &'static str {
+        name_of(&Self::NAMES, self)
+    }
+}
+
 /// A job. Defaults are those of the quick preset on hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -115,6 +143,8 @@ pub struct Job {
     pub ring: u8,
     /// Wait for a byte on the console after `Ready`.
     pub wait: bool,
+    /// How the image ends the machine. Sent only where it is not by the port.
+    pub end: End,
     /// Misbehave before doing the job. Sent only where it is asked for.
     pub fault: Option<Fault>,
 }
@@ -133,6 +163,7 @@ impl Job {
         ports: false,
         ring: 0,
         wait: false,
+        end: End::Port,
         fault: None,
     };
 
@@ -169,6 +200,7 @@ impl Job {
             "ports" => self.ports = flag(value)?,
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
             "wait" => self.wait = flag(value)?,
+            "end" => self.end = End::from_name(value)?,
             "fault" => self.fault = Some(Fault::from_name(value)?),
             _ => return None,
         }
@@ -234,6 +266,9 @@ impl fmt::Display for Job {
             self.ring,
             yes_no(self.wait)
         )?;
+        if self.end != End::Port {
+            write!(f, " trapline.end={}", self.end.name())?;
+        }
         self.fault.map_or(Ok(()), |fault| {
             write!(f, " trapline.fault={}", fault.name())
         })
@@ -288,6 +323,7 @@ mod tests {
             ring: 3,
             console: Console::Frames,
             ports: true,
+            end: End::Reset,
             fault: Some(Fault::Garble),
             ..Job::EMPTY
         };
@@ -297,6 +333,8 @@ mod tests {
             "{words}"
         );
         assert_eq!(Job::parse(words.split(' ')), Ok(job));
+        assert!(words.contains(" trapline.end=reset "), "{words}");
+        assert!(!Job::EMPTY.to_string().contains("trapline.end"));
         assert_eq!(
             Job::parse(Job::EMPTY.to_string().split(' ')),
             Ok(Job::EMPTY)
@@ -309,6 +347,7 @@ mod tests {
         for word in [
             "trapline.rum=basic",
             "trapline.ring=1",
+            "trapline.end=never",
             "trapline.run=exits/port-oot",
         ] {
             assert_eq!(Job::parse([word]), Err(BadWord(word)));

@@ -33,6 +33,13 @@ pub const EXIT_STATUS_DONE: i32 = (EXIT_DONE as i32) << 1 | 1;
 /// Exit status of a machine whose guest panicked.
 pub const EXIT_STATUS_PANIC: i32 = (EXIT_PANIC as i32) << 1 | 1;
 
+/// Command port of the PC's keyboard controller. Writing [`RESET`] pulses the
+/// processor's reset line; VMMs that have no other way for a guest to end
+/// understand it as the end (Firecracker, Cloud Hypervisor, crosvm, kvmtool).
+pub const KEYBOARD_CONTROLLER: u16 = 0x64;
+/// See [`KEYBOARD_CONTROLLER`].
+pub const RESET: u8 = 0xfe;
+
 /// Trapline's own ports, offered where [`crate::Job::ports`] says so.
 ///
 /// A 32-bit read gives the low half of the number of exits so far (the kernel's

@@ -33,13 +33,13 @@ fn usable(entry: &MemoryMapEntry, image_end: u64) -> Range<u64> {
 }
 
 #[cfg(trapline_image)]
-pub use machine::{console, copy_command_line, job, memory};
+pub use machine::{console, copy_command_line, end, job, memory};
 
 #[cfg(trapline_image)]
 mod machine {
     use super::{choose_memory, Range};
     use crate::cpu::Global;
-    use trapline_abi::job::Console;
+    use trapline_abi::job::{Console, End};
     use trapline_abi::platform::{MemoryMapEntry, StartInfo, START_INFO_MAGIC};
     use trapline_abi::Job;
 
@@ -78,9 +78,19 @@ mod machine {
 
     /// Where to speak, even if the rest of the command line is not understood.
     pub fn console(command_line: &str) -> Console {
-        let mut words = command_line.split_ascii_whitespace();
-        let name = words.find_map(|word| word.strip_prefix("trapline.console="));
+        let name = value(command_line, "trapline.console=");
         name.and_then(Console::from_name).unwrap_or(Console::Serial)
+    }
+
+    /// How to end, under the same condition.
+    pub fn end(command_line: &str) -> End {
+        let name = value(command_line, "trapline.end=");
+        name.and_then(End::from_name).unwrap_or_default()
+    }
+
+    fn value<'a>(command_line: &'a str, key: &str) -> Option<&'a str> {
+        let mut words = command_line.split_ascii_whitespace();
+        words.find_map(|word| word.strip_prefix(key))
     }
 
     /// The job that the command line describes.

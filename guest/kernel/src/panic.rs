@@ -1,12 +1,13 @@
 //! The last word: what went wrong, as a record, and the end of the machine.
 
 use crate::console;
-use crate::cpu::{out32, pause, ring};
+use crate::cpu::{out32, out8, pause, ring, Global};
 use core::arch::asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use trapline_abi::frame::MAX_TEXT;
-use trapline_abi::platform::{EXIT, EXIT_PANIC};
+use trapline_abi::job::End;
+use trapline_abi::platform::{EXIT, EXIT_PANIC, KEYBOARD_CONTROLLER, RESET};
 use trapline_abi::Record;
 
 /// Text of a record, cut off where the record ends.
@@ -57,13 +58,36 @@ fn panicked(info: &PanicInfo<'_>) -> ! {
 /// Pauses between asking a machine to end and forcing it: milliseconds at least.
 const PATIENCE: u32 = 1 << 20;
 
-/// Ends the machine with `status`, and where it has no exit port by a triple
-/// fault; a machine at ring 3 has no other way than to wait to be ended.
+/// The same where nobody would take force amiss: enough for a VMM that ends in
+/// another thread.
+const MOMENT: u32 = 1 << 10;
+
+static END: Global<End> = Global::new(End::Port);
+
+/// Chooses how the machine will be ended.
+pub fn end_by(end: End) {
+    // SAFETY: a reference for this assignment only.
+    unsafe { *END.get() = end };
+}
+
+/// Ends the machine with `status`, if it can be told, and where nobody heeds that
+/// by a triple fault; a machine at ring 3 has no other way than to wait to be
+/// ended.
 pub fn end(status: u32) -> ! {
-    out32(EXIT, status);
-    // Some machines stop a moment after the write, and would take a fault for the
-    // reason.
-    for _ in 0..PATIENCE {
+    // SAFETY: copied at once.
+    let patience = match unsafe { *END.get() } {
+        // Some machines stop a moment after the write, and would take a fault for
+        // the reason.
+        End::Port => {
+            out32(EXIT, status);
+            PATIENCE
+        }
+        End::Reset => {
+            out8(KEYBOARD_CONTROLLER, RESET);
+            MOMENT
+        }
+    };
+    for _ in 0..patience {
         pause();
     }
     fault_three_times();

@@ -56,6 +56,7 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
     // been given out yet.
     let command_line = unsafe { boot::copy_command_line(start) };
     console::open(boot::console(command_line));
+    panic::end_by(boot::end(command_line));
     let job = boot::job(command_line);
     // SAFETY: as above.
     let range = unsafe { boot::memory(start, &raw const trapline_image_end as u64) };

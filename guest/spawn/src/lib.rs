@@ -14,6 +14,9 @@
 //! not even a `kill -9` of it.
 
 mod child;
+mod terminal;
+
+pub use terminal::terminal;
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -161,6 +164,15 @@ impl Started {
                 0,
             )
         };
+    }
+
+    /// Kills the child, wherever it has gone, and all that is in the group it was
+    /// started in. Once it is reaped this must not be called: its number may be
+    /// another's by then.
+    pub fn kill_group(&self) {
+        self.signal(libc::SIGKILL);
+        // SAFETY: takes numbers only.
+        unsafe { libc::kill(-self.pid, libc::SIGKILL) };
     }
 }
 

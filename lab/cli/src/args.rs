@@ -13,7 +13,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use trapline_abi::{Op, Workload};
+use trapline_environments::CustomVmm;
 use trapline_plan::{names, EnvironmentId};
 
 /// What virtualization costs, to the instruction.
@@ -189,7 +191,8 @@ pub struct StoreArgs {
     pub file: Option<PathBuf>,
 }
 
-/// What Linux the simulated machine runs, and how it gets there.
+/// What environments are made of where it is the user's to say: the Linux of the
+/// simulated machine and how it gets there, and a VMM.
 #[derive(Args, Debug, Clone, Default)]
 pub struct SimulatedArgs {
     /// Linux for the simulated machine [default: the distribution's, fetched once]
@@ -198,6 +201,10 @@ pub struct SimulatedArgs {
     /// Directory of its modules (lib/modules/VERSION)
     #[arg(long, value_name = "DIR", requires = "kernel")]
     pub modules: Option<PathBuf>,
+    /// VMM for the environments custom and sim/custom: a command with {image},
+    /// {memory} (MiB), {cpus} and {cmdline} where it has to name them
+    #[arg(long, value_name = "COMMAND", value_parser = CustomVmm::from_str)]
+    pub vmm: Option<CustomVmm>,
     #[command(flatten)]
     pub snapshots: SnapshotArgs,
 }

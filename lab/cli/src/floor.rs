@@ -2,7 +2,7 @@
 //! around it: on this host's `/dev/kvm`, and on the simulated machine's.
 
 use crate::args::{FloorArgs, PlainFormat};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::progress::Bar;
@@ -55,6 +55,11 @@ struct Skip {
 /// # Errors
 /// The program for it is not there, or fails where it should work.
 pub fn floor(args: &FloorArgs) -> Result<(), Failure> {
+    if args.simulated.vmm.is_some() {
+        let told = "the floor is what an exit costs without any VMM";
+        let help = "leave --vmm out";
+        return Err(Failure::new(told).help(help).status(Status::Usage));
+    }
     let program = parts::directory().join(PROGRAM);
     if !program.is_file() {
         let missing = format!("{PROGRAM} is not in {}", parts::directory().display());

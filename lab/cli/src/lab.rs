@@ -62,6 +62,11 @@ impl Lab {
             settings.start = Start::Boot;
         }
         settings.kernel = simulated.kernel.clone().zip(simulated.modules.clone());
+        if let Some(vmm) = &simulated.vmm {
+            let found = vmm.program();
+            found.map_err(|error| Failure::from_error(&error).status(Status::Usage))?;
+        }
+        settings.vmm = simulated.vmm.clone();
         let environments = trapline_environments::all(&settings);
         let places = environments.into_iter().map(place).collect();
         Ok(Self { settings, places })

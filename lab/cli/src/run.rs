@@ -107,7 +107,7 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         .iter()
         .filter(|place| place.availability == Availability::Ready);
     let environments = match args.environments.as_slice() {
-        [] => EnvironmentId::ALL.to_vec(),
+        [] => by_default(lab),
         chosen => chosen.to_vec(),
     };
     // The parser has let names of operations pass only.
@@ -126,6 +126,13 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         boots: args.boots,
         seed: args.seed,
     }
+}
+
+/// All of them; those whose VMM is the user's only if he gives one.
+fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
+    let given = lab.settings().vmm.is_some();
+    let chosen = EnvironmentId::ALL.into_iter();
+    chosen.filter(|id| given || !id.is_custom()).collect()
 }
 
 /// Notes what will be done, and what cannot be done and why.

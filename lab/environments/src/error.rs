@@ -27,6 +27,14 @@ pub enum EnvError {
         /// Why.
         source: io::Error,
     },
+    /// The image cannot be made a bzImage.
+    #[error("{} cannot be made a bzImage: {source}", .path.display())]
+    NotWrapped {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        source: crate::bzimage::NotWrapped,
+    },
     /// A program could not be started.
     #[error("{} cannot be started: {source}", .program.display())]
     Start {
@@ -90,6 +98,16 @@ pub enum EnvError {
         /// The last that was heard of it.
         words: String,
     },
+    /// The guest of a VMM that we know nothing about was never heard.
+    #[error("the guest never said a word on its serial port: {how}{}{}", last(.words), started(.words, .command))]
+    NeverSpoke {
+        /// How it ended.
+        how: String,
+        /// The command, as one would type it.
+        command: String,
+        /// The last that the VMM said.
+        words: String,
+    },
     /// The guest ended as if all were well but had not said that it was done.
     #[error("the guest ended without a last word{}", last(.words))]
     Silent {
@@ -112,6 +130,11 @@ fn last(words: &str) -> String {
         "" => String::new(),
         words => format!("; the last it said:\n  {}", words.replace('\n', "\n  ")),
     }
+}
+
+fn started(words: &str, command: &str) -> String {
+    let before = if words.trim().is_empty() { "; " } else { "\n" };
+    format!("{before}it was started with: {command}")
 }
 
 impl EnvError {

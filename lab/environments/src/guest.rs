@@ -1,13 +1,14 @@
 //! A guest that is a process of this host, or several in turn: the agent, a VMM
 //! of ours, or QEMU. What differs between them is a [`Recipe`].
 
+use crate::custom::{Foreign, FIRST_WORD, GRACE};
 use crate::environment::{Guest, Progress, SampleSink, Watch, Work};
 use crate::error::EnvError;
 use crate::observe::{Finished, Offset};
 use crate::process::{Command, Ear, Over, Running};
-use crate::transcript::{Blind, Ending, Transcript, Witness};
+use crate::transcript::{Blind, Ending, Seen, Transcript, Witness};
 use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
 use trapline_abi::{Job, Op};
 
@@ -21,6 +22,11 @@ pub trait Recipe {
 
     /// The clock by which its guest's boot is told.
     fn clock(&self) -> BootClock;
+
+    /// The VMM, if it is one that knows nothing of Trapline.
+    fn foreign(&self) -> Option<&Foreign> {
+        None
+    }
 }
 
 /// Whose clock the stages of a guest are told by.
@@ -134,13 +140,14 @@ impl<R: Recipe> ProcessGuest<R> {
         out: &mut dyn SampleSink,
     ) -> Result<(), EnvError> {
         let arrivals_matter = self.recipe.clock() != BootClock::Machine;
-        let mut ear = TranscriptEar::new(job, arrivals_matter, out);
+        let foreign = self.recipe.foreign();
+        let mut ear = TranscriptEar::new(job, arrivals_matter, foreign, out);
         let heard = running.hear(&mut ear, watch);
         let mut transcript = ear.transcript;
         transcript.close();
-        let name = self.recipe.command(job).name();
         let judged = heard.and_then(|over| {
-            judge(&name, over.status, self.recipe.statuses(), &transcript).map(|()| over)
+            self.judge(job, over.status, &transcript)?;
+            Ok(over)
         });
         let unreached = judged.as_ref().err().map(EnvError::to_string);
         let account = transcript.finish(&unreached.unwrap_or_else(not_told));
@@ -149,32 +156,45 @@ impl<R: Recipe> ProcessGuest<R> {
         judged.map(|_| ())
     }
 
+    fn judge(
+        &self,
+        job: &Job,
+        status: std::process::ExitStatus,
+        heard: &Transcript,
+    ) -> Result<(), EnvError> {
+        if let Some(foreign) = self.recipe.foreign() {
+            return foreign.judge(job, status, heard);
+        }
+        let name = self.recipe.command(job).name();
+        judge(&name, status, self.recipe.statuses(), heard)
+    }
+
     fn finished(
         &self,
         account: crate::transcript::Account,
         running: &Running,
         over: Option<&Over>,
     ) -> Finished {
+        let outstayed = over.is_some_and(|over| over.outstayed);
+        let end = over.filter(|_| !outstayed).map(|over| over.end);
         let known = running.witness().tsc_offset.map(Offset::Known);
         let (exec, reaped, offset) = match self.recipe.clock() {
             BootClock::Machine => (0, None, Offset::Same),
-            BootClock::Ours => (running.exec(), over.map(|over| over.end), Offset::Same),
-            BootClock::Guests => (
-                running.exec(),
-                over.map(|over| over.end),
-                known.unwrap_or(Offset::Heard),
-            ),
+            BootClock::Ours => (running.exec(), end, Offset::Same),
+            BootClock::Guests => (running.exec(), end, known.unwrap_or(Offset::Heard)),
         };
         Finished {
             account,
             exec,
             reaped,
             offset,
-            // A process's own memory is also what its workloads work on.
-            own_memory: match self.recipe.clock() {
-                BootClock::Guests => running.witness().own_memory,
+            // A process's own memory is also what its workloads work on, and in a VMM
+            // that we do not know it may be the guest's.
+            own_memory: match (self.recipe.clock(), self.recipe.foreign()) {
+                (BootClock::Guests, None) => running.witness().own_memory,
                 _ => None,
             },
+            outstayed,
         }
     }
 }
@@ -224,23 +244,66 @@ struct TranscriptEar<'a> {
     /// On a machine with a clock of its own, ours says nothing about the guest.
     arrivals_matter: bool,
     doing: Option<Op>,
+    foreign: Option<&'a Foreign>,
+    job: Job,
+    /// When the guest's last record was heard.
+    last_heard: Option<Instant>,
     out: &'a mut dyn SampleSink,
 }
 
 impl<'a> TranscriptEar<'a> {
-    fn new(job: &Job, arrivals_matter: bool, out: &'a mut dyn SampleSink) -> Self {
+    fn new(
+        job: &Job,
+        arrivals_matter: bool,
+        foreign: Option<&'a Foreign>,
+        out: &'a mut dyn SampleSink,
+    ) -> Self {
+        let listen = match foreign {
+            Some(_) => Transcript::to_the_last_record,
+            None => Transcript::new,
+        };
         Self {
-            transcript: Transcript::new(job),
+            transcript: listen(job),
             arrivals_matter,
             doing: None,
+            foreign,
+            job: *job,
+            last_heard: None,
             out,
+        }
+    }
+
+    fn foreign_console(&mut self, bytes: &[u8], at: u64, witness: &mut dyn Witness) {
+        let mut witness = WithoutExits(witness);
+        self.transcript.console(bytes, Some(at), &mut witness);
+        self.note_last_record();
+    }
+
+    fn note_last_record(&mut self) {
+        if *self.transcript.ending() != Ending::Cut {
+            self.last_heard.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+/// How many exits a serial port takes for what is said on it nobody can tell, so
+/// they cannot be taken off.
+struct WithoutExits<'a>(&'a mut dyn Witness);
+
+impl Witness for WithoutExits<'_> {
+    fn look(&mut self) -> Seen {
+        Seen {
+            exits: None,
+            ..self.0.look()
         }
     }
 }
 
 impl Ear for TranscriptEar<'_> {
     fn console(&mut self, bytes: &[u8], at: u64, witness: &mut dyn Witness) {
-        if self.arrivals_matter {
+        if self.foreign.is_some() {
+            self.foreign_console(bytes, at, witness);
+        } else if self.arrivals_matter {
             self.transcript.console(bytes, Some(at), witness);
         } else {
             self.transcript.console(bytes, None, &mut Blind);
@@ -269,6 +332,21 @@ impl Ear for TranscriptEar<'_> {
             return Err(EnvError::Flooded { words });
         }
         Ok(())
+    }
+
+    fn enough(&mut self, since: Duration) -> Result<bool, EnvError> {
+        let Some(foreign) = self.foreign else {
+            return Ok(false);
+        };
+        if !self.transcript.spoke() && since >= FIRST_WORD {
+            // Records may stand behind noise that looks like the start of one.
+            self.transcript.close();
+            self.note_last_record();
+            if !self.transcript.spoke() {
+                return Err(foreign.never_spoke(&self.job, None, self.last_words()));
+            }
+        }
+        Ok(self.last_heard.is_some_and(|at| at.elapsed() >= GRACE))
     }
 
     fn last_words(&self) -> String {

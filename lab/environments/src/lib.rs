@@ -9,7 +9,9 @@
 //! measures; what guests say is untrusted and goes through [`transcript`].
 
 mod boot;
+mod bzimage;
 pub mod cache;
+mod custom;
 mod environment;
 mod error;
 mod facts;
@@ -31,6 +33,7 @@ mod witness;
 
 pub use boot::{boot, Booted};
 pub use cache::Cache;
+pub use custom::{BadCommand, CustomVmm};
 pub use environment::{
     Availability, Environment, Facts, Guest, Progress, Requirements, SampleSink, Watch, Work,
 };
@@ -48,10 +51,12 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
         wall::kvm,
         wall::qemu_kvm,
         wall::qemu_tcg,
+        wall::custom,
         sim::bare,
         sim::linux,
         sim::kvm,
         sim::qemu_kvm,
+        sim::custom,
     ];
     let made = makers.into_iter().map(|make| make(settings.clone()));
     made.map(|stack| Box::new(stack) as Box<dyn Environment>)

@@ -38,6 +38,8 @@ pub struct Finished {
     pub offset: Offset,
     /// Peak memory of the VMM beyond guest RAM that was seen, in bytes.
     pub own_memory: Option<u64>,
+    /// Whether the VMM stayed when its guest was done, so that it had to be killed.
+    pub outstayed: bool,
 }
 
 /// What the observation of an environment needs to know about it.
@@ -53,7 +55,7 @@ pub struct Setting {
 
 /// Why a stage of the boot workload has no meaning in an environment.
 fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
-    use EnvironmentId::{Host, QemuKvm, QemuTcg, Sim, SimLinux, SimQemuKvm};
+    use EnvironmentId::{Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm};
     match (environment, op) {
         (Sim, _) => Some("the bare machine has no VMM that could be executed"),
         (Host | SimLinux, Op::BootCreated | Op::BootEntry) => {
@@ -62,9 +64,15 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
         (QemuKvm | QemuTcg | SimQemuKvm, Op::BootCreated) => {
             Some("QEMU does not tell when it has created the machine")
         }
+        (Custom | SimCustom, Op::BootCreated) => {
+            Some("a VMM given with --vmm does not tell when it has created the machine")
+        }
         _ => None,
     }
 }
+
+/// What there is to say of a VMM that had to be killed.
+const OUTSTAYED: &str = "the VMM did not end with its guest, and was killed";
 
 /// The stage until which an operation of the boot workload counts.
 pub fn last_stage(op: Op) -> Option<Stage> {
@@ -88,6 +96,7 @@ pub struct Recorder<'a> {
     facts: Facts,
     log: String,
     problems: Vec<String>,
+    outstayed: bool,
     progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -112,6 +121,7 @@ impl<'a> Recorder<'a> {
             facts,
             log: String::new(),
             problems: Vec::new(),
+            outstayed: false,
             progress,
         }
     }
@@ -141,6 +151,9 @@ impl<'a> Recorder<'a> {
             let samples = self.boot_samples.remove(&op).unwrap_or_default();
             let outcome = match meaningless(self.setting.environment, op) {
                 Some(reason) => Outcome::Skipped(reason.to_owned()),
+                None if samples.is_empty() && op == Op::BootExit && self.outstayed => {
+                    Outcome::Skipped(OUTSTAYED.to_owned())
+                }
                 None if samples.is_empty() => Outcome::Failed(unreached.to_owned()),
                 None => measured(samples),
             };
@@ -294,6 +307,10 @@ impl SampleSink for Recorder<'_> {
     }
 
     fn finished(&mut self, finished: Finished) {
+        if finished.outstayed {
+            self.outstayed = true;
+            self.fact("custom-vmm-end", OUTSTAYED.to_owned());
+        }
         let stages = self.stages(&finished);
         let of_boot = Workload::Boot
             .operations()

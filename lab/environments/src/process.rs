@@ -3,8 +3,9 @@
 //!
 //! The process leads a group of its own and is killed by the kernel when the
 //! thread that started it dies (see `trapline_spawn`); dropping a [`Running`]
-//! kills and reaps it. So neither an error, nor a panic, nor `kill -9` of the lab
-//! leaves an orphan.
+//! kills and reaps it, with all that is in its group. So neither an error, nor a
+//! panic, nor `kill -9` of the lab leaves an orphan; only what a VMM of the user's
+//! has itself started may outlive the last of these.
 
 use crate::environment::Watch;
 use crate::error::EnvError;
@@ -32,6 +33,8 @@ pub struct Command {
     pub arguments: Vec<OsString>,
     /// Files it gets as descriptors, from [`FIRST_FILE`].
     files: Vec<Arc<File>>,
+    /// Whether its standard input is a terminal.
+    terminal: bool,
 }
 
 /// Descriptors below are the three standard ones and that for events.
@@ -44,6 +47,7 @@ impl Command {
             program: program.into(),
             arguments: Vec::new(),
             files: Vec::new(),
+            terminal: false,
         }
     }
 
@@ -79,6 +83,12 @@ impl Command {
         self.arg("-plugin").arg(told)
     }
 
+    /// Lets standard input be a terminal on which nobody types.
+    pub fn with_terminal(mut self) -> Self {
+        self.terminal = true;
+        self
+    }
+
     /// Appends an argument.
     pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
@@ -112,6 +122,14 @@ pub trait Ear {
     /// # Errors
     /// What was heard is reason to stop.
     fn consider(&mut self) -> Result<(), EnvError>;
+    /// Called now and then, when the process has run for so long: whether there is
+    /// nothing more to hear of it, and it is to be killed.
+    ///
+    /// # Errors
+    /// It is not to be heard any longer, and that is no good end.
+    fn enough(&mut self, _: Duration) -> Result<bool, EnvError> {
+        Ok(false)
+    }
     /// The last that was heard.
     fn last_words(&self) -> String;
 }
@@ -135,6 +153,8 @@ pub struct Over {
     pub end: u64,
     /// How it ended.
     pub status: ExitStatus,
+    /// Whether it was killed because there was nothing more to hear of it.
+    pub outstayed: bool,
 }
 
 /// A process of ours that is not reaped yet.
@@ -145,6 +165,8 @@ pub struct Running {
     console: Stream,
     errors: Stream,
     events: Stream,
+    /// Our end of its terminal; when that is closed the terminal hangs up.
+    _terminal: Option<File>,
     witness: ProcessWitness,
 }
 
@@ -187,7 +209,11 @@ impl Running {
         for argument in &command.arguments {
             program.argument(argument)?;
         }
-        program.descriptor(File::open("/dev/null")?.as_fd())?;
+        let (terminal, input) = match command.terminal {
+            true => trapline_spawn::terminal().map(|(ours, theirs)| (Some(ours), theirs))?,
+            false => (None, File::open("/dev/null")?),
+        };
+        program.descriptor(input.as_fd())?;
         let console = Stream::to(&mut program)?;
         let errors = Stream::to(&mut program)?;
         let events = Stream::to(&mut program)?;
@@ -203,6 +229,7 @@ impl Running {
             console,
             errors,
             events,
+            _terminal: terminal,
         })
     }
 
@@ -260,9 +287,15 @@ impl Running {
             };
             let end = ticks();
             self.read_all(ear, &mut piece, end)?;
-            if news.ended {
+            let outstayed = !news.ended && ear.enough(self.since.elapsed())?;
+            if news.ended || outstayed {
+                self.started.kill_group();
                 let status = self.reap().map_err(EnvError::Deaf)?;
-                return Ok(Some(Over { end, status }));
+                return Ok(Some(Over {
+                    end,
+                    status,
+                    outstayed,
+                }));
             }
             if enough? {
                 return Ok(None);
@@ -344,7 +377,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.reaped {
-            self.started.signal(libc::SIGKILL);
+            self.started.kill_group();
             // Fails only if there is nothing to reap.
             let _ = self.started.reap();
         }

@@ -1,6 +1,7 @@
 //! Where everything is that environments are made of.
 
 use crate::cache::{Cache, DEFAULT_LIMIT};
+use crate::custom::CustomVmm;
 use crate::parts::Parts;
 use crate::plugin::Plugin;
 use crate::EnvError;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub cache: Cache,
     /// How machines get to where they work.
     pub start: Start,
+    /// A VMM of the user's choice, if there is one.
+    pub vmm: Option<CustomVmm>,
     /// Who watches the simulated machine, if anybody does.
     pub plugin: Option<Plugin>,
 }
@@ -50,6 +53,7 @@ impl Settings {
                 limit: DEFAULT_LIMIT,
             },
             start: Start::Restore,
+            vmm: None,
             plugin: None,
         })
     }

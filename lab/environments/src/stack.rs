@@ -1,6 +1,7 @@
 //! An environment as a list of what it needs and a way to make its guests. Whether
 //! it is ready and what it is made of follow from the needs alone.
 
+use crate::custom;
 use crate::environment::{Availability, Environment, Facts, Guest, Requirements};
 use crate::error::EnvError;
 use crate::facts;
@@ -10,6 +11,7 @@ use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
 use crate::sim;
 use crate::toolchain;
+use std::path::PathBuf;
 use trapline_plan::{EnvironmentId, MachineSpec};
 
 /// Something that an environment needs.
@@ -19,6 +21,10 @@ pub enum Need {
     Part(Part),
     /// QEMU, with the firmware of its microvm.
     Qemu,
+    /// A VMM that the user gave.
+    Vmm,
+    /// One that can be put on another machine.
+    Packable,
     /// A /dev/kvm that may be used.
     Kvm,
     /// QEMU as the machine that counts instructions.
@@ -77,6 +83,8 @@ impl Stack {
         match need {
             Need::Part(part) => self.settings.parts.get(part).map(drop),
             Need::Qemu => self.qemu()?.firmware().map(drop),
+            Need::Vmm => self.vmm().map(drop),
+            Need::Packable => custom::check_packable(&self.vmm()?),
             Need::Kvm => kvm::check(),
             Need::Counting => Ok(()),
             Need::Linux => sim::check_kernel(&self.settings),
@@ -92,6 +100,8 @@ impl Stack {
                     note("qemu", qemu.version);
                 }
             }
+            Need::Vmm => self.note_vmm(facts),
+            Need::Packable => {}
             Need::Kvm => {
                 note("hardware", Hardware::of_this_host().describe().to_owned());
             }
@@ -115,6 +125,22 @@ impl Stack {
             let told = toolchain::together(known, &told);
             facts.insert(TOOLCHAIN.to_owned(), told);
         }
+    }
+
+    fn note_vmm(&self, facts: &mut Facts) {
+        let Some(vmm) = &self.settings.vmm else {
+            return;
+        };
+        facts.insert("custom-vmm-command".to_owned(), vmm.text().to_owned());
+        if let Ok(hash) = vmm.program().and_then(|program| sha256_of_file(&program)) {
+            facts.insert("custom-vmm-sha256".to_owned(), hash);
+        }
+    }
+
+    /// The program of the VMM that the user gave.
+    fn vmm(&self) -> Result<PathBuf, EnvError> {
+        let none = || EnvError::Missing(custom::NONE_GIVEN.to_owned());
+        self.settings.vmm.as_ref().ok_or_else(none)?.program()
     }
 
     fn qemu(&self) -> Result<Qemu, EnvError> {

@@ -1,6 +1,9 @@
 //! The environments on the wall clock: the agent as a process, the image in our
 //! VMM, and the image in QEMU with and without KVM.
 
+use crate::bzimage;
+use crate::custom::{CustomVmm, Foreign, NONE_GIVEN};
+use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
 use crate::kvm::Hardware;
 use crate::parts::Part;
@@ -10,7 +13,9 @@ use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
 use crate::stack::{Need, Stack};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::job::Console;
 use trapline_abi::Job;
 use trapline_plan::{EnvironmentId, MachineSpec};
@@ -81,6 +86,91 @@ pub fn qemu_tcg(settings: Settings) -> Stack {
                 clock: BootClock::Guests,
             })))
         },
+    }
+}
+
+/// `custom`.
+pub fn custom(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::Custom,
+        settings,
+        needs: &[Need::Vmm, Need::Part(Part::Image)],
+        make: |settings, image, machine| {
+            let ring = Hardware::of_this_host().ring();
+            let (bzimage, file) = bzimage_file(settings, &image.path)?;
+            let foreign = Foreign {
+                bzimage,
+                ..foreign(settings, &image.path, machine, ring)?
+            };
+            Ok(Box::new(ProcessGuest::new(Theirs {
+                foreign,
+                _bzimage: file,
+            })))
+        },
+    }
+}
+
+/// The image as a bzImage in a file, if the user's VMM wants that.
+fn bzimage_file(
+    settings: &Settings,
+    image: &Path,
+) -> Result<(PathBuf, Option<TempPath>), EnvError> {
+    let wanted = settings.vmm.as_ref().is_some_and(CustomVmm::wants_bzimage);
+    if !wanted {
+        return Ok((PathBuf::new(), None));
+    }
+    let mut file = NamedTempFile::new().map_err(EnvError::file(std::env::temp_dir()))?;
+    let written = file.write_all(&bzimage::of(image)?);
+    written.map_err(EnvError::file(file.path()))?;
+    let path = file.into_temp_path();
+    Ok((path.to_path_buf(), Some(path)))
+}
+
+/// The image in the VMM that the user gave.
+struct Theirs {
+    foreign: Foreign,
+    /// Is removed when nobody needs it any more.
+    _bzimage: Option<TempPath>,
+}
+
+/// The VMM that the user gave, with `image` where it will find it.
+///
+/// # Errors
+/// There is none, or its program is not there.
+pub(crate) fn foreign(
+    settings: &Settings,
+    image: &Path,
+    machine: &MachineSpec,
+    ring: u8,
+) -> Result<Foreign, EnvError> {
+    let none = || EnvError::Missing(NONE_GIVEN.to_owned());
+    let vmm = settings.vmm.clone().ok_or_else(none)?;
+    Ok(Foreign {
+        program: vmm.program()?,
+        vmm,
+        image: image.to_owned(),
+        bzimage: PathBuf::new(),
+        machine: *machine,
+        ring,
+    })
+}
+
+impl Recipe for Theirs {
+    fn command(&self, job: &Job) -> Command {
+        self.foreign.command(job)
+    }
+
+    /// Those of the agent, which nobody looks at.
+    fn statuses(&self) -> Statuses {
+        Statuses::AGENT
+    }
+
+    fn clock(&self) -> BootClock {
+        BootClock::Guests
+    }
+
+    fn foreign(&self) -> Option<&Foreign> {
+        Some(&self.foreign)
     }
 }
 

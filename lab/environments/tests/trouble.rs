@@ -108,7 +108,8 @@ fn garbage_between_records_is_kept_as_log_and_damage_is_told() {
 #[test]
 fn a_part_that_is_missing_is_named_before_and_at_the_launch() {
     let empty = tempfile::tempdir().unwrap();
-    let settings = settings(empty.path());
+    let mut settings = settings(empty.path());
+    settings.vmm = Some("sh {image} {cmdline}".parse().unwrap());
     let host = of(EnvironmentId::Host, &settings);
     let plan = planned(EnvironmentId::Host, Op::Getpid.bit());
     let error = observe(host.as_ref(), &settings, &plan, PATIENCE).unwrap_err();

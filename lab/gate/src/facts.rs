@@ -36,7 +36,7 @@ const fn part(name: &'static str, title: &'static str) -> Mattering {
 
 /// The facts that matter, the one that explains most first. What the host is does
 /// not: the simulated machine is the same on every host.
-pub const MATTERING: [Mattering; 10] = [
+pub const MATTERING: [Mattering; 12] = [
     around("l1-kernel", "the kernel of the simulated machine"),
     around("l1-kernel-sha256", "the bytes of that kernel"),
     around("qemu", "QEMU"),
@@ -47,6 +47,8 @@ pub const MATTERING: [Mattering; 10] = [
     part("image-sha256", "trapline-image"),
     part("vmm-sha256", "trapline-vmm"),
     part("agent-sha256", "trapline-agent"),
+    part("custom-vmm-command", "the command given with --vmm"),
+    part("custom-vmm-sha256", "the program given with --vmm"),
 ];
 
 /// A fact that differs.

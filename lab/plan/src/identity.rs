@@ -62,16 +62,23 @@ environments! {
     Kvm "kvm" Wall "the image in trapline-vmm on /dev/kvm";
     QemuKvm "qemu-kvm" Wall "the image in QEMU microvm on /dev/kvm";
     QemuTcg "qemu-tcg" Wall "the image in QEMU microvm, translated";
+    Custom "custom" Wall "the image in a VMM of your choice, see --vmm";
     Sim "sim" Insn "the image on the bare simulated machine: the bare row";
     SimLinux "sim/linux" Insn "the agent in Linux on the simulated machine";
     SimKvm "sim/kvm" Insn "the image in trapline-vmm on KVM on the simulated machine";
     SimQemuKvm "sim/qemu-kvm" Insn "the image in QEMU on KVM on the simulated machine";
+    SimCustom "sim/custom" Insn "the image in a VMM of your choice on KVM on the simulated machine";
 }
 
 impl EnvironmentId {
     /// The environment called `name`, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|id| id.name() == name)
+    }
+
+    /// Whether its VMM is the user's to give, so that it is measured only on request.
+    pub fn is_custom(self) -> bool {
+        matches!(self, Self::Custom | Self::SimCustom)
     }
 
     /// Whether it is the bare row of its clock.

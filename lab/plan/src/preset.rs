@@ -102,9 +102,9 @@ const COUNTED_BARE: Sizes = Sizes {
 
 impl Sizes {
     pub fn of(environment: EnvironmentId, preset: Preset) -> Self {
-        use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg, Sim};
+        use EnvironmentId::{Custom, Host, Kvm, QemuKvm, QemuTcg, Sim};
         let sizes = match environment {
-            Host | Kvm | QemuKvm => HARDWARE,
+            Host | Kvm | QemuKvm | Custom => HARDWARE,
             QemuTcg => TRANSLATED,
             Sim => return COUNTED_BARE,
             // Figures are exact: nothing is gained by measuring more.

@@ -46,7 +46,7 @@ fn print_symbols() -> io::Result<()> {
 /// shows most.
 fn print_mappings(command: &mut Command) -> io::Result<()> {
     let mut child = command
-        .stdin(Stdio::null())
+        .stdin(Stdio::inherit())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;

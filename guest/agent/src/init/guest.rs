@@ -6,7 +6,7 @@
 //! now and then to empty the pipes.
 
 use super::port::Port;
-use super::script::Launch;
+use super::script::{Kind, Launch};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -21,21 +21,24 @@ const PIPE: libc::c_int = 1 << 20;
 
 /// How long to sleep before emptying the pipes, in milliseconds of the
 /// machine's clock.
-const PATIENCE: u64 = 1000;
+pub const PATIENCE: u64 = 1000;
 
 /// A running program and the ends of its streams.
-struct Guest {
+pub struct Guest {
     child: u16,
-    started: Started,
+    pub started: Started,
     streams: [(Channel, File); 3],
 }
 
+/// Which of the streams its guest speaks on.
+const CONSOLE: usize = 1;
+
 /// Runs a program from its start to its end and tells about it.
 pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
-    let mut guest = start(launch)?;
-    let offset = match launch.ask_offset {
-        true => guest.offset_once_it_speaks(u64::from(launch.seconds) * 1000)?,
-        false => None,
+    let mut guest = start(launch, File::open("/dev/null")?.as_fd())?;
+    let offset = match launch.kind {
+        Kind::Ours => None,
+        _ => guest.offset_once_it_speaks(u64::from(launch.seconds) * 1000)?,
     };
     let mut told = false;
     for _ in 0..launch.seconds {
@@ -55,7 +58,8 @@ pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     Ok(())
 }
 
-fn start(launch: &Launch<'_>) -> io::Result<Guest> {
+/// Starts a program that reads from `input`.
+pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
     let mut program = Program::new(Path::new(launch.program))?;
     for argument in &launch.arguments {
         program.argument(argument)?;
@@ -63,7 +67,7 @@ fn start(launch: &Launch<'_>) -> io::Result<Guest> {
     let (console, console_end) = stream()?;
     let (errors, errors_end) = stream()?;
     let (events, events_end) = stream()?;
-    program.descriptor(File::open("/dev/null")?.as_fd())?;
+    program.descriptor(input)?;
     for end in [&console_end, &errors_end, &events_end] {
         program.descriptor(end.as_fd())?;
     }
@@ -93,7 +97,7 @@ fn stream() -> io::Result<(File, File)> {
 }
 
 /// Sleeps until one of `descriptors` is readable, at most `milliseconds`.
-fn ready(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bool> {
+pub fn ready(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bool> {
     let wanted = |descriptor: &BorrowedFd<'_>| libc::pollfd {
         fd: descriptor.as_raw_fd(),
         events: libc::POLLIN,
@@ -112,12 +116,18 @@ impl Guest {
     /// Waits for the guest's first word and asks the kernel for the difference
     /// between the guest's TSC and ours; it knows only while the guest is there.
     fn offset_once_it_speaks(&self, milliseconds: u64) -> io::Result<Option<i64>> {
-        let (_, console) = &self.streams[1];
+        let console = self.console();
         ready(&[self.started.pidfd.as_fd(), console.as_fd()], milliseconds)?;
-        Ok(offset_of(self.started.pid))
+        let prefix = format!("{}-", self.started.pid);
+        Ok(offset_of(|machine| machine.starts_with(&prefix)))
     }
 
-    fn tell_start(&self, told: &mut bool, offset: Option<i64>, port: &mut Port) {
+    /// What its guest says is read here.
+    pub fn console(&self) -> &File {
+        &self.streams[CONSOLE].1
+    }
+
+    pub fn tell_start(&self, told: &mut bool, offset: Option<i64>, port: &mut Port) {
         if std::mem::replace(told, true) {
             return;
         }
@@ -128,7 +138,7 @@ impl Guest {
     }
 
     /// Tells it in the name of the VMM that does not.
-    fn tell_offset(&self, offset: i64, port: &mut Port) {
+    pub fn tell_offset(&self, offset: i64, port: &mut Port) {
         let count = Record::Count {
             counter: Counter::TscOffset,
             value: offset as u64,
@@ -139,7 +149,7 @@ impl Guest {
         }
     }
 
-    fn tell_streams(&mut self, port: &mut Port) -> io::Result<()> {
+    pub fn tell_streams(&mut self, port: &mut Port) -> io::Result<()> {
         let mut piece = [0; MAX_RELAY];
         for stream in 0..self.streams.len() {
             let channel = self.streams[stream].0;
@@ -155,7 +165,7 @@ impl Guest {
         Ok(())
     }
 
-    fn relay<'a>(&self, channel: Channel, bytes: &'a [u8]) -> Record<'a> {
+    pub fn relay<'a>(&self, channel: Channel, bytes: &'a [u8]) -> Record<'a> {
         Record::Relay {
             child: self.child,
             channel,
@@ -163,7 +173,7 @@ impl Guest {
         }
     }
 
-    fn reaped(&self, ended: &Ended) -> Record<'static> {
+    pub fn reaped(&self, ended: &Ended) -> Record<'static> {
         Record::Reaped {
             child: self.child,
             status: ended.status as u32,
@@ -172,13 +182,13 @@ impl Guest {
     }
 }
 
-/// What KVM's debugfs says about the first vCPU of a VMM's guest, in ticks.
-fn offset_of(pid: i32) -> Option<i64> {
-    let prefix = format!("{pid}-");
+/// What KVM's debugfs says about the first vCPU of the guest that `is_its` picks
+/// by the name of its directory, in ticks.
+pub fn offset_of(is_its: impl Fn(&str) -> bool) -> Option<i64> {
     let machines = fs::read_dir("/sys/kernel/debug/kvm").ok()?;
     let machine = machines
         .flatten()
-        .find(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))?;
+        .find(|entry| is_its(&entry.file_name().to_string_lossy()))?;
     let text = fs::read_to_string(machine.path().join("vcpu0/tsc-offset")).ok()?;
     text.trim().parse().ok()
 }

@@ -8,6 +8,7 @@
 //! buffer of a driver lies in between, so that two runs of a machine say the same
 //! bytes. While something is measured this program sleeps; see [`guest`].
 
+mod foreign;
 mod guest;
 mod job;
 mod port;
@@ -15,7 +16,7 @@ mod script;
 mod settle;
 
 use port::Port;
-use script::Step;
+use script::{Kind, Step};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -100,7 +101,11 @@ fn take(step: &Step<'_>, port: &mut Port) -> Result<(), Trouble> {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
         Step::Launch(launch) => {
-            guest::run(launch, port).map_err(|error| format!("{}: {error}", launch.program))
+            let run = match launch.kind {
+                Kind::Foreign => foreign::run,
+                Kind::Ours | Kind::Asked => guest::run,
+            };
+            run(launch, port).map_err(|error| format!("{}: {error}", launch.program))
         }
     }
 }

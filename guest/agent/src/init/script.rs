@@ -3,9 +3,8 @@
 //! - `module PATH OPTIONS` loads a kernel module.
 //! - `write PATH TEXT` tunes the kernel.
 //! - `wait PATH TEXT` waits until a file says so.
-//! - `launch NUMBER SECONDS yes|no PROGRAM ARGUMENT…` runs a program to its end,
-//!   at most so many seconds of the machine's time. `yes` means that it is a VMM
-//!   which does not tell its guest's TSC offset, so that the kernel is asked.
+//! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT…` runs a program to its end, at
+//!   most so many seconds of the machine's time. For KIND see [`Kind`].
 
 /// One step.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,12 +41,25 @@ pub struct Launch<'a> {
     pub child: u16,
     /// How long it may take, in seconds of the machine's clock.
     pub seconds: u32,
-    /// Whether to ask the kernel for its guest's TSC offset.
-    pub ask_offset: bool,
+    /// What is known about it.
+    pub kind: Kind,
     /// Its file.
     pub program: &'a str,
     /// Its arguments, without its own name.
     pub arguments: Vec<&'a str>,
+}
+
+/// What is known about a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `no`: it tells all that there is to tell.
+    Ours,
+    /// `yes`: a VMM that does not tell its guest's TSC offset, so that the kernel
+    /// is asked.
+    Asked,
+    /// `foreign`: the same, and a VMM that knows nothing of Trapline; see
+    /// `init::foreign`.
+    Foreign,
 }
 
 /// Reads a line.
@@ -60,15 +72,13 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
         ["module", path, options] => Ok(Step::Module { path, options }),
         ["write", path, text] => Ok(Step::Write { path, text }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
-        ["launch", child, seconds, ask_offset, program, ref arguments @ ..] => {
-            Ok(Step::Launch(Launch {
-                child: number(child)?,
-                seconds: number(seconds)?,
-                ask_offset: yes_or_no(ask_offset)?,
-                program,
-                arguments: arguments.to_vec(),
-            }))
-        }
+        ["launch", child, seconds, kind, program, ref arguments @ ..] => Ok(Step::Launch(Launch {
+            child: number(child)?,
+            seconds: number(seconds)?,
+            kind: kind_of(kind)?,
+            program,
+            arguments: arguments.to_vec(),
+        })),
         _ => Err(format!("'{line}' is no step")),
     }
 }
@@ -78,11 +88,12 @@ fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
         .map_err(|_| format!("'{word}' is not a number in range"))
 }
 
-fn yes_or_no(word: &str) -> Result<bool, String> {
+fn kind_of(word: &str) -> Result<Kind, String> {
     match word {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err(format!("'{word}' is neither yes nor no")),
+        "no" => Ok(Kind::Ours),
+        "yes" => Ok(Kind::Asked),
+        "foreign" => Ok(Kind::Foreign),
+        _ => Err(format!("'{word}' is no kind of program")),
     }
 }
 
@@ -108,7 +119,7 @@ mod tests {
         let launch = Step::Launch(Launch {
             child: 3,
             seconds: 60,
-            ask_offset: true,
+            kind: Kind::Asked,
             program: "/usr/bin/qemu",
             arguments: vec!["-append", "two words", ""],
         });

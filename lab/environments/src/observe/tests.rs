@@ -48,6 +48,7 @@ fn account(offset_told: bool) -> Account {
 
 fn finished(offset_told: bool) -> Finished {
     Finished {
+        outstayed: false,
         account: account(offset_told),
         exec: 5_000,
         reaped: Some(6_000),
@@ -135,4 +136,22 @@ fn what_no_launch_reached_has_failed_and_what_has_no_meaning_is_skipped() {
         assert!(matches!(operation.outcome, Outcome::Skipped(_)));
     }
     assert_eq!(bare.operations.len(), 5);
+}
+
+#[test]
+fn the_end_of_a_vmm_that_stayed_is_skipped_and_nothing_else() {
+    let stayed = Finished {
+        outstayed: true,
+        reaped: None,
+        ..finished(true)
+    };
+    let observation = observe(EnvironmentId::SimCustom, vec![stayed]);
+    assert!(took(&observation, Op::BootSample).is_some());
+    let end = observation.operations.iter().find(|o| o.op == Op::BootExit);
+    let outcome = &end.unwrap().outcome;
+    assert!(matches!(outcome, Outcome::Skipped(reason) if reason == OUTSTAYED));
+    assert_eq!(observation.facts["custom-vmm-end"], OUTSTAYED);
+    let left = observe(EnvironmentId::SimCustom, vec![finished(true)]);
+    assert!(took(&left, Op::BootExit).is_some());
+    assert!(!left.facts.contains_key("custom-vmm-end"));
 }

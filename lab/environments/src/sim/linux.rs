@@ -82,7 +82,10 @@ impl LinuxGuest {
         let mut script = Script::default();
         for job in &self.jobs {
             let command = self.contents.command(job);
-            script.launch(&command, self.contents.asks_offset());
+            match self.contents.inside().foreign {
+                Some(_) => script.launch_foreign(&command),
+                None => script.launch(&command, self.contents.asks_offset()),
+            }
         }
         script
     }

@@ -3,13 +3,14 @@
 //! business of [`Inmates`]: guests here, any programs in `programs`.
 
 use super::script::PATIENCE;
+use crate::custom::Foreign;
 use crate::environment::{Progress, SampleSink};
 use crate::error::EnvError;
 use crate::guest::{judge, not_told, Statuses};
 use crate::observe::{Finished, Offset};
 use crate::parts::hexadecimal;
 use crate::process::{Ear, Over};
-use crate::transcript::{Blind, Log, Transcript, Witness, MOST_BYTES};
+use crate::transcript::{Blind, Ending, Log, Transcript, Witness, MOST_BYTES};
 use sha2::{Digest, Sha256};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -215,7 +216,7 @@ impl<I: Inmates> Ear for MachineEar<I> {
 }
 
 /// What a machine's guests are, as far as hearing them needs to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Inside {
     /// What their programs' exit statuses mean.
     pub statuses: Statuses,
@@ -223,6 +224,8 @@ pub struct Inside {
     pub offset: Offset,
     /// The name of the program that runs them.
     pub program: &'static str,
+    /// That program, if it is one that knows nothing of Trapline.
+    pub foreign: Option<Foreign>,
 }
 
 /// Inmates that run jobs.
@@ -246,14 +249,15 @@ impl<'a> Guests<'a> {
         }
     }
 
-    fn hand_on(&mut self, reaped: Option<u64>, unreached: &str) {
+    fn hand_on(&mut self, reaped: Option<u64>, outstayed: bool, unreached: &str) {
         if let Some((transcript, exec)) = self.current.take() {
             self.out.finished(Finished {
                 account: transcript.finish(unreached),
                 exec,
-                reaped,
+                reaped: reaped.filter(|_| !outstayed),
                 offset: self.inside.offset,
                 own_memory: None,
+                outstayed,
             });
         }
     }
@@ -270,10 +274,27 @@ impl<'a> Guests<'a> {
         if let Some(theirs) = transcript.foreign_version() {
             return Err(EnvError::Version { theirs });
         }
+        if let (Some(foreign), Some(job)) = (&self.inside.foreign, self.job()) {
+            return foreign.judge(job, status, transcript);
+        }
         let Inside {
             program, statuses, ..
         } = self.inside;
         judge(program, status, statuses, transcript)
+    }
+
+    /// What the guest that runs now was asked.
+    fn job(&self) -> Option<&Job> {
+        self.jobs.get(self.number.checked_sub(1)?)
+    }
+
+    /// Whether the guest of a VMM that we know nothing about is done.
+    fn is_done(&self) -> bool {
+        let ending = self
+            .current
+            .as_ref()
+            .map(|(transcript, _)| transcript.ending());
+        self.inside.foreign.is_some() && ending == Some(&Ending::Done)
     }
 }
 
@@ -285,7 +306,11 @@ impl Inmates for Guests<'_> {
     fn start(&mut self, exec: u64) {
         let (number, of) = (self.number, self.jobs.len());
         self.out.progress(Progress::Launch { number, of });
-        self.current = Some((Transcript::new(&self.jobs[number]), exec));
+        let listen = match self.inside.foreign {
+            Some(_) => Transcript::to_the_last_record,
+            None => Transcript::new,
+        };
+        self.current = Some((listen(&self.jobs[number]), exec));
         self.number += 1;
     }
 
@@ -314,12 +339,13 @@ impl Inmates for Guests<'_> {
             .as_ref()
             .err()
             .map_or_else(not_told, EnvError::to_string);
-        self.hand_on(Some(at), &unreached);
+        let outstayed = self.is_done() && status.signal() == Some(libc::SIGKILL);
+        self.hand_on(Some(at), outstayed, &unreached);
         judged
     }
 
     fn cut(&mut self, because: &str) {
-        self.hand_on(None, because);
+        self.hand_on(None, false, because);
     }
 }
 

@@ -8,6 +8,7 @@
 //! was planned.
 
 mod closure;
+mod custom;
 mod initramfs;
 pub mod kernel;
 mod linux;
@@ -20,6 +21,7 @@ mod script;
 mod snapshot;
 pub mod symbols;
 
+pub use custom::custom;
 pub use machine::START;
 pub(crate) use machine::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
 
@@ -145,6 +147,7 @@ fn contents(
             image,
             machine,
         })),
+        EnvironmentId::SimCustom => custom::contents(settings, image, &machine),
         other => Err(EnvError::Missing(format!(
             "{other} has no Linux of its own"
         ))),
@@ -178,6 +181,7 @@ impl Contents for Agent {
             statuses: Statuses::AGENT,
             offset: Offset::Same,
             program: "trapline-agent",
+            foreign: None,
         }
     }
 
@@ -207,6 +211,7 @@ impl Contents for OurVmm {
             statuses: Statuses::VMM,
             offset: Offset::Heard,
             program: "trapline-vmm",
+            foreign: None,
         }
     }
 
@@ -233,6 +238,7 @@ impl Contents for InnerQemu {
             statuses: Statuses::QEMU,
             offset: Offset::Heard,
             program: "qemu-system-x86_64",
+            foreign: None,
         }
     }
 

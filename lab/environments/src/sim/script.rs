@@ -30,10 +30,18 @@ impl Script {
     /// Runs a program; `ask_offset` if its guest's TSC offset is to be asked of
     /// the kernel.
     pub fn launch(&mut self, command: &Command, ask_offset: bool) {
+        self.launch_as(command, if ask_offset { "yes" } else { "no" });
+    }
+
+    /// Runs a VMM that knows nothing of Trapline.
+    pub fn launch_foreign(&mut self, command: &Command) {
+        self.launch_as(command, "foreign");
+    }
+
+    fn launch_as(&mut self, command: &Command, kind: &str) {
         let (number, patience) = (self.launches.to_string(), PATIENCE.as_secs().to_string());
         let program = command.program.to_string_lossy();
-        let ask_offset = if ask_offset { "yes" } else { "no" };
-        let mut words = vec!["launch", &number, &patience, ask_offset, &program];
+        let mut words = vec!["launch", &number, &patience, kind, &program];
         let arguments: Vec<_> = command
             .arguments
             .iter()
@@ -72,10 +80,12 @@ mod tests {
         script.module("/kvm.ko", "a=b c=d");
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
+        script.launch_foreign(&Command::new("/theirs"));
         let expected = "wait\t/clock\ttsc\n\
                         module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
-                        launch\t1\t600\tyes\t/qemu\n";
+                        launch\t1\t600\tyes\t/qemu\n\
+                        launch\t2\t600\tforeign\t/theirs\n";
         assert_eq!(script.text(), expected);
     }
 }

@@ -3,7 +3,7 @@
 //! everything at the same addresses. What was heard is kept in the cache, under
 //! the hash of all that the machine was made of.
 
-use super::linux;
+use super::linux::{self, Contents};
 use super::machine::Machine;
 use super::programs::{run_script, Output};
 use super::script::Script;
@@ -48,18 +48,23 @@ pub fn locate(
     if let Some(located) = read(&kept) {
         return Ok(located);
     }
-    let located = ask(&machine, contents.observed(), watch)?;
+    let located = ask(&machine, contents.as_ref(), watch)?;
     keep(&kept, &located)?;
     Ok(located)
 }
 
-fn ask(machine: &Machine, observed: Option<Command>, watch: &Watch) -> Result<Located, EnvError> {
+fn ask(machine: &Machine, contents: &dyn Contents, watch: &Watch) -> Result<Located, EnvError> {
+    let observed = contents.observed();
     let mut script = Script::default();
     script.launch(&Command::new(SYMBOLS), false);
     if let Some(program) = &observed {
         let look = Command::new(SYMBOLS).arg(&program.program);
         let words = program.arguments.iter().cloned();
-        script.launch(&words.fold(look, Command::arg), false);
+        let look = words.fold(look, Command::arg);
+        match contents.inside().foreign {
+            Some(_) => script.launch_foreign(&look),
+            None => script.launch(&look, false),
+        }
     }
     let expected = 1 + usize::from(observed.is_some());
     let (outputs, _) = run_script(machine, &script, expected, watch)?;

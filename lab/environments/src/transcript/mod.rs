@@ -121,6 +121,8 @@ pub struct Account {
 pub struct Transcript {
     console: Decoder,
     events: Decoder,
+    /// What comes after the guest's last record is not that guest's.
+    ends_with_last_record: bool,
     heard: Heard,
 }
 
@@ -153,17 +155,36 @@ impl Transcript {
         Self {
             console: Decoder::new(),
             events: Decoder::new(),
+            ends_with_last_record: false,
             heard: Heard::new(job.run),
+        }
+    }
+
+    /// Listens no more after the guest's last record: a VMM that we know nothing
+    /// about may print what it likes then, or even start the guest again.
+    pub fn to_the_last_record(job: &Job) -> Self {
+        Self {
+            ends_with_last_record: true,
+            ..Self::new(job)
         }
     }
 
     /// Takes what the guest wrote to its console, heard at `at` ticks of our
     /// clock if that is known.
     pub fn console(&mut self, bytes: &[u8], at: Option<u64>, witness: &mut dyn Witness) {
-        let Self { console, heard, .. } = self;
+        let Self {
+            console,
+            heard,
+            ends_with_last_record,
+            ..
+        } = self;
         heard.bytes += bytes.len() as u64;
         heard.console_bytes += bytes.len() as u64;
-        console.feed(bytes, &mut |item| heard.item(item, at, witness));
+        console.feed(bytes, &mut |item| {
+            if !(*ends_with_last_record && heard.ending != Ending::Cut) {
+                heard.item(item, at, witness);
+            }
+        });
     }
 
     /// Takes what the VMM told of itself.
@@ -195,6 +216,11 @@ impl Transcript {
         self.heard.draft.as_ref().map(|draft| draft.op)
     }
 
+    /// Whether it said anything that is a guest's to say.
+    pub fn spoke(&self) -> bool {
+        self.heard.hello.is_some() || self.heard.ending != Ending::Cut
+    }
+
     /// How its words end, as far as they were heard.
     pub fn ending(&self) -> &Ending {
         &self.heard.ending
@@ -215,8 +241,13 @@ impl Transcript {
             console,
             events,
             heard,
+            ends_with_last_record,
         } = self;
-        console.finish(&mut |item| heard.item(item, None, &mut Blind));
+        console.finish(&mut |item| {
+            if !(*ends_with_last_record && heard.ending != Ending::Cut) {
+                heard.item(item, None, &mut Blind);
+            }
+        });
         events.finish(&mut |item| heard.event(item));
     }
 

@@ -18,6 +18,7 @@ impl SampleSink for Sink {
 }
 
 const INSIDE: Inside = Inside {
+    foreign: None,
     statuses: Statuses::VMM,
     offset: Offset::Heard,
     program: "trapline-vmm",
@@ -86,10 +87,15 @@ fn words() -> Vec<u8> {
 
 /// Plays `stream` of a machine for two guests, whose QEMU then ends with `code`.
 fn play(stream: &[Vec<u8>], code: i32) -> (Vec<Finished>, Result<(), EnvError>) {
+    play_in(INSIDE, stream, code)
+}
+
+fn play_in(inside: Inside, stream: &[Vec<u8>], code: i32) -> (Vec<Finished>, Result<(), EnvError>) {
     let jobs = [job(), job()];
     let mut sink = Sink::default();
-    let mut ear = MachineEar::new(Guests::new(INSIDE, &jobs, &mut sink));
+    let mut ear = MachineEar::new(Guests::new(inside, &jobs, &mut sink));
     let mut heard = Ok(Over {
+        outstayed: false,
         end: 1,
         status: ExitStatus::from_raw(code << 8),
     });
@@ -227,4 +233,50 @@ fn a_machine_of_another_version_or_with_damage_is_not_believed() {
     damaged[6] ^= 4;
     let text = objection(&[damaged, launch(0)]);
     assert!(text.contains("damaged"), "{text}");
+}
+
+fn foreign() -> Inside {
+    Inside {
+        foreign: Some(Foreign {
+            vmm: "vmm {image} {cmdline}".parse().unwrap(),
+            program: "/bin/vmm".into(),
+            image: "/image".into(),
+            bzimage: "/bzimage".into(),
+            machine: trapline_plan::MachineSpec {
+                memory_mib: 1,
+                cpus: 1,
+            },
+            ring: 0,
+        }),
+        ..INSIDE
+    }
+}
+
+#[test]
+fn a_foreign_vmm_may_end_as_it_likes_once_its_guest_was_done() {
+    let guest = |child, status| [launch(child), relay(child, &words()), reaped(child, status)];
+    // Init had to end the first, whose guest was started again.
+    let again = [words(), words()].concat();
+    let stayed = [launch(0), relay(0, &again), reaped(0, libc::SIGKILL)].concat();
+    let stream = [stayed, guest(1, 7 << 8).concat(), done()];
+    let (finished, judged) = play_in(foreign(), &stream, EXIT_STATUS_DONE);
+    judged.unwrap();
+    let ends: Vec<_> = finished.iter().map(|f| (f.outstayed, f.reaped)).collect();
+    assert_eq!(ends, [(true, None), (false, Some(2000))]);
+    for guest in &finished {
+        assert_eq!(guest.account.problems, Vec::<String>::new());
+        let outcome = &guest.account.operations[0].outcome;
+        assert!(matches!(outcome, Outcome::Measured { .. }), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_foreign_vmm_whose_guest_was_never_heard_is_told_with_its_command() {
+    let silent = [launch(0), relay(0, b"starting\n"), reaped(0, libc::SIGKILL)];
+    let (finished, judged) = play_in(foreign(), &silent, EXIT_STATUS_DONE);
+    let told = judged.unwrap_err().to_string();
+    for words in ["vmm was killed after 20 s", "starting", "/bin/vmm /image"] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(!finished[0].outstayed);
 }
