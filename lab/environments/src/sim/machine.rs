@@ -16,6 +16,7 @@ use super::{AGENT, SYMBOLS};
 use crate::environment::{Facts, Watch};
 use crate::error::EnvError;
 use crate::parts::{hexadecimal, sha256_of_file, Part};
+use crate::plugin::Plugin;
 use crate::process::{Command, Running};
 use crate::qemu::{self, Qemu};
 use crate::settings::{Settings, Start};
@@ -132,7 +133,7 @@ impl Machine {
     /// It does not get there.
     pub fn poise(&self, job: &Script, watch: &Watch) -> Result<Poised, EnvError> {
         match self.settings.start {
-            Start::Boot => self.boot(job, watch, None),
+            Start::Boot => self.boot(job, watch, self.settings.plugin.as_ref()),
             Start::Restore => self.restore_or_boot(job, watch),
         }
     }
@@ -147,10 +148,42 @@ impl Machine {
             Ok(turn) => match self.restore(&snapshots, &key, job, watch)? {
                 // Somebody else has made it while we waited.
                 Some(poised) => Ok(poised),
-                None => self.boot(job, watch, Some((&snapshots, &key, turn))),
+                None => self.boot_and_keep(&snapshots, &key, turn, job, watch),
             },
             Err(error) if is_final(&error) => Err(error),
-            Err(error) => Ok(self.boot(job, watch, None)?.unkept(&error)),
+            Err(error) => {
+                let booted = self.boot(job, watch, self.settings.plugin.as_ref())?;
+                Ok(booted.unkept(&error))
+            }
+        }
+    }
+
+    /// A machine that has booted and whose snapshot was kept. Where somebody
+    /// watches it, its boot is not what he wants to see, and takes ten times as
+    /// long: one boots that nobody watches, to be restored.
+    fn boot_and_keep(
+        &self,
+        snapshots: &Snapshots<'_>,
+        key: &str,
+        turn: Turn,
+        job: &Script,
+        watch: &Watch,
+    ) -> Result<Poised, EnvError> {
+        let mut booted = self.boot(job, watch, None)?;
+        let kept = snapshots
+            .draft(key)
+            .and_then(|draft| booted.save(snapshots, draft, watch));
+        drop(turn);
+        let plugin = self.settings.plugin.as_ref();
+        match (kept, plugin) {
+            (Err(error), _) if is_final(&error) => Err(error),
+            (Ok(()), None) => Ok(booted),
+            (Err(error), None) => Ok(booted.unkept(&error)),
+            (Ok(()), Some(_)) => match self.restore(snapshots, key, job, watch)? {
+                Some(restored) => Ok(restored),
+                None => self.boot(job, watch, plugin),
+            },
+            (Err(error), Some(_)) => Ok(self.boot(job, watch, plugin)?.unkept(&error)),
         }
     }
 
@@ -165,7 +198,9 @@ impl Machine {
         let Some(state) = snapshots.find(key) else {
             return Ok(None);
         };
-        let mut poised = self.start(job, &["-incoming", "defer"], "restored")?;
+        let plugin = self.settings.plugin.as_ref();
+        let command = self.command(job, plugin)?.words("-incoming defer");
+        let mut poised = self.start(command, "restored")?;
         let loaded = poised
             .monitor
             .greet(watch)
@@ -180,36 +215,25 @@ impl Machine {
         }
     }
 
-    /// A machine that has booted, and is kept if there is a place for it.
+    /// A machine that has booted, watched by `plugin` if there is one.
     fn boot(
         &self,
         job: &Script,
         watch: &Watch,
-        keep: Option<(&Snapshots<'_>, &str, Turn)>,
+        plugin: Option<&Plugin>,
     ) -> Result<Poised, EnvError> {
-        let mut poised = self.start(job, &[], "booted")?;
+        let mut poised = self.start(self.command(job, plugin)?, "booted")?;
         poised.boot(watch)?;
-        let Some((snapshots, key, _turn)) = keep else {
-            return Ok(poised);
-        };
-        let draft = snapshots.draft(key);
-        match draft.and_then(|draft| poised.save(snapshots, draft, watch)) {
-            Ok(()) => Ok(poised),
-            Err(error) if is_final(&error) => Err(error),
-            Err(error) => Ok(poised.unkept(&error)),
-        }
+        Ok(poised)
     }
 
     /// Starts QEMU, which waits to be told what to do.
-    fn start(&self, job: &Script, further: &[&str], start: &str) -> Result<Poised, EnvError> {
+    fn start(&self, mut command: Command, start: &str) -> Result<Poised, EnvError> {
         let (monitor, theirs) = Monitor::pair().map_err(EnvError::Deaf)?;
-        let job = in_memory("job", job.text().as_bytes())?;
-        let mut command = self.command(job);
         let number = command.give(Arc::new(theirs));
         let command = command
             .words(&format!("-chardev socket,id=monitor,fd={number}"))
-            .words("-mon chardev=monitor,mode=control -S")
-            .words(&further.join(" "));
+            .words("-mon chardev=monitor,mode=control -S");
         let mut facts = self.facts.clone();
         facts.insert(START.to_owned(), start.to_owned());
         Ok(Poised {
@@ -219,8 +243,8 @@ impl Machine {
         })
     }
 
-    fn command(&self, job: File) -> Command {
-        let job = Arc::new(job);
+    fn command(&self, job: &Script, plugin: Option<&Plugin>) -> Result<Command, EnvError> {
+        let job = Arc::new(in_memory("job", job.text().as_bytes())?);
         let mut command = Command::new(&self.qemu.program)
             .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
             .words(&format!(
@@ -237,10 +261,10 @@ impl Machine {
             .arg("-append")
             .arg(KERNEL_WORDS);
         let number = command.give(job);
-        command
+        Ok(command
             .arg("-fw_cfg")
             .arg(format!("name={JOB_FILE},file=/proc/self/fd/{number}"))
-            .watched_by(self.settings.plugin.as_ref())
+            .watched_by(plugin))
     }
 }
 
