@@ -12,7 +12,7 @@ use crate::run::{self, Means};
 use crate::terminal;
 use std::path::Path;
 use std::time::Duration;
-use trapline_abi::Workload;
+use trapline_abi::{Op, Workload};
 use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome, Verdict};
 use trapline_plan::{expand, names, Clock, EnvironmentId};
 use trapline_stats::{FailureKind, Summary};
@@ -26,7 +26,7 @@ use trapline_store::{Run, Store};
 pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     require_exact(&args.environments)?;
     let operations = match args.workloads.as_slice() {
-        [] => all_but_boot(),
+        [] => steady(),
         chosen => operations(chosen),
     };
     let mut gate = Gate::open(&args.manner)?;
@@ -175,11 +175,13 @@ pub fn operations(names: &[String]) -> u64 {
     selected.fold(0, |all, set| all | set)
 }
 
-/// Boots move with every byte of the machine's initramfs: who wants them kept
-/// says so.
-fn all_but_boot() -> u64 {
+/// All whose digits move only with what they execute: not those of boots, which
+/// move with every byte of an initramfs, nor that of a timer, which moves with where
+/// the ticks of the machine's own kernel fall.
+fn steady() -> u64 {
     let boot = Workload::Boot.operations();
-    boot.fold(expand::known_operations(), |set, op| set & !op.bit())
+    let moved = boot.fold(Op::TimerWake.bit(), |set, op| set | op.bit());
+    expand::known_operations() & !moved
 }
 
 /// Exact figures that are wanted.

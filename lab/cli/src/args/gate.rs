@@ -16,7 +16,7 @@ pub struct BaselineArgs {
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(),
           default_values = ["sim", "sim/kvm"], hide_default_value = false)]
     pub environments: Vec<EnvironmentId>,
-    /// Workloads or single operations to keep [default: all but boot]
+    /// Workloads or single operations to keep [default: all but boot and exits/timer-wake]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     #[command(flatten)]
