@@ -49,7 +49,7 @@ pub fn root() -> PathBuf {
 
 /// Whether QEMU is here; if not, says that `what` is skipped.
 pub fn has_qemu(what: &str) -> bool {
-    let found = on_path("qemu-system-x86_64");
+    let found = on_path("qemu-system-x86_64").is_some();
     if !found {
         skip(what, "QEMU is not installed (package qemu-system-x86)");
     }
@@ -58,7 +58,7 @@ pub fn has_qemu(what: &str) -> bool {
 
 /// Whether git is here; if not, says that `what` is skipped.
 pub fn has_git(what: &str) -> bool {
-    let found = on_path("git");
+    let found = on_path("git").is_some();
     if !found {
         skip(what, "git is not installed (package git)");
     }
@@ -77,7 +77,10 @@ pub fn has_kvm(what: &str) -> bool {
     }
 }
 
-fn on_path(program: &str) -> bool {
+/// Where in $PATH a program is.
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|program| program.is_file())
 }

@@ -1,9 +1,14 @@
 //! Running the lab as people do, each test in a place of its own.
 
 use crate::parts;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
+
+/// The name under which the lab looks for QEMU.
+const QEMU: &str = "qemu-system-x86_64";
 
 /// A place of a test's own: parts, store and data live in it, and go with it.
 pub struct Place {
@@ -56,6 +61,26 @@ impl Place {
         std::fs::write(&path, bytes).expect("the part can be replaced");
     }
 
+    /// Lets this place's lab find a QEMU that first does what `script`, in the words
+    /// of a shell, says, and then is the one that is installed.
+    ///
+    /// # Panics
+    /// If none is installed, or this place has one of its own already.
+    pub fn wrap_qemu(&self, script: &str) {
+        let real = crate::on_path(QEMU).expect("QEMU is installed");
+        std::fs::create_dir(self.bin()).expect("the directory is new");
+        let wrapper = self.bin().join(QEMU);
+        let text = format!("#!/bin/sh\n{script}\nexec {} \"$@\"\n", real.display());
+        std::fs::write(&wrapper, text).expect("the wrapper is new");
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&wrapper, executable).expect("it is ours");
+    }
+
+    /// What this place's lab finds before all that is installed.
+    fn bin(&self) -> PathBuf {
+        self.path().join("bin")
+    }
+
     /// A command of this place, ready to be started: `trapline WORD...`.
     pub fn trapline(&self, words: &[&str]) -> Command {
         let mut command = Command::new(parts().join("trapline"));
@@ -63,10 +88,17 @@ impl Place {
             .args(words)
             .env("TRAPLINE_PARTS", self.parts())
             .env("XDG_DATA_HOME", self.path())
+            .env("PATH", self.search_path())
             .env_remove("NO_COLOR")
             .env_remove("COLUMNS")
             .stdin(Stdio::null());
         command
+    }
+
+    fn search_path(&self) -> OsString {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(self.bin()).chain(std::env::split_paths(&path));
+        std::env::join_paths(all).expect("no directory has a colon in its name")
     }
 
     /// Runs `trapline WORD...` to its end.

@@ -79,6 +79,9 @@ pub(crate) fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }
 
+/// How the plugin begins what it says itself.
+const PLUGIN_SAYS: &str = "trapline-ledger: ";
+
 /// Lets QEMU load the plugin, which then says that it would work, and refuses.
 fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), EnvError> {
     let output = Command::new(&qemu.program)
@@ -103,9 +106,16 @@ fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), EnvError> {
     if words.lines().any(|line| line.ends_with(ready)) {
         return Ok(());
     }
+    if words.lines().any(|line| line.starts_with(PLUGIN_SAYS)) {
+        return Err(EnvError::Missing(format!(
+            "{} is of another build than this lab; build both from one source with 'make build'",
+            library.display()
+        )));
+    }
     Err(EnvError::Missing(format!(
         "QEMU {} cannot load the plugin that counts ({}); this needs a QEMU with plugins \
-         of API version 1, as Debian 12 and Ubuntu 24.04 have it",
+         of API version 1, as Debian 12 and Ubuntu 24.04 have it, and the plugin as 'make build' \
+         makes it",
         qemu.version,
         words.lines().next().unwrap_or("it does not say why").trim()
     )))
@@ -125,5 +135,24 @@ mod tests {
         assert!(error.to_string().contains("QEMU 99 cannot"), "{error}");
         assert!(error.to_string().contains("API version 1"), "{error}");
         assert_eq!(escaped(Path::new("/a,b.so")), "/a,,b.so");
+    }
+
+    #[test]
+    fn a_plugin_that_loads_and_says_something_else_is_of_another_build() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("qemu");
+        std::fs::write(&program, "#!/bin/sh\necho 'trapline-ledger: ready 1' >&2\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, executable).unwrap();
+        let version = "7.2".to_owned();
+        let qemu = Qemu { program, version };
+        let library = Path::new("/parts/plugin.so");
+        try_on(&qemu, library, "ready 1").unwrap();
+        let error = try_on(&qemu, library, "ready 2").unwrap_err().to_string();
+        assert!(
+            error.starts_with("/parts/plugin.so is of another build"),
+            "{error}"
+        );
+        assert!(error.contains("make build"), "{error}");
     }
 }

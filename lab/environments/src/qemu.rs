@@ -13,7 +13,7 @@ use trapline_plan::MachineSpec;
 const OLDEST: (u32, u32) = (6, 2);
 
 /// What installs QEMU.
-const REMEDY: &str = "sudo apt-get install --no-install-recommends qemu-system-x86";
+pub const REMEDY: &str = "sudo apt-get install --no-install-recommends qemu-system-x86";
 
 /// A QEMU of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub enum Need {
     Kvm,
     /// QEMU as the machine that counts instructions.
     Counting,
-    /// A Linux kernel for that machine.
+    /// That machine with a CPU that KVM loads on, and a Linux kernel for it.
     Linux,
 }
 
@@ -86,8 +86,11 @@ impl Stack {
             Need::Vmm => self.vmm().map(drop),
             Need::Packable => custom::check_packable(&self.vmm()?),
             Need::Kvm => kvm::check(),
-            Need::Counting => Ok(()),
-            Need::Linux => sim::check_kernel(&self.settings),
+            Need::Counting => sim::check_counting(&self.qemu()?),
+            Need::Linux => {
+                sim::check_nesting(&self.qemu()?)?;
+                sim::check_kernel(&self.settings)
+            }
         }
     }
 

@@ -16,7 +16,7 @@ pub use chains::Slot;
 pub use flow::Flow;
 
 use crate::charge::{Charges, Shape, KERNEL};
-use crate::wire::{self, Line, Span, Window};
+use crate::wire::{self, Astray, Line, Span, Window};
 use stacks::{Share, Stacks};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -173,7 +173,7 @@ impl Tally {
             // it begins.
             Role::Begin => {
                 self.add(place);
-                self.begin_batch();
+                return self.begin_batch();
             }
             Role::End => {
                 let closed = self.end_batch();
@@ -231,16 +231,20 @@ impl Tally {
         }
     }
 
-    fn begin_batch(&self) {
+    fn begin_batch(&self) -> Result<(), String> {
         self.watch_anew();
-        self.in_batch.store(true, Relaxed);
+        let nested = self.in_batch.swap(true, Relaxed);
         self.stacks.open();
+        match nested {
+            true => self.write(Astray::Nested.line()),
+            false => Ok(()),
+        }
     }
 
     fn end_batch(&self) -> Result<(), String> {
         match self.in_batch.swap(false, Relaxed) {
             true => self.close(BATCH, Span::Batch),
-            false => Ok(()),
+            false => self.write(Astray::Unbegun.line()),
         }
     }
 
@@ -275,20 +279,21 @@ impl Tally {
 
     fn close(&self, kind: usize, span: Span) -> Result<(), String> {
         let lines = self.take(kind);
-        self.with(|known| {
-            let contexts = match span {
-                Span::Batch => self.stacks.close(known.places.values().copied()),
-                Span::Stage(..) => Vec::new(),
-            };
-            let text = wire::write(&Window {
-                span,
-                lines,
-                contexts,
-            });
-            match &mut known.output {
-                Some(file) => file.write_all(text.as_bytes()),
-                None => Ok(()),
-            }
+        let contexts = self.with(|known| match span {
+            Span::Batch => self.stacks.close(known.places.values().copied()),
+            Span::Stage(..) => Vec::new(),
+        });
+        self.write(&wire::write(&Window {
+            span,
+            lines,
+            contexts,
+        }))
+    }
+
+    fn write(&self, text: &str) -> Result<(), String> {
+        self.with(|known| match &mut known.output {
+            Some(file) => file.write_all(text.as_bytes()),
+            None => Ok(()),
         })
         .map_err(|error| format!("a window cannot be written: {error}"))
     }
@@ -366,8 +371,12 @@ mod tests {
     const BEGIN: [u8; 8] = [0x0f, 0x1f, 0x84, 0, mark::BEGIN, 0, 0x70, 0x7a];
     const END: [u8; 8] = [0x0f, 0x1f, 0x84, 0, mark::END, 0, 0x70, 0x7a];
 
-    /// A tally, and what it writes when `run` has let it count.
+    /// What a tally writes when `run` has let it count.
     fn windows(run: impl FnOnce(&Tally)) -> Vec<wire::Window> {
+        written(run).unwrap()
+    }
+
+    fn written(run: impl FnOnce(&Tally)) -> Result<Vec<wire::Window>, wire::BadText> {
         let tally = Tally::new();
         let mut file = tempfile::tempfile().unwrap();
         tally.write_to(file.try_clone().unwrap());
@@ -375,7 +384,7 @@ mod tests {
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
-        wire::read(&text).unwrap()
+        wire::read(&text)
     }
 
     fn step(tally: &Tally, address: u64, bytes: &[u8]) {
@@ -394,7 +403,6 @@ mod tests {
                 step(tally, 0x20, &NOP);
                 step(tally, 0x21, &END);
             }
-            step(tally, 0x21, &END);
         });
         let told: Vec<_> = found[0]
             .lines
@@ -402,8 +410,25 @@ mod tests {
             .map(|l| (l.address, l.count))
             .collect();
         assert_eq!(told, [(0x19, 1), (0x20, 2)]);
-        assert_eq!(found.len(), 2, "an end without a beginning is no window");
+        assert_eq!(found.len(), 2);
         assert_eq!(found[0], found[1]);
+    }
+
+    #[test]
+    fn marks_that_are_missing_or_nested_are_no_window() {
+        let marks = |marks: &[[u8; 8]]| {
+            let run = |tally: &Tally| {
+                for (at, mark) in marks.iter().enumerate() {
+                    step(tally, 0x10 * at as u64, mark);
+                }
+            };
+            written(run).map(|windows| windows.len())
+        };
+        let astray = |astray| Err(wire::BadText::Astray(astray));
+        assert_eq!(marks(&[BEGIN, END, BEGIN, END]), Ok(2));
+        assert_eq!(marks(&[BEGIN, BEGIN, END]), astray(Astray::Nested));
+        assert_eq!(marks(&[BEGIN, END, END]), astray(Astray::Unbegun));
+        assert_eq!(marks(&[BEGIN]), Ok(0), "one that never ended");
     }
 
     #[test]

@@ -22,12 +22,30 @@
 //! told by how deep it is and by its last step: its kind, the instruction that
 //! made it and the first one behind it; it continues the last path before it
 //! that is less deep. Behind `-` stand the instructions executed on the path.
+//! A line `nested` or `unbegun` tells of marks that are out of order ([`Astray`]).
 
 use std::fmt::Write;
 use trapline_abi::Stage;
 
-/// What the plugin says when it is asked whether it could be used.
-pub const READY: &str = "ready";
+/// What the plugin says when it is asked whether it could be used: that it is ready
+/// to write what is read here. Another build says the same only if it had this very
+/// file.
+pub fn ready() -> String {
+    format!("{READY} {:016x}", fingerprint(include_bytes!("wire.rs")))
+}
+
+const READY: &str = "ready";
+
+/// FNV-1a: any change of the text is to be seen, nobody means to deceive.
+const fn fingerprint(text: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let mut at = 0;
+    while at < text.len() {
+        hash = (hash ^ text[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
+}
 
 /// The plugin's argument that asks for call stacks.
 pub const STACKS: &str = "stacks=on";
@@ -117,10 +135,39 @@ impl Window {
     }
 }
 
-/// A line that is none.
+/// Why nothing can be known from what the plugin wrote.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not what the plugin writes: build both from one source with 'make build'")]
-pub struct BadLine(String);
+pub enum BadText {
+    /// A line that is none.
+    #[error("'{0}' is not what the plugin writes; build both from one source with 'make build'")]
+    Line(String),
+    /// What is between such marks is no batch.
+    #[error("marks are {0}; build image, agent and plugin from one source with 'make build'")]
+    Astray(Astray),
+}
+
+/// How marks can be out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Astray {
+    /// Two begin, and none ended.
+    #[error("nested: a batch began before the last one had ended")]
+    Nested,
+    /// One ends that did not begin.
+    #[error("missing: a batch ended that had not begun")]
+    Unbegun,
+}
+
+impl Astray {
+    const ALL: [Self; 2] = [Self::Nested, Self::Unbegun];
+
+    /// The line that tells of it.
+    pub const fn line(self) -> &'static str {
+        match self {
+            Self::Nested => "nested\n",
+            Self::Unbegun => "unbegun\n",
+        }
+    }
+}
 
 const WINDOW: &str = "window";
 const ROOT: &str = "root";
@@ -178,11 +225,15 @@ impl Kind {
 /// The windows in what the plugin wrote.
 ///
 /// # Errors
-/// A line is none.
-pub fn read(text: &str) -> Result<Vec<Window>, BadLine> {
+/// A line is none, or marks were out of order.
+pub fn read(text: &str) -> Result<Vec<Window>, BadText> {
     let mut windows: Vec<Window> = Vec::new();
     for line in text.lines() {
-        let bad = || BadLine(line.to_owned());
+        let bad = || BadText::Line(line.to_owned());
+        let mut astray = Astray::ALL.into_iter();
+        if let Some(astray) = astray.find(|astray| astray.line().trim_end() == line) {
+            return Err(BadText::Astray(astray));
+        }
         if let Some(span) = read_span(line) {
             windows.push(Window {
                 span,
@@ -289,6 +340,12 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_byte_is_another_build() {
+        assert_ne!(fingerprint(b"wire"), fingerprint(b"wise"));
+        assert_eq!(ready().len(), "ready ".len() + 16);
+    }
+
+    #[test]
     fn windows_are_read_as_they_are_written() {
         let line = |in_guest, address, uncharged, leaves| Line {
             in_guest,
@@ -325,6 +382,18 @@ mod tests {
         let all = [plain, with_paths, stage, Window::default()];
         let text: String = all.iter().map(write).collect();
         assert_eq!(read(&text).unwrap(), all);
+    }
+
+    #[test]
+    fn marks_out_of_order_are_told_wherever_they_were() {
+        for (text, told) in [
+            ("nested\n", "marks are nested: "),
+            ("window\nh 1 1\nunbegun\nwindow\n", "marks are missing: "),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{error}");
+            assert!(error.contains("make build"), "{error}");
+        }
     }
 
     #[test]

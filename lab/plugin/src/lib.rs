@@ -24,7 +24,7 @@ static TALLY: Tally = Tally::new();
 
 /// QEMU calls this when it has loaded the plugin. Arguments: `out=FILE`, where the
 /// windows go; [`wire::STACKS`], if they are to tell call paths; or `probe`, which
-/// refuses with [`wire::READY`], so that one can know that it would have worked.
+/// refuses with [`wire::ready`], so that one can know that it would have worked.
 ///
 /// # Safety
 /// QEMU calls it, with what its API promises: `argc` strings at `argv`.
@@ -61,7 +61,7 @@ fn obey(word: &str) -> Result<(), String> {
         return Ok(());
     }
     match word.split('=').next() {
-        Some("probe") => Err(wire::READY.to_owned()),
+        Some("probe") => Err(wire::ready()),
         _ => Err(format!("unknown argument '{word}'")),
     }
 }

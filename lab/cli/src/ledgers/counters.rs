@@ -14,6 +14,9 @@ type Key = (EnvironmentId, u32);
 /// What was counted in a boot, or why that cannot be known.
 type Counted = Result<Vec<Window>, String>;
 
+/// What helps where nothing better is known.
+const MEND: &str = "'make build' makes the lab and the plugin anew";
+
 /// The plugin, and what was counted so far.
 pub struct Counters {
     settings: Settings,
@@ -38,7 +41,7 @@ impl Counters {
         let words = if stacks { wire::STACKS } else { "" };
         Ok(Self {
             settings: settings.clone(),
-            plugin: Plugin::find(settings, wire::READY)?.told(words),
+            plugin: Plugin::find(settings, &wire::ready())?.told(words),
             counted: Mutex::default(),
         })
     }
@@ -78,6 +81,9 @@ impl Counters {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let windows = counted.remove(&(environment, replicate));
         let windows = windows.unwrap_or_else(|| Err("nothing was counted".to_owned()));
-        windows.map_err(|why| Failure::new(format!("{environment}: {why}")))
+        windows.map_err(|why| {
+            let (why, help) = why.split_once("; ").unwrap_or((&why, MEND));
+            Failure::new(format!("{environment}: {why}")).help(help)
+        })
     }
 }

@@ -49,9 +49,12 @@ pub fn assign<'a>(run: &Observation, windows: &'a [Window]) -> Result<Vec<Marked
     match told == windows.len() {
         true => Ok(assigned),
         false => Err(Failure::new(format!(
-            "{}: the guest told of {told} batches, but marks were seen around {}",
+            "{}: the guest told of {told} batches, but marks were {}",
             run.environment,
-            windows.len()
+            match windows.len() {
+                0 => "never reached".to_owned(),
+                seen => format!("seen around {seen}"),
+            }
         ))
         .help("make build, so that image, agent and plugin are of one source")),
     }
@@ -170,9 +173,13 @@ mod tests {
 
     #[test]
     fn another_number_of_windows_is_told() {
-        for count in [2, 4, 0] {
+        for (count, marks) in [
+            (2, "seen around 2"),
+            (4, "seen around 4"),
+            (0, "never reached"),
+        ] {
             let told = assign(&some(), &windows(count)).unwrap_err().to_string();
-            let expected = format!("told of 3 batches, but marks were seen around {count}");
+            let expected = format!("told of 3 batches, but marks were {marks}");
             assert!(told.ends_with(&expected), "{told}");
         }
     }

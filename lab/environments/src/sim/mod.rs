@@ -7,6 +7,7 @@
 //! exactly what one environment needs, so that no figure depends on what else
 //! was planned.
 
+mod ability;
 mod closure;
 mod custom;
 mod initramfs;
@@ -22,6 +23,7 @@ mod snapshot;
 pub mod symbols;
 
 pub use custom::custom;
+pub(crate) use ability::{check_counting, check_nesting};
 pub use machine::START;
 pub(crate) use machine::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
 
