@@ -300,6 +300,10 @@ fn a_file_that_is_no_baseline_is_a_usage_error_that_says_what_to_do() {
         ("{\"trapline-baseline\": 1,", "damaged"),
         ("{\"cells\": []}", "no baseline"),
         ("{\"trapline-baseline\": 99}", "format 99"),
+        (
+            "{\"trapline-baseline\": 2, \"trapline\": \"\", \"workload\": \"basic\", \"environments\": {}}",
+            "no figures",
+        ),
     ] {
         std::fs::write(&file, text).expect("it can be written");
         assert_usage(&check(&place, &file, &[]), &["baseline.json", words]);

@@ -8,14 +8,13 @@ use serde_json::json;
 use std::fmt::Write;
 use std::time::SystemTime;
 use trapline_environments::cache::Entry;
-use trapline_environments::{Cache, Settings};
+use trapline_environments::{Cache, EnvError, Settings};
 
 /// Lists or prunes the cache.
 ///
 /// # Errors
 /// It cannot be read, or something in it cannot be removed.
 pub fn cache(args: &CacheArgs) -> Result<(), Failure> {
-    let told = |error| Failure::from_error(&error);
     let cache = Settings::find().map_err(told)?.cache;
     match args.command {
         CacheCommand::List { format } => list(&cache, format),
@@ -30,10 +29,14 @@ pub fn cache(args: &CacheArgs) -> Result<(), Failure> {
     }
 }
 
+fn told(error: EnvError) -> Failure {
+    let help = "the cache is the directory trapline in $XDG_CACHE_HOME, or in ~/.cache: \
+                this user has to be able to read and write it";
+    Failure::from_error(&error).help(help)
+}
+
 fn list(cache: &Cache, format: PlainFormat) -> Result<(), Failure> {
-    let entries = cache
-        .entries()
-        .map_err(|error| Failure::from_error(&error))?;
+    let entries = cache.entries().map_err(told)?;
     match format {
         PlainFormat::Json => terminal::print_json(&json!({
             "directory": cache.directory,

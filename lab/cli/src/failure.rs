@@ -170,6 +170,7 @@ fn usage_message(error: &clap::Error) -> String {
             let flags = texts(error, ContextKind::InvalidArg);
             format!("this also needs {}", flags.join(" and "))
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".to_owned(),
         ErrorKind::InvalidSubcommand => {
             format!(
                 "unknown command '{}'",
@@ -251,6 +252,13 @@ mod tests {
         let failure = failure(&["run", "--env", "zzzzz"]);
         let help = failure.help.expect("there is help");
         assert!(help.starts_with("there are: host, kvm, "), "{help}");
+    }
+
+    #[test]
+    fn a_command_without_its_own_command_is_told() {
+        let failure = failure(&["cache"]);
+        assert_eq!(failure.message, "a command is missing");
+        assert!(failure.help.expect("there is help").contains("--help"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::error::EnvError;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The cache of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,11 +133,33 @@ impl Cache {
     }
 }
 
+/// What the names of files in the making begin with, and the age at which nobody
+/// works on one any more: whoever did was killed.
+pub(crate) const DRAFT: &str = ".making-";
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
+/// Whether a file was begun and given up.
+pub(crate) fn is_forgotten(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let modified = fs::symlink_metadata(path).and_then(|about| about.modified());
+    let age = modified.ok().and_then(|at| at.elapsed().ok());
+    name.starts_with(DRAFT) && age.is_some_and(|age| age > FORGOTTEN)
+}
+
+/// Whether a file has such a name as we give: a SHA-256. Others are locks, what
+/// somebody is just making, or not ours.
+fn is_ours(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn entry(kind: Kind, found: &fs::DirEntry) -> Option<Entry> {
     let name = found.file_name().to_string_lossy().into_owned();
     let about = found.metadata().ok()?;
-    // Locks take no room, and somebody may hold one.
-    (about.is_dir() || about.len() > 0).then(|| Entry {
+    let fits = match kind {
+        Kind::Kernel => about.is_dir(),
+        _ => about.is_file() && (is_ours(&name) || is_forgotten(&found.path())),
+    };
+    fits.then(|| Entry {
         kind,
         name,
         bytes: size(&found.path()),
@@ -171,7 +193,11 @@ fn remove(path: &Path) -> Result<(), EnvError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    /// Names such as ours, each of one digit.
+    fn long(digits: &[&str]) -> Vec<String> {
+        digits.iter().map(|digit| digit.repeat(64)).collect()
+    }
 
     /// A cache with a kernel and snapshots of 100 bytes each, used in this order.
     fn cache(snapshots: &[&str]) -> (tempfile::TempDir, Cache) {
@@ -184,7 +210,7 @@ mod tests {
         fs::create_dir_all(&kernel).unwrap();
         fs::write(kernel.join("vmlinuz"), [0; 70]).unwrap();
         fs::create_dir_all(cache.of(Kind::Snapshot)).unwrap();
-        for (name, age) in snapshots.iter().rev().zip(1..) {
+        for (name, age) in long(snapshots).iter().rev().zip(1..) {
             let path = cache.of(Kind::Snapshot).join(name);
             fs::write(&path, [0; 100]).unwrap();
             let used = SystemTime::now() - Duration::from_secs(60 * age);
@@ -205,9 +231,10 @@ mod tests {
 
     #[test]
     fn what_is_there_is_listed_with_what_it_takes() {
-        let (_directory, cache) = cache(&["old", "new"]);
+        let (_directory, cache) = cache(&["a", "b"]);
         let entries = cache.entries().unwrap();
-        assert_eq!(names(&entries), ["linux-image-1", "new", "old"]);
+        assert_eq!(names(&entries)[0], "linux-image-1");
+        assert_eq!(names(&entries)[1..], long(&["b", "a"]));
         assert_eq!((entries[0].kind.name(), entries[0].bytes), ("kernel", 70));
         let nowhere = Cache {
             directory: "/nonexistent".into(),
@@ -218,12 +245,32 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_gives_way_and_kernels_stay() {
-        let (_directory, cache) = cache(&["oldest", "older", "new"]);
+        let (_directory, cache) = cache(&["a", "b", "c"]);
         assert_eq!(names(&cache.prune(300).unwrap()), Vec::<&str>::new());
-        assert_eq!(names(&cache.prune(299).unwrap()), ["oldest"]);
-        assert_eq!(names(&cache.prune(0).unwrap()), ["older", "new"]);
+        assert_eq!(names(&cache.prune(299).unwrap()), long(&["a"]));
+        assert_eq!(names(&cache.prune(0).unwrap()), long(&["b", "c"]));
         assert_eq!(names(&cache.entries().unwrap()), ["linux-image-1"]);
         assert_eq!(cache.clear().unwrap().len(), 1);
         assert_eq!(cache.entries().unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_not_ours_or_not_finished_is_left_alone() {
+        let (_directory, cache) = cache(&["a"]);
+        let snapshots = cache.of(Kind::Snapshot);
+        fs::write(snapshots.join("notes.txt"), "mine").unwrap();
+        fs::write(snapshots.join(".making-now"), "half").unwrap();
+        fs::create_dir(snapshots.join("b".repeat(64))).unwrap();
+        let long_ago = SystemTime::now() - 2 * FORGOTTEN;
+        let forgotten = fs::File::create(snapshots.join(".making-once")).unwrap();
+        forgotten.set_modified(long_ago).unwrap();
+        assert_eq!(cache.entries().unwrap().len(), 3);
+        cache.clear().unwrap();
+        let left = fs::read_dir(snapshots).unwrap();
+        let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut left: Vec<_> = left.collect();
+        left.sort_unstable();
+        let expected = [".making-now", "a.lock", &"b".repeat(64), "notes.txt"];
+        assert_eq!(left, expected);
     }
 }

@@ -64,6 +64,9 @@ pub enum BaselineError {
         /// Its version.
         found: u64,
     },
+    /// Nothing could be compared with it.
+    #[error("it has no figures; make it anew with 'trapline baseline'")]
+    NoFigures,
     /// It names an environment that has no exact figures here.
     #[error("it has figures of '{0}', which is no environment of the instruction clock; make it anew with 'trapline baseline'")]
     Environment(String),
@@ -128,6 +131,9 @@ impl Baseline {
             Some(_) => {}
         }
         let baseline: Self = serde_json::from_value(value).map_err(BaselineError::Corrupt)?;
+        if baseline.environments.is_empty() {
+            return Err(BaselineError::NoFigures);
+        }
         baseline.ids().map(|_| baseline)
     }
 

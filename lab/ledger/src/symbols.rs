@@ -76,6 +76,12 @@ impl Symbols {
         self.entries.contains_key(&(space, address))
     }
 
+    /// Whether any function of a component has a name.
+    pub fn names_any_of(&self, component: &str) -> bool {
+        let mut entries = self.entries.values();
+        entries.any(|entry| entry.function.component == component)
+    }
+
     /// Addresses at which functions of the kernel begin whose names `wanted` holds
     /// for.
     pub fn kernel_starts(&self, wanted: impl Fn(&str) -> bool) -> Vec<u64> {
@@ -315,6 +321,7 @@ mod tests {
         assert_eq!(symbols.find(Space::User, 0x1fff).name, "[qemu]");
         assert_eq!(symbols.find(Space::User, 0x2000).component, "program");
         assert_eq!(symbols.find(Space::Guest, 0x1fff).component, "guest");
+        assert!(!symbols.names_any_of("qemu"));
     }
 
     #[test]
@@ -328,6 +335,7 @@ mod tests {
         let ((_, start), entry) = main.into_iter().next().unwrap();
         assert!(entry.end.is_some_and(|end| end > *start));
         assert_eq!(symbols.find(space, *start).component, "test");
+        assert!(symbols.names_any_of("test"));
         let code = code("test", &bytes).unwrap();
         assert!(code
             .iter()

@@ -78,7 +78,20 @@ fn add(symbols: &mut Symbols, space: Space, name: &str, file: &Path) -> Result<(
         symbols.add_range(space, start, end, name);
     }
     let added = symbols.add_elf(space, name, &bytes, 0);
-    added.map_err(|error| Failure::from_error(&error))
+    added.map_err(|error| Failure::from_error(&error))?;
+    tell_nameless(symbols, name, file);
+    Ok(())
+}
+
+/// Says that nothing in a file can be named.
+fn tell_nameless(symbols: &Symbols, name: &str, file: &Path) {
+    if !symbols.names_any_of(name) {
+        anstream::eprintln!(
+            "note: {} has no symbols: its instructions stand as [{name}]; \
+             a build that is not stripped has them",
+            file.display()
+        );
+    }
 }
 
 /// A program or library that was put where there was room. What is no file, such
@@ -97,6 +110,7 @@ fn add_mapped(symbols: &mut Symbols, mapping: &Mapping, file: &Path) -> Result<(
         let bias = mapping.start.wrapping_sub(lowest);
         // Data that is mapped has no functions.
         let _ = symbols.add_elf(Space::User, name, &bytes, bias);
+        tell_nameless(symbols, name, file);
     }
     Ok(())
 }

@@ -5,13 +5,13 @@
 //! changed since, is not used. It is named by the hash of all that went into the
 //! machine, and appears in its place complete or not at all.
 
-use crate::cache::{Cache, Kind};
+use crate::cache::{is_forgotten, Cache, Kind, DRAFT};
 use crate::environment::Watch;
 use crate::error::EnvError;
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::NamedTempFile;
 
@@ -43,11 +43,6 @@ pub struct Draft {
 /// What stands behind the state: this, its length and its CRC-32.
 const MAGIC: [u8; 8] = *b"trapline";
 const TRAILER: usize = 20;
-
-/// What the names of drafts begin with, and the age at which nobody works on one
-/// any more: whoever did was killed.
-const DRAFT: &str = ".making-";
-const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 impl<'a> Snapshots<'a> {
     /// Those of `cache`.
@@ -146,13 +141,6 @@ impl Draft {
     }
 }
 
-fn is_forgotten(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let modified = path.metadata().and_then(|about| about.modified());
-    let age = modified.ok().and_then(|at| at.elapsed().ok());
-    name.starts_with(DRAFT) && age.is_some_and(|age| age > FORGOTTEN)
-}
-
 /// Writes the trailer behind the state; the length of all, in bytes.
 fn seal(file: &mut File) -> io::Result<u64> {
     let length = file.seek(SeekFrom::End(0))?;
@@ -202,6 +190,13 @@ fn checksum(file: &mut File, length: u64) -> io::Result<u32> {
 mod tests {
     use super::*;
 
+    /// The names of snapshots: what is called otherwise is not ours.
+    const KEY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+    fn key(digit: char) -> String {
+        KEY.replace('0', &digit.to_string())
+    }
+
     const WATCH: fn() -> Watch = || Watch::of(Duration::from_millis(200));
 
     fn cache(limit: u64) -> (tempfile::TempDir, Cache) {
@@ -224,14 +219,10 @@ mod tests {
     fn a_snapshot_is_found_whole_and_read_from_its_beginning() {
         let (_directory, cache) = cache(1 << 20);
         let snapshots = Snapshots::of(&cache);
-        assert!(snapshots.find("key").is_none());
-        make(&snapshots, "key", b"state").unwrap();
+        assert!(snapshots.find(KEY).is_none());
+        make(&snapshots, KEY, b"state").unwrap();
         let mut text = Vec::new();
-        snapshots
-            .find("key")
-            .unwrap()
-            .read_to_end(&mut text)
-            .unwrap();
+        snapshots.find(KEY).unwrap().read_to_end(&mut text).unwrap();
         assert!(text.starts_with(b"state"));
         assert_eq!(cache.entries().unwrap().len(), 1, "neither draft nor lock");
     }
@@ -240,14 +231,14 @@ mod tests {
     fn what_is_half_written_or_has_changed_is_not_used() {
         let (_directory, cache) = cache(1 << 20);
         let snapshots = Snapshots::of(&cache);
-        make(&snapshots, "key", &[7; 5000]).unwrap();
-        let path = snapshots.place("key");
+        make(&snapshots, KEY, &[7; 5000]).unwrap();
+        let path = snapshots.place(KEY);
         let whole = fs::read(&path).unwrap();
         let mut changed = whole.clone();
         changed[2500] ^= 1;
         for bytes in [&whole[..4000], &whole[..whole.len() - 1], &[], &changed] {
             fs::write(&path, bytes).unwrap();
-            assert!(snapshots.find("key").is_none());
+            assert!(snapshots.find(KEY).is_none());
             assert!(!path.exists(), "it would be looked at again and again");
         }
     }
@@ -256,17 +247,17 @@ mod tests {
     fn a_draft_that_is_given_up_leaves_nothing() {
         let (_directory, cache) = cache(1 << 20);
         let snapshots = Snapshots::of(&cache);
-        let turn = snapshots.turn("key", &WATCH()).unwrap();
-        let draft = snapshots.draft("key").unwrap();
+        let turn = snapshots.turn(KEY, &WATCH()).unwrap();
+        let draft = snapshots.draft(KEY).unwrap();
         draft.file().write_all(b"half").unwrap();
         drop((draft, turn));
         assert_eq!(fs::read_dir(&snapshots.directory).unwrap().count(), 0);
         let forgotten = snapshots.directory.join(".making-abc");
         fs::write(&forgotten, b"half").unwrap();
-        let long_ago = SystemTime::now() - 2 * FORGOTTEN;
+        let long_ago = SystemTime::now() - Duration::from_secs(7200);
         let file = File::options().append(true).open(&forgotten).unwrap();
         file.set_modified(long_ago).unwrap();
-        make(&snapshots, "key", b"state").unwrap();
+        make(&snapshots, KEY, b"state").unwrap();
         assert!(!forgotten.exists());
     }
 
@@ -274,25 +265,25 @@ mod tests {
     fn one_makes_it_while_others_wait() {
         let (_directory, cache) = cache(1 << 20);
         let snapshots = Snapshots::of(&cache);
-        let turn = snapshots.turn("key", &WATCH()).unwrap();
+        let turn = snapshots.turn(KEY, &WATCH()).unwrap();
         assert!(snapshots.turn("other", &WATCH()).is_ok());
-        let error = snapshots.turn("key", &WATCH()).err().unwrap();
+        let error = snapshots.turn(KEY, &WATCH()).err().unwrap();
         assert!(matches!(error, EnvError::Hung { .. }), "{error}");
         drop(turn);
-        assert!(snapshots.turn("key", &WATCH()).is_ok());
+        assert!(snapshots.turn(KEY, &WATCH()).is_ok());
     }
 
     #[test]
     fn a_full_cache_lets_the_oldest_go_and_says_when_one_is_too_large() {
         let (_directory, cache) = cache(2500);
         let snapshots = Snapshots::of(&cache);
-        for key in ["one", "two", "three"] {
-            make(&snapshots, key, &[0; 1000]).unwrap();
+        for digit in ['1', '2', '3'] {
+            make(&snapshots, &key(digit), &[0; 1000]).unwrap();
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert!(snapshots.find("one").is_none());
-        assert!(snapshots.find("three").is_some());
-        let error = make(&snapshots, "large", &[0; 3000]).unwrap_err();
+        assert!(snapshots.find(&key('1')).is_none());
+        assert!(snapshots.find(&key('3')).is_some());
+        let error = make(&snapshots, KEY, &[0; 3000]).unwrap_err();
         assert!(error.to_string().contains("--cache-limit"), "{error}");
     }
 
@@ -303,8 +294,8 @@ mod tests {
             limit: 1,
         };
         let snapshots = Snapshots::of(&cache);
-        assert!(snapshots.find("key").is_none());
-        let error = snapshots.turn("key", &WATCH()).err().unwrap().to_string();
+        assert!(snapshots.find(KEY).is_none());
+        let error = snapshots.turn(KEY, &WATCH()).err().unwrap().to_string();
         assert!(error.starts_with("/proc/nowhere/snapshots"), "{error}");
     }
 }

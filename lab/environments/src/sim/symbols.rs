@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::programs::{run_script, Output};
 use super::script::Script;
 use super::SYMBOLS;
-use crate::cache::Kind;
+use crate::cache::{Kind, DRAFT};
 use crate::environment::Watch;
 use crate::error::EnvError;
 use crate::parts::GuestImage;
@@ -99,7 +99,10 @@ fn keep(kept: &Path, located: &Located) -> Result<(), EnvError> {
     let directory = kept.parent().map_or_else(PathBuf::new, Path::to_owned);
     fs::create_dir_all(&directory).map_err(EnvError::file(&directory))?;
     let text = [&located.kernel, SEPARATOR, &located.program].concat();
-    let mut file = tempfile::NamedTempFile::new_in(&directory).map_err(EnvError::file(kept))?;
+    let draft = tempfile::Builder::new()
+        .prefix(DRAFT)
+        .tempfile_in(&directory);
+    let mut file = draft.map_err(EnvError::file(kept))?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(EnvError::file(kept))?;
     let persisted = file.persist(kept).map_err(|error| error.error);
     persisted.map(drop).map_err(EnvError::file(kept))
