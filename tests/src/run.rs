@@ -61,6 +61,16 @@ impl Place {
         std::fs::write(&path, bytes).expect("the part can be replaced");
     }
 
+    /// Replaces a part by another program.
+    ///
+    /// # Panics
+    /// As [`Self::replace`].
+    pub fn replace_program(&self, part: &str, bytes: &[u8]) {
+        self.replace(part, bytes);
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.parts().join(part), executable).expect("it is ours");
+    }
+
     /// Lets this place's lab find a QEMU that first does what `script`, in the words
     /// of a shell, says, and then is the one that is installed.
     ///

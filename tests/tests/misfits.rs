@@ -190,3 +190,40 @@ fn marks_that_are_missing_nested_or_never_reached_give_no_ledger() {
         assert!(getpid(&place, "sim")["estimate"].is_number());
     }
 }
+
+/// An ELF file without its sections, and so without symbols: all that a loader looks at
+/// is still there (System V ABI, ELF header: `e_shoff`; `e_shentsize` to `e_shstrndx`).
+fn stripped(mut elf: Vec<u8>) -> Vec<u8> {
+    elf[0x28..0x30].fill(0);
+    elf[0x3a..0x40].fill(0);
+    elf
+}
+
+#[test]
+fn without_symbols_instructions_stand_under_the_programs_name() {
+    for (part, environment, operation, name) in [
+        ("trapline-image", "sim", "basic/getpid", "guest"),
+        ("trapline-vmm", "sim/kvm", "exits/port-out", "trapline-vmm"),
+    ] {
+        let what = "a program without symbols";
+        if !has_qemu(what) {
+            return;
+        }
+        let place = Place::new();
+        let bytes = std::fs::read(place.parts().join(part)).expect("it is built");
+        place.replace_program(part, &stripped(bytes));
+        let ended = place.run(&["explain", environment, operation, "--format", "json"]);
+        if ended.status == Some(1) {
+            return skip(what, ended.errors.trim());
+        }
+        let note = format!("{part} has no symbols: its instructions stand as [{name}]");
+        assert!(ended.errors.contains(&note), "{ended:?}");
+        let json: Value = serde_json::from_str(&ended.output).expect("JSON");
+        assert_eq!(json["residual"], 0);
+        let functions = json["functions"].as_array().expect("a list").iter();
+        let mut of_part = functions.filter(|item| item["component"] == name);
+        let only = of_part.next().expect("the program is in the ledger");
+        assert_eq!(only["function"], format!("[{name}]"));
+        assert_eq!(of_part.next(), None);
+    }
+}

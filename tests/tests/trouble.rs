@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until};
 use trapline_tests::run::{Ended, Place};
-use trapline_tests::{has_kvm, has_qemu};
+use trapline_tests::{has_kvm, has_qemu, skip};
 
 /// A quick run of one boot on the host.
 const QUICK: [&str; 6] = [
@@ -152,9 +152,7 @@ fn assert_told_of_broken(script: &str, words: &[&str]) {
 #[track_caller]
 fn assert_broken_part(part: &str, script: &str, environment: &str, words: &[&str]) {
     let place = Place::new();
-    place.replace(part, script.as_bytes());
-    let path = place.parts().join(part);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    place.replace_program(part, script.as_bytes());
     let quick = [
         "--workload",
         "basic/getpid",
@@ -218,14 +216,33 @@ fn one_broken_environment_spoils_no_other() {
         return;
     }
     let place = Place::new();
-    place.replace("trapline-agent", b"#!/bin/sh\nexit 7\n");
-    let path = place.parts().join("trapline-agent");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    place.replace_program("trapline-agent", b"#!/bin/sh\nexit 7\n");
     let ended = getpid_once(&place, "host,sim");
     assert_eq!(ended.status, Some(1), "{}", ended.errors);
     let json = parse(&ended);
     assert!(json["cells"][0]["failed"].is_string(), "{json}");
     assert!(json["cells"][1]["estimate"].is_number(), "{json}");
+}
+
+/// No Linux can start this as its init.
+#[test]
+fn a_machine_that_panics_is_told_with_its_last_lines() {
+    if !has_qemu("a simulated machine that panics") {
+        return;
+    }
+    let place = Place::new();
+    place.replace_program("trapline-agent", b"no program");
+    let ended = getpid_once(&place, "sim/linux,sim");
+    let json = parse(&ended);
+    if let Some(reason) = reasons(&json, "sim/linux", "skip").first() {
+        return skip("a simulated machine that panics", reason);
+    }
+    assert_eq!(ended.status, Some(1), "{}", ended.errors);
+    let told = reasons(&json, "sim/linux", "failed").join("\n");
+    assert!(told.contains("Kernel panic - not syncing"), "{told}");
+    let sim = &json["cells"][0];
+    assert_eq!(sim["environment"], "sim", "{json}");
+    assert!(sim["estimate"].is_number(), "{json}");
 }
 
 #[test]
