@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Op, Record};
-use trapline_environments::{all, Booted, EnvError, Environment, Parts, Settings, Start};
+use trapline_environments::sim::programs::{run, Program};
+use trapline_environments::{all, Booted, EnvError, Environment, Parts, Settings, Start, Watch};
 use trapline_plan::EnvironmentId;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -222,4 +223,55 @@ fn a_kernel_that_panics_is_told_in_its_own_words() {
     let error = error.to_string();
     assert!(error.starts_with("the simulated machine failed"), "{error}");
     assert!(error.contains("Kernel panic - not syncing"), "{error}");
+}
+
+/// A program that lets a Linux crash: it opens `/proc/sysrq-trigger` and writes `c`
+/// to it. An ELF file of one segment (System V ABI, chapters 4 and 5), loaded as it is
+/// at [`CRASHER_AT`].
+fn crasher() -> Vec<u8> {
+    const HEADERS: u64 = 64 + 56;
+    let code = [
+        // mov eax, 2 (open); lea rdi, [rip + path]; mov esi, 1 (O_WRONLY); syscall
+        &b"\xb8\x02\0\0\0\x48\x8d\x3d\x1e\0\0\0\xbe\x01\0\0\0\x0f\x05"[..],
+        // mov edi, eax; mov eax, 1 (write); lea rsi, [rip + path + 4]; mov edx, 1; syscall
+        b"\x89\xc7\xb8\x01\0\0\0\x48\x8d\x35\x0d\0\0\0\xba\x01\0\0\0\x0f\x05",
+        // ud2, and the path, which has a 'c' in it.
+        b"\x0f\x0b/proc/sysrq-trigger\0",
+    ]
+    .concat();
+    let size = HEADERS + code.len() as u64;
+    let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    for word in [CRASHER_AT + HEADERS, 64, 0] {
+        elf.extend(word.to_le_bytes());
+    }
+    elf.extend(*b"\0\0\0\0\x40\0\x38\0\x01\0\0\0\0\0\0\0");
+    // PT_LOAD, to be read and executed.
+    elf.extend(*b"\x01\0\0\0\x05\0\0\0");
+    for word in [0, CRASHER_AT, CRASHER_AT, size, size, 0x1000] {
+        elf.extend(word.to_le_bytes());
+    }
+    elf.extend(code);
+    elf
+}
+
+const CRASHER_AT: u64 = 0x40_0000;
+
+/// The machine was restored, or has been saved: nothing of that is looked at any more.
+#[test]
+fn a_kernel_that_panics_during_a_job_is_told_in_its_own_words() {
+    let settings = settings(&parts());
+    if ready(EnvironmentId::SimLinux, &settings).is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("crasher");
+    fs::write(&file, crasher()).unwrap();
+    let arguments = Vec::new();
+    let programs = [Program { file, arguments }];
+    for _ in 0..2 {
+        let error = run(&settings, &programs, &Watch::of(PATIENCE)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("the simulated machine failed"), "{error}");
+        assert!(error.contains("Kernel panic - not syncing"), "{error}");
+    }
 }
