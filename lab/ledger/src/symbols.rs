@@ -4,6 +4,7 @@
 use elf::abi::{PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use elf::endian::AnyEndian;
 use elf::segment::ProgramHeader;
+use elf::symbol::Symbol;
 use elf::ElfBytes;
 use std::collections::BTreeMap;
 
@@ -141,7 +142,7 @@ impl Symbols {
                 let kind = symbol.st_symtype();
                 // Assembly often gives its labels neither type nor size.
                 let is_code = kind == STT_FUNC || kind == STT_GNU_IFUNC;
-                let is_label = kind == STT_NOTYPE && in_code(&file, symbol.st_shndx);
+                let is_label = kind == STT_NOTYPE && in_code(&file, &symbol);
                 let name = names.get(symbol.st_name as usize).unwrap_or_default();
                 if (is_code || is_label) && !name.is_empty() {
                     let start = symbol.st_value.wrapping_add(bias);
@@ -195,10 +196,15 @@ fn below(entries: &BTreeMap<(Space, u64), Entry>, space: Space, address: u64) ->
     inside.then_some(&entry.function)
 }
 
-fn in_code(file: &ElfBytes<'_, AnyEndian>, section: u16) -> bool {
+/// Linkers give labels to a section that lie far before it, such as `__ehdr_start`:
+/// they are no code, and would take the names of other programs' code.
+fn in_code(file: &ElfBytes<'_, AnyEndian>, symbol: &Symbol) -> bool {
     let headers = file.section_headers();
-    let header = headers.and_then(|headers| headers.get(section.into()).ok());
-    header.is_some_and(|header| header.sh_flags & u64::from(elf::abi::SHF_EXECINSTR) != 0)
+    let header = headers.and_then(|headers| headers.get(symbol.st_shndx.into()).ok());
+    header.is_some_and(|header| {
+        let is_code = header.sh_flags & u64::from(elf::abi::SHF_EXECINSTR) != 0;
+        is_code && symbol.st_value >= header.sh_addr
+    })
 }
 
 /// The address behind a section.

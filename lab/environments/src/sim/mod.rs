@@ -22,8 +22,8 @@ mod script;
 mod snapshot;
 pub mod symbols;
 
-pub use custom::custom;
 pub(crate) use ability::{check_counting, check_nesting};
+pub use custom::custom;
 pub use machine::START;
 pub(crate) use machine::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
 
