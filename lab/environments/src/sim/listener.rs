@@ -157,15 +157,6 @@ impl<I: Inmates> State<I> {
         Ok(())
     }
 
-    fn notice_panic(&mut self) {
-        let text = self.serial.text();
-        let told = text.split_once(PANIC).map(|(_, rest)| rest);
-        if told.is_some_and(|rest| rest.contains(PANIC_IS_TOLD)) && self.objection.is_none() {
-            let words = self.serial.lines_from(PANIC, 6);
-            self.objection = machine(format!("its Linux panicked\n{words}")).err();
-        }
-    }
-
     fn judge(&self, over: &Over) -> Result<(), EnvError> {
         if let Some(words) = &self.last_words {
             return machine(words);
@@ -189,10 +180,6 @@ impl<I: Inmates> State<I> {
 /// What a Linux says when it cannot go on, with the reason behind it.
 const PANIC: &str = "Kernel panic - not syncing";
 
-/// What it says at the end of that. Then it tries to reset the machine in one way
-/// after the other, which may take minutes.
-const PANIC_IS_TOLD: &str = "Kernel Offset: ";
-
 fn machine(what: impl Into<String>) -> Result<(), EnvError> {
     Err(EnvError::Machine(what.into()))
 }
@@ -213,7 +200,6 @@ impl<I: Inmates> Ear for MachineEar<I> {
     fn events(&mut self, bytes: &[u8]) {
         self.state.bytes += bytes.len() as u64;
         self.state.serial.extend(bytes);
-        self.state.notice_panic();
     }
 
     fn consider(&mut self) -> Result<(), EnvError> {

@@ -280,18 +280,3 @@ fn a_foreign_vmm_whose_guest_was_never_heard_is_told_with_its_command() {
     }
     assert!(!finished[0].outstayed);
 }
-
-#[test]
-fn a_panic_is_noticed_when_it_is_told_to_its_end() {
-    let jobs = [job()];
-    let mut sink = Sink::default();
-    let mut ear = MachineEar::new(Guests::new(INSIDE, &jobs, &mut sink));
-    ear.events(b"[1] Kernel Offset: disabled\n[2] Kernel panic - not sync");
-    ear.events(b"ing: no init\n[3] CPU: 0\n[4] Call Trace:\n[5] Kernel Off");
-    ear.consider().unwrap();
-    assert!(ear.last_words().starts_with("[2] Kernel panic"));
-    ear.events(b"set: disabled\n");
-    let error = ear.consider().unwrap_err().to_string();
-    let told = "its Linux panicked\n[2] Kernel panic - not syncing: no init\n[3] CPU: 0\n";
-    assert!(error.contains(told), "{error}");
-}
