@@ -27,13 +27,16 @@ pub enum Console {
     /// A port that takes a whole frame a write,
     /// [`crate::platform::FRAME`].
     Frames,
+    /// The ring that Xen gives a domain to speak to dom0.
+    Xen,
 }
 
 impl Console {
-    const NAMES: [(&'static str, Console); 3] = [
+    const NAMES: [(&'static str, Console); 4] = [
         ("serial", Console::Serial),
         ("port", Console::Port),
         ("frames", Console::Frames),
+        ("xen", Console::Xen),
     ];
 
     /// The console called `name` on a command line, if there is one.
@@ -103,10 +106,16 @@ pub enum End {
     /// By a reset, as an operating system would: all that a VMM which knows
     /// nothing of Trapline understands.
     Reset,
+    /// By asking Xen to shut the domain down.
+    Xen,
 }
 
 impl End {
-    const NAMES: [(&'static str, End); 2] = [("port", End::Port), ("reset", End::Reset)];
+    const NAMES: [(&'static str, End); 3] = [
+        ("port", End::Port),
+        ("reset", End::Reset),
+        ("xen", End::Xen),
+    ];
 
     /// The end called `name` on a command line, if there is one.
     pub fn from_name(name: &str) -> Option<End> {

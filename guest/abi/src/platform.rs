@@ -85,6 +85,12 @@ pub const VIRTIO_DEVICE_FEATURES: u64 = 0x10;
 /// Offset of its `DeviceFeaturesSel` register: which 32 feature bits to show.
 pub const VIRTIO_DEVICE_FEATURES_SEL: u64 = 0x14;
 
+/// The name of the domain in which Xen on a simulated machine runs the image.
+pub const DOMAIN: &str = "trapline";
+
+/// A page, in bytes.
+pub const PAGE: u64 = 4096;
+
 /// The local APIC's registers (Intel SDM volume 3, 11.4.1).
 pub const LOCAL_APIC: u64 = 0xfee0_0000;
 

@@ -6,13 +6,11 @@
 //! with a message.
 
 use core::ops::Range;
-use trapline_abi::platform::{MemoryMapEntry, MEMORY_RAM};
+use trapline_abi::platform::{MemoryMapEntry, MEMORY_RAM, PAGE};
 
 /// Memory above this address is left alone: devices and the identity map end
 /// here.
 const FOUR_GIB: u64 = 1 << 32;
-
-const PAGE: u64 = 4096;
 
 /// The largest range of RAM, in whole pages, above the image and below 4 GiB.
 pub fn choose_memory(
@@ -39,6 +37,7 @@ pub use machine::{console, copy_command_line, end, job, memory};
 mod machine {
     use super::{choose_memory, Range};
     use crate::cpu::Global;
+    use crate::xen;
     use trapline_abi::job::{Console, End};
     use trapline_abi::platform::{MemoryMapEntry, StartInfo, START_INFO_MAGIC};
     use trapline_abi::Job;
@@ -51,7 +50,8 @@ mod machine {
 
     static COMMAND_LINE: Global<[u8; MOST_BYTES]> = Global::new([0; MOST_BYTES]);
 
-    /// Copies the command line out of memory that will be given out.
+    /// Copies the command line out of memory that will be given out. A fully virtualized
+    /// domain of Xen has none, and reads it from its console.
     ///
     /// # Safety
     /// `start` is what the VMM passed, and no memory has been given out. Called
@@ -62,7 +62,8 @@ mod machine {
         // SAFETY: this is the only use; the reference is handed on, shared.
         let copy = unsafe { COMMAND_LINE.get() };
         if from.is_null() {
-            return "";
+            let length = xen::read_line(copy);
+            return text(copy, length);
         }
         let mut length = 0;
         while length < MOST_BYTES {
@@ -73,7 +74,11 @@ mod machine {
             }
             length += 1;
         }
-        core::str::from_utf8(&copy[..length]).unwrap_or("")
+        text(copy, length)
+    }
+
+    fn text(bytes: &[u8], length: usize) -> &str {
+        core::str::from_utf8(&bytes[..length]).unwrap_or("")
     }
 
     /// Where to speak, even if the rest of the command line is not understood.

@@ -1,7 +1,8 @@
-//! Where records go: the first serial port, a port that is always ready, or one
-//! that takes a whole frame.
+//! Where records go: the first serial port, a port that is always ready, one that
+//! takes a whole frame, or a ring that another domain empties.
 
 use crate::cpu::{in8, out32, out8, Global};
+use crate::xen;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::Console;
 use trapline_abi::platform::{COM1, DEBUG_CONSOLE, FRAME as FRAME_PORT};
@@ -35,6 +36,8 @@ enum Line {
     Port,
     /// Frames by their address, all else by the port that is always ready.
     Frames,
+    /// By the ring of a domain.
+    Xen(xen::Console),
 }
 
 static LINE: Global<Line> = Global::new(Line::Serial { at_once: 1 });
@@ -46,6 +49,7 @@ pub fn open(console: Console) {
         Console::Serial => open_serial(),
         Console::Port => Line::Port,
         Console::Frames => Line::Frames,
+        Console::Xen => Line::Xen(xen::Console::open()),
     };
     // SAFETY: a reference for this assignment only.
     unsafe { *LINE.get() = line };
@@ -88,12 +92,21 @@ pub fn write(bytes: &[u8]) {
     match unsafe { *LINE.get() } {
         // Not a string instruction: KVM emulates those, byte by byte.
         Line::Port | Line::Frames => bytes.iter().for_each(|byte| out8(DEBUG_CONSOLE, *byte)),
+        Line::Xen(console) => console.write(bytes),
         Line::Serial { at_once } => {
             for piece in bytes.chunks(at_once) {
                 while in8(LINE_STATUS) & TRANSMITTER_EMPTY == 0 {}
                 piece.iter().for_each(|byte| out8(DATA, *byte));
             }
         }
+    }
+}
+
+/// All has been said. Only what waits in a ring has still to leave.
+pub fn finish() {
+    // SAFETY: copied at once.
+    if let Line::Xen(console) = unsafe { *LINE.get() } {
+        console.empty();
     }
 }
 

@@ -5,7 +5,8 @@
 //! nothing to build. [`boot`] reads what the machine was told about itself and
 //! about the job. [`memory`] takes the RAM: frames, small pages, blocks.
 //! [`console`] speaks, [`panic`] has the last word, [`interrupts`] counts and
-//! sleeps, [`threads`] switches, [`hypercall`] calls out. [`system`] puts these
+//! sleeps, [`threads`] switches, [`hypercall`] calls
+//! out, [`xen`] speaks to one hypervisor in its own way. [`system`] puts these
 //! together as the `System` that the workloads run on. [`fault`] misbehaves, when
 //! asked to.
 //!
@@ -38,6 +39,8 @@ mod start;
 mod system;
 #[cfg(trapline_image)]
 mod threads;
+#[cfg(trapline_image)]
+mod xen;
 
 #[cfg(not(trapline_image))]
 fn main() {

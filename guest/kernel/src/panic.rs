@@ -1,7 +1,7 @@
 //! The last word: what went wrong, as a record, and the end of the machine.
 
-use crate::console;
 use crate::cpu::{out32, out8, pause, ring, Global};
+use crate::{console, xen};
 use core::arch::asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -84,6 +84,11 @@ pub fn end(status: u32) -> ! {
         }
         End::Reset => {
             out8(KEYBOARD_CONTROLLER, RESET);
+            MOMENT
+        }
+        End::Xen => {
+            console::finish();
+            xen::shut_down();
             MOMENT
         }
     };

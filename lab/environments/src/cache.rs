@@ -1,7 +1,7 @@
-//! What is kept between runs: kernels that were fetched, snapshots of machines that
-//! were booted, and where code lies on them. All but the kernels can be made again
+//! What is kept between runs: kernels and Xen as they were fetched, snapshots of machines that
+//! were booted, and where code lies on them. All but what was fetched can be made again
 //! at any time and give way, the least recently used first, when they take too
-//! much; a kernel stays until it is asked to go, for figures move with it.
+//! much; that stays until it is asked to go, for figures move with it.
 
 use crate::error::EnvError;
 use std::fs;
@@ -27,6 +27,8 @@ pub const DEFAULT_LIMIT: u64 = 4 << 30;
 pub enum Kind {
     /// A kernel that was fetched.
     Kernel,
+    /// A Xen that was fetched, with a kernel for its first domain.
+    Xen,
     /// The state of a machine that was booted.
     Snapshot,
     /// Where code lies on a machine.
@@ -34,12 +36,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Kernel, Self::Snapshot, Self::Symbols];
+    const ALL: [Self; 4] = [Self::Kernel, Self::Xen, Self::Snapshot, Self::Symbols];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
+            Self::Xen => "xen",
             Self::Snapshot => "snapshot",
             Self::Symbols => "symbols",
         }
@@ -48,6 +51,7 @@ impl Kind {
     const fn directory(self) -> &'static str {
         match self {
             Self::Kernel => "kernels",
+            Self::Xen => "xen",
             Self::Snapshot => "snapshots",
             Self::Symbols => "symbols",
         }
@@ -55,7 +59,7 @@ impl Kind {
 
     /// Whether it can be made again with the same result.
     const fn gives_way(self) -> bool {
-        !matches!(self, Self::Kernel)
+        !matches!(self, Self::Kernel | Self::Xen)
     }
 }
 

@@ -56,6 +56,8 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
         sim::linux,
         sim::kvm,
         sim::qemu_kvm,
+        sim::xen_pvh,
+        sim::xen_hvm,
         sim::custom,
     ];
     let made = makers.into_iter().map(|make| make(settings.clone()));

@@ -55,7 +55,9 @@ pub struct Setting {
 
 /// Why a stage of the boot workload has no meaning in an environment.
 fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
-    use EnvironmentId::{Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm};
+    use EnvironmentId::{
+        Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm, SimXenHvm, SimXenPvh,
+    };
     match (environment, op) {
         (Sim, _) => Some("the bare machine has no VMM that could be executed"),
         (Host | SimLinux, Op::BootCreated | Op::BootEntry) => {
@@ -64,6 +66,10 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
         (QemuKvm | QemuTcg | SimQemuKvm, Op::BootCreated) => {
             Some("QEMU does not tell when it has created the machine")
         }
+        (
+            SimXenPvh | SimXenHvm,
+            Op::BootCreated | Op::BootEntry | Op::BootMain | Op::BootSample,
+        ) => Some("Xen does not tell how a domain's clock relates to the machine's"),
         (Custom | SimCustom, Op::BootCreated) => {
             Some("a VMM given with --vmm does not tell when it has created the machine")
         }

@@ -31,6 +31,10 @@ pub enum Need {
     Counting,
     /// That machine with a CPU that KVM loads on, and a Linux kernel for it.
     Linux,
+    /// Xen for that machine, with a kernel for its first domain.
+    Xen,
+    /// What models devices for domains of that Xen.
+    XenDeviceModel,
 }
 
 /// Makes a guest, once all needs are met.
@@ -91,6 +95,11 @@ impl Stack {
                 sim::check_nesting(&self.qemu()?)?;
                 sim::check_kernel(&self.settings)
             }
+            Need::Xen => {
+                sim::check_nesting(&self.qemu()?)?;
+                sim::check_xen(&self.settings)
+            }
+            Need::XenDeviceModel => sim::check_xen_device_model(&self.settings),
         }
     }
 
@@ -104,7 +113,7 @@ impl Stack {
                 }
             }
             Need::Vmm => self.note_vmm(facts),
-            Need::Packable => {}
+            Need::Packable | Need::XenDeviceModel => {}
             Need::Kvm => {
                 note("hardware", Hardware::of_this_host().describe().to_owned());
             }
@@ -112,6 +121,7 @@ impl Stack {
                 note("machine", qemu::COUNTING.to_owned());
             }
             Need::Linux => facts.extend(sim::linux_facts()),
+            Need::Xen => facts.extend(sim::xen_facts()),
         }
     }
 
@@ -152,7 +162,8 @@ impl Stack {
 
     /// Memory that a guest's machine takes of the host, with whoever runs it.
     fn memory_mib(&self, machine: &MachineSpec) -> u64 {
-        let around = match self.needs.contains(&Need::Linux) {
+        let is_sim = |need: &Need| matches!(need, Need::Linux | Need::Xen);
+        let around = match self.needs.iter().any(is_sim) {
             true => sim::LINUX_MEMORY_MIB,
             false => 0,
         };

@@ -67,6 +67,8 @@ environments! {
     SimLinux "sim/linux" Insn "the agent in Linux on the simulated machine";
     SimKvm "sim/kvm" Insn "the image in trapline-vmm on KVM on the simulated machine";
     SimQemuKvm "sim/qemu-kvm" Insn "the image in QEMU on KVM on the simulated machine";
+    SimXenPvh "sim/xen-pvh" Insn "the image as a PVH domain of Xen on the simulated machine";
+    SimXenHvm "sim/xen-hvm" Insn "the image as a fully virtualized domain of Xen there, devices by QEMU";
     SimCustom "sim/custom" Insn "the image in a VMM of your choice on KVM on the simulated machine";
 }
 
@@ -79,6 +81,11 @@ impl EnvironmentId {
     /// Whether its VMM is the user's to give, so that it is measured only on request.
     pub fn is_custom(self) -> bool {
         matches!(self, Self::Custom | Self::SimCustom)
+    }
+
+    /// Whether it is a domain of Xen.
+    pub fn is_xen(self) -> bool {
+        matches!(self, Self::SimXenPvh | Self::SimXenHvm)
     }
 
     /// Whether it is the bare row of its clock.

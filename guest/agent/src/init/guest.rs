@@ -35,33 +35,18 @@ const CONSOLE: usize = 1;
 
 /// Runs a program from its start to its end and tells about it.
 pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
-    let mut guest = start(launch, File::open("/dev/null")?.as_fd())?;
+    let guest = start(launch, File::open("/dev/null")?.as_fd())?;
     let offset = match launch.kind {
         Kind::Ours => None,
         _ => guest.offset_once_it_speaks(u64::from(launch.seconds) * 1000)?,
     };
-    let mut told = false;
-    for _ in 0..launch.seconds {
-        if ready(&[guest.started.pidfd.as_fd()], PATIENCE)? {
-            break;
-        }
-        guest.tell_start(&mut told, offset, port);
-        guest.tell_streams(port)?;
-    }
-    // Does nothing to a program that has ended by itself.
-    guest.started.signal(libc::SIGKILL);
-    let ended = guest.started.reap()?;
-    let at = stamp!(Reaped);
-    guest.tell_start(&mut told, offset, port);
-    guest.tell_streams(port)?;
-    port.say(&guest.reaped(&ended), at);
-    Ok(())
+    guest.finish(offset, launch.seconds, port).map(drop)
 }
 
 /// Starts a program that reads from `input`.
 pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
     let mut program = Program::new(Path::new(launch.program))?;
-    for argument in &launch.arguments {
+    for argument in launch.of_program() {
         program.argument(argument)?;
     }
     let (console, console_end) = stream()?;
@@ -84,6 +69,12 @@ pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
 
 fn stream() -> io::Result<(File, File)> {
     let (reader, writer) = trapline_spawn::pipe()?;
+    set_up(&reader)?;
+    Ok((reader, writer))
+}
+
+/// Makes a pipe hold much, and its reader never wait.
+pub fn set_up(reader: &File) -> io::Result<()> {
     for (command, value) in [
         (libc::F_SETPIPE_SZ, PIPE),
         (libc::F_SETFL, libc::O_NONBLOCK),
@@ -93,7 +84,7 @@ fn stream() -> io::Result<(File, File)> {
             return Err(io::Error::last_os_error());
         }
     }
-    Ok((reader, writer))
+    Ok(())
 }
 
 /// Sleeps until one of `descriptors` is readable, at most `milliseconds`.
@@ -113,6 +104,48 @@ pub fn ready(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bo
 }
 
 impl Guest {
+    /// The same, but its guest speaks through `console`, and what the program itself
+    /// prints is about the program.
+    pub fn speaking_through(self, console: File) -> Self {
+        let [_, (_, output), errors] = self.streams;
+        Self {
+            streams: [
+                (Channel::Errors, output),
+                (Channel::Console, console),
+                errors,
+            ],
+            ..self
+        }
+    }
+
+    /// Waits for the program's end, at most so many seconds, and tells about it;
+    /// whether it had to be killed.
+    pub fn finish(
+        mut self,
+        offset: Option<i64>,
+        seconds: u32,
+        port: &mut Port,
+    ) -> io::Result<bool> {
+        let mut told = false;
+        let mut over = false;
+        for _ in 0..seconds {
+            over = ready(&[self.started.pidfd.as_fd()], PATIENCE)?;
+            if over {
+                break;
+            }
+            self.tell_start(&mut told, offset, port);
+            self.tell_streams(port)?;
+        }
+        // Does nothing to a program that has ended by itself.
+        self.started.signal(libc::SIGKILL);
+        let ended = self.started.reap()?;
+        let at = stamp!(Reaped);
+        self.tell_start(&mut told, offset, port);
+        self.tell_streams(port)?;
+        port.say(&self.reaped(&ended), at);
+        Ok(!over)
+    }
+
     /// Waits for the guest's first word and asks the kernel for the difference
     /// between the guest's TSC and ours; it knows only while the guest is there.
     fn offset_once_it_speaks(&self, milliseconds: u64) -> io::Result<Option<i64>> {

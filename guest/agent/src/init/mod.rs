@@ -14,6 +14,7 @@ mod job;
 mod port;
 mod script;
 mod settle;
+mod xen;
 
 use port::Port;
 use script::{Kind, Step};
@@ -100,9 +101,11 @@ fn take(step: &Step<'_>, port: &mut Port) -> Result<(), Trouble> {
         Step::Wait { path, text } => {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
+        Step::Xen { programs } => xen::become_first_domain(programs),
         Step::Launch(launch) => {
             let run = match launch.kind {
                 Kind::Foreign => foreign::run,
+                Kind::Xen | Kind::XenAsked => xen::run,
                 Kind::Ours | Kind::Asked => guest::run,
             };
             run(launch, port).map_err(|error| format!("{}: {error}", launch.program))

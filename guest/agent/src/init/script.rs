@@ -3,6 +3,8 @@
 //! - `module PATH OPTIONS` loads a kernel module.
 //! - `write PATH TEXT` tunes the kernel.
 //! - `wait PATH TEXT` waits until a file says so.
+//! - `xen DIRECTORY` makes this Linux the first domain of the Xen below it, with that
+//!   directory's programs; see `init::xen`.
 //! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT…` runs a program to its end, at
 //!   most so many seconds of the machine's time. For KIND see [`Kind`].
 
@@ -30,6 +32,11 @@ pub enum Step<'a> {
         /// The text, without a line's end.
         text: &'a str,
     },
+    /// Make this Linux the first domain of a Xen.
+    Xen {
+        /// The directory of Xen's programs.
+        programs: &'a str,
+    },
     /// Run a program.
     Launch(Launch<'a>),
 }
@@ -49,6 +56,20 @@ pub struct Launch<'a> {
     pub arguments: Vec<&'a str>,
 }
 
+impl<'a> Launch<'a> {
+    /// The arguments that are the program's.
+    pub fn of_program(&self) -> &[&'a str] {
+        let kept = usize::from(self.kind == Kind::XenAsked);
+        &self.arguments[..self.arguments.len().saturating_sub(kept)]
+    }
+
+    /// What the guest reads from its console.
+    pub fn asked(&self) -> Option<&'a str> {
+        let last = self.arguments.last().copied();
+        last.filter(|_| self.kind == Kind::XenAsked)
+    }
+}
+
 /// What is known about a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -60,6 +81,12 @@ pub enum Kind {
     /// `foreign`: the same, and a VMM that knows nothing of Trapline; see
     /// `init::foreign`.
     Foreign,
+    /// `xen`: the toolstack, which starts a domain and ends with it; see
+    /// `init::xen`.
+    Xen,
+    /// `xen-asked`: the same, but the domain has no command line and reads a line from its
+    /// console: the last argument, which the toolstack does not get.
+    XenAsked,
 }
 
 /// Reads a line.
@@ -72,6 +99,7 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
         ["module", path, options] => Ok(Step::Module { path, options }),
         ["write", path, text] => Ok(Step::Write { path, text }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
+        ["xen", programs] => Ok(Step::Xen { programs }),
         ["launch", child, seconds, kind, program, ref arguments @ ..] => Ok(Step::Launch(Launch {
             child: number(child)?,
             seconds: number(seconds)?,
@@ -93,6 +121,8 @@ fn kind_of(word: &str) -> Result<Kind, String> {
         "no" => Ok(Kind::Ours),
         "yes" => Ok(Kind::Asked),
         "foreign" => Ok(Kind::Foreign),
+        "xen" => Ok(Kind::Xen),
+        "xen-asked" => Ok(Kind::XenAsked),
         _ => Err(format!("'{word}' is no kind of program")),
     }
 }
@@ -116,6 +146,10 @@ mod tests {
             text: "tsc",
         };
         assert_eq!(parse("wait\t/clock\ttsc"), Ok(wait));
+        let xen = Step::Xen {
+            programs: "/usr/lib/xen",
+        };
+        assert_eq!(parse("xen\t/usr/lib/xen"), Ok(xen));
         let launch = Step::Launch(Launch {
             child: 3,
             seconds: 60,

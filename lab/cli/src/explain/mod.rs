@@ -81,6 +81,11 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
         let help = "instructions are counted in sim, sim/linux, sim/kvm and sim/qemu-kvm";
         return Err(Failure::new(told).help(help).status(Status::Usage));
     }
+    if let Some(environment) = args.environments.iter().find(|id| id.is_xen()) {
+        let told = format!("{environment} cannot be explained: where Xen's code lies is not known");
+        let help = "instructions are counted in sim, sim/linux, sim/kvm and sim/qemu-kvm";
+        return Err(Failure::new(told).help(help).status(Status::Usage));
+    }
     // The parser has let known names pass only.
     let set = names::operations(&args.operation).unwrap_or(0);
     let chosen = Op::ALL.into_iter().filter(|op| set & op.bit() != 0);

@@ -50,7 +50,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
 }
 
 /// The paths in lines like `name => /path (0x7f…)` and `/path (0x7f…)`.
-fn paths_in(text: &str) -> Vec<PathBuf> {
+pub fn paths_in(text: &str) -> Vec<PathBuf> {
     let mut paths: Vec<_> = text
         .lines()
         .filter_map(|line| {

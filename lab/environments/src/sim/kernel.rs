@@ -54,6 +54,12 @@ pub enum KernelError {
     /// The distribution's lists of packages are not there.
     #[error("no kernel package is known ({}): sudo apt-get update", METAPACKAGES.join(", "))]
     NoPackage,
+    /// The same of Xen.
+    #[error("no Xen package (xen-hypervisor-VERSION-amd64) is known: sudo apt-get update")]
+    NoXen,
+    /// The same of the program that models devices for its domains.
+    #[error("the distribution has no package qemu-system-xen, so no Xen domain can be fully virtualized: sudo apt-get update, then 'trapline cache prune --all' to fetch Xen anew")]
+    NoDeviceModel,
     /// A tool failed.
     #[error("{command} failed: {words}")]
     Tool {
@@ -146,7 +152,20 @@ fn in_cache(cache: &Path) -> Option<PathBuf> {
 }
 
 fn read(directory: &Path) -> Result<Kernel, KernelError> {
-    let order = directory.join(ORDER);
+    let origin = directory.file_name().unwrap_or_default();
+    Ok(Kernel {
+        image: directory.join(IMAGE),
+        modules: modules_in(directory, ORDER)?,
+        origin: format!("package {}", origin.to_string_lossy()),
+    })
+}
+
+/// The modules in a directory of the cache, in the order that the file `order` says.
+///
+/// # Errors
+/// One cannot be read.
+pub(super) fn modules_in(directory: &Path, order: &str) -> Result<Vec<Module>, KernelError> {
+    let order = directory.join(order);
     let names = fs::read_to_string(&order).map_err(KernelError::file(&order))?;
     let modules = names.lines().map(|name| {
         let path = directory.join(format!("{name}.ko"));
@@ -154,17 +173,20 @@ fn read(directory: &Path) -> Result<Kernel, KernelError> {
         let name = name.to_owned();
         Ok(Module { name, bytes })
     });
-    let origin = directory.file_name().unwrap_or_default();
-    Ok(Kernel {
-        image: directory.join(IMAGE),
-        modules: modules.collect::<Result<_, _>>()?,
-        origin: format!("package {}", origin.to_string_lossy()),
-    })
+    modules.collect()
 }
 
 /// The packages that hold the newest kernel and its modules.
 fn packages() -> Result<Vec<String>, KernelError> {
-    for meta in METAPACKAGES {
+    packages_of(&METAPACKAGES)
+}
+
+/// The same of the first of these packages that the distribution has.
+///
+/// # Errors
+/// It has none.
+pub(super) fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, KernelError> {
+    for meta in metapackages {
         let output = run(
             "apt-cache",
             &["depends", "--important", meta],
@@ -182,14 +204,31 @@ fn packages() -> Result<Vec<String>, KernelError> {
 }
 
 /// The package of one kernel that a metapackage depends on.
-fn concrete_image(dependencies: &str) -> Option<String> {
-    dependencies
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+fn concrete_image(text: &str) -> Option<String> {
+    dependencies(text)
         .find(|name| {
             name.starts_with("linux-image-") && name.contains(|c: char| c.is_ascii_digit())
         })
         .map(str::to_owned)
+}
+
+/// The packages in what apt-cache says that one depends on.
+pub(super) fn dependencies(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines();
+    lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
+}
+
+/// Downloads packages into a directory.
+///
+/// # Errors
+/// One cannot be had.
+pub(super) fn download_all<'a>(
+    packages: impl Iterator<Item = &'a str>,
+    directory: &Path,
+) -> Result<(), KernelError> {
+    let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
+    arguments.extend(packages);
+    succeed("apt-get", &arguments, directory)
 }
 
 fn download(cache: &Path) -> Result<PathBuf, KernelError> {
@@ -200,10 +239,8 @@ fn download(cache: &Path) -> Result<PathBuf, KernelError> {
         .prefix(".fetching-")
         .tempdir_in(&kernels)
         .map_err(KernelError::file(&kernels))?;
-    let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
-    arguments.extend(packages.iter().map(String::as_str));
-    succeed("apt-get", &arguments, work.path())?;
-    let name = unpack_all(work.path())?.unwrap_or_else(|| packages[0].clone());
+    download_all(packages.iter().map(String::as_str), work.path())?;
+    let name = unpack_all(work.path(), "linux-image-")?.unwrap_or_else(|| packages[0].clone());
     let complete = work.path().join("complete");
     lay_out(&work.path().join("unpacked"), &complete, &packages[0])?;
     let place = kernels.join(name);
@@ -215,8 +252,9 @@ fn download(cache: &Path) -> Result<PathBuf, KernelError> {
     }
 }
 
-/// Unpacks every package in `directory`; the name and version of the kernel's.
-fn unpack_all(directory: &Path) -> Result<Option<String>, KernelError> {
+/// Unpacks every package in `directory`; name and version of the one whose name
+/// begins with `main`.
+pub(super) fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>, KernelError> {
     let mut name = None;
     for entry in fs::read_dir(directory).map_err(KernelError::file(directory))? {
         let path = entry.map_err(KernelError::file(directory))?.path();
@@ -224,7 +262,7 @@ fn unpack_all(directory: &Path) -> Result<Option<String>, KernelError> {
         let Some(stem) = file.strip_suffix("_amd64.deb") else {
             continue;
         };
-        if stem.starts_with("linux-image-") {
+        if stem.starts_with(main) {
             name = Some(stem.replace('%', "-"));
         }
         succeed("dpkg", &["-x", &file, "unpacked"], directory)?;
@@ -240,13 +278,25 @@ fn lay_out(unpacked: &Path, place: &Path, package: &str) -> Result<(), KernelErr
     let modules = module::with_needed(unpacked, MODULE)?;
     fs::create_dir(place).map_err(KernelError::file(place))?;
     fs::rename(&image, place.join(IMAGE)).map_err(KernelError::file(&image))?;
-    let mut order = String::new();
-    for module in &modules {
+    keep_modules(&modules, place, ORDER)
+}
+
+/// Writes modules into a directory of the cache, and last of all their order.
+///
+/// # Errors
+/// One cannot be written.
+pub(super) fn keep_modules(
+    modules: &[Module],
+    place: &Path,
+    order: &str,
+) -> Result<(), KernelError> {
+    let mut names = String::new();
+    for module in modules {
         let path = place.join(format!("{}.ko", module.name));
         fs::write(&path, &module.bytes).map_err(KernelError::file(&path))?;
-        order += &format!("{}\n", module.name);
+        names += &format!("{}\n", module.name);
     }
-    fs::write(place.join(ORDER), order).map_err(KernelError::file(place))
+    fs::write(place.join(order), names).map_err(KernelError::file(place))
 }
 
 fn image_below(unpacked: &Path) -> Option<PathBuf> {
@@ -257,7 +307,11 @@ fn image_below(unpacked: &Path) -> Option<PathBuf> {
 }
 
 /// Runs a tool of the distribution, in English and without questions.
-fn run(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<Output, KernelError> {
+pub(super) fn run(
+    tool: &'static str,
+    arguments: &[&str],
+    directory: &Path,
+) -> Result<Output, KernelError> {
     Command::new(tool)
         .args(arguments)
         .current_dir(directory)

@@ -1,5 +1,6 @@
 //! Guests in Linux on a simulated machine.
 
+use super::base::Base;
 use super::initramfs::Archive;
 use super::listener::{Guests, Inside};
 use super::machine::{Machine, Poised};
@@ -18,14 +19,34 @@ pub trait Contents {
     /// What its guests are.
     fn inside(&self) -> Inside;
 
+    /// The machine without them.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    fn base(&self, settings: &Settings) -> Result<Base, EnvError> {
+        Base::linux(settings)
+    }
+
     /// Adds files.
     ///
     /// # Errors
     /// One cannot be read.
     fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError>;
 
+    /// Says what is to be done with the files before the machine is ready.
+    fn prepare(&self, _: &mut Script) {}
+
     /// The program, on the machine, that runs `job`.
     fn command(&self, job: &Job) -> Command;
+
+    /// Says that `job` is to be run.
+    fn launch(&self, script: &mut Script, job: &Job) {
+        let command = self.command(job);
+        match self.inside().foreign {
+            Some(_) => script.launch_foreign(&command),
+            None => script.launch(&command, self.asks_offset()),
+        }
+    }
 
     /// Whether the machine's kernel has to be asked for a guest's TSC offset.
     fn asks_offset(&self) -> bool {
@@ -57,9 +78,16 @@ pub fn machine(
     machine: &MachineSpec,
     contents: &dyn Contents,
 ) -> Result<Machine, EnvError> {
-    Machine::new(settings, machine.memory_mib, &mut |archive| {
-        contents.add_to(archive)
-    })
+    let base = contents.base(settings)?;
+    Machine::new(
+        settings,
+        base,
+        machine.memory_mib,
+        &mut |archive, script| {
+            contents.prepare(script);
+            contents.add_to(archive)
+        },
+    )
 }
 
 impl LinuxGuest {
@@ -81,11 +109,7 @@ impl LinuxGuest {
     fn script(&self) -> Script {
         let mut script = Script::default();
         for job in &self.jobs {
-            let command = self.contents.command(job);
-            match self.contents.inside().foreign {
-                Some(_) => script.launch_foreign(&command),
-                None => script.launch(&command, self.contents.asks_offset()),
-            }
+            self.contents.launch(&mut script, job);
         }
         script
     }

@@ -6,9 +6,10 @@
 //! restored. What it has to do it finds when it goes on. A machine that was
 //! restored and one that was booted say the same from there on, byte for byte.
 
+use super::base::{Base, Loaded, KERNEL_WORDS, MACHINE};
 use super::initramfs::Archive;
-use super::kernel::{self, Kernel};
 use super::listener::{Inmates, MachineEar};
+use super::module::Module;
 use super::monitor::{Monitor, Transfer};
 use super::script::Script;
 use super::snapshot::{Draft, Snapshots, Turn};
@@ -29,17 +30,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use trapline_abi::platform::JOB_FILE;
 use trapline_abi::record::Channel;
-
-/// The machine. Without PCI its Linux boots fast; without ACPI it would not find
-/// the local APIC, whose timer every later timer depends on. Pauses are pvpanic's.
-const MACHINE: &str = "-M microvm,acpi=on,rtc=on -bios qboot.rom -device pvpanic";
-
-/// What its Linux is told: no randomness, no self-tests of its ciphers (two
-/// thirds of the instructions of a boot), its warnings on the serial port, and
-/// to end where it cannot go on, by a triple fault: it would try other ways, which
-/// this machine has not, for minutes. Mitigations stay as the distribution has them.
-const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps \
-                            cryptomgr.notests panic=-1 reboot=t";
 
 /// Settings of modules. Without this one creating a virtual machine waits for the
 /// start of a helper thread, or not: 10 million instructions, or 0.3.
@@ -78,40 +68,50 @@ pub fn facts() -> Facts {
 pub struct Machine {
     settings: Settings,
     qemu: Qemu,
-    kernel: Kernel,
+    machine: &'static str,
+    processor: &'static str,
+    loaded: Loaded,
+    words: Vec<&'static str>,
     /// In MiB.
     memory: u32,
     initramfs: Arc<File>,
     facts: Facts,
 }
 
-/// Puts files on a machine.
-pub type Fill<'a> = &'a mut dyn FnMut(&mut Archive) -> Result<(), EnvError>;
+/// Puts files on a machine, and into its script what is to be done with them before
+/// it is ready.
+pub type Fill<'a> = &'a mut dyn FnMut(&mut Archive, &mut Script) -> Result<(), EnvError>;
 
 impl Machine {
-    /// A machine with `guest_memory` MiB for the guests of what `fill` puts on it.
+    /// A machine on `base` with `guest_memory` MiB for the guests of what `fill` puts
+    /// on it.
     ///
     /// # Errors
-    /// There is no kernel, no QEMU, or a file cannot be read.
-    pub fn new(settings: &Settings, guest_memory: u32, fill: Fill<'_>) -> Result<Self, EnvError> {
-        let kernel = match &settings.kernel {
-            Some((image, modules)) => kernel::given(image, modules)?,
-            None => kernel::fetched(&settings.cache.directory)?,
-        };
+    /// There is no QEMU, or a file cannot be read.
+    pub fn new(
+        settings: &Settings,
+        base: Base,
+        guest_memory: u32,
+        fill: Fill<'_>,
+    ) -> Result<Self, EnvError> {
         let qemu = Qemu::find(settings.qemu.as_deref())?;
-        let bytes = archive(settings, &kernel, fill)?.bytes();
-        let facts = [
-            ("l1-kernel", kernel.origin.clone()),
-            ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
-            ("initramfs-sha256", hexadecimal(&Sha256::digest(&bytes))),
-        ];
+        let bytes = archive(settings, &base.modules, fill)?.bytes();
+        let words = base.words();
+        let mut facts = base.facts;
+        facts.insert(
+            "initramfs-sha256".to_owned(),
+            hexadecimal(&Sha256::digest(&bytes)),
+        );
         Ok(Self {
             initramfs: Arc::new(in_memory("initramfs", &bytes)?),
-            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            facts,
             settings: settings.clone(),
             memory: OWN_MEMORY_MIB + guest_memory,
             qemu,
-            kernel,
+            machine: base.machine,
+            processor: base.processor,
+            loaded: base.loaded,
+            words,
         })
     }
 
@@ -123,7 +123,7 @@ impl Machine {
     pub fn key(&self) -> Result<String, EnvError> {
         let qemu = sha256_of_file(&self.qemu.program)?;
         let mut all = vec![qemu, self.qemu.version.clone(), self.memory.to_string()];
-        all.extend([MACHINE, qemu::COUNTING, KERNEL_WORDS].map(str::to_owned));
+        all.extend(self.words.iter().map(|words| (*words).to_owned()));
         all.extend(self.facts.values().cloned());
         Ok(hexadecimal(&Sha256::digest(all.join("\n"))))
     }
@@ -246,21 +246,17 @@ impl Machine {
 
     fn command(&self, job: &Script, plugin: Option<&Plugin>) -> Result<Command, EnvError> {
         let job = Arc::new(in_memory("job", job.text().as_bytes())?);
-        let mut command = Command::new(&self.qemu.program)
+        let command = Command::new(&self.qemu.program)
             .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
             .words(&format!(
-                "{MACHINE} -action panic=pause -m {}M",
-                self.memory
+                "{} -action panic=pause -m {}M",
+                self.machine, self.memory
             ))
             .words(qemu::COUNTING)
+            .words(self.processor)
             .words(&qemu::console("e9", "/proc/self/fd/1"))
-            .words("-serial file:/proc/self/fd/3")
-            .arg("-kernel")
-            .arg(&self.kernel.image)
-            .arg("-initrd")
-            .file(Arc::clone(&self.initramfs))
-            .arg("-append")
-            .arg(KERNEL_WORDS);
+            .words("-serial file:/proc/self/fd/3");
+        let mut command = self.loaded.load_into(command, &self.initramfs);
         let number = command.give(job);
         Ok(command
             .arg("-fw_cfg")
@@ -374,7 +370,7 @@ fn is_final(error: &EnvError) -> bool {
     matches!(error, EnvError::Stopped | EnvError::Hung { .. })
 }
 
-fn archive(settings: &Settings, kernel: &Kernel, fill: Fill<'_>) -> Result<Archive, EnvError> {
+fn archive(settings: &Settings, modules: &[Module], fill: Fill<'_>) -> Result<Archive, EnvError> {
     let mut archive = Archive::default();
     let mut script = Script::default();
     for directory in ["dev", "proc", "sys", "tmp"] {
@@ -383,12 +379,12 @@ fn archive(settings: &Settings, kernel: &Kernel, fill: Fill<'_>) -> Result<Archi
     super::add_program(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
     super::add_program(&mut archive, SYMBOLS, &settings.parts.get(Part::Symbols)?)?;
     script.wait(CLOCKSOURCE.0, CLOCKSOURCE.1);
-    for module in &kernel.modules {
+    for module in modules {
         let path = format!("/trapline/{}.ko", module.name);
         script.module(&path, options_of(&module.name));
         archive.file(&path, module.bytes.clone());
     }
-    fill(&mut archive)?;
+    fill(&mut archive, &mut script)?;
     archive.file("/trapline/script", script.text().as_bytes().to_vec());
     Ok(archive)
 }

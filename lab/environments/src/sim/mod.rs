@@ -8,6 +8,7 @@
 //! was planned.
 
 mod ability;
+mod base;
 mod closure;
 mod custom;
 mod initramfs;
@@ -21,11 +22,16 @@ pub mod programs;
 mod script;
 mod snapshot;
 pub mod symbols;
+mod xen;
 
 pub(crate) use ability::{check_counting, check_nesting};
 pub use custom::custom;
 pub use machine::START;
 pub(crate) use machine::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
+pub(crate) use xen::{
+    check as check_xen, check_device_model as check_xen_device_model, facts as xen_facts,
+};
+pub use xen::{hvm as xen_hvm, pvh as xen_pvh};
 
 use crate::environment::Guest;
 use crate::error::EnvError;
@@ -43,6 +49,7 @@ use listener::Inside;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_plan::{EnvironmentId, MachineSpec};
+use xen::Mode;
 
 /// The fact that two runs of a simulated machine have in common if all that they
 /// said was the same, byte for byte.
@@ -149,6 +156,8 @@ fn contents(
             image,
             machine,
         })),
+        EnvironmentId::SimXenPvh => xen::contents(settings, Mode::Pvh, image, &machine),
+        EnvironmentId::SimXenHvm => xen::contents(settings, Mode::Hvm, image, &machine),
         EnvironmentId::SimCustom => custom::contents(settings, image, &machine),
         other => Err(EnvError::Missing(format!(
             "{other} has no Linux of its own"

@@ -20,17 +20,27 @@ pub struct Module {
 /// The most that a module may be when unpacked, in bytes.
 const LARGEST: u64 = 256 << 20;
 
+/// The modules `wanted` and all that they need, as [`with_needed`].
+///
+/// # Errors
+/// One is not there or cannot be read.
+pub fn all_with_needed(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, KernelError> {
+    let mut files = BTreeMap::new();
+    collect(directory, &mut files);
+    let mut order = Vec::new();
+    for name in wanted {
+        add(name, directory, &files, &mut order)?;
+    }
+    Ok(order)
+}
+
 /// The module `wanted` and all that it needs, in the order in which they are to be
 /// loaded, from anywhere below `directory`.
 ///
 /// # Errors
 /// One is not there or cannot be read.
 pub fn with_needed(directory: &Path, wanted: &str) -> Result<Vec<Module>, KernelError> {
-    let mut files = BTreeMap::new();
-    collect(directory, &mut files);
-    let mut order = Vec::new();
-    add(wanted, directory, &files, &mut order)?;
-    Ok(order)
+    all_with_needed(directory, &[wanted])
 }
 
 /// Modules below `directory` by name.

@@ -1,6 +1,7 @@
 //! Any programs on the simulated machine, one after the other: how the floor is
 //! measured and the conformance suite is run on its KVM.
 
+use super::base::Base;
 use super::initramfs::Archive;
 use super::listener::Inmates;
 use super::machine::Machine;
@@ -61,7 +62,10 @@ pub fn run(
     programs: &[Program],
     watch: &Watch,
 ) -> Result<(Vec<Output>, String), EnvError> {
-    let machine = Machine::new(settings, MEMORY, &mut |archive| add(programs, archive))?;
+    let base = Base::linux(settings)?;
+    let machine = Machine::new(settings, base, MEMORY, &mut |archive, _| {
+        add(programs, archive)
+    })?;
     let mut script = Script::default();
     for program in programs {
         let arguments = program.arguments.iter().cloned();

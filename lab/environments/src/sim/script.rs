@@ -27,6 +27,12 @@ impl Script {
         self.line(&["wait", path, text]);
     }
 
+    /// Makes the machine's Linux the first domain of a Xen, whose programs are in a
+    /// directory.
+    pub fn become_first_domain(&mut self, programs: &str) {
+        self.line(&["xen", programs]);
+    }
+
     /// Runs a program; `ask_offset` if its guest's TSC offset is to be asked of
     /// the kernel.
     pub fn launch(&mut self, command: &Command, ask_offset: bool) {
@@ -36,6 +42,12 @@ impl Script {
     /// Runs a VMM that knows nothing of Trapline.
     pub fn launch_foreign(&mut self, command: &Command) {
         self.launch_as(command, "foreign");
+    }
+
+    /// Runs Xen's toolstack, which starts a domain; `asked` if the last argument is for
+    /// the domain, which asks for it on its console.
+    pub fn launch_domain(&mut self, command: &Command, asked: bool) {
+        self.launch_as(command, if asked { "xen-asked" } else { "xen" });
     }
 
     fn launch_as(&mut self, command: &Command, kind: &str) {
@@ -81,11 +93,15 @@ mod tests {
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
         script.launch_foreign(&Command::new("/theirs"));
+        script.become_first_domain("/xen");
+        script.launch_domain(&Command::new("/xen/xl"), false);
         let expected = "wait\t/clock\ttsc\n\
                         module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes\t/qemu\n\
-                        launch\t2\t600\tforeign\t/theirs\n";
+                        launch\t2\t600\tforeign\t/theirs\n\
+                        xen\t/xen\n\
+                        launch\t3\t600\txen\t/xen/xl\n";
         assert_eq!(script.text(), expected);
     }
 }

@@ -1,0 +1,109 @@
+//! What a simulated machine is before anything of ours is on it: the machine itself
+//! and the kernel that it boots, or a hypervisor with the kernel of its first
+//! domain.
+
+use super::kernel::{self, Kernel};
+use super::module::Module;
+use crate::environment::Facts;
+use crate::error::EnvError;
+use crate::parts::sha256_of_file;
+use crate::process::Command;
+use crate::settings::Settings;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The machine. Without PCI its Linux boots fast; without ACPI it would not find
+/// the local APIC, whose timer every later timer depends on. Pauses are pvpanic's.
+pub const MACHINE: &str = "-M microvm,acpi=on,rtc=on -bios qboot.rom -device pvpanic";
+
+/// What its Linux is told: no randomness, no self-tests of its ciphers (two
+/// thirds of the instructions of a boot), its warnings on the serial port, and
+/// to end where it cannot go on, by a triple fault: it would try other ways, which
+/// this machine has not, for minutes. Mitigations stay as the distribution has them.
+pub const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps \
+                                cryptomgr.notests panic=-1 reboot=t";
+
+/// A machine and what it boots.
+pub struct Base {
+    /// The machine in QEMU's words.
+    pub machine: &'static str,
+    /// Its processor, where it is not that of every machine that counts.
+    pub processor: &'static str,
+    /// What it boots.
+    pub loaded: Loaded,
+    /// Modules of its Linux, in the order in which they are to be loaded.
+    pub modules: Vec<Module>,
+    /// What is to be told about them.
+    pub facts: Facts,
+}
+
+/// What is loaded into the machine besides the initramfs.
+pub struct Loaded {
+    /// The kernel, or a hypervisor.
+    pub kernel: PathBuf,
+    /// What it is told.
+    pub words: &'static str,
+    /// Below a hypervisor the kernel of the first domain, and what it is told.
+    pub module: Option<(PathBuf, &'static str)>,
+}
+
+impl Base {
+    /// The machine with the user's Linux or the distribution's.
+    ///
+    /// # Errors
+    /// There is no kernel, or it cannot be read.
+    pub fn linux(settings: &Settings) -> Result<Self, EnvError> {
+        let kernel = match &settings.kernel {
+            Some((image, modules)) => kernel::given(image, modules)?,
+            None => kernel::fetched(&settings.cache.directory)?,
+        };
+        let Kernel {
+            image,
+            modules,
+            origin,
+        } = kernel;
+        let facts = [
+            ("l1-kernel", origin),
+            ("l1-kernel-sha256", sha256_of_file(&image)?),
+        ];
+        Ok(Self {
+            machine: MACHINE,
+            processor: "",
+            loaded: Loaded {
+                kernel: image,
+                words: KERNEL_WORDS,
+                module: None,
+            },
+            modules,
+            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+        })
+    }
+
+    /// All words that make it what it is.
+    pub fn words(&self) -> Vec<&'static str> {
+        let all = [self.machine, crate::qemu::COUNTING, self.loaded.words];
+        let module = self.loaded.module.iter().map(|(_, words)| *words);
+        let further = [self.processor]
+            .into_iter()
+            .filter(|words| !words.is_empty());
+        all.into_iter().chain(module).chain(further).collect()
+    }
+}
+
+impl Loaded {
+    /// Tells QEMU to load it with `initramfs`.
+    pub fn load_into(&self, command: Command, initramfs: &Arc<File>) -> Command {
+        let mut command = command.arg("-kernel").arg(&self.kernel).arg("-initrd");
+        let command = match &self.module {
+            None => command.file(Arc::clone(initramfs)),
+            Some((kernel, words)) => {
+                let number = command.give(Arc::clone(initramfs));
+                // A comma ends a module, two are one.
+                let kernel = kernel.to_string_lossy().replace(',', ",,");
+                command.arg(format!("{kernel} {words},/proc/self/fd/{number}"))
+            }
+        };
+        command.arg("-append").arg(self.words)
+    }
+}

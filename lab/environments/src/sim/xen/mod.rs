@@ -1,0 +1,291 @@
+//! Xen on the simulated machine, with the image in a domain of its own.
+//!
+//! The machine boots Xen with a distribution's Linux as its first domain, whose init
+//! is the agent, as on other machines. It starts Xen's daemons, and for each job
+//! `xl`, which makes the image a domain and ends with it.
+
+mod packages;
+
+use super::base::{Base, Loaded};
+use super::initramfs::Archive;
+use super::linux::Contents;
+use super::listener::Inside;
+use super::script::Script;
+use super::{add_as, IMAGE};
+use crate::environment::Facts;
+use crate::error::EnvError;
+use crate::guest::Statuses;
+use crate::observe::Offset;
+use crate::parts::{sha256_of_file, Part};
+use crate::process::Command;
+use crate::settings::Settings;
+use crate::stack::{Need, Stack};
+use packages::{Xen, DEVICE_MODEL, PROGRAMS};
+use std::path::{Path, PathBuf};
+use trapline_abi::job::{Console, End};
+use trapline_abi::platform::DOMAIN;
+use trapline_abi::Job;
+use trapline_plan::{EnvironmentId, MachineSpec};
+
+/// The machine: one with ACPI as Xen expects it, and a processor that lets the kernel
+/// of a paravirtualized first domain reach user memory. It makes no random numbers: QEMU
+/// keeps their source to itself when it saves a machine, and the device model uses them.
+const MACHINE: &str = "-M q35 -device pvpanic";
+const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed";
+
+/// What Xen is told: where to speak, only what is of use, and how much of the
+/// machine its first domain gets.
+const XEN_WORDS: &str = "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning \
+                         dom0_mem=640M,max:640M";
+
+/// What the Linux of the first domain is told, as on other machines.
+const KERNEL_WORDS: &str = "console=hvc0 loglevel=4 nokaslr norandmaps \
+                            cryptomgr.notests panic=-1";
+
+/// Where the first domain has Xen's programs, its libraries, and what the domain that
+/// runs the image is made of.
+const DIRECTORY: &str = "/trapline/xen";
+const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+const DOMAIN_FILE: &str = "/trapline/domain";
+
+/// The loader of x86-64 programs, by the ABI's name.
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// `sim/xen-pvh`.
+pub fn pvh(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimXenPvh,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Part(Part::Image),
+            Need::Qemu,
+            Need::Xen,
+        ],
+        make: |settings, image, machine| {
+            super::make(EnvironmentId::SimXenPvh, settings, image, machine)
+        },
+    }
+}
+
+/// `sim/xen-hvm`.
+pub fn hvm(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimXenHvm,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Part(Part::Image),
+            Need::Qemu,
+            Need::Xen,
+            Need::XenDeviceModel,
+        ],
+        make: |settings, image, machine| {
+            super::make(EnvironmentId::SimXenHvm, settings, image, machine)
+        },
+    }
+}
+
+/// Whether there is a Xen.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check(settings: &Settings) -> Result<(), EnvError> {
+    Ok(packages::check(&settings.cache)?)
+}
+
+/// Whether there is what models devices for its domains.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check_device_model(settings: &Settings) -> Result<(), EnvError> {
+    Ok(packages::check_device_model(&settings.cache)?)
+}
+
+/// What is known about every machine with Xen before it is started.
+pub(crate) fn facts() -> Facts {
+    let counting = crate::qemu::COUNTING;
+    [
+        ("machine", format!("{MACHINE} {counting} {PROCESSOR}")),
+        ("xen-command-line", XEN_WORDS.to_owned()),
+        ("l1-command-line", KERNEL_WORDS.to_owned()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+/// How a domain is virtualized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Without a device model.
+    Pvh,
+    /// Fully, with QEMU in the first domain as its device model.
+    Hvm,
+}
+
+/// Xen with the image.
+///
+/// # Errors
+/// There is no Xen.
+pub fn contents(
+    settings: &Settings,
+    mode: Mode,
+    image: PathBuf,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Contents>, EnvError> {
+    Ok(Box::new(Domain {
+        mode,
+        xen: Xen::fetched(&settings.cache)?,
+        image,
+        machine: *machine,
+    }))
+}
+
+/// The domain that runs the image, and all that is needed to start it.
+struct Domain {
+    mode: Mode,
+    xen: Xen,
+    image: PathBuf,
+    machine: MachineSpec,
+}
+
+impl Contents for Domain {
+    fn inside(&self) -> Inside {
+        Inside {
+            // What `xl` ends with when its domain has ended by itself.
+            statuses: Statuses::AGENT,
+            offset: Offset::Heard,
+            program: "xl",
+            foreign: None,
+        }
+    }
+
+    fn base(&self, _: &Settings) -> Result<Base, EnvError> {
+        base(&self.xen)
+    }
+
+    fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
+        for name in PROGRAMS {
+            add_as(
+                archive,
+                &format!("{DIRECTORY}/{name}"),
+                &self.xen.program(name),
+            )?;
+        }
+        if self.mode == Mode::Hvm {
+            add_as(
+                archive,
+                PLACE_OF_DEVICE_MODEL,
+                &self.xen.program(DEVICE_MODEL),
+            )?;
+            archive.file(KEYMAP, b"# no keyboard\n".to_vec());
+            archive.file(SYSTEM_FIRMWARE, b"none".to_vec());
+        }
+        for library in packages::libraries(&self.xen, &self.programs(), LOADER)? {
+            add_library(archive, &library, &self.xen)?;
+        }
+        archive.file("/etc/xen/xl.conf", XL.as_bytes().to_vec());
+        archive.file(DOMAIN_FILE, self.configuration().into_bytes());
+        add_as(archive, IMAGE, &self.image)
+    }
+
+    fn prepare(&self, script: &mut Script) {
+        script.become_first_domain(DIRECTORY);
+    }
+
+    fn command(&self, job: &Job) -> Command {
+        let job = Job {
+            console: Console::Xen,
+            end: End::Xen,
+            ports: false,
+            ring: 0,
+            ..*job
+        };
+        let job = match self.mode {
+            Mode::Pvh => format!("cmdline=\"{job}\""),
+            Mode::Hvm => job.to_string(),
+        };
+        Command::new(format!("{DIRECTORY}/xl"))
+            .words("create -F")
+            .arg(DOMAIN_FILE)
+            .arg(job)
+    }
+
+    fn launch(&self, script: &mut Script, job: &Job) {
+        script.launch_domain(&self.command(job), self.mode == Mode::Hvm);
+    }
+}
+
+/// Where the toolstack looks for the device model, and that for how a keyboard is laid
+/// out that nobody has.
+const PLACE_OF_DEVICE_MODEL: &str = "/usr/libexec/xen-qemu-system-i386";
+const KEYMAP: &str = "/usr/share/qemu/keymaps/en-us";
+
+/// A fully virtualized domain has to name a firmware; the image takes its place.
+const SYSTEM_FIRMWARE: &str = "/trapline/firmware";
+
+/// What `xl` is told about the machine: nothing that takes time.
+const XL: &str = "autoballoon=\"off\"\nrun_hotplug_scripts=0\n";
+
+impl Domain {
+    fn programs(&self) -> Vec<&'static str> {
+        let further = (self.mode == Mode::Hvm).then_some(DEVICE_MODEL);
+        PROGRAMS.into_iter().chain(further).collect()
+    }
+
+    /// Without a restart whatever happens, and with the processor's own TSC.
+    fn configuration(&self) -> String {
+        let MachineSpec { memory_mib, cpus } = self.machine;
+        let kind = match self.mode {
+            Mode::Pvh => format!("type=\"pvh\"\nkernel=\"{IMAGE}\"\n"),
+            Mode::Hvm => format!(
+                "type=\"hvm\"\nfirmware_override=\"{IMAGE}\"\n\
+                 bios=\"seabios\"\nbios_path_override=\"{SYSTEM_FIRMWARE}\"\n\
+                 serial=\"null\"\nvga=\"none\"\nnographic=1\nvnc=0\nsdl=0\nusb=0\n"
+            ),
+        };
+        format!(
+            "name=\"{DOMAIN}\"\n\
+             {kind}\
+             memory={memory_mib}\n\
+             vcpus={cpus}\n\
+             tsc_mode=\"native\"\n\
+             on_poweroff=\"destroy\"\n\
+             on_reboot=\"destroy\"\n\
+             on_crash=\"destroy\"\n"
+        )
+    }
+}
+
+/// One of Xen's own where the loader looks by itself, another where it is here.
+fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), EnvError> {
+    let place = match library.strip_prefix(xen.libraries()) {
+        Ok(name) => Path::new(LIBRARIES).join(name),
+        Err(_) => library.to_owned(),
+    };
+    add_as(archive, &place.to_string_lossy(), library)
+}
+
+fn base(xen: &Xen) -> Result<Base, EnvError> {
+    let (hypervisor, kernel) = (xen.hypervisor(), xen.kernel());
+    let hash = |path: &Path| sha256_of_file(path);
+    let facts = [
+        ("xen", xen.origin()),
+        ("xen-sha256", hash(&hypervisor)?),
+        ("l1-kernel-sha256", hash(&kernel)?),
+    ];
+    Ok(Base {
+        machine: MACHINE,
+        processor: PROCESSOR,
+        loaded: Loaded {
+            kernel: hypervisor,
+            words: XEN_WORDS,
+            module: Some((kernel, KERNEL_WORDS)),
+        },
+        modules: xen.modules()?,
+        facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+    })
+}
