@@ -35,6 +35,7 @@ find_missing() {
     optional=()
     if ! links_statically; then needed+=(gcc libc6-dev); fi
     if ! have qemu-system-x86_64; then optional+=(qemu-system-x86); fi
+    if ! have bochs; then optional+=(bochs bochs-term); fi
 }
 
 # How to become root here: nothing, sudo, or not at all.
@@ -95,6 +96,9 @@ main() {
         refresh_package_lists
     else
         say "without QEMU (package qemu-system-x86) only host and kvm can be measured; the rest still works"
+    fi
+    if ! have bochs; then
+        say "without Bochs (packages bochs and bochs-term) sim-vmx and what is on it cannot be measured; the rest still works"
     fi
     if [ ${#needed[@]} -gt 0 ]; then
         say "cannot build without: ${needed[*]}"

@@ -138,6 +138,10 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         "sim/kvm",
         "sim/qemu-kvm",
         "sim/custom",
+        "sim-vmx",
+        "sim-vmx/linux",
+        "sim-vmx/kvm",
+        "sim-vmx/qemu-kvm",
     ];
     assert_eq!(names, expected);
     for environment in environments {

@@ -151,21 +151,21 @@ impl<'a> Gate<'a> {
 /// # Errors
 /// One has not.
 pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
-    let wall = environments.iter().find(|id| id.clock() == Clock::Wall);
-    let exact = EnvironmentId::ALL
-        .iter()
-        .filter(|id| id.clock() == Clock::Insn);
+    let other = environments.iter().find(|id| !id.has_ledgers());
+    let exact = EnvironmentId::ALL.iter().filter(|id| id.has_ledgers());
     let names: Vec<_> = exact.map(|id| id.name()).collect();
-    match wall {
+    let why = |id: &EnvironmentId| match id.clock() {
+        Clock::Wall => "is measured on the wall clock, whose figures are never the same twice",
+        _ => "has no ledgers, which are kept with figures",
+    };
+    match other {
         None => Ok(()),
-        Some(id) => Err(Failure::new(format!(
-            "{id} is measured on the wall clock, whose figures are never the same twice"
-        ))
-        .help(format!(
-            "environments with exact figures: {}",
-            names.join(", ")
-        ))
-        .status(Status::Usage)),
+        Some(id) => Err(Failure::new(format!("{id} {}", why(id)))
+            .help(format!(
+                "environments with exact figures and ledgers: {}",
+                names.join(", ")
+            ))
+            .status(Status::Usage)),
     }
 }
 

@@ -21,6 +21,7 @@ struct EnvironmentEntry {
     name: &'static str,
     clock: &'static str,
     what: &'static str,
+    by_default: bool,
     ready: bool,
     reason: Option<String>,
 }
@@ -62,6 +63,7 @@ fn environment_entry(place: &Place) -> EnvironmentEntry {
         name: place.id.name(),
         clock: place.id.clock().name(),
         what: place.id.what(),
+        by_default: place.id.is_usual(),
         ready: place.availability == Availability::Ready,
         reason: match &place.availability {
             Availability::Ready => None,
@@ -94,18 +96,22 @@ fn operation_entry(op: Op) -> OperationEntry {
 }
 
 /// Columns before the text of an environment, and of an operation.
-const NAME: usize = 16;
+const NAME: usize = 20;
 const OPERATION: usize = 21;
 
 fn text(list: &List, width: usize) -> String {
     let mut text = "Environments\n".to_owned();
     for environment in &list.environments {
         let clock = environment.clock;
+        let only = match environment.by_default {
+            true => "",
+            false => "; only if asked for",
+        };
         text.push_str(&entry(
             environment.name,
             2,
             NAME,
-            &format!("{} ({clock} clock)", environment.what),
+            &format!("{} ({clock} clock{only})", environment.what),
             width,
         ));
         let state = match &environment.reason {
@@ -145,8 +151,8 @@ mod tests {
     fn entries_keep_to_their_column_and_width() {
         let text = entry("name", 2, NAME, &"words ".repeat(30), 60);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("  name          words"), "{text}");
-        assert!(lines[1].starts_with("                words"), "{text}");
+        assert!(lines[0].starts_with("  name              words"), "{text}");
+        assert!(lines[1].starts_with("                    words"), "{text}");
         assert!(lines.iter().all(|line| line.len() <= 60), "{text}");
     }
 

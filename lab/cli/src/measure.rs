@@ -245,7 +245,7 @@ const PATIENCE_WALL: Duration = Duration::from_secs(180);
 fn patience(clock: Clock) -> Duration {
     match clock {
         Clock::Wall => PATIENCE_WALL,
-        Clock::Insn => PATIENCE_INSN,
+        Clock::Insn | Clock::InsnVmx => PATIENCE_INSN,
     }
 }
 

@@ -128,14 +128,12 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
     }
 }
 
-/// All of them; those whose VMM is the user's only if he gives one, and none with Xen:
-/// much has to be fetched for those, and booting them takes as long as all others.
+/// The usual ones, and those whose VMM is the user's if he gives one.
 fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
     let given = lab.settings().vmm.is_some();
     let chosen = EnvironmentId::ALL.into_iter();
-    chosen
-        .filter(|id| (given || !id.is_custom()) && !id.is_xen())
-        .collect()
+    let wanted = |id: &EnvironmentId| id.is_usual() || given && id.is_custom();
+    chosen.filter(wanted).collect()
 }
 
 /// Notes what will be done, and what cannot be done and why.

@@ -59,6 +59,6 @@ pub fn boot(
 fn unit_per_tick(clock: Clock) -> f64 {
     match clock {
         Clock::Wall => Rate::of_this_host().ns_per_tick(),
-        Clock::Insn => 1.0,
+        Clock::Insn | Clock::InsnVmx => 1.0,
     }
 }

@@ -136,7 +136,7 @@ fn memory(file: &ElfBytes<'_, LittleEndian>) -> Result<(u32, Vec<u8>), NotWrappe
     Ok((start as u32, memory))
 }
 
-fn entry(file: &ElfBytes<'_, LittleEndian>) -> Option<u32> {
+pub(crate) fn entry(file: &ElfBytes<'_, LittleEndian>) -> Option<u32> {
     let segments = file.segments()?;
     let notes = segments
         .iter()

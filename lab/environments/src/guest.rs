@@ -15,7 +15,10 @@ use trapline_abi::{Job, Op};
 /// How an environment runs a job.
 pub trait Recipe {
     /// The process that runs `job`.
-    fn command(&self, job: &Job) -> Command;
+    ///
+    /// # Errors
+    /// Something that it is given cannot be made.
+    fn command(&self, job: &Job) -> Result<Command, EnvError>;
 
     /// What its exit statuses mean.
     fn statuses(&self) -> Statuses;
@@ -128,7 +131,7 @@ impl<R: Recipe> ProcessGuest<R> {
     }
 
     fn start(&self, job: &Job) -> Result<Running, EnvError> {
-        Running::start(&self.recipe.command(job))
+        Running::start(&self.recipe.command(job)?)
     }
 
     /// Hears one launch to its end and hands it on, however it ends.
@@ -165,7 +168,7 @@ impl<R: Recipe> ProcessGuest<R> {
         if let Some(foreign) = self.recipe.foreign() {
             return foreign.judge(job, status, heard);
         }
-        let name = self.recipe.command(job).name();
+        let name = self.recipe.command(job)?.name();
         judge(&name, status, self.recipe.statuses(), heard)
     }
 

@@ -8,6 +8,7 @@
 //! other, are processes of their own, so that none can disturb the one who
 //! measures; what guests say is untrusted and goes through [`transcript`].
 
+mod bochs;
 mod boot;
 mod bzimage;
 pub mod cache;
@@ -59,6 +60,10 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
         sim::xen_pvh,
         sim::xen_hvm,
         sim::custom,
+        bochs::bare,
+        bochs::linux,
+        bochs::kvm,
+        bochs::qemu_kvm,
     ];
     let made = makers.into_iter().map(|make| make(settings.clone()));
     made.map(|stack| Box::new(stack) as Box<dyn Environment>)

@@ -56,14 +56,15 @@ pub struct Setting {
 /// Why a stage of the boot workload has no meaning in an environment.
 fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
     use EnvironmentId::{
-        Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm, SimXenHvm, SimXenPvh,
+        Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm, SimVmx, SimVmxLinux,
+        SimVmxQemuKvm, SimXenHvm, SimXenPvh,
     };
     match (environment, op) {
-        (Sim, _) => Some("the bare machine has no VMM that could be executed"),
-        (Host | SimLinux, Op::BootCreated | Op::BootEntry) => {
+        (Sim | SimVmx, _) => Some("the bare machine has no VMM that could be executed"),
+        (Host | SimLinux | SimVmxLinux, Op::BootCreated | Op::BootEntry) => {
             Some("a process has no virtual machine around it")
         }
-        (QemuKvm | QemuTcg | SimQemuKvm, Op::BootCreated) => {
+        (QemuKvm | QemuTcg | SimQemuKvm | SimVmxQemuKvm, Op::BootCreated) => {
             Some("QEMU does not tell when it has created the machine")
         }
         (

@@ -150,7 +150,8 @@ pub fn adapt(job: &Job, ring: u8) -> Job {
     }
 }
 
-fn in_path(name: &str) -> Option<PathBuf> {
+/// The program called `name` in $PATH.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|directory| directory.join(name))

@@ -1,6 +1,7 @@
 //! An environment as a list of what it needs and a way to make its guests. Whether
 //! it is ready and what it is made of follow from the needs alone.
 
+use crate::bochs::{self, Bochs};
 use crate::custom;
 use crate::environment::{Availability, Environment, Facts, Guest, Requirements};
 use crate::error::EnvError;
@@ -9,7 +10,7 @@ use crate::kvm::{self, Hardware};
 use crate::parts::{sha256_of_file, GuestImage, Part};
 use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
-use crate::sim;
+use crate::sim::{self, kernel::Maker};
 use crate::toolchain;
 use std::path::PathBuf;
 use trapline_plan::{EnvironmentId, MachineSpec};
@@ -35,6 +36,10 @@ pub enum Need {
     Xen,
     /// What models devices for domains of that Xen.
     XenDeviceModel,
+    /// Bochs as the machine that counts instructions.
+    Bochs,
+    /// A Linux kernel for that machine.
+    IntelLinux,
 }
 
 /// Makes a guest, once all needs are met.
@@ -93,13 +98,15 @@ impl Stack {
             Need::Counting => sim::check_counting(&self.qemu()?),
             Need::Linux => {
                 sim::check_nesting(&self.qemu()?)?;
-                sim::check_kernel(&self.settings)
+                sim::check_kernel(&self.settings, Maker::Amd)
             }
             Need::Xen => {
                 sim::check_nesting(&self.qemu()?)?;
                 sim::check_xen(&self.settings)
             }
             Need::XenDeviceModel => sim::check_xen_device_model(&self.settings),
+            Need::Bochs => Bochs::find().map(drop),
+            Need::IntelLinux => sim::check_kernel(&self.settings, Maker::Intel),
         }
     }
 
@@ -120,8 +127,14 @@ impl Stack {
             Need::Counting => {
                 note("machine", qemu::COUNTING.to_owned());
             }
+            Need::Bochs => {
+                if let Ok(bochs) = Bochs::find() {
+                    facts.extend(bochs::facts(&bochs));
+                }
+            }
             Need::Linux => facts.extend(sim::linux_facts()),
             Need::Xen => facts.extend(sim::xen_facts()),
+            Need::IntelLinux => facts.extend(bochs::linux_facts()),
         }
     }
 
@@ -162,8 +175,8 @@ impl Stack {
 
     /// Memory that a guest's machine takes of the host, with whoever runs it.
     fn memory_mib(&self, machine: &MachineSpec) -> u64 {
-        let is_sim = |need: &Need| matches!(need, Need::Linux | Need::Xen);
-        let around = match self.needs.iter().any(is_sim) {
+        let has_linux = |need: &Need| matches!(need, Need::Linux | Need::IntelLinux | Need::Xen);
+        let around = match self.needs.iter().any(has_linux) {
             true => sim::LINUX_MEMORY_MIB,
             false => 0,
         };

@@ -156,8 +156,8 @@ pub(crate) fn foreign(
 }
 
 impl Recipe for Theirs {
-    fn command(&self, job: &Job) -> Command {
-        self.foreign.command(job)
+    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+        Ok(self.foreign.command(job))
     }
 
     /// Those of the agent, which nobody looks at.
@@ -178,8 +178,8 @@ impl Recipe for Theirs {
 struct Agent(PathBuf);
 
 impl Recipe for Agent {
-    fn command(&self, job: &Job) -> Command {
-        Command::new(&self.0).words(&job.to_string())
+    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+        Ok(Command::new(&self.0).words(&job.to_string()))
     }
 
     fn statuses(&self) -> Statuses {
@@ -199,8 +199,13 @@ struct OurVmm {
 }
 
 impl Recipe for OurVmm {
-    fn command(&self, job: &Job) -> Command {
-        our_vmm(Command::new(&self.vmm), &self.image, &self.machine, job)
+    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+        Ok(our_vmm(
+            Command::new(&self.vmm),
+            &self.image,
+            &self.machine,
+            job,
+        ))
     }
 
     fn statuses(&self) -> Statuses {
@@ -246,11 +251,12 @@ pub(crate) struct InQemu {
 }
 
 impl Recipe for InQemu {
-    fn command(&self, job: &Job) -> Command {
+    fn command(&self, job: &Job) -> Result<Command, EnvError> {
         let job = qemu::adapt(job, self.ring);
-        self.qemu
+        Ok(self
+            .qemu
             .for_image(&self.image, &self.machine, self.accelerator, &job)
-            .watched_by(self.plugin.as_ref())
+            .watched_by(self.plugin.as_ref()))
     }
 
     fn statuses(&self) -> Statuses {

@@ -149,7 +149,7 @@ impl Baseline {
     pub fn ids(&self) -> Result<Vec<EnvironmentId>, BaselineError> {
         let exact = |name: &String| {
             EnvironmentId::from_name(name)
-                .filter(|id| id.clock() == trapline_plan::Clock::Insn)
+                .filter(|id| id.has_ledgers())
                 .ok_or_else(|| BaselineError::Environment(name.clone()))
         };
         let mut ids: Vec<_> = self

@@ -258,7 +258,7 @@ mod tests {
                 boots.entry(boot.environment).or_default().push(boot);
                 prop_assert_eq!(boot.job.run | boot.boot_job.run, request.operations);
                 prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
-                let boots = boot.boot_job.run != 0 && boot.environment != EnvironmentId::Sim;
+                let boots = boot.boot_job.run != 0 && !(boot.environment.is_bare() && boot.environment.clock().is_exact());
                 prop_assert_eq!(boot.boot_launches > 0, boots);
             }
             for id in EnvironmentId::ALL {
@@ -269,7 +269,7 @@ mod tests {
                 let expected = match id.clock() {
                     _ if !planned => 0,
                     Clock::Wall => request.boots.unwrap_or(request.preset.boots()),
-                    Clock::Insn => EXACT_BOOTS,
+                    Clock::Insn | Clock::InsnVmx => EXACT_BOOTS,
                 };
                 let found = boots.remove(&id).unwrap_or_default();
                 let replicates: Vec<_> = found.iter().map(|boot| boot.replicate).collect();
@@ -295,7 +295,7 @@ mod tests {
         let boots = expand(&everything(3)).boots;
         let exact: Vec<_> = boots
             .iter()
-            .filter(|boot| boot.environment.clock() == Clock::Insn)
+            .filter(|boot| boot.environment.clock().is_exact())
             .collect();
         let first_block = boots.len() as u32 - exact.len() as u32;
         assert_eq!(first_block, 8 * 5, "they come last");

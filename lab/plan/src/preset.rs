@@ -102,11 +102,11 @@ const COUNTED_BARE: Sizes = Sizes {
 
 impl Sizes {
     pub fn of(environment: EnvironmentId, preset: Preset) -> Self {
-        use EnvironmentId::{Custom, Host, Kvm, QemuKvm, QemuTcg, Sim};
+        use EnvironmentId::{Custom, Host, Kvm, QemuKvm, QemuTcg, Sim, SimVmx};
         let sizes = match environment {
             Host | Kvm | QemuKvm | Custom => HARDWARE,
             QemuTcg => TRANSLATED,
-            Sim => return COUNTED_BARE,
+            Sim | SimVmx => return COUNTED_BARE,
             // Figures are exact: nothing is gained by measuring more.
             _ => return COUNTED,
         };

@@ -12,7 +12,7 @@ pub fn value(value: f64, op: Op, clock: Clock, unicode: bool) -> String {
     match (op.unit(), clock) {
         (Unit::Time, Clock::Wall) => nanoseconds(value, unicode),
         (Unit::Rate, Clock::Wall) => grouped(&three_digits(rounded(value))),
-        (_, Clock::Insn) => exact(value),
+        (_, Clock::Insn | Clock::InsnVmx) => exact(value),
     }
 }
 
@@ -20,7 +20,7 @@ pub fn value(value: f64, op: Op, clock: Clock, unicode: bool) -> String {
 pub fn time(value: f64, clock: Clock, unicode: bool) -> String {
     match clock {
         Clock::Wall => nanoseconds(value, unicode),
-        Clock::Insn => exact(value),
+        Clock::Insn | Clock::InsnVmx => exact(value),
     }
 }
 

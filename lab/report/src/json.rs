@@ -180,7 +180,7 @@ impl From<&BootTimeline> for JsonTimeline {
             clock: timeline.clock.name(),
             unit: match timeline.clock {
                 Clock::Wall => "ns",
-                Clock::Insn => "insn",
+                Clock::Insn | Clock::InsnVmx => "insn",
             },
             launches: timeline.launches,
             stages: stages.collect(),

@@ -13,7 +13,7 @@ use trapline_stats::{Cell, Figure, Value};
 pub fn markdown(report: &Report) -> String {
     let cells = report.cells();
     let mut text = String::new();
-    for clock in [Clock::Wall, Clock::Insn] {
+    for clock in Clock::ALL {
         push_table(&cells, clock, &mut text);
     }
     push_reasons("Failed", &notes::failures(&cells), &mut text);
@@ -29,6 +29,7 @@ fn push_table(cells: &[Cell], clock: Clock, text: &mut String) {
     let title = match clock {
         Clock::Wall => "wall clock",
         Clock::Insn => "instructions",
+        Clock::InsnVmx => "instructions, Intel",
     };
     let names: Vec<&str> = shown.environments.iter().map(|id| id.name()).collect();
     let _ = writeln!(text, "| {title} | {} |", names.join(" | "));

@@ -197,7 +197,7 @@ pub fn spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
             format!("{sign}{}", figures::percent(half))
         }
         (Clock::Wall, ..) => String::new(),
-        (Clock::Insn, ..) => {
+        (Clock::Insn | Clock::InsnVmx, ..) => {
             let (below, above) = (share(figure.min), share(figure.max));
             match if above >= -below { above } else { below } {
                 0.0 => format!("{sign}0"),

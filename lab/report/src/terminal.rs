@@ -19,13 +19,14 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     };
     let cells = report.cells();
     page.title(report);
-    for clock in [Clock::Wall, Clock::Insn] {
+    for clock in Clock::ALL {
         page.table(&cells, clock);
         page.costs(&cells, clock);
     }
     if report.operations & of_boot() != 0 {
-        page.timelines(report, Clock::Wall);
-        page.timelines(report, Clock::Insn);
+        for clock in Clock::ALL {
+            page.timelines(report, clock);
+        }
     }
     page.reasons("Failed", Look::Bad, &notes::failures(&cells));
     page.reasons("Not measured", Look::Strong, &notes::skips(&cells));
@@ -75,6 +76,7 @@ impl Page {
             let title = match clock {
                 Clock::Wall => "Beside it, wall clock",
                 Clock::Insn => "Beside it, instruction clock",
+                Clock::InsnVmx => "Beside it, Intel instruction clock",
             };
             let explanation = "exits and host CPU time per operation (stream: per MB)";
             self.heading(&(title, explanation.to_owned()));
@@ -95,8 +97,11 @@ impl Page {
                 "Wall clock",
                 format!("median over boots {spread} its 95% interval, {times} = times {bare}"),
             ),
-            Clock::Insn => (
-                "Instruction clock",
+            Clock::Insn | Clock::InsnVmx => (
+                match clock {
+                    Clock::InsnVmx => "Intel instruction clock",
+                    _ => "Instruction clock",
+                },
                 format!(
                     "instructions, exact; {spread}0: all batches alike; {times} = times {bare}"
                 ),
@@ -112,6 +117,7 @@ impl Page {
         let title = match clock {
             Clock::Wall => "Boot, wall clock",
             Clock::Insn => "Boot, instruction clock",
+            Clock::InsnVmx => "Boot, Intel instruction clock",
         };
         let explanation = "since exec, and since the stage before; median over launches";
         self.heading(&(title, explanation.to_owned()));

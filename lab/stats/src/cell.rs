@@ -99,7 +99,7 @@ fn tell(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec
 
 /// The boots that were measured, or why the cell has no figure.
 fn measured<'a>(told: &[Told<'a>], op: Op, clock: Clock) -> Result<Vec<Boot<'a>>, Value> {
-    if clock == Clock::Insn {
+    if clock.is_exact() {
         exact::require_agreement(told)?;
     }
     let boots = told
@@ -211,7 +211,7 @@ impl Draft {
         // On the instruction clock the other boots are only proof of the first.
         let counted = match clock {
             Clock::Wall => boots,
-            Clock::Insn => &boots[..1],
+            Clock::Insn | Clock::InsnVmx => &boots[..1],
         };
         self.medians = counted.iter().map(|boot| boot.values.median()).collect();
         self.proof = Some((Work::of(op, boots[0].samples), boots[0].check));
@@ -224,7 +224,7 @@ impl Draft {
         let estimate = over_boots.median();
         let ends = match clock {
             Clock::Wall => interval(&self.medians, &mut chance(seed, self.stream())),
-            Clock::Insn => Some((estimate, estimate)),
+            Clock::Insn | Clock::InsnVmx => Some((estimate, estimate)),
         };
         Value::Measured(Box::new(Figure {
             estimate,
@@ -251,7 +251,7 @@ impl Draft {
 }
 
 fn flags(cell: &Cell, estimate: f64, boots: &[Boot<'_>], told: &[Told<'_>]) -> Vec<Flag> {
-    let unproved = cell.clock == Clock::Insn && boots.len() < 2;
+    let unproved = cell.clock.is_exact() && boots.len() < 2;
     [
         below_resolution(cell, estimate, boots),
         clocks_disagree(boots),
@@ -274,7 +274,7 @@ fn below_resolution(cell: &Cell, estimate: f64, boots: &[Boot<'_>]) -> Option<Fl
     let resolution = median(boots.iter().map(|boot| boot.resolution))?;
     let limit = match cell.clock {
         Clock::Wall => resolution,
-        Clock::Insn => 0.0,
+        Clock::Insn | Clock::InsnVmx => 0.0,
     };
     (estimate <= limit).then_some(Flag::BelowResolution(resolution))
 }

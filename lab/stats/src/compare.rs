@@ -93,7 +93,7 @@ fn relate(draft: &mut Draft, bare: &Draft, seed: u64) {
         return;
     }
     let estimate = figure.estimate / base.estimate;
-    let exact = draft.cell.clock == Clock::Insn || draft.cell.environment.is_bare();
+    let exact = draft.cell.clock.is_exact() || draft.cell.environment.is_bare();
     let ends = if exact {
         Some((estimate, estimate))
     } else {

@@ -56,9 +56,9 @@ impl Calibration {
 pub const fn unit(op: Op, clock: Clock) -> &'static str {
     match (op.unit(), clock) {
         (Unit::Time, Clock::Wall) => "ns",
-        (Unit::Time, Clock::Insn) => "insn",
+        (Unit::Time, Clock::Insn | Clock::InsnVmx) => "insn",
         (Unit::Rate, Clock::Wall) => "MB/s",
-        (Unit::Rate, Clock::Insn) => "MB/Ginsn",
+        (Unit::Rate, Clock::Insn | Clock::InsnVmx) => "MB/Ginsn",
     }
 }
 

@@ -185,7 +185,7 @@ fn environment(name: String) -> Result<EnvironmentId, Problem> {
 }
 
 fn clock(name: String) -> Result<Clock, Problem> {
-    [Clock::Wall, Clock::Insn]
+    Clock::ALL
         .into_iter()
         .find(|clock| clock.name() == name)
         .ok_or_else(|| damage("clock", &name))

@@ -33,7 +33,7 @@ CREATE TABLE boots (              -- one fresh start of an environment
     id            INTEGER PRIMARY KEY,
     run           INTEGER NOT NULL REFERENCES runs,
     environment   TEXT NOT NULL,
-    clock         TEXT NOT NULL,    -- wall or insn
+    clock         TEXT NOT NULL,    -- wall, insn or insn-vmx
     replicate     INTEGER NOT NULL, -- which boot of this environment, from 0
     unit_per_tick REAL NOT NULL,    -- nanoseconds or instructions per tick
     facts         TEXT NOT NULL,    -- of the environment, a JSON object

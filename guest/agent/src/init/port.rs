@@ -4,12 +4,17 @@
 use std::arch::asm;
 use std::io;
 use trapline_abi::frame::{encode, MAX_FRAME};
-use trapline_abi::platform::{DEBUG_CONSOLE, EXIT, FW_CFG, PAUSE, PAUSE_NOW};
+use trapline_abi::platform::{
+    DEBUG_CONSOLE, EXIT, FW_CFG, KEYBOARD_CONTROLLER, PAUSE, PAUSE_NOW, RESET,
+};
 use trapline_abi::Record;
 
 /// Turns of an empty loop for which to wait for the machine to end: half a minute
 /// where instructions are counted.
 const PATIENCE: u64 = 10_000_000_000;
+
+/// The item of the firmware configuration device that says who made it.
+const SIGNATURE: u16 = 0;
 
 /// The right to use the ports, which the process keeps for its life.
 pub struct Port(());
@@ -84,10 +89,33 @@ impl Port {
         }
     }
 
+    /// Whether this is a machine without QEMU's devices.
+    fn is_without_exit(&mut self) -> bool {
+        let mut signature = [0; 4];
+        self.select(SIGNATURE);
+        self.read(&mut signature);
+        signature != *b"QEMU"
+    }
+
+    /// Resets the processor; a machine without an exit device ends with that.
+    fn reset(&mut self) {
+        // SAFETY: takes numbers only; the port that may be used then is the
+        // machine's keyboard controller, which nobody else uses any more.
+        if unsafe { libc::ioperm(KEYBOARD_CONTROLLER.into(), 1, 1) } == 0 {
+            // SAFETY: a port that the process may use; the machine ends here.
+            unsafe {
+                asm!("out dx, al", in("dx") KEYBOARD_CONTROLLER, in("al") RESET, options(nostack, nomem));
+            }
+        }
+    }
+
     /// Ends the machine with `code`, see [`EXIT`].
     pub fn end(&mut self, code: u32) -> ! {
         // SAFETY: a port that the process may use; the machine stops here.
         unsafe { asm!("out dx, eax", in("dx") EXIT, in("eax") code, options(nostack, nomem)) };
+        if self.is_without_exit() {
+            self.reset();
+        }
         // QEMU 10 stops a moment later, unlike QEMU 7, and a second code would
         // replace the first. A machine without the exit device ends with its
         // init, in a panic.

@@ -72,12 +72,12 @@ fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failu
 
 /// The operations, if there are marks around their batches or at their stages.
 fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
-    let wall = args
-        .environments
-        .iter()
-        .find(|id| id.clock() != Clock::Insn);
+    let wall = args.environments.iter().find(|id| !id.has_ledgers());
     if let Some(environment) = wall {
-        let told = format!("{environment} is not on the instruction clock");
+        let told = match environment.clock() {
+            Clock::Wall => format!("{environment} is not on the instruction clock"),
+            _ => format!("nothing accounts for the instructions of {environment}"),
+        };
         let help = "instructions are counted in sim, sim/linux, sim/kvm and sim/qemu-kvm";
         return Err(Failure::new(told).help(help).status(Status::Usage));
     }

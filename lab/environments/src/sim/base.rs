@@ -2,7 +2,7 @@
 //! and the kernel that it boots, or a hypervisor with the kernel of its first
 //! domain.
 
-use super::kernel::{self, Kernel};
+use super::kernel::{self, Kernel, Maker};
 use super::module::Module;
 use crate::environment::Facts;
 use crate::error::EnvError;
@@ -55,8 +55,8 @@ impl Base {
     /// There is no kernel, or it cannot be read.
     pub fn linux(settings: &Settings) -> Result<Self, EnvError> {
         let kernel = match &settings.kernel {
-            Some((image, modules)) => kernel::given(image, modules)?,
-            None => kernel::fetched(&settings.cache.directory)?,
+            Some((image, modules)) => kernel::given(image, modules, Maker::Amd)?,
+            None => kernel::fetched(&settings.cache.directory, Maker::Amd)?,
         };
         let Kernel {
             image,

@@ -84,8 +84,41 @@ impl KernelError {
     }
 }
 
-/// The module that is to be loaded; TCG emulates AMD's virtualization.
-const MODULE: &str = "kvm_amd";
+/// Whose virtualization a machine has. What is kept for one is not touched for the
+/// other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// AMD's, which QEMU's translator emulates.
+    Amd,
+    /// Intel's, which Bochs emulates.
+    Intel,
+}
+
+impl Maker {
+    /// The module that is to be loaded.
+    const fn module(self) -> &'static str {
+        match self {
+            Self::Amd => "kvm_amd",
+            Self::Intel => "kvm_intel",
+        }
+    }
+
+    /// The file of the modules' order in the directory of a kernel.
+    const fn order(self) -> &'static str {
+        match self {
+            Self::Amd => "modules",
+            Self::Intel => "modules-intel",
+        }
+    }
+
+    /// What the name of that directory ends with.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Amd => "",
+            Self::Intel => "-intel",
+        }
+    }
+}
 
 /// Packages that stand for the newest kernel, the smallest first: Debian's for
 /// virtual machines, Debian's, Ubuntu's for virtual machines, Ubuntu's.
@@ -96,19 +129,18 @@ const METAPACKAGES: [&str; 4] = [
     "linux-image-generic",
 ];
 
-/// The file of a kernel in its directory, and that of the modules' order.
+/// The file of a kernel in its directory.
 const IMAGE: &str = "vmlinuz";
-const ORDER: &str = "modules";
 
 /// The kernel at `image` with modules from below `modules`.
 ///
 /// # Errors
 /// A file is missing or broken.
-pub fn given(image: &Path, modules: &Path) -> Result<Kernel, KernelError> {
+pub fn given(image: &Path, modules: &Path, maker: Maker) -> Result<Kernel, KernelError> {
     fs::File::open(image).map_err(KernelError::file(image))?;
     Ok(Kernel {
         image: image.to_owned(),
-        modules: module::with_needed(modules, MODULE)?,
+        modules: module::with_needed(modules, maker.module())?,
         origin: image.display().to_string(),
     })
 }
@@ -117,8 +149,8 @@ pub fn given(image: &Path, modules: &Path) -> Result<Kernel, KernelError> {
 ///
 /// # Errors
 /// Why not.
-pub fn check(cache: &Path) -> Result<(), KernelError> {
-    match in_cache(cache) {
+pub fn check(cache: &Path, maker: Maker) -> Result<(), KernelError> {
+    match in_cache(cache, maker) {
         Some(_) => Ok(()),
         None => packages().map(|_| ()),
     }
@@ -128,12 +160,12 @@ pub fn check(cache: &Path) -> Result<(), KernelError> {
 ///
 /// # Errors
 /// It is not in the cache and cannot be had.
-pub fn fetched(cache: &Path) -> Result<Kernel, KernelError> {
-    let directory = match in_cache(cache) {
+pub fn fetched(cache: &Path, maker: Maker) -> Result<Kernel, KernelError> {
+    let directory = match in_cache(cache, maker) {
         Some(directory) => directory,
-        None => download(cache)?,
+        None => download(cache, maker)?,
     };
-    read(&directory)
+    read(&directory, maker)
 }
 
 fn kernels(cache: &Path) -> PathBuf {
@@ -141,9 +173,10 @@ fn kernels(cache: &Path) -> PathBuf {
 }
 
 /// The kernel that was fetched before; of several the last by name.
-fn in_cache(cache: &Path) -> Option<PathBuf> {
+fn in_cache(cache: &Path, maker: Maker) -> Option<PathBuf> {
     let entries = fs::read_dir(kernels(cache)).ok()?;
-    let complete = |path: &PathBuf| path.join(ORDER).is_file() && path.join(IMAGE).is_file();
+    let complete =
+        |path: &PathBuf| path.join(maker.order()).is_file() && path.join(IMAGE).is_file();
     entries
         .flatten()
         .map(|entry| entry.path())
@@ -151,12 +184,13 @@ fn in_cache(cache: &Path) -> Option<PathBuf> {
         .max()
 }
 
-fn read(directory: &Path) -> Result<Kernel, KernelError> {
-    let origin = directory.file_name().unwrap_or_default();
+fn read(directory: &Path, maker: Maker) -> Result<Kernel, KernelError> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let package = name.strip_suffix(maker.suffix()).unwrap_or(&name);
     Ok(Kernel {
         image: directory.join(IMAGE),
-        modules: modules_in(directory, ORDER)?,
-        origin: format!("package {}", origin.to_string_lossy()),
+        modules: modules_in(directory, maker.order())?,
+        origin: format!("package {package}"),
     })
 }
 
@@ -231,7 +265,7 @@ pub(super) fn download_all<'a>(
     succeed("apt-get", &arguments, directory)
 }
 
-fn download(cache: &Path) -> Result<PathBuf, KernelError> {
+fn download(cache: &Path, maker: Maker) -> Result<PathBuf, KernelError> {
     let packages = packages()?;
     let kernels = kernels(cache);
     fs::create_dir_all(&kernels).map_err(KernelError::file(&kernels))?;
@@ -242,11 +276,12 @@ fn download(cache: &Path) -> Result<PathBuf, KernelError> {
     download_all(packages.iter().map(String::as_str), work.path())?;
     let name = unpack_all(work.path(), "linux-image-")?.unwrap_or_else(|| packages[0].clone());
     let complete = work.path().join("complete");
-    lay_out(&work.path().join("unpacked"), &complete, &packages[0])?;
-    let place = kernels.join(name);
+    let unpacked = work.path().join("unpacked");
+    lay_out(&unpacked, &complete, &packages[0], maker)?;
+    let place = kernels.join(name + maker.suffix());
     match fs::rename(&complete, &place) {
         // Somebody else was as quick; what is there is complete as well.
-        Err(_) if place.join(ORDER).is_file() => Ok(place),
+        Err(_) if place.join(maker.order()).is_file() => Ok(place),
         Err(error) => Err(KernelError::file(&place)(error)),
         Ok(()) => Ok(place),
     }
@@ -271,14 +306,14 @@ pub(super) fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>,
 }
 
 /// Puts what is needed of an unpacked package into a directory of its own.
-fn lay_out(unpacked: &Path, place: &Path, package: &str) -> Result<(), KernelError> {
+fn lay_out(unpacked: &Path, place: &Path, package: &str, maker: Maker) -> Result<(), KernelError> {
     let image = image_below(unpacked).ok_or_else(|| KernelError::NoKernel {
         package: package.to_owned(),
     })?;
-    let modules = module::with_needed(unpacked, MODULE)?;
+    let modules = module::with_needed(unpacked, maker.module())?;
     fs::create_dir(place).map_err(KernelError::file(place))?;
     fs::rename(&image, place.join(IMAGE)).map_err(KernelError::file(&image))?;
-    keep_modules(&modules, place, ORDER)
+    keep_modules(&modules, place, maker.order())
 }
 
 /// Writes modules into a directory of the cache, and last of all their order.
@@ -354,11 +389,13 @@ mod tests {
         let place = kernels(cache.path()).join("linux-image-1_1");
         fs::create_dir_all(&place).unwrap();
         fs::write(place.join(IMAGE), "kernel").unwrap();
-        assert_eq!(in_cache(cache.path()), None);
-        fs::write(place.join(ORDER), "kvm\n").unwrap();
+        let maker = Maker::Amd;
+        assert_eq!(in_cache(cache.path(), maker), None);
+        fs::write(place.join(maker.order()), "kvm\n").unwrap();
         fs::write(place.join("kvm.ko"), "module").unwrap();
-        assert_eq!(in_cache(cache.path()), Some(place.clone()));
-        let kernel = fetched(cache.path()).unwrap();
+        assert_eq!(in_cache(cache.path(), maker), Some(place.clone()));
+        assert_eq!(in_cache(cache.path(), Maker::Intel), None);
+        let kernel = fetched(cache.path(), maker).unwrap();
         assert_eq!(kernel.image, place.join(IMAGE));
         assert_eq!(kernel.modules[0].name, "kvm");
         assert_eq!(kernel.origin, "package linux-image-1_1");
@@ -366,7 +403,12 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_not_there_is_named() {
-        let error = given(Path::new("/nonexistent/vmlinuz"), Path::new("/")).unwrap_err();
+        let error = given(
+            Path::new("/nonexistent/vmlinuz"),
+            Path::new("/"),
+            Maker::Amd,
+        )
+        .unwrap_err();
         assert!(error.to_string().starts_with("/nonexistent/vmlinuz: "));
     }
 }

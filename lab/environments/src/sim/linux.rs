@@ -105,21 +105,22 @@ impl LinuxGuest {
             poised: None,
         })
     }
+}
 
-    fn script(&self) -> Script {
-        let mut script = Script::default();
-        for job in &self.jobs {
-            self.contents.launch(&mut script, job);
-        }
-        script
+/// What the agent is told to do, so that `contents` run these jobs.
+pub fn script(contents: &dyn Contents, jobs: &[Job]) -> Script {
+    let mut script = Script::default();
+    for job in jobs {
+        contents.launch(&mut script, job);
     }
+    script
 }
 
 impl Guest for LinuxGuest {
     fn ready(&mut self, work: &Work, watch: &Watch) -> Result<(), EnvError> {
         self.jobs = work.jobs();
         let machine = machine(&self.settings, &self.machine, self.contents.as_ref())?;
-        self.poised = Some(machine.poise(&self.script(), watch)?);
+        self.poised = Some(machine.poise(&script(self.contents.as_ref(), &self.jobs), watch)?);
         Ok(())
     }
 

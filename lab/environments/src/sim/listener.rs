@@ -44,6 +44,26 @@ pub trait Inmates {
     fn cut(&mut self, because: &str);
 }
 
+/// What ends with a machine, and with which statuses.
+#[derive(Clone, Copy, Debug)]
+pub struct Emulator {
+    /// Its name.
+    pub name: &'static str,
+    /// Its init ended the machine.
+    pub done: i32,
+    /// Its Linux ended it.
+    pub stopped: i32,
+}
+
+impl Emulator {
+    /// QEMU, with an exit device.
+    pub const QEMU: Self = Self {
+        name: "QEMU",
+        done: EXIT_STATUS_DONE,
+        stopped: 0,
+    };
+}
+
 /// Hears a machine.
 pub struct MachineEar<I> {
     decoder: Decoder,
@@ -51,6 +71,7 @@ pub struct MachineEar<I> {
 }
 
 struct State<I> {
+    emulator: Emulator,
     inmates: I,
     running: bool,
     started: usize,
@@ -66,10 +87,11 @@ struct State<I> {
 
 impl<I: Inmates> MachineEar<I> {
     /// Hears a machine with these inmates.
-    pub fn new(inmates: I) -> Self {
+    pub fn new(emulator: Emulator, inmates: I) -> Self {
         Self {
             decoder: Decoder::new(),
             state: State {
+                emulator,
                 inmates,
                 running: false,
                 started: 0,
@@ -164,13 +186,22 @@ impl<I: Inmates> State<I> {
         let serial = self.serial.lines_from(PANIC, 6);
         let words = [serial, self.errors.last_lines(3)].join("\n");
         let failed = |what: &str| machine(format!("{what}\n{}", words.trim()).trim_end());
+        let Emulator {
+            name,
+            done,
+            stopped,
+        } = self.emulator;
         match (over.status.code(), self.done) {
-            (Some(EXIT_STATUS_DONE), true) if self.started == self.inmates.expected() => Ok(()),
-            (Some(EXIT_STATUS_DONE), true) => failed("it left programs out"),
-            (Some(0), _) => failed("its Linux stopped"),
-            (Some(status), _) => failed(&format!("QEMU ended with status {status}")),
+            (Some(status), true) if status == done => {
+                match self.started == self.inmates.expected() {
+                    true => Ok(()),
+                    false => failed("it left programs out"),
+                }
+            }
+            (Some(status), _) if status == stopped => failed("its Linux stopped"),
+            (Some(status), _) => failed(&format!("{name} ended with status {status}")),
             (None, _) => failed(&format!(
-                "QEMU was ended by signal {}",
+                "{name} was ended by signal {}",
                 over.status.signal().unwrap_or_default()
             )),
         }

@@ -8,7 +8,7 @@
 
 use super::base::{Base, Loaded, KERNEL_WORDS, MACHINE};
 use super::initramfs::Archive;
-use super::listener::{Inmates, MachineEar};
+use super::listener::{Emulator, Inmates, MachineEar};
 use super::module::Module;
 use super::monitor::{Monitor, Transfer};
 use super::script::Script;
@@ -288,7 +288,7 @@ impl Poised {
         inmates: I,
         watch: &Watch,
     ) -> (I, String, Result<(), EnvError>) {
-        let mut ear = MachineEar::new(inmates);
+        let mut ear = MachineEar::new(Emulator::QEMU, inmates);
         let heard = self.running.hear(&mut ear, watch);
         ear.finish(heard)
     }
@@ -300,7 +300,7 @@ impl Poised {
 
     /// Lets it boot to its pause.
     fn boot(&mut self, watch: &Watch) -> Result<(), EnvError> {
-        let mut ear = MachineEar::new(Nobody);
+        let mut ear = MachineEar::new(Emulator::QEMU, Nobody);
         let greeted = self.monitor.greet(watch);
         let heard = match greeted.and_then(|()| self.monitor.go(watch)) {
             Ok(()) => self.running.hear_until(&mut self.monitor, &mut ear, watch),
@@ -370,7 +370,15 @@ fn is_final(error: &EnvError) -> bool {
     matches!(error, EnvError::Stopped | EnvError::Hung { .. })
 }
 
-fn archive(settings: &Settings, modules: &[Module], fill: Fill<'_>) -> Result<Archive, EnvError> {
+/// The initramfs of a machine with `modules` and what `fill` adds.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn archive(
+    settings: &Settings,
+    modules: &[Module],
+    fill: Fill<'_>,
+) -> Result<Archive, EnvError> {
     let mut archive = Archive::default();
     let mut script = Script::default();
     for directory in ["dev", "proc", "sys", "tmp"] {
@@ -395,7 +403,10 @@ fn options_of(module: &str) -> &'static str {
 }
 
 /// A file without a name, so that nothing is left of it whatever ends us.
-fn in_memory(name: &str, bytes: &[u8]) -> Result<File, EnvError> {
+///
+/// # Errors
+/// There is no memory for it.
+pub(crate) fn in_memory(name: &str, bytes: &[u8]) -> Result<File, EnvError> {
     let write = || -> io::Result<File> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
         let mut file = File::from(file);

@@ -27,7 +27,9 @@ mod xen;
 pub(crate) use ability::{check_counting, check_nesting};
 pub use custom::custom;
 pub use machine::START;
-pub(crate) use machine::{facts as linux_facts, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
+pub(crate) use machine::{
+    archive, facts as linux_facts, in_memory, OWN_MEMORY_MIB as LINUX_MEMORY_MIB,
+};
 pub(crate) use xen::{
     check as check_xen, check_device_model as check_xen_device_model, facts as xen_facts,
 };
@@ -43,9 +45,12 @@ use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
 use crate::stack::{Need, Stack};
 use crate::wall::{our_vmm, InQemu};
-use initramfs::Archive;
-use linux::{Contents, LinuxGuest};
+pub(crate) use initramfs::Archive;
+use kernel::Maker;
+use linux::LinuxGuest;
+pub(crate) use linux::{script, Contents};
 use listener::Inside;
+pub(crate) use listener::{Emulator, Guests, MachineEar};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_plan::{EnvironmentId, MachineSpec};
@@ -137,7 +142,7 @@ fn make(
 ///
 /// # Errors
 /// Something of it is missing, or there is no Linux in this environment.
-fn contents(
+pub(crate) fn contents(
     id: EnvironmentId,
     settings: &Settings,
     image: &GuestImage,
@@ -169,10 +174,10 @@ fn contents(
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn check_kernel(settings: &Settings) -> Result<(), EnvError> {
+pub(crate) fn check_kernel(settings: &Settings, maker: Maker) -> Result<(), EnvError> {
     match &settings.kernel {
-        Some((image, modules)) => kernel::given(image, modules).map(drop)?,
-        None => kernel::check(&settings.cache.directory)?,
+        Some((image, modules)) => kernel::given(image, modules, maker).map(drop)?,
+        None => kernel::check(&settings.cache.directory, maker)?,
     }
     Ok(())
 }

@@ -93,7 +93,7 @@ fn play(stream: &[Vec<u8>], code: i32) -> (Vec<Finished>, Result<(), EnvError>) 
 fn play_in(inside: Inside, stream: &[Vec<u8>], code: i32) -> (Vec<Finished>, Result<(), EnvError>) {
     let jobs = [job(), job()];
     let mut sink = Sink::default();
-    let mut ear = MachineEar::new(Guests::new(inside, &jobs, &mut sink));
+    let mut ear = MachineEar::new(Emulator::QEMU, Guests::new(inside, &jobs, &mut sink));
     let mut heard = Ok(Over {
         outstayed: false,
         end: 1,
@@ -137,7 +137,7 @@ fn two_machines_that_say_the_same_have_one_hash() {
     let hash = |word: &[u8]| {
         let jobs = [job()];
         let mut sink = Sink::default();
-        let mut ear = MachineEar::new(Guests::new(INSIDE, &jobs, &mut sink));
+        let mut ear = MachineEar::new(Emulator::QEMU, Guests::new(INSIDE, &jobs, &mut sink));
         for piece in word.chunks(3) {
             ear.console(piece, 0, &mut Blind);
         }

@@ -1,0 +1,178 @@
+//! Linux on the machine: a distribution's kernel with the agent as its init, as on
+//! QEMU's machine, and entered at once instead of unpacking itself first. It is
+//! there within seconds, so no state of it is kept: the job is among its files.
+
+use super::machine::{self, Machine};
+use super::memory::Memory;
+use super::program::{Bochs, REMEDY};
+use super::unpack;
+use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
+use crate::error::EnvError;
+use crate::parts::{hexadecimal, sha256_of_file};
+use crate::process::Running;
+use crate::settings::Settings;
+use crate::sim::kernel::{self, Kernel, Maker};
+use crate::sim::{
+    archive, script, Archive, Contents, Guests, MachineEar, LINUX_MEMORY_MIB, STREAM_HASH,
+};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use trapline_abi::Job;
+use trapline_plan::MachineSpec;
+
+/// What its Linux is told: as on QEMU's machine, and that its clock may be trusted
+/// without being measured against another, that a tick is a nanosecond, to leave the
+/// processor's random numbers alone, which Bochs begins with the second in which it
+/// was started, and to halt where nothing is to be done: the other way to sleep, Bochs
+/// steps through.
+const KERNEL_WORDS: &str = "console=ttyS0,115200 loglevel=4 nokaslr norandmaps \
+                            cryptomgr.notests panic=-1 tsc_early_khz=1000000 \
+                            tsc=reliable clearcpuid=rdrand,rdseed idle=halt";
+
+/// The agent looks for its job here. The file is longer than any job.
+const JOB: &str = "/trapline/job";
+const JOB_BYTES: usize = 64 << 10;
+
+/// What is known about every such machine before it is started.
+pub fn facts() -> Facts {
+    [("l1-command-line".to_owned(), KERNEL_WORDS.to_owned())].into()
+}
+
+/// Guests in Linux on the machine.
+pub struct LinuxGuest {
+    settings: Settings,
+    machine: MachineSpec,
+    contents: Box<dyn Contents>,
+    jobs: Vec<Job>,
+    prepared: Option<Prepared>,
+    running: Option<Running>,
+}
+
+/// A machine that can be started.
+struct Prepared {
+    bochs: Bochs,
+    memory: Memory,
+    memory_mib: u32,
+    facts: Facts,
+}
+
+impl LinuxGuest {
+    /// Guests on a machine with `contents`, each of which gets `machine`.
+    pub fn boxed(
+        settings: &Settings,
+        machine: &MachineSpec,
+        contents: Box<dyn Contents>,
+    ) -> Box<dyn Guest> {
+        Box::new(Self {
+            settings: settings.clone(),
+            machine: *machine,
+            contents,
+            jobs: Vec::new(),
+            prepared: None,
+            running: None,
+        })
+    }
+
+    fn prepare(&self) -> Result<Prepared, EnvError> {
+        let kernel = match &self.settings.kernel {
+            Some((image, modules)) => kernel::given(image, modules, Maker::Intel)?,
+            None => kernel::fetched(&self.settings.cache.directory, Maker::Intel)?,
+        };
+        let mut fill = |archive: &mut Archive, _: &mut _| self.fill(archive);
+        let initramfs = archive(&self.settings, &kernel.modules, &mut fill)?.bytes();
+        let mut memory = Memory::of_kernel(&kernel.image, &unpacked(&kernel)?)?;
+        memory.add_module(&initramfs);
+        let memory_mib = LINUX_MEMORY_MIB + self.machine.memory_mib;
+        let facts = [
+            ("l1-kernel", kernel.origin.clone()),
+            ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
+            ("initramfs-sha256", hexadecimal(&Sha256::digest(&initramfs))),
+        ];
+        Ok(Prepared {
+            bochs: Bochs::find()?,
+            memory: memory.told(KERNEL_WORDS, memory_mib),
+            memory_mib,
+            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+        })
+    }
+
+    fn fill(&self, archive: &mut Archive) -> Result<(), EnvError> {
+        self.contents.add_to(archive)?;
+        let job = script(self.contents.as_ref(), &self.jobs);
+        let mut text = job.text().as_bytes().to_vec();
+        text.resize(text.len().max(JOB_BYTES), 0);
+        archive.file(JOB, text);
+        Ok(())
+    }
+}
+
+/// A Bochs can be built without what the module wants.
+fn with_remedy(error: EnvError) -> EnvError {
+    match error {
+        EnvError::Machine(told) if told.contains("kvm_intel.ko") => EnvError::Machine(format!(
+            "{told}; if this Bochs was built without VMX, the distribution's has it: {REMEDY}"
+        )),
+        other => other,
+    }
+}
+
+fn unpacked(kernel: &Kernel) -> Result<Vec<u8>, EnvError> {
+    let read = std::fs::read(&kernel.image).and_then(|file| unpack::kernel(&file));
+    read.map_err(EnvError::file(&kernel.image))
+}
+
+impl Guest for LinuxGuest {
+    fn ready(&mut self, work: &Work, _: &Watch) -> Result<(), EnvError> {
+        self.jobs = work.jobs();
+        self.prepared = Some(self.prepare()?);
+        Ok(())
+    }
+
+    fn go(&mut self, _: &Watch) -> Result<(), EnvError> {
+        if let Some(prepared) = &self.prepared {
+            let machine = Machine {
+                bochs: &prepared.bochs,
+                memory_mib: prepared.memory_mib,
+            };
+            self.running = Some(Running::start(&machine.command(&prepared.memory)?)?);
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
+        let Some(mut running) = self.running.take() else {
+            return Ok(());
+        };
+        for (name, value) in self.prepared.iter().flat_map(|prepared| &prepared.facts) {
+            out.fact(name, value.clone());
+        }
+        let guests = Guests::new(self.contents.inside(), &self.jobs, out);
+        let mut ear = MachineEar::new(machine::EMULATOR, guests);
+        let heard = running.hear(&mut ear, watch);
+        let (guests, hash, judged) = ear.finish(heard);
+        drop(guests);
+        out.fact(STREAM_HASH, hash);
+        judged.map_err(with_remedy)
+    }
+
+    fn stop(mut self: Box<Self>, grace: Duration) {
+        if let Some(running) = &mut self.running {
+            running.ask_to_end(grace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_without_vmx_is_told_with_its_remedy() {
+        let told = "line 5: module /trapline/kvm_intel.ko: Operation not supported";
+        let error = with_remedy(EnvError::Machine(told.to_owned())).to_string();
+        assert!(error.contains("built without VMX"), "{error}");
+        assert!(error.ends_with(REMEDY), "{error}");
+        let other = with_remedy(EnvError::Machine("its Linux stopped".to_owned()));
+        assert!(!other.to_string().contains("VMX"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The environments on the simulated machine with Intel's virtualization.
+//!
+//! QEMU's translator emulates AMD's virtualization only. Bochs emulates Intel's,
+//! one instruction after the other, and its clock is their number: a machine as
+//! exact as the other, but another, whose figures stand in a table of their own.
+
+mod linux;
+mod machine;
+mod memory;
+mod program;
+mod unpack;
+
+pub(crate) use linux::facts as linux_facts;
+pub(crate) use machine::facts;
+pub(crate) use program::Bochs;
+
+use crate::environment::Guest;
+use crate::error::EnvError;
+use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
+use crate::parts::{GuestImage, Part};
+use crate::process::Command;
+use crate::settings::Settings;
+use crate::sim;
+use crate::stack::{Need, Stack};
+use linux::LinuxGuest;
+use machine::Machine;
+use memory::Memory;
+use trapline_abi::job::{Console, End};
+use trapline_abi::Job;
+use trapline_plan::{EnvironmentId, MachineSpec};
+
+/// `sim-vmx`.
+pub fn bare(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimVmx,
+        settings,
+        needs: &[Need::Part(Part::Image), Need::Bochs],
+        make: |_, image, machine| {
+            Ok(Box::new(ProcessGuest::new(Image {
+                bochs: Bochs::find()?,
+                memory: Memory::of_image(&image.path)?,
+                memory_mib: machine.memory_mib,
+            })))
+        },
+    }
+}
+
+/// `sim-vmx/linux`.
+pub fn linux(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimVmxLinux,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Bochs,
+            Need::IntelLinux,
+        ],
+        make: |settings, image, machine| make(EnvironmentId::SimLinux, settings, image, machine),
+    }
+}
+
+/// `sim-vmx/kvm`.
+pub fn kvm(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimVmxKvm,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Part(Part::Vmm),
+            Need::Part(Part::Image),
+            Need::Bochs,
+            Need::IntelLinux,
+        ],
+        make: |settings, image, machine| make(EnvironmentId::SimKvm, settings, image, machine),
+    }
+}
+
+/// `sim-vmx/qemu-kvm`.
+pub fn qemu_kvm(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimVmxQemuKvm,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Part(Part::Image),
+            Need::Bochs,
+            Need::IntelLinux,
+            Need::Qemu,
+        ],
+        make: |settings, image, machine| make(EnvironmentId::SimQemuKvm, settings, image, machine),
+    }
+}
+
+/// A Linux with what the environment `like` has on the other simulated machine.
+fn make(
+    like: EnvironmentId,
+    settings: &Settings,
+    image: &GuestImage,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Guest>, EnvError> {
+    let contents = sim::contents(like, settings, image, machine)?;
+    Ok(LinuxGuest::boxed(settings, machine, contents))
+}
+
+/// The image on the machine itself.
+struct Image {
+    bochs: Bochs,
+    memory: Memory,
+    memory_mib: u32,
+}
+
+impl Recipe for Image {
+    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+        let job = Job {
+            console: Console::Port,
+            ports: false,
+            ring: 0,
+            end: End::Reset,
+            ..*job
+        };
+        let memory = self.memory.told(&job.to_string(), self.memory_mib);
+        Machine {
+            bochs: &self.bochs,
+            memory_mib: self.memory_mib,
+        }
+        .command(&memory)
+    }
+
+    fn statuses(&self) -> Statuses {
+        machine::STATUSES
+    }
+
+    fn clock(&self) -> BootClock {
+        BootClock::Machine
+    }
+}

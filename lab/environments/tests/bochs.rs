@@ -1,0 +1,75 @@
+//! The machine with Intel's virtualization, where Bochs is there.
+
+mod common;
+
+use common::{failure, observe, parts, planned, ready, settings};
+use std::time::Duration;
+use trapline_abi::Op;
+use trapline_environments::sim::STREAM_HASH;
+use trapline_environments::EnvError;
+use trapline_plan::{EnvironmentId, Observation, Operation, Outcome};
+
+/// Long enough on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn boot(id: EnvironmentId, operations: u64) -> Option<Observation> {
+    let settings = settings(&parts());
+    let environment = ready(id, &settings)?;
+    let plan = planned(id, operations);
+    let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
+    if let Some(trouble) = booted.trouble {
+        panic!("{id}: {trouble}");
+    }
+    Some(booted.observation)
+}
+
+/// Ticks of every batch, by operation.
+fn ticks(observation: &Observation) -> Vec<(Op, Vec<u64>)> {
+    let of = |operation: &Operation| match &operation.outcome {
+        Outcome::Measured { samples, .. } => samples
+            .iter()
+            .map(|sample| sample.end - sample.start)
+            .collect(),
+        other => panic!("{:?}: {:?}", operation.op, failure(other)),
+    };
+    let all = observation.operations.iter();
+    all.map(|operation| (operation.op, of(operation))).collect()
+}
+
+#[test]
+fn the_bare_machine_gives_the_same_digits_again() {
+    let wanted = Op::Getpid.bit() | Op::PortOut.bit() | Op::SelfIpi.bit();
+    let Some(first) = boot(EnvironmentId::SimVmx, wanted) else {
+        return;
+    };
+    assert_eq!(first.operations.len(), 3);
+    let again = boot(EnvironmentId::SimVmx, wanted).unwrap();
+    assert_eq!(ticks(&first), ticks(&again));
+}
+
+#[test]
+fn kvm_for_intel_runs_the_image_and_says_the_same_bytes_again() {
+    let wanted = Op::Cpuid.bit() | Op::Hypercall.bit() | Op::BootMain.bit();
+    let Some(first) = boot(EnvironmentId::SimVmxKvm, wanted) else {
+        return;
+    };
+    let again = boot(EnvironmentId::SimVmxKvm, wanted).unwrap();
+    assert_eq!(ticks(&first), ticks(&again));
+    assert_eq!(first.facts[STREAM_HASH], again.facts[STREAM_HASH]);
+}
+
+#[test]
+fn a_host_that_is_too_slow_is_told_and_nothing_is_left() {
+    let settings = settings(&parts());
+    let Some(environment) = ready(EnvironmentId::SimVmxLinux, &settings) else {
+        return;
+    };
+    let plan = planned(EnvironmentId::SimVmxLinux, Op::Getpid.bit());
+    let patience = Duration::from_millis(500);
+    let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
+    assert!(
+        matches!(booted.trouble, Some(EnvError::Hung { .. })),
+        "{:?}",
+        booted.trouble
+    );
+}
