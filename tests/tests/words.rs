@@ -137,6 +137,8 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         "sim/linux",
         "sim/kvm",
         "sim/qemu-kvm",
+        "sim/xen-pvh",
+        "sim/xen-hvm",
         "sim/custom",
         "sim-vmx",
         "sim-vmx/linux",
