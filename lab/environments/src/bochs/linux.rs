@@ -74,10 +74,7 @@ impl LinuxGuest {
     }
 
     fn prepare(&self) -> Result<Prepared, EnvError> {
-        let kernel = match &self.settings.kernel {
-            Some((image, modules)) => kernel::given(image, modules, Maker::Intel)?,
-            None => kernel::fetched(&self.settings.cache.directory, Maker::Intel)?,
-        };
+        let kernel = kernel::chosen(&self.settings, Maker::Intel)?;
         let mut fill = |archive: &mut Archive, _: &mut _| self.fill(archive);
         let initramfs = archive(&self.settings, &kernel.modules, &mut fill)?.bytes();
         let mut memory = Memory::of_kernel(&kernel.image, &unpacked(&kernel)?)?;

@@ -54,15 +54,11 @@ impl Base {
     /// # Errors
     /// There is no kernel, or it cannot be read.
     pub fn linux(settings: &Settings) -> Result<Self, EnvError> {
-        let kernel = match &settings.kernel {
-            Some((image, modules)) => kernel::given(image, modules, Maker::Amd)?,
-            None => kernel::fetched(&settings.cache.directory, Maker::Amd)?,
-        };
         let Kernel {
             image,
             modules,
             origin,
-        } = kernel;
+        } = kernel::chosen(settings, Maker::Amd)?;
         let facts = [
             ("l1-kernel", origin),
             ("l1-kernel-sha256", sha256_of_file(&image)?),

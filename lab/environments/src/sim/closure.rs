@@ -12,7 +12,7 @@ use std::process::Command;
 const CACHE: &str = "/etc/ld.so.cache";
 
 /// The loader of x86-64 programs, by the ABI's name.
-const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+pub(super) const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// Adds `program` and what it needs to `archive`.
 ///

@@ -7,6 +7,7 @@
 //! fetches the newest. It appears in its place complete or not at all.
 
 use super::module::{self, Module};
+use crate::settings::Settings;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -131,6 +132,17 @@ const METAPACKAGES: [&str; 4] = [
 
 /// The file of a kernel in its directory.
 const IMAGE: &str = "vmlinuz";
+
+/// The kernel that the user names, or else the distribution's.
+///
+/// # Errors
+/// A file is missing or broken, or there is no kernel to be had.
+pub fn chosen(settings: &Settings, maker: Maker) -> Result<Kernel, KernelError> {
+    match &settings.kernel {
+        Some((image, modules)) => given(image, modules, maker),
+        None => fetched(&settings.cache.directory, maker),
+    }
+}
 
 /// The kernel at `image` with modules from below `modules`.
 ///

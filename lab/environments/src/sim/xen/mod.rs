@@ -7,6 +7,7 @@
 mod packages;
 
 use super::base::{Base, Loaded};
+use super::closure::LOADER;
 use super::initramfs::Archive;
 use super::linux::Contents;
 use super::listener::Inside;
@@ -47,9 +48,6 @@ const KERNEL_WORDS: &str = "console=hvc0 loglevel=4 nokaslr norandmaps \
 const DIRECTORY: &str = "/trapline/xen";
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 const DOMAIN_FILE: &str = "/trapline/domain";
-
-/// The loader of x86-64 programs, by the ABI's name.
-const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// `sim/xen-pvh`.
 pub fn pvh(settings: Settings) -> Stack {
