@@ -25,7 +25,7 @@ setup: ## Install what is missing from the distribution, nothing else
 build: setup ## Build every part into target/dist
 	@scripts/build.sh $(BUILT) $(DIST) $(GUEST_PROGRAMS)
 
-run: build ## Measure everything this machine offers (two to three minutes)
+run: build ## Measure everything this machine offers (about a minute, once built)
 	@$(DIST)/trapline run
 
 check: ## Check format and lints

@@ -234,7 +234,7 @@ pub enum PlainFormat {
 /// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {
-    /// Two to three minutes
+    /// About a minute
     Quick,
     /// More boots and samples, for figures to be quoted
     Full,
