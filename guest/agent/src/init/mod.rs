@@ -101,7 +101,7 @@ fn take(step: &Step<'_>, port: &mut Port) -> Result<(), Trouble> {
         Step::Wait { path, text } => {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
-        Step::Xen { programs } => xen::become_first_domain(programs),
+        Step::Xen { programs, domain } => xen::become_first_domain(programs, domain),
         Step::Launch(launch) => {
             let run = match launch.kind {
                 Kind::Foreign => foreign::run,

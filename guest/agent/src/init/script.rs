@@ -3,8 +3,8 @@
 //! - `module PATH OPTIONS` loads a kernel module.
 //! - `write PATH TEXT` tunes the kernel.
 //! - `wait PATH TEXT` waits until a file says so.
-//! - `xen DIRECTORY` makes this Linux the first domain of the Xen below it, with that
-//!   directory's programs; see `init::xen`.
+//! - `xen DIRECTORY FILE` makes this Linux the first domain of the Xen below it, with that
+//!   directory's programs, and makes the domain that FILE describes, once; see `init::xen`.
 //! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT…` runs a program to its end, at
 //!   most so many seconds of the machine's time. For KIND see [`Kind`].
 
@@ -36,6 +36,8 @@ pub enum Step<'a> {
     Xen {
         /// The directory of Xen's programs.
         programs: &'a str,
+        /// What describes a domain.
+        domain: &'a str,
     },
     /// Run a program.
     Launch(Launch<'a>),
@@ -99,7 +101,7 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
         ["module", path, options] => Ok(Step::Module { path, options }),
         ["write", path, text] => Ok(Step::Write { path, text }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
-        ["xen", programs] => Ok(Step::Xen { programs }),
+        ["xen", programs, domain] => Ok(Step::Xen { programs, domain }),
         ["launch", child, seconds, kind, program, ref arguments @ ..] => Ok(Step::Launch(Launch {
             child: number(child)?,
             seconds: number(seconds)?,
@@ -148,8 +150,9 @@ mod tests {
         assert_eq!(parse("wait\t/clock\ttsc"), Ok(wait));
         let xen = Step::Xen {
             programs: "/usr/lib/xen",
+            domain: "/domain",
         };
-        assert_eq!(parse("xen\t/usr/lib/xen"), Ok(xen));
+        assert_eq!(parse("xen\t/usr/lib/xen\t/domain"), Ok(xen));
         let launch = Step::Launch(Launch {
             child: 3,
             seconds: 60,

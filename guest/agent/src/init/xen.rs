@@ -38,8 +38,9 @@ const CONSOLES: &str = "/var/log/xen/console";
 const STORE: &str = "/run/xenstored/socket";
 const CONSOLE_DAEMON: &str = "/run/xenconsoled.pid";
 
-/// Makes this Linux the first domain, with Xen's programs from a directory.
-pub fn become_first_domain(programs: &str) -> Result<(), Trouble> {
+/// Makes this Linux the first domain, with Xen's programs from a directory, and makes
+/// the domain that a file describes, once.
+pub fn become_first_domain(programs: &str, domain: &str) -> Result<(), Trouble> {
     prepare().map_err(|error| format!("what Xen's programs need: {error}"))?;
     let run = |name: &str, arguments: &[&str]| execute(&format!("{programs}/{name}"), arguments);
     run("xenstored", &["--pid-file=/run/xenstored.pid"])?;
@@ -47,7 +48,26 @@ pub fn become_first_domain(programs: &str) -> Result<(), Trouble> {
     run("xen-init-dom0", &[])?;
     let pid = format!("--pid-file={CONSOLE_DAEMON}");
     run("xenconsoled", &[&pid, "--log=guest", "--timestamp=none"])?;
-    appears(CONSOLE_DAEMON)
+    appears(CONSOLE_DAEMON)?;
+    rehearse(&format!("{programs}/xl"), domain)
+}
+
+/// Makes a domain that never runs, and takes it apart. The first one of all costs more
+/// than those after it: the kernel lays out descriptions of 128 MiB of memory before
+/// it maps a domain's first page, for good.
+fn rehearse(toolstack: &str, domain: &str) -> Result<(), Trouble> {
+    // Its console's log cannot be written while nobody reads it.
+    let _console = console().map_err(|error| format!("{}: {error}", log()))?;
+    execute(toolstack, &["create", "-e", "-p", "-q", domain])?;
+    execute(toolstack, &["destroy", DOMAIN])
+}
+
+/// What the domain says, to be read without waiting.
+fn console() -> io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(log())
 }
 
 /// `rand_pool_info` (Linux `include/uapi/linux/random.h`) with as much as the kernel's
@@ -160,10 +180,7 @@ fn terminal() -> io::Result<Option<PathBuf>> {
 /// Runs the toolstack until its domain has ended, and tells about both. A domain that
 /// is still there then is destroyed.
 pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
-    let console = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(log())?;
+    let console = console()?;
     guest::set_up(&console)?;
     let guest = guest::start(launch, File::open("/dev/null")?.as_fd())?;
     // Closed, it would be made anew.

@@ -28,9 +28,9 @@ impl Script {
     }
 
     /// Makes the machine's Linux the first domain of a Xen, whose programs are in a
-    /// directory.
-    pub fn become_first_domain(&mut self, programs: &str) {
-        self.line(&["xen", programs]);
+    /// directory, and lets it make the domain that a file describes, once.
+    pub fn become_first_domain(&mut self, programs: &str, domain: &str) {
+        self.line(&["xen", programs, domain]);
     }
 
     /// Runs a program; `ask_offset` if its guest's TSC offset is to be asked of
@@ -93,14 +93,14 @@ mod tests {
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
         script.launch_foreign(&Command::new("/theirs"));
-        script.become_first_domain("/xen");
+        script.become_first_domain("/xen", "/domain");
         script.launch_domain(&Command::new("/xen/xl"), false);
         let expected = "wait\t/clock\ttsc\n\
                         module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes\t/qemu\n\
                         launch\t2\t600\tforeign\t/theirs\n\
-                        xen\t/xen\n\
+                        xen\t/xen\t/domain\n\
                         launch\t3\t600\txen\t/xen/xl\n";
         assert_eq!(script.text(), expected);
     }

@@ -191,7 +191,7 @@ impl Contents for Domain {
     }
 
     fn prepare(&self, script: &mut Script) {
-        script.become_first_domain(DIRECTORY);
+        script.become_first_domain(DIRECTORY, DOMAIN_FILE);
     }
 
     fn command(&self, job: &Job) -> Command {
@@ -234,7 +234,9 @@ impl Domain {
         PROGRAMS.into_iter().chain(further).collect()
     }
 
-    /// Without a restart whatever happens, and with the processor's own TSC.
+    /// Without a restart whatever happens, and with the processor's own TSC. Without
+    /// the keyboard that fully virtualized domains get: when one ends, `xl` waits two
+    /// seconds for it.
     fn configuration(&self) -> String {
         let MachineSpec { memory_mib, cpus } = self.machine;
         let kind = match self.mode {
@@ -242,7 +244,7 @@ impl Domain {
             Mode::Hvm => format!(
                 "type=\"hvm\"\nfirmware_override=\"{IMAGE}\"\n\
                  bios=\"seabios\"\nbios_path_override=\"{SYSTEM_FIRMWARE}\"\n\
-                 serial=\"null\"\nvga=\"none\"\nnographic=1\nvnc=0\nsdl=0\nusb=0\n"
+                 serial=\"null\"\nvga=\"none\"\nnographic=1\nvnc=0\nsdl=0\nusb=0\nvkb_device=0\n"
             ),
         };
         format!(
