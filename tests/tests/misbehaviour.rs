@@ -39,6 +39,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         operations: Op::Getpid.bit(),
         preset: Preset::Quick,
         boots: Some(1),
+        scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
     });
     let mut boot = plan.boots.into_iter().next().expect("one boot is planned");

@@ -4,9 +4,11 @@
 
 mod cache;
 mod gate;
+mod scheduling;
 
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
+pub use scheduling::SchedulingArgs;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -192,7 +194,7 @@ pub struct StoreArgs {
 }
 
 /// What environments are made of where it is the user's to say: the Linux of the
-/// simulated machine and how it gets there, and a VMM.
+/// simulated machine and how it gets there, a VMM, and how guests are scheduled.
 #[derive(Args, Debug, Clone, Default)]
 pub struct SimulatedArgs {
     /// Linux for the simulated machine [default: the distribution's, fetched once]
@@ -205,6 +207,8 @@ pub struct SimulatedArgs {
     /// {memory} (MiB), {cpus} and {cmdline} where it has to name them
     #[arg(long, value_name = "COMMAND", value_parser = CustomVmm::from_str)]
     pub vmm: Option<CustomVmm>,
+    #[command(flatten)]
+    pub scheduling: SchedulingArgs,
     #[command(flatten)]
     pub snapshots: SnapshotArgs,
 }
@@ -363,6 +367,9 @@ mod tests {
             ["--env", "sim,kmv"],
             ["--workload", "exits/port-oot"],
             ["--boots", "0"],
+            ["--sched", "fair"],
+            ["--cap", "0"],
+            ["--cap", "101"],
         ] {
             let words = ["trapline", "run"].into_iter().chain(bad);
             assert!(Cli::try_parse_from(words).is_err(), "{bad:?} was accepted");

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use trapline_abi::{Op, Workload};
 use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome, Verdict};
-use trapline_plan::{expand, names, Clock, EnvironmentId};
+use trapline_plan::{expand, names, Clock, EnvironmentId, Scheduling};
 use trapline_stats::{FailureKind, Summary};
 use trapline_store::{Run, Store};
 
@@ -51,6 +51,7 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
         .ids()
         .map_err(|error| unusable(&args.baseline, &error))?;
     let mut gate = Gate::open(&args.manner)?;
+    require_alike(&kept, gate.lab.scheduling())?;
     let run = gate.measure(&ids, kept.operations(), None)?;
     let summary = trapline_stats::summarise(&run.observations, run::SEED);
     let mut comparison = compare(&kept, &summary, &args.tolerances.tolerances());
@@ -70,6 +71,26 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
         Outcome::Changed => Status::Failed,
         Outcome::Undetermined => Status::Undetermined,
     })
+}
+
+/// That figures are taken as those of the baseline were.
+fn require_alike(kept: &Baseline, now: Scheduling) -> Result<(), Failure> {
+    let other = |(name, then)| (then != now).then_some((name, then));
+    let taken = kept.scheduling().find_map(other);
+    let Some((name, then)) = taken else {
+        return Ok(());
+    };
+    let told = |scheduling| match scheduling {
+        Scheduling::USUAL => "without --sched, --cap and --weight".to_owned(),
+        said => format!("with {said}"),
+    };
+    let differs = format!(
+        "the baseline of {name} was taken {}, not {}",
+        told(then),
+        told(now)
+    );
+    let help = "check it with what it was taken with, or make one anew with 'trapline baseline'";
+    Err(Failure::new(differs).help(help).status(Status::Usage))
 }
 
 /// What both commands measure with.
@@ -214,7 +235,7 @@ impl Wanted<'_> {
             manner: self.manner,
             counters: self.counters,
         };
-        let request = run::exact(self.environments, self.operations);
+        let request = run::exact(self.environments, self.operations, lab);
         let run = run::perform(store, &request, &means)?;
         whole(&run, interrupt)?;
         Ok(run)

@@ -3,7 +3,7 @@
 use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::PathBuf;
-use trapline_plan::{expand, names, Request};
+use trapline_plan::{expand, names, Request, Scheduling};
 
 /// The file that `args` name, or the user's own.
 ///
@@ -40,6 +40,9 @@ pub fn describe(request: &Request) -> String {
     if let Some(boots) = request.boots {
         words.push_str(&format!(" --boots {boots}"));
     }
+    if request.scheduling != Scheduling::USUAL {
+        words.push_str(&format!(" {}", request.scheduling));
+    }
     words
 }
 
@@ -65,11 +68,16 @@ mod tests {
             operations: names::operations("basic,exits/port-out").unwrap(),
             preset: Preset::Quick,
             boots: Some(3),
+            scheduling: Scheduling {
+                cap: Some(25),
+                ..Scheduling::USUAL
+            },
             seed: 7,
         };
         let words = describe(&request);
         let expected =
-            "--env host,sim/kvm --workload basic,exits/port-out --preset quick --seed 7 --boots 3";
+            "--env host,sim/kvm --workload basic,exits/port-out --preset quick --seed 7 --boots 3 \
+             --cap 25";
         assert_eq!(words, expected);
         assert_eq!(operations(&words), request.operations);
         assert_eq!(operations("of a later version"), expand::known_operations());

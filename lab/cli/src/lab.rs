@@ -6,11 +6,12 @@ use std::path::Path;
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Parts, Requirements, Settings, Start,
 };
-use trapline_plan::{expand, EnvironmentId, MachineSpec, Preset, Request};
+use trapline_plan::{expand, EnvironmentId, MachineSpec, Preset, Request, Scheduling};
 
 /// Every environment there is, with what is needed to use it.
 pub struct Lab {
     settings: Settings,
+    scheduling: Scheduling,
     places: Vec<Place>,
 }
 
@@ -67,9 +68,14 @@ impl Lab {
             found.map_err(|error| Failure::from_error(&error).status(Status::Usage))?;
         }
         settings.vmm = simulated.vmm.clone();
-        let environments = trapline_environments::all(&settings);
-        let places = environments.into_iter().map(place).collect();
-        Ok(Self { settings, places })
+        let scheduling = simulated.scheduling.scheduling();
+        let environments = trapline_environments::all(&settings).into_iter();
+        let places = environments.map(|environment| place(environment, scheduling));
+        Ok(Self {
+            settings,
+            scheduling,
+            places: places.collect(),
+        })
     }
 
     /// All environments, in table order.
@@ -80,6 +86,16 @@ impl Lab {
     /// Where everything is that environments are made of.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// How guests' CPUs are scheduled.
+    pub fn scheduling(&self) -> Scheduling {
+        self.scheduling
+    }
+
+    /// The machine that a guest of this environment gets.
+    pub fn machine(&self, id: EnvironmentId) -> MachineSpec {
+        machine(id, self.scheduling)
     }
 
     /// Why an environment cannot be used here, if it cannot.
@@ -120,9 +136,9 @@ fn check_named(
     }
 }
 
-fn place(environment: Box<dyn Environment>) -> Place {
+fn place(environment: Box<dyn Environment>, scheduling: Scheduling) -> Place {
     let id = environment.id();
-    let machine = machine(id);
+    let machine = machine(id, scheduling);
     let availability = environment.supports(&Requirements { machine });
     Place {
         id,
@@ -132,13 +148,14 @@ fn place(environment: Box<dyn Environment>) -> Place {
 }
 
 /// The machine that a guest of this environment gets: what the plan says.
-pub fn machine(id: EnvironmentId) -> MachineSpec {
+fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
     let plan = expand::expand(&Request {
         environments: vec![id],
         ready: vec![id],
         operations: expand::known_operations(),
         preset: Preset::Quick,
         boots: Some(1),
+        scheduling,
         seed: 0,
     });
     plan.boots[0].machine

@@ -12,7 +12,7 @@ use crate::progress::Bar;
 use crate::{doctor, keep, outcome};
 use std::time::Duration;
 use trapline_environments::Availability;
-use trapline_plan::{expand, names, EnvironmentId, Plan, Preset, Request};
+use trapline_plan::{expand, names, EnvironmentId, Plan, Preset, Request, Scheduling};
 use trapline_store::{NewRun, Run, RunId, Store};
 
 /// The seed where nothing is left to chance.
@@ -51,13 +51,14 @@ pub struct Means<'a> {
 
 /// A request for exact figures, which are the same under any seed: more boots or
 /// samples would only repeat them.
-pub fn exact(environments: &[EnvironmentId], operations: u64) -> Request {
+pub fn exact(environments: &[EnvironmentId], operations: u64, lab: &Lab) -> Request {
     Request {
         environments: environments.to_vec(),
         ready: environments.to_vec(),
         operations,
         preset: Preset::Quick,
         boots: None,
+        scheduling: lab.scheduling(),
         seed: SEED,
     }
 }
@@ -124,15 +125,21 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         },
         preset: args.preset.into(),
         boots: args.boots,
+        scheduling: lab.scheduling(),
         seed: args.seed,
     }
 }
 
-/// The usual ones, and those whose VMM is the user's if he gives one.
+/// The usual ones, and those whose VMM is the user's if he gives one; where it is said
+/// how guests are scheduled, those that can do that.
 fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
     let given = lab.settings().vmm.is_some();
     let chosen = EnvironmentId::ALL.into_iter();
-    let wanted = |id: &EnvironmentId| id.is_usual() || given && id.is_custom();
+    let scheduling = lab.scheduling();
+    let wanted = |id: &EnvironmentId| match scheduling {
+        Scheduling::USUAL => id.is_usual() || given && id.is_custom(),
+        said => said.fits(*id),
+    };
     chosen.filter(wanted).collect()
 }
 

@@ -55,6 +55,7 @@ fn observe(
         operations,
         preset: Preset::Quick,
         boots: Some(1),
+        scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
     });
     let planned = &plan.boots[0];

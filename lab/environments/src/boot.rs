@@ -42,7 +42,8 @@ pub fn boot(
         replicate: planned.replicate,
         unit_per_tick: unit_per_tick(environment.id().clock()),
     };
-    let facts = environment.facts();
+    let mut facts = environment.facts();
+    facts.extend(planned.machine.scheduling.facts());
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
     guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();

@@ -63,6 +63,9 @@ impl Environment for Stack {
     }
 
     fn supports(&self, need: &Requirements) -> Availability {
+        if let Some(reason) = need.machine.scheduling.misfit(self.id) {
+            return Availability::Missing(reason);
+        }
         let met = self.needs.iter().try_for_each(|need| self.check(*need));
         match met.and_then(|()| check_memory(self.memory_mib(&need.machine))) {
             Ok(()) => Availability::Ready,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_ledger::Ledger;
-use trapline_plan::{names, EnvironmentId};
+use trapline_plan::{names, EnvironmentId, Scheduling};
 use trapline_stats::{Cell, Summary, Value};
 
 /// The version of the format that is written, and the newest that is read.
@@ -159,6 +159,12 @@ impl Baseline {
             .collect::<Result<_, _>>()?;
         ids.sort();
         Ok(ids)
+    }
+
+    /// How guests were scheduled in each environment, by its name.
+    pub fn scheduling(&self) -> impl Iterator<Item = (&str, Scheduling)> {
+        let environments = self.environments.iter();
+        environments.map(|(name, kept)| (name.as_str(), Scheduling::of_facts(&kept.facts)))
     }
 
     /// The operations that were asked for, as far as this version knows them:

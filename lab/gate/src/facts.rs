@@ -36,7 +36,13 @@ const fn part(name: &'static str, title: &'static str) -> Mattering {
 
 /// The facts that matter, the one that explains most first. What the host is does
 /// not: the simulated machine is the same on every host.
-pub const MATTERING: [Mattering; 12] = [
+pub const MATTERING: [Mattering; 18] = [
+    around("scheduler", "the scheduler of guests' CPUs"),
+    around("scheduler-cap", "the cap of guests' CPUs"),
+    around("scheduler-weight", "the weight of guests' CPUs"),
+    around("xen", "Xen"),
+    around("xen-sha256", "the bytes of Xen"),
+    around("xen-command-line", "the command line of Xen"),
     around("l1-kernel", "the kernel of the simulated machine"),
     around("l1-kernel-sha256", "the bytes of that kernel"),
     around("qemu", "QEMU"),

@@ -9,6 +9,7 @@
 
 use crate::identity::{Clock, EnvironmentId, MachineSpec};
 use crate::preset::{Preset, Sizes};
+use crate::scheduling::Scheduling;
 use rand::seq::SliceRandom;
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -31,6 +32,8 @@ pub struct Request {
     pub preset: Preset,
     /// Boots of each environment on the wall clock, if not the preset's number.
     pub boots: Option<u32>,
+    /// How the CPUs of every guest are scheduled.
+    pub scheduling: Scheduling,
     /// Decides everything that is left to chance.
     pub seed: u64,
 }
@@ -166,7 +169,10 @@ fn boot(
         } else {
             sizes.boot_launches
         },
-        machine: sizes.machine,
+        machine: MachineSpec {
+            scheduling: request.scheduling,
+            ..sizes.machine
+        },
     }
 }
 
@@ -201,6 +207,7 @@ mod tests {
                 operations: operations.iter().fold(0, |set, op| set | op.bit()),
                 preset: if full { Preset::Full } else { Preset::Quick },
                 boots,
+                scheduling: Scheduling::USUAL,
                 seed,
             }
         }
@@ -213,6 +220,7 @@ mod tests {
             operations: known_operations(),
             preset: Preset::Quick,
             boots: Some(8),
+            scheduling: Scheduling::USUAL,
             seed,
         }
     }

@@ -1,5 +1,6 @@
 //! Names of clocks, environments and machines.
 
+use crate::scheduling::Scheduling;
 use std::fmt;
 
 /// A clock. Figures of different clocks never meet in one table. Each simulated
@@ -142,4 +143,6 @@ pub struct MachineSpec {
     pub memory_mib: u32,
     /// Virtual CPUs.
     pub cpus: u32,
+    /// How they are scheduled.
+    pub scheduling: Scheduling,
 }

@@ -11,8 +11,10 @@ pub mod identity;
 pub mod names;
 pub mod observed;
 pub mod preset;
+mod scheduling;
 
 pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
 pub use identity::{Clock, EnvironmentId, MachineSpec};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 pub use preset::Preset;
+pub use scheduling::{Scheduler, Scheduling};

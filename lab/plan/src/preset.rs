@@ -4,6 +4,7 @@
 //! guest's memory, and all of it into the time that people wait.
 
 use crate::identity::{EnvironmentId, MachineSpec};
+use crate::scheduling::Scheduling;
 use trapline_abi::Job;
 
 /// How thorough a run is.
@@ -60,6 +61,7 @@ const HARDWARE: Sizes = Sizes {
     machine: MachineSpec {
         memory_mib: 512,
         cpus: 1,
+        scheduling: Scheduling::USUAL,
     },
     boot_launches: 2,
     batches: Job::EMPTY.batches,
@@ -76,6 +78,7 @@ const TRANSLATED: Sizes = Sizes {
     machine: MachineSpec {
         memory_mib: 128,
         cpus: 1,
+        scheduling: Scheduling::USUAL,
     },
     batches: 10,
     batch_ticks: 2_000_000,

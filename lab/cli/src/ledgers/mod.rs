@@ -94,7 +94,7 @@ impl Desk<'_> {
         }
         let found = Counters::find(self.lab.settings(), self.stacks);
         let counters = found.map_err(|error| self.interrupt.explain(&error))?;
-        let plan = expand(&run::exact(environments, operations));
+        let plan = expand(&run::exact(environments, operations, self.lab));
         let progress = Bar::new(plan.boots.len(), self.quiet);
         let mut counted = Counted::default();
         let task = Task {

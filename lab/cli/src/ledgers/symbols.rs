@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::lab::{self, Lab};
+use crate::lab::Lab;
 use std::path::{Path, PathBuf};
 use trapline_environments::sim::symbols::locate;
 use trapline_environments::{EnvError, Part, Watch};
@@ -42,7 +42,7 @@ pub fn of(
     }
     let explained = |error: EnvError| interrupt.explain(&error);
     let image = lab.image().map_err(explained)?;
-    let machine = lab::machine(environment);
+    let machine = lab.machine(environment);
     let located = locate(settings, environment, &image, &machine, watch);
     let located = located.map_err(explained)?;
     symbols.add_kallsyms(&located.kernel);

@@ -14,6 +14,7 @@ fn foreign(text: &str) -> Foreign {
         machine: MachineSpec {
             memory_mib: 128,
             cpus: 1,
+            scheduling: trapline_plan::Scheduling::USUAL,
         },
         ring: 0,
     }

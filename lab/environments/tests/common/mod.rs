@@ -44,6 +44,7 @@ pub fn planned(id: EnvironmentId, operations: u64) -> PlannedBoot {
         operations,
         preset: Preset::Quick,
         boots: Some(1),
+        scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
     });
     let mut boot = plan.boots[0].clone();

@@ -245,6 +245,7 @@ fn foreign() -> Inside {
             machine: trapline_plan::MachineSpec {
                 memory_mib: 1,
                 cpus: 1,
+                scheduling: trapline_plan::Scheduling::USUAL,
             },
             ring: 0,
         }),

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, End};
 use trapline_abi::platform::DOMAIN;
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_plan::{EnvironmentId, MachineSpec, Scheduler};
 
 /// The machine: one with ACPI as Xen expects it, and a processor that lets the kernel
 /// of a paravirtualized first domain reach user memory. It makes no random numbers: QEMU
@@ -34,10 +34,25 @@ use trapline_plan::{EnvironmentId, MachineSpec};
 const MACHINE: &str = "-M q35 -device pvpanic";
 const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed";
 
-/// What Xen is told: where to speak, only what is of use, and how much of the
-/// machine its first domain gets.
-const XEN_WORDS: &str = "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning \
-                         dom0_mem=640M,max:640M";
+/// What Xen is told: where to speak, only what is of use, how much of the machine its
+/// first domain gets, and which scheduler to use if not its own choice.
+macro_rules! xen_words {
+    ($scheduler:literal) => {
+        concat!(
+            "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning ",
+            "dom0_mem=640M,max:640M",
+            $scheduler
+        )
+    };
+}
+
+const fn xen_words(scheduler: Option<Scheduler>) -> &'static str {
+    match scheduler {
+        None => xen_words!(""),
+        Some(Scheduler::Credit) => xen_words!(" sched=credit"),
+        Some(Scheduler::Credit2) => xen_words!(" sched=credit2"),
+    }
+}
 
 /// What the Linux of the first domain is told, as on other machines.
 const KERNEL_WORDS: &str = "console=hvc0 loglevel=4 nokaslr norandmaps \
@@ -107,7 +122,7 @@ pub(crate) fn facts() -> Facts {
     let counting = crate::qemu::COUNTING;
     [
         ("machine", format!("{MACHINE} {counting} {PROCESSOR}")),
-        ("xen-command-line", XEN_WORDS.to_owned()),
+        ("xen-command-line", xen_words(None).to_owned()),
         ("l1-command-line", KERNEL_WORDS.to_owned()),
     ]
     .into_iter()
@@ -162,7 +177,7 @@ impl Contents for Domain {
     }
 
     fn base(&self, _: &Settings) -> Result<Base, EnvError> {
-        base(&self.xen)
+        base(&self.xen, self.machine.scheduling.scheduler)
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
@@ -238,7 +253,16 @@ impl Domain {
     /// the keyboard that fully virtualized domains get: when one ends, `xl` waits two
     /// seconds for it.
     fn configuration(&self) -> String {
-        let MachineSpec { memory_mib, cpus } = self.machine;
+        let MachineSpec {
+            memory_mib,
+            cpus,
+            scheduling,
+        } = self.machine;
+        let cap = scheduling.cap.map(|percent| format!("cap={percent}\n"));
+        let weight = scheduling
+            .weight
+            .map(|weight| format!("cpu_weight={weight}\n"));
+        let share = [cap, weight].map(Option::unwrap_or_default).concat();
         let kind = match self.mode {
             Mode::Pvh => format!("type=\"pvh\"\nkernel=\"{IMAGE}\"\n"),
             Mode::Hvm => format!(
@@ -252,6 +276,7 @@ impl Domain {
              {kind}\
              memory={memory_mib}\n\
              vcpus={cpus}\n\
+             {share}\
              tsc_mode=\"native\"\n\
              on_poweroff=\"destroy\"\n\
              on_reboot=\"destroy\"\n\
@@ -269,12 +294,14 @@ fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), E
     add_as(archive, &place.to_string_lossy(), library)
 }
 
-fn base(xen: &Xen) -> Result<Base, EnvError> {
+fn base(xen: &Xen, scheduler: Option<Scheduler>) -> Result<Base, EnvError> {
+    let words = xen_words(scheduler);
     let (hypervisor, kernel) = (xen.hypervisor(), xen.kernel());
     let hash = |path: &Path| sha256_of_file(path);
     let facts = [
         ("xen", xen.origin()),
         ("xen-sha256", hash(&hypervisor)?),
+        ("xen-command-line", words.to_owned()),
         ("l1-kernel-sha256", hash(&kernel)?),
     ];
     Ok(Base {
@@ -282,7 +309,7 @@ fn base(xen: &Xen) -> Result<Base, EnvError> {
         processor: PROCESSOR,
         loaded: Loaded {
             kernel: hypervisor,
-            words: XEN_WORDS,
+            words,
             module: Some((kernel, KERNEL_WORDS)),
         },
         modules: xen.modules()?,
