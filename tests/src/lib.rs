@@ -78,7 +78,7 @@ pub fn has_kvm(what: &str) -> bool {
 }
 
 /// Where in $PATH a program is.
-pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|directory| directory.join(program))

@@ -179,3 +179,10 @@ fn trouble_inside_the_simulated_machine_is_told() {
     );
     assert_told(EnvironmentId::SimKvm, Fault::Triple, 300, &["triple fault"]);
 }
+
+/// What a domain says of its own end arrives, too.
+#[test]
+fn trouble_in_a_domain_of_xen_is_told() {
+    let words = ["this guest was asked to panic"];
+    assert_told(EnvironmentId::SimXenPvh, Fault::Panic, 600, &words);
+}

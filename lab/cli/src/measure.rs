@@ -261,7 +261,9 @@ impl From<trapline_environments::Booted> for Booted {
         match booted.trouble {
             // What was not reached because somebody wanted an end is no failure.
             Some(EnvError::Stopped) => Self::Stopped,
-            Some(EnvError::Hung { .. }) => Self::Hopeless(booted.observation),
+            Some(EnvError::Hung { .. } | EnvError::Lingered { .. }) => {
+                Self::Hopeless(booted.observation)
+            }
             _ => Self::Observed(booted.observation),
         }
     }

@@ -47,8 +47,17 @@ pub enum EnvError {
     #[error("the guest can no longer be heard: {0}")]
     Deaf(io::Error),
     /// The guest did not end in time, and was killed.
-    #[error("the guest had not ended after {} s and was killed{}", .after.as_secs(), last(.words))]
+    #[error("the guest had not ended after {} s and was killed (--timeout gives it more){}", .after.as_secs(), last(.words))]
     Hung {
+        /// How long it was waited for.
+        after: Duration,
+        /// The last that was heard of it.
+        words: String,
+    },
+    /// The same by the clock of a simulated machine, whose init killed it: the guest
+    /// waits for something that does not come, however fast the host is.
+    #[error("the guest had not ended after {} s of the machine's clock and was killed{}", .after.as_secs(), last(.words))]
+    Lingered {
         /// How long it was waited for.
         after: Duration,
         /// The last that was heard of it.
@@ -156,7 +165,7 @@ mod tests {
             words: "one\ntwo".to_owned(),
         };
         let text =
-            "the guest had not ended after 30 s and was killed; the last it said:\n  one\n  two";
+            "the guest had not ended after 30 s and was killed (--timeout gives it more); the last it said:\n  one\n  two";
         assert_eq!(hung.to_string(), text);
         let missing = EnvError::PartMissing {
             name: "trapline-vmm",

@@ -300,7 +300,7 @@ impl<'a> Guests<'a> {
         let after = Duration::from_nanos(at.saturating_sub(*exec));
         if status.signal() == Some(libc::SIGKILL) && after >= PATIENCE {
             let words = transcript.last_words();
-            return Err(EnvError::Hung { after, words });
+            return Err(EnvError::Lingered { after, words });
         }
         if let Some(theirs) = transcript.foreign_version() {
             return Err(EnvError::Version { theirs });

@@ -4,6 +4,7 @@
 
 mod gate;
 mod judge;
+mod xen;
 
 use judge::{Figures, Verdict};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +28,7 @@ fn main() {
     conformance();
     gate::waiting(&place);
     gate::ten_baselines(&place);
+    xen::five_runs(&place);
 }
 
 /// The quick preset, and how long it took (5).

@@ -191,7 +191,7 @@ fn a_guest_that_its_init_had_to_end_has_hung() {
     };
     let stream = [launch(0), relay(0, b"waiting"), frame(&killed, late)];
     let error = play(&stream, EXIT_STATUS_DONE).1.unwrap_err();
-    assert!(matches!(error, EnvError::Hung { .. }), "{error}");
+    assert!(matches!(error, EnvError::Lingered { .. }), "{error}");
     assert!(error.to_string().ends_with("waiting"), "{error}");
 }
 
