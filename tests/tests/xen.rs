@@ -171,10 +171,7 @@ fn settings_that_only_xen_has_are_a_reason_elsewhere() {
         "--workload",
         "basic/getpid",
     ];
-    let ended = run(
-        &place,
-        &[&words[..], &["--sched", "credit", "--cap", "25"]].concat(),
-    );
+    let ended = place.run(&[&words[..], &["--sched", "credit", "--cap", "25"]].concat());
     assert_eq!(ended.status, Some(0), "{ended:?}");
     for id in ["host", "sim"] {
         let told = format!("{id} knows nothing of --sched credit --cap 25: leave it out");
@@ -210,10 +207,7 @@ fn figures_taken_with_other_settings_are_not_compared() {
     ] {
         let file = kept(facts);
         let file = file.to_str().expect("the path is text");
-        let ended = run(
-            &place,
-            &[&["check", "-q", "--baseline", file], words].concat(),
-        );
+        let ended = place.run(&[&["check", "-q", "--baseline", file], words].concat());
         assert_eq!(ended.status, Some(2), "{ended:?}");
         assert_says(&ended, &[told, "make one anew with 'trapline baseline'"]);
     }
