@@ -90,7 +90,7 @@ fn estimate(json: &Value, environment: &str, path: &str) -> f64 {
 fn every_cell_is_a_figure_or_a_reason() {
     let run = everything();
     assert_eq!(run.ended.status, Some(0), "{}", run.ended.errors);
-    assert_eq!(cells(&run.json).len(), 8 * 21, "environments by operations");
+    assert_eq!(cells(&run.json).len(), 8 * 24, "environments by operations");
     for cell in cells(&run.json) {
         assert!(cell.get("failed").is_none(), "{cell}");
         match cell.get("skip") {
@@ -247,7 +247,7 @@ fn tables_fit_the_width_and_name_every_operation() {
 #[test]
 fn other_forms_hold_the_same_cells() {
     let csv = first_run("csv");
-    assert_eq!(csv.lines().count(), 1 + 8 * 21, "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 8 * 24, "{csv}");
     let markdown = first_run("markdown");
     assert!(
         markdown

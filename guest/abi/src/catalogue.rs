@@ -150,6 +150,12 @@ operations! {
         "one interrupt sent by a CPU to itself, until its handler has run";
     TimerWake = 39, Exits, "timer-wake", Time, Less,
         "how late a halted CPU runs again after its own timer was due";
+    PortEmulated = 40, Exits, "port-emulated", Time, Less,
+        "one byte read where a PC has its first serial port, from whoever answers for devices here";
+    XenHypercall = 41, Exits, "xen-hypercall", Time, Less,
+        "one hypercall that Xen answers: which version it is";
+    EventChannel = 42, Exits, "event-channel", Time, Less,
+        "one event sent by a domain of Xen to itself, until its handler has run";
     BootCreated = 48, Boot, "vm-created", Time, Less,
         "from exec of the VMM until it has created the virtual machine";
     BootEntry = 49, Boot, "first-instruction", Time, Less,

@@ -108,13 +108,16 @@ pub enum End {
     Reset,
     /// By asking Xen to shut the domain down.
     Xen,
+    /// By asking Xen to end the machine with the domain, as its first may.
+    XenMachine,
 }
 
 impl End {
-    const NAMES: [(&'static str, End); 3] = [
+    const NAMES: [(&'static str, End); 4] = [
         ("port", End::Port),
         ("reset", End::Reset),
         ("xen", End::Xen),
+        ("xen-machine", End::XenMachine),
     ];
 
     /// The end called `name` on a command line, if there is one.
@@ -179,6 +182,11 @@ impl Job {
     /// Whether `op` is to be measured.
     pub fn wants(&self, op: Op) -> bool {
         self.run & op.bit() != 0
+    }
+
+    /// Whether the guest is told that it is a domain of Xen.
+    pub fn in_xen(&self) -> bool {
+        matches!(self.end, End::Xen | End::XenMachine)
     }
 
     /// Reads a job from a command line or from arguments.
@@ -344,6 +352,13 @@ mod tests {
         assert_eq!(Job::parse(words.split(' ')), Ok(job));
         assert!(words.contains(" trapline.end=reset "), "{words}");
         assert!(!Job::EMPTY.to_string().contains("trapline.end"));
+        assert!(!job.in_xen());
+        for end in ["xen", "xen-machine"] {
+            let word = std::format!("trapline.end={end}");
+            let told = Job::parse([word.as_str()]).unwrap();
+            assert!(told.in_xen(), "{end}");
+            assert!(told.to_string().ends_with(&word), "{told}");
+        }
         assert_eq!(
             Job::parse(Job::EMPTY.to_string().split(' ')),
             Ok(Job::EMPTY)

@@ -16,6 +16,10 @@ pub const COM1: u16 = 0x3f8;
 /// state proves that the accesses arrived.
 pub const SCRATCH: u16 = COM1 + 7;
 
+/// What a port without a device reads, because nothing drives the bus. On a virtual
+/// machine somebody has to say so.
+pub const NO_DEVICE: u8 = 0xff;
+
 /// A port that takes one console byte a write and is always ready: QEMU's
 /// `isa-debugcon`, and ours.
 pub const DEBUG_CONSOLE: u16 = 0xe9;

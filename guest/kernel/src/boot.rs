@@ -106,13 +106,16 @@ mod machine {
         }
     }
 
-    /// The memory to give out.
+    /// The memory to give out. The first domain of Xen has to ask for it.
     ///
     /// # Safety
     /// As for [`copy_command_line`].
-    pub unsafe fn memory(start: *const StartInfo, image_end: u64) -> Range<u64> {
+    pub unsafe fn memory(start: *const StartInfo, image_end: u64, in_xen: bool) -> Range<u64> {
         // SAFETY: passed on.
         let info = unsafe { read(start) };
+        if info.version == 0 && in_xen {
+            return choose(xen::memory_map(), image_end);
+        }
         let first = info.memory_map as *const MemoryMapEntry;
         if info.version == 0 || first.is_null() {
             panic!("the start info has no memory map; a VMM must pass version 1 or later");
@@ -120,6 +123,10 @@ mod machine {
         let entries = info.memory_map_entries.min(MOST_ENTRIES) as usize;
         // SAFETY: the start info says that as many entries begin there.
         let map = (0..entries).map(|index| unsafe { first.add(index).read_unaligned() });
+        choose(map, image_end)
+    }
+
+    fn choose(map: impl Iterator<Item = MemoryMapEntry>, image_end: u64) -> Range<u64> {
         choose_memory(map, image_end).unwrap_or_else(|| {
             panic!("there is no memory between the image's end at {image_end:#x} and 4 GiB")
         })

@@ -5,7 +5,7 @@ use crate::cpu::{in8, out32, out8, Global};
 use crate::xen;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::Console;
-use trapline_abi::platform::{COM1, DEBUG_CONSOLE, FRAME as FRAME_PORT};
+use trapline_abi::platform::{COM1, DEBUG_CONSOLE, FRAME as FRAME_PORT, NO_DEVICE};
 use trapline_abi::Record;
 use trapline_workloads::ticks;
 
@@ -23,9 +23,6 @@ const FIFO_IS_ON: u8 = 0xc0;
 const RECEIVED: u8 = 0x01;
 const TRANSMITTER_EMPTY: u8 = 0x20;
 const FIFO_BYTES: usize = 16;
-
-/// What an address without a device reads.
-const NOTHING: u8 = 0xff;
 
 /// How records leave.
 #[derive(Clone, Copy)]
@@ -115,7 +112,7 @@ pub fn finish() {
 pub fn wait_for_byte() {
     loop {
         match in8(LINE_STATUS) {
-            NOTHING => return,
+            NO_DEVICE => return,
             status if status & RECEIVED != 0 => break,
             _ => {}
         }

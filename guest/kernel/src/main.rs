@@ -6,7 +6,7 @@
 //! about the job. [`memory`] takes the RAM: frames, small pages, blocks.
 //! [`console`] speaks, [`panic`] has the last word, [`interrupts`] counts and
 //! sleeps, [`threads`] switches, [`hypercall`] calls
-//! out, [`xen`] speaks to one hypervisor in its own way. [`system`] puts these
+//! out, [`xen`] is one hypervisor spoken to in its own way. [`system`] puts these
 //! together as the `System` that the workloads run on. [`fault`] misbehaves, when
 //! asked to.
 //!

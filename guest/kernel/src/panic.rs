@@ -91,6 +91,10 @@ pub fn end(status: u32) -> ! {
             xen::shut_down();
             MOMENT
         }
+        End::XenMachine => {
+            xen::restart_machine();
+            MOMENT
+        }
     };
     for _ in 0..patience {
         pause();

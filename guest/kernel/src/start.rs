@@ -6,7 +6,7 @@
 //! interrupts do; `image.ld` says where everything lies. All of it is assembly
 //! and data: compiled code needs SSE, which not every ring 0 offers.
 
-use crate::{boot, console, cpu, fault, interrupts, memory, panic, system};
+use crate::{boot, console, cpu, fault, interrupts, memory, panic, system, xen};
 use core::arch::global_asm;
 use trapline_abi::platform::{selector, StartInfo, NOTE_DIRECT};
 use trapline_abi::record::Speaker;
@@ -37,6 +37,7 @@ global_asm!(
     CODE3 = const selector::CODE3,
     IPI_VECTOR = const interrupts::IPI_VECTOR,
     TIMER_VECTOR = const interrupts::TIMER_VECTOR,
+    EVENT_VECTOR = const xen::EVENT_VECTOR,
     SPURIOUS_VECTOR = const interrupts::SPURIOUS_VECTOR,
     END_OF_INTERRUPT = const interrupts::END_OF_INTERRUPT,
 );
@@ -59,7 +60,7 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
     panic::end_by(boot::end(command_line));
     let job = boot::job(command_line);
     // SAFETY: as above.
-    let range = unsafe { boot::memory(start, &raw const trapline_image_end as u64) };
+    let range = unsafe { boot::memory(start, &raw const trapline_image_end as u64, job.in_xen()) };
     memory::give(range.clone());
     // SAFETY: written by entry.s only, before this function.
     let entry = unsafe { trapline_entry_clock };

@@ -4,10 +4,11 @@ use crate::cpu::{in32, in8, mmio_read, mmio_write, out8};
 use crate::hypercall::Gate;
 use crate::interrupts::{self, Apic, Timer};
 use crate::threads::{self, Peer};
+use crate::xen::{self, Events, Xen};
 use crate::{console, memory};
 use core::cell::OnceCell;
 use trapline_abi::platform::{
-    EXITS_HIGH, EXITS_LOW, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
+    EXITS_HIGH, EXITS_LOW, NO_DEVICE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
     VIRTIO_MAGIC, VIRTIO_MMIO,
 };
 use trapline_abi::{Job, Op, Record};
@@ -22,6 +23,9 @@ pub struct Kernel {
     apic: OnceCell<Result<Apic, Reason>>,
     timer: OnceCell<Result<Timer, Reason>>,
     gate: OnceCell<Result<Gate, Reason>>,
+    /// Whose domain this is, as the command line says.
+    xen: Result<Xen, Reason>,
+    events: OnceCell<Result<Events, Reason>>,
 }
 
 impl Kernel {
@@ -34,6 +38,12 @@ impl Kernel {
             apic: OnceCell::new(),
             timer: OnceCell::new(),
             gate: OnceCell::new(),
+            xen: if job.in_xen() {
+                Ok(Xen::here())
+            } else {
+                Err("this is no domain of Xen")
+            },
+            events: OnceCell::new(),
         }
     }
 
@@ -45,6 +55,18 @@ impl Kernel {
     #[inline(always)]
     fn gate(&self) -> Result<Gate, Reason> {
         *self.gate.get_or_init(Gate::find)
+    }
+
+    /// The channel of events, with interrupts open, which the APIC's do.
+    #[inline(always)]
+    fn channel(&self) -> Result<&Events, Reason> {
+        borrow(self.events.get_or_init(|| self.open_channel()))
+    }
+
+    fn open_channel(&self) -> Result<Events, Reason> {
+        let xen = self.xen?;
+        self.apic()?;
+        Events::open(xen)
     }
 }
 
@@ -126,6 +148,9 @@ impl Machine for Kernel {
             Op::MmioWrite => transport().and_then(|()| device()),
             Op::Hypercall => self.gate().map(drop),
             Op::SelfIpi => self.apic().map(drop),
+            Op::PortEmulated => scratch_register().or_else(nobody),
+            Op::XenHypercall => self.xen.map(drop),
+            Op::EventChannel => self.channel().map(drop),
             _ => Ok(()),
         }
     }
@@ -168,6 +193,22 @@ impl Machine for Kernel {
     fn self_ipis(&mut self) -> u64 {
         interrupts::ipis()
     }
+
+    #[inline(always)]
+    fn xen_version(&mut self) -> i64 {
+        self.xen.map_or(0, Xen::version)
+    }
+
+    #[inline(always)]
+    fn send_event(&mut self) {
+        if let Ok(channel) = self.channel() {
+            channel.send();
+        }
+    }
+
+    fn events(&mut self) -> u64 {
+        xen::taken()
+    }
 }
 
 /// Whether the first serial port keeps what is written to its scratch register.
@@ -180,6 +221,14 @@ fn scratch_register() -> Result<(), Reason> {
         Ok(())
     } else {
         Err("the machine has no serial port with a scratch register at 0x3f8")
+    }
+}
+
+/// Whether it reads at least what a port without a device does.
+fn nobody(otherwise: Reason) -> Result<(), Reason> {
+    match in8(SCRATCH) {
+        NO_DEVICE => Ok(()),
+        _ => Err(otherwise),
     }
 }
 

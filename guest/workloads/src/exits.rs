@@ -8,7 +8,8 @@ use crate::system::{Machine, Reason, System};
 use core::arch::x86_64::__cpuid;
 use core::hint::black_box;
 use trapline_abi::platform::{
-    SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC, VIRTIO_MMIO,
+    NO_DEVICE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
+    VIRTIO_MMIO,
 };
 use trapline_abi::Op;
 
@@ -24,6 +25,9 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     hypercall(bench);
     self_ipi(bench);
     timer_wake(bench);
+    port_emulated(bench);
+    xen_hypercall(bench);
+    event_channel(bench);
 }
 
 /// Measures `op` where there is a machine that supports it. `prepare` gives what
@@ -206,4 +210,70 @@ fn timer_wake<S: System>(bench: &mut Bench<'_, S>) {
         Ok(()) => bench.end(op, bench.job.batches, u64::from(op.number())),
         Err(reason) => bench.fail(op, reason),
     }
+}
+
+/// The VMM answers, or QEMU in another domain, or the device itself; where nobody
+/// models devices the hypervisor, with all ones. Whoever it is, is asked each time.
+fn port_emulated<S: System>(bench: &mut Bench<'_, S>) {
+    const KEPT: u8 = 0x3c;
+    with_machine(
+        bench,
+        Op::PortEmulated,
+        |machine| {
+            machine.port_out(SCRATCH, KEPT);
+            machine.port_in(SCRATCH)
+        },
+        |machine, answer, repetitions| {
+            let mut differences = 0;
+            repeat(repetitions, || {
+                differences |= machine.port_in(SCRATCH) ^ answer
+            });
+            differences.into()
+        },
+        |_, answer, work| {
+            work.alike("the serial port did not read the same each time")?;
+            proved(
+                [KEPT, NO_DEVICE].contains(&answer),
+                "the serial port read neither what was written nor all ones",
+            )
+        },
+    );
+}
+
+fn xen_hypercall<S: System>(bench: &mut Bench<'_, S>) {
+    with_machine(
+        bench,
+        Op::XenHypercall,
+        |machine| machine.xen_version(),
+        |machine, version, repetitions| {
+            let mut differences = 0;
+            repeat(repetitions, || {
+                differences |= machine.xen_version() ^ version
+            });
+            differences as u64
+        },
+        |_, version, work| {
+            let reason = "Xen did not tell the same version each time";
+            proved(version > 0 && work.evidence == 0, reason)
+        },
+    );
+}
+
+fn event_channel<S: System>(bench: &mut Bench<'_, S>) {
+    with_machine(
+        bench,
+        Op::EventChannel,
+        |_| (),
+        |machine, (), repetitions| {
+            let before = machine.events();
+            repeat(repetitions, || machine.send_event());
+            machine.events() - before
+        },
+        |_, (), work| {
+            proved(
+                work.evidence == work.count,
+                "an event was lost or came twice",
+            )
+        },
+    );
 }

@@ -113,6 +113,15 @@ pub trait Machine {
 
     /// How many interrupts [`Self::self_ipi`] has caused so far.
     fn self_ipis(&mut self) -> u64;
+
+    /// Asks Xen for its version, which is never 0.
+    fn xen_version(&mut self) -> i64;
+
+    /// Sends an event to this domain of Xen and waits until its handler has run.
+    fn send_event(&mut self);
+
+    /// How many events of [`Self::send_event`] have been handled so far.
+    fn events(&mut self) -> u64;
 }
 
 /// The machine of a system that has none: it cannot exist.
@@ -142,6 +151,15 @@ impl Machine for NoMachine {
         match *self {}
     }
     fn self_ipis(&mut self) -> u64 {
+        match *self {}
+    }
+    fn xen_version(&mut self) -> i64 {
+        match *self {}
+    }
+    fn send_event(&mut self) {
+        match *self {}
+    }
+    fn events(&mut self) -> u64 {
         match *self {}
     }
 }

@@ -4,7 +4,7 @@
 //! each way of cheating must be found.
 
 use std::ptr::NonNull;
-use trapline_abi::platform::{SCRATCH, VIRTIO_MAGIC};
+use trapline_abi::platform::{NO_DEVICE, SCRATCH, VIRTIO_MAGIC};
 use trapline_abi::record::Speaker;
 use trapline_abi::{Job, Op, Record};
 use trapline_workloads::{ticks, Block, Machine, Origin, Reason, System, Wake};
@@ -17,6 +17,10 @@ enum Cheat {
     IgnoreMmio,
     AcceptHypercall,
     LoseInterrupt,
+    NoDevice,
+    ChangeAnswer,
+    ChangeVersion,
+    LoseEvent,
     ChangePid,
     NeverSwitch,
     WakeEarly,
@@ -30,6 +34,8 @@ struct Fake {
     scratch: u8,
     selector: u32,
     interrupts: u64,
+    versions: i64,
+    events: u64,
     pids: u32,
     turns: u64,
     blocks: Vec<Vec<u128>>,
@@ -43,6 +49,8 @@ impl Fake {
             scratch: 0,
             selector: 0,
             interrupts: 0,
+            versions: 0,
+            events: 0,
             pids: 0,
             turns: 0,
             blocks: Vec::new(),
@@ -169,7 +177,14 @@ impl Machine for Fake {
         }
     }
     fn port_in(&mut self, _: u16) -> u8 {
-        self.scratch
+        match self.cheat {
+            Cheat::NoDevice => NO_DEVICE,
+            Cheat::ChangeAnswer => {
+                self.scratch = self.scratch.wrapping_add(1);
+                self.scratch
+            }
+            _ => self.scratch,
+        }
     }
     fn mmio_read(&mut self, address: u64) -> u32 {
         match address & 0xff {
@@ -198,6 +213,18 @@ impl Machine for Fake {
     fn self_ipis(&mut self) -> u64 {
         self.interrupts
     }
+    fn xen_version(&mut self) -> i64 {
+        self.versions += i64::from(self.cheat == Cheat::ChangeVersion);
+        0x4_0011 + self.versions
+    }
+    fn send_event(&mut self) {
+        let lost = self.cheat == Cheat::LoseEvent && self.events == 1;
+        self.events += u64::from(!lost);
+        self.cheat = if lost { Cheat::None } else { self.cheat };
+    }
+    fn events(&mut self) -> u64 {
+        self.events
+    }
 }
 
 #[test]
@@ -220,6 +247,10 @@ fn each_way_of_cheating_is_found() {
         (Cheat::IgnoreMmio, "exits/mmio-write"),
         (Cheat::AcceptHypercall, "exits/hypercall"),
         (Cheat::LoseInterrupt, "exits/self-ipi"),
+        (Cheat::ForgetScratch, "exits/port-emulated"),
+        (Cheat::ChangeAnswer, "exits/port-emulated"),
+        (Cheat::ChangeVersion, "exits/xen-hypercall"),
+        (Cheat::LoseEvent, "exits/event-channel"),
         (Cheat::ChangePid, "basic/getpid"),
         (Cheat::NeverSwitch, "basic/yield"),
         (Cheat::WakeEarly, "exits/timer-wake"),
@@ -228,6 +259,12 @@ fn each_way_of_cheating_is_found() {
     ] {
         Fake::verdict(cheat, name, "Fail");
     }
+}
+
+#[test]
+fn a_port_that_nobody_has_is_answered_for() {
+    Fake::verdict(Cheat::NoDevice, "exits/port-emulated", "End");
+    Fake::verdict(Cheat::NoDevice, "exits/port-in", "Fail");
 }
 
 #[test]

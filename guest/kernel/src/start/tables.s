@@ -35,7 +35,8 @@ trapline_tss:
     .quad stack_of_ipi_top              # ist3
     .quad stack_of_timer_top            # ist4
     .quad stack_of_spurious_top         # ist5
-    .quad 0, 0, 0
+    .quad stack_of_event_top            # ist6
+    .quad 0, 0
     .short 0
     .short trapline_port_bitmap_offset
 
@@ -56,6 +57,8 @@ stack_of_ipi_top:
 stack_of_timer_top:
     .zero 1024
 stack_of_spurious_top:
+    .zero 1024
+stack_of_event_top:
 
 # --- Page tables: identity map of the first 4 GiB --------------------------
 .set PRESENT,  0x01

@@ -9,6 +9,12 @@
 .set GATE_RING_0, 0x8e                  # interrupt gate, ring 0
 .set GATE_RING_3, 0xef                  # trap gate that ring 3 may enter
 
+# Of the page that Xen shares with a domain (Xen public/xen.h, shared_info): two fields
+# of the first CPU, and a bit for each channel.
+.set UPCALL_PENDING, 0
+.set PENDING_WORDS, 8
+.set PENDING, 2048
+
 .section .text.vectors, "ax", @progbits
 
 # One slot of 16 bytes a vector, so that a gate's address is a constant plus 16
@@ -23,6 +29,8 @@ trapline_vectors:
     jmp take_ipi
     .elseif vector == {TIMER_VECTOR}
     jmp take_timer
+    .elseif vector == {EVENT_VECTOR}
+    jmp take_event
     .elseif vector == {SPURIOUS_VECTOR}
     iretq
     .elseif vector == 6
@@ -74,6 +82,18 @@ take_ipi:
 take_timer:
     take trapline_timers
 
+# An event of Xen (see xen/events.rs) is acknowledged from the top down: that there is
+# any, in which words, and which. Only its own channel's are counted.
+take_event:
+    push rax
+    mov byte ptr [trapline_shared + UPCALL_PENDING], 0
+    mov qword ptr [trapline_shared + PENDING_WORDS], 0
+    mov rax, qword ptr [trapline_channel]
+    lock btr qword ptr [trapline_shared + PENDING], rax
+    adc qword ptr [trapline_events], 0
+    pop rax
+    iretq
+
 # u64 trapline_probe_vmcall(u64 number), and the same with AMD's instruction:
 # 1 if a hypervisor took the instruction.
 .global trapline_probe_vmcall
@@ -105,6 +125,21 @@ trapline_timers:
 .global trapline_interrupts
 trapline_interrupts:
     .long 0
+.balign 8
+.global trapline_events
+trapline_events:
+    .quad 0
+.global trapline_channel
+trapline_channel:
+    .quad 0
+
+.section .bss.shared, "aw", @nobits
+.balign 4096
+.global trapline_shared
+trapline_shared:
+    .zero 4096
+
+.section .data.counts, "aw", @progbits
 
 .macro table name, code, gate
 .balign 16
@@ -122,6 +157,8 @@ trapline_interrupts:
     .byte 4
     .elseif vector == {SPURIOUS_VECTOR}
     .byte 5
+    .elseif vector == {EVENT_VECTOR}
+    .byte 6
     .else
     .byte 1
     .endif

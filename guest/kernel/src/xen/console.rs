@@ -1,101 +1,20 @@
-//! Xen as the hypervisor below: its hypercalls, the ring by which a domain speaks to
-//! dom0, and the end of a domain.
+//! The ring by which a domain speaks to dom0.
 //!
-//! Nothing of this is executed unless the command line asks for this console or
-//! this end. The ring is emptied by a process in dom0, which has to run for that: so
-//! it is told only when the ring is full or all has been said, between batches and
-//! never in one.
+//! It is emptied by a process in dom0, which has to run for that: so it is told only
+//! when the ring is full or all has been said, between batches and never in one.
 
-use crate::cpu::pause;
-use core::arch::asm;
+use super::hypercall::{Xen, EVENT_CHANNEL_OP, SCHED_OP};
 use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{fence, Ordering};
 use trapline_abi::platform::PAGE;
 
-/// Numbers of hypercalls (Xen `public/xen.h`).
-const SCHED_OP: u64 = 29;
-const EVENT_CHANNEL_OP: u64 = 32;
-const HVM_OP: u64 = 34;
-
-/// Operations of those (`public/sched.h`, `public/event_channel.h`,
-/// `public/hvm/hvm_op.h`).
+/// Operations (Xen `public/sched.h`, `public/event_channel.h`).
 const SCHED_YIELD: u64 = 0;
-const SCHED_SHUTDOWN: u64 = 2;
 const EVENT_SEND: u64 = 4;
-const HVM_GET_PARAM: u64 = 1;
-
-/// Reason of a shutdown: all is done.
-const POWER_OFF: u32 = 0;
 
 /// What the toolstack left for the domain (`public/hvm/params.h`).
 const CONSOLE_FRAME: u32 = 17;
 const CONSOLE_EVENT: u32 = 18;
-
-/// The domain that calls.
-const SELF: u16 = 0x7ff0;
-
-/// Xen, and which of two makers' instructions calls it.
-#[derive(Clone, Copy)]
-struct Xen {
-    intel: bool,
-}
-
-impl Xen {
-    fn here() -> Xen {
-        Xen {
-            intel: __cpuid(0).ebx.to_le_bytes() == *b"Genu",
-        }
-    }
-
-    /// Makes a call with two arguments; Xen's answer.
-    ///
-    /// # Safety
-    /// `second` is what the operation takes: mostly the address of a structure, which
-    /// Xen may read and write.
-    unsafe fn call(self, number: u64, first: u64, second: u64) -> i64 {
-        let answer: i64;
-        // SAFETY: the caller answers for what the call does to memory; of the registers
-        // Xen may change those of the arguments.
-        unsafe {
-            match self.intel {
-                true => asm!(
-                    "vmcall",
-                    inout("rax") number => answer, inout("rdi") first => _,
-                    inout("rsi") second => _, options(nostack),
-                ),
-                false => asm!(
-                    "vmmcall",
-                    inout("rax") number => answer, inout("rdi") first => _,
-                    inout("rsi") second => _, options(nostack),
-                ),
-            }
-        }
-        answer
-    }
-
-    fn parameter(self, index: u32) -> u64 {
-        let mut asked = Parameter {
-            domain: SELF,
-            reserved: 0,
-            index,
-            value: 0,
-        };
-        // SAFETY: the structure that the operation reads, and whose value it writes.
-        match unsafe { self.call(HVM_OP, HVM_GET_PARAM, &raw mut asked as u64) } {
-            0 => asked.value,
-            _ => 0,
-        }
-    }
-}
-
-/// `xen_hvm_param`.
-#[repr(C)]
-struct Parameter {
-    domain: u16,
-    reserved: u16,
-    index: u32,
-    value: u64,
-}
 
 const IN_BYTES: usize = 1024;
 const OUT_BYTES: usize = 2048;
@@ -232,12 +151,4 @@ pub fn read_line(line: &mut [u8]) -> usize {
     let told = [told.ebx, told.ecx, told.edx].map(u32::to_le_bytes);
     let console = Console::open_if(told.each_ref() == SIGNATURE);
     console.map_or(0, |console| console.read_line(line))
-}
-
-/// Ends the domain.
-pub fn shut_down() {
-    let reason = POWER_OFF;
-    // SAFETY: the operation reads a `u32` and does not come back.
-    unsafe { Xen::here().call(SCHED_OP, SCHED_SHUTDOWN, &raw const reason as u64) };
-    pause();
 }
