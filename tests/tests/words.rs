@@ -139,6 +139,7 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         "sim/qemu-kvm",
         "sim/xen-pvh",
         "sim/xen-hvm",
+        "sim/xen-dom0",
         "sim/custom",
         "sim-vmx",
         "sim-vmx/linux",
@@ -160,7 +161,7 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         .iter()
         .map(|workload| workload["operations"].as_array().map_or(0, Vec::len))
         .sum();
-    assert_eq!(operations, 21);
+    assert_eq!(operations, 24);
 }
 
 #[test]

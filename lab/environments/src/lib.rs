@@ -59,6 +59,7 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
         sim::qemu_kvm,
         sim::xen_pvh,
         sim::xen_hvm,
+        sim::xen_dom0,
         sim::custom,
         bochs::bare,
         bochs::linux,

@@ -57,9 +57,12 @@ pub struct Setting {
 fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
     use EnvironmentId::{
         Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm, SimVmx, SimVmxLinux,
-        SimVmxQemuKvm, SimXenHvm, SimXenPvh,
+        SimVmxQemuKvm, SimXenDom0, SimXenHvm, SimXenPvh,
     };
     match (environment, op) {
+        (SimXenDom0, _) => {
+            Some("Xen's first domain starts with the machine, and no VMM is executed")
+        }
         (Sim | SimVmx, _) => Some("the bare machine has no VMM that could be executed"),
         (Host | SimLinux | SimVmxLinux, Op::BootCreated | Op::BootEntry) => {
             Some("a process has no virtual machine around it")

@@ -34,6 +34,8 @@ pub enum Need {
     Linux,
     /// Xen for that machine, with a kernel for its first domain.
     Xen,
+    /// Xen for that machine, with nothing beside it.
+    XenAlone,
     /// What models devices for domains of that Xen.
     XenDeviceModel,
     /// Bochs as the machine that counts instructions.
@@ -103,7 +105,7 @@ impl Stack {
                 sim::check_nesting(&self.qemu()?)?;
                 sim::check_kernel(&self.settings, Maker::Amd)
             }
-            Need::Xen => {
+            Need::Xen | Need::XenAlone => {
                 sim::check_nesting(&self.qemu()?)?;
                 sim::check_xen(&self.settings)
             }
@@ -137,6 +139,7 @@ impl Stack {
             }
             Need::Linux => facts.extend(sim::linux_facts()),
             Need::Xen => facts.extend(sim::xen_facts()),
+            Need::XenAlone => facts.extend(sim::xen_dom0_facts(&self.settings)),
             Need::IntelLinux => facts.extend(bochs::linux_facts()),
         }
     }
@@ -178,12 +181,12 @@ impl Stack {
 
     /// Memory that a guest's machine takes of the host, with whoever runs it.
     fn memory_mib(&self, machine: &MachineSpec) -> u64 {
-        let has_linux = |need: &Need| matches!(need, Need::Linux | Need::IntelLinux | Need::Xen);
-        let around = match self.needs.iter().any(has_linux) {
-            true => sim::LINUX_MEMORY_MIB,
-            false => 0,
-        };
-        u64::from(machine.memory_mib + around) + VMM_MEMORY_MIB
+        let around = self.needs.iter().map(|need| match need {
+            Need::Linux | Need::IntelLinux | Need::Xen => sim::LINUX_MEMORY_MIB,
+            Need::XenAlone => sim::XEN_MEMORY_MIB,
+            _ => 0,
+        });
+        u64::from(machine.memory_mib + around.max().unwrap_or(0)) + VMM_MEMORY_MIB
     }
 }
 

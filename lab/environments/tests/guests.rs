@@ -105,6 +105,9 @@ fn qemu_tcg() {
 fn sim() {
     if let Some(observation) = whole(EnvironmentId::Sim) {
         assert!(measured(&observation, Op::MmioWrite) && !measured(&observation, Op::BootMain));
+        assert!(
+            !measured(&observation, Op::XenHypercall) && !measured(&observation, Op::EventChannel)
+        );
     }
 }
 
@@ -135,8 +138,11 @@ fn sim_xen_hvm() {
         return;
     };
     // By way of QEMU in another domain.
-    let port = least(&observation, Op::PortOut);
-    assert!(port > 4.0 * least(&observation, Op::Cpuid), "{port}");
+    for op in [Op::PortOut, Op::PortEmulated] {
+        let port = least(&observation, op);
+        assert!(port > 4.0 * least(&observation, Op::Cpuid), "{op:?} {port}");
+    }
+    assert!(measured(&observation, Op::EventChannel));
 }
 
 fn least(observation: &Observation, op: Op) -> f64 {
@@ -176,7 +182,7 @@ fn the_same_twice_whatever_else_runs(id: EnvironmentId) -> Option<Observation> {
         let runs = [0, 1].map(|_| scope.spawn(|| whole(id)));
         let [one, other] = runs.map(|run| run.join().unwrap());
         let (one, other) = (one?, other?);
-        assert_eq!(one.facts[STREAM_HASH], other.facts[STREAM_HASH]);
+        assert_eq!(one.facts.get(STREAM_HASH), other.facts.get(STREAM_HASH));
         assert_eq!(one.operations, other.operations);
         assert_eq!(one.launches, other.launches);
         Some(one)
@@ -195,6 +201,27 @@ fn sim_xen_pvh() {
     if let Some(one) = the_same_twice_whatever_else_runs(EnvironmentId::SimXenPvh) {
         assert!(measured(&one, Op::Hypercall) && measured(&one, Op::BootExit));
         assert!(!measured(&one, Op::PortOut) && !measured(&one, Op::BootEntry));
+        assert!(measured(&one, Op::XenHypercall) && measured(&one, Op::EventChannel));
+        // By Xen itself.
+        let port = least(&one, Op::PortEmulated);
+        assert!(port < least(&one, Op::Cpuid), "{port}");
+        assert!(one.facts.contains_key(STREAM_HASH));
+    }
+}
+
+#[test]
+fn sim_xen_dom0() {
+    let Some(one) = the_same_twice_whatever_else_runs(EnvironmentId::SimXenDom0) else {
+        return;
+    };
+    assert!(measured(&one, Op::XenHypercall) && measured(&one, Op::EventChannel));
+    assert!(measured(&one, Op::TimerWake) && !measured(&one, Op::BootExit));
+    // The machine's ports are its own, and so is its time stamp counter.
+    let port = least(&one, Op::PortOut);
+    assert!(port < 100.0, "{port}");
+    assert!(least(&one, Op::Cpuid) > 10.0 * port, "cpuid is Xen's");
+    for fact in ["machine", "xen", "xen-sha256", "xen-command-line"] {
+        assert!(one.facts.contains_key(fact), "{fact}");
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
                 boots.entry(boot.environment).or_default().push(boot);
                 prop_assert_eq!(boot.job.run | boot.boot_job.run, request.operations);
                 prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
-                let boots = boot.boot_job.run != 0 && !(boot.environment.is_bare() && boot.environment.clock().is_exact());
+                let boots = boot.boot_job.run != 0 && !boot.environment.starts_with_machine();
                 prop_assert_eq!(boot.boot_launches > 0, boots);
             }
             for id in EnvironmentId::ALL {

@@ -83,6 +83,7 @@ environments! {
     SimQemuKvm "sim/qemu-kvm" Insn "the image in QEMU on KVM on the simulated machine";
     SimXenPvh "sim/xen-pvh" Insn "the image as a PVH domain of Xen on the simulated machine";
     SimXenHvm "sim/xen-hvm" Insn "the image as a fully virtualized domain of Xen there, devices by QEMU";
+    SimXenDom0 "sim/xen-dom0" Insn "the image as the first domain of Xen there, alone with it";
     SimCustom "sim/custom" Insn "the image in a VMM of your choice on KVM on the simulated machine";
     SimVmx "sim-vmx" InsnVmx "the image on a bare simulated machine with Intel's virtualization: the bare row";
     SimVmxLinux "sim-vmx/linux" InsnVmx "the agent in Linux on that machine";
@@ -103,7 +104,12 @@ impl EnvironmentId {
 
     /// Whether it is a domain of Xen.
     pub fn is_xen(self) -> bool {
-        matches!(self, Self::SimXenPvh | Self::SimXenHvm)
+        matches!(self, Self::SimXenPvh | Self::SimXenHvm | Self::SimXenDom0)
+    }
+
+    /// Whether the image starts with its machine, so that there is no VMM to execute.
+    pub fn starts_with_machine(self) -> bool {
+        matches!(self, Self::Sim | Self::SimVmx | Self::SimXenDom0)
     }
 
     /// Whether it is measured without being asked for, where it can be. For Xen much

@@ -97,7 +97,8 @@ const COUNTED: Sizes = Sizes {
     ..TRANSLATED
 };
 
-/// A bare machine starts no VMM: it has no boot that could be measured.
+/// The image starts with the machine and no VMM starts it: there is no boot that could
+/// be measured.
 const COUNTED_BARE: Sizes = Sizes {
     boot_launches: 0,
     ..COUNTED
@@ -105,11 +106,11 @@ const COUNTED_BARE: Sizes = Sizes {
 
 impl Sizes {
     pub fn of(environment: EnvironmentId, preset: Preset) -> Self {
-        use EnvironmentId::{Custom, Host, Kvm, QemuKvm, QemuTcg, Sim, SimVmx};
+        use EnvironmentId::{Custom, Host, Kvm, QemuKvm, QemuTcg};
         let sizes = match environment {
             Host | Kvm | QemuKvm | Custom => HARDWARE,
             QemuTcg => TRANSLATED,
-            Sim | SimVmx => return COUNTED_BARE,
+            _ if environment.starts_with_machine() => return COUNTED_BARE,
             // Figures are exact: nothing is gained by measuring more.
             _ => return COUNTED,
         };

@@ -31,9 +31,10 @@ pub(crate) use machine::{
     archive, facts as linux_facts, in_memory, OWN_MEMORY_MIB as LINUX_MEMORY_MIB,
 };
 pub(crate) use xen::{
-    check as check_xen, check_device_model as check_xen_device_model, facts as xen_facts,
+    check as check_xen, check_device_model as check_xen_device_model, dom0_facts as xen_dom0_facts,
+    facts as xen_facts, OWN_MEMORY_MIB as XEN_MEMORY_MIB,
 };
-pub use xen::{hvm as xen_hvm, pvh as xen_pvh};
+pub use xen::{dom0 as xen_dom0, hvm as xen_hvm, pvh as xen_pvh};
 
 use crate::environment::Guest;
 use crate::error::EnvError;

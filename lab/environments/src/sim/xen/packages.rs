@@ -85,10 +85,12 @@ impl Xen {
     /// # Errors
     /// It is not in the cache and cannot be had.
     pub fn fetched(cache: &Cache) -> Result<Self, KernelError> {
-        match in_cache(cache) {
-            Some(directory) => Ok(Self { directory }),
-            None => download(cache),
-        }
+        Self::kept(cache).map_or_else(|| download(cache), Ok)
+    }
+
+    /// Xen from the cache, if it is there.
+    pub fn kept(cache: &Cache) -> Option<Self> {
+        in_cache(cache).map(|directory| Self { directory })
     }
 
     /// The package that it comes from.
