@@ -37,7 +37,7 @@ pub fn of(
     if environment != EnvironmentId::SimLinux {
         add(&mut symbols, Space::Guest, "guest", &part(Part::Image)?)?;
     }
-    if environment == EnvironmentId::Sim {
+    if matches!(environment, EnvironmentId::Sim | EnvironmentId::SimXenDom0) {
         return Ok(symbols);
     }
     let explained = |error: EnvError| interrupt.explain(&error);
