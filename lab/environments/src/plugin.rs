@@ -20,7 +20,7 @@ pub struct Plugin {
     /// What it writes; has no name.
     pub(crate) output: Arc<File>,
     /// What else it is told.
-    pub(crate) words: &'static str,
+    pub(crate) words: Vec<&'static str>,
 }
 
 impl Plugin {
@@ -41,13 +41,13 @@ impl Plugin {
     /// There is no memory to write to.
     pub fn another(&self) -> Result<Self, EnvError> {
         Ok(Self {
-            words: self.words,
+            words: self.words.clone(),
             ..Self::of(self.library.clone())?
         })
     }
 
     /// The same, told `words`: arguments of the plugin's own.
-    pub fn told(self, words: &'static str) -> Self {
+    pub fn told(self, words: Vec<&'static str>) -> Self {
         Self { words, ..self }
     }
 
@@ -57,7 +57,7 @@ impl Plugin {
         Ok(Self {
             library,
             output: Arc::new(File::from(file)),
-            words: "",
+            words: Vec::new(),
         })
     }
 

@@ -76,7 +76,7 @@ impl Command {
         };
         let number = self.give(Arc::clone(output));
         let mut told = format!("{},out=/proc/self/fd/{number}", escaped(library));
-        for word in words.split_ascii_whitespace() {
+        for word in words {
             told.push(',');
             told.push_str(word);
         }

@@ -8,8 +8,9 @@
 
 use crate::fold::{self, Stack};
 use crate::stages::StageLedger;
-use crate::symbols::{Function, Space, Symbols};
+use crate::symbols::{Function, Symbols};
 use crate::wire::Window;
+use crate::worlds::{Machine, Space};
 use std::collections::BTreeMap;
 
 /// Turns of the empty loop that [`Batch::loop_cost`] stands for.
@@ -44,15 +45,6 @@ impl Batch {
             loop_cost: self.loop_cost,
         }
     }
-}
-
-/// Who executes instructions outside of guests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Machine {
-    /// The image itself, in every address.
-    Bare,
-    /// A Linux, with programs.
-    Linux,
 }
 
 /// Instructions per operation of one function.
@@ -115,13 +107,19 @@ impl Change {
 /// The component of what is no function.
 pub const MEASUREMENT: &str = "(measurement)";
 
-/// Where the kernel begins to serve an instruction that could not be completed.
-const FAULTS: [&str; 4] = [
-    "asm_exc_page_fault",
-    "asm_exc_general_protection",
-    "asm_exc_invalid_op",
-    "asm_exc_device_not_available",
-];
+/// Where a kernel begins to serve an instruction that could not be completed.
+const FAULTS_OF_LINUX: [&str; 2] = ["asm_exc_page_fault", "asm_exc_general_protection"];
+
+/// The same of one that is none, or that is of a unit which is off. QEMU finds that out
+/// when it translates the instruction, and charges it.
+const REFUSALS_OF_LINUX: [&str; 2] = ["asm_exc_invalid_op", "asm_exc_device_not_available"];
+
+/// The same of Xen, by its names until 4.18 and since.
+const FAULTS_OF_XEN: [&str; 4] = ["page_fault", "general_protection", "entry_PF", "entry_GP"];
+const REFUSALS_OF_XEN: [&str; 4] = ["invalid_op", "device_not_available", "entry_UD", "entry_NM"];
+
+/// What serves every interrupt of Xen's.
+const INTERRUPT_OF_XEN: &str = "common_interrupt";
 
 fn serves_interrupt(name: &str) -> bool {
     name.starts_with("asm_sysvec_") || name == "asm_common_interrupt"
@@ -142,17 +140,20 @@ impl Ledger {
         let (mut exits, mut faults, mut interrupts, mut counted) = (0, 0, 0, 0);
         let (mut halts, mut uncharged) = (0, [0, 0]);
         for line in &window.lines {
-            let space = space_of(machine, line.in_guest, line.address);
-            *sums.entry(symbols.find(space, line.address)).or_default() += line.count;
+            let space = machine.space(line.in_guest, line.address);
+            let function = symbols.of_instruction(space, line.address, line.page);
+            *sums.entry(function).or_default() += line.count;
             counted += line.count;
             halts += if line.halts { line.count } else { 0 };
             if line.leaves {
                 exits += line.count;
                 uncharged[0] += line.uncharged;
-            } else if space == Space::Kernel && starts.faults.contains(&line.address) {
+            } else if starts.faults.contains(&(space, line.address)) {
                 faults += line.count;
                 uncharged[1] += line.uncharged;
-            } else if space == Space::Kernel && starts.interrupts.contains(&line.address) {
+            } else if starts.refusals.contains(&(space, line.address)) {
+                faults += line.count;
+            } else if starts.interrupts.contains(&(space, line.address)) {
                 interrupts += line.count;
             }
         }
@@ -253,31 +254,30 @@ pub fn changes(before: &[Item], after: &[Item]) -> Vec<Change> {
 const NOTHING: f64 = 1e-9;
 
 /// Where faults and interrupts are served first.
+#[derive(Default)]
 struct Starts {
-    faults: Vec<u64>,
-    interrupts: Vec<u64>,
+    faults: Vec<(Space, u64)>,
+    refusals: Vec<(Space, u64)>,
+    interrupts: Vec<(Space, u64)>,
 }
 
 impl Starts {
     fn of(symbols: &Symbols, machine: Machine) -> Self {
-        if machine == Machine::Bare {
-            let (faults, interrupts) = (Vec::new(), Vec::new());
-            return Self { faults, interrupts };
+        let among = |space, names: &[&str]| symbols.starts(space, |name| names.contains(&name));
+        match machine {
+            Machine::Bare => Self::default(),
+            Machine::Linux => Self {
+                faults: among(Space::Kernel, &FAULTS_OF_LINUX),
+                refusals: among(Space::Kernel, &REFUSALS_OF_LINUX),
+                interrupts: symbols.starts(Space::Kernel, serves_interrupt),
+            },
+            // What its first domain's kernel serves it has been told by Xen.
+            Machine::Xen => Self {
+                faults: among(Space::Hypervisor, &FAULTS_OF_XEN),
+                refusals: among(Space::Hypervisor, &REFUSALS_OF_XEN),
+                interrupts: among(Space::Hypervisor, &[INTERRUPT_OF_XEN]),
+            },
         }
-        Self {
-            faults: symbols.kernel_starts(|name| FAULTS.contains(&name)),
-            interrupts: symbols.kernel_starts(serves_interrupt),
-        }
-    }
-}
-
-/// Whose an address is.
-pub(crate) fn space_of(machine: Machine, in_guest: bool, address: u64) -> Space {
-    match machine {
-        Machine::Bare => Space::Guest,
-        Machine::Linux if in_guest => Space::Guest,
-        Machine::Linux if address >> 63 == 1 => Space::Kernel,
-        Machine::Linux => Space::User,
     }
 }
 
@@ -291,6 +291,7 @@ mod tests {
     fn symbols() -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add_kallsyms(
+            "kernel",
             "ffffffff81000000 T svm_vcpu_run\t[kvm_amd]\nffffffff81000100 T asm_exc_page_fault\n\
              ffffffff81000200 T asm_sysvec_apic_timer_interrupt\nffffffff81000300 T end\n",
         );
@@ -304,9 +305,7 @@ mod tests {
             in_guest,
             address,
             count,
-            uncharged: 0,
-            leaves: false,
-            halts: false,
+            ..Line::default()
         }
     }
 

@@ -8,13 +8,14 @@
 //! same holds for a guest that is left: by what it did, or because an interrupt
 //! came or a page of its code was not there yet. Only behind the last instruction
 //! of a block of translation can anything but the instruction itself be the reason.
+//!
+//! An instruction that QEMU refuses when it translates it, because whoever executes it
+//! has no privilege, is charged like one that was completed.
 
+use crate::worlds::{Machine, Space};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Addresses from here on are a kernel's.
-pub const KERNEL: u64 = 1 << 63;
 
 /// What is known of an instruction, beside its length in the lowest byte.
 const KNOWN: u64 = 1 << 8;
@@ -30,6 +31,12 @@ const CALLS_KERNEL: u64 = 1 << 12;
 const RETURNS: u64 = 1 << 13;
 /// Nothing follows before an interrupt.
 const HALTS: u64 = 1 << 14;
+/// It takes privilege.
+const REFUSED: u64 = 1 << 17;
+/// It is executed by who owns the machine.
+const PRIVILEGED: u64 = 1 << 15;
+/// It is a program's.
+const PROGRAM: u64 = 1 << 16;
 
 /// An instruction as far as what follows it can be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +46,27 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The instruction of these bytes; `ends` if it is the last of its block.
-    pub fn of(address: u64, bytes: &[u8], ends: bool) -> Self {
-        let traits = KNOWN | bytes.len() as u64 | way(bytes) | if ends { ENDS } else { 0 };
-        Self { address, traits }
+    /// The instruction of these bytes on a machine; `ends` if it is the last of its
+    /// block.
+    pub fn of(machine: Machine, address: u64, bytes: &[u8], ends: bool) -> Self {
+        let privileged = machine.is_privileged(address);
+        let program = machine.space(false, address) == Space::User;
+        let further = [(ends, ENDS), (privileged, PRIVILEGED), (program, PROGRAM)];
+        let further = further.into_iter().filter(|(is, _)| *is);
+        let further = further.fold(0, |all, (_, bit)| all | bit);
+        Self {
+            address,
+            traits: KNOWN | bytes.len() as u64 | way(bytes) | further,
+        }
     }
 
-    /// Whether it is a kernel's way to sleep until an interrupt.
+    /// Whether it is a way to let the machine sleep until an interrupt.
     pub fn halts(self) -> bool {
-        self.in_kernel() && self.is(HALTS)
+        self.is(PRIVILEGED) && self.is(HALTS)
     }
 
     fn is(self, wanted: u64) -> bool {
         self.traits & wanted != 0
-    }
-
-    fn in_kernel(self) -> bool {
-        self.address >= KERNEL
     }
 
     /// Whether `next` is where this goes by itself.
@@ -72,16 +83,18 @@ impl Shape {
 }
 
 /// Opcodes after prefixes (Intel SDM volume 2, appendix A). What a guest's
-/// hypervisor takes is what KVM intercepts on AMD with nested paging: ports, hlt,
+/// hypervisor takes is what KVM and Xen intercept on AMD with nested paging: ports, hlt,
 /// cpuid, model-specific registers, control registers but CR3, hypercalls.
 fn way(bytes: &[u8]) -> u64 {
     let is_prefix = |byte: &&u8| matches!(**byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
     let prefixes = bytes.iter().take_while(is_prefix).count();
     match bytes.get(prefixes..).unwrap_or_default() {
         [0x6c..=0x6f | 0xe4..=0xe7 | 0xec..=0xef, ..] => INTERCEPTED,
-        [0xf4, ..] => INTERCEPTED | HALTS,
-        [0x0f, 0x30 | 0x32 | 0xa2, ..] | [0x0f, 0x01, 0xc1 | 0xd9, ..] => INTERCEPTED,
-        [0x0f, 0x20 | 0x22, register, ..] if register >> 3 & 7 != 3 => INTERCEPTED,
+        [0xf4, ..] => INTERCEPTED | HALTS | REFUSED,
+        [0x0f, 0x30 | 0x32, ..] => INTERCEPTED | REFUSED,
+        [0x0f, 0xa2, ..] | [0x0f, 0x01, 0xc1 | 0xd9, ..] => INTERCEPTED,
+        [0x0f, 0x20 | 0x22, register, ..] if register >> 3 & 7 != 3 => INTERCEPTED | REFUSED,
+        [0x0f, 0x06 | 0x08 | 0x09 | 0x20..=0x23, ..] | [0xfa | 0xfb, ..] => REFUSED,
         [0x0f, 0x05 | 0x34, ..] | [0xcd, ..] => CALLS_KERNEL,
         [0xcf, ..] => RETURNS,
         [0x0f, 0x07 | 0x35 | 0x80..=0x8f, ..] => JUMP,
@@ -198,9 +211,9 @@ impl Charges {
         let last = self.machine.replace(shape);
         if leaves {
             self.left(self.guest.forget(), shape.address, open);
-        } else if shape.in_kernel() && last.is(KNOWN) && is_trap(last, shape.address) {
+        } else if shape.is(PRIVILEGED) && last.is(KNOWN) && is_trap(last, shape.address) {
             self.trapped(last, shape.address, open);
-        } else if !shape.in_kernel() && last.is(RETURNS) {
+        } else if shape.is(PROGRAM) && last.is(RETURNS) {
             self.returned(shape.address, open);
         }
     }
@@ -220,13 +233,16 @@ impl Charges {
     }
 
     fn trapped(&self, last: Shape, entered: u64, open: [bool; 2]) {
-        // The kernel's own code is always there.
-        let certain = last.in_kernel() || last.is_the_reason();
+        if last.is(REFUSED) && !last.is(PRIVILEGED) {
+            return;
+        }
+        // A kernel's own code is always there.
+        let certain = !last.is(PROGRAM) || last.is_the_reason();
         self.with(|found| {
             if certain {
                 found.add(entered, open);
             }
-            if !last.in_kernel() {
+            if last.is(PROGRAM) {
                 let retried = (!certain).then_some(last.address);
                 found.traps.push(Doubt { entered, retried });
             }
@@ -241,9 +257,9 @@ impl Charges {
     }
 }
 
-/// Whether the kernel at `entered` was not where `last` goes by itself.
+/// Whether the privileged code at `entered` was not where `last` goes by itself.
 fn is_trap(last: Shape, entered: u64) -> bool {
-    match last.in_kernel() {
+    match last.is(PRIVILEGED) {
         true => !last.goes_to(entered),
         false => !last.is(CALLS_KERNEL),
     }
@@ -268,6 +284,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worlds::KERNEL;
 
     const OPEN: [bool; 2] = [true, false];
     const HANDLER: u64 = KERNEL + 0x100;
@@ -281,7 +298,7 @@ mod tests {
     fn on_machine(steps: &[(u64, &[u8], bool)]) -> Vec<(u64, u64)> {
         let charges = Charges::new();
         for &(address, bytes, ends) in steps {
-            charges.on_machine(Shape::of(address, bytes, ends), false, OPEN);
+            charges.on_machine(Shape::of(Machine::Linux, address, bytes, ends), false, OPEN);
         }
         assert!(charges.take(1).is_empty(), "that window is not open");
         charges.take(0).into_iter().collect()
@@ -331,21 +348,40 @@ mod tests {
         if let Some(last) = last {
             charges.in_guest(last, OPEN);
         }
-        charges.on_machine(Shape::of(KERNEL, &MOV, false), true, OPEN);
-        charges.in_guest(Shape::of(next, &MOV, false), OPEN);
+        charges.on_machine(Shape::of(Machine::Linux, KERNEL, &MOV, false), true, OPEN);
+        charges.in_guest(Shape::of(Machine::Linux, next, &MOV, false), OPEN);
         charges.take(0).values().sum()
     }
 
     #[test]
     fn a_guest_is_left_by_what_it_does_or_in_between() {
-        let out = Shape::of(0x20, &OUT, true);
+        let out = Shape::of(Machine::Linux, 0x20, &OUT, true);
         assert_eq!(left_after(Some(out), 0x21), 1, "intercepted");
-        let store = Shape::of(0x20, &MOV, false);
+        let store = Shape::of(Machine::Linux, 0x20, &MOV, false);
         assert_eq!(left_after(Some(store), 0x22), 1, "emulated");
-        let store = Shape::of(0x20, &MOV, true);
+        let store = Shape::of(Machine::Linux, 0x20, &MOV, true);
         assert_eq!(left_after(Some(store), 0x20), 1, "its page was not there");
         assert_eq!(left_after(Some(store), 0x22), 0, "an interrupt");
         assert_eq!(left_after(None, 0x20), 0, "nothing was executed");
+    }
+
+    #[test]
+    fn the_first_domain_of_xen_is_refused_and_tries_again_like_a_program() {
+        let xen = crate::worlds::XEN.start;
+        let charged = |last: &[u8], ends| {
+            let charges = Charges::new();
+            let steps = [(HANDLER, last, ends), (xen, &MOV[..], false)];
+            for (address, bytes, ends) in steps {
+                let shape = Shape::of(Machine::Xen, address, bytes, ends);
+                charges.on_machine(shape, false, OPEN);
+            }
+            charges.take(0).is_empty()
+        };
+        assert!(charged(&SYSCALL, true), "a hypercall");
+        assert!(!charged(&MOV, false), "a write to a page table");
+        assert!(!charged(&OUT, true), "a port");
+        let (wrmsr, clts) = ([0x0f, 0x30], [0x0f, 0x06]);
+        assert!(charged(&wrmsr, true) && charged(&clts, true), "refused");
     }
 
     #[test]
@@ -365,8 +401,8 @@ mod tests {
         let expected = [
             INTERCEPTED,
             INTERCEPTED,
-            INTERCEPTED,
-            0,
+            INTERCEPTED | REFUSED,
+            REFUSED,
             JUMP,
             0,
             RETURNS,

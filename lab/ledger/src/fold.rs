@@ -5,9 +5,9 @@
 //! therefore stands in the place of the one that jumped. The plugin knows no
 //! names; what needs them is decided here.
 
-use crate::account::{space_of, Machine};
-use crate::symbols::{Function, Space, Symbols};
+use crate::symbols::{Function, Symbols};
 use crate::wire::{Context, Kind, Step};
+use crate::worlds::{Machine, Space};
 use std::collections::BTreeMap;
 
 /// What was executed under one stack of calls.
@@ -85,7 +85,7 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn find(&self, in_guest: bool, address: u64) -> Function {
-        let space = space_of(self.machine, in_guest, address);
+        let space = self.machine.space(in_guest, address);
         let mut function = self.symbols.find(space, address);
         if space == Space::Kernel {
             one_entry(&mut function.name);
@@ -106,7 +106,7 @@ impl Names<'_> {
     /// Whether a call leads into the midst of the function that makes it, as those
     /// do that only fill the processor's return stack.
     fn stays_within(&self, step: &Step, in_guest: bool) -> bool {
-        let space = space_of(self.machine, in_guest, step.target);
+        let space = self.machine.space(in_guest, step.target);
         step.kind == Kind::Call
             && step.target != 0
             && !self.symbols.begins(space, step.target)
@@ -146,6 +146,7 @@ mod tests {
     fn symbols() -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add_kallsyms(
+            "kernel",
             "ffffffff81000000 T entry_SYSCALL_64\n\
              ffffffff81000010 T entry_SYSCALL_64_after_hwframe\n\
              ffffffff81000100 T ioctl\nffffffff81000200 T run\t[kvm_amd]\n\

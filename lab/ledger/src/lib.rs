@@ -7,13 +7,16 @@
 mod account;
 mod charge;
 mod fold;
+pub mod page;
 pub mod stages;
 pub mod symbols;
 pub mod tally;
 pub mod text;
 pub mod wire;
+mod worlds;
 
-pub use account::{changes, Batch, Change, Item, Ledger, Machine, MEASUREMENT};
+pub use account::{changes, Batch, Change, Item, Ledger, MEASUREMENT};
 pub use fold::Stack;
-pub use symbols::{Function, Space, Symbols};
+pub use symbols::{Function, Symbols};
 pub use wire::Window;
+pub use worlds::{Machine, Space, XEN};

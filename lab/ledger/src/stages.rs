@@ -4,9 +4,10 @@
 //! the mark of the first to that of the second (`trapline_abi::stamp!`), so each
 //! stage has an account of its own, and all of them together that of the start.
 
-use crate::account::{Batch, Ledger, Machine};
+use crate::account::{Batch, Ledger};
 use crate::symbols::Symbols;
 use crate::wire::{Span, Window};
+use crate::worlds::Machine;
 use std::collections::BTreeMap;
 use trapline_abi::Stage;
 
@@ -105,14 +106,15 @@ fn once(ticks: u64) -> Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::Space;
     use crate::wire::Line;
+    use crate::worlds::Space;
 
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
     fn symbols() -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add_kallsyms(
+            "kernel",
             "ffffffff81000000 T do_execveat_common\nffffffff81000100 T asm_exc_page_fault\n\
              ffffffff81000200 T asm_sysvec_apic_timer_interrupt\nffffffff81000300 T end\n",
         );
@@ -122,12 +124,10 @@ mod tests {
 
     fn line(address: u64, count: u64, uncharged: u64) -> Line {
         Line {
-            in_guest: false,
             address,
             count,
             uncharged,
-            leaves: false,
-            halts: false,
+            ..Line::default()
         }
     }
 

@@ -1,23 +1,15 @@
 //! Names for addresses: of kernels from `/proc/kallsyms`, of programs from their
 //! ELF files, and of what has no names from the file that is mapped there.
 
-use elf::abi::{PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use crate::page;
+use crate::worlds::Space;
+use elf::abi::{PF_X, PT_LOAD, SHT_NOTE, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use elf::endian::AnyEndian;
+use elf::note::Note;
 use elf::segment::ProgramHeader;
 use elf::symbol::Symbol;
 use elf::ElfBytes;
 use std::collections::BTreeMap;
-
-/// Whose an address is. Guests, kernel and programs may use the same addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Space {
-    /// A guest's, or the bare machine's image.
-    Guest,
-    /// The machine's kernel.
-    Kernel,
-    /// A program of the machine.
-    User,
-}
 
 /// A function, or whatever is known in place of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +35,10 @@ pub struct Symbols {
     entries: BTreeMap<(Space, u64), Entry>,
     /// Whole mappings: what lies in one and in no function has its name.
     ranges: BTreeMap<(Space, u64), Entry>,
+    /// Pages of the code of programs, by what they hold: the file's space, and the
+    /// page's own address in it.
+    pages: BTreeMap<u64, (Space, u64)>,
+    files: u16,
 }
 
 /// A file that cannot be read as a program.
@@ -52,6 +48,9 @@ pub struct BadProgram {
     component: String,
     source: elf::ParseError,
 }
+
+/// Labels of whole sections, which stand before that of their first function.
+const SECTION: &str = "_stext";
 
 /// What kernel code has no symbol for.
 const UNKNOWN: &str = "[unknown]";
@@ -64,12 +63,22 @@ impl Symbols {
         named.or_else(whole).cloned().unwrap_or_else(|| Function {
             component: match space {
                 Space::Guest => "guest",
+                Space::Hypervisor => "hypervisor",
                 Space::Kernel => "kernel",
-                Space::User => "program",
+                Space::User | Space::File(_) => "program",
             }
             .to_owned(),
             name: UNKNOWN.to_owned(),
         })
+    }
+
+    /// The function of an instruction. What its page holds says more than its
+    /// address, where it is told.
+    pub fn of_instruction(&self, space: Space, address: u64, page: Option<u64>) -> Function {
+        match page.and_then(|page| self.pages.get(&page)) {
+            Some((file, start)) => self.find(*file, start + address % page::SIZE as u64),
+            None => self.find(space, address),
+        }
     }
 
     /// Whether something that has a name begins at `address`.
@@ -83,18 +92,16 @@ impl Symbols {
         entries.any(|entry| entry.function.component == component)
     }
 
-    /// Addresses at which functions of the kernel begin whose names `wanted` holds
-    /// for.
-    pub fn kernel_starts(&self, wanted: impl Fn(&str) -> bool) -> Vec<u64> {
-        let kernel = (Space::Kernel, 0)..=(Space::Kernel, u64::MAX);
-        let entries = self.entries.range(kernel);
+    /// Where functions of a space begin whose names `wanted` holds for.
+    pub fn starts(&self, space: Space, wanted: impl Fn(&str) -> bool) -> Vec<(Space, u64)> {
+        let entries = self.entries.range((space, 0)..=(space, u64::MAX));
         let matching = entries.filter(|(_, entry)| wanted(&entry.function.name));
-        matching.map(|((_, start), _)| *start).collect()
+        matching.map(|(at, _)| *at).collect()
     }
 
-    /// Adds the code of a kernel and its modules, as `/proc/kallsyms` lists it: a
-    /// module's symbols carry its name in brackets.
-    pub fn add_kallsyms(&mut self, text: &str) {
+    /// Adds the code of a kernel, `component`, and its modules, as `/proc/kallsyms` lists
+    /// it: a module's symbols carry its name in brackets.
+    pub fn add_kallsyms(&mut self, component: &str, text: &str) {
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             let (Some(address), Some(kind), Some(name)) =
@@ -110,7 +117,7 @@ impl Symbols {
             }
             let module = words.next().map(|word| word.trim_matches(['[', ']']));
             let function = Function {
-                component: module.unwrap_or("kernel").to_owned(),
+                component: module.unwrap_or(component).to_owned(),
                 name: name.to_owned(),
             };
             self.name((Space::Kernel, address), None, u64::MAX, function);
@@ -144,7 +151,7 @@ impl Symbols {
                 let is_code = kind == STT_FUNC || kind == STT_GNU_IFUNC;
                 let is_label = kind == STT_NOTYPE && in_code(&file, &symbol);
                 let name = names.get(symbol.st_name as usize).unwrap_or_default();
-                if (is_code || is_label) && !name.is_empty() {
+                if (is_code || is_label) && !name.is_empty() && !name.starts_with(SECTION) {
                     let start = symbol.st_value.wrapping_add(bias);
                     let end = (symbol.st_size != 0).then(|| start + symbol.st_size);
                     let function = Function {
@@ -157,6 +164,32 @@ impl Symbols {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Adds a program or library that may be anywhere, known by what its pages hold.
+    ///
+    /// # Errors
+    /// The file is no ELF file, or has more code than bytes.
+    pub fn add_file(&mut self, component: &str, bytes: &[u8]) -> Result<(), BadProgram> {
+        let space = Space::File(self.files);
+        self.add_elf(space, component, bytes, 0)?;
+        for segment in executable(component, bytes)? {
+            let end = segment.p_vaddr.saturating_add(segment.p_memsz);
+            self.add_range(space, segment.p_vaddr, end, component);
+            // What a page holds before and behind the segment is of the file, too.
+            let before = segment.p_offset % page::SIZE as u64;
+            let from = (segment.p_offset - before) as usize;
+            let to = segment.p_offset.saturating_add(segment.p_filesz);
+            let to = (to as usize).next_multiple_of(page::SIZE).min(bytes.len());
+            let starts = (segment.p_vaddr - before..).step_by(page::SIZE);
+            let pages = page::pages(bytes.get(from..to).unwrap_or_default());
+            for (page, start) in pages.zip(starts) {
+                let at = self.pages.entry(page::fingerprint(&page));
+                at.or_insert((space, start));
+            }
+        }
+        self.files = self.files.saturating_add(1);
         Ok(())
     }
 
@@ -234,11 +267,43 @@ pub fn lowest_address(component: &str, bytes: &[u8]) -> Result<u64, BadProgram> 
         .unwrap_or(0))
 }
 
+/// What the linker has called a program: those of one build have it in common, with
+/// symbols or without.
+///
+/// # Errors
+/// The file is no ELF file.
+pub fn build_id(component: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, BadProgram> {
+    let bad = |source| BadProgram {
+        component: component.to_owned(),
+        source,
+    };
+    let file = ElfBytes::<AnyEndian>::minimal_parse(bytes).map_err(bad)?;
+    for header in file.section_headers().into_iter().flatten() {
+        if header.sh_type != SHT_NOTE {
+            continue;
+        }
+        for note in file.section_data_as_notes(&header).map_err(bad)? {
+            if let Note::GnuBuildId(id) = note {
+                return Ok(Some(id.0.to_vec()));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Where a program's file has code: first addresses, and the addresses behind.
 ///
 /// # Errors
 /// The file is no ELF file.
 pub fn code(component: &str, bytes: &[u8]) -> Result<Vec<(u64, u64)>, BadProgram> {
+    let end = |segment: &ProgramHeader| segment.p_vaddr.wrapping_add(segment.p_memsz);
+    let code = executable(component, bytes)?;
+    let code = code.iter().map(|segment| (segment.p_vaddr, end(segment)));
+    Ok(code.collect())
+}
+
+/// The segments of a program's file that are code.
+fn executable(component: &str, bytes: &[u8]) -> Result<Vec<ProgramHeader>, BadProgram> {
     let bad = |source| BadProgram {
         component: component.to_owned(),
         source,
@@ -247,15 +312,7 @@ pub fn code(component: &str, bytes: &[u8]) -> Result<Vec<(u64, u64)>, BadProgram
     let segments = file.segments().into_iter().flatten();
     let is_code =
         |segment: &ProgramHeader| segment.p_type == PT_LOAD && segment.p_flags & PF_X != 0;
-    let code = segments.filter(is_code);
-    Ok(code
-        .map(|segment| {
-            (
-                segment.p_vaddr,
-                segment.p_vaddr.wrapping_add(segment.p_memsz),
-            )
-        })
-        .collect())
+    Ok(segments.filter(is_code).collect())
 }
 
 /// A file in a process's memory.
@@ -304,6 +361,7 @@ mod tests {
     fn kernel_and_modules_are_named_from_kallsyms() {
         let mut symbols = Symbols::default();
         symbols.add_kallsyms(
+            "kernel",
             "ffffffff81000000 T _text\nffffffff81000000 T _stext\n\
              ffffffff81000100 t do_it\nffffffff81000180 d data\n\
              ffffffffc0000000 t svm_vcpu_run\t[kvm_amd]\n",
@@ -316,8 +374,8 @@ mod tests {
         assert_eq!(told(0xffff_ffff_8100_0190), "kernel do_it");
         assert_eq!(told(0xffff_ffff_c000_0010), "kvm_amd svm_vcpu_run");
         assert_eq!(told(0x1000), "kernel [unknown]");
-        let starts = symbols.kernel_starts(|name| name.starts_with("do_"));
-        assert_eq!(starts, [0xffff_ffff_8100_0100]);
+        let starts = symbols.starts(Space::Kernel, |name| name.starts_with("do_"));
+        assert_eq!(starts, [(Space::Kernel, 0xffff_ffff_8100_0100)]);
     }
 
     #[test]
@@ -347,6 +405,24 @@ mod tests {
             .iter()
             .any(|(from, to)| (from..to).contains(&&(start - 0x1000))));
         assert!(symbols.add_elf(space, "text", b"no program", 0).is_err());
+    }
+
+    #[test]
+    fn code_is_known_by_what_its_page_holds() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let mut symbols = Symbols::default();
+        symbols.add_file("test", &bytes).unwrap();
+        let segment = &executable("test", &bytes).unwrap()[0];
+        let from = (segment.p_offset as usize).next_multiple_of(page::SIZE);
+        let page = page::pages(&bytes[from..]).next().unwrap();
+        let page = Some(page::fingerprint(&page));
+        let anywhere = 0x5555_5555_4010;
+        let function = symbols.of_instruction(Space::User, anywhere, page);
+        assert_eq!(function.component, "test");
+        let at = segment.p_vaddr - segment.p_offset + from as u64 + 0x10;
+        assert_eq!(function, symbols.find(Space::File(0), at));
+        let unknown = symbols.of_instruction(Space::User, anywhere, Some(1));
+        assert_eq!(unknown.component, "program");
     }
 
     #[test]

@@ -15,8 +15,9 @@ mod stacks;
 pub use chains::Slot;
 pub use flow::Flow;
 
-use crate::charge::{Charges, Shape, KERNEL};
+use crate::charge::{Charges, Shape};
 use crate::wire::{self, Astray, Line, Span, Window};
+use crate::worlds::{Machine, Space};
 use stacks::{Share, Stacks};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -55,6 +56,8 @@ pub struct Place {
     behind: u64,
     role: Role,
     shape: Shape,
+    /// What its page holds, where that says whose it is.
+    page: Option<u64>,
     /// Executions in the window of each kind: on the machine itself, in a guest.
     counts: [[AtomicU64; 2]; 2],
     share: Share,
@@ -70,8 +73,25 @@ impl Place {
     }
 }
 
+/// An instruction that has been translated.
+#[derive(Clone, Copy, Debug)]
+pub struct Insn<'a> {
+    /// Its virtual address.
+    pub address: u64,
+    /// Where its first byte really is.
+    pub physical: usize,
+    /// It.
+    pub bytes: &'a [u8],
+    /// Whether it is the last of its block.
+    pub ends: bool,
+    /// [`page::fingerprint`](crate::page::fingerprint) of the page that it is in,
+    /// where [`Tally::asks_page`].
+    pub page: Option<u64>,
+}
+
 /// All places, and where the machine is.
 pub struct Tally {
+    has_xen: AtomicBool,
     in_guest: AtomicBool,
     in_batch: AtomicBool,
     /// The stage that was reached last, in a start that is watched.
@@ -97,6 +117,7 @@ impl Tally {
     /// A machine of which nothing is known.
     pub const fn new() -> Self {
         Self {
+            has_xen: AtomicBool::new(false),
             in_guest: AtomicBool::new(false),
             in_batch: AtomicBool::new(false),
             stage: AtomicU8::new(NO_STAGE),
@@ -117,6 +138,24 @@ impl Tally {
         self.with(|known| known.output = Some(file));
     }
 
+    /// The machine has a Xen.
+    pub fn expect_xen(&self) {
+        self.has_xen.store(true, Relaxed);
+    }
+
+    fn machine(&self) -> Machine {
+        match self.has_xen.load(Relaxed) {
+            true => Machine::Xen,
+            false => Machine::Linux,
+        }
+    }
+
+    /// Whether what the page of an instruction holds is to be told. The first domain of
+    /// a Xen has many programs, which lie at the same addresses.
+    pub fn asks_page(&self, address: u64) -> bool {
+        self.has_xen.load(Relaxed) && self.machine().space(false, address) == Space::User
+    }
+
     /// Windows tell call paths, too. Only then need [`Self::touch`] be called.
     pub fn keep_stacks(&self) {
         self.stacks.keep();
@@ -128,21 +167,25 @@ impl Tally {
     }
 
     /// The place of an instruction that has been translated. Places are never
-    /// freed: QEMU keeps them in its translations. `ends` if it is the last of its
-    /// block.
-    pub fn place(&self, address: u64, physical: usize, bytes: &[u8], ends: bool) -> &'static Place {
+    /// freed: QEMU keeps them in its translations.
+    pub fn place(&self, insn: &Insn<'_>) -> &'static Place {
+        let Insn { address, page, .. } = *insn;
+        let machine = self.machine();
         self.with(|known| {
-            let role = known.role(address, bytes);
-            let shape = Shape::of(address, bytes, ends);
-            let key = (address, physical, ends);
+            let role = known.role(machine.is_privileged(address), address, insn.bytes);
+            let shape = Shape::of(machine, address, insn.bytes, insn.ends);
+            let key = (address, insn.physical, insn.ends);
+            let is_it =
+                |place: &Place| (place.role, place.shape, place.page) == (role, shape, page);
             match known.places.get(&key) {
-                Some(place) if place.role == role && place.shape == shape => place,
+                Some(place) if is_it(place) => place,
                 _ => {
                     let place: &'static Place = Box::leak(Box::new(Place {
                         address,
-                        behind: address.wrapping_add(bytes.len() as u64),
+                        behind: address.wrapping_add(insn.bytes.len() as u64),
                         role,
                         shape,
+                        page,
                         counts: Default::default(),
                         share: Share::new(),
                     }));
@@ -306,13 +349,12 @@ impl Default for Tally {
 }
 
 impl Known {
-    fn role(&mut self, address: u64, bytes: &[u8]) -> Role {
-        let in_kernel = address >= KERNEL;
-        if in_kernel && bytes == VMRUN {
+    fn role(&mut self, is_privileged: bool, address: u64, bytes: &[u8]) -> Role {
+        if is_privileged && bytes == VMRUN {
             self.leaves.insert(address + VMRUN.len() as u64);
             return Role::Enter;
         }
-        if in_kernel && self.leaves.contains(&address) {
+        if is_privileged && self.leaves.contains(&address) {
             return Role::Leave;
         }
         match mark::kind(bytes) {
@@ -336,12 +378,13 @@ impl Known {
 
     /// What was counted, in an order that does not depend on that of translation.
     fn take_lines(&mut self, kind: usize) -> Vec<Line> {
-        let mut sums: BTreeMap<(bool, u64), (u64, bool, bool)> = BTreeMap::new();
+        let mut sums: BTreeMap<(bool, u64, Option<u64>), (u64, bool, bool)> = BTreeMap::new();
         for place in self.places.values() {
             for (count, in_guest) in place.counts[kind].iter().zip([false, true]) {
                 let count = count.swap(0, Relaxed);
                 if count != 0 {
-                    let sum = sums.entry((in_guest, place.address)).or_default();
+                    let page = place.page.filter(|_| !in_guest);
+                    let sum = sums.entry((in_guest, place.address, page)).or_default();
                     sum.0 += count;
                     sum.1 |= place.role == Role::Leave;
                     sum.2 |= !in_guest && place.shape.halts();
@@ -350,9 +393,10 @@ impl Known {
         }
         let lines = sums.into_iter();
         lines
-            .map(|((in_guest, address), (count, leaves, halts))| Line {
+            .map(|((in_guest, address, page), (count, leaves, halts))| Line {
                 in_guest,
                 address,
+                page,
                 count,
                 uncharged: 0,
                 leaves,

@@ -6,6 +6,7 @@
 //! h ffffffff81000000 12
 //! h ffffffff81a00b40 2 uncharged 1
 //! h ffffffffc0123456 3 uncharged 3 leaves
+//! h 555555556000 7 page 9f86d081884c7d65
 //! g 200110 3
 //! root
 //! 1 call 401000 402000
@@ -16,7 +17,8 @@
 //! ```
 //! `window` is a batch of work, `stage` what was executed from one stage of a start
 //! to the next. `h` is the machine itself, `g` a guest on it; addresses are
-//! hexadecimal, counts decimal. `uncharged` is how many instructions led here and
+//! hexadecimal, counts decimal. `page` is the fingerprint of what is in the page of an
+//! instruction, where it says whose it is ([`crate::page`]). `uncharged` is how many instructions led here and
 //! were not charged by the clock. `leaves` is the instruction to which guests exit,
 //! `halts` one with which the machine sleeps until an interrupt. A path is
 //! told by how deep it is and by its last step: its kind, the instruction that
@@ -50,13 +52,18 @@ const fn fingerprint(text: &[u8]) -> u64 {
 /// The plugin's argument that asks for call stacks.
 pub const STACKS: &str = "stacks=on";
 
+/// The plugin's argument that tells of a Xen on the machine.
+pub const XEN: &str = "machine=xen";
+
 /// An instruction of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// Whether a guest executed it.
     pub in_guest: bool,
     /// Its virtual address.
     pub address: u64,
+    /// What its page holds, where that says whose it is.
+    pub page: Option<u64>,
     /// How often it was executed.
     pub count: u64,
     /// Of how many executions the instruction before was not charged.
@@ -172,6 +179,7 @@ impl Astray {
 const WINDOW: &str = "window";
 const ROOT: &str = "root";
 const STAGE: &str = "stage";
+const PAGE: &str = "page";
 const UNCHARGED: &str = "uncharged";
 const LEAVES: &str = "leaves";
 const HALTS: &str = "halts";
@@ -187,6 +195,9 @@ pub fn write(window: &Window) -> String {
         let (address, count) = (line.address, line.count);
         // Writing to a string cannot fail.
         let _ = write!(text, "{world} {address:x} {count}");
+        if let Some(page) = line.page {
+            let _ = write!(text, " {PAGE} {page:x}");
+        }
         if line.uncharged != 0 {
             let _ = write!(text, " {UNCHARGED} {}", line.uncharged);
         }
@@ -298,10 +309,10 @@ fn instruction(words: &[&str]) -> Option<Line> {
     let mut words = words.to_vec();
     let halts = words.pop_if(|word| *word == HALTS).is_some();
     let leaves = words.pop_if(|word| *word == LEAVES).is_some();
-    let (world, address, count, uncharged) = match words[..] {
-        [world, address, count] => (world, address, count, "0"),
-        [world, address, count, UNCHARGED, uncharged] => (world, address, count, uncharged),
-        _ => return None,
+    let uncharged = behind(UNCHARGED, &mut words);
+    let page = behind(PAGE, &mut words);
+    let [world, address, count] = words[..] else {
+        return None;
     };
     Some(Line {
         in_guest: match world {
@@ -310,10 +321,22 @@ fn instruction(words: &[&str]) -> Option<Line> {
             _ => return None,
         },
         address: hexadecimal(address)?,
+        page: page.map_or(Some(None), |page| hexadecimal(page).map(Some))?,
         count: count.parse().ok()?,
-        uncharged: uncharged.parse().ok()?,
+        uncharged: uncharged.unwrap_or("0").parse().ok()?,
         leaves,
         halts,
+    })
+}
+
+/// Takes a number and the word before it from the end of a line, if they are there.
+fn behind<'a>(name: &str, words: &mut Vec<&'a str>) -> Option<&'a str> {
+    let [.., before, number] = words[..] else {
+        return None;
+    };
+    (before == name).then(|| {
+        words.truncate(words.len() - 2);
+        number
     })
 }
 
@@ -324,7 +347,7 @@ fn hexadecimal(word: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::charge::KERNEL;
+    use crate::worlds::KERNEL;
 
     fn context(depth: usize, kind: Kind, counts: Vec<(u64, u64)>) -> Context {
         let step = (depth > 0).then_some(Step {
@@ -347,9 +370,10 @@ mod tests {
 
     #[test]
     fn windows_are_read_as_they_are_written() {
-        let line = |in_guest, address, uncharged, leaves| Line {
+        let line = |in_guest: bool, address: u64, uncharged, leaves: bool| Line {
             in_guest,
             address,
+            page: (!in_guest && !leaves).then_some(address ^ 1),
             count: 7,
             uncharged,
             leaves,
@@ -409,6 +433,8 @@ mod tests {
             "window\nroot\n1 leap 2 3",
             "window\nroot\n1 call 2",
             "window\ng 1 1 uncharged",
+            "window\nh 1 1 page",
+            "window\nh 1 1 page here",
             "stage exec lunch",
         ] {
             let last = text.lines().last().unwrap();

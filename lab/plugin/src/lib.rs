@@ -13,8 +13,8 @@ mod qemu;
 use qemu::{Id, Info, Insn, Tb};
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
-use trapline_ledger::tally::{Flow, Place, Slot, Tally};
-use trapline_ledger::wire;
+use trapline_ledger::tally::{Flow, Insn as Translated, Place, Slot, Tally};
+use trapline_ledger::{page, wire};
 
 /// The version of QEMU's plugin API that this is written for.
 #[no_mangle]
@@ -23,7 +23,8 @@ pub static qemu_plugin_version: c_int = 1;
 static TALLY: Tally = Tally::new();
 
 /// QEMU calls this when it has loaded the plugin. Arguments: `out=FILE`, where the
-/// windows go; [`wire::STACKS`], if they are to tell call paths; or `probe`, which
+/// windows go; [`wire::STACKS`], if they are to tell call paths; [`wire::XEN`], if there is
+/// one; or `probe`, which
 /// refuses with [`wire::ready`], so that one can know that it would have worked.
 ///
 /// # Safety
@@ -58,6 +59,10 @@ fn obey(word: &str) -> Result<(), String> {
     }
     if word == wire::STACKS {
         TALLY.keep_stacks();
+        return Ok(());
+    }
+    if word == wire::XEN {
+        TALLY.expect_xen();
         return Ok(());
     }
     match word.split('=').next() {
@@ -115,7 +120,16 @@ unsafe fn watch(insn: *mut Insn, ends: bool) {
             std::slice::from_raw_parts(data, length),
         )
     };
-    let place: &'static Place = TALLY.place(address, physical, bytes, ends);
+    let page = TALLY.asks_page(address) && physical != 0;
+    let place: &'static Place = TALLY.place(&Translated {
+        address,
+        physical,
+        bytes,
+        ends,
+        // SAFETY: where QEMU says that the instruction's first byte is, in memory of the
+        // machine, which is mapped in whole pages.
+        page: page.then(|| unsafe { page_around(physical) }),
+    });
     let shared = std::ptr::from_ref(place).cast_mut().cast::<c_void>();
     // SAFETY: as above; the place is never freed, and the callback only reads it
     // and its atomics.
@@ -125,6 +139,17 @@ unsafe fn watch(insn: *mut Insn, ends: bool) {
         // SAFETY: as above.
         unsafe { qemu::qemu_plugin_register_vcpu_mem_cb(insn, touched, flags, accesses, shared) };
     }
+}
+
+/// The fingerprint of a page of the machine's memory.
+///
+/// # Safety
+/// `physical` is the address of a byte of that memory here.
+unsafe fn page_around(physical: usize) -> u64 {
+    let start = (physical & !(page::SIZE - 1)) as *const [u8; page::SIZE];
+    // SAFETY: by the contract above; the machine does not run while its code is
+    // translated, and a copy is taken, so nothing changes what is hashed.
+    page::fingerprint(&unsafe { start.read() })
 }
 
 /// A call has stored its return address, or a return has loaded one. Calls may load

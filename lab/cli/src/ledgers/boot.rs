@@ -100,12 +100,9 @@ mod tests {
     /// A launch whose VMM executed this much until its main function.
     fn window(count: u64) -> Window {
         let line = Line {
-            in_guest: false,
             address: 0x1000,
             count,
-            uncharged: 0,
-            leaves: false,
-            halts: false,
+            ..Line::default()
         };
         Window {
             span: Span::Stage(Stage::Exec, Stage::GuestMain),

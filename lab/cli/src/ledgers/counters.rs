@@ -21,6 +21,7 @@ const MEND: &str = "'make build' makes the lab and the plugin anew";
 pub struct Counters {
     settings: Settings,
     plugin: Plugin,
+    stacks: bool,
     counted: Mutex<BTreeMap<Key, Counted>>,
 }
 
@@ -38,10 +39,10 @@ impl Counters {
     /// # Errors
     /// The plugin is not there, or this QEMU cannot use it.
     pub fn find(settings: &Settings, stacks: bool) -> Result<Self, EnvError> {
-        let words = if stacks { wire::STACKS } else { "" };
         Ok(Self {
             settings: settings.clone(),
-            plugin: Plugin::find(settings, &wire::ready())?.told(words),
+            plugin: Plugin::find(settings, &wire::ready())?,
+            stacks,
             counted: Mutex::default(),
         })
     }
@@ -51,7 +52,12 @@ impl Counters {
     /// # Errors
     /// There is no memory to count in, or no such environment.
     pub fn watch(&self, id: EnvironmentId) -> Result<Watched, EnvError> {
-        let plugin = self.plugin.another()?;
+        let words = [(self.stacks, wire::STACKS), (id.is_xen(), wire::XEN)];
+        let words = words.into_iter().filter(|(wanted, _)| *wanted);
+        let plugin = self
+            .plugin
+            .another()?
+            .told(words.map(|(_, word)| word).collect());
         let settings = Settings {
             plugin: Some(plugin.clone()),
             ..self.settings.clone()

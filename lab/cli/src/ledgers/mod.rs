@@ -183,6 +183,7 @@ fn of_run(
 ) -> Result<BTreeMap<Op, Ledger>, Failure> {
     let machine = match run.environment {
         EnvironmentId::Sim => Machine::Bare,
+        id if id.is_xen() => Machine::Xen,
         _ => Machine::Linux,
     };
     let account = |batch: &Batch, window: &Window, batches: u64| {

@@ -4,10 +4,10 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use std::path::{Path, PathBuf};
-use trapline_environments::sim::symbols::locate;
+use trapline_environments::sim::{symbols::locate, xen_code, XenCode};
 use trapline_environments::{EnvError, Part, Watch};
-use trapline_ledger::symbols::{code, lowest_address, mappings, Mapping};
-use trapline_ledger::{Space, Symbols};
+use trapline_ledger::symbols::{build_id, code, lowest_address, mappings, Mapping};
+use trapline_ledger::{Space, Symbols, XEN};
 use trapline_plan::EnvironmentId;
 
 /// The path of the agent on the machine, whose file here is a part.
@@ -45,7 +45,13 @@ pub fn of(
     let machine = lab.machine(environment);
     let located = locate(settings, environment, &image, &machine, watch);
     let located = located.map_err(explained)?;
-    symbols.add_kallsyms(&located.kernel);
+    if environment.is_xen() {
+        symbols.add_kallsyms(KERNEL_OF_DOM0, &located.kernel);
+        let code = xen_code(settings).map_err(explained)?;
+        let agent = part(Part::Agent)?;
+        return with_xen(symbols, &code, &agent);
+    }
+    symbols.add_kallsyms("kernel", &located.kernel);
     // Both lie where their files say, apart from each other.
     add(
         &mut symbols,
@@ -69,6 +75,61 @@ pub fn of(
         add_mapped(&mut symbols, &mapping, &file)?;
     }
     Ok(symbols)
+}
+
+/// What Xen and the kernel of its first domain are called.
+const HYPERVISOR: &str = "xen";
+const KERNEL_OF_DOM0: &str = "dom0-kernel";
+
+/// Names for Xen, and for the programs of its first domain: these all lie at the same
+/// addresses.
+fn with_xen(mut symbols: Symbols, code: &XenCode, agent: &Path) -> Result<Symbols, Failure> {
+    symbols.add_range(Space::Hypervisor, XEN.start, XEN.end, HYPERVISOR);
+    let bad = |error| Failure::from_error(&error);
+    match names_of_xen(code)? {
+        Ok(bytes) => symbols
+            .add_elf(Space::Hypervisor, HYPERVISOR, &bytes, 0)
+            .map_err(bad)?,
+        Err(why) => anstream::eprintln!(
+            "note: Xen has no symbols here: its instructions stand as [{HYPERVISOR}], and its \
+             faults as residual; {why}"
+        ),
+    }
+    symbols
+        .add_file("trapline-agent", &read(agent)?)
+        .map_err(bad)?;
+    for file in &code.programs {
+        let added = symbols.add_file(&short_name(file), &read(file)?);
+        added.map_err(|error| Failure::from_error(&error))?;
+    }
+    Ok(symbols)
+}
+
+/// The file that names Xen's code, if it is of the same build.
+fn names_of_xen(code: &XenCode) -> Result<Result<Vec<u8>, String>, Failure> {
+    let named = match &code.named {
+        Ok(file) => read(file)?,
+        Err(why) => return Ok(Err(why.to_string())),
+    };
+    let of = |bytes: &[u8]| build_id(HYPERVISOR, bytes).map_err(|e| Failure::from_error(&e));
+    let (booted, known) = (of(&read(&code.hypervisor)?)?, of(&named)?);
+    match booted.is_some() && booted == known {
+        true => Ok(Ok(named)),
+        false => Ok(Err("what the package has is of another build".to_owned())),
+    }
+}
+
+/// The program of the first domain whose name says less than what it is.
+const DEVICE_MODEL: &str = "xen-qemu-system-i386";
+
+/// The name of a program or library; `libc.so.6` is told as `libc`.
+fn short_name(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    let name = name.to_string_lossy();
+    if name == DEVICE_MODEL {
+        return "device-model".to_owned();
+    }
+    name.split(".so").next().unwrap_or(&name).to_owned()
 }
 
 /// A program that is where its file says.
@@ -97,10 +158,8 @@ fn tell_nameless(symbols: &Symbols, name: &str, file: &Path) {
 /// A program or library that was put where there was room. What is no file, such
 /// as the kernel's own page in a process, has only the name of its mapping.
 fn add_mapped(symbols: &mut Symbols, mapping: &Mapping, file: &Path) -> Result<(), Failure> {
-    let name = file.file_name().unwrap_or(file.as_os_str());
-    let name = name.to_string_lossy();
-    // `libc.so.6` is told as `libc`.
-    let name = name.split(".so").next().unwrap_or(&name);
+    let name = short_name(file);
+    let name = name.as_str();
     symbols.add_range(Space::User, mapping.start, mapping.end, name);
     if !file.is_file() {
         return Ok(());

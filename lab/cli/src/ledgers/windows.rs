@@ -125,12 +125,9 @@ mod tests {
 
     fn windows(count: u64) -> Vec<Window> {
         let line = |count| Line {
-            in_guest: false,
             address: 0,
             count,
-            uncharged: 0,
-            leaves: false,
-            halts: false,
+            ..Line::default()
         };
         (0..count)
             .map(|number| Window {

@@ -61,6 +61,14 @@ pub enum KernelError {
     /// The same of the program that models devices for its domains.
     #[error("the distribution has no package qemu-system-xen, so no Xen domain can be fully virtualized: sudo apt-get update, then 'trapline cache prune --all' to fetch Xen anew")]
     NoDeviceModel,
+    /// A hypervisor has no names for its code.
+    #[error("the distribution has no package {package} of version {version}, which has the names of its code: sudo apt-get update, and 'trapline cache prune --all' to fetch a newer Xen")]
+    NoXenSymbols {
+        /// The package that would have them.
+        package: String,
+        /// Its version.
+        version: String,
+    },
     /// A tool failed.
     #[error("{command} failed: {words}")]
     Tool {
@@ -281,10 +289,7 @@ fn download(cache: &Path, maker: Maker) -> Result<PathBuf, KernelError> {
     let packages = packages()?;
     let kernels = kernels(cache);
     fs::create_dir_all(&kernels).map_err(KernelError::file(&kernels))?;
-    let work = tempfile::Builder::new()
-        .prefix(".fetching-")
-        .tempdir_in(&kernels)
-        .map_err(KernelError::file(&kernels))?;
+    let work = work_in(&kernels)?;
     download_all(packages.iter().map(String::as_str), work.path())?;
     let name = unpack_all(work.path(), "linux-image-")?.unwrap_or_else(|| packages[0].clone());
     let complete = work.path().join("complete");
@@ -297,6 +302,16 @@ fn download(cache: &Path, maker: Maker) -> Result<PathBuf, KernelError> {
         Err(error) => Err(KernelError::file(&place)(error)),
         Ok(()) => Ok(place),
     }
+}
+
+/// A directory in `place` to download into, which goes when it is dropped.
+///
+/// # Errors
+/// It cannot be made.
+pub(super) fn work_in(place: &Path) -> Result<tempfile::TempDir, KernelError> {
+    let mut builder = tempfile::Builder::new();
+    let made = builder.prefix(".fetching-").tempdir_in(place);
+    made.map_err(KernelError::file(place))
 }
 
 /// Unpacks every package in `directory`; name and version of the one whose name

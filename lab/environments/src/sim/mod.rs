@@ -34,7 +34,9 @@ pub(crate) use xen::{
     check as check_xen, check_device_model as check_xen_device_model, dom0_facts as xen_dom0_facts,
     facts as xen_facts, OWN_MEMORY_MIB as XEN_MEMORY_MIB,
 };
-pub use xen::{dom0 as xen_dom0, hvm as xen_hvm, pvh as xen_pvh};
+pub use xen::{
+    code as xen_code, dom0 as xen_dom0, hvm as xen_hvm, pvh as xen_pvh, Code as XenCode,
+};
 
 use crate::environment::Guest;
 use crate::error::EnvError;

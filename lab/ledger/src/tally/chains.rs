@@ -10,8 +10,8 @@
 
 use super::contexts::{Contexts, ROOT};
 use super::flow::Flow;
-use super::KERNEL;
 use crate::wire::{Context, Kind, Step};
+use crate::worlds::KERNEL;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;

@@ -5,8 +5,9 @@
 use super::chains::{Chains, Slot, Turn};
 use super::contexts::ROOT;
 use super::flow::Flow;
-use super::{Place, KERNEL};
+use super::Place;
 use crate::wire::Context;
+use crate::worlds::KERNEL;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 

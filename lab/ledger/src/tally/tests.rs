@@ -1,4 +1,5 @@
 use super::*;
+use crate::worlds::KERNEL;
 use std::io::{Read, Seek};
 
 const NOP: [u8; 1] = [0x90];
@@ -21,9 +22,18 @@ fn written(run: impl FnOnce(&Tally)) -> Result<Vec<wire::Window>, wire::BadText>
     wire::read(&text)
 }
 
+fn insn(address: u64, bytes: &[u8]) -> Insn<'_> {
+    Insn {
+        address,
+        physical: address as usize,
+        bytes,
+        ends: false,
+        page: None,
+    }
+}
+
 fn step(tally: &Tally, address: u64, bytes: &[u8]) {
-    let place = tally.place(address, address as usize, bytes, false);
-    tally.count(place).unwrap();
+    tally.count(tally.place(&insn(address, bytes))).unwrap();
 }
 
 #[test]
@@ -109,7 +119,7 @@ fn work(tally: &Tally) {
     };
     let touch = |address, bytes: &[u8]| {
         step(tally, address, bytes);
-        tally.touch(tally.place(address, address as usize, bytes, false), slot);
+        tally.touch(tally.place(&insn(address, bytes)), slot);
     };
     step(tally, 0x11, &BEGIN);
     for _ in 0..3 {
@@ -151,7 +161,7 @@ fn an_access_of_a_later_instruction_is_not_taken_for_that_of_a_call() {
     let told = windows(|tally| {
         tally.keep_stacks();
         step(tally, 0x11, &BEGIN);
-        let call = tally.place(0x20, 0x20, &[0xe8, 0, 0, 0, 0], false);
+        let call = tally.place(&insn(0x20, &[0xe8, 0, 0, 0, 0]));
         step(tally, 0x20, &[0xe8, 0, 0, 0, 0]);
         step(tally, 0x21, &NOP);
         let (address, physical) = (0x700, 0x700);

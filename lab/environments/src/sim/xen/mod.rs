@@ -4,9 +4,11 @@
 //! is the agent, as on other machines. It starts Xen's daemons, and for each job
 //! `xl`, which makes the image a domain and ends with it.
 
+mod code;
 mod dom0;
 mod packages;
 
+pub use code::{code, Code};
 pub use dom0::dom0;
 pub(crate) use dom0::{facts as dom0_facts, OWN_MEMORY_MIB};
 

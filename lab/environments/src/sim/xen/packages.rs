@@ -49,6 +49,12 @@ const PROGRAM_DIRECTORY: &str = "programs";
 const LIBRARIES: &str = "lib";
 const ORDER: &str = "modules";
 
+/// The hypervisor with the names of its code, once somebody has asked for them; where it
+/// is in a package, and what that is called.
+const WITH_NAMES: &str = "xen-syms";
+const PLACE_OF_NAMES: &str = "usr/lib/debug/boot";
+const PACKAGE_OF_NAMES: &str = "-dbg";
+
 /// More than a hypervisor takes when unpacked, in bytes.
 const LARGEST: u64 = 64 << 20;
 
@@ -107,6 +113,35 @@ impl Xen {
     /// The kernel of its first domain.
     pub fn kernel(&self) -> PathBuf {
         self.directory.join(KERNEL)
+    }
+
+    /// The hypervisor with the names of its code, from the cache or else downloaded.
+    ///
+    /// # Errors
+    /// The distribution does not have them for this very version.
+    pub fn with_names(&self) -> Result<PathBuf, KernelError> {
+        let kept = self.directory.join(WITH_NAMES);
+        if kept.is_file() {
+            return Ok(kept);
+        }
+        let name = self.directory.file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        let (package, version) = name.split_once('_').unwrap_or((&name, ""));
+        let package = format!("{package}{PACKAGE_OF_NAMES}");
+        let missing = || KernelError::NoXenSymbols {
+            package: package.clone(),
+            version: version.to_owned(),
+        };
+        let place = kernel::work_in(&self.directory)?;
+        let wanted = format!("{package}={version}");
+        kernel::download_all([wanted.as_str()].into_iter(), place.path()).map_err(|_| missing())?;
+        kernel::unpack_all(place.path(), &package)?;
+        let unpacked = place.path().join("unpacked").join(PLACE_OF_NAMES);
+        let found = found_in(&unpacked, |name| {
+            name.starts_with(WITH_NAMES) && !name.ends_with(".map")
+        });
+        fs::rename(found.ok_or_else(missing)?, &kept).map_err(KernelError::file(&kept))?;
+        Ok(kept)
     }
 
     /// The modules of that kernel, in the order in which they are to be loaded.
@@ -232,10 +267,7 @@ fn download(cache: &Cache) -> Result<Xen, KernelError> {
     let packages = Packages::known()?;
     let place = cache.of(Kind::Xen);
     fs::create_dir_all(&place).map_err(KernelError::file(&place))?;
-    let work = tempfile::Builder::new()
-        .prefix(".fetching-")
-        .tempdir_in(&place)
-        .map_err(KernelError::file(&place))?;
+    let work = kernel::work_in(&place)?;
     kernel::download_all(packages.all().into_iter(), work.path())?;
     let unpacked = kernel::unpack_all(work.path(), &packages.hypervisor)?;
     let name = unpacked.unwrap_or_else(|| packages.hypervisor.clone());
