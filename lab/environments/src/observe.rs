@@ -73,7 +73,7 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
         (
             SimXenPvh | SimXenHvm,
             Op::BootCreated | Op::BootEntry | Op::BootMain | Op::BootSample,
-        ) => Some("Xen does not tell how a domain's clock relates to the machine's"),
+        ) => Some("Xen does not tell how a domain's clock relates to the machine's; 'trapline explain' of boot/exit tells the stages"),
         (Custom | SimCustom, Op::BootCreated) => {
             Some("a VMM given with --vmm does not tell when it has created the machine")
         }

@@ -58,6 +58,35 @@ pub fn starts(windows: &[Window]) -> Vec<Vec<Window>> {
     starts
 }
 
+/// When each stage of a start was reached, in instructions since exec, as far as the
+/// count tells: where nobody can say how the guest's clock relates to the machine's, as
+/// below Xen. `took` is known from the machine's clock alone, from exec until it was
+/// reaped. What is not counted was slept: it belongs to the last stage in which the
+/// machine slept, or, if it never did, to the last of all, where it shows as residual.
+pub fn placed_by_count(
+    windows: &[Window],
+    took: u64,
+    symbols: &Symbols,
+    machine: Machine,
+) -> BTreeMap<Stage, u64> {
+    let account = |window: &Window| Ledger::new(&once(0), window, symbols, machine, 0);
+    let accounts: Vec<_> = windows.iter().map(account).collect();
+    let counted = |ledger: &Ledger| ledger.residual.unsigned_abs();
+    let slept = took.saturating_sub(accounts.iter().map(counted).sum());
+    let asleep = accounts.iter().rposition(|ledger| ledger.halts != 0);
+    let asleep = asleep.unwrap_or(accounts.len().saturating_sub(1));
+    let mut reached = BTreeMap::from([(Stage::Exec, 0)]);
+    let mut at = 0;
+    for (number, (window, ledger)) in windows.iter().zip(&accounts).enumerate() {
+        at += counted(ledger) + if number == asleep { slept } else { 0 };
+        if let Span::Stage(_, to) = window.span {
+            reached.insert(to, at);
+        }
+    }
+    reached.insert(Stage::Reaped, took);
+    reached
+}
+
 impl Start<'_> {
     /// The account until `end`: in all, and stage by stage.
     ///
@@ -191,6 +220,19 @@ mod tests {
         assert_eq!((all.total, all.residual, all.faults), (147.0, 5, 3));
         let sum: f64 = all.items.iter().map(|item| item.insn).sum();
         assert_eq!(sum, all.total);
+    }
+
+    #[test]
+    fn stages_are_placed_by_what_was_counted_and_slept() {
+        let told = |windows: &[Window], took| {
+            let reached = placed_by_count(windows, took, &symbols(), Machine::Linux);
+            reached.values().copied().collect::<Vec<_>>()
+        };
+        let mut windows = windows().split_off(1);
+        assert_eq!(told(&windows, 101 + 41), [0, 101, 142]);
+        assert_eq!(told(&windows, 101 + 41 + 5), [0, 101, 147]);
+        windows[0].lines[0].halts = true;
+        assert_eq!(told(&windows, 101 + 41 + 5), [0, 106, 147]);
     }
 
     #[test]

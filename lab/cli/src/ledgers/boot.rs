@@ -3,9 +3,9 @@
 
 use crate::failure::Failure;
 use std::collections::BTreeMap;
-use trapline_abi::{Op, Workload};
+use trapline_abi::{Op, Stage, Workload};
 use trapline_environments::last_stage;
-use trapline_ledger::stages::{starts, Start};
+use trapline_ledger::stages::{placed_by_count, starts, Start};
 use trapline_ledger::{Ledger, Machine, Symbols, Window};
 use trapline_plan::{names, Launch, Observation, Operation, Outcome};
 
@@ -67,7 +67,8 @@ fn ledger(
     let ledgers = pairs
         .filter(|(launch, _)| typical(launch))
         .map(|(launch, windows)| {
-            let reached = &launch.timeline;
+            let reached = reached(launch, windows, names);
+            let reached = &reached;
             Start { windows, reached }.account(end, names.0, names.1)
         })
         .collect::<Result<Vec<_>, _>>()
@@ -75,6 +76,15 @@ fn ledger(
     let balanced = ledgers.iter().position(|ledger| ledger.residual == 0);
     let chosen = ledgers.into_iter().nth(balanced.unwrap_or(0));
     chosen.ok_or_else(|| not_told(op))
+}
+
+/// When a launch reached its stages: as they were stamped, or below Xen, where stamps of
+/// a domain cannot be placed, as they were counted.
+fn reached(launch: &Launch, windows: &[Window], names: Names<'_>) -> BTreeMap<Stage, u64> {
+    match (names.1, launch.timeline.get(&Stage::Reaped)) {
+        (Machine::Xen, Some(took)) => placed_by_count(windows, *took, names.0, names.1),
+        _ => launch.timeline.clone(),
+    }
 }
 
 fn not_told(op: Op) -> Failure {
@@ -93,7 +103,6 @@ fn median(figures: &[u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_abi::Stage;
     use trapline_ledger::wire::{Line, Span};
     use trapline_plan::{EnvironmentId, Sample};
 
