@@ -378,7 +378,9 @@ impl Known {
 
     /// What was counted, in an order that does not depend on that of translation.
     fn take_lines(&mut self, kind: usize) -> Vec<Line> {
-        let mut sums: BTreeMap<(bool, u64, Option<u64>), (u64, bool, bool)> = BTreeMap::new();
+        // Whose, where, and in what page; how often, whether it leaves, and halts.
+        type Sums = BTreeMap<(bool, u64, Option<u64>), (u64, bool, bool)>;
+        let mut sums = Sums::new();
         for place in self.places.values() {
             for (count, in_guest) in place.counts[kind].iter().zip([false, true]) {
                 let count = count.swap(0, Relaxed);

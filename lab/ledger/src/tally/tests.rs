@@ -110,6 +110,28 @@ fn an_instruction_that_changed_keeps_what_it_had_counted() {
     assert_eq!(found[0].lines[0].count, 1);
 }
 
+#[test]
+fn programs_at_one_address_are_told_apart_by_their_pages() {
+    let found = windows(|tally| {
+        tally.expect_xen();
+        step(tally, 0x11, &BEGIN);
+        for page in [7, 9, 7] {
+            let insn = Insn {
+                page: tally.asks_page(0x20).then_some(page),
+                ..insn(0x20, &NOP)
+            };
+            tally.count(tally.place(&insn)).unwrap();
+        }
+        step(tally, 0x11, &END);
+    });
+    let told: Vec<_> = found[0].lines.iter().map(|l| (l.page, l.count)).collect();
+    assert_eq!(told, [(Some(7), 2), (Some(9), 1)]);
+    assert!(
+        !Tally::new().asks_page(0x20),
+        "on a Linux alone nobody asks"
+    );
+}
+
 /// A call, its target, and the return, between the marks; with a system call.
 fn work(tally: &Tally) {
     let call = [0xe8, 0, 0, 0, 0];

@@ -17,7 +17,7 @@ use std::process::Command;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xen {
     /// Where it is.
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
 }
 
 /// Programs of the first domain.
@@ -48,12 +48,6 @@ const KERNEL: &str = "vmlinuz";
 const PROGRAM_DIRECTORY: &str = "programs";
 const LIBRARIES: &str = "lib";
 const ORDER: &str = "modules";
-
-/// The hypervisor with the names of its code, once somebody has asked for them; where it
-/// is in a package, and what that is called.
-const WITH_NAMES: &str = "xen-syms";
-const PLACE_OF_NAMES: &str = "usr/lib/debug/boot";
-const PACKAGE_OF_NAMES: &str = "-dbg";
 
 /// More than a hypervisor takes when unpacked, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -113,35 +107,6 @@ impl Xen {
     /// The kernel of its first domain.
     pub fn kernel(&self) -> PathBuf {
         self.directory.join(KERNEL)
-    }
-
-    /// The hypervisor with the names of its code, from the cache or else downloaded.
-    ///
-    /// # Errors
-    /// The distribution does not have them for this very version.
-    pub fn with_names(&self) -> Result<PathBuf, KernelError> {
-        let kept = self.directory.join(WITH_NAMES);
-        if kept.is_file() {
-            return Ok(kept);
-        }
-        let name = self.directory.file_name().unwrap_or_default();
-        let name = name.to_string_lossy();
-        let (package, version) = name.split_once('_').unwrap_or((&name, ""));
-        let package = format!("{package}{PACKAGE_OF_NAMES}");
-        let missing = || KernelError::NoXenSymbols {
-            package: package.clone(),
-            version: version.to_owned(),
-        };
-        let place = kernel::work_in(&self.directory)?;
-        let wanted = format!("{package}={version}");
-        kernel::download_all([wanted.as_str()].into_iter(), place.path()).map_err(|_| missing())?;
-        kernel::unpack_all(place.path(), &package)?;
-        let unpacked = place.path().join("unpacked").join(PLACE_OF_NAMES);
-        let found = found_in(&unpacked, |name| {
-            name.starts_with(WITH_NAMES) && !name.ends_with(".map")
-        });
-        fs::rename(found.ok_or_else(missing)?, &kept).map_err(KernelError::file(&kept))?;
-        Ok(kept)
     }
 
     /// The modules of that kernel, in the order in which they are to be loaded.
@@ -302,7 +267,7 @@ fn lay_out(unpacked: &Path, place: &Path, packages: &Packages) -> Result<(), Ker
     kernel::keep_modules(&modules, place, ORDER)
 }
 
-fn found_in(directory: &Path, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+pub(super) fn found_in(directory: &Path, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).ok()?.flatten();
     let mut paths = entries.map(|entry| entry.path());
     paths.find(|path| is_it(&path.file_name().unwrap_or_default().to_string_lossy()))
