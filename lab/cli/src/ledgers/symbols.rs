@@ -37,10 +37,14 @@ pub fn of(
     if environment != EnvironmentId::SimLinux {
         add(&mut symbols, Space::Guest, "guest", &part(Part::Image)?)?;
     }
-    if matches!(environment, EnvironmentId::Sim | EnvironmentId::SimXenDom0) {
+    if environment == EnvironmentId::Sim {
         return Ok(symbols);
     }
     let explained = |error: EnvError| interrupt.explain(&error);
+    if environment == EnvironmentId::SimXenDom0 {
+        let code = xen_code(settings).map_err(explained)?;
+        return with_hypervisor(symbols, &code);
+    }
     let image = lab.image().map_err(explained)?;
     let machine = lab.machine(environment);
     let located = locate(settings, environment, &image, &machine, watch);
@@ -83,24 +87,29 @@ const KERNEL_OF_DOM0: &str = "dom0-kernel";
 
 /// Names for Xen, and for the programs of its first domain: these all lie at the same
 /// addresses.
-fn with_xen(mut symbols: Symbols, code: &XenCode, agent: &Path) -> Result<Symbols, Failure> {
+fn with_xen(symbols: Symbols, code: &XenCode, agent: &Path) -> Result<Symbols, Failure> {
+    let mut symbols = with_hypervisor(symbols, code)?;
+    let mut add = |name: &str, file: &Path| {
+        let added = symbols.add_file(name, &read(file)?);
+        added.map_err(|error| Failure::from_error(&error))
+    };
+    add("trapline-agent", agent)?;
+    for file in &code.programs {
+        add(&short_name(file), file)?;
+    }
+    Ok(symbols)
+}
+
+fn with_hypervisor(mut symbols: Symbols, code: &XenCode) -> Result<Symbols, Failure> {
     symbols.add_range(Space::Hypervisor, XEN.start, XEN.end, HYPERVISOR);
-    let bad = |error| Failure::from_error(&error);
     match names_of_xen(code)? {
         Ok(bytes) => symbols
             .add_elf(Space::Hypervisor, HYPERVISOR, &bytes, 0)
-            .map_err(bad)?,
+            .map_err(|error| Failure::from_error(&error))?,
         Err(why) => anstream::eprintln!(
             "note: Xen has no symbols here: its instructions stand as [{HYPERVISOR}], and its \
              faults as residual; {why}"
         ),
-    }
-    symbols
-        .add_file("trapline-agent", &read(agent)?)
-        .map_err(bad)?;
-    for file in &code.programs {
-        let added = symbols.add_file(&short_name(file), &read(file)?);
-        added.map_err(|error| Failure::from_error(&error))?;
     }
     Ok(symbols)
 }
