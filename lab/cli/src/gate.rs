@@ -30,7 +30,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
         chosen => operations(chosen),
     };
     let mut gate = Gate::open(&args.manner)?;
-    let counters = gate.counters();
+    let counters = gate.counters(&args.environments);
     let run = gate.measure(&args.environments, operations, counters.as_ref())?;
     let summary = trapline_stats::summarise(&run.observations, run::SEED);
     require_figures(&summary)?;
@@ -123,8 +123,8 @@ impl<'a> Gate<'a> {
 
     /// Who counts instructions; where nobody can, that is told and figures alone
     /// are kept.
-    fn counters(&self) -> Option<Counters> {
-        let found = Counters::find(self.lab.settings(), false);
+    fn counters(&self, environments: &[EnvironmentId]) -> Option<Counters> {
+        let found = Counters::find(self.lab.settings(), environments, false);
         found
             .inspect_err(|error| anstream::eprintln!("note: no ledgers are kept: {error}"))
             .ok()
@@ -172,12 +172,12 @@ impl<'a> Gate<'a> {
 /// # Errors
 /// One has not.
 pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
-    let other = environments.iter().find(|id| !id.has_ledgers());
-    let exact = EnvironmentId::ALL.iter().filter(|id| id.has_ledgers());
+    let other = environments.iter().find(|id| !id.has_baseline());
+    let exact = EnvironmentId::ALL.iter().filter(|id| id.has_baseline());
     let names: Vec<_> = exact.map(|id| id.name()).collect();
     let why = |id: &EnvironmentId| match id.clock() {
         Clock::Wall => "is measured on the wall clock, whose figures are never the same twice",
-        _ => "has no ledgers, which are kept with figures",
+        _ => "is not kept in baselines, which hold the ledgers of starts, too",
     };
     match other {
         None => Ok(()),

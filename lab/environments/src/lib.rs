@@ -27,6 +27,7 @@ mod settings;
 pub mod sim;
 mod stack;
 mod toolchain;
+mod trace;
 pub mod transcript;
 mod tsc;
 mod wall;
@@ -43,6 +44,7 @@ pub use observe::{last_stage, Finished, Offset};
 pub use parts::{sha256_of_file, GuestImage, Part, Parts};
 pub use plugin::Plugin;
 pub use settings::{Settings, Start};
+pub use trace::Trace;
 pub use tsc::Rate;
 
 /// Every environment, in the order in which tables show them.

@@ -10,6 +10,7 @@
 use crate::environment::Watch;
 use crate::error::EnvError;
 use crate::plugin::{escaped, Plugin};
+use crate::trace::{Sieve, Trace};
 use crate::transcript::{Seen, Witness};
 use crate::witness::ProcessWitness;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -35,6 +36,8 @@ pub struct Command {
     files: Vec<Arc<File>>,
     /// Whether its standard input is a terminal.
     terminal: bool,
+    /// Who is told what it traces.
+    trace: Option<Trace>,
 }
 
 /// Descriptors below are the three standard ones and that for events.
@@ -48,6 +51,7 @@ impl Command {
             arguments: Vec::new(),
             files: Vec::new(),
             terminal: false,
+            trace: None,
         }
     }
 
@@ -86,6 +90,12 @@ impl Command {
     /// Lets standard input be a terminal on which nobody types.
     pub fn with_terminal(mut self) -> Self {
         self.terminal = true;
+        self
+    }
+
+    /// What it traces on its standard output goes to `trace`, all else is heard.
+    pub fn traced_by(mut self, trace: Option<Trace>) -> Self {
+        self.trace = trace;
         self
     }
 
@@ -168,6 +178,7 @@ pub struct Running {
     /// Our end of its terminal; when that is closed the terminal hangs up.
     _terminal: Option<File>,
     witness: ProcessWitness,
+    sieve: Option<Sieve>,
 }
 
 /// What there is to be looked at besides streams.
@@ -230,6 +241,7 @@ impl Running {
             errors,
             events,
             _terminal: terminal,
+            sieve: command.trace.clone().map(Sieve::of),
         })
     }
 
@@ -337,6 +349,7 @@ impl Running {
             errors,
             events,
             witness,
+            sieve,
             ..
         } = self;
         events.read(piece, &mut |bytes| {
@@ -345,7 +358,12 @@ impl Running {
         })?;
         let mut at = at;
         console.read(piece, &mut |bytes| {
-            ear.console(bytes, at, witness);
+            match sieve {
+                Some(sieve) => {
+                    ear.console(&sieve.sift(bytes).map_err(EnvError::Deaf)?, at, witness)
+                }
+                None => ear.console(bytes, at, witness),
+            }
             at = ticks();
             ear.consider()
         })?;

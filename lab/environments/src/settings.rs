@@ -4,6 +4,7 @@ use crate::cache::{Cache, DEFAULT_LIMIT};
 use crate::custom::CustomVmm;
 use crate::parts::Parts;
 use crate::plugin::Plugin;
+use crate::trace::Trace;
 use crate::EnvError;
 use std::path::PathBuf;
 
@@ -34,6 +35,8 @@ pub struct Settings {
     pub vmm: Option<CustomVmm>,
     /// Who watches the simulated machine, if anybody does.
     pub plugin: Option<Plugin>,
+    /// Who watches the one with Intel's virtualization.
+    pub trace: Option<Trace>,
 }
 
 impl Settings {
@@ -55,6 +58,7 @@ impl Settings {
             start: Start::Restore,
             vmm: None,
             plugin: None,
+            trace: None,
         })
     }
 }

@@ -12,6 +12,7 @@ pub mod stages;
 pub mod symbols;
 pub mod tally;
 pub mod text;
+pub mod trace;
 pub mod wire;
 mod worlds;
 

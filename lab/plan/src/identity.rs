@@ -119,8 +119,13 @@ impl EnvironmentId {
         !self.is_custom() && !self.is_xen() && self.clock() != Clock::InsnVmx
     }
 
-    /// Whether a plugin can account for every instruction on its machine.
+    /// Whether every instruction on its machine can be accounted for.
     pub fn has_ledgers(self) -> bool {
+        self.clock() != Clock::Wall
+    }
+
+    /// Whether baselines hold it, figures and ledgers.
+    pub fn has_baseline(self) -> bool {
         self.clock() == Clock::Insn
     }
 

@@ -75,21 +75,37 @@ fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failu
     }
 }
 
+/// Where something can be explained.
+const COUNTED: &str = "instructions are counted in sim and sim-vmx, and in the environments \
+                       named sim/ and sim-vmx/";
+
 /// The operations, if there are marks around their batches or at their stages.
 fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     let wall = args.environments.iter().find(|id| !id.has_ledgers());
     if let Some(environment) = wall {
-        let told = match environment.clock() {
-            Clock::Wall => format!("{environment} is not on the instruction clock"),
-            _ => format!("nothing accounts for the instructions of {environment}"),
-        };
-        let help = "instructions are counted in sim and the environments named sim/";
+        let told = format!("{environment} is not on the instruction clock");
+        return Err(Failure::new(told).help(COUNTED).status(Status::Usage));
+    }
+    let clocks = args.environments.iter().map(|id| id.clock());
+    if clocks
+        .clone()
+        .any(|clock| Some(clock) != clocks.clone().next())
+    {
+        let told = "two machines' instructions cannot be taken from each other";
+        let help = "explain each by itself; ratios to their bare rows may be compared";
         return Err(Failure::new(told).help(help).status(Status::Usage));
     }
     // The parser has let known names pass only.
     let set = names::operations(&args.operation).unwrap_or(0);
     let chosen = Op::ALL.into_iter().filter(|op| set & op.bit() != 0);
     let operations: Vec<_> = chosen.filter(|op| has_ledger(*op)).collect();
+    if args
+        .environments
+        .iter()
+        .any(|id| id.clock() == Clock::InsnVmx)
+    {
+        check_traced(args, &operations)?;
+    }
     if operations.is_empty() {
         let told = format!("'{}' cannot be explained", args.operation);
         let help = "name an operation of basic, exits or boot, such as exits/port-out, or one \
@@ -97,6 +113,26 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
         return Err(Failure::new(told).help(help).status(Status::Usage));
     }
     Ok(operations)
+}
+
+/// That operations can be explained where a debugger tells what is executed: between
+/// marks in one program, and not what called what.
+///
+/// # Errors
+/// They cannot.
+fn check_traced(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
+    let environment = args.environments[0];
+    if operations.iter().any(|op| op.workload() == Workload::Boot) {
+        let told = format!("starts are not explained in {environment}");
+        let help = "those of sim/linux, sim/kvm and sim/qemu-kvm are";
+        return Err(Failure::new(told).help(help).status(Status::Usage));
+    }
+    if args.flamegraph.is_some() {
+        let told = format!("no call stacks are kept in {environment}");
+        let help = "leave --flamegraph out to see functions";
+        return Err(Failure::new(told).help(help).status(Status::Usage));
+    }
+    Ok(())
 }
 
 /// The ledgers of `op` in one environment, or in two.

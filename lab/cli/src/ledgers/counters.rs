@@ -1,12 +1,13 @@
 //! Who counts in the boots of a plan: each boot gets a QEMU with a plugin of its
-//! own, and what that counted is kept by boot.
+//! own, or a Bochs whose debugger is heard, and what that counted is kept by boot.
 
 use crate::failure::Failure;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use trapline_environments::{EnvError, Environment, Plugin, Settings};
+use std::sync::{Arc, Mutex, PoisonError};
+use trapline_environments::{EnvError, Environment, Plugin, Settings, Trace};
+use trapline_ledger::trace::Reader;
 use trapline_ledger::{wire, Window};
-use trapline_plan::{EnvironmentId, PlannedBoot};
+use trapline_plan::{Clock, EnvironmentId, PlannedBoot};
 
 /// A boot: where, and which repetition.
 type Key = (EnvironmentId, u32);
@@ -20,7 +21,8 @@ const MEND: &str = "'make build' makes the lab and the plugin anew";
 /// The plugin, and what was counted so far.
 pub struct Counters {
     settings: Settings,
-    plugin: Plugin,
+    /// For machines that QEMU makes, if there are any.
+    plugin: Option<Plugin>,
     stacks: bool,
     counted: Mutex<BTreeMap<Key, Counted>>,
 }
@@ -29,19 +31,59 @@ pub struct Counters {
 pub struct Watched {
     /// The environment.
     pub environment: Box<dyn Environment>,
-    plugin: Plugin,
+    counter: Counter,
+}
+
+/// Who counts in one boot.
+enum Counter {
+    Plugin(Plugin),
+    Debugger(Arc<Mutex<Reader>>),
+}
+
+impl Counter {
+    /// The settings with which an environment has this counter in it.
+    fn within(&self, settings: &Settings) -> Settings {
+        let mut settings = settings.clone();
+        match self {
+            Self::Plugin(plugin) => settings.plugin = Some(plugin.clone()),
+            Self::Debugger(reader) => settings.trace = Some(Trace::new(reader.clone())),
+        }
+        settings
+    }
+
+    fn windows(&self) -> Counted {
+        match self {
+            Self::Plugin(plugin) => {
+                let text = plugin.written().map_err(|error| error.to_string())?;
+                wire::read(&text).map_err(|error| error.to_string())
+            }
+            Self::Debugger(reader) => {
+                let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                reader.take().map_err(|error| error.to_string())
+            }
+        }
+    }
 }
 
 impl Counters {
-    /// Counters for environments of these settings, which keep call stacks if
-    /// `stacks` says so.
+    /// Counters for these environments, made of these settings; the plugin keeps call
+    /// stacks if `stacks` says so.
     ///
     /// # Errors
-    /// The plugin is not there, or this QEMU cannot use it.
-    pub fn find(settings: &Settings, stacks: bool) -> Result<Self, EnvError> {
+    /// The plugin is needed, and is not there, or this QEMU cannot use it.
+    pub fn find(
+        settings: &Settings,
+        environments: &[EnvironmentId],
+        stacks: bool,
+    ) -> Result<Self, EnvError> {
+        let is_qemu = |id: &EnvironmentId| id.clock() == Clock::Insn;
+        let plugin = match environments.iter().any(is_qemu) {
+            true => Some(Plugin::find(settings, &wire::ready())?),
+            false => None,
+        };
         Ok(Self {
             settings: settings.clone(),
-            plugin: Plugin::find(settings, &wire::ready())?,
+            plugin,
             stacks,
             counted: Mutex::default(),
         })
@@ -54,27 +96,29 @@ impl Counters {
     pub fn watch(&self, id: EnvironmentId) -> Result<Watched, EnvError> {
         let words = [(self.stacks, wire::STACKS), (id.is_xen(), wire::XEN)];
         let words = words.into_iter().filter(|(wanted, _)| *wanted);
-        let plugin = self
-            .plugin
-            .another()?
-            .told(words.map(|(_, word)| word).collect());
-        let settings = Settings {
-            plugin: Some(plugin.clone()),
-            ..self.settings.clone()
+        let words = words.map(|(_, word)| word).collect();
+        let counter = match (&self.plugin, id.clock()) {
+            (_, Clock::InsnVmx) => {
+                let is_guest =
+                    |id| matches!(id, EnvironmentId::SimVmxKvm | EnvironmentId::SimVmxQemuKvm);
+                Counter::Debugger(Arc::new(Mutex::new(Reader::new(is_guest(id)))))
+            }
+            (Some(plugin), _) => Counter::Plugin(plugin.another()?.told(words)),
+            (None, _) => return Err(EnvError::Missing(format!("nobody counts in {id}"))),
         };
+        let settings = counter.within(&self.settings);
         let mut all = trapline_environments::all(&settings).into_iter();
         let environment = all.find(|environment| environment.id() == id);
         let missing = || EnvError::Missing("no such environment here".to_owned());
         Ok(Watched {
             environment: environment.ok_or_else(missing)?,
-            plugin,
+            counter,
         })
     }
 
     /// Keeps what was counted in a boot that is over.
     pub fn keep(&self, boot: &PlannedBoot, watched: &Watched) {
-        let text = watched.plugin.written().map_err(|error| error.to_string());
-        let windows = text.and_then(|text| wire::read(&text).map_err(|error| error.to_string()));
+        let windows = watched.counter.windows();
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         counted.insert((boot.environment, boot.replicate), windows);
     }

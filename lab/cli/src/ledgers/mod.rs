@@ -1,7 +1,8 @@
 //! The ledgers of many operations from one pair of machine runs.
 //!
-//! Operations are measured as `trapline run` measures them, while a plugin counts
-//! every instruction between the marks around each batch ([`counters`]). The batches
+//! Operations are measured as `trapline run` measures them, while a plugin of QEMU or
+//! the debugger of Bochs tells every instruction between the marks around each batch
+//! ([`counters`]). The batches
 //! that a guest told and the windows that were counted are the same batches in the
 //! same order ([`windows`]); one whose figure is the median becomes the ledger of its
 //! operation ([`typical`]), and both runs must give the same one. Starts have windows
@@ -92,7 +93,7 @@ impl Desk<'_> {
         {
             return Err(Failure::new(format!("{id}: {reason}")));
         }
-        let found = Counters::find(self.lab.settings(), self.stacks);
+        let found = Counters::find(self.lab.settings(), environments, self.stacks);
         let counters = found.map_err(|error| self.interrupt.explain(&error))?;
         let plan = expand(&run::exact(environments, operations, self.lab));
         let progress = Bar::new(plan.boots.len(), self.quiet);
@@ -182,7 +183,7 @@ fn of_run(
     symbols: &Symbols,
 ) -> Result<BTreeMap<Op, Ledger>, Failure> {
     let machine = match run.environment {
-        EnvironmentId::Sim => Machine::Bare,
+        bare if bare.is_bare() => Machine::Bare,
         id if id.is_xen() => Machine::Xen,
         _ => Machine::Linux,
     };

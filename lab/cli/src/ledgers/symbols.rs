@@ -8,7 +8,9 @@ use trapline_environments::sim::{symbols::locate, xen_code, XenCode};
 use trapline_environments::{EnvError, Part, Watch};
 use trapline_ledger::symbols::{build_id, code, lowest_address, mappings, Mapping};
 use trapline_ledger::{Space, Symbols, XEN};
-use trapline_plan::EnvironmentId;
+use trapline_plan::EnvironmentId::{
+    self, SimKvm, SimLinux, SimQemuKvm, SimVmxKvm, SimVmxLinux, SimVmxQemuKvm,
+};
 
 /// The path of the agent on the machine, whose file here is a part.
 const INIT: &str = "/init";
@@ -34,10 +36,10 @@ pub fn of(
             .get(part)
             .map_err(|e| Failure::from_error(&e))
     };
-    if environment != EnvironmentId::SimLinux {
+    if !matches!(environment, SimLinux | SimVmxLinux) {
         add(&mut symbols, Space::Guest, "guest", &part(Part::Image)?)?;
     }
-    if environment == EnvironmentId::Sim {
+    if environment.is_bare() {
         return Ok(symbols);
     }
     let explained = |error: EnvError| interrupt.explain(&error);
@@ -63,10 +65,10 @@ pub fn of(
         "trapline-agent",
         &part(Part::Agent)?,
     )?;
-    if environment == EnvironmentId::SimKvm {
+    if matches!(environment, SimKvm | SimVmxKvm) {
         add(&mut symbols, Space::User, "trapline-vmm", &part(Part::Vmm)?)?;
     }
-    if environment == EnvironmentId::SimQemuKvm {
+    if matches!(environment, SimQemuKvm | SimVmxQemuKvm) {
         for (start, end) in FIRMWARE {
             symbols.add_range(Space::Guest, start, end, "firmware");
         }

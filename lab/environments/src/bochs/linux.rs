@@ -6,14 +6,16 @@ use super::machine::{self, Machine};
 use super::memory::Memory;
 use super::program::{Bochs, REMEDY};
 use super::unpack;
+use super::watch::Watcher;
 use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
 use crate::error::EnvError;
 use crate::parts::{hexadecimal, sha256_of_file};
 use crate::process::Running;
 use crate::settings::Settings;
 use crate::sim::kernel::{self, Kernel, Maker};
+use crate::sim::programs::{Output, Outputs};
 use crate::sim::{
-    archive, script, Archive, Contents, Guests, MachineEar, LINUX_MEMORY_MIB, STREAM_HASH,
+    archive, script, Archive, Contents, Guests, MachineEar, Script, LINUX_MEMORY_MIB, STREAM_HASH,
 };
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -38,14 +40,12 @@ pub fn facts() -> Facts {
     [("l1-command-line".to_owned(), KERNEL_WORDS.to_owned())].into()
 }
 
-/// Guests in Linux on the machine.
-pub struct LinuxGuest {
+/// What such a machine is made of.
+pub struct LinuxMachine {
     settings: Settings,
     machine: MachineSpec,
     contents: Box<dyn Contents>,
-    jobs: Vec<Job>,
-    prepared: Option<Prepared>,
-    running: Option<Running>,
+    watcher: Option<Watcher>,
 }
 
 /// A machine that can be started.
@@ -56,26 +56,56 @@ struct Prepared {
     facts: Facts,
 }
 
-impl LinuxGuest {
-    /// Guests on a machine with `contents`, each of which gets `machine`.
-    pub fn boxed(
+impl LinuxMachine {
+    /// A machine with `contents` whose guests get `machine`.
+    pub fn new(
         settings: &Settings,
         machine: &MachineSpec,
         contents: Box<dyn Contents>,
-    ) -> Box<dyn Guest> {
-        Box::new(Self {
+        watcher: Option<Watcher>,
+    ) -> Self {
+        Self {
             settings: settings.clone(),
             machine: *machine,
             contents,
-            jobs: Vec::new(),
-            prepared: None,
-            running: None,
-        })
+            watcher,
+        }
     }
 
-    fn prepare(&self) -> Result<Prepared, EnvError> {
+    /// The hash of all that the machine is made of but what it has to do.
+    ///
+    /// # Errors
+    /// Something of that is missing.
+    pub fn key(&self) -> Result<String, EnvError> {
+        let prepared = self.prepare(&Script::default())?;
+        let mut all: Facts = machine::facts(&prepared.bochs);
+        all.extend(facts());
+        all.extend(prepared.facts);
+        all.insert("memory".to_owned(), prepared.memory_mib.to_string());
+        let all: Vec<_> = all.into_values().collect();
+        Ok(hexadecimal(&Sha256::digest(all.join("\n"))))
+    }
+
+    /// Lets it follow a script that starts so many programs: what each did.
+    ///
+    /// # Errors
+    /// Something is missing, or the machine did not end well.
+    pub fn run(
+        &self,
+        script: &Script,
+        expected: usize,
+        watch: &Watch,
+    ) -> Result<Vec<Output>, EnvError> {
+        let mut running = self.start(&self.prepare(script)?)?;
+        let mut ear = MachineEar::new(machine::EMULATOR, Outputs::of(expected));
+        let heard = running.hear(&mut ear, watch);
+        let (outputs, _, judged) = ear.finish(heard);
+        judged.map(|()| outputs.finished).map_err(with_remedy)
+    }
+
+    fn prepare(&self, script: &Script) -> Result<Prepared, EnvError> {
         let kernel = kernel::chosen(&self.settings, Maker::Intel)?;
-        let mut fill = |archive: &mut Archive, _: &mut _| self.fill(archive);
+        let mut fill = |archive: &mut Archive, _: &mut _| self.fill(archive, script);
         let initramfs = archive(&self.settings, &kernel.modules, &mut fill)?.bytes();
         let mut memory = Memory::of_kernel(&kernel.image, &unpacked(&kernel)?)?;
         memory.add_module(&initramfs);
@@ -93,13 +123,41 @@ impl LinuxGuest {
         })
     }
 
-    fn fill(&self, archive: &mut Archive) -> Result<(), EnvError> {
+    fn fill(&self, archive: &mut Archive, script: &Script) -> Result<(), EnvError> {
         self.contents.add_to(archive)?;
-        let job = script(self.contents.as_ref(), &self.jobs);
-        let mut text = job.text().as_bytes().to_vec();
+        let mut text = script.text().as_bytes().to_vec();
         text.resize(text.len().max(JOB_BYTES), 0);
         archive.file(JOB, text);
         Ok(())
+    }
+
+    fn start(&self, prepared: &Prepared) -> Result<Running, EnvError> {
+        let machine = Machine {
+            bochs: &prepared.bochs,
+            memory_mib: prepared.memory_mib,
+            watcher: self.watcher.as_ref(),
+        };
+        Running::start(&machine.command(&prepared.memory)?)
+    }
+}
+
+/// Guests in Linux on the machine.
+pub struct LinuxGuest {
+    machine: LinuxMachine,
+    jobs: Vec<Job>,
+    prepared: Option<Prepared>,
+    running: Option<Running>,
+}
+
+impl LinuxGuest {
+    /// Guests on `machine`.
+    pub fn boxed(machine: LinuxMachine) -> Box<dyn Guest> {
+        Box::new(Self {
+            machine,
+            jobs: Vec::new(),
+            prepared: None,
+            running: None,
+        })
     }
 }
 
@@ -121,17 +179,14 @@ fn unpacked(kernel: &Kernel) -> Result<Vec<u8>, EnvError> {
 impl Guest for LinuxGuest {
     fn ready(&mut self, work: &Work, _: &Watch) -> Result<(), EnvError> {
         self.jobs = work.jobs();
-        self.prepared = Some(self.prepare()?);
+        let script = script(self.machine.contents.as_ref(), &self.jobs);
+        self.prepared = Some(self.machine.prepare(&script)?);
         Ok(())
     }
 
     fn go(&mut self, _: &Watch) -> Result<(), EnvError> {
         if let Some(prepared) = &self.prepared {
-            let machine = Machine {
-                bochs: &prepared.bochs,
-                memory_mib: prepared.memory_mib,
-            };
-            self.running = Some(Running::start(&machine.command(&prepared.memory)?)?);
+            self.running = Some(self.machine.start(prepared)?);
         }
         Ok(())
     }
@@ -143,7 +198,7 @@ impl Guest for LinuxGuest {
         for (name, value) in self.prepared.iter().flat_map(|prepared| &prepared.facts) {
             out.fact(name, value.clone());
         }
-        let guests = Guests::new(self.contents.inside(), &self.jobs, out);
+        let guests = Guests::new(self.machine.contents.inside(), &self.jobs, out);
         let mut ear = MachineEar::new(machine::EMULATOR, guests);
         let heard = running.hear(&mut ear, watch);
         let (guests, hash, judged) = ear.finish(heard);

@@ -3,6 +3,7 @@
 
 use super::memory::{Memory, INFO, SEAL, START};
 use super::program::{Bochs, MODEL};
+use super::watch::{Watcher, GO};
 use crate::environment::Facts;
 use crate::error::EnvError;
 use crate::guest::Statuses;
@@ -105,6 +106,8 @@ pub struct Machine<'a> {
     pub bochs: &'a Bochs,
     /// In MiB.
     pub memory_mib: u32,
+    /// Who is told what it executes, if anybody is.
+    pub watcher: Option<&'a Watcher>,
 }
 
 impl Machine<'_> {
@@ -132,7 +135,9 @@ impl Machine<'_> {
             processor(),
         );
         let words = path(words.as_bytes())?;
-        let go = path(b"c\n")?;
+        let told = self.watcher.map_or(GO, |watcher| &watcher.script);
+        let go = path(told.as_bytes())?;
+        let command = command.traced_by(self.watcher.map(|watcher| watcher.trace.clone()));
         let command = command.arg(TERMINAL).arg(&self.bochs.program);
         let command = command.words("-q -f").arg(words);
         Ok(match self.bochs.debugger {

@@ -9,8 +9,9 @@ mod machine;
 mod memory;
 mod program;
 mod unpack;
+mod watch;
 
-pub(crate) use linux::facts as linux_facts;
+pub(crate) use linux::{facts as linux_facts, LinuxMachine};
 pub(crate) use machine::facts;
 pub(crate) use program::Bochs;
 
@@ -28,6 +29,7 @@ use memory::Memory;
 use trapline_abi::job::{Console, End};
 use trapline_abi::Job;
 use trapline_plan::{EnvironmentId, MachineSpec};
+use watch::{Segment, Watcher};
 
 /// `sim-vmx`.
 pub fn bare(settings: Settings) -> Stack {
@@ -35,9 +37,12 @@ pub fn bare(settings: Settings) -> Stack {
         id: EnvironmentId::SimVmx,
         settings,
         needs: &[Need::Part(Part::Image), Need::Bochs],
-        make: |_, image, machine| {
+        make: |settings, image, machine| {
+            let bochs = Bochs::find()?;
+            let watcher = |trace| Watcher::of(trace, &image.path, Segment::Image, &bochs);
             Ok(Box::new(ProcessGuest::new(Image {
-                bochs: Bochs::find()?,
+                watcher: settings.trace.as_ref().map(watcher).transpose()?,
+                bochs,
                 memory: Memory::of_image(&image.path)?,
                 memory_mib: machine.memory_mib,
             })))
@@ -56,7 +61,7 @@ pub fn linux(settings: Settings) -> Stack {
             Need::Bochs,
             Need::IntelLinux,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimLinux, settings, image, machine),
+        make: |settings, image, machine| make(EnvironmentId::SimVmxLinux, settings, image, machine),
     }
 }
 
@@ -73,7 +78,7 @@ pub fn kvm(settings: Settings) -> Stack {
             Need::Bochs,
             Need::IntelLinux,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimKvm, settings, image, machine),
+        make: |settings, image, machine| make(EnvironmentId::SimVmxKvm, settings, image, machine),
     }
 }
 
@@ -90,24 +95,45 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
             Need::IntelLinux,
             Need::Qemu,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimQemuKvm, settings, image, machine),
+        make: |settings, image, machine| {
+            make(EnvironmentId::SimVmxQemuKvm, settings, image, machine)
+        },
     }
 }
 
-/// A Linux with what the environment `like` has on the other simulated machine.
+/// The environment on the other simulated machine whose Linux has the same in it.
+pub(crate) fn alike(id: EnvironmentId) -> EnvironmentId {
+    match id {
+        EnvironmentId::SimVmxLinux => EnvironmentId::SimLinux,
+        EnvironmentId::SimVmxKvm => EnvironmentId::SimKvm,
+        EnvironmentId::SimVmxQemuKvm => EnvironmentId::SimQemuKvm,
+        other => other,
+    }
+}
+
 fn make(
-    like: EnvironmentId,
+    id: EnvironmentId,
     settings: &Settings,
     image: &GuestImage,
     machine: &MachineSpec,
 ) -> Result<Box<dyn Guest>, EnvError> {
-    let contents = sim::contents(like, settings, image, machine)?;
-    Ok(LinuxGuest::boxed(settings, machine, contents))
+    let contents = sim::contents(alike(id), settings, image, machine)?;
+    let watcher = |trace| match id {
+        EnvironmentId::SimVmxLinux => {
+            let agent = settings.parts.get(Part::Agent)?;
+            Watcher::of(trace, &agent, Segment::Program, &Bochs::find()?)
+        }
+        _ => Watcher::of(trace, &image.path, Segment::Image, &Bochs::find()?),
+    };
+    let watcher = settings.trace.as_ref().map(watcher).transpose()?;
+    let machine = LinuxMachine::new(settings, machine, contents, watcher);
+    Ok(LinuxGuest::boxed(machine))
 }
 
 /// The image on the machine itself.
 struct Image {
     bochs: Bochs,
+    watcher: Option<Watcher>,
     memory: Memory,
     memory_mib: u32,
 }
@@ -125,6 +151,7 @@ impl Recipe for Image {
         Machine {
             bochs: &self.bochs,
             memory_mib: self.memory_mib,
+            watcher: self.watcher.as_ref(),
         }
         .command(&memory)
     }

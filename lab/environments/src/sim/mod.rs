@@ -30,6 +30,7 @@ pub use machine::START;
 pub(crate) use machine::{
     archive, facts as linux_facts, in_memory, OWN_MEMORY_MIB as LINUX_MEMORY_MIB,
 };
+pub(crate) use script::Script;
 pub(crate) use xen::{
     check as check_xen, check_device_model as check_xen_device_model, dom0_facts as xen_dom0_facts,
     facts as xen_facts, OWN_MEMORY_MIB as XEN_MEMORY_MIB,

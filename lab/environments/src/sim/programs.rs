@@ -98,15 +98,16 @@ fn add(programs: &[Program], archive: &mut Archive) -> Result<(), EnvError> {
 }
 
 /// What programs did that run one after the other.
-struct Outputs {
+pub(crate) struct Outputs {
     expected: usize,
     current: Unfinished,
-    finished: Vec<Output>,
+    /// What those did that have ended.
+    pub finished: Vec<Output>,
 }
 
 impl Outputs {
     /// Those of so many programs.
-    fn of(expected: usize) -> Self {
+    pub fn of(expected: usize) -> Self {
         Self {
             expected,
             current: Unfinished::default(),

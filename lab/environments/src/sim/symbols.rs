@@ -4,10 +4,10 @@
 //! the hash of all that the machine was made of.
 
 use super::linux::{self, Contents};
-use super::machine::Machine;
 use super::programs::{run_script, Output};
 use super::script::Script;
 use super::SYMBOLS;
+use crate::bochs::{self, LinuxMachine};
 use crate::cache::{Kind, DRAFT};
 use crate::environment::Watch;
 use crate::error::EnvError;
@@ -16,7 +16,7 @@ use crate::process::Command;
 use crate::settings::Settings;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_plan::{Clock, EnvironmentId, MachineSpec};
 
 /// Where code lies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,18 +42,41 @@ pub fn locate(
     machine: &MachineSpec,
     watch: &Watch,
 ) -> Result<Located, EnvError> {
-    let contents = super::contents(environment, settings, image, machine)?;
+    let contents = super::contents(bochs::alike(environment), settings, image, machine)?;
+    if environment.clock() == Clock::InsnVmx {
+        let (script, expected) = questions(contents.as_ref());
+        let machine = LinuxMachine::new(settings, machine, contents, None);
+        let ask = || machine.run(&script, expected, watch);
+        return kept_or_asked(settings, &machine.key()?, ask);
+    }
     let machine = linux::machine(settings, machine, contents.as_ref())?;
-    let kept = settings.cache.of(Kind::Symbols).join(machine.key()?);
+    kept_or_asked(settings, &machine.key()?, || {
+        let (script, expected) = questions(contents.as_ref());
+        Ok(run_script(&machine, &script, expected, watch)?.0)
+    })
+}
+
+/// What is kept of the machine with this key, or what it answers.
+fn kept_or_asked(
+    settings: &Settings,
+    key: &str,
+    ask: impl FnOnce() -> Result<Vec<Output>, EnvError>,
+) -> Result<Located, EnvError> {
+    let kept = settings.cache.of(Kind::Symbols).join(key);
     if let Some(located) = read(&kept) {
         return Ok(located);
     }
-    let located = ask(&machine, contents.as_ref(), watch)?;
+    let mut texts = ask()?.into_iter().map(text);
+    let located = Located {
+        kernel: texts.next().transpose()?.unwrap_or_default(),
+        program: texts.next().transpose()?.unwrap_or_default(),
+    };
     keep(&kept, &located)?;
     Ok(located)
 }
 
-fn ask(machine: &Machine, contents: &dyn Contents, watch: &Watch) -> Result<Located, EnvError> {
+/// What a machine is asked, and how many programs answer.
+fn questions(contents: &dyn Contents) -> (Script, usize) {
     let observed = contents.observed();
     let mut script = Script::default();
     script.launch(&Command::new(SYMBOLS), false);
@@ -66,13 +89,7 @@ fn ask(machine: &Machine, contents: &dyn Contents, watch: &Watch) -> Result<Loca
             None => script.launch(&look, false),
         }
     }
-    let expected = 1 + usize::from(observed.is_some());
-    let (outputs, _) = run_script(machine, &script, expected, watch)?;
-    let mut texts = outputs.into_iter().map(text);
-    Ok(Located {
-        kernel: texts.next().transpose()?.unwrap_or_default(),
-        program: texts.next().transpose()?.unwrap_or_default(),
-    })
+    (script, 1 + usize::from(observed.is_some()))
 }
 
 fn text(output: Output) -> Result<String, EnvError> {
