@@ -5,6 +5,7 @@
 //! written for people, [`notes`] what has to be said below a table.
 #![forbid(unsafe_code)]
 
+mod against;
 mod csv;
 pub mod figures;
 mod json;

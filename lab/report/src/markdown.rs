@@ -1,5 +1,6 @@
 //! A report to paste into an issue or a README.
 
+use crate::against::{Against, Entry};
 use crate::figures;
 use crate::notes::{self, Notes, Reason};
 use crate::table::{self, Shown};
@@ -16,6 +17,7 @@ pub fn markdown(report: &Report) -> String {
     for clock in Clock::ALL {
         push_table(&cells, clock, &mut text);
     }
+    push_against(&cells, &mut text);
     push_reasons("Failed", &notes::failures(&cells), &mut text);
     push_reasons("Not measured", &notes::skips(&cells), &mut text);
     let _ = writeln!(text, "Measured by Trapline {}.", escaped(&report.version));
@@ -31,9 +33,7 @@ fn push_table(cells: &[Cell], clock: Clock, text: &mut String) {
         Clock::Insn => "instructions",
         Clock::InsnVmx => "instructions, Intel",
     };
-    let names: Vec<&str> = shown.environments.iter().map(|id| id.name()).collect();
-    let _ = writeln!(text, "| {title} | {} |", names.join(" | "));
-    let _ = writeln!(text, "|:-|{}", "-:|".repeat(names.len()));
+    push_titles(title, &shown.environments, text);
     let mut notes = Notes::default();
     for op in &shown.operations {
         let cell = |id: &EnvironmentId| shown.cell(*id, *op);
@@ -45,12 +45,37 @@ fn push_table(cells: &[Cell], clock: Clock, text: &mut String) {
         let _ = writeln!(text, "| {} | {} |", names::path(*op), row.join(" | "));
     }
     text.push('\n');
-    push_notes(&notes, text);
+    push_notes(&notes.texts(), text);
 }
 
-fn push_notes(notes: &Notes, text: &mut String) {
-    let texts = notes.texts();
-    for (number, note) in (1..).zip(&texts) {
+/// What is known by its title in a table's first place.
+fn push_titles(title: &str, environments: &[EnvironmentId], text: &mut String) {
+    let names: Vec<&str> = environments.iter().map(|id| id.name()).collect();
+    let _ = writeln!(text, "| {title} | {} |", names.join(" | "));
+    let _ = writeln!(text, "|:-|{}", "-:|".repeat(names.len()));
+}
+
+fn push_against(cells: &[Cell], text: &mut String) {
+    let Some(mut against) = Against::new(cells) else {
+        return;
+    };
+    let environments = against.environments.clone();
+    push_titles("times bare", &environments, text);
+    for op in against.operations.clone() {
+        let entries = environments.iter().map(|id| match against.entry(*id, op) {
+            Entry::Absent => "–".to_owned(),
+            Entry::Times(ratio) => figures::times(ratio, true),
+            Entry::Refused(number) => format!("–{}", table::marks(&[number], true)),
+        });
+        let row: Vec<_> = entries.collect();
+        let _ = writeln!(text, "| {} | {} |", names::path(op), row.join(" | "));
+    }
+    text.push('\n');
+    push_notes(&against.refused(), text);
+}
+
+fn push_notes(texts: &[String], text: &mut String) {
+    for (number, note) in (1..).zip(texts) {
         let mark = table::marks(&[number], true);
         let _ = writeln!(text, "{mark} {}  ", escaped(note));
     }

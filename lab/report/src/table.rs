@@ -123,7 +123,8 @@ fn number_in_reading_order(shown: &[&Cell], notes: &mut Notes) {
     }
 }
 
-fn labels(operations: &[Op], clock: Clock) -> Vec<Label> {
+/// Operations below the names of their workloads.
+pub fn labels(operations: &[Op], clock: Clock) -> Vec<Label> {
     let mut labels = Vec::new();
     for workload in Workload::ALL {
         let of_workload = operations.iter().filter(|op| op.workload() == workload);

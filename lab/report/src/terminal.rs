@@ -2,7 +2,7 @@
 //! environment boots, and below all of it what could not be measured and why.
 
 use crate::sheet::{Look, Span};
-use crate::{notes, printable, table, timelines, Report, Style};
+use crate::{against, notes, printable, table, timelines, Report, Style};
 use trapline_abi::Workload;
 use trapline_plan::{Clock, EnvironmentId};
 use trapline_stats::Cell;
@@ -23,6 +23,7 @@ pub fn terminal(report: &Report, style: &Style) -> String {
         page.table(&cells, clock);
         page.costs(&cells, clock);
     }
+    page.against(&cells);
     if report.operations & of_boot() != 0 {
         for clock in Clock::ALL {
             page.timelines(report, clock);
@@ -65,9 +66,23 @@ impl Page {
         };
         self.heading(&self.explanation(clock));
         self.text.push_str(&sheet.render(&self.style));
-        for (number, text) in (1..).zip(notes.texts()) {
+        self.notes(&notes.texts());
+    }
+
+    fn against(&mut self, cells: &[Cell]) {
+        let Some((sheet, notes)) = against::sheet(cells, self.style.unicode) else {
+            return;
+        };
+        let explanation = "times the bare row of the same clock; clocks are never mixed";
+        self.heading(&("Against bare", explanation.to_owned()));
+        self.text.push_str(&sheet.render(&self.style));
+        self.notes(&notes);
+    }
+
+    fn notes(&mut self, texts: &[String]) {
+        for (number, text) in (1..).zip(texts) {
             let mark = table::marks(&[number], self.style.unicode);
-            self.paragraph(&format!(" {mark} "), &printable(&text), Look::Faint);
+            self.paragraph(&format!(" {mark} "), &printable(text), Look::Faint);
         }
     }
 
