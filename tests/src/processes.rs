@@ -19,6 +19,26 @@ pub fn naming(directory: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The processes that `parent` has started itself and that are called `name`.
+pub fn children(parent: u32, name: &str) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let all: Vec<i32> = lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let is_called = |process: &i32| {
+        let called = std::fs::read_to_string(format!("/proc/{process}/comm"));
+        called.is_ok_and(|called| called.trim() == name)
+    };
+    all.into_iter().filter(is_called).collect()
+}
+
 /// Waits until `condition` holds, at most `limit`; whether it came to hold.
 pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();

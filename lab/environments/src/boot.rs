@@ -5,8 +5,9 @@ use crate::error::EnvError;
 use crate::observe::{Recorder, Setting};
 use crate::parts::GuestImage;
 use crate::tsc::Rate;
+use trapline_abi::{Job, Op};
 use trapline_plan::expand::PlannedBoot;
-use trapline_plan::{Clock, Observation};
+use trapline_plan::{Clock, Observation, Operation, Outcome};
 
 /// A boot that is over.
 #[derive(Debug)]
@@ -51,10 +52,26 @@ pub fn boot(
         Some(error) => error.to_string(),
         None => "no launch told when it got there".to_owned(),
     };
+    let mut observation = recorder.finish(&unreached);
+    if trouble.is_some() {
+        fail_unreached(&mut observation, &planned.job, &unreached);
+    }
     Ok(Booted {
-        observation: recorder.finish(&unreached),
+        observation,
         trouble,
     })
+}
+
+/// Of a guest that never began nothing was heard, not even that it failed: what it
+/// should have measured failed for the same reason.
+fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
+    for op in Op::ALL.into_iter().filter(|op| job.wants(*op)) {
+        let is_told = |operation: &Operation| operation.op == op;
+        if !observation.operations.iter().any(is_told) {
+            let outcome = Outcome::Failed(reason.to_owned());
+            observation.operations.push(Operation { op, outcome });
+        }
+    }
 }
 
 fn unit_per_tick(clock: Clock) -> f64 {

@@ -72,4 +72,10 @@ fn a_host_that_is_too_slow_is_told_and_nothing_is_left() {
         "{:?}",
         booted.trouble
     );
+    let told = booted.observation.operations.iter();
+    let told: Vec<_> = told
+        .map(|operation| (operation.op, failure(&operation.outcome)))
+        .collect();
+    let expected = booted.trouble.map(|trouble| trouble.to_string());
+    assert_eq!(told, [(Op::Getpid, expected.as_deref())]);
 }

@@ -11,6 +11,7 @@ use crate::lab::Lab;
 use crate::ledgers::{has_ledger, Counted, Desk};
 use flame::Canvas;
 use show::Page;
+use std::time::Duration;
 use trapline_abi::{Op, Workload};
 use trapline_ledger::Ledger;
 use trapline_plan::{names, Clock, EnvironmentId, Outcome};
@@ -33,7 +34,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let desk = Desk {
         lab: &lab,
         interrupt: &interrupt,
-        timeout: None,
+        timeout: args.timeout.map(Duration::from_secs),
         quiet: false,
         stacks: canvas.is_some(),
     };
