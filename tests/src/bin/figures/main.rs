@@ -3,6 +3,7 @@
 //! figure: times depend on the machine, and a bench is no test.
 
 mod gate;
+mod intel;
 mod judge;
 mod xen;
 
@@ -29,6 +30,7 @@ fn main() {
     gate::waiting(&place);
     gate::ten_baselines(&place);
     xen::five_runs(&place);
+    intel::same_digits(&place);
 }
 
 /// The quick preset, and how long it took (5).
