@@ -260,5 +260,5 @@ fn a_deadline_that_is_too_short_is_told_with_what_allows_more() {
     let json = place.measure(&words.split(' ').collect::<Vec<_>>());
     let told = json["cells"][0]["failed"].as_str().expect("it failed");
     assert!(told.contains("had not ended after 1 s"), "{told}");
-    assert!(told.contains("--timeout allows more"), "{told}");
+    assert!(told.contains("--timeout gives it more"), "{told}");
 }

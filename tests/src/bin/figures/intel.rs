@@ -11,9 +11,9 @@ const ENVIRONMENTS: &str = "sim-vmx,sim-vmx/linux,sim-vmx/kvm,sim-vmx/qemu-kvm";
 /// Runs, of which every second is with all cores busy.
 const RUNS: usize = 5;
 
-/// Every figure of all its environments, but those of memory's speed, five times (10).
+/// Every figure of all its environments, but those of memory's speed, five times (11).
 pub fn same_digits(place: &Place) {
-    println!("10. The machine with Intel's virtualization, {RUNS} times");
+    println!("11. The machine with Intel's virtualization, {RUNS} times");
     let mut first: Option<Figures> = None;
     for run in 0..RUNS {
         let load = (run % 2 == 1).then(Load::on_every_core);
