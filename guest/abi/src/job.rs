@@ -130,6 +130,36 @@ impl End {
     }
 }
 
+/// What a guest does while it waits for an interrupt of workload `irq`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// It halts its processor.
+    #[default]
+    Halt,
+    /// It looks again and again.
+    Poll,
+    /// It writes to its serial port as fast as it can.
+    Flood,
+}
+
+impl Wait {
+    const NAMES: [(&'static str, Wait); 3] = [
+        ("halt", Wait::Halt),
+        ("poll", Wait::Poll),
+        ("flood", Wait::Flood),
+    ];
+
+    /// The way to wait called `name` on a command line, if there is one.
+    pub fn from_name(name: &str) -> Option<Wait> {
+        named(&Self::NAMES, name)
+    }
+
+    /// The name on a command line.
+    pub fn name(self) -> &'static str {
+        name_of(&Self::NAMES, self)
+    }
+}
+
 /// A job. Defaults are those of the quick preset on hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -147,6 +177,13 @@ pub struct Job {
     pub doubles: u32,
     /// Passes over each array of `stream`.
     pub passes: u32,
+    /// Expiries of the timer of `irq`.
+    pub expiries: u32,
+    /// From one of them to the next, in ticks.
+    pub period: u64,
+    /// What the guest of `irq` does between them. The words of `irq` are sent only where
+    /// it is asked for.
+    pub between: Wait,
     /// Where records go.
     pub console: Console,
     /// The machine offers Trapline's own ports (see [`crate::platform`]).
@@ -171,6 +208,9 @@ impl Job {
         blocks: 256,
         doubles: 14_000_000,
         passes: 5,
+        expiries: 10_000,
+        period: 10_000_000,
+        between: Wait::Halt,
         console: Console::Serial,
         ports: false,
         ring: 0,
@@ -213,6 +253,9 @@ impl Job {
             "blocks" => self.blocks = value.parse().ok()?,
             "doubles" => self.doubles = value.parse().ok()?,
             "passes" => self.passes = value.parse().ok()?,
+            "expiries" => self.expiries = value.parse().ok()?,
+            "period" => self.period = value.parse().ok().filter(|period| *period != 0)?,
+            "between" => self.between = Wait::from_name(value)?,
             "console" => self.console = Console::from_name(value)?,
             "ports" => self.ports = flag(value)?,
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
@@ -271,6 +314,15 @@ impl fmt::Display for Job {
             " trapline.doubles={} trapline.passes={}",
             self.doubles, self.passes
         )?;
+        if Workload::Irq.operations().any(|op| self.wants(op)) {
+            write!(
+                f,
+                " trapline.expiries={} trapline.period={} trapline.between={}",
+                self.expiries,
+                self.period,
+                self.between.name()
+            )?;
+        }
         let console = self.console.name();
         write!(
             f,
@@ -335,8 +387,11 @@ mod tests {
     #[test]
     fn a_job_survives_its_own_words() {
         let job = Job {
-            run: selected("basic").unwrap() | Op::PortOut.bit(),
+            run: selected("basic").unwrap() | Op::PortOut.bit() | Op::OwnTimer.bit(),
             batches: 7,
+            expiries: 2048,
+            period: 250_000,
+            between: Wait::Flood,
             ring: 3,
             console: Console::Frames,
             ports: true,
@@ -346,12 +401,14 @@ mod tests {
         };
         let words = job.to_string();
         assert!(
-            words.starts_with("trapline.run=basic,exits/port-out "),
+            words.starts_with("trapline.run=basic,exits/port-out,irq/own-timer "),
             "{words}"
         );
         assert_eq!(Job::parse(words.split(' ')), Ok(job));
         assert!(words.contains(" trapline.end=reset "), "{words}");
-        assert!(!Job::EMPTY.to_string().contains("trapline.end"));
+        for word in ["trapline.end", "trapline.period"] {
+            assert!(!Job::EMPTY.to_string().contains(word));
+        }
         assert!(!job.in_xen());
         for end in ["xen", "xen-machine"] {
             let word = std::format!("trapline.end={end}");
@@ -372,6 +429,8 @@ mod tests {
             "trapline.rum=basic",
             "trapline.ring=1",
             "trapline.end=never",
+            "trapline.period=0",
+            "trapline.between=sleep",
             "trapline.run=exits/port-oot",
         ] {
             assert_eq!(Job::parse([word]), Err(BadWord(word)));

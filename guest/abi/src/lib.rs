@@ -13,17 +13,20 @@ extern crate std;
 pub mod catalogue;
 pub mod codec;
 pub mod frame;
+pub mod interrupt;
 pub mod job;
 pub mod mark;
 pub mod platform;
 pub mod record;
 mod stamp;
+pub mod ticker;
 
 pub use catalogue::{Direction, Op, Unit, Workload};
 pub use frame::{Decoder, Item};
+pub use interrupt::{Found, Interrupt};
 pub use job::Job;
 pub use record::{Counter, Record, Stage};
 
 /// Version of everything in this crate that crosses a boundary: frame layout,
 /// record payloads, command-line words, ports and note layout.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;

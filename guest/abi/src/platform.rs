@@ -66,6 +66,14 @@ pub const IDLE: u16 = 0x518;
 /// in guest memory, is ignored.
 pub const FRAME: u16 = 0x51c;
 
+/// A timer of the VMM that interrupts the guest, for whoever asks for it. Reading 32
+/// bits gives [`TICKER_IS_THERE`] where there is one. A 32-bit write of the guest-physical
+/// address of a page (see [`crate::ticker`]) starts it, writing 0 stops it; writing
+/// anything else, or an address that is not a page of memory, stops it, too.
+pub const TICKER: u16 = 0x520;
+/// See [`TICKER`].
+pub const TICKER_IS_THERE: u32 = u32::from_le_bytes(*b"tick");
+
 /// Writing [`PAUSE_NOW`] here stops a simulated machine until the lab lets it go on:
 /// QEMU's `pvpanic`, in a machine whose panics pause it. Nothing of the machine
 /// notices, as it would if its processor waited for something.

@@ -9,6 +9,7 @@
 
 use crate::catalogue::Op;
 use crate::codec::{Error, Reader, Writer};
+use crate::interrupt;
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $number:literal $text:literal,)* }) => {
@@ -219,6 +220,13 @@ pub enum Record<'a> {
     },
     /// The guest is ready and waits for one byte on its console to go.
     Ready,
+    /// Interrupts of an operation of workload `irq`, in place of samples.
+    Interrupts {
+        /// Of which operation.
+        op: Op,
+        /// What [`interrupt::pack`] made of them.
+        packed: &'a [u8],
+    },
 }
 
 impl Record<'_> {
@@ -239,6 +247,7 @@ impl Record<'_> {
             Self::Relay { .. } => 12,
             Self::Reaped { .. } => 13,
             Self::Ready => 14,
+            Self::Interrupts { .. } => 15,
         }
     }
 
@@ -323,6 +332,10 @@ impl Record<'_> {
                 out.number(u64::from(status))?;
                 out.number(peak_kib)
             }
+            Self::Interrupts { op, packed } => {
+                out.byte(op.number())?;
+                out.bytes(packed)
+            }
         }
     }
 }
@@ -395,6 +408,7 @@ impl<'a> Record<'a> {
                 peak_kib: input.number()?,
             },
             14 => Self::Ready,
+            15 => read_interrupts(input)?,
             _ => return Err(Error::Malformed),
         })
     }
@@ -410,6 +424,14 @@ fn read_sample<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
         end,
         count: input.number()?,
     })
+}
+
+/// What is packed is looked through, so that whoever unpacks it finds it whole.
+fn read_interrupts<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
+    let op = read_op(input)?;
+    let packed = input.bytes()?;
+    interrupt::unpack(packed, &mut |_| {})?;
+    Ok(Record::Interrupts { op, packed })
 }
 
 fn read_op(input: &mut Reader<'_>) -> Result<Op, Error> {
