@@ -4,15 +4,18 @@
 //! settings differ from a program's defaults, because the operation says so:
 //! memory is mapped in pages of 4 KiB, and timers have no slack.
 
+use crate::clock::{TickClock, CALIBRATION, PRECISELY};
+use crate::ticking::{host, own};
 use std::io::{self, Read};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::job::Wait;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Job, Record};
+use trapline_workloads::irq::{Source, Taken, Ticking};
 use trapline_workloads::{ticks, Block, NoMachine, Origin, Reason, System, Wake};
 
 /// Where whole frames go.
@@ -117,9 +120,25 @@ impl System for Linux<'_> {
     }
 
     fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason> {
-        self.clock.calibrate();
+        self.clock.calibrate(CALIBRATION);
         no_timer_slack();
         Ok(self.clock.sleep(ticks))
+    }
+
+    fn can_tick(&mut self, _: Source, between: Wait) -> Result<(), Reason> {
+        match between {
+            Wait::Flood => Err("a Linux process has no serial port of its own"),
+            Wait::Halt | Wait::Poll => Ok(()),
+        }
+    }
+
+    fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason> {
+        no_timer_slack();
+        self.clock.calibrate(PRECISELY);
+        match ticking.source {
+            Source::Own => own::tick(&self.clock, ticking, taken),
+            Source::Host => host::tick(&self.clock, ticking, taken),
+        }
     }
 
     fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
@@ -232,59 +251,6 @@ fn physical_memory() -> u64 {
         )
     };
     (pages.max(0) as u64).saturating_mul(size.max(0) as u64)
-}
-
-/// Ticks against the kernel's clock.
-struct TickClock {
-    began: (u64, Instant),
-    per_ns: Option<f64>,
-}
-
-/// Least time between two readings for a calibration: an error of 100 ns in
-/// either is then below 10 ppm.
-const CALIBRATION: Duration = Duration::from_millis(20);
-
-/// What the due time is rounded down by, as a share of the time asleep.
-const CALIBRATION_ERROR: f64 = 20e-6;
-
-impl TickClock {
-    fn start() -> Self {
-        Self {
-            began: (ticks(), Instant::now()),
-            per_ns: None,
-        }
-    }
-
-    fn calibrate(&mut self) {
-        if self.per_ns.is_none() {
-            let (first, began) = self.began;
-            if let Some(rest) = CALIBRATION.checked_sub(began.elapsed()) {
-                std::thread::sleep(rest);
-            }
-            let (last, elapsed) = (ticks(), began.elapsed());
-            self.per_ns = Some((last - first) as f64 / elapsed.as_nanos() as f64);
-        }
-    }
-
-    /// Sleeps at least `ticks_ahead`. The due time is rounded down by the error of
-    /// the calibration, so that a punctual wake is not taken for an early one.
-    fn sleep(&self, ticks_ahead: u64) -> Wake {
-        let per_ns = self.per_ns.unwrap_or(1.0);
-        let nanoseconds = (ticks_ahead as f64 / per_ns).ceil() as i64;
-        let request = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: nanoseconds.min(999_999_999),
-        };
-        let before = ticks();
-        // SAFETY: the request is valid and no remainder is asked for.
-        unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &request, ptr::null_mut()) };
-        let woke = ticks();
-        let asleep = request.tv_nsec as f64 * per_ns * (1.0 - CALIBRATION_ERROR);
-        Wake {
-            due: before + asleep as u64,
-            woke,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //! writes its records to standard output. Started as process 1 it is the init
 //! of a simulated machine and runs the script it finds there.
 
+mod clock;
 mod init;
 mod linux;
+mod ticking;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -95,6 +95,19 @@ pub unsafe fn mmio_write(address: u64, value: u32) {
     unsafe { (address as *mut u32).write_volatile(value) }
 }
 
+/// Writes a model-specific register.
+///
+/// # Safety
+/// The processor has the register at this ring, and what it does with the value
+/// touches no memory.
+pub unsafe fn wrmsr(register: u32, value: u64) {
+    // SAFETY: the caller answers for the register.
+    unsafe {
+        asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32,
+             options(nostack, preserves_flags));
+    }
+}
+
 /// Waits a moment, in a loop that waits for an interrupt.
 #[inline(always)]
 pub fn pause() {

@@ -1,12 +1,13 @@
-//! Interrupts: the local APIC sends two kinds, to itself and by its timer, and
+//! Interrupts: the local APIC sends them, to itself and by its timer, and
 //! vectors.s counts them.
 //!
 //! Nothing here is done at boot: an APIC is switched on when a workload first
 //! asks for an interrupt, and the timer is compared with the clock when one
 //! first wants to sleep.
 
-use crate::cpu::{mmio_read, mmio_write, out32, out8, pause, ring};
+use crate::cpu::{mmio_read, mmio_write, out32, out8, pause, ring, wrmsr};
 use core::arch::asm;
+use core::arch::x86_64::__cpuid;
 use trapline_abi::platform::{IDLE, LOCAL_APIC};
 use trapline_workloads::{ticks, Reason, Wake};
 
@@ -14,6 +15,8 @@ use trapline_workloads::{ticks, Reason, Wake};
 pub const IPI_VECTOR: u32 = 0x30;
 /// Vector of the APIC's timer, in a higher class.
 pub const TIMER_VECTOR: u32 = 0x31;
+/// Vector of a timer that keeps time, see [`crate::ticks`].
+pub const TICK_VECTOR: u32 = 0x32;
 /// Vector of an interrupt that went away; its low bits are ones on every APIC.
 pub const SPURIOUS_VECTOR: u32 = 0x3f;
 
@@ -34,6 +37,13 @@ const ENABLED: u32 = 1 << 8;
 const MASKED: u32 = 1 << 16;
 const TO_SELF: u32 = 1 << 18 | 1 << 14;
 const DIVIDE_BY_1: u32 = 0b1011;
+const BY_DEADLINE: u32 = 1 << 18;
+
+/// `IA32_TSC_DEADLINE` (Intel SDM volume 4, table 2-2).
+const DEADLINE: u32 = 0x6e0;
+
+/// In leaf 1 of cpuid, `ecx`: the timer knows deadlines.
+const KNOWS_DEADLINES: u32 = 1 << 24;
 
 /// Data ports of the two old interrupt controllers: their masks.
 const OLD_MASKS: [u16; 2] = [0x21, 0xa1];
@@ -102,6 +112,34 @@ impl Apic {
         unsafe { mmio_read(register) }
     }
 
+    /// Lets the timer interrupt once when it has counted down, with this vector.
+    pub fn use_count(&self, vector: u32) {
+        self.write(DIVIDER, DIVIDE_BY_1);
+        self.write(TIMER, vector);
+    }
+
+    /// Lets the timer interrupt with this vector when the clock reaches what
+    /// [`set_deadline`] says. Only where [`has_deadline`].
+    pub fn use_deadline(&self, vector: u32) {
+        self.write(TIMER, BY_DEADLINE | vector);
+        // The mode has to be in place before the register that it gives a meaning is
+        // written (Intel SDM volume 3, 11.5.4.1).
+        // SAFETY: orders memory accesses.
+        unsafe { asm!("mfence", options(nostack, preserves_flags)) };
+    }
+
+    /// Begins to count down.
+    #[inline(always)]
+    pub fn count(&self, counts: u32) {
+        self.write(INITIAL_COUNT, counts);
+    }
+
+    /// The interrupt being served is done.
+    #[inline(always)]
+    pub fn acknowledge(&self) {
+        self.write(END_OF_INTERRUPT, 0);
+    }
+
     /// Sends an interrupt to this CPU and waits until its handler has run.
     #[inline(always)]
     pub fn interrupt_self(&self) {
@@ -111,6 +149,20 @@ impl Apic {
             pause();
         }
     }
+}
+
+/// Whether the APIC's timer can be set to a moment of the clock, and we may do it.
+pub fn has_deadline() -> bool {
+    ring() == 0 && __cpuid(1).ecx & KNOWS_DEADLINES != 0
+}
+
+/// Sets the APIC's timer to a moment of the clock.
+///
+/// # Safety
+/// [`has_deadline`].
+pub unsafe fn set_deadline(at: u64) {
+    // SAFETY: the processor says that it has the register, and we are at ring 0.
+    unsafe { wrmsr(DEADLINE, at) };
 }
 
 /// Turns of the timer per tick of the clock, as a fraction.
@@ -129,6 +181,8 @@ const WATCHES: u32 = 4;
 /// A one-shot timer whose rate is known, and a way to sleep until it fires.
 pub struct Timer {
     rate: Rate,
+    /// The same, times 2^32.
+    counts_per_tick: u64,
 }
 
 impl Timer {
@@ -147,9 +201,19 @@ impl Timer {
         apic.write(INITIAL_COUNT, 0);
         apic.write(TIMER, TIMER_VECTOR);
         match best {
-            Some((rate, _)) if rate.counts != 0 => Ok(Self { rate }),
+            Some((rate, _)) if rate.counts != 0 => Ok(Self {
+                rate,
+                counts_per_tick: (rate.counts << 32) / rate.ticks,
+            }),
             _ => Err("the local APIC's timer does not run"),
         }
+    }
+
+    /// How many counts of the timer pass in so many ticks, one more if need be. Quickly:
+    /// the timer stands still meanwhile.
+    #[inline(always)]
+    pub fn counts(&self, ticks: u64) -> u64 {
+        (u128::from(ticks) * u128::from(self.counts_per_tick) >> 32) as u64 + 1
     }
 
     /// Sets the timer `ahead` ticks ahead, never less, and sleeps until it fires.
@@ -160,35 +224,37 @@ impl Timer {
         let due = ticks() + span;
         apic.write(INITIAL_COUNT, counts as u32);
         while timers() == before {
-            halt(before);
+            halt(timers, before);
         }
         let woke = ticks();
         Wake { due, woke }
     }
 }
 
-/// Halts until an interrupt, unless the timer has fired already.
-fn halt(before: u64) {
+/// Halts until an interrupt, unless what `count` counts has come already.
+#[inline(always)]
+pub fn halt(count: fn() -> u64, before: u64) {
     if ring() == 0 {
-        return halt_at_ring_0(before);
+        return halt_at_ring_0(count, before);
     }
     // SAFETY: as in `ipis`.
     let seen = unsafe { (&raw const trapline_interrupts).read_volatile() };
     // An interrupt that comes here moves the count past `seen`, and the machine
     // below then does not halt.
-    if timers() == before {
+    if count() == before {
         out32(IDLE, seen);
     }
 }
 
 /// Interrupts are shut while the count is looked at, and open only after the
 /// instruction behind `sti`: none can come in between and be slept through.
-fn halt_at_ring_0(before: u64) {
+#[inline(always)]
+fn halt_at_ring_0(count: fn() -> u64, before: u64) {
     // SAFETY: the table and its handlers are in place; flags are as before in the
     // end.
     unsafe {
         asm!("cli", options(nostack));
-        if timers() == before {
+        if count() == before {
             asm!("sti", "hlt", options(nostack));
         } else {
             asm!("sti", options(nostack));

@@ -40,6 +40,8 @@ mod system;
 #[cfg(trapline_image)]
 mod threads;
 #[cfg(trapline_image)]
+mod ticks;
+#[cfg(trapline_image)]
 mod xen;
 
 #[cfg(not(trapline_image))]

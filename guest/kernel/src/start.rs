@@ -38,6 +38,7 @@ global_asm!(
     IPI_VECTOR = const interrupts::IPI_VECTOR,
     TIMER_VECTOR = const interrupts::TIMER_VECTOR,
     EVENT_VECTOR = const xen::EVENT_VECTOR,
+    TICK_VECTOR = const interrupts::TICK_VECTOR,
     SPURIOUS_VECTOR = const interrupts::SPURIOUS_VECTOR,
     END_OF_INTERRUPT = const interrupts::END_OF_INTERRUPT,
 );

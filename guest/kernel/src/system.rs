@@ -5,13 +5,15 @@ use crate::hypercall::Gate;
 use crate::interrupts::{self, Apic, Timer};
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
-use crate::{console, memory};
+use crate::{console, memory, ticks};
 use core::cell::OnceCell;
+use trapline_abi::job::Wait;
 use trapline_abi::platform::{
     EXITS_HIGH, EXITS_LOW, NO_DEVICE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
     VIRTIO_MAGIC, VIRTIO_MMIO,
 };
 use trapline_abi::{Job, Op, Record};
+use trapline_workloads::irq::{Source, Taken, Ticking};
 use trapline_workloads::{Block, Machine, Reason, System, Wake};
 
 /// Both the system and its machine: in a unikernel there is no wall between
@@ -50,6 +52,11 @@ impl Kernel {
     #[inline(always)]
     fn apic(&self) -> Result<&Apic, Reason> {
         borrow(self.apic.get_or_init(Apic::open))
+    }
+
+    fn timer(&self) -> Result<&Timer, Reason> {
+        let apic = self.apic()?;
+        borrow(self.timer.get_or_init(|| Timer::learn(apic, self.ports)))
     }
 
     #[inline(always)]
@@ -130,8 +137,23 @@ impl System for Kernel {
 
     fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason> {
         let apic = self.apic()?;
-        let learn = || Timer::learn(apic, self.ports);
-        Ok(borrow(self.timer.get_or_init(learn))?.sleep(apic, ticks))
+        Ok(self.timer()?.sleep(apic, ticks))
+    }
+
+    fn can_tick(&mut self, source: Source, _: Wait) -> Result<(), Reason> {
+        match source {
+            Source::Own => self.timer().map(drop),
+            Source::Host => self.apic().and_then(|_| ticks::find_ticker(self.ports)),
+        }
+    }
+
+    fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason> {
+        let apic = self.apic()?;
+        match ticking.source {
+            Source::Own => ticks::Own::open(apic, self.timer()?).tick(ticking, taken),
+            Source::Host => ticks::tick_by_host(apic, ticking, taken),
+        }
+        Ok(())
     }
 
     #[inline(always)]

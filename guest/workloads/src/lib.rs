@@ -3,7 +3,7 @@
 //! The image and the Linux agent both call [`run`]. It says hello, takes each
 //! operation of the job in table order, and says for each what was measured, or
 //! why it was not. How an operation is repeated and timed is in [`measure`]; the
-//! operations themselves are in [`basic`], [`stream`] and [`exits`].
+//! operations themselves are in [`basic`], [`stream`], [`exits`] and [`irq`].
 #![no_std]
 
 #[cfg(test)]
@@ -11,6 +11,7 @@ extern crate std;
 
 mod basic;
 mod exits;
+pub mod irq;
 pub mod measure;
 mod stream;
 pub mod system;
@@ -57,6 +58,7 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
     basic::run(&mut bench);
     exits::run(&mut bench);
     stream::run(&mut bench);
+    irq::run(&mut bench);
     bench.stage(Stage::GuestExit, stamp!(GuestExit));
     bench.system.say(&Record::Done);
 }

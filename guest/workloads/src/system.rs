@@ -5,7 +5,9 @@
 //! Linux process has no machine ([`NoMachine`]), and the operations that need
 //! one are then skipped with the reason that the system gives.
 
+use crate::irq::{Source, Taken, Ticking};
 use core::ptr::NonNull;
+use trapline_abi::job::Wait;
 use trapline_abi::{Op, Record};
 
 /// Why something cannot be done here, for people.
@@ -77,6 +79,18 @@ pub trait System {
     /// # Errors
     /// Why this system cannot sleep so.
     fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason>;
+
+    /// Whether there is such a timer, whose interrupts can be waited for so.
+    ///
+    /// # Errors
+    /// Why not.
+    fn can_tick(&mut self, source: Source, between: Wait) -> Result<(), Reason>;
+
+    /// Takes the expiries of one window. Called only where [`Self::can_tick`].
+    ///
+    /// # Errors
+    /// What went wrong.
+    fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason>;
 
     /// The machine below.
     ///

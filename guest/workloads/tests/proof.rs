@@ -4,9 +4,12 @@
 //! each way of cheating must be found.
 
 use std::ptr::NonNull;
+use trapline_abi::interrupt::unpack;
+use trapline_abi::job::Wait;
 use trapline_abi::platform::{NO_DEVICE, SCRATCH, VIRTIO_MAGIC};
 use trapline_abi::record::Speaker;
-use trapline_abi::{Job, Op, Record};
+use trapline_abi::{Interrupt, Job, Op, Record};
+use trapline_workloads::irq::{keep_time, Arrival, OneShot, Source, Taken, Ticking};
 use trapline_workloads::{ticks, Block, Machine, Origin, Reason, System, Wake};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,11 +29,18 @@ enum Cheat {
     WakeEarly,
     NoMemory,
     NoSleep,
+    NeverTick,
+    SlowHandler,
 }
+
+/// A window and a little more.
+const EXPIRIES: u64 = 1030;
 
 struct Fake {
     cheat: Cheat,
     said: Vec<String>,
+    /// Numbers of the expiries that were told as interrupts, in order.
+    expiries: Vec<u64>,
     scratch: u8,
     selector: u32,
     interrupts: u64,
@@ -42,10 +52,11 @@ struct Fake {
 }
 
 impl Fake {
-    fn run(cheat: Cheat, names: &str) -> Vec<String> {
-        let mut fake = Fake {
+    fn new(cheat: Cheat) -> Self {
+        Self {
             cheat,
             said: Vec::new(),
+            expiries: Vec::new(),
             scratch: 0,
             selector: 0,
             interrupts: 0,
@@ -54,7 +65,17 @@ impl Fake {
             pids: 0,
             turns: 0,
             blocks: Vec::new(),
-        };
+        }
+    }
+
+    fn run(cheat: Cheat, names: &str) -> Vec<String> {
+        let mut fake = Self::new(cheat);
+        fake.obey(names);
+        fake.said
+    }
+
+    /// Measures the operations of these names.
+    fn obey(&mut self, names: &str) {
         let word = format!("trapline.run={names}");
         let asked = Job::parse([word.as_str()]).expect("a valid selection");
         let sizes = Job {
@@ -62,6 +83,8 @@ impl Fake {
             pages: 512,
             doubles: 1003,
             passes: 2,
+            expiries: EXPIRIES as u32,
+            period: 2_000,
             ..asked
         };
         let job = Job {
@@ -76,9 +99,8 @@ impl Fake {
             entry: ticks(),
             main: ticks(),
         };
-        trapline_workloads::run(&mut fake, &job, &origin);
-        assert!(fake.blocks.is_empty(), "every block is released");
-        fake.said
+        trapline_workloads::run(self, &job, &origin);
+        assert!(self.blocks.is_empty(), "every block is released");
     }
 
     /// The one record of `kind` that was said about `op`.
@@ -108,6 +130,10 @@ impl System for Fake {
 
     fn say(&mut self, record: &Record<'_>) {
         self.said.push(format!("{record:?}"));
+        if let Record::Interrupts { packed, .. } = record {
+            let mut hear = |interrupt: Interrupt| self.expiries.push(interrupt.sequence);
+            unpack(packed, &mut hear).expect("whole interrupts");
+        }
     }
     fn wait_for_go(&mut self) {
         self.said.push("go".to_owned());
@@ -158,8 +184,57 @@ impl System for Fake {
             }),
         }
     }
+    fn can_tick(&mut self, source: Source, _: Wait) -> Result<(), Reason> {
+        match (self.cheat, source) {
+            (Cheat::NoSleep, Source::Host) => Err("nobody keeps time for this machine"),
+            _ => Ok(()),
+        }
+    }
+    fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason> {
+        if self.cheat != Cheat::NeverTick {
+            keep_time(&mut Spinning::new(self.cheat, ticking), ticking, taken);
+        }
+        Ok(())
+    }
     fn machine(&mut self) -> Result<&mut Self, Reason> {
         Ok(self)
+    }
+}
+
+/// A timer that is waited for by looking at the clock.
+struct Spinning {
+    due: u64,
+    handling: u64,
+}
+
+impl Spinning {
+    /// A slow handler takes a little more than two periods.
+    fn new(cheat: Cheat, ticking: &Ticking) -> Self {
+        let slow = cheat == Cheat::SlowHandler;
+        let handling = if slow {
+            2 * ticking.period + ticking.period / 2
+        } else {
+            0
+        };
+        Self { due: 0, handling }
+    }
+}
+
+impl OneShot for Spinning {
+    fn set(&mut self, due: u64) -> u64 {
+        self.due = due;
+        0
+    }
+    fn wait(&mut self, _: Wait) -> Arrival {
+        while ticks() < self.due {}
+        let entered = ticks();
+        while ticks() < entered + self.handling {}
+        Arrival {
+            entered,
+            done: ticks(),
+            resumed: ticks(),
+            ..Arrival::default()
+        }
     }
 }
 
@@ -256,6 +331,9 @@ fn each_way_of_cheating_is_found() {
         (Cheat::WakeEarly, "exits/timer-wake"),
         (Cheat::NoMemory, "basic/malloc-1m"),
         (Cheat::NoMemory, "basic/first-touch-4k"),
+        (Cheat::NoMemory, "irq/own-timer"),
+        (Cheat::NeverTick, "irq/own-timer"),
+        (Cheat::NeverTick, "irq/host-timer"),
     ] {
         Fake::verdict(cheat, name, "Fail");
     }
@@ -271,6 +349,7 @@ fn a_port_that_nobody_has_is_answered_for() {
 fn what_cannot_be_done_is_skipped_with_the_systems_reason() {
     Fake::verdict(Cheat::NoSleep, "exits/timer-wake", "Skip");
     Fake::verdict(Cheat::NoSleep, "exits/hypercall", "Skip");
+    Fake::verdict(Cheat::NoSleep, "irq/host-timer", "Skip");
     Fake::verdict(Cheat::NoMemory, "stream/copy", "Skip");
     let said = Fake::run(Cheat::NoSleep, "exits/timer-wake");
     assert!(
@@ -311,4 +390,21 @@ fn a_boot_tells_its_stages_after_its_first_sample() {
     assert!(place("FirstSample") < place("GuestEntry"), "{said:#?}");
     assert!(place("GuestExit").is_some(), "{said:#?}");
     assert_eq!(said.last().map(String::as_str), Some("Done"));
+}
+
+fn told_expiries(cheat: Cheat) -> Vec<u64> {
+    let mut fake = Fake::new(cheat);
+    fake.obey("irq/own-timer");
+    fake.expiries
+}
+
+#[test]
+fn an_expiry_that_passes_while_another_is_handled_is_missed_by_its_number() {
+    let told = told_expiries(Cheat::SlowHandler);
+    let apart = |pair: &[u64]| pair[1] >= pair[0] + 3 || pair[1] == 1024;
+    assert!(told.windows(2).all(apart), "{told:?}");
+    assert!(told.contains(&1024), "each window begins with its first");
+    assert!(told.iter().all(|expiry| *expiry < EXPIRIES));
+    let told = told_expiries(Cheat::None);
+    assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "{told:?}");
 }

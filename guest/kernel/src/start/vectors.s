@@ -31,6 +31,8 @@ trapline_vectors:
     jmp take_timer
     .elseif vector == {EVENT_VECTOR}
     jmp take_event
+    .elseif vector == {TICK_VECTOR}
+    jmp take_tick
     .elseif vector == {SPURIOUS_VECTOR}
     iretq
     .elseif vector == 6
@@ -94,6 +96,34 @@ take_event:
     pop rax
     iretq
 
+# An interrupt of a timer that keeps time: when it came, what it found and which
+# expiry it stands for, if a VMM raises it. Only what cannot be known later is put
+# down. The thread behind it acknowledges, after it has read all this: so no second
+# one can come before.
+take_tick:
+    push rax
+    push rdx
+    lfence
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov [trapline_tick], rax
+    mov rax, [trapline_tick_raised]
+    mov rax, [rax]
+    mov [trapline_tick + 16], rax
+    mov rax, [rsp + 16]
+    mov [trapline_tick + 24], rax
+    inc qword ptr [trapline_ticks]
+    inc dword ptr [trapline_interrupts]
+    lfence
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov [trapline_tick + 8], rax
+    pop rdx
+    pop rax
+    iretq
+
 # u64 trapline_probe_vmcall(u64 number), and the same with AMD's instruction:
 # 1 if a hypervisor took the instruction.
 .global trapline_probe_vmcall
@@ -122,6 +152,17 @@ trapline_ipis:
 .global trapline_timers
 trapline_timers:
     .quad 0
+.global trapline_ticks
+trapline_ticks:
+    .quad 0
+# Entered, done, number raised, instruction found.
+.global trapline_tick
+trapline_tick:
+    .quad 0, 0, 0, 0
+# Where the number of the last one raised stands.
+.global trapline_tick_raised
+trapline_tick_raised:
+    .quad trapline_tick + 16
 .global trapline_interrupts
 trapline_interrupts:
     .long 0
@@ -159,6 +200,8 @@ trapline_shared:
     .byte 5
     .elseif vector == {EVENT_VECTOR}
     .byte 6
+    .elseif vector == {TICK_VECTOR}
+    .byte 7
     .else
     .byte 1
     .endif
