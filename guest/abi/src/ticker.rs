@@ -1,12 +1,19 @@
 //! The page that a guest shares with the timer of its VMM, see
 //! [`crate::platform::TICKER`].
 //!
-//! The guest says how often, and which vector. For each expiry the VMM writes when
+//! The guest says how often. For each expiry the VMM writes when
 //! it was due, when the VMM woke and when it was about to raise the interrupt into
 //! the slot of that expiry, then the expiry's number, and then raises it. All times
 //! are ticks of the *host's* clock: no offset is assumed here, who reads them knows
 //! it. Neither side can hurt the other: the VMM reads what the guest says once and
 //! checks it, and the guest takes numbers for numbers.
+
+/// The vector that it interrupts with.
+pub const VECTOR: u8 = 0x32;
+
+/// The shortest period that is kept, in nanoseconds: a guest cannot have its VMM do
+/// nothing but raise interrupts.
+pub const LEAST_PERIOD_NS: u64 = 20_000;
 
 /// Expiries that are remembered.
 pub const SLOTS: usize = 64;
@@ -19,8 +26,6 @@ pub mod at {
     pub const RAISED: usize = 0;
     /// From one expiry to the next, in ticks of the host's clock. The guest's to say.
     pub const PERIOD: usize = 8;
-    /// The vector to interrupt with, 32 to 255. The guest's to say.
-    pub const VECTOR: usize = 16;
     /// The first slot.
     pub const SLOTS_BEGIN: usize = 64;
     /// Bytes from one slot to the next.

@@ -9,6 +9,7 @@ use crate::cpu::{mmio_read, mmio_write, out32, out8, pause, ring, wrmsr};
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
 use trapline_abi::platform::{IDLE, LOCAL_APIC};
+use trapline_abi::ticker;
 use trapline_workloads::{ticks, Reason, Wake};
 
 /// Vector of an interrupt that the CPU sends to itself.
@@ -16,7 +17,7 @@ pub const IPI_VECTOR: u32 = 0x30;
 /// Vector of the APIC's timer, in a higher class.
 pub const TIMER_VECTOR: u32 = 0x31;
 /// Vector of a timer that keeps time, see [`crate::ticks`].
-pub const TICK_VECTOR: u32 = 0x32;
+pub const TICK_VECTOR: u32 = ticker::VECTOR as u32;
 /// Vector of an interrupt that went away; its low bits are ones on every APIC.
 pub const SPURIOUS_VECTOR: u32 = 0x3f;
 

@@ -211,7 +211,6 @@ pub fn tick_by_host(apic: &Apic, ticking: &Ticking, taken: &mut Taken<'_>) {
     let page = Page::get();
     page.write(at::RAISED, 0);
     page.write(at::PERIOD, ticking.period);
-    page.write(at::VECTOR, TICK_VECTOR.into());
     // SAFETY: the page is always there; the handler does not run meanwhile, because
     // nobody raises anything yet.
     unsafe { trapline_tick_raised = page.0 };

@@ -2,7 +2,8 @@
 
 use crate::{Host, Serial, Transport};
 use trapline_abi::platform::{
-    COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, VIRTIO_MMIO,
+    COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, TICKER, TICKER_IS_THERE,
+    VIRTIO_MMIO,
 };
 
 const COM1_LAST: u16 = COM1 + 7;
@@ -14,6 +15,7 @@ pub struct Board {
     transport: Transport,
     exits_high: u32,
     can_idle: bool,
+    has_ticker: bool,
     counts: Counts,
 }
 
@@ -29,6 +31,8 @@ pub enum Effect {
     Idle(u32),
     /// The guest says the frame that lies at this address of its memory.
     Frame(u32),
+    /// The guest wants the timer to share the page at this address with it.
+    Tick(u32),
 }
 
 /// What was counted.
@@ -49,6 +53,15 @@ impl Board {
         Self {
             can_idle,
             ..Self::default()
+        }
+    }
+
+    /// The same with a timer that interrupts the guest, see [`TICKER`].
+    #[must_use]
+    pub fn with_ticker(self) -> Self {
+        Self {
+            has_ticker: true,
+            ..self
         }
     }
 
@@ -116,6 +129,7 @@ impl Board {
             FRAME if size == 4 => return Effect::Frame(data),
             DEBUG_CONSOLE => host.say(data as u8),
             IDLE if self.can_idle && size == 4 => return Effect::Idle(data),
+            TICKER if self.has_ticker && size == 4 => return Effect::Tick(data),
             COM1..=COM1_LAST => self.write_wide(port, size, data, host),
             _ => self.counts.unclaimed += 1,
         }
@@ -131,6 +145,7 @@ impl Board {
                 exits as u32
             }
             (EXITS_HIGH, 4) => self.exits_high,
+            (TICKER, 4) if self.has_ticker => TICKER_IS_THERE,
             // How a guest finds out that the console is there.
             (DEBUG_CONSOLE, 1) => DEBUG_CONSOLE.into(),
             (COM1..=COM1_LAST, _) => self.read_wide(port, size, host),
@@ -266,6 +281,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_ticker_is_there_only_if_the_machine_has_one() {
+        let mut outside = Outside::default();
+        let mut with = Board::new(true).with_ticker();
+        let page = 0x13_4000;
+        assert_eq!(with.read_port(TICKER, 4, &mut outside), TICKER_IS_THERE);
+        let effect = with.write_port(TICKER, 4, page, &mut outside);
+        assert_eq!(effect, Effect::Tick(page));
+        let effect = with.write_port(TICKER, 2, page, &mut outside);
+        assert_eq!(effect, Effect::None);
+        let mut without = Board::new(true);
+        assert_eq!(without.read_port(TICKER, 4, &mut outside), u32::MAX);
+        let effect = without.write_port(TICKER, 4, page, &mut outside);
+        assert_eq!(effect, Effect::None);
+    }
+
+    #[test]
     fn what_nobody_claims_reads_all_ones_and_is_counted() {
         let (mut board, mut outside) = (Board::new(false), Outside::default());
         assert_eq!(board.read_port(0x1234, 2, &mut outside), u32::MAX);
@@ -296,7 +327,7 @@ pub(crate) mod tests {
     }
 
     fn poke() -> impl Strategy<Value = Poke> {
-        let port = prop_oneof![any::<u16>(), COM1..=COM1_LAST, 0x500u16..0x520];
+        let port = prop_oneof![any::<u16>(), COM1..=COM1_LAST, 0x500u16..0x530];
         let near = VIRTIO_MMIO - 8..VIRTIO_MMIO + Transport::SIZE + 8;
         let address = prop_oneof![any::<u64>(), near];
         let size = prop_oneof![Just(1u8), Just(2), Just(4), Just(8), any::<u8>()];
@@ -315,14 +346,14 @@ pub(crate) mod tests {
 
         #[test]
         fn no_poke_does_harm(pokes in prop::collection::vec(poke(), 0..200)) {
-            let (mut board, mut outside) = (Board::new(true), Outside::hearing(b"some input"));
+            let (mut board, mut outside) = (Board::new(true).with_ticker(), Outside::hearing(b"some input"));
             let (mut ports, mut mmio) = (0, 0);
             for poke in pokes {
                 match poke {
                     Poke::WritePort(port, size, data) => {
                         ports += 1;
                         let effect = board.write_port(port, size, data, &mut outside);
-                        prop_assert!(effect == Effect::None || [EXIT, IDLE, FRAME].contains(&port));
+                        prop_assert!(effect == Effect::None || [EXIT, IDLE, FRAME, TICKER].contains(&port));
                     }
                     Poke::ReadPort(port, size) => {
                         ports += 1;

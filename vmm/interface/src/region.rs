@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use thiserror::Error;
 
 /// Bytes of a page.
@@ -126,6 +126,24 @@ impl Region {
         Some(word.load(Ordering::Acquire))
     }
 
+    /// The 64-bit number at `offset`, in one access; `None` as for [`Self::load32`].
+    pub fn load64(&self, offset: u64) -> Option<u64> {
+        self.word(offset).map(|word| word.load(Ordering::Acquire))
+    }
+
+    /// Writes a 64-bit number to `offset`, in one access, behind all that was written
+    /// before; `None` as for [`Self::load32`].
+    pub fn store64(&self, offset: u64, value: u64) -> Option<()> {
+        self.word(offset)
+            .map(|word| word.store(value, Ordering::Release))
+    }
+
+    fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        let offset = self.check(offset, 8).ok().filter(|at| at % 8 == 0)?;
+        // SAFETY: as in `load32`, for eight bytes; the mapping lives as long as `self`.
+        Some(unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) })
+    }
+
     fn check(&self, offset: u64, length: usize) -> Result<usize, OutOfRegion> {
         usize::try_from(offset)
             .ok()
@@ -188,6 +206,9 @@ mod tests {
         region.read(8186, &mut bytes).unwrap();
         assert_eq!(bytes, [0, 0, 1, 2, 3, 4]);
         assert_eq!(region.load32(8188), Some(0x0403_0201));
+        assert_eq!(region.store64(8, 0x0102_0304_0506_0708), Some(()));
+        assert_eq!(region.load64(8), Some(0x0102_0304_0506_0708));
+        assert_eq!(region.load32(8), Some(0x0506_0708));
     }
 
     #[test]
@@ -198,6 +219,8 @@ mod tests {
         assert!(region.read(u64::MAX, &mut [0; 2]).is_err());
         assert_eq!(region.load32(4094), None);
         assert_eq!(region.load32(2), None);
+        assert_eq!(region.load64(4096 - 4), None);
+        assert_eq!(region.store64(4, 1), None);
         assert!(Region::new(0).is_err());
         assert!(Region::new(usize::MAX).is_err());
     }

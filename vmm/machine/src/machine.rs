@@ -1,6 +1,7 @@
 //! The loop: enter the guest, answer, enter again.
 
 use crate::console::Console;
+use crate::ticker::Ticker;
 use crate::{signals, Ending, Failure};
 use std::sync::Arc;
 use trapline_abi::frame::{whole_length, HEADER, MAX_FRAME};
@@ -14,6 +15,7 @@ pub struct Machine<V> {
     console: Console,
     memory: Arc<Region>,
     interrupts: Option<Gpa>,
+    ticker: Option<Ticker>,
     apart: Apart,
 }
 
@@ -58,7 +60,18 @@ impl<V: Vcpu> Machine<V> {
             console,
             memory,
             interrupts,
+            ticker: None,
             apart: Apart::default(),
+        }
+    }
+
+    /// The same with a timer for the guest.
+    #[must_use]
+    pub fn with_ticker(self, ticker: Ticker) -> Self {
+        Self {
+            board: self.board.with_ticker(),
+            ticker: Some(ticker),
+            ..self
         }
     }
 
@@ -159,6 +172,12 @@ impl<V: Vcpu> Machine<V> {
             }
             Effect::Frame(address) => {
                 self.say_frame(address.into());
+                Ok(None)
+            }
+            Effect::Tick(page) => {
+                if let Some(ticker) = &self.ticker {
+                    ticker.order(page.into());
+                }
                 Ok(None)
             }
         }

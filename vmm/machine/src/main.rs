@@ -8,16 +8,19 @@
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::panic;
+use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
 use trapline_interface::Vcpu;
 use trapline_kvm::Kvm;
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
+use trapline_machine::sandbox::{self, Role};
 use trapline_machine::settings::{parse, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
+use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, Account};
-use trapline_machine::{sandbox, signals, Ending, Failure, Machine, Settings};
+use trapline_machine::{signals, Ending, Failure, Machine, Settings};
 
 const INTERNAL: i32 = 5;
 
@@ -45,7 +48,7 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
     let ready = set_up::<Kvm>(settings, trapline_kvm::ring0())?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
-        vm: _vm,
+        vm,
         vcpu,
         memory,
         interrupts,
@@ -55,9 +58,21 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
     let kicker = vcpu.kicker();
     signals::recall(kicker.clone());
     let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
-    let mut machine = Machine::new(vcpu, console, memory, interrupts);
+    let ticker = settings
+        .ticker
+        .then(|| Ticker::start(&vm, Arc::clone(&memory), settings.sandbox))
+        .transpose()?;
+    let role = match ticker {
+        None => Role::Vcpu,
+        Some(_) => Role::VcpuWithTicker,
+    };
+    let machine = Machine::new(vcpu, console, memory, interrupts);
+    let mut machine = match ticker {
+        None => machine,
+        Some(ticker) => machine.with_ticker(ticker),
+    };
     if settings.sandbox {
-        sandbox::enter().map_err(Failure::system(
+        sandbox::enter(role).map_err(Failure::system(
             "put on the seccomp filter (try --no-sandbox)",
         ))?;
     }

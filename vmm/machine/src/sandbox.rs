@@ -1,6 +1,6 @@
 //! What this process may still do while a guest runs.
 //!
-//! A seccomp filter allows a dozen system calls by number and kills the process for
+//! A seccomp filter for each kind of thread allows a dozen system calls by number and kills the process for
 //! any other. It looks at no arguments, so that the kernel can decide each call from
 //! its number alone: looking at those of `ioctl` would cost 350 to 1,000
 //! instructions at every exit. What this leaves to a guest that has taken this
@@ -16,8 +16,20 @@
 
 use std::io;
 
-/// Allowed, in ascending order.
-const ALLOWED: [libc::c_long; 10] = [
+/// Which thread is to be confined: each may do what its work needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It runs the vCPU, alone.
+    Vcpu,
+    /// It runs the vCPU, and there is a ticker.
+    VcpuWithTicker,
+    /// It keeps time for the guest.
+    Ticker,
+}
+
+// System calls allowed, in ascending order.
+
+const VCPU: [libc::c_long; 10] = [
     libc::SYS_read,  // console input
     libc::SYS_write, // console, events, messages
     libc::SYS_poll,  // whether there is input, or room for output
@@ -27,6 +39,30 @@ const ALLOWED: [libc::c_long; 10] = [
     libc::SYS_pread64, // the kernel's counts
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // CPU time
+    libc::SYS_exit_group,
+];
+
+const VCPU_WITH_TICKER: [libc::c_long; 11] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_poll,
+    libc::SYS_brk,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_ioctl,
+    libc::SYS_pread64,
+    libc::SYS_futex, // orders to the ticker
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit_group,
+];
+
+const TICKER: [libc::c_long; 7] = [
+    libc::SYS_write, // messages
+    libc::SYS_ioctl, // interrupts
+    libc::SYS_futex, // orders
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_nanosleep,
     libc::SYS_exit_group,
 ];
 
@@ -42,66 +78,87 @@ const X86_64: u32 = 0xc000_003e;
 /// About as many system calls as there are.
 const NUMBERS: u32 = 460;
 
-const BOUNDS: usize = count_bounds();
 /// Where the tree begins: behind the question for the architecture.
 const TREE: usize = 4;
-const KILL: usize = TREE + BOUNDS;
-const ALLOW: usize = KILL + 1;
-const LENGTH: usize = ALLOW + 1;
 
-static FILTER: [libc::sock_filter; LENGTH] = compile();
+/// The most bounds that a list of allowed numbers has.
+const MOST_BOUNDS: usize = 2 * VCPU_WITH_TICKER.len();
+const MOST_STEPS: usize = TREE + MOST_BOUNDS + 2;
+
+static OF_VCPU: Filter = compile(&VCPU);
+static OF_VCPU_WITH_TICKER: Filter = compile(&VCPU_WITH_TICKER);
+static OF_TICKER: Filter = compile(&TICKER);
+
+/// A program for the kernel.
+struct Filter {
+    steps: [libc::sock_filter; MOST_STEPS],
+    length: usize,
+}
 
 /// Where allowed numbers begin and end: below the first none is allowed, from
 /// there to the second all are, and so on.
-const fn count_bounds() -> usize {
-    let mut count = 2 * ALLOWED.len();
-    let mut i = 1;
-    while i < ALLOWED.len() {
-        assert!(ALLOWED[i - 1] < ALLOWED[i], "the numbers must ascend");
-        if ALLOWED[i - 1] + 1 == ALLOWED[i] {
-            count -= 2;
-        }
-        i += 1;
-    }
-    count
+#[derive(Clone, Copy)]
+struct Bounds {
+    at: [u32; MOST_BOUNDS],
+    count: usize,
 }
 
-const fn bounds() -> [u32; BOUNDS] {
-    let mut bounds = [0; BOUNDS];
-    let mut used = 0;
-    let mut i = 0;
-    while i < ALLOWED.len() {
-        let number = ALLOWED[i] as u32;
-        if used > 0 && bounds[used - 1] == number {
-            bounds[used - 1] = number + 1;
-        } else {
-            bounds[used] = number;
-            bounds[used + 1] = number + 1;
-            used += 2;
+impl Bounds {
+    const fn of(allowed: &[libc::c_long]) -> Self {
+        let mut bounds = Self {
+            at: [0; MOST_BOUNDS],
+            count: 0,
+        };
+        let mut i = 0;
+        while i < allowed.len() {
+            assert!(
+                i == 0 || allowed[i - 1] < allowed[i],
+                "the numbers must ascend"
+            );
+            let number = allowed[i] as u32;
+            if bounds.count > 0 && bounds.at[bounds.count - 1] == number {
+                bounds.at[bounds.count - 1] = number + 1;
+            } else {
+                bounds.at[bounds.count] = number;
+                bounds.at[bounds.count + 1] = number + 1;
+                bounds.count += 2;
+            }
+            i += 1;
         }
-        i += 1;
+        bounds
     }
-    bounds
+
+    const fn kill(&self) -> usize {
+        TREE + self.count
+    }
+
+    const fn allow(&self) -> usize {
+        self.kill() + 1
+    }
 }
 
-const fn compile() -> [libc::sock_filter; LENGTH] {
+const fn compile(allowed: &[libc::c_long]) -> Filter {
+    let bounds = Bounds::of(allowed);
     let kill = step(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
-    let mut program = [kill; LENGTH];
-    program[0] = step(LOAD, ARCHITECTURE);
-    program[1] = step(IF_EQUAL, X86_64);
-    program[1].jt = 1; // past the kill that stands at 2
-    program[3] = step(LOAD, NUMBER);
-    plant(&mut program, TREE, &bounds(), 0, BOUNDS);
-    program[ALLOW] = step(RETURN, libc::SECCOMP_RET_ALLOW);
-    program
+    let mut steps = [kill; MOST_STEPS];
+    steps[0] = step(LOAD, ARCHITECTURE);
+    steps[1] = step(IF_EQUAL, X86_64);
+    steps[1].jt = 1; // past the kill that stands at 2
+    steps[3] = step(LOAD, NUMBER);
+    plant(&mut steps, TREE, &bounds, 0, bounds.count);
+    steps[bounds.allow()] = step(RETURN, libc::SECCOMP_RET_ALLOW);
+    Filter {
+        steps,
+        length: bounds.allow() + 1,
+    }
 }
 
 /// Puts the tree for `bounds[from..to]` at `at`: a question, the tree for what is
 /// below, the tree for what is not.
 const fn plant(
-    program: &mut [libc::sock_filter; LENGTH],
+    steps: &mut [libc::sock_filter; MOST_STEPS],
     at: usize,
-    bounds: &[u32; BOUNDS],
+    bounds: &Bounds,
     from: usize,
     to: usize,
 ) {
@@ -110,20 +167,20 @@ const fn plant(
     }
     let middle = halfway(bounds, from, to);
     let (below, above) = (at + 1, at + 1 + middle - from);
-    program[at] = step(IF_NOT_BELOW, bounds[middle]);
-    program[at].jf = distance(at, tree_or_verdict(below, from, middle));
-    program[at].jt = distance(at, tree_or_verdict(above, middle + 1, to));
-    plant(program, below, bounds, from, middle);
-    plant(program, above, bounds, middle + 1, to);
+    steps[at] = step(IF_NOT_BELOW, bounds.at[middle]);
+    steps[at].jf = distance(at, tree_or_verdict(bounds, below, from, middle));
+    steps[at].jt = distance(at, tree_or_verdict(bounds, above, middle + 1, to));
+    plant(steps, below, bounds, from, middle);
+    plant(steps, above, bounds, middle + 1, to);
 }
 
 /// Where to go on: at the tree, or where there are no bounds left, at the verdict.
 /// Behind an odd number of bounds numbers are allowed.
-const fn tree_or_verdict(tree: usize, from: usize, to: usize) -> usize {
+const fn tree_or_verdict(bounds: &Bounds, tree: usize, from: usize, to: usize) -> usize {
     match (from == to, from % 2) {
         (false, _) => tree,
-        (true, 1) => ALLOW,
-        (true, _) => KILL,
+        (true, 1) => bounds.allow(),
+        (true, _) => bounds.kill(),
     }
 }
 
@@ -135,14 +192,18 @@ const fn distance(from: usize, to: usize) -> u8 {
 
 /// The bound that comes nearest to halving the numbers (not the bounds) between
 /// its neighbours: each number is tried once.
-const fn halfway(bounds: &[u32; BOUNDS], from: usize, to: usize) -> usize {
-    let low = if from == 0 { 0 } else { bounds[from - 1] };
-    let high = if to == BOUNDS { NUMBERS } else { bounds[to] };
+const fn halfway(bounds: &Bounds, from: usize, to: usize) -> usize {
+    let low = if from == 0 { 0 } else { bounds.at[from - 1] };
+    let high = if to == bounds.count {
+        NUMBERS
+    } else {
+        bounds.at[to]
+    };
     let half = low + (high - low) / 2;
     let mut best = from;
     let mut i = from + 1;
     while i < to {
-        if bounds[i].abs_diff(half) < bounds[best].abs_diff(half) {
+        if bounds.at[i].abs_diff(half) < bounds.at[best].abs_diff(half) {
             best = i;
         }
         i += 1;
@@ -159,15 +220,16 @@ const fn step(code: u16, k: u32) -> libc::sock_filter {
     }
 }
 
-/// Puts the filter on, for good.
+/// Confines this thread, for good.
 ///
 /// # Errors
 /// The kernel's refusal: it was built without seccomp filters.
-pub fn enter() -> io::Result<()> {
+pub fn enter(role: Role) -> io::Result<()> {
+    let filter = filter_of(role);
     let program = libc::sock_fprog {
-        len: LENGTH as u16,
+        len: filter.length as u16,
         // The kernel only reads it.
-        filter: FILTER.as_ptr().cast_mut(),
+        filter: filter.steps.as_ptr().cast_mut(),
     };
     // SAFETY: this request takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
@@ -183,6 +245,14 @@ pub fn enter() -> io::Result<()> {
     })
 }
 
+fn filter_of(role: Role) -> &'static Filter {
+    match role {
+        Role::Vcpu => &OF_VCPU,
+        Role::VcpuWithTicker => &OF_VCPU_WITH_TICKER,
+        Role::Ticker => &OF_TICKER,
+    }
+}
+
 fn check(status: libc::c_long) -> io::Result<()> {
     match status {
         0 => Ok(()),
@@ -195,10 +265,10 @@ mod tests {
     use super::*;
 
     /// What the kernel would do: runs the program on one call.
-    fn verdict(architecture: u32, number: u32) -> u32 {
+    fn verdict(filter: &Filter, architecture: u32, number: u32) -> u32 {
         let (mut at, mut loaded) = (0, 0);
         loop {
-            let step = FILTER[at];
+            let step = filter.steps[..filter.length][at];
             at += 1;
             let jump = |holds| usize::from(if holds { step.jt } else { step.jf });
             match step.code {
@@ -213,12 +283,28 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_the_list_and_nothing_else() {
+        let lists: [(Role, &[libc::c_long]); 3] = [
+            (Role::Vcpu, &VCPU),
+            (Role::VcpuWithTicker, &VCPU_WITH_TICKER),
+            (Role::Ticker, &TICKER),
+        ];
         let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
-        for number in (0..2000).chain(edges) {
-            let allowed = verdict(X86_64, number) == libc::SECCOMP_RET_ALLOW;
-            let listed = ALLOWED.contains(&number.into());
-            assert_eq!(allowed, listed, "system call {number}");
-            assert_ne!(verdict(0x4000_0003, number), libc::SECCOMP_RET_ALLOW);
+        for (role, list) in lists {
+            let filter = filter_of(role);
+            for number in (0..2000).chain(edges) {
+                let allowed = verdict(filter, X86_64, number) == libc::SECCOMP_RET_ALLOW;
+                let listed = list.contains(&number.into());
+                assert_eq!(allowed, listed, "{role:?}: system call {number}");
+                let elsewhere = verdict(filter, 0x4000_0003, number);
+                assert_ne!(elsewhere, libc::SECCOMP_RET_ALLOW);
+            }
         }
+    }
+
+    #[test]
+    fn with_a_ticker_orders_are_all_that_is_added() {
+        let added = VCPU_WITH_TICKER.iter().filter(|call| !VCPU.contains(call));
+        assert_eq!(added.collect::<Vec<_>>(), [&libc::SYS_futex]);
+        assert_eq!(VCPU.len() + 1, VCPU_WITH_TICKER.len());
     }
 }

@@ -19,6 +19,7 @@ usage: trapline-vmm --image FILE [options]
                     0, and 3 where the host only emulates ring 0)
   --entry WAY       direct, pvh, or auto (default: direct if the image can)
   --events FD       write stages and counts as frames to this descriptor
+  --ticker          have a timer that interrupts the guest when it asks for that
   --no-sandbox      run without the seccomp filter
   --help, --version
 
@@ -57,6 +58,8 @@ pub struct Settings {
     pub entry: EntryChoice,
     /// Where events go.
     pub events: Option<RawFd>,
+    /// Whether there is a timer for the guest.
+    pub ticker: bool,
     /// Whether a seccomp filter is put on.
     pub sandbox: bool,
 }
@@ -85,11 +88,13 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         ring: None,
         entry: EntryChoice::Auto,
         events: None,
+        ticker: false,
         sandbox: true,
     };
     while let Some(word) = words.next().map_err(usage)? {
         match word {
             Arg::Long("image") => image = Some(words.value().map_err(usage)?.into()),
+            Arg::Long("ticker") => settings.ticker = true,
             Arg::Long("no-sandbox") => settings.sandbox = false,
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
@@ -184,6 +189,7 @@ mod tests {
             "pvh",
             "--events",
             "7",
+            "--ticker",
             "--no-sandbox",
         ]);
         let wanted = Settings {
@@ -193,11 +199,12 @@ mod tests {
             ring: Some(3),
             entry: EntryChoice::Pvh,
             events: Some(7),
+            ticker: true,
             sandbox: false,
         };
         assert_eq!(settings, wanted);
         let plain = run(&["--image", "k"]);
-        assert!(plain.sandbox && plain.memory == 64 << 20 && plain.ring.is_none());
+        assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
     }
 
     #[test]
@@ -227,7 +234,7 @@ mod tests {
     fn help_names_every_option() {
         assert_eq!(parsed(&["--help"]), Ok(Request::Help));
         for option in [
-            "image", "memory", "cpus", "cmdline", "ring", "entry", "events",
+            "image", "memory", "cpus", "cmdline", "ring", "entry", "events", "ticker",
         ] {
             assert!(HELP.contains(&format!("--{option} ")), "{option}");
         }

@@ -90,7 +90,7 @@ fn run() -> Result<(), Failure> {
     let memory = ManuallyDrop::new(real.memory.clone());
     let mut real = ManuallyDrop::new(wire(real));
     print("unfiltered", &run_blindly(&mut unfiltered)?);
-    sandbox::enter().map_err(Failure::system("put on the seccomp filter"))?;
+    sandbox::enter(sandbox::Role::Vcpu).map_err(Failure::system("put on the seccomp filter"))?;
     print("filtered", &run_blindly(&mut filtered)?);
     match real.run(|| ())? {
         Ending::Done => print("vmm", &results(&memory)),
