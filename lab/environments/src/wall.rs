@@ -17,7 +17,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::job::Console;
-use trapline_abi::Job;
+use trapline_abi::{Job, Op};
 use trapline_plan::{EnvironmentId, MachineSpec};
 
 /// `host`.
@@ -228,6 +228,10 @@ pub(crate) fn our_vmm(
         console: Console::Frames,
         ports: true,
         ..*job
+    };
+    let vmm = match job.wants(Op::HostTimer) {
+        true => vmm.arg("--ticker"),
+        false => vmm,
     };
     vmm.arg("--image")
         .arg(image)
