@@ -5,7 +5,7 @@
 //! at a time; the thread behind it takes that and acknowledges. Nothing here is
 //! executed unless a job asks for it.
 
-use crate::cpu::{in32, out32, out8, pause, ring, Global};
+use crate::cpu::{in32, in8, out32, out8, pause, ring, Global};
 use crate::interrupts::{halt, has_deadline, set_deadline, Apic, Timer, TICK_VECTOR, TIMER_VECTOR};
 use trapline_abi::job::Wait;
 use trapline_abi::platform::{COM1, PAGE, TICKER, TICKER_IS_THERE};
@@ -44,8 +44,18 @@ fn taken_so_far() -> u64 {
 const HLT: u8 = 0xf4;
 const BY_PORT: [u8; 4] = [0xec, 0xed, 0xee, 0xef];
 
-/// What a guest floods its serial port with.
+/// What a guest floods its serial port with, and where that says whether it is ready
+/// (National Semiconductor PC16550D data sheet).
 const FLOOD: u8 = b'~';
+const LINE_STATUS: u16 = COM1 + 5;
+const READY: u8 = 0x20;
+
+#[inline(always)]
+fn flood() {
+    if in8(LINE_STATUS) & READY != 0 {
+        out8(COM1, FLOOD);
+    }
+}
 
 /// Waits until the count of ticks is another than `before`, and takes what the
 /// handler has put down.
@@ -55,7 +65,7 @@ fn wait(before: u64, between: Wait) -> (Tick, u64) {
         match between {
             Wait::Halt => halt(taken_so_far, before),
             Wait::Poll => pause(),
-            Wait::Flood => out8(COM1, FLOOD),
+            Wait::Flood => flood(),
         }
     }
     let resumed = ticks();

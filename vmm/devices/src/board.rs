@@ -80,7 +80,7 @@ impl Board {
                 return Effect::None;
             }
             if port == DEBUG_CONSOLE {
-                host.say(data as u8);
+                host.print(data as u8);
                 return Effect::None;
             }
         }
@@ -127,7 +127,7 @@ impl Board {
         match port {
             EXIT => return Effect::Exit(data),
             FRAME if size == 4 => return Effect::Frame(data),
-            DEBUG_CONSOLE => host.say(data as u8),
+            DEBUG_CONSOLE => host.print(data as u8),
             IDLE if self.can_idle && size == 4 => return Effect::Idle(data),
             TICKER if self.has_ticker && size == 4 => return Effect::Tick(data),
             COM1..=COM1_LAST => self.write_wide(port, size, data, host),
@@ -209,6 +209,7 @@ pub(crate) mod tests {
         pub(crate) asked: u32,
         pub(crate) triggered: u32,
         pub(crate) exits: u64,
+        pub(crate) full: bool,
     }
 
     impl Outside {
@@ -225,6 +226,10 @@ pub(crate) mod tests {
             self.said.push(byte);
         }
 
+        fn has_room(&self) -> bool {
+            !self.full
+        }
+
         fn hear(&mut self) -> Option<u8> {
             self.asked += 1;
             self.input.pop_front()
@@ -238,6 +243,10 @@ pub(crate) mod tests {
     }
 
     impl Host for Outside {
+        fn print(&mut self, byte: u8) {
+            self.said.push(byte);
+        }
+
         fn exits(&mut self, accesses: u64) -> u64 {
             self.exits + accesses
         }

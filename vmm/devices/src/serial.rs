@@ -1,5 +1,5 @@
-//! A 16550A serial port (National Semiconductor PC16550D data sheet): always ready
-//! to send, with a FIFO of 16 bytes to receive.
+//! A 16550A serial port (National Semiconductor PC16550D data sheet): ready to send
+//! as long as the outside has room, with a FIFO of 16 bytes to receive.
 //!
 //! Asking the outside whether a byte has arrived is not free, so it is asked only
 //! when the guest reads the line status twice without sending in between: who
@@ -146,7 +146,10 @@ impl Serial {
             }
         }
         self.waiting = true;
-        let mut status = STATUS_SENT;
+        let mut status = match outside.has_room() {
+            true => STATUS_SENT,
+            false => 0,
+        };
         if self.received.count > 0 {
             status |= STATUS_RECEIVED;
         }
@@ -229,6 +232,16 @@ impl Received {
 mod tests {
     use super::*;
     use crate::board::tests::Outside;
+
+    #[test]
+    fn a_line_without_room_is_not_ready_to_send() {
+        let (mut serial, mut outside) = (Serial::default(), Outside::default());
+        assert_eq!(serial.read(LINE_STATUS, &mut outside), STATUS_SENT);
+        outside.full = true;
+        assert_eq!(serial.read(LINE_STATUS, &mut outside), 0);
+        outside.full = false;
+        assert_eq!(serial.read(LINE_STATUS, &mut outside), STATUS_SENT);
+    }
 
     #[test]
     fn scratch_keeps_what_is_written() {

@@ -1,4 +1,5 @@
-//! The guest's console: standard output, and input for who waits for it.
+//! The guest's console: standard output, and input for who waits for it. The serial
+//! line ends here, too, in one of three ways.
 //!
 //! Bytes are gathered and written when something is complete - a line or one of
 //! [`trapline_abi::frame`]'s frames -, when the buffer is full, and before the
@@ -6,6 +7,7 @@
 //! instruction, at the price of one system call. A guest that floods the console
 //! waits until somebody reads it; nothing here grows.
 
+use crate::line::Line;
 use crate::signals;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -27,6 +29,7 @@ pub struct Console {
     buffer: [u8; BUFFER],
     used: usize,
     frame: Frame,
+    line: Line,
     /// Output is not taken any more; what the guest says is dropped.
     failure: Option<ErrorKind>,
     input_ended: bool,
@@ -91,11 +94,18 @@ impl Console {
             buffer: [0; BUFFER],
             used: 0,
             frame: Frame::default(),
+            line: Line::Lines,
             failure: None,
             input_ended: false,
             looks: 0,
             kicker,
         }
+    }
+
+    /// The same with a serial line that ends otherwise than by default.
+    #[must_use]
+    pub fn with_line(self, line: Line) -> Self {
+        Self { line, ..self }
     }
 
     /// Why output is not taken any more, if so.
@@ -113,6 +123,34 @@ impl Console {
         if complete || line || self.used == BUFFER {
             self.flush();
         }
+    }
+
+    /// Takes a byte of the serial line.
+    #[inline(never)]
+    pub fn send(&mut self, byte: u8) {
+        match &self.line {
+            Line::Lines => self.put(byte),
+            Line::Direct => self.put_all(&[byte]),
+            Line::Buffered(outbox) => outbox.put(byte),
+        }
+    }
+
+    /// Whether the serial line has room for a byte.
+    pub fn has_room(&self) -> bool {
+        match &self.line {
+            Line::Lines | Line::Direct => true,
+            Line::Buffered(outbox) => outbox.has_room(),
+        }
+    }
+
+    /// Writes what has been taken from the guest, which has ended.
+    pub fn finish(&mut self) {
+        let hurried = signals::stopped().is_some() || self.failure.is_some();
+        if let (Line::Buffered(outbox), false) = (&self.line, hurried) {
+            let rest = outbox.take_rest();
+            rest.into_iter().for_each(|byte| self.put(byte));
+        }
+        self.flush();
     }
 
     /// Takes several bytes of output and writes them.

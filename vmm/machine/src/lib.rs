@@ -4,19 +4,22 @@
 //! answer, enter again. Around it: [`settings`] (what was asked for), [`setup`]
 //! (image, memory, vCPU), [`console`] (what the guest says), [`events`] (what this
 //! VMM says), [`sandbox`] (what it may still do while a guest runs) and
-//! [`signals`]. No threads but a [`ticker`]'s, for who asks for one, and next to no
-//! allocation: both would be paid for before the guest's first instruction.
+//! [`signals`]. No threads but those of a [`ticker`] or a serial [`line`], for who asks
+//! for them, and next to no allocation: both would be paid for before the guest's
+//! first instruction.
 
 pub mod clock;
 pub mod console;
 pub mod ending;
 pub mod events;
 pub mod failure;
+pub mod line;
 pub mod machine;
 pub mod sandbox;
 pub mod settings;
 pub mod setup;
 pub mod signals;
+pub mod threads;
 pub mod ticker;
 pub mod usage;
 

@@ -84,7 +84,7 @@ impl<V: Vcpu> Machine<V> {
         self.await_start()?;
         starting();
         let ending = self.run_loop();
-        self.console.flush();
+        self.console.finish();
         ending
     }
 
@@ -256,7 +256,11 @@ impl<'a, V> Around<'a, V> {
 
 impl<V> Terminal for Around<'_, V> {
     fn say(&mut self, byte: u8) {
-        self.console.put(byte);
+        self.console.send(byte);
+    }
+
+    fn has_room(&self) -> bool {
+        self.console.has_room()
     }
 
     fn hear(&mut self) -> Option<u8> {
@@ -270,6 +274,10 @@ impl<V> Trigger for Around<'_, V> {
 }
 
 impl<V: Vcpu> Host for Around<'_, V> {
+    fn print(&mut self, byte: u8) {
+        self.console.put(byte);
+    }
+
     fn exits(&mut self, accesses: u64) -> u64 {
         self.console.flush();
         let tally = self.vcpu.tally();

@@ -7,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
@@ -15,12 +16,12 @@ use trapline_interface::Vcpu;
 use trapline_kvm::Kvm;
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
-use trapline_machine::sandbox::{self, Role};
+use trapline_machine::line::Line;
 use trapline_machine::settings::{parse, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
 use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, Account};
-use trapline_machine::{signals, Ending, Failure, Machine, Settings};
+use trapline_machine::{sandbox, signals, Ending, Failure, Machine, Settings};
 
 const INTERNAL: i32 = 5;
 
@@ -58,21 +59,15 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
     let kicker = vcpu.kicker();
     signals::recall(kicker.clone());
     let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
-    let ticker = settings
-        .ticker
-        .then(|| Ticker::start(&vm, Arc::clone(&memory), settings.sandbox))
-        .transpose()?;
-    let role = match ticker {
-        None => Role::Vcpu,
-        Some(_) => Role::VcpuWithTicker,
-    };
-    let machine = Machine::new(vcpu, console, memory, interrupts);
-    let mut machine = match ticker {
-        None => machine,
-        Some(ticker) => machine.with_ticker(ticker),
+    let line = Line::open(settings.serial, io::stdout().as_fd(), settings.sandbox)?;
+    let console = console.with_line(line);
+    let machine = Machine::new(vcpu, console, Arc::clone(&memory), interrupts);
+    let mut machine = match settings.ticker {
+        false => machine,
+        true => machine.with_ticker(Ticker::start(&vm, memory, settings.sandbox)?),
     };
     if settings.sandbox {
-        sandbox::enter(role).map_err(Failure::system(
+        sandbox::enter(settings.role()).map_err(Failure::system(
             "put on the seccomp filter (try --no-sandbox)",
         ))?;
     }

@@ -21,10 +21,12 @@ use std::io;
 pub enum Role {
     /// It runs the vCPU, alone.
     Vcpu,
-    /// It runs the vCPU, and there is a ticker.
-    VcpuWithTicker,
+    /// It runs the vCPU, and other threads work for it.
+    VcpuWithHelpers,
     /// It keeps time for the guest.
     Ticker,
+    /// It writes what the guest sends over its serial line.
+    SerialLine,
 }
 
 // System calls allowed, in ascending order.
@@ -42,7 +44,7 @@ const VCPU: [libc::c_long; 10] = [
     libc::SYS_exit_group,
 ];
 
-const VCPU_WITH_TICKER: [libc::c_long; 11] = [
+const VCPU_WITH_HELPERS: [libc::c_long; 11] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_poll,
@@ -50,7 +52,7 @@ const VCPU_WITH_TICKER: [libc::c_long; 11] = [
     libc::SYS_rt_sigreturn,
     libc::SYS_ioctl,
     libc::SYS_pread64,
-    libc::SYS_futex, // orders to the ticker
+    libc::SYS_futex, // words with the others
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime,
     libc::SYS_exit_group,
@@ -60,6 +62,16 @@ const TICKER: [libc::c_long; 7] = [
     libc::SYS_write, // messages
     libc::SYS_ioctl, // interrupts
     libc::SYS_futex, // orders
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit_group,
+];
+
+const SERIAL_LINE: [libc::c_long; 7] = [
+    libc::SYS_write,
+    libc::SYS_poll,  // whether there is room
+    libc::SYS_futex, // bytes to send
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // where it takes a system call
     libc::SYS_clock_nanosleep,
@@ -82,12 +94,13 @@ const NUMBERS: u32 = 460;
 const TREE: usize = 4;
 
 /// The most bounds that a list of allowed numbers has.
-const MOST_BOUNDS: usize = 2 * VCPU_WITH_TICKER.len();
+const MOST_BOUNDS: usize = 2 * VCPU_WITH_HELPERS.len();
 const MOST_STEPS: usize = TREE + MOST_BOUNDS + 2;
 
 static OF_VCPU: Filter = compile(&VCPU);
-static OF_VCPU_WITH_TICKER: Filter = compile(&VCPU_WITH_TICKER);
+static OF_VCPU_WITH_HELPERS: Filter = compile(&VCPU_WITH_HELPERS);
 static OF_TICKER: Filter = compile(&TICKER);
+static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
 
 /// A program for the kernel.
 struct Filter {
@@ -248,8 +261,9 @@ pub fn enter(role: Role) -> io::Result<()> {
 fn filter_of(role: Role) -> &'static Filter {
     match role {
         Role::Vcpu => &OF_VCPU,
-        Role::VcpuWithTicker => &OF_VCPU_WITH_TICKER,
+        Role::VcpuWithHelpers => &OF_VCPU_WITH_HELPERS,
         Role::Ticker => &OF_TICKER,
+        Role::SerialLine => &OF_SERIAL_LINE,
     }
 }
 
@@ -283,10 +297,11 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_the_list_and_nothing_else() {
-        let lists: [(Role, &[libc::c_long]); 3] = [
+        let lists: [(Role, &[libc::c_long]); 4] = [
             (Role::Vcpu, &VCPU),
-            (Role::VcpuWithTicker, &VCPU_WITH_TICKER),
+            (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
             (Role::Ticker, &TICKER),
+            (Role::SerialLine, &SERIAL_LINE),
         ];
         let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
         for (role, list) in lists {
@@ -302,9 +317,9 @@ mod tests {
     }
 
     #[test]
-    fn with_a_ticker_orders_are_all_that_is_added() {
-        let added = VCPU_WITH_TICKER.iter().filter(|call| !VCPU.contains(call));
+    fn words_with_others_are_all_that_helpers_add() {
+        let added = VCPU_WITH_HELPERS.iter().filter(|call| !VCPU.contains(call));
         assert_eq!(added.collect::<Vec<_>>(), [&libc::SYS_futex]);
-        assert_eq!(VCPU.len() + 1, VCPU_WITH_TICKER.len());
+        assert_eq!(VCPU.len() + 1, VCPU_WITH_HELPERS.len());
     }
 }

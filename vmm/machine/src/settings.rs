@@ -1,5 +1,7 @@
 //! What was asked for on the command line.
 
+use crate::line::Serial;
+use crate::sandbox::Role;
 use crate::Failure;
 use lexopt::{Arg, Parser, ValueExt};
 use std::os::fd::RawFd;
@@ -19,6 +21,10 @@ usage: trapline-vmm --image FILE [options]
                     0, and 3 where the host only emulates ring 0)
   --entry WAY       direct, pvh, or auto (default: direct if the image can)
   --events FD       write stages and counts as frames to this descriptor
+  --serial WHO      who writes what the guest sends over COM1: the vCPU's thread
+                    when a line is complete (lines, default) or at each byte
+                    (direct), or a thread of its own at the pace of 115200 baud
+                    (buffered)
   --ticker          have a timer that interrupts the guest when it asks for that
   --no-sandbox      run without the seccomp filter
   --help, --version
@@ -58,10 +64,22 @@ pub struct Settings {
     pub entry: EntryChoice,
     /// Where events go.
     pub events: Option<RawFd>,
+    /// Who writes what the guest sends over its serial line.
+    pub serial: Serial,
     /// Whether there is a timer for the guest.
     pub ticker: bool,
     /// Whether a seccomp filter is put on.
     pub sandbox: bool,
+}
+
+impl Settings {
+    /// What the thread that runs the vCPU will be.
+    pub fn role(&self) -> Role {
+        match self.ticker || self.serial == Serial::Buffered {
+            true => Role::VcpuWithHelpers,
+            false => Role::Vcpu,
+        }
+    }
 }
 
 /// What the command line asks for.
@@ -88,6 +106,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         ring: None,
         entry: EntryChoice::Auto,
         events: None,
+        serial: Serial::default(),
         ticker: false,
         sandbox: true,
     };
@@ -98,7 +117,9 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("no-sandbox") => settings.sandbox = false,
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
-            Arg::Long(name @ ("memory" | "cpus" | "cmdline" | "ring" | "entry" | "events")) => {
+            Arg::Long(
+                name @ ("memory" | "cpus" | "cmdline" | "ring" | "entry" | "events" | "serial"),
+            ) => {
                 let name = name.to_owned();
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
                 set(&mut settings, &name, value)?;
@@ -133,6 +154,10 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
                 "pvh" => EntryChoice::Pvh,
                 _ => return Err(wrong("auto, direct or pvh")),
             }
+        }
+        "serial" => {
+            settings.serial =
+                Serial::from_name(&text).ok_or_else(|| wrong("lines, direct or buffered"))?;
         }
         "events" => {
             let fd = text.parse().ok().filter(|fd| *fd >= 0);
@@ -189,6 +214,7 @@ mod tests {
             "pvh",
             "--events",
             "7",
+            "--serial=buffered",
             "--ticker",
             "--no-sandbox",
         ]);
@@ -199,6 +225,7 @@ mod tests {
             ring: Some(3),
             entry: EntryChoice::Pvh,
             events: Some(7),
+            serial: Serial::Buffered,
             ticker: true,
             sandbox: false,
         };
@@ -222,6 +249,10 @@ mod tests {
             (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
             (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
             (&["--image", "k", "--events", "-1"], "file descriptor"),
+            (
+                &["--image", "k", "--serial", "fast"],
+                "lines, direct or buffered",
+            ),
             (&["--image", "k", "--memroy", "1M"], "--memroy"),
             (&["--image", "k", "stray"], "stray"),
         ] {
@@ -234,7 +265,7 @@ mod tests {
     fn help_names_every_option() {
         assert_eq!(parsed(&["--help"]), Ok(Request::Help));
         for option in [
-            "image", "memory", "cpus", "cmdline", "ring", "entry", "events", "ticker",
+            "image", "memory", "cpus", "cmdline", "ring", "entry", "events", "serial", "ticker",
         ] {
             assert!(HELP.contains(&format!("--{option} ")), "{option}");
         }

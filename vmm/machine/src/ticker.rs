@@ -7,10 +7,9 @@
 //! once, when it is said; all that it can do is not be interrupted.
 
 use crate::clock::{monotonic_ns, sleep_until, ticks, Reference};
-use crate::sandbox::{self, Role};
+use crate::sandbox::Role;
+use crate::threads::spawn;
 use crate::Failure;
-use std::io;
-use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use trapline_abi::platform::PAGE;
 use trapline_abi::ticker::{at, slot, LEAST_PERIOD_NS, VECTOR};
@@ -60,14 +59,9 @@ impl Ticker {
             ordered: Condvar::new(),
         });
         let theirs = Arc::clone(&shared);
-        spawn(move || {
-            let reference = Reference::now();
-            if sandbox && sandbox::enter(Role::Ticker).is_err() {
-                return;
-            }
-            theirs.keep_time(&reference);
-        })
-        .map_err(Failure::system("start the thread of the ticker"))?;
+        spawn("ticker", Role::Ticker, sandbox, move || {
+            theirs.keep_time(&Reference::now());
+        })?;
         Ok(Self(shared))
     }
 
@@ -80,23 +74,6 @@ impl Ticker {
         drop(order);
         self.0.ordered.notify_one();
     }
-}
-
-/// A thread that takes no signals: those are for who runs the vCPU.
-fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    // SAFETY: all zero is a valid set.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are ours. The new thread inherits what is blocked now.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-    }
-    let thread = std::thread::Builder::new()
-        .name("ticker".to_owned())
-        .spawn(work);
-    // SAFETY: what was there before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
-    thread.map(drop)
 }
 
 impl Shared {
