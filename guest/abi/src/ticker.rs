@@ -9,7 +9,7 @@
 //! checks it, and the guest takes numbers for numbers.
 
 /// The vector that it interrupts with.
-pub const VECTOR: u8 = 0x32;
+pub const VECTOR: u8 = 0x33;
 
 /// The shortest period that is kept, in nanoseconds: a guest cannot have its VMM do
 /// nothing but raise interrupts.
