@@ -41,6 +41,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         boots: Some(1),
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
+        irq: Default::default(),
     });
     let mut boot = plan.boots.into_iter().next().expect("one boot is planned");
     boot.job = Job {

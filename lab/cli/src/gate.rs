@@ -202,7 +202,7 @@ pub fn operations(names: &[String]) -> u64 {
 fn steady() -> u64 {
     let boot = Workload::Boot.operations();
     let moved = boot.fold(Op::TimerWake.bit(), |set, op| set | op.bit());
-    expand::known_operations() & !moved
+    expand::usual_operations() & !moved
 }
 
 /// Exact figures that are wanted.

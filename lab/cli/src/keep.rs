@@ -73,6 +73,7 @@ mod tests {
                 ..Scheduling::USUAL
             },
             seed: 7,
+            irq: Default::default(),
         };
         let words = describe(&request);
         let expected =

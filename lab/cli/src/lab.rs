@@ -157,6 +157,7 @@ fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
         boots: Some(1),
         scheduling,
         seed: 0,
+        irq: Default::default(),
     });
     plan.boots[0].machine
 }

@@ -8,17 +8,21 @@ use crate::interrupt::Interrupt;
 use crate::lab::{Lab, Place};
 use crate::ledgers::Counters;
 use crate::progress::Bar;
+use crate::terminal;
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
+use trapline_abi::job::Wait;
 use trapline_abi::Op;
+use trapline_environments::transcript::Window;
 use trapline_environments::{EnvError, Environment, Facts, GuestImage, Progress, Watch};
 use trapline_plan::{
-    names, Clock, EnvironmentId, Observation, Operation, Outcome, Plan, PlannedBoot,
+    irq, names, Clock, EnvironmentId, Observation, Operation, Outcome, Plan, PlannedBoot,
 };
+use trapline_report::figures;
 use trapline_store::{RunId, Store};
 
 /// What has to be done, and with what.
@@ -170,7 +174,7 @@ fn do_boot(task: &Task<'_>, image: &GuestImage, boot: &PlannedBoot) -> Booted {
         return Booted::Stopped;
     }
     let watch = Watch {
-        patience: task.timeout.unwrap_or(patience(boot.environment.clock())),
+        patience: task.timeout.unwrap_or(patience(boot)),
         stop: task.interrupt.flag(),
     };
     task.progress.doing(boot, "starting");
@@ -192,7 +196,13 @@ fn boot_in(
     boot: &PlannedBoot,
     watch: &Watch,
 ) -> Result<trapline_environments::Booted, EnvError> {
-    let mut tell = |progress| task.progress.doing(boot, &describe(progress));
+    let mut tell = |progress| {
+        let words = describe(boot, progress);
+        task.progress.doing(boot, &words);
+        if matches!(progress, Progress::Window(_)) {
+            task.progress.note(boot, &words);
+        }
+    };
     let mut boot_in = |environment: &dyn Environment| {
         trapline_environments::boot(environment, image, boot, watch, &mut tell)
     };
@@ -242,17 +252,52 @@ pub const PATIENCE_INSN: Duration = Duration::from_secs(600);
 /// The same for a boot on the wall clock.
 const PATIENCE_WALL: Duration = Duration::from_secs(180);
 
-fn patience(clock: Clock) -> Duration {
-    match clock {
+fn patience(boot: &PlannedBoot) -> Duration {
+    let usual = match boot.environment.clock() {
         Clock::Wall => PATIENCE_WALL,
         Clock::Insn | Clock::InsnVmx => PATIENCE_INSN,
+    };
+    usual + interrupts(boot)
+}
+
+/// The fewest instructions that a simulated machine executes in a second.
+const INSN_A_SECOND: u64 = 20_000_000;
+
+/// The most time that interrupts may take: on the wall clock twice as long as their
+/// timers; on an exact clock a guest that halts takes none, but one that is awake
+/// executes all of it.
+fn interrupts(boot: &PlannedBoot) -> Duration {
+    let job = &boot.job;
+    let timers = u64::from((job.run & irq::operations()).count_ones());
+    let expiries = timers * u64::from(job.expiries);
+    let all = expiries.saturating_mul(job.period);
+    match (boot.environment.clock().is_exact(), job.between) {
+        (false, _) => Duration::from_nanos(all.saturating_mul(2)),
+        (true, Wait::Halt) => Duration::from_millis(expiries.saturating_mul(5)),
+        (true, _) => Duration::from_secs(all / INSN_A_SECOND),
     }
 }
 
-fn describe(progress: Progress) -> String {
+fn describe(boot: &PlannedBoot, progress: Progress) -> String {
     match progress {
         Progress::Launch { number, of } => format!("launch {} of {of}", number + 1),
         Progress::Operation(op) => names::path(op),
+        Progress::Window(window) => describe_window(boot.environment.clock(), &window),
+    }
+}
+
+fn describe_window(clock: Clock, window: &Window) -> String {
+    let Window { op, number, of, .. } = window;
+    let words = format!("{} window {}/{of}", names::path(*op), number + 1);
+    let time = |value: u64| figures::time(value as f64, clock, terminal::shows_unicode());
+    match window.lateness {
+        None => words,
+        Some(late) => format!(
+            "{words}: mean {}, p99 {}, max so far {}",
+            time(late.mean),
+            time(late.p99),
+            time(late.max)
+        ),
     }
 }
 

@@ -55,6 +55,13 @@ impl Bar {
             .set_message(format!("{} #{number}: {what}", boot.environment));
     }
 
+    /// Something to remember of a boot: a line that stays, above the bar.
+    pub fn note(&self, boot: &PlannedBoot, what: &str) {
+        let number = boot.replicate + 1;
+        self.bar
+            .println(format!("{} #{number}: {what}", boot.environment));
+    }
+
     /// A boot is over.
     pub fn done(&self) {
         self.bar.inc(1);

@@ -12,7 +12,7 @@ use crate::progress::Bar;
 use crate::{doctor, keep, outcome};
 use std::time::Duration;
 use trapline_environments::Availability;
-use trapline_plan::{expand, names, EnvironmentId, Plan, Preset, Request, Scheduling};
+use trapline_plan::{expand, irq, names, EnvironmentId, Plan, Preset, Request, Scheduling};
 use trapline_store::{NewRun, Run, RunId, Store};
 
 /// The seed where nothing is left to chance.
@@ -60,6 +60,7 @@ pub fn exact(environments: &[EnvironmentId], operations: u64, lab: &Lab) -> Requ
         boots: None,
         scheduling: lab.scheduling(),
         seed: SEED,
+        irq: irq::Settings::default(),
     }
 }
 
@@ -120,13 +121,14 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         environments,
         ready: ready.map(|place| place.id).collect(),
         operations: match args.workloads.as_slice() {
-            [] => expand::known_operations(),
+            [] => expand::usual_operations(),
             _ => selected.fold(0, |all, set| all | set),
         },
         preset: args.preset.into(),
         boots: args.boots,
         scheduling: lab.scheduling(),
         seed: args.seed,
+        irq: irq::Settings::default(),
     }
 }
 

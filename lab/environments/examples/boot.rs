@@ -57,6 +57,7 @@ fn observe(
         boots: Some(1),
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
+        irq: Default::default(),
     });
     let planned = &plan.boots[0];
     let machine = planned.machine;

@@ -7,6 +7,7 @@ use crate::parts::GuestImage;
 use crate::tsc::Rate;
 use trapline_abi::{Job, Op};
 use trapline_plan::expand::PlannedBoot;
+use trapline_plan::irq::Asked;
 use trapline_plan::{Clock, Observation, Operation, Outcome};
 
 /// A boot that is over.
@@ -32,8 +33,10 @@ pub fn boot(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Booted, EnvError> {
     let mut guest = environment.launch(image, &planned.machine)?;
+    let unit_per_tick = unit_per_tick(environment.id().clock());
+    let job = in_ticks(planned.job, unit_per_tick);
     let work = Work {
-        job: planned.job,
+        job,
         boot_job: planned.boot_job,
         boot_launches: planned.boot_launches,
     };
@@ -41,10 +44,13 @@ pub fn boot(
     let setting = Setting {
         environment: environment.id(),
         replicate: planned.replicate,
-        unit_per_tick: unit_per_tick(environment.id().clock()),
+        unit_per_tick,
     };
     let mut facts = environment.facts();
     facts.extend(planned.machine.scheduling.facts());
+    let asked = Asked::of(&job).map(|asked| asked.facts());
+    let asked = asked.into_iter().flatten();
+    facts.extend(asked.map(|(name, value)| (name.to_owned(), value)));
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
     guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();
@@ -71,6 +77,15 @@ fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
             let outcome = Outcome::Failed(reason.to_owned());
             observation.operations.push(Operation { op, outcome });
         }
+    }
+}
+
+/// The job with its period in ticks of the guest's clock.
+fn in_ticks(job: Job, unit_per_tick: f64) -> Job {
+    let ticks = (job.period as f64 / unit_per_tick).round();
+    Job {
+        period: (ticks as u64).max(1),
+        ..job
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::EnvError;
 use crate::observe::Finished;
 use crate::parts::GuestImage;
+use crate::transcript::Window;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -123,6 +124,8 @@ pub enum Progress {
     },
     /// An operation has begun.
     Operation(Op),
+    /// A window of interrupts is complete; its figures are in units of the clock.
+    Window(Window),
 }
 
 /// How long guests are listened to.

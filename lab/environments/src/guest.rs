@@ -142,9 +142,8 @@ impl<R: Recipe> ProcessGuest<R> {
         watch: &Watch,
         out: &mut dyn SampleSink,
     ) -> Result<(), EnvError> {
-        let arrivals_matter = self.recipe.clock() != BootClock::Machine;
         let foreign = self.recipe.foreign();
-        let mut ear = TranscriptEar::new(job, arrivals_matter, foreign, out);
+        let mut ear = TranscriptEar::new(job, self.recipe.clock(), foreign, out);
         let heard = running.hear(&mut ear, watch);
         let mut transcript = ear.transcript;
         transcript.close();
@@ -244,7 +243,6 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
 /// Puts what a process writes into a [`Transcript`].
 struct TranscriptEar<'a> {
     transcript: Transcript,
-    /// On a machine with a clock of its own, ours says nothing about the guest.
     arrivals_matter: bool,
     doing: Option<Op>,
     foreign: Option<&'a Foreign>,
@@ -257,7 +255,7 @@ struct TranscriptEar<'a> {
 impl<'a> TranscriptEar<'a> {
     fn new(
         job: &Job,
-        arrivals_matter: bool,
+        clock: BootClock,
         foreign: Option<&'a Foreign>,
         out: &'a mut dyn SampleSink,
     ) -> Self {
@@ -265,9 +263,14 @@ impl<'a> TranscriptEar<'a> {
             Some(_) => Transcript::to_the_last_record,
             None => Transcript::new,
         };
+        let transcript = listen(job);
         Self {
-            transcript: listen(job),
-            arrivals_matter,
+            transcript: match clock {
+                BootClock::Guests => transcript,
+                BootClock::Ours | BootClock::Machine => transcript.on_one_clock(),
+            },
+            // On a machine with a clock of its own, ours says nothing about the guest.
+            arrivals_matter: clock != BootClock::Machine,
             doing: None,
             foreign,
             job: *job,
@@ -315,6 +318,9 @@ impl Ear for TranscriptEar<'_> {
             if self.doing.replace(op) != Some(op) {
                 self.out.progress(Progress::Operation(op));
             }
+        }
+        for window in self.transcript.take_windows() {
+            self.out.progress(Progress::Window(window));
         }
     }
 

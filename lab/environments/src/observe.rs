@@ -10,7 +10,7 @@ use crate::environment::{Facts, Progress, SampleSink};
 use crate::transcript::{Account, Elapsed, Ending};
 use std::collections::BTreeMap;
 use trapline_abi::record::Speaker;
-use trapline_abi::{Counter, Op, Stage, Workload};
+use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
 use trapline_plan::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 use trapline_plan::EnvironmentId;
 
@@ -247,6 +247,14 @@ impl<'a> Recorder<'a> {
     fn stamped(&self, mut operation: Operation, finished: &Finished) -> Operation {
         let elapsed_here = |elapsed: &&Elapsed| elapsed.op == operation.op;
         let found = finished.account.elapsed.iter().find(elapsed_here);
+        if let (Op::HostTimer, Outcome::Measured { interrupts, .. }) =
+            (operation.op, &mut operation.outcome)
+        {
+            match self.raiser_offset(finished) {
+                Some(offset) => put_on_guests_clock(interrupts, offset),
+                None => operation.outcome = Outcome::Failed(NO_OFFSET.to_owned()),
+            }
+        }
         if let Outcome::Measured {
             samples, elapsed, ..
         } = &mut operation.outcome
@@ -260,6 +268,18 @@ impl<'a> Recorder<'a> {
                 .filter(|(_, host_ns)| *host_ns >= COMPARABLE_NS);
         }
         operation
+    }
+
+    /// The guest's clock minus that of whoever raises its interrupts, in ticks, if it
+    /// is known. When words arrived is no answer to that: they arrive later than most
+    /// interrupts.
+    fn raiser_offset(&self, finished: &Finished) -> Option<i64> {
+        let told = finished.account.counters.get(&Counter::TscOffset);
+        match finished.offset {
+            Offset::Same => Some(0),
+            Offset::Known(offset) => Some(offset),
+            Offset::Heard => told.map(|&told| told as i64),
+        }
     }
 
     fn counters(&self, finished: &Finished) -> BTreeMap<Counter, u64> {
@@ -295,11 +315,25 @@ impl<'a> Recorder<'a> {
 /// arrive must not matter at the percent at which clocks are called wrong.
 const COMPARABLE_NS: u64 = 20_000_000;
 
+/// Why interrupts of the host's timer may have no figures.
+const NO_OFFSET: &str = "how the guest's clock relates to the host's is not known here, \
+    so nobody can tell how late an interrupt of the host's timer is";
+
+fn put_on_guests_clock(interrupts: &mut [Interrupt], offset: i64) {
+    let moved = |at: u64| at.wrapping_add(offset as u64);
+    for interrupt in interrupts {
+        interrupt.due = moved(interrupt.due);
+        interrupt.woke = interrupt.woke.map(moved);
+        interrupt.marked = interrupt.marked.map(moved);
+    }
+}
+
 fn measured(samples: Vec<Sample>) -> Outcome {
     Outcome::Measured {
         clock_cost: 0,
         loop_cost: 0,
         samples,
+        interrupts: Vec::new(),
         check: 0,
         exits: None,
         host_cpu_ns: None,
@@ -309,6 +343,11 @@ fn measured(samples: Vec<Sample>) -> Outcome {
 
 impl SampleSink for Recorder<'_> {
     fn progress(&mut self, progress: Progress) {
+        let in_units = |ticks| self.units(ticks);
+        let progress = match progress {
+            Progress::Window(window) => Progress::Window(window.map(in_units)),
+            other => other,
+        };
         (self.progress)(progress);
     }
 

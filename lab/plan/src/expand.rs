@@ -8,6 +8,7 @@
 //! figures are exact.
 
 use crate::identity::{Clock, EnvironmentId, MachineSpec};
+use crate::irq;
 use crate::preset::{Preset, Sizes};
 use crate::scheduling::Scheduling;
 use rand::seq::SliceRandom;
@@ -36,6 +37,8 @@ pub struct Request {
     pub scheduling: Scheduling,
     /// Decides everything that is left to chance.
     pub seed: u64,
+    /// How interrupts are made, where any are asked for.
+    pub irq: irq::Settings,
 }
 
 /// What is to be done, in this order.
@@ -74,7 +77,10 @@ pub struct PlannedBoot {
     /// Why.
     pub kind: Kind,
     /// What the guest measures: every operation asked for except those of
-    /// [`Workload::Boot`]. Console, ports and ring are the environment's to set.
+    /// [`Workload::Boot`]. Those of [`Workload::Irq`] are left out of further boots on
+    /// the wall clock, unless somebody says how many there are to be: one of them is
+    /// long. Console, ports and ring are the environment's to set, and the period is in
+    /// nanoseconds, for nobody knows the guest's clock yet.
     pub job: Job,
     /// What the guest of each further launch is asked: the operations of
     /// [`Workload::Boot`] that were asked for, nothing else.
@@ -121,14 +127,28 @@ fn in_table_order(request: &Request) -> (Vec<EnvironmentId>, Vec<EnvironmentId>)
 
 fn wall_blocks(request: &Request, environments: &[EnvironmentId], boots: &mut Vec<PlannedBoot>) {
     let mut chance = ChaCha8Rng::seed_from_u64(request.seed);
-    let blocks = request.boots.unwrap_or(request.preset.boots());
-    for block in 0..blocks {
+    for block in 0..wall_boots(request) {
         let mut order = environments.to_vec();
         order.shuffle(&mut chance);
         for environment in order {
             boots.push(boot(request, environment, block, block, Kind::Replicate));
         }
     }
+}
+
+fn wall_boots(request: &Request) -> u32 {
+    let usual = match request.operations & !irq::operations() {
+        0 => 1,
+        _ => request.preset.boots(),
+    };
+    request.boots.unwrap_or(usual)
+}
+
+/// What is measured in a boot of `kind`.
+fn operations(request: &Request, replicate: u32, kind: Kind) -> u64 {
+    let again = kind == Kind::Replicate && replicate > 0 && request.boots.is_none();
+    let left_out = if again { irq::operations() } else { 0 };
+    request.operations & known_operations() & !left_out
 }
 
 fn insn_blocks(request: &Request, environments: &[EnvironmentId], boots: &mut Vec<PlannedBoot>) {
@@ -156,13 +176,19 @@ fn boot(
     let of_boot = Workload::Boot
         .operations()
         .fold(0, |set, op| set | op.bit());
-    let boot_operations = request.operations & of_boot;
+    let operations = operations(request, replicate, kind);
+    let boot_operations = operations & of_boot;
     PlannedBoot {
         environment,
         replicate,
         block,
         kind,
-        job: sizes.job(request.operations & known_operations() & !of_boot),
+        job: Job {
+            expiries: request.irq.expiries(environment, request.preset),
+            period: request.irq.period.0,
+            between: request.irq.between,
+            ..sizes.job(operations & !of_boot)
+        },
         boot_job: sizes.job(boot_operations),
         boot_launches: if boot_operations == 0 {
             0
@@ -174,6 +200,12 @@ fn boot(
             ..sizes.machine
         },
     }
+}
+
+/// What is measured where nobody says what: all but interrupts, which take as long as
+/// everything else together and have a command of their own.
+pub fn usual_operations() -> u64 {
+    known_operations() & !irq::operations()
 }
 
 /// The set of all operations there are.
@@ -209,6 +241,7 @@ mod tests {
                 boots,
                 scheduling: Scheduling::USUAL,
                 seed,
+                irq: irq::Settings::default(),
             }
         }
     }
@@ -222,7 +255,14 @@ mod tests {
             boots: Some(8),
             scheduling: Scheduling::USUAL,
             seed,
+            irq: irq::Settings::default(),
         }
+    }
+
+    fn boots_wanted(request: &Request) -> u32 {
+        let only_irq = request.operations & !irq::operations() == 0;
+        let usual = if only_irq { 1 } else { request.preset.boots() };
+        request.boots.unwrap_or(usual)
     }
 
     proptest! {
@@ -253,7 +293,7 @@ mod tests {
                 prop_assert_eq!(&*block, &wanted);
             }
             if !wanted.is_empty() && request.operations != 0 {
-                let blocks_wanted = request.boots.unwrap_or(request.preset.boots());
+                let blocks_wanted = boots_wanted(&request);
                 prop_assert_eq!(blocks.len(), blocks_wanted as usize);
             }
         }
@@ -264,7 +304,9 @@ mod tests {
             let mut boots: BTreeMap<EnvironmentId, Vec<&PlannedBoot>> = BTreeMap::new();
             for boot in &plan.boots {
                 boots.entry(boot.environment).or_default().push(boot);
-                prop_assert_eq!(boot.job.run | boot.boot_job.run, request.operations);
+                let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
+                let expected = if once { request.operations & !irq::operations() } else { request.operations };
+                prop_assert_eq!(boot.job.run | boot.boot_job.run, expected);
                 prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
                 let boots = boot.boot_job.run != 0 && !boot.environment.starts_with_machine();
                 prop_assert_eq!(boot.boot_launches > 0, boots);
@@ -276,7 +318,7 @@ mod tests {
                 let planned = asked && ready && request.operations != 0;
                 let expected = match id.clock() {
                     _ if !planned => 0,
-                    Clock::Wall => request.boots.unwrap_or(request.preset.boots()),
+                    Clock::Wall => boots_wanted(&request),
                     Clock::Insn | Clock::InsnVmx => EXACT_BOOTS,
                 };
                 let found = boots.remove(&id).unwrap_or_default();
@@ -313,5 +355,33 @@ mod tests {
             assert_eq!((pair[0].kind, pair[1].kind), (Kind::Exact, Kind::Proof));
             assert_eq!(pair[0].job, pair[1].job);
         }
+    }
+
+    #[test]
+    fn interrupts_are_measured_in_the_first_boot_unless_somebody_says_how_often() {
+        let asked = Request {
+            boots: None,
+            operations: known_operations(),
+            ..everything(1)
+        };
+        let of = |request: &Request, id| -> Vec<bool> {
+            let boots = expand(request).boots.into_iter();
+            let of_id = boots.filter(|boot| boot.environment == id);
+            of_id.map(|boot| boot.job.wants(Op::OwnTimer)).collect()
+        };
+        use EnvironmentId::{Kvm, SimKvm};
+        assert_eq!(of(&asked, Kvm), [true, false, false, false, false]);
+        assert_eq!(of(&asked, SimKvm), [true, true]);
+        let thrice = Request {
+            boots: Some(3),
+            ..asked.clone()
+        };
+        assert_eq!(of(&thrice, Kvm), [true; 3]);
+        let alone = Request {
+            operations: irq::operations(),
+            ..asked
+        };
+        assert_eq!(of(&alone, Kvm), [true]);
+        assert_eq!(usual_operations() & irq::operations(), 0);
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod expand;
 pub mod identity;
+pub mod irq;
 pub mod names;
 pub mod observed;
 pub mod preset;

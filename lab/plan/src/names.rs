@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(environments("sim/linux, kvm,kvm"), Ok(both));
         let chosen = operations("exits/port-out,boot").unwrap();
         assert_eq!(describe(chosen), "exits/port-out,boot");
-        assert_eq!(describe(known_operations()), "basic,stream,exits,boot");
+        assert_eq!(describe(known_operations()), "basic,stream,exits,boot,irq");
         assert_eq!(describe(0), "");
     }
 

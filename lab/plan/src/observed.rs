@@ -5,8 +5,9 @@
 //! it.
 
 use crate::identity::{Clock, EnvironmentId};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use trapline_abi::{Counter, Op, Stage};
+use trapline_abi::{Counter, Interrupt, Op, Stage};
 
 /// All that one boot of an environment yielded. On the simulated machine that
 /// is one run of the whole machine, in which several VMMs may have started.
@@ -50,8 +51,12 @@ pub enum Outcome {
         clock_cost: u64,
         /// Ticks that 1,024 turns of the empty loop take.
         loop_cost: u64,
-        /// The raw batches, in order of time.
+        /// The raw batches, in order of time. Those of workload `irq` follow from
+        /// its interrupts, see [`Outcome::batches`], and are not kept twice.
         samples: Vec<Sample>,
+        /// The interrupts of workload `irq`, in order of time, all their times on the
+        /// guest's clock.
+        interrupts: Vec<Interrupt>,
         /// Checksum of the work; equal wherever the work was equal.
         check: u64,
         /// Exits during the operation, where something counts them.
@@ -67,6 +72,33 @@ pub enum Outcome {
     /// Its work was not done as it should have been, or the guest did not
     /// get that far.
     Failed(String),
+}
+
+impl Outcome {
+    /// The batches of what was measured, in order of time. An interrupt is one, from
+    /// when it was due until its handler was entered.
+    pub fn batches(&self) -> Cow<'_, [Sample]> {
+        match self {
+            Self::Measured {
+                samples,
+                interrupts,
+                ..
+            } if interrupts.is_empty() => Cow::Borrowed(samples),
+            Self::Measured { interrupts, .. } => interrupts.iter().map(lateness).collect(),
+            Self::Skipped(_) | Self::Failed(_) => Cow::Borrowed(&[]),
+        }
+    }
+}
+
+/// A timer whose setting is only roughly known may seem to interrupt too early: that
+/// is not late.
+fn lateness(interrupt: &Interrupt) -> Sample {
+    Sample {
+        start: interrupt.due,
+        end: interrupt.entered.max(interrupt.due),
+        count: 1,
+        host_ns: None,
+    }
 }
 
 /// One batch.

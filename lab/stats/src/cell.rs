@@ -4,6 +4,7 @@ use crate::exact;
 use crate::spread::{chance, interval, Sorted};
 use crate::value::{self, Calibration, Work};
 use crate::{Cell, FailureKind, Figure, Flag, Value};
+use std::borrow::Cow;
 use trapline_abi::{Op, Unit, Workload};
 use trapline_plan::{Clock, EnvironmentId, Observation, Outcome, Sample};
 
@@ -37,7 +38,7 @@ pub struct Told<'a> {
 /// A boot's measurement, its values computed.
 struct Boot<'a> {
     replicate: u32,
-    samples: &'a [Sample],
+    samples: Cow<'a, [Sample]>,
     check: u64,
     values: Sorted,
     resolution: f64,
@@ -133,10 +134,10 @@ fn no_figure(told: &[Told<'_>]) -> Value {
 /// Boots of one environment that did the same must have the same to show.
 fn require_one_check(boots: &[Boot<'_>], op: Op) -> Result<(), Value> {
     let first = &boots[0];
-    let work = Work::of(op, first.samples);
+    let work = Work::of(op, &first.samples);
     let other = boots
         .iter()
-        .find(|boot| boot.check != first.check && Work::of(op, boot.samples) == work);
+        .find(|boot| boot.check != first.check && Work::of(op, &boot.samples) == work);
     match other {
         None => Ok(()),
         Some(other) => Err(FailureKind::UnequalWork.because(format!(
@@ -152,18 +153,22 @@ impl<'a> Boot<'a> {
         let Outcome::Measured {
             clock_cost,
             loop_cost,
-            samples,
             check,
             exits,
             host_cpu_ns,
             elapsed,
+            ..
         } = told.outcome
         else {
             return Ok(None);
         };
+        let samples = told.outcome.batches();
+        // Lateness is a difference of two moments, not the length of what was executed
+        // between two readings of the clock.
+        let is_lateness = op.workload() == Workload::Irq;
         let calibration = Calibration {
             unit_per_tick: told.unit_per_tick,
-            clock_cost: *clock_cost,
+            clock_cost: if is_lateness { 0 } else { *clock_cost },
             loop_cost: *loop_cost,
         };
         let values = samples
@@ -172,8 +177,8 @@ impl<'a> Boot<'a> {
             .collect::<Option<Vec<f64>>>()
             .and_then(Sorted::new)
             .ok_or_else(|| no_measurement(told.replicate, samples.len()))?;
-        let count = value::operations(op, samples);
-        let share = value::share_of_batches(op, samples);
+        let count = value::operations(op, &samples);
+        let share = value::share_of_batches(op, &samples);
         let resolutions = samples.iter().map(|sample| calibration.resolution(sample));
         let resolution = Sorted::new(resolutions.collect()).map_or(0.0, |all| all.median());
         Ok(Some(Self {
@@ -214,7 +219,7 @@ impl Draft {
             Clock::Insn | Clock::InsnVmx => &boots[..1],
         };
         self.medians = counted.iter().map(|boot| boot.values.median()).collect();
-        self.proof = Some((Work::of(op, boots[0].samples), boots[0].check));
+        self.proof = Some((Work::of(op, &boots[0].samples), boots[0].check));
         let (Some(over_boots), Some(batches)) = (
             Sorted::new(self.medians.clone()),
             Sorted::new(counted.iter().flat_map(|boot| boot.values.iter()).collect()),

@@ -4,6 +4,7 @@
 
 use crate::cell::Told;
 use crate::{FailureKind, Value};
+use trapline_abi::Interrupt;
 use trapline_plan::{Outcome, Sample};
 
 /// That every boot says of the operation what the first says.
@@ -45,6 +46,7 @@ fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
             clock_cost,
             loop_cost,
             samples,
+            interrupts,
             check,
             ..
         },
@@ -52,6 +54,7 @@ fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
             clock_cost: clock_cost2,
             loop_cost: loop_cost2,
             samples: samples2,
+            interrupts: interrupts2,
             check: check2,
             ..
         },
@@ -71,7 +74,43 @@ fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
         let (one, other) = (samples.len(), samples2.len());
         return Some(format!("the number of batches: {one} and {other}"));
     }
-    batch_difference(samples, samples2)
+    batch_difference(samples, samples2).or_else(|| interrupt_difference(interrupts, interrupts2))
+}
+
+/// Of interrupts every stage has to agree, and when they came: all but the moment from
+/// which the machine counts.
+fn interrupt_difference(one: &[Interrupt], other: &[Interrupt]) -> Option<String> {
+    if one.len() != other.len() {
+        let (one, other) = (one.len(), other.len());
+        return Some(format!("the number of interrupts: {one} and {other}"));
+    }
+    let (first, first2) = (one.first()?.due, other.first()?.due);
+    let differs = |(a, b): &(&Interrupt, &Interrupt)| since(a, first) != since(b, first2);
+    let differing: Vec<_> = one.iter().zip(other).filter(differs).collect();
+    let (a, b) = differing.first()?;
+    let lateness = |interrupt: &Interrupt| interrupt.entered.wrapping_sub(interrupt.due) as i64;
+    Some(format!(
+        "{} of {} interrupts, first in that of expiry {}: {} insn late and {}",
+        differing.len(),
+        one.len(),
+        a.sequence,
+        lateness(a),
+        lateness(b)
+    ))
+}
+
+/// The interrupt, its times counted from `start`.
+fn since(interrupt: &Interrupt, start: u64) -> Interrupt {
+    let from = |at: u64| at.wrapping_sub(start);
+    Interrupt {
+        due: from(interrupt.due),
+        woke: interrupt.woke.map(from),
+        marked: interrupt.marked.map(from),
+        entered: from(interrupt.entered),
+        done: from(interrupt.done),
+        resumed: from(interrupt.resumed),
+        ..*interrupt
+    }
 }
 
 fn batch_difference(one: &[Sample], other: &[Sample]) -> Option<String> {

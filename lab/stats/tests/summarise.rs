@@ -1,7 +1,7 @@
 //! Observations made up so that their figures are known beforehand.
 
 use std::collections::BTreeMap;
-use trapline_abi::Op;
+use trapline_abi::{Found, Interrupt, Op};
 use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Sample};
 use trapline_stats::{summarise, value::Work, Cell, FailureKind, Figure, Flag, Summary, Value};
 
@@ -23,6 +23,7 @@ fn measured(samples: Vec<Sample>) -> Outcome {
         clock_cost: 0,
         loop_cost: 0,
         samples,
+        interrupts: Vec::new(),
         check: 7,
         exits: None,
         host_cpu_ns: None,
@@ -357,4 +358,83 @@ fn problems_are_counted_by_boots() {
     let summary = summarise(&seen, SEED);
     let key = (Kvm, "a damaged frame".to_owned());
     assert_eq!(summary.problems, BTreeMap::from([(key, 2)]));
+}
+
+fn interrupted(late: &[u64]) -> Outcome {
+    let mut outcome = measured(vec![]);
+    if let Outcome::Measured {
+        interrupts,
+        clock_cost,
+        ..
+    } = &mut outcome
+    {
+        *clock_cost = 30;
+        let numbered = (0..).zip(late);
+        *interrupts = numbered
+            .map(|(number, late)| interrupt(number, *late))
+            .collect();
+    }
+    outcome
+}
+
+fn interrupt(sequence: u64, late: u64) -> Interrupt {
+    let due = 5_000 + 1_000 * sequence;
+    Interrupt {
+        sequence,
+        due,
+        entered: due + late,
+        done: due + late + 5,
+        resumed: due + late + 9,
+        ..Interrupt::default()
+    }
+}
+
+#[test]
+fn an_interrupt_is_a_batch_from_when_it_was_due_until_it_was_handled() {
+    let told = vec![(Op::OwnTimer, interrupted(&[40, 10, 20]))];
+    let summary = summarise(&[boot(Kvm, 0, told)], SEED);
+    let late = figure(&summary, Kvm, Op::OwnTimer);
+    assert_eq!((late.min, late.p50, late.max), (10.0, 20.0, 40.0));
+    assert_eq!((late.samples, late.boots), (3, 1));
+}
+
+/// What the instruction clock says of two boots, the second of which is `changed`.
+fn twice(changed: impl Fn(&mut Interrupt)) -> Summary {
+    let mut seen: Vec<_> = (0..2)
+        .map(|replicate| {
+            boot(
+                SimKvm,
+                replicate,
+                vec![(Op::OwnTimer, interrupted(&[40, 10]))],
+            )
+        })
+        .collect();
+    if let Outcome::Measured { interrupts, .. } = &mut seen[1].operations[0].outcome {
+        interrupts.iter_mut().for_each(changed);
+    }
+    summarise(&seen, SEED)
+}
+
+#[test]
+fn interrupts_are_exact_in_every_stage() {
+    let same = twice(|interrupt| {
+        interrupt.due += 7;
+        interrupt.entered += 7;
+        interrupt.done += 7;
+        interrupt.resumed += 7;
+    });
+    assert_eq!(figure(&same, SimKvm, Op::OwnTimer).flags, []);
+    let reason = |changed: fn(&mut Interrupt)| -> String {
+        let summary = twice(changed);
+        failure(&summary, SimKvm, Op::OwnTimer).to_owned()
+    };
+    let later = reason(|interrupt| interrupt.resumed += interrupt.sequence);
+    assert_eq!(
+        later,
+        "not deterministic: boots 0 and 1 differ in 1 of 2 interrupts, \
+         first in that of expiry 1: 10 insn late and 10"
+    );
+    assert!(reason(|interrupt| interrupt.doubt = 3).contains("2 of 2 interrupts"));
+    assert!(reason(|interrupt| interrupt.sequence += 1).contains("2 of 2 interrupts"));
+    assert!(reason(|interrupt| interrupt.found = Found::Exit).contains("2 of 2"));
 }

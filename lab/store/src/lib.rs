@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod pack;
 mod read;
 mod schema;
 mod write;

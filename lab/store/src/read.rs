@@ -3,10 +3,10 @@
 //! A file that passed SQLite's own checks can still hold nonsense: somebody may
 //! have edited it. What cannot be read is named as damage, never guessed.
 
-use crate::{Problem, Run, RunId, RunInfo};
+use crate::{pack, schema, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
-use trapline_abi::{Counter, Op, Stage};
+use trapline_abi::{Counter, Interrupt, Op, Stage};
 use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 
 const RUN_COLUMNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
@@ -103,6 +103,7 @@ fn outcome(connection: &Connection, row: &Row<'_>) -> Result<Outcome, Problem> {
             clock_cost: number(4)?,
             loop_cost: number(5)?,
             samples: samples(connection, row.get(0)?)?,
+            interrupts: interrupts(connection, row.get(0)?)?,
             check: number(6)?,
             exits: optional(7)?,
             host_cpu_ns: optional(8)?,
@@ -123,6 +124,21 @@ fn samples(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Probl
             host_ns: row.get::<_, Option<i64>>(3)?.map(unsigned),
         })
     })
+}
+
+fn interrupts(connection: &Connection, operation: i64) -> Result<Vec<Interrupt>, Problem> {
+    if !schema::has_interrupts(connection)? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT count, packed FROM interrupts WHERE operation = ?1";
+    let found = collect(connection, sql, operation, |row| {
+        let (count, packed): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let interrupts = pack::unpacked(&packed);
+        interrupts
+            .filter(|interrupts| interrupts.len() as i64 == count)
+            .ok_or_else(|| Problem::Corrupt("interrupts in it are damaged".to_owned()))
+    })?;
+    Ok(found.into_iter().next().unwrap_or_default())
 }
 
 fn launches(connection: &Connection, boot: i64) -> Result<Vec<Launch>, Problem> {

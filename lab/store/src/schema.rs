@@ -8,7 +8,10 @@ use crate::Problem;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
+
+/// The first format that has interrupts.
+pub const WITH_INTERRUPTS: i64 = 2;
 
 /// Marks a database as ours (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
@@ -89,6 +92,17 @@ CREATE TABLE problems (          -- what went wrong without ending the boot
 CREATE INDEX problems_of_boot ON problems (boot);
 ";
 
+/// What was added to format 1. Interrupts are up to a million an operation, so they are
+/// packed: see [`crate::pack`].
+const INTERRUPTS: &str = "
+CREATE TABLE interrupts (        -- of an operation of workload irq
+    operation INTEGER PRIMARY KEY REFERENCES operations,
+    count     INTEGER NOT NULL,
+    packed    BLOB NOT NULL      -- pieces: length (2 bytes, little endian), then as
+                                 -- many bytes of guest/abi/src/interrupt.rs
+);
+";
+
 /// Makes the tables where there are none, and refuses what is not ours.
 pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
     // Nothing has to be waited for in a store that is there already.
@@ -96,6 +110,9 @@ pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
         create(connection)?;
     }
     verify(connection)?;
+    if pragma(connection, "user_version")? < WITH_INTERRUPTS {
+        migrate(connection)?;
+    }
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }
@@ -107,11 +124,30 @@ fn create(connection: &mut Connection) -> Result<(), Problem> {
         transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     if tables == 0 {
         transaction.execute_batch(TABLES)?;
+        transaction.execute_batch(INTERRUPTS)?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
     Ok(())
+}
+
+/// Adds what format 1 has not. Nothing that is there is touched.
+fn migrate(connection: &mut Connection) -> Result<(), Problem> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another may have been here while we waited for the lock.
+    if pragma(&transaction, "user_version")? < WITH_INTERRUPTS {
+        transaction.execute_batch(INTERRUPTS)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Whether the store has interrupts: one of an earlier format that was only opened to
+/// be read has not.
+pub fn has_interrupts(connection: &Connection) -> Result<bool, Problem> {
+    Ok(pragma(connection, "user_version")? >= WITH_INTERRUPTS)
 }
 
 /// Whether this is a store, undamaged, and of a format that we know. Damage is

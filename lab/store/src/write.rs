@@ -1,9 +1,10 @@
 //! From an observation to rows. Every function here is one transaction.
 
-use crate::{NewRun, Problem, RunId};
+use crate::{pack, NewRun, Problem, RunId};
 use rusqlite::{params, Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
+use trapline_abi::Interrupt;
 use trapline_plan::{names, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
@@ -102,9 +103,15 @@ fn add_operation(
         )?
         .execute(params![boot, path, outcome, reason])?;
     let id = transaction.last_insert_rowid();
-    if let Outcome::Measured { samples, .. } = &operation.outcome {
+    if let Outcome::Measured {
+        samples,
+        interrupts,
+        ..
+    } = &operation.outcome
+    {
         add_measurement(transaction, id, &operation.outcome)?;
         add_samples(transaction, id, samples)?;
+        add_interrupts(transaction, id, interrupts)?;
     }
     Ok(())
 }
@@ -163,6 +170,24 @@ fn add_samples(
             sample.host_ns.map(signed),
         ])?;
     }
+    Ok(())
+}
+
+fn add_interrupts(
+    transaction: &Transaction<'_>,
+    operation: i64,
+    interrupts: &[Interrupt],
+) -> Result<(), Problem> {
+    if interrupts.is_empty() {
+        return Ok(());
+    }
+    transaction
+        .prepare_cached("INSERT INTO interrupts (operation, count, packed) VALUES (?1, ?2, ?3)")?
+        .execute(params![
+            operation,
+            interrupts.len() as i64,
+            pack::packed(interrupts)
+        ])?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
-use trapline_abi::{Counter, Op, Stage};
+use trapline_abi::{Counter, Found, Interrupt, Op, Stage};
 use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 use trapline_store::{NewRun, Store};
 
@@ -24,21 +24,46 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
     vec(sample, 0..6)
 }
 
+fn interrupts() -> impl Strategy<Value = Vec<Interrupt>> {
+    let times = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
+    let raised = (option::of(any::<u32>()), option::of(any::<u32>()));
+    let interrupt = (any::<u64>(), times, raised, select(Found::ALL.to_vec())).prop_map(
+        |(sequence, (due, doubt, entered, done), (woke, marked), found)| Interrupt {
+            sequence,
+            due,
+            doubt: doubt.into(),
+            woke: woke.map(|after| due.wrapping_add(after.into())),
+            marked: marked.map(|after| due.wrapping_add(after.into())),
+            entered,
+            done,
+            resumed: done.wrapping_add(entered),
+            found,
+        },
+    );
+    vec(interrupt, 0..120)
+}
+
 fn outcomes() -> impl Strategy<Value = Outcome> {
     let number = any::<u64>;
     let optional = || option::of(any::<u64>());
     let measured = (
         (number(), number(), number()),
-        samples(),
+        (samples(), interrupts()),
         (optional(), optional()),
         option::of((number(), number())),
     )
         .prop_map(
-            |((clock_cost, loop_cost, check), samples, (exits, host_cpu_ns), elapsed)| {
+            |(
+                (clock_cost, loop_cost, check),
+                (samples, interrupts),
+                (exits, host_cpu_ns),
+                elapsed,
+            )| {
                 Outcome::Measured {
                     clock_cost,
                     loop_cost,
                     samples,
+                    interrupts,
                     check,
                     exits,
                     host_cpu_ns,

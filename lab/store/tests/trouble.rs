@@ -108,9 +108,13 @@ fn nonsense_in_a_sound_file_is_named_as_damage() {
         ("UPDATE boots SET environment = 'moon'", "moon"),
         ("UPDATE boots SET facts = '{'", "facts"),
         ("UPDATE boots SET replicate = -1", "out of range"),
+        ("UPDATE interrupts SET count = 2", "interrupts"),
+        ("UPDATE interrupts SET packed = x'0500'", "interrupts"),
     ] {
         let path = folder.path().join("runs.db");
         let run = filled(&path, 1);
+        let boot = common::boot_with_interrupts();
+        open(&path).unwrap().add_observation(run, &boot).unwrap();
         Connection::open(&path)
             .unwrap()
             .execute(nonsense, [])
@@ -132,10 +136,41 @@ fn a_store_of_a_newer_version_is_left_as_it_is() {
     drop(newer);
     let problem = refusal(&path);
     assert!(
-        matches!(problem, Problem::Newer { found: 7, known: 1 }),
+        matches!(problem, Problem::Newer { found: 7, known: 2 }),
         "{problem:?}"
     );
     assert!(problem.to_string().contains("newer version"), "{problem}");
+}
+
+/// A store as version 1 of the format made it.
+fn of_format_1(path: &Path) -> RunId {
+    let run = filled(path, 2);
+    let older = Connection::open(path).unwrap();
+    older.execute_batch("DROP TABLE interrupts").unwrap();
+    older.pragma_update(None, "user_version", 1).unwrap();
+    run
+}
+
+#[test]
+fn a_store_without_interrupts_is_read_as_it_is_and_written_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let run = of_format_1(&path);
+    let expected = [common::full_boot(0), common::full_boot(1)];
+    let read = Store::open_existing(&path).unwrap().load(run).unwrap();
+    assert_eq!(read.observations, expected);
+    let version = |path: &Path| -> i64 {
+        let connection = Connection::open(path).unwrap();
+        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        version.unwrap()
+    };
+    assert_eq!(version(&path), 1, "reading changes nothing");
+    let mut store = open(&path).unwrap();
+    let boot = common::boot_with_interrupts();
+    store.add_observation(run, &boot).unwrap();
+    let all = store.load(run).unwrap().observations;
+    assert_eq!((all.len(), &all[2], version(&path)), (3, &boot, 2));
+    assert_eq!(all[..2], expected);
 }
 
 #[test]

@@ -143,6 +143,7 @@ mod tests {
             clock_cost: 0,
             loop_cost: 0,
             samples,
+            interrupts: Vec::new(),
             check: 0,
             exits: None,
             host_cpu_ns: None,

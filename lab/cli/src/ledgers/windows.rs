@@ -18,7 +18,7 @@ pub struct Marked<'a> {
 /// Whether marks surround the batches of an operation: a wake is no batch of work,
 /// and stages of a boot are stamped by several programs.
 pub fn is_marked(op: Op) -> bool {
-    op.workload() != Workload::Boot && op != Op::TimerWake
+    !matches!(op.workload(), Workload::Boot | Workload::Irq) && op != Op::TimerWake
 }
 
 /// Gives each marked operation of a run its windows.
@@ -101,6 +101,7 @@ mod tests {
                 clock_cost: 4,
                 loop_cost: 0,
                 samples: ticks.iter().map(sample).collect(),
+                interrupts: Vec::new(),
                 check: 0,
                 exits: None,
                 host_cpu_ns: None,

@@ -1,6 +1,7 @@
 use super::*;
-use crate::transcript::{Blind, Transcript};
+use crate::transcript::{Blind, Lateness, Transcript, Window};
 use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::interrupt::{pack, MAX_PACKED};
 use trapline_abi::{Job, Record};
 
 const BOOT: u64 = Op::BootCreated.bit()
@@ -154,4 +155,105 @@ fn the_end_of_a_vmm_that_stayed_is_skipped_and_nothing_else() {
     let left = observe(EnvironmentId::SimCustom, vec![finished(true)]);
     assert!(took(&left, Op::BootExit).is_some());
     assert!(!left.facts.contains_key("custom-vmm-end"));
+}
+
+/// A guest of a host whose timer was due at 5,000 by the host's clock, 120 ticks before
+/// its handler was entered, where the guest's clock is 1,000 ticks behind.
+fn interrupted(offset: Offset, told: bool) -> Outcome {
+    let op = Op::HostTimer;
+    let interrupt = Interrupt {
+        sequence: 3,
+        due: 5_000,
+        doubt: 2,
+        woke: Some(5_040),
+        marked: Some(5_070),
+        entered: 4_120,
+        done: 4_130,
+        resumed: 4_150,
+        ..Interrupt::default()
+    };
+    let mut buffer = [0; MAX_PACKED];
+    let (_, used) = pack(&[interrupt], &mut buffer);
+    let begin = Record::Begin {
+        op,
+        clock_cost: 9,
+        loop_cost: 0,
+        exits: None,
+    };
+    let end = Record::End {
+        op,
+        samples: 1,
+        check: 1,
+        exits: None,
+    };
+    let packed = &buffer[..used];
+    let job = Job {
+        run: op.bit(),
+        ..Job::EMPTY
+    };
+    let mut transcript = Transcript::new(&job);
+    if told {
+        let counter = Counter::TscOffset;
+        let value = -1_000i64 as u64;
+        transcript.events(&frames(&[(Record::Count { counter, value }, 0)]));
+    }
+    let said = [
+        (begin, 1),
+        (Record::Interrupts { op, packed }, 4_200),
+        (end, 4_300),
+        (Record::Done, 4_400),
+    ];
+    transcript.console(&frames(&said), Some(5_500), &mut Blind);
+    let launch = Finished {
+        account: transcript.finish(""),
+        offset,
+        ..finished(false)
+    };
+    let mut observation = observe(EnvironmentId::Kvm, vec![launch]);
+    observation.operations.remove(0).outcome
+}
+
+#[test]
+fn interrupts_of_the_hosts_timer_are_put_on_the_guests_clock() {
+    for (offset, told) in [(Offset::Known(-1_000), false), (Offset::Heard, true)] {
+        let outcome = interrupted(offset, told);
+        let Outcome::Measured { interrupts, .. } = &outcome else {
+            panic!("{outcome:?}");
+        };
+        let only = interrupts[0];
+        assert_eq!(
+            (only.due, only.woke, only.marked),
+            (4_000, Some(4_040), Some(4_070))
+        );
+        assert_eq!((only.entered, only.doubt, only.sequence), (4_120, 2, 3));
+        assert_eq!(outcome.batches()[0].end - outcome.batches()[0].start, 120);
+    }
+    let same = interrupted(Offset::Same, false);
+    assert!(matches!(same, Outcome::Measured { interrupts, .. } if interrupts[0].due == 5_000));
+}
+
+#[test]
+fn where_nobody_knows_the_offset_the_hosts_timer_has_no_figures() {
+    let outcome = interrupted(Offset::Heard, false);
+    assert_eq!(outcome, Outcome::Failed(NO_OFFSET.to_owned()));
+}
+
+#[test]
+fn a_window_is_told_in_units_of_the_clock() {
+    let mut told = Vec::new();
+    let mut tell = |progress| told.push(progress);
+    let setting = Setting {
+        environment: EnvironmentId::Kvm,
+        replicate: 0,
+        unit_per_tick: 0.5,
+    };
+    let window = |mean, p99, max| Window {
+        op: Op::OwnTimer,
+        number: 1,
+        of: 4,
+        lateness: Some(Lateness { mean, p99, max }),
+    };
+    let mut recorder = Recorder::new(setting, 0, Facts::new(), &mut tell);
+    recorder.progress(Progress::Window(window(100, 200, 400)));
+    assert_eq!(told, [Progress::Window(window(50, 100, 200))]);
 }

@@ -111,6 +111,7 @@ impl LinuxGuest {
 pub fn script(contents: &dyn Contents, jobs: &[Job]) -> Script {
     let mut script = Script::default();
     for job in jobs {
+        script.allow(job);
         contents.launch(&mut script, job);
     }
     script

@@ -2,7 +2,7 @@
 //! started, what it wrote, and how it ended. What the programs are is the
 //! business of [`Inmates`]: guests here, any programs in `programs`.
 
-use super::script::PATIENCE;
+use super::script::{patience, PATIENCE};
 use crate::custom::Foreign;
 use crate::environment::{Progress, SampleSink};
 use crate::error::EnvError;
@@ -10,7 +10,7 @@ use crate::guest::{judge, not_told, Statuses};
 use crate::observe::{Finished, Offset};
 use crate::parts::hexadecimal;
 use crate::process::{Ear, Over};
-use crate::transcript::{Blind, Ending, Log, Transcript, Witness, MOST_BYTES};
+use crate::transcript::{most_bytes, Blind, Ending, Log, Transcript, Witness, MOST_BYTES};
 use sha2::{Digest, Sha256};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -24,6 +24,11 @@ use trapline_abi::{Decoder, Item, Job, Record, VERSION};
 pub trait Inmates {
     /// How many there are to be.
     fn expected(&self) -> usize;
+
+    /// Bytes of a machine after which it counts as flooding.
+    fn most_bytes(&self) -> u64 {
+        2 * MOST_BYTES
+    }
 
     /// The next starts, at `exec` ticks of the machine's clock.
     fn start(&mut self, exec: u64);
@@ -234,7 +239,7 @@ impl<I: Inmates> Ear for MachineEar<I> {
     }
 
     fn consider(&mut self) -> Result<(), EnvError> {
-        if self.state.bytes > 2 * MOST_BYTES {
+        if self.state.bytes > self.state.inmates.most_bytes() {
             let words = self.last_words();
             return Err(EnvError::Flooded { words });
         }
@@ -298,7 +303,8 @@ impl<'a> Guests<'a> {
             return Ok(());
         };
         let after = Duration::from_nanos(at.saturating_sub(*exec));
-        if status.signal() == Some(libc::SIGKILL) && after >= PATIENCE {
+        let patience = self.job().map_or(PATIENCE, patience);
+        if status.signal() == Some(libc::SIGKILL) && after >= patience {
             let words = transcript.last_words();
             return Err(EnvError::Lingered { after, words });
         }
@@ -334,6 +340,12 @@ impl Inmates for Guests<'_> {
         self.jobs.len()
     }
 
+    /// Twice what its guests may write: init wraps it, and has to say something, too.
+    fn most_bytes(&self) -> u64 {
+        let largest = self.jobs.iter().map(most_bytes).max();
+        largest.unwrap_or(MOST_BYTES).saturating_mul(2)
+    }
+
     fn start(&mut self, exec: u64) {
         let (number, of) = (self.number, self.jobs.len());
         self.out.progress(Progress::Launch { number, of });
@@ -350,7 +362,12 @@ impl Inmates for Guests<'_> {
             return Ok(());
         };
         match channel {
-            Channel::Console => transcript.console(bytes, None, &mut Blind),
+            Channel::Console => {
+                transcript.console(bytes, None, &mut Blind);
+                for window in transcript.take_windows() {
+                    self.out.progress(Progress::Window(window));
+                }
+            }
             Channel::Events => transcript.events(bytes),
             Channel::Errors => transcript.errors(bytes),
         }

@@ -4,17 +4,27 @@
 
 use crate::process::Command;
 use std::time::Duration;
+use trapline_abi::Job;
+use trapline_plan::irq;
 
 /// A script in the making.
 #[derive(Default)]
 pub struct Script {
     text: String,
     launches: u16,
+    patience: Option<Duration>,
 }
 
 /// How long a guest may take on the simulated machine's own clock, on which an
 /// instruction is a nanosecond. Then its init ends the guest.
 pub const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The same for one with this job: of interrupts, twice the time that its timers take.
+pub fn patience(job: &Job) -> Duration {
+    let timers = u64::from((job.run & irq::operations()).count_ones());
+    let expiries = timers * u64::from(job.expiries);
+    PATIENCE + Duration::from_nanos(expiries.saturating_mul(job.period).saturating_mul(2))
+}
 
 impl Script {
     /// Loads a module.
@@ -31,6 +41,11 @@ impl Script {
     /// directory, and lets it make the domain that a file describes, once.
     pub fn become_first_domain(&mut self, programs: &str, domain: &str) {
         self.line(&["xen", programs, domain]);
+    }
+
+    /// Gives the programs that are launched from here on the time that `job` takes.
+    pub fn allow(&mut self, job: &Job) {
+        self.patience = Some(patience(job));
     }
 
     /// Runs a program; `ask_offset` if its guest's TSC offset is to be asked of
@@ -51,7 +66,8 @@ impl Script {
     }
 
     fn launch_as(&mut self, command: &Command, kind: &str) {
-        let (number, patience) = (self.launches.to_string(), PATIENCE.as_secs().to_string());
+        let patience = self.patience.unwrap_or(PATIENCE);
+        let (number, patience) = (self.launches.to_string(), patience.as_secs().to_string());
         let program = command.program.to_string_lossy();
         let mut words = vec!["launch", &number, &patience, kind, &program];
         let arguments: Vec<_> = command
@@ -103,5 +119,22 @@ mod tests {
                         xen\t/xen\t/domain\n\
                         launch\t3\t600\txen\t/xen/xl\n";
         assert_eq!(script.text(), expected);
+    }
+
+    #[test]
+    fn interrupts_are_given_the_time_that_they_take() {
+        let job = Job {
+            run: irq::operations(),
+            expiries: 100_000,
+            period: 10_000_000,
+            ..Job::EMPTY
+        };
+        assert_eq!(patience(&Job::EMPTY), PATIENCE);
+        // Two timers of 1,000 s, twice.
+        assert_eq!(patience(&job), PATIENCE + Duration::from_secs(4_000));
+        let mut script = Script::default();
+        script.allow(&job);
+        script.launch(&Command::new("/vmm"), false);
+        assert_eq!(script.text(), "launch\t0\t4600\tno\t/vmm\n");
     }
 }

@@ -1,7 +1,9 @@
 //! One operation while it is being told.
 
+use super::window::{self, Window};
 use super::Seen;
-use trapline_abi::Op;
+use trapline_abi::interrupt::unpack;
+use trapline_abi::{Interrupt, Op};
 use trapline_plan::observed::{Outcome, Sample};
 
 /// Batches of one operation that are kept. The largest job asks for some
@@ -18,6 +20,11 @@ pub struct Draft {
     seen: Seen,
     samples: Vec<Sample>,
     surplus: u64,
+    interrupts: Vec<Interrupt>,
+    /// What cannot be believed of them, of the first where that is so.
+    nonsense: Option<&'static str>,
+    /// Windows that were told of.
+    windows: u32,
     /// When each batch was told and when it was heard, where that is known.
     stamps: Vec<Stamp>,
 }
@@ -59,6 +66,9 @@ impl Draft {
             seen,
             samples: Vec::new(),
             surplus: 0,
+            interrupts: Vec::new(),
+            nonsense: None,
+            windows: 0,
             stamps: Vec::new(),
         }
     }
@@ -74,6 +84,37 @@ impl Draft {
         }
     }
 
+    /// Further interrupts, of a timer that expires so many times. Their numbers ascend
+    /// and none is beyond the last expiry, so no guest can make us keep more.
+    pub fn interrupts(&mut self, packed: &[u8], expiries: u32, said: u64, heard: Option<u64>) {
+        let Self {
+            interrupts,
+            nonsense,
+            ..
+        } = self;
+        // What was received was looked through, so nothing is found wrong here.
+        let _ = unpack(packed, &mut |interrupt| {
+            let before = interrupts.last().map(|last| last.sequence);
+            if nonsense.is_none() {
+                *nonsense = window::nonsense(&interrupt, before, expiries);
+            }
+            if nonsense.is_none() {
+                interrupts.push(interrupt);
+            }
+        });
+        self.stamps.extend(heard.map(|heard| Stamp { said, heard }));
+    }
+
+    /// The window that is complete with what was told last, if one is and was not
+    /// told of before. `offset` is how far the guest's clock is ahead of that by which
+    /// the timer is due, if that is known.
+    pub fn window_told(&mut self, expiries: u32, offset: Option<u64>) -> Option<Window> {
+        let window = Window::complete(self.op, &self.interrupts, expiries, offset)?;
+        let is_new = window.number >= self.windows;
+        self.windows = self.windows.max(window.number + 1);
+        is_new.then_some(window)
+    }
+
     /// What came of it, and time that passed meanwhile by the guest's clock and by
     /// ours, in ticks.
     pub fn end(self, told: &Told, seen: Seen) -> (Outcome, Option<(u64, u64)>) {
@@ -87,6 +128,7 @@ impl Draft {
             clock_cost: self.clock_cost,
             loop_cost: self.loop_cost,
             samples: self.samples,
+            interrupts: self.interrupts,
             check: told.check,
             exits: counted,
             host_cpu_ns: difference(self.seen.cpu_ns, seen.cpu_ns),
@@ -112,7 +154,10 @@ impl Draft {
         if self.surplus > 0 {
             return Some(format!("more than {MOST_SAMPLES} samples were sent"));
         }
-        let heard = self.samples.len() as u64;
+        if let Some(nonsense) = self.nonsense {
+            return Some(nonsense.to_owned());
+        }
+        let heard = (self.samples.len() + self.interrupts.len()) as u64;
         let lost = heard < u64::from(told.samples) && told.damaged;
         if heard != u64::from(told.samples) && !lost {
             return Some(format!(

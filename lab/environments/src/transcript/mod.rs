@@ -11,17 +11,35 @@ mod draft;
 mod log;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use log::Log;
+pub use window::{Lateness, Window};
 
 use draft::{Draft, Told};
 use std::collections::BTreeMap;
+use trapline_abi::job::Wait;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Counter, Decoder, Item, Job, Op, Record, Stage, Workload, VERSION};
+use trapline_plan::irq;
 use trapline_plan::observed::{Operation, Outcome, Sample};
 
-/// Bytes of all streams of one guest after which it counts as flooding.
+/// Bytes of all streams of one guest after which it counts as flooding, unless it was
+/// asked for more, see [`most_bytes`].
 pub const MOST_BYTES: u64 = 64 << 20;
+
+/// Bytes that an interrupt takes in a record at the most, nearly always far fewer.
+const INTERRUPT_BYTES: u64 = 64;
+
+/// Bytes of all streams after which a guest with this job counts as flooding. One that
+/// was asked to flood its console is limited by time alone: what it writes is not kept.
+pub fn most_bytes(job: &Job) -> u64 {
+    let timers = (job.run & irq::operations()).count_ones();
+    match (timers, job.between) {
+        (1.., Wait::Flood) => u64::MAX,
+        _ => MOST_BYTES + u64::from(timers) * u64::from(job.expiries) * INTERRUPT_BYTES,
+    }
+}
 
 /// Problems that are kept.
 const MOST_PROBLEMS: usize = 32;
@@ -123,12 +141,17 @@ pub struct Transcript {
     events: Decoder,
     /// What comes after the guest's last record is not that guest's.
     ends_with_last_record: bool,
+    most_bytes: u64,
     heard: Heard,
 }
 
 /// What was heard so far.
 struct Heard {
     asked: u64,
+    /// Expiries of each timer that it was asked for.
+    expiries: u32,
+    /// Whether the guest reads the clock of whoever started it.
+    one_clock: bool,
     hello: Option<Hello>,
     stages: BTreeMap<Stage, u64>,
     vmm_stages: BTreeMap<Stage, u64>,
@@ -136,6 +159,8 @@ struct Heard {
     operations: Vec<Operation>,
     elapsed: Vec<Elapsed>,
     draft: Option<Draft>,
+    /// Windows that are complete and that nobody has taken notice of.
+    windows: Vec<Window>,
     lag: Option<i64>,
     log: Log,
     errors: Log,
@@ -156,7 +181,8 @@ impl Transcript {
             console: Decoder::new(),
             events: Decoder::new(),
             ends_with_last_record: false,
-            heard: Heard::new(job.run),
+            most_bytes: most_bytes(job),
+            heard: Heard::new(job),
         }
     }
 
@@ -167,6 +193,12 @@ impl Transcript {
             ends_with_last_record: true,
             ..Self::new(job)
         }
+    }
+
+    /// The guest reads the clock of whoever started it.
+    pub fn on_one_clock(mut self) -> Self {
+        self.heard.one_clock = true;
+        self
     }
 
     /// Takes what the guest wrote to its console, heard at `at` ticks of our
@@ -202,7 +234,7 @@ impl Transcript {
 
     /// Whether it has sent more than any honest guest would.
     pub fn flooded(&self) -> bool {
-        self.heard.bytes > MOST_BYTES
+        self.heard.bytes > self.most_bytes
     }
 
     /// The version of a guest that speaks another one than we do.
@@ -214,6 +246,11 @@ impl Transcript {
     /// The operation that it is telling.
     pub fn doing(&self) -> Option<Op> {
         self.heard.draft.as_ref().map(|draft| draft.op)
+    }
+
+    /// Windows of interrupts that it has told since this was last asked.
+    pub fn take_windows(&mut self) -> Vec<Window> {
+        std::mem::take(&mut self.heard.windows)
     }
 
     /// Whether it said anything that is a guest's to say.
@@ -242,6 +279,7 @@ impl Transcript {
             events,
             heard,
             ends_with_last_record,
+            ..
         } = self;
         console.finish(&mut |item| {
             if !(*ends_with_last_record && heard.ending != Ending::Cut) {
@@ -260,9 +298,11 @@ impl Transcript {
 }
 
 impl Heard {
-    fn new(asked: u64) -> Self {
+    fn new(job: &Job) -> Self {
         Self {
-            asked,
+            asked: job.run,
+            expiries: job.expiries,
+            one_clock: false,
             hello: None,
             stages: BTreeMap::new(),
             vmm_stages: BTreeMap::new(),
@@ -270,6 +310,7 @@ impl Heard {
             operations: Vec::new(),
             elapsed: Vec::new(),
             draft: None,
+            windows: Vec::new(),
             lag: None,
             log: Log::default(),
             errors: Log::default(),
@@ -349,6 +390,7 @@ impl Heard {
                 };
                 self.sample(op, sample, said, at);
             }
+            Record::Interrupts { op, packed } => self.interrupts(op, packed, said, at),
             Record::End {
                 op,
                 samples,
@@ -417,8 +459,31 @@ impl Heard {
 
     fn sample(&mut self, op: Op, sample: Sample, said: u64, at: Option<u64>) {
         match &mut self.draft {
-            Some(draft) if draft.op == op => draft.sample(sample, said, at),
+            Some(draft) if draft.op == op && op.workload() != Workload::Irq => {
+                draft.sample(sample, said, at);
+            }
             _ => self.problem(&format!("a sample of {} came out of turn", path(op))),
+        }
+    }
+
+    fn interrupts(&mut self, op: Op, packed: &[u8], said: u64, at: Option<u64>) {
+        let offset = self.raiser_offset(op);
+        match &mut self.draft {
+            Some(draft) if draft.op == op && op.workload() == Workload::Irq => {
+                draft.interrupts(packed, self.expiries, said, at);
+                let window = draft.window_told(self.expiries, offset);
+                self.windows.extend(window);
+            }
+            _ => self.problem(&format!("interrupts of {} came out of turn", path(op))),
+        }
+    }
+
+    /// How far the guest's clock is ahead of that by which its timer is due, as far as
+    /// that is known while it speaks.
+    fn raiser_offset(&self, op: Op) -> Option<u64> {
+        match op {
+            Op::HostTimer if !self.one_clock => self.counters.get(&Counter::TscOffset).copied(),
+            _ => Some(0),
         }
     }
 

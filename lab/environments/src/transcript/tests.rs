@@ -1,6 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::interrupt::{pack, MAX_PACKED};
+use trapline_abi::Interrupt;
 
 const ASKED: u64 = Op::Getpid.bit() | Op::PortOut.bit();
 
@@ -300,4 +302,146 @@ proptest! {
             }
         }
     }
+}
+
+const TIMERS: u64 = Op::OwnTimer.bit() | Op::HostTimer.bit();
+
+fn irq_job(expiries: u32) -> Job {
+    Job {
+        run: TIMERS,
+        expiries,
+        ..Job::EMPTY
+    }
+}
+
+fn interrupt(sequence: u64, late: u64) -> Interrupt {
+    let due = 1_000_000 + 10_000 * sequence;
+    let entered = due + late;
+    Interrupt {
+        sequence,
+        due,
+        entered,
+        done: entered + 7,
+        resumed: entered + 20,
+        ..Interrupt::default()
+    }
+}
+
+/// As many records as the interrupts take.
+fn told(op: Op, mut interrupts: &[Interrupt]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while !interrupts.is_empty() {
+        let mut buffer = [0; MAX_PACKED];
+        let (count, used) = pack(interrupts, &mut buffer);
+        let packed = &buffer[..used];
+        bytes.extend(frame(&Record::Interrupts { op, packed }, 9));
+        interrupts = &interrupts[count..];
+    }
+    bytes
+}
+
+fn irq_account(job: &Job, bytes: &[u8]) -> Account {
+    let mut transcript = Transcript::new(job);
+    transcript.console(bytes, Some(1_000_000), &mut Blind);
+    transcript.finish("the guest ended early")
+}
+
+#[test]
+fn interrupts_arrive_as_they_were_told_and_windows_are_noticed_once() {
+    let op = Op::OwnTimer;
+    let sent: Vec<_> = (0..1_500).map(|number| interrupt(number, 300)).collect();
+    let mut transcript = Transcript::new(&irq_job(1_500));
+    transcript.console(&frame(&begin(op), 1), None, &mut Blind);
+    transcript.console(&told(op, &sent[..1_024]), None, &mut Blind);
+    let windows = transcript.take_windows();
+    assert_eq!((windows[0].number, windows[0].of, windows.len()), (0, 2, 1));
+    assert_eq!(windows[0].lateness.unwrap().p99, 300);
+    transcript.console(&told(op, &sent[1_024..]), None, &mut Blind);
+    transcript.console(&frame(&end(op, 1_500), 2), None, &mut Blind);
+    assert_eq!(transcript.take_windows().len(), 1);
+    assert_eq!(transcript.take_windows().len(), 0);
+    let account = transcript.finish("");
+    let Outcome::Measured {
+        interrupts,
+        samples,
+        check,
+        ..
+    } = outcome(&account, op)
+    else {
+        panic!("{account:?}");
+    };
+    assert!(*interrupts == sent);
+    assert_eq!((samples.len(), *check), (0, 42));
+    let batches = outcome(&account, op).batches();
+    assert_eq!((batches.len(), batches[7].count), (1_500, 1));
+    assert_eq!(batches[7].end - batches[7].start, 300);
+}
+
+#[test]
+fn missed_expiries_leave_gaps_and_others_are_refused() {
+    let op = Op::OwnTimer;
+    let of = |sent: &[Interrupt], count| {
+        let bytes = [
+            frame(&begin(op), 1),
+            told(op, sent),
+            frame(&end(op, count), 2),
+        ];
+        irq_account(&irq_job(10), &bytes.concat())
+    };
+    let gap = [interrupt(0, 1), interrupt(4, 1), interrupt(9, 1)];
+    let account = of(&gap, 3);
+    assert!(
+        matches!(outcome(&account, op), Outcome::Measured { interrupts, .. } if interrupts.len() == 3)
+    );
+    let early = Interrupt {
+        resumed: 0,
+        ..interrupt(1, 5)
+    };
+    for (sent, count, words) in [
+        (&[interrupt(3, 1), interrupt(3, 1)][..], 2, "or twice"),
+        (&[interrupt(3, 1), interrupt(2, 1)], 2, "out of order"),
+        (&[interrupt(10, 1)], 1, "not asked for"),
+        (&[early], 1, "later stage"),
+        (&[interrupt(1, 1)], 2, "sent 2 samples, but 1 arrived"),
+        (&[], 0, "no sample"),
+    ] {
+        let account = of(sent, count);
+        assert!(failure(&account, op).contains(words), "{account:?}");
+    }
+}
+
+#[test]
+fn interrupts_out_of_turn_are_problems() {
+    let some = [interrupt(0, 1)];
+    let bytes = [
+        told(Op::OwnTimer, &some),
+        frame(&begin(Op::OwnTimer), 1),
+        told(Op::HostTimer, &some),
+        frame(&sample(Op::OwnTimer, 1, 1), 1),
+        told(Op::OwnTimer, &some),
+        frame(&end(Op::OwnTimer, 1), 2),
+    ];
+    let account = irq_account(&irq_job(10), &bytes.concat());
+    assert!(
+        matches!(outcome(&account, Op::OwnTimer), Outcome::Measured { interrupts, .. } if interrupts.len() == 1)
+    );
+    for words in [
+        "interrupts of irq/own-timer came out of turn",
+        "interrupts of irq/host-timer came out of turn",
+        "a sample of irq/own-timer came out of turn",
+    ] {
+        assert!(account.problems.iter().any(|text| text == words), "{words}");
+    }
+}
+
+#[test]
+fn a_long_job_may_say_more_and_one_that_floods_whatever_it_likes() {
+    assert_eq!(most_bytes(&job()), MOST_BYTES);
+    let long = irq_job(1_000_000);
+    assert_eq!(most_bytes(&long), MOST_BYTES + 2 * 64_000_000);
+    let flood = Job {
+        between: Wait::Flood,
+        ..long
+    };
+    assert_eq!(most_bytes(&flood), u64::MAX);
 }

@@ -46,6 +46,7 @@ pub fn planned(id: EnvironmentId, operations: u64) -> PlannedBoot {
         boots: Some(1),
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
+        irq: Default::default(),
     });
     let mut boot = plan.boots[0].clone();
     boot.boot_launches = boot.boot_launches.min(1);

@@ -1,7 +1,7 @@
 //! A boot to store.
 
 use std::collections::BTreeMap;
-use trapline_abi::Op;
+use trapline_abi::{Found, Interrupt, Op};
 use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 
 /// A boot like those of a full run: every operation, many samples. `replicate`
@@ -20,6 +20,7 @@ pub fn full_boot(replicate: u32) -> Observation {
             clock_cost: 20,
             loop_cost: 1024,
             samples: (0..100).map(sample).collect(),
+            interrupts: Vec::new(),
             check: u64::MAX - base,
             exits: None,
             host_cpu_ns: Some(base),
@@ -37,4 +38,31 @@ pub fn full_boot(replicate: u32) -> Observation {
         log: "hello\n".repeat(20),
         problems: vec![],
     }
+}
+
+/// A boot in which a timer interrupted.
+#[allow(dead_code, reason = "not every test wants it")]
+pub fn boot_with_interrupts() -> Observation {
+    let mut boot = full_boot(0);
+    let interrupt = |sequence| Interrupt {
+        sequence,
+        due: 1000 * sequence,
+        entered: 1000 * sequence + 40,
+        done: 1000 * sequence + 50,
+        resumed: 1000 * sequence + 60,
+        found: Found::Code,
+        ..Interrupt::default()
+    };
+    for operation in &mut boot.operations {
+        if let Outcome::Measured {
+            samples,
+            interrupts,
+            ..
+        } = &mut operation.outcome
+        {
+            samples.clear();
+            *interrupts = (0..100).map(interrupt).collect();
+        }
+    }
+    boot
 }

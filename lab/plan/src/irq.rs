@@ -1,0 +1,347 @@
+//! What interrupts of workload `irq` are made of, and what is demanded of them.
+//!
+//! One struct, because all of it is chosen together and kept with the run: a report
+//! made again from the store has to know by which threshold it judged. What may be
+//! chosen later - further loads, the scheduling of virtual CPUs - belongs here, too.
+
+use crate::identity::EnvironmentId;
+use crate::preset::Preset;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use trapline_abi::job::Wait;
+use trapline_abi::{Job, Workload};
+
+/// The shortest and the longest period, in nanoseconds.
+pub const PERIODS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
+
+/// The most expiries of one timer: each is kept in memory.
+pub const MOST_EXPIRIES: u32 = 4_000_000;
+
+/// Expiries where nothing else is said.
+const QUICK: u32 = 10_000;
+const FULL: u32 = 1_000_000;
+
+/// The same on an exact clock that never sleeps, where every instruction of the
+/// waiting is executed: two windows.
+const AWAKE: u32 = 2_048;
+
+/// How interrupts are made, and how late they may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// From one expiry to the next; on an exact clock an instruction is a nanosecond.
+    pub period: Time,
+    /// Expiries of each timer, if not the preset's number.
+    pub expiries: Option<u32>,
+    /// What the guest does in between: how it idles, or which load it makes.
+    pub between: Wait,
+    /// An interrupt later than this is too late.
+    pub threshold: Time,
+    /// The least share of expiries that are to be in time, if any is demanded.
+    pub require: Option<Share>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            period: Time(10_000_000),
+            expiries: None,
+            between: Wait::Halt,
+            threshold: Time(30_000),
+            require: None,
+        }
+    }
+}
+
+impl Settings {
+    /// How many times the timer expires in an environment.
+    pub fn expiries(&self, environment: EnvironmentId, preset: Preset) -> u32 {
+        let usual = match (environment.clock().is_exact(), preset) {
+            (true, _) if self.between != Wait::Halt => AWAKE,
+            (true, _) | (false, Preset::Quick) => QUICK,
+            (false, Preset::Full) => FULL,
+        };
+        self.expiries.unwrap_or(usual)
+    }
+
+    /// The settings as names and values, to be kept with a run.
+    pub fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = vec![
+            ("irq-period", self.period.to_string()),
+            ("irq-between", self.between.name().to_owned()),
+            ("irq-threshold", self.threshold.to_string()),
+        ];
+        facts.extend(
+            self.expiries
+                .map(|count| ("irq-samples", count.to_string())),
+        );
+        facts.extend(self.require.map(|share| ("irq-require", share.to_string())));
+        let named = facts.into_iter();
+        named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    /// The settings that such names and values tell; what they do not tell is as if
+    /// nobody had said anything.
+    pub fn from_facts(facts: &BTreeMap<String, String>) -> Self {
+        let told = |name: &str| facts.get(name).map(String::as_str);
+        let usual = Self::default();
+        let time = |name, usual| {
+            told(name)
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(usual)
+        };
+        Self {
+            period: time("irq-period", usual.period),
+            expiries: told("irq-samples").and_then(|text| text.parse().ok()),
+            between: told("irq-between")
+                .and_then(Wait::from_name)
+                .unwrap_or(usual.between),
+            threshold: time("irq-threshold", usual.threshold),
+            require: told("irq-require").and_then(|text| text.parse().ok()),
+        }
+    }
+}
+
+/// The set of all operations of workload `irq`.
+pub fn operations() -> u64 {
+    Workload::Irq.operations().fold(0, |set, op| set | op.bit())
+}
+
+/// What a boot was asked for, as facts of its environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Expiries of each timer.
+    pub expiries: u32,
+    /// From one to the next, in ticks.
+    pub period: u64,
+}
+
+impl Asked {
+    const EXPIRIES: &'static str = "irq-expiries";
+    const PERIOD: &'static str = "irq-period-ticks";
+
+    /// What `job` asks for, if it asks for interrupts.
+    pub fn of(job: &Job) -> Option<Self> {
+        let Job {
+            expiries, period, ..
+        } = *job;
+        (job.run & operations() != 0).then_some(Self { expiries, period })
+    }
+
+    /// As names and values.
+    pub fn facts(&self) -> [(&'static str, String); 2] {
+        let Self { expiries, period } = self;
+        [
+            (Self::EXPIRIES, expiries.to_string()),
+            (Self::PERIOD, period.to_string()),
+        ]
+    }
+
+    /// What such names and values tell, if they do.
+    pub fn from_facts(facts: &BTreeMap<String, String>) -> Option<Self> {
+        Some(Self {
+            expiries: facts.get(Self::EXPIRIES)?.parse().ok()?,
+            period: facts.get(Self::PERIOD)?.parse().ok()?,
+        })
+    }
+}
+
+/// A span of time in nanoseconds, as people write it: `30us`, `10ms`, `1.5ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+/// Names of units, and how many nanoseconds they are, the largest first.
+const UNITS: [(&str, u64); 4] = [
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// What was typed is no span of time, or no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// No span of time.
+    #[error("write a time as 30us or 10ms")]
+    Time,
+    /// A number of instructions.
+    #[error("write a time as 30us; on the instruction clock an instruction is 1 ns")]
+    Instructions,
+    /// No share.
+    #[error("write a share as 99.99%")]
+    Share,
+}
+
+impl FromStr for Time {
+    type Err = Unreadable;
+
+    fn from_str(text: &str) -> Result<Self, Unreadable> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, unit) = text.split_at(end.ok_or(Unreadable::Time)?);
+        let unit = match unit.trim_start() {
+            "insn" => return Err(Unreadable::Instructions),
+            "µs" => "us",
+            unit => unit,
+        };
+        let scale = UNITS.iter().find(|(name, _)| *name == unit);
+        let (_, scale) = scale.ok_or(Unreadable::Time)?;
+        decimal(number, *scale).map(Self).ok_or(Unreadable::Time)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = UNITS
+            .iter()
+            .find(|(_, scale)| self.0 % scale == 0 && self.0 >= *scale);
+        let (unit, scale) = whole.unwrap_or(&UNITS[3]);
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
+/// A share, in thousand-millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share(u64);
+
+/// What all is, in that unit.
+const ALL: u64 = 1_000_000_000;
+
+impl Share {
+    /// Whether `part` of `of` is at least this share.
+    pub fn is_met(&self, part: u64, of: u64) -> bool {
+        u128::from(part) * u128::from(ALL) >= u128::from(of) * u128::from(self.0)
+    }
+}
+
+impl FromStr for Share {
+    type Err = Unreadable;
+
+    fn from_str(text: &str) -> Result<Self, Unreadable> {
+        let number = text.strip_suffix('%').ok_or(Unreadable::Share)?;
+        let share = decimal(number.trim_end(), ALL / 100).filter(|share| *share <= ALL);
+        share.map(Self).ok_or(Unreadable::Share)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / (ALL / 100), self.0 % (ALL / 100));
+        let digits = format!("{whole}.{rest:07}");
+        write!(f, "{}%", digits.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// `number`, which may have digits behind a point, times `scale`, if that is whole.
+fn decimal(number: &str, scale: u64) -> Option<u64> {
+    let (whole, digits) = number.split_once('.').unwrap_or((number, "0"));
+    let whole: u64 = whole.parse().ok()?;
+    let parts = 10u64.checked_pow(u32::try_from(digits.len()).ok()?)?;
+    let rest = digits.parse::<u64>().ok()?.checked_mul(scale)?;
+    let is_whole = rest % parts == 0;
+    let sum = whole.checked_mul(scale)?.checked_add(rest / parts)?;
+    is_whole.then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, ns) in [
+            ("30us", 30_000),
+            ("30µs", 30_000),
+            ("10 ms", 10_000_000),
+            ("1.5ms", 1_500_000),
+            ("1s", 1_000_000_000),
+            ("7ns", 7),
+        ] {
+            assert_eq!(text.parse(), Ok(Time(ns)), "{text}");
+        }
+        for text in [
+            "",
+            "30",
+            "us",
+            "30 parsecs",
+            "1.ms",
+            "0.5ns",
+            "-1ms",
+            "99999999999s",
+        ] {
+            assert_eq!(text.parse::<Time>(), Err(Unreadable::Time), "{text}");
+        }
+        assert_eq!("2000insn".parse::<Time>(), Err(Unreadable::Instructions));
+        assert_eq!(Time(1_500_000).to_string(), "1500us");
+        assert_eq!(Time(0).to_string(), "0ns");
+    }
+
+    #[test]
+    fn a_share_is_met_to_the_last_interrupt() {
+        let share: Share = "99.99%".parse().unwrap();
+        assert_eq!(share.to_string(), "99.99%");
+        assert!(share.is_met(9_999, 10_000) && !share.is_met(9_998, 10_000));
+        let all: Share = "100%".parse().unwrap();
+        assert!(all.is_met(1_000_000, 1_000_000) && !all.is_met(999_999, 1_000_000));
+        for text in ["99.99", "101%", "-1%", "%", "0.00000001%", "most"] {
+            assert_eq!(text.parse::<Share>(), Err(Unreadable::Share), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_never_sleeps_on_an_exact_clock_expires_less_often() {
+        let settings = Settings::default();
+        let poll = Settings {
+            between: Wait::Poll,
+            ..settings.clone()
+        };
+        let few = Settings {
+            expiries: Some(7),
+            ..poll.clone()
+        };
+        use EnvironmentId::{Kvm, SimKvm};
+        assert_eq!(settings.expiries(Kvm, Preset::Quick), 10_000);
+        assert_eq!(settings.expiries(Kvm, Preset::Full), 1_000_000);
+        assert_eq!(settings.expiries(SimKvm, Preset::Full), 10_000);
+        assert_eq!(poll.expiries(SimKvm, Preset::Quick), 2_048);
+        assert_eq!(poll.expiries(Kvm, Preset::Quick), 10_000);
+        assert_eq!(few.expiries(SimKvm, Preset::Quick), 7);
+    }
+
+    #[test]
+    fn what_a_boot_was_asked_for_is_found_again() {
+        let job = Job {
+            run: operations(),
+            expiries: 5,
+            period: 77,
+            ..Job::EMPTY
+        };
+        let asked = Asked::of(&job).unwrap();
+        let facts = asked.facts().map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(Asked::from_facts(&facts.into()), Some(asked));
+        assert_eq!(Asked::of(&Job::EMPTY), None);
+        assert_eq!(Asked::from_facts(&BTreeMap::new()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn settings_survive_their_facts(
+            period in any::<u64>(),
+            threshold in any::<u64>(),
+            expiries in proptest::option::of(any::<u32>()),
+            require in proptest::option::of(0..=ALL),
+            between in proptest::sample::select(vec![Wait::Halt, Wait::Poll, Wait::Flood]),
+        ) {
+            let settings = Settings {
+                period: Time(period),
+                expiries,
+                between,
+                threshold: Time(threshold),
+                require: require.map(Share),
+            };
+            prop_assert_eq!(Settings::from_facts(&settings.facts()), settings);
+        }
+    }
+}
