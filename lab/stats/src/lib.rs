@@ -11,6 +11,7 @@
 mod cell;
 mod compare;
 mod exact;
+pub mod irq;
 pub mod spread;
 mod timeline;
 pub mod value;

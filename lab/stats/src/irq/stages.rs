@@ -1,0 +1,159 @@
+//! Where the time of an interrupt goes: from when it was due, over who raises it, to
+//! the thread behind its handler.
+//!
+//! What nobody stamped is left out, and the span goes on to the next point that
+//! somebody did. So the spans of an interrupt always add up to the whole of it.
+
+use super::spread::percentile;
+use super::Boot;
+use trapline_abi::Interrupt;
+
+/// A point on the way of an interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Point {
+    /// The timer was due.
+    Due,
+    /// Whoever raises the interrupt ran.
+    Woke,
+    /// It was pending for the guest.
+    Marked,
+    /// The guest's handler was entered.
+    Entered,
+    /// The handler was done.
+    Done,
+    /// The thread behind it ran.
+    Resumed,
+}
+
+impl Point {
+    /// Every point, in order of time.
+    pub const ALL: [Point; 6] = [
+        Self::Due,
+        Self::Woke,
+        Self::Marked,
+        Self::Entered,
+        Self::Done,
+        Self::Resumed,
+    ];
+
+    /// The name people read.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Due => "due",
+            Self::Woke => "woke",
+            Self::Marked => "marked",
+            Self::Entered => "entered",
+            Self::Done => "done",
+            Self::Resumed => "resumed",
+        }
+    }
+
+    /// When an interrupt came to it, in ticks, if that was told.
+    pub(super) fn of(self, interrupt: &Interrupt) -> Option<u64> {
+        match self {
+            Self::Due => Some(interrupt.due),
+            Self::Woke => interrupt.woke,
+            Self::Marked => interrupt.marked,
+            Self::Entered => Some(interrupt.entered),
+            Self::Done => Some(interrupt.done),
+            Self::Resumed => Some(interrupt.resumed),
+        }
+    }
+}
+
+/// Where the time went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stages {
+    /// From each point that was told to the next, in order of time.
+    pub spans: Vec<Span>,
+    /// From the first point to the last.
+    pub total: Span,
+    /// Points that were not told.
+    pub untold: Vec<Point>,
+    /// Interrupts that seem to have come to a point before an earlier one.
+    pub disordered: u64,
+}
+
+/// From one point to another, in the unit of the figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// From this point.
+    pub from: Point,
+    /// To this one.
+    pub to: Point,
+    /// The mean: means of spans add up, as medians do not.
+    pub mean: f64,
+    /// The median (nearest rank).
+    pub p50: f64,
+    /// 99% took no longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Stages {
+    pub(super) fn of(boots: &[Boot<'_>]) -> Self {
+        let is_told = |point: &Point| {
+            let mut all = boots.iter().flat_map(|boot| boot.interrupts);
+            all.all(|interrupt| point.of(interrupt).is_some())
+        };
+        let (told, untold): (Vec<_>, Vec<_>) = Point::ALL.into_iter().partition(is_told);
+        let pairs = told.iter().zip(told.iter().skip(1));
+        let spans: Vec<Span> = pairs
+            .map(|(from, to)| Span::of(boots, *from, *to))
+            .collect();
+        Self {
+            spans,
+            total: Span::of(boots, Point::Due, Point::Resumed),
+            untold,
+            disordered: disordered(boots, &told),
+        }
+    }
+
+    /// What the spans do not explain, as a share of the whole.
+    pub fn unexplained(&self) -> f64 {
+        let explained: f64 = self.spans.iter().map(|span| span.mean).sum();
+        match self.total.mean {
+            0.0 => 0.0,
+            total => ((total - explained) / total).abs(),
+        }
+    }
+}
+
+impl Span {
+    fn of(boots: &[Boot<'_>], from: Point, to: Point) -> Self {
+        let mut lengths = Vec::new();
+        for boot in boots {
+            lengths.extend(boot.interrupts.iter().filter_map(|interrupt| {
+                let ticks = to.of(interrupt)?.wrapping_sub(from.of(interrupt)?);
+                Some(boot.units(ticks as i64))
+            }));
+        }
+        lengths.sort_by(f64::total_cmp);
+        let some = !lengths.is_empty();
+        let at = |of_100_000| {
+            if some {
+                percentile(&lengths, of_100_000)
+            } else {
+                0.0
+            }
+        };
+        Self {
+            from,
+            to,
+            mean: lengths.iter().sum::<f64>() / lengths.len().max(1) as f64,
+            p50: at(50_000),
+            p99: at(99_000),
+            max: at(100_000),
+        }
+    }
+}
+
+fn disordered(boots: &[Boot<'_>], told: &[Point]) -> u64 {
+    let is_disordered = |interrupt: &&Interrupt| {
+        let times = told.iter().filter_map(|point| point.of(interrupt));
+        !times.is_sorted()
+    };
+    let all = boots.iter().flat_map(|boot| boot.interrupts);
+    all.filter(is_disordered).count() as u64
+}
