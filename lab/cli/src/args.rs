@@ -4,10 +4,12 @@
 
 mod cache;
 mod gate;
+mod irq;
 mod scheduling;
 
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
+pub use irq::IrqArgs;
 pub use scheduling::SchedulingArgs;
 
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -42,7 +44,7 @@ Exit status:
   1    something that should have worked failed
   2    the command line was not understood
   3    two runs on the instruction clock gave different digits
-  4    baseline, check, bisect: what is wanted cannot be measured here
+  4    baseline, check, bisect, irq: what is wanted cannot be measured here
   130  interrupted; finished boots are kept (143: ended by SIGTERM)";
 
 /// One command.
@@ -54,6 +56,8 @@ pub enum Command {
     List(ListArgs),
     /// Measure, store, and show
     Run(RunArgs),
+    /// Measure how late interrupts are, at which stage, and judge it
+    Irq(IrqArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
     /// Write exact figures, to be checked against later
@@ -103,7 +107,8 @@ pub struct RunArgs {
     /// Environments to measure in [default: all]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
     pub environments: Vec<EnvironmentId>,
-    /// Workloads or single operations to measure, as `trapline list` names them [default: all]
+    /// Workloads or single operations to measure, as `trapline list` names them [default: all
+    /// but irq]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     /// How much to measure

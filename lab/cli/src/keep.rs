@@ -3,7 +3,7 @@
 use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::PathBuf;
-use trapline_plan::{expand, names, Request, Scheduling};
+use trapline_plan::{expand, irq, names, Request, Scheduling};
 
 /// The file that `args` name, or the user's own.
 ///
@@ -42,6 +42,12 @@ pub fn describe(request: &Request) -> String {
     }
     if request.scheduling != Scheduling::USUAL {
         words.push_str(&format!(" {}", request.scheduling));
+    }
+    if request.operations & irq::operations() != 0 {
+        for (name, value) in request.irq.facts() {
+            let name = name.trim_start_matches("irq-");
+            words.push_str(&format!(" --{name} {value}"));
+        }
     }
     words
 }
@@ -82,5 +88,13 @@ mod tests {
         assert_eq!(words, expected);
         assert_eq!(operations(&words), request.operations);
         assert_eq!(operations("of a later version"), expand::known_operations());
+        let timers = Request {
+            operations: irq::operations(),
+            boots: None,
+            ..request
+        };
+        let words = describe(&timers);
+        let settings = " --between halt --period 10ms --threshold 30us";
+        assert!(words.ends_with(settings), "{words}");
     }
 }

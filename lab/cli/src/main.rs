@@ -12,6 +12,7 @@ mod failure;
 mod floor;
 mod gate;
 mod interrupt;
+mod irq;
 mod keep;
 mod lab;
 mod ledgers;
@@ -60,6 +61,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Man => terminal::print_text(&manual::page())?,
         Command::List(args) => list::list(&args)?,
         Command::Run(args) => return run::run(&args),
+        Command::Irq(args) => return irq::irq(&args),
         Command::Baseline(args) => gate::baseline(&args)?,
         Command::Check(args) => return gate::check(&args),
         Command::Bisect(args) => return bisect::bisect(&args),

@@ -4,16 +4,21 @@
 use crate::args::Format;
 use crate::failure::{Failure, Status};
 use crate::{keep, terminal};
+use trapline_plan::irq::Settings;
 use trapline_report::{Report, Style};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::Run;
 
 /// Makes the report of a stored run.
 pub fn report(run: &Run) -> Report {
+    let summary = trapline_stats::summarise(&run.observations, run.info.seed);
+    let irq = Settings::from_facts(&run.info.facts);
     Report {
         version: run.info.version.clone(),
         facts: run.info.facts.clone(),
-        summary: trapline_stats::summarise(&run.observations, run.info.seed),
+        interrupts: trapline_stats::irq::summarise(&run.observations, &summary, &irq),
+        irq,
+        summary,
         skips: run.skips.clone(),
         operations: keep::operations(&run.info.request),
     }

@@ -2,7 +2,7 @@
 //! plan; each boot of the plan is observed in its environment and stored, raw;
 //! what is stored becomes figures; the figures are printed.
 
-use crate::args::{MannerArgs, RunArgs};
+use crate::args::{Format, MannerArgs, RunArgs};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
@@ -13,6 +13,7 @@ use crate::{doctor, keep, outcome};
 use std::time::Duration;
 use trapline_environments::Availability;
 use trapline_plan::{expand, irq, names, EnvironmentId, Plan, Preset, Request, Scheduling};
+use trapline_report::Report;
 use trapline_store::{NewRun, Run, RunId, Store};
 
 /// The seed where nothing is left to chance.
@@ -34,7 +35,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         counters: None,
     };
     let run = perform(&mut store, &request, &means)?;
-    show(&run, args, &interrupt)
+    show(&run, &outcome::report(&run), args.format, &interrupt)
 }
 
 /// What a run is made with.
@@ -104,22 +105,14 @@ pub fn open_store(manner: &MannerArgs) -> Result<Store, Failure> {
 }
 
 fn request(args: &RunArgs, lab: &Lab) -> Request {
-    let ready = lab
-        .places()
-        .iter()
-        .filter(|place| place.availability == Availability::Ready);
-    let environments = match args.environments.as_slice() {
-        [] => by_default(lab),
-        chosen => chosen.to_vec(),
-    };
     // The parser has let names of operations pass only.
     let selected = args
         .workloads
         .iter()
         .filter_map(|name| names::operations(name).ok());
     Request {
-        environments,
-        ready: ready.map(|place| place.id).collect(),
+        environments: environments(&args.environments, lab),
+        ready: ready(lab),
         operations: match args.workloads.as_slice() {
             [] => expand::usual_operations(),
             _ => selected.fold(0, |all, set| all | set),
@@ -129,6 +122,21 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         scheduling: lab.scheduling(),
         seed: args.seed,
         irq: irq::Settings::default(),
+    }
+}
+
+/// Environments that can be measured here and now.
+pub fn ready(lab: &Lab) -> Vec<EnvironmentId> {
+    let places = lab.places().iter();
+    let ready = places.filter(|place| place.availability == Availability::Ready);
+    ready.map(|place| place.id).collect()
+}
+
+/// Those that were chosen, or where none were those that are measured by default.
+pub fn environments(chosen: &[EnvironmentId], lab: &Lab) -> Vec<EnvironmentId> {
+    match chosen {
+        [] => by_default(lab),
+        chosen => chosen.to_vec(),
     }
 }
 
@@ -147,11 +155,15 @@ fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
 
 /// Notes what will be done, and what cannot be done and why.
 fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result<RunId, Failure> {
+    let mut facts = doctor::facts();
+    if request.operations & irq::operations() != 0 {
+        facts.extend(request.irq.facts());
+    }
     let run = NewRun {
         seed: request.seed,
         request: &keep::describe(request),
         version: env!("CARGO_PKG_VERSION"),
-        facts: doctor::facts(),
+        facts,
     };
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
     let number = store.begin_run(&run).map_err(failed)?;
@@ -173,9 +185,17 @@ fn end(store: &mut Store, number: RunId, interrupt: &Interrupt) -> Result<Run, F
     run.map_err(|error| Failure::from_error(&error))
 }
 
-fn show(run: &Run, args: &RunArgs, interrupt: &Interrupt) -> Result<Status, Failure> {
-    let report = outcome::report(run);
-    outcome::print(&report, args.format)?;
+/// Prints the report of a run and says how it ended.
+///
+/// # Errors
+/// Output cannot be written.
+pub fn show(
+    run: &Run,
+    report: &Report,
+    format: Format,
+    interrupt: &Interrupt,
+) -> Result<Status, Failure> {
+    outcome::print(report, format)?;
     match interrupt.signal() {
         None => Ok(outcome::status(&report.summary)),
         Some(signal) => {

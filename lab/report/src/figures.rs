@@ -24,6 +24,19 @@ pub fn time(value: f64, clock: Clock, unicode: bool) -> String {
     }
 }
 
+/// The same with the unit of instructions, too.
+pub fn time_with_unit(value: f64, clock: Clock, unicode: bool) -> String {
+    match clock {
+        Clock::Wall => nanoseconds(value, unicode),
+        Clock::Insn | Clock::InsnVmx => format!("{} insn", exact(value)),
+    }
+}
+
+/// Nanoseconds as microseconds, for a column whose heading has the unit.
+pub fn microseconds(ns: f64) -> String {
+    grouped(&three_digits(ns / 1000.0))
+}
+
 /// Nanoseconds with three significant digits, as ns, us, ms or s.
 pub fn nanoseconds(value: f64, unicode: bool) -> String {
     let micro = if unicode { "µs" } else { "us" };
@@ -131,6 +144,25 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A part of a whole in percent, with as many digits as tell it from nothing and from
+/// all: one in a million is never 0%, and all but one never 100%.
+pub fn share(part: u64, of: u64) -> String {
+    if part == 0 || of == 0 {
+        return "0%".to_owned();
+    }
+    if part >= of {
+        return "100%".to_owned();
+    }
+    let percent = part as f64 * 100.0 / of as f64;
+    let rest = (of - part) as f64 * 100.0 / of as f64;
+    // Two significant digits of the smaller of both.
+    let magnitude = percent.min(rest).log10().floor() as i32;
+    let decimals = (1 - magnitude).max(1) as usize;
+    let text = format!("{percent:.decimals$}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{text}%")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +224,37 @@ mod tests {
         assert_eq!(bytes(41 << 20), "41.0 MiB");
     }
 
+    #[test]
+    fn no_share_is_rounded_to_nothing_or_to_all() {
+        for (part, of, text) in [
+            (0, 1_000_000, "0%"),
+            (1, 1_000_000, "0.0001%"),
+            (999_999, 1_000_000, "99.9999%"),
+            (1_000_000, 1_000_000, "100%"),
+            (1, 10_000, "0.01%"),
+            (13, 10_000, "0.13%"),
+            (1, 3, "33.3%"),
+            (1, 2, "50%"),
+            (9_988, 10_000, "99.88%"),
+            (0, 0, "0%"),
+        ] {
+            assert_eq!(share(part, of), text);
+        }
+        assert_eq!(microseconds(52_149.0), "52.1");
+        assert_eq!(microseconds(0.0), "0");
+        assert_eq!(microseconds(1_234_567.0), "1,235");
+        assert_eq!(time_with_unit(1_410.0, Clock::Wall, false), "1.41 us");
+        assert_eq!(time_with_unit(1_410.0, Clock::Insn, false), "1,410 insn");
+    }
+
     proptest! {
+        #[test]
+        fn a_share_of_some_is_neither_nothing_nor_all(of in 2u64..1_000_000_000, at in 0.0f64..1.0) {
+            let part = ((of as f64 * at) as u64).clamp(1, of - 1);
+            let text = share(part, of);
+            prop_assert!(text != "0%" && text != "100%", "{} of {} is {}", part, of, text);
+        }
+
         #[test]
         fn a_time_is_short_whatever_it_is(ns in 0.0f64..1e12) {
             let text = nanoseconds(ns, true);

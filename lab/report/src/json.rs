@@ -1,6 +1,7 @@
 //! A report for programs. `docs/json.md` describes this form; keys it names
 //! stay as they are, others may come.
 
+use crate::irq::json::JsonInterrupts;
 use crate::{notes, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,6 +22,11 @@ pub fn json(report: &Report) -> String {
             .iter()
             .map(JsonTimeline::from)
             .collect(),
+        interrupts: report
+            .interrupts
+            .iter()
+            .map(|interrupts| JsonInterrupts::new(interrupts, &report.irq))
+            .collect(),
         problems: problems(report),
     };
     // Serialising maps with string keys to a string cannot fail.
@@ -36,6 +42,7 @@ struct Document<'a> {
     cells: Vec<JsonCell<'a>>,
     environments: BTreeMap<&'static str, JsonEnvironment<'a>>,
     timelines: Vec<JsonTimeline>,
+    interrupts: Vec<JsonInterrupts>,
     problems: Vec<JsonProblem<'a>>,
 }
 

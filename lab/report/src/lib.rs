@@ -8,6 +8,7 @@
 mod against;
 mod csv;
 pub mod figures;
+mod irq;
 mod json;
 mod markdown;
 mod notes;
@@ -17,13 +18,16 @@ mod terminal;
 mod timelines;
 
 pub use crate::csv::csv;
+pub use irq::{verdicts, Verdict};
 pub use json::json;
 pub use markdown::markdown;
 pub use terminal::terminal;
 
 use std::collections::BTreeMap;
 use trapline_abi::Op;
+use trapline_plan::irq::Settings;
 use trapline_plan::EnvironmentId;
+use trapline_stats::irq::Interrupts;
 use trapline_stats::{value, Cell, Summary, Value};
 
 /// What there is to report.
@@ -40,6 +44,10 @@ pub struct Report {
     pub skips: Vec<(EnvironmentId, String)>,
     /// Set of [`Op::bit`]: the operations that were asked for.
     pub operations: u64,
+    /// What interrupts say, where any were asked for.
+    pub interrupts: Vec<Interrupts>,
+    /// How they were made, and what was demanded of them.
+    pub irq: Settings,
 }
 
 /// How a terminal is to be written to.

@@ -4,7 +4,7 @@
 use crate::sheet::{Look, Span};
 use crate::{against, notes, printable, table, timelines, Report, Style};
 use trapline_abi::Workload;
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_plan::{irq, Clock, EnvironmentId};
 use trapline_stats::Cell;
 
 /// How many problems of one environment are shown.
@@ -19,8 +19,13 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     };
     let cells = report.cells();
     page.title(report);
+    // Interrupts have tables of their own, which say more.
+    let only_irq = report.operations & !irq::operations() == 0;
     for clock in Clock::ALL {
-        page.table(&cells, clock);
+        if !only_irq {
+            page.table(&cells, clock);
+        }
+        page.interrupts(report, &cells, clock);
         page.costs(&cells, clock);
     }
     page.against(&cells);
@@ -42,9 +47,9 @@ fn of_boot() -> u64 {
         .fold(0, |set, op| set | op.bit())
 }
 
-struct Page {
-    style: Style,
-    text: String,
+pub(crate) struct Page {
+    pub style: Style,
+    pub text: String,
 }
 
 impl Page {
@@ -192,7 +197,7 @@ impl Page {
         }
     }
 
-    fn heading(&mut self, (title, explanation): &(&str, String)) {
+    pub(crate) fn heading(&mut self, (title, explanation): &(&str, String)) {
         self.text.push('\n');
         let wide = title.len() + 2 + explanation.chars().count() <= self.style.width;
         let title = Span::new(*title, Look::Strong);
@@ -206,13 +211,13 @@ impl Page {
         }
     }
 
-    fn line(&mut self, span: &Span) {
+    pub(crate) fn line(&mut self, span: &Span) {
         self.text.push_str(&span.painted(&self.style));
         self.text.push('\n');
     }
 
     /// Wrapped text; further lines are indented below what comes before it.
-    fn paragraph(&mut self, before: &str, text: &str, look: Look) {
+    pub(crate) fn paragraph(&mut self, before: &str, text: &str, look: Look) {
         let text = format!("{before}{text}");
         let options = textwrap::Options::new(self.style.width)
             .subsequent_indent(if before.is_empty() { "" } else { "   " })

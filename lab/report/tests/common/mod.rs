@@ -224,6 +224,8 @@ pub fn report() -> Report {
     cells.extend(insn_cells());
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
+        interrupts: vec![],
+        irq: Default::default(),
         version: "0.1.0".into(),
         facts: BTreeMap::from([
             fact("cpu", "AMD EPYC 9R14"),

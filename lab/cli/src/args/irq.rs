@@ -1,0 +1,208 @@
+//! The arguments of `irq`: how late interrupts are, and whether that is good enough.
+
+use super::{environment_parser, Format, MannerArgs, Preset};
+use clap::builder::TypedValueParser;
+use clap::{Args, ValueEnum};
+use std::str::FromStr;
+use trapline_abi::job::Wait;
+use trapline_abi::Op;
+use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
+use trapline_plan::EnvironmentId;
+
+/// Of `trapline irq`.
+#[derive(Args, Debug)]
+#[command(after_help = STATUS)]
+pub struct IrqArgs {
+    /// Environments to measure in [default: all]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    pub environments: Vec<EnvironmentId>,
+    /// Expiries of each timer [default: 10000; full: 1000000 on the wall clock]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(irq::MOST_EXPIRIES)))]
+    pub samples: Option<u32>,
+    /// From one expiry to the next, 100us to 1s
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = period_parser())]
+    pub period: Time,
+    /// Whose timer interrupts
+    #[arg(long, value_enum, default_value_t = Timer::Both)]
+    pub timer: Timer,
+    /// What the guest does while it waits [default: halt]
+    #[arg(long, value_enum)]
+    pub idle: Option<Idle>,
+    /// What disturbs it meanwhile
+    #[arg(long, value_enum, default_value_t = Load::None)]
+    pub load: Load,
+    /// An interrupt later than this is too late; where instructions are counted,
+    /// one is a nanosecond
+    #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]
+    pub threshold: Time,
+    /// Fail unless at least this share of all expiries is served in time
+    #[arg(long, value_name = "SHARE%", value_parser = Share::from_str)]
+    pub require: Option<Share>,
+    /// How much to measure
+    #[arg(long, value_enum, default_value_t = Preset::Quick)]
+    pub preset: Preset,
+    /// Boots of each wall-clock environment [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub boots: Option<u32>,
+    /// Seed of the order of boots
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    #[command(flatten)]
+    pub manner: MannerArgs,
+}
+
+const STATUS: &str = "\
+With the period of 10 ms a timer takes 100 s for 10,000 expiries.
+
+Exit status:
+  0  done; with --require: every timer in every environment meets it
+  1  something failed; with --require: some timer does not meet it
+  2  the command line was not understood
+  3  two runs on the instruction clock gave different digits
+  4  --require, and nothing could be measured here";
+
+/// Whose timer interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Timer {
+    /// The guest's
+    Own,
+    /// That of whoever runs the guest
+    Host,
+    /// First the one, then the other
+    Both,
+}
+
+/// What the guest does while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Idle {
+    /// It halts its processor
+    Halt,
+    /// It looks again and again
+    Poll,
+}
+
+/// What disturbs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Load {
+    /// Nothing
+    None,
+    /// The guest itself, which writes to its serial port as fast as it can
+    Console,
+}
+
+impl Timer {
+    /// The operations of this timer.
+    pub fn operations(self) -> u64 {
+        match self {
+            Self::Own => Op::OwnTimer.bit(),
+            Self::Host => Op::HostTimer.bit(),
+            Self::Both => irq::operations(),
+        }
+    }
+}
+
+/// A guest that floods its console cannot idle in a way of its own.
+pub struct Busy;
+
+impl IrqArgs {
+    /// How interrupts are to be made and judged.
+    ///
+    /// # Errors
+    /// What the guest is to do is not one thing.
+    pub fn settings(&self) -> Result<Settings, Busy> {
+        let between = match (self.idle, self.load) {
+            (Some(_), Load::Console) => return Err(Busy),
+            (None, Load::Console) => Wait::Flood,
+            (Some(Idle::Poll), Load::None) => Wait::Poll,
+            (None | Some(Idle::Halt), Load::None) => Wait::Halt,
+        };
+        Ok(Settings {
+            period: self.period,
+            expiries: self.samples,
+            between,
+            threshold: self.threshold,
+            require: self.require,
+        })
+    }
+}
+
+fn period_parser() -> impl TypedValueParser<Value = Time> {
+    clap::builder::StringValueParser::new().try_map(|text| period(&text))
+}
+
+/// A time that a timer can be set to.
+#[derive(Debug, thiserror::Error)]
+enum BadPeriod {
+    #[error("{0}")]
+    Unreadable(#[from] Unreadable),
+    #[error("a period is from 100us to 1s")]
+    OutOfRange,
+}
+
+fn period(text: &str) -> Result<Time, BadPeriod> {
+    let time: Time = text.parse()?;
+    irq::PERIODS
+        .contains(&time.0)
+        .then_some(time)
+        .ok_or(BadPeriod::OutOfRange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cli, Command};
+    use super::*;
+    use clap::Parser;
+
+    fn parsed(words: &[&str]) -> Result<IrqArgs, clap::Error> {
+        let words = ["trapline", "irq"].iter().chain(words);
+        let Command::Irq(args) = Cli::try_parse_from(words)?.command else {
+            panic!("irq was parsed as another command");
+        };
+        Ok(args)
+    }
+
+    #[test]
+    fn nothing_said_is_what_the_plan_takes_for_granted() {
+        let args = parsed(&[]).unwrap();
+        assert_eq!(args.settings().ok(), Some(Settings::default()));
+        assert_eq!(args.timer.operations(), irq::operations());
+    }
+
+    #[test]
+    fn what_is_chosen_is_what_the_guest_does() {
+        let between = |words: &[&str]| {
+            let settings = parsed(words).unwrap().settings();
+            settings.ok().map(|settings| settings.between)
+        };
+        assert_eq!(between(&["--idle", "poll"]), Some(Wait::Poll));
+        assert_eq!(between(&["--load", "console"]), Some(Wait::Flood));
+        assert_eq!(
+            between(&["--load", "none", "--idle", "halt"]),
+            Some(Wait::Halt)
+        );
+        assert_eq!(between(&["--load", "console", "--idle", "poll"]), None);
+        assert_eq!(
+            Timer::Own.operations() | Timer::Host.operations(),
+            irq::operations()
+        );
+    }
+
+    #[test]
+    fn bad_times_and_shares_are_refused() {
+        for words in [
+            ["--period", "10us"],
+            ["--period", "2s"],
+            ["--period", "soon"],
+            ["--threshold", "2000insn"],
+            ["--require", "99.99"],
+            ["--require", "101%"],
+            ["--samples", "0"],
+            ["--timer", "both,own"],
+        ] {
+            assert!(parsed(&words).is_err(), "{words:?}");
+        }
+    }
+}

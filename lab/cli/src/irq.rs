@@ -1,0 +1,63 @@
+//! `trapline irq`: how late interrupts are, how often, and at which stage. It measures,
+//! stores and shows as `trapline run` does; with `--require` it also judges.
+
+use crate::args::IrqArgs;
+use crate::failure::{Failure, Status};
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::outcome;
+use crate::run::{self, Means};
+use trapline_plan::Request;
+use trapline_report::{verdicts, Report};
+
+/// Measures, stores, shows and judges.
+///
+/// # Errors
+/// A part is missing, the store cannot be written, or output cannot.
+pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
+    let settings = args.settings().map_err(|_| {
+        Failure::new("a guest that floods its console neither halts nor polls")
+            .help("leave --idle or --load console out")
+            .status(Status::Usage)
+    })?;
+    let mut store = run::open_store(&args.manner)?;
+    let interrupt = Interrupt::watch()?;
+    let lab = Lab::open(&args.manner.simulated)?;
+    let request = Request {
+        environments: run::environments(&args.environments, &lab),
+        ready: run::ready(&lab),
+        operations: args.timer.operations(),
+        preset: args.preset.into(),
+        boots: args.boots,
+        scheduling: lab.scheduling(),
+        seed: args.seed,
+        irq: settings,
+    };
+    let means = Means {
+        lab: &lab,
+        interrupt: &interrupt,
+        manner: &args.manner,
+        counters: None,
+    };
+    let run = run::perform(&mut store, &request, &means)?;
+    let report = outcome::report(&run);
+    let status = run::show(&run, &report, args.format, &interrupt)?;
+    Ok(match status {
+        Status::Done => judged(&report),
+        other => other,
+    })
+}
+
+/// How a run without failures ends: by what is demanded of it, if anything is.
+fn judged(report: &Report) -> Status {
+    let verdicts = verdicts(report);
+    if report.irq.require.is_none() {
+        Status::Done
+    } else if verdicts.is_empty() {
+        Status::Unmeasured
+    } else if verdicts.iter().all(|verdict| verdict.met) {
+        Status::Done
+    } else {
+        Status::Failed
+    }
+}

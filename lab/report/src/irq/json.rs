@@ -1,0 +1,234 @@
+//! Interrupts for programs; `docs/json.md` describes this form.
+
+use serde::Serialize;
+use trapline_plan::irq::Settings;
+use trapline_stats::irq::{self, Bucket, Interrupts, Late, Lateness, Point, Span, Spread, Window};
+
+#[derive(Serialize)]
+pub struct JsonInterrupts {
+    environment: &'static str,
+    workload: &'static str,
+    operation: &'static str,
+    clock: &'static str,
+    unit: &'static str,
+    boots: usize,
+    period: Option<f64>,
+    between: &'static str,
+    threshold: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    require: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<bool>,
+    summary: JsonSpread,
+    first_windows: JsonSpread,
+    rest: Option<JsonSpread>,
+    windows: Vec<JsonWindow>,
+    stages: Vec<JsonSpan>,
+    total: JsonSpan,
+    unexplained: f64,
+    untold: Vec<&'static str>,
+    disordered: u64,
+    found: Vec<JsonFound>,
+    latest: Vec<JsonLate>,
+    doubt: f64,
+    early: u64,
+    histogram_digits: u8,
+    /// A bucket is three numbers: from, to, count.
+    histogram: Vec<[u64; 3]>,
+}
+
+#[derive(Serialize)]
+struct JsonSpread {
+    expiries: u64,
+    count: u64,
+    missed: u64,
+    above: u64,
+    in_time: u64,
+    #[serde(flatten)]
+    lateness: JsonLateness,
+}
+
+/// All of it is `null` where no interrupt came.
+#[derive(Default, Serialize)]
+struct JsonLateness {
+    mean: Option<f64>,
+    sd: Option<f64>,
+    min: Option<f64>,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    p999: Option<f64>,
+    p9999: Option<f64>,
+    max: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct JsonWindow {
+    boot: u32,
+    window: u64,
+    #[serde(flatten)]
+    spread: JsonSpread,
+}
+
+#[derive(Serialize)]
+struct JsonSpan {
+    from: &'static str,
+    to: &'static str,
+    mean: f64,
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+#[derive(Serialize)]
+struct JsonFound {
+    found: &'static str,
+    count: u64,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    max: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct JsonLate {
+    boot: u32,
+    expiry: u64,
+    lateness: f64,
+    woke: Option<f64>,
+    marked: Option<f64>,
+    entered: Option<f64>,
+    done: Option<f64>,
+    resumed: Option<f64>,
+    found: &'static str,
+}
+
+impl JsonInterrupts {
+    /// `interrupts`, made and judged by `settings`.
+    pub fn new(interrupts: &Interrupts, settings: &Settings) -> Self {
+        let Interrupts {
+            environment,
+            op,
+            clock,
+            stages,
+            ..
+        } = interrupts;
+        let require = settings.require;
+        Self {
+            environment: environment.name(),
+            workload: op.workload().name(),
+            operation: op.name(),
+            clock: clock.name(),
+            unit: interrupts.unit,
+            boots: interrupts.boots,
+            period: interrupts.period,
+            between: settings.between.name(),
+            threshold: interrupts.threshold,
+            require: require.map(|share| share.to_string()),
+            met: require.map(|share| interrupts.meets(share)),
+            summary: (&interrupts.all).into(),
+            first_windows: (&interrupts.first).into(),
+            rest: interrupts.rest.as_ref().map(JsonSpread::from),
+            windows: interrupts.windows.iter().map(JsonWindow::from).collect(),
+            stages: stages.spans.iter().map(JsonSpan::from).collect(),
+            total: (&stages.total).into(),
+            unexplained: stages.unexplained(),
+            untold: stages.untold.iter().map(|point| point.name()).collect(),
+            disordered: stages.disordered,
+            found: interrupts.found.iter().map(JsonFound::from).collect(),
+            latest: interrupts.latest.iter().map(JsonLate::from).collect(),
+            doubt: interrupts.doubt,
+            early: interrupts.early,
+            histogram_digits: irq::DIGITS,
+            histogram: interrupts.histogram.iter().map(bucket).collect(),
+        }
+    }
+}
+
+fn bucket(bucket: &Bucket) -> [u64; 3] {
+    [bucket.from, bucket.to, bucket.count]
+}
+
+impl From<&Spread> for JsonSpread {
+    fn from(spread: &Spread) -> Self {
+        Self {
+            expiries: spread.expiries,
+            count: spread.count,
+            missed: spread.missed(),
+            above: spread.above,
+            in_time: spread.in_time(),
+            lateness: spread.lateness.map(JsonLateness::from).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<Lateness> for JsonLateness {
+    fn from(late: Lateness) -> Self {
+        Self {
+            mean: Some(late.mean),
+            sd: Some(late.sd),
+            min: Some(late.min),
+            p50: Some(late.p50),
+            p90: Some(late.p90),
+            p99: Some(late.p99),
+            p999: Some(late.p999),
+            p9999: Some(late.p9999),
+            max: Some(late.max),
+        }
+    }
+}
+
+impl From<&Window> for JsonWindow {
+    fn from(window: &Window) -> Self {
+        Self {
+            boot: window.boot,
+            window: window.number,
+            spread: (&window.spread).into(),
+        }
+    }
+}
+
+impl From<&Span> for JsonSpan {
+    fn from(span: &Span) -> Self {
+        Self {
+            from: span.from.name(),
+            to: span.to.name(),
+            mean: span.mean,
+            p50: span.p50,
+            p99: span.p99,
+            max: span.max,
+        }
+    }
+}
+
+impl From<&(trapline_abi::Found, Spread)> for JsonFound {
+    fn from((found, spread): &(trapline_abi::Found, Spread)) -> Self {
+        let late = spread.lateness;
+        Self {
+            found: found.name(),
+            count: spread.count,
+            p50: late.map(|late| late.p50),
+            p99: late.map(|late| late.p99),
+            max: late.map(|late| late.max),
+        }
+    }
+}
+
+impl From<&Late> for JsonLate {
+    fn from(late: &Late) -> Self {
+        let at = |point: Point| {
+            let told = late.points.iter().find(|(known, _)| *known == point);
+            told.map(|(_, at)| *at)
+        };
+        Self {
+            boot: late.boot,
+            expiry: late.sequence,
+            lateness: late.lateness,
+            woke: at(Point::Woke),
+            marked: at(Point::Marked),
+            entered: at(Point::Entered),
+            done: at(Point::Done),
+            resumed: at(Point::Resumed),
+            found: late.found.name(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! How late interrupts were, for people: a row for each environment and timer, then
+//! where the time went, and the latest of them.
+//!
+//! On the wall clock times are in microseconds; on the instruction clock they are
+//! instructions, of which one is a nanosecond: so one threshold serves both.
+
+mod grid;
+pub(crate) mod json;
+mod latest;
+mod picture;
+mod tables;
+mod verdict;
+
+pub use verdict::{verdicts, Verdict};
+
+use crate::figures;
+use crate::notes::Notes;
+use crate::sheet::{Look, Span};
+use crate::terminal::Page;
+use crate::{printable, Report};
+use trapline_plan::Clock;
+use trapline_stats::irq::Interrupts;
+use trapline_stats::Cell;
+
+impl Page {
+    /// All that is to be said of interrupts on one clock.
+    pub(crate) fn interrupts(&mut self, report: &Report, cells: &[Cell], clock: Clock) {
+        let all = report.interrupts.iter();
+        let shown: Vec<&Interrupts> = all.filter(|found| found.clock == clock).collect();
+        if shown.is_empty() {
+            return;
+        }
+        self.lateness(&shown, report, clock);
+        self.notes_on(cells, clock);
+        self.remarks(&shown);
+        self.grid(&tables::counts(&shown, &report.irq));
+        self.grid(&tables::windows(&shown));
+        self.grid(&tables::found(&shown));
+        self.stages(&shown, clock);
+        self.picture(&shown);
+        self.latest(&shown);
+        self.verdicts(report, clock);
+    }
+
+    fn lateness(&mut self, shown: &[&Interrupts], report: &Report, clock: Clock) {
+        let title = match clock {
+            Clock::Wall => "Interrupts, wall clock",
+            Clock::Insn => "Interrupts, instruction clock",
+            Clock::InsnVmx => "Interrupts, Intel instruction clock",
+        };
+        let period = report.irq.period;
+        let explanation = match clock {
+            Clock::Wall => format!("how late, in {}, every {period}", self.micro()),
+            _ => format!("how late, in insn = ns, every {period}"),
+        };
+        self.heading(&(title, explanation));
+        let width = self.style.width;
+        let table = tables::lateness(shown, width);
+        self.text.push_str(&table.render(&self.style));
+    }
+
+    /// What the cells' flags say: the table of interrupts has no room for marks.
+    fn notes_on(&mut self, cells: &[Cell], clock: Clock) {
+        let mut notes = Notes::default();
+        for cell in cells.iter().filter(|cell| cell.clock == clock) {
+            notes.on(cell);
+        }
+        for text in notes.texts() {
+            self.paragraph(" ! ", &printable(&text), Look::Faint);
+        }
+    }
+
+    fn remarks(&mut self, shown: &[&Interrupts]) {
+        for interrupts in shown {
+            for remark in remarks(interrupts, self.style.unicode) {
+                let text = format!("{}: {remark}", tables::name(interrupts));
+                self.paragraph(" ! ", &text, Look::Faint);
+            }
+        }
+    }
+
+    fn grid(&mut self, (title, explanation, grid): &(&'static str, String, grid::Grid)) {
+        self.heading(&(*title, explanation.clone()));
+        self.text.push_str(&grid.render(&self.style));
+    }
+
+    fn stages(&mut self, shown: &[&Interrupts], clock: Clock) {
+        let unit = match clock {
+            Clock::Wall => self.micro(),
+            _ => "insn",
+        };
+        let explanation = format!("{unit} since the one before: median, p99, max");
+        self.heading(&("Stages", explanation));
+        let sheet = tables::stages(shown, self.style.unicode);
+        self.text.push_str(&sheet.render(&self.style));
+        for text in tables::untold(shown) {
+            self.paragraph(" ! ", &text, Look::Faint);
+        }
+    }
+
+    fn picture(&mut self, shown: &[&Interrupts]) {
+        self.heading(&("Where the time goes", "mean of each stage".to_owned()));
+        for line in picture::lines(shown, &self.style) {
+            self.line(&Span::new(line, Look::Plain));
+        }
+    }
+
+    fn latest(&mut self, shown: &[&Interrupts]) {
+        let most = if shown.len() > 2 {
+            latest::FEW
+        } else {
+            latest::ALL
+        };
+        let explanation = match most {
+            latest::FEW => format!("{most} of each; --env A --timer T shows ten"),
+            _ => format!("the {most} of each, how long after they were due"),
+        };
+        self.heading(&("Latest", explanation));
+        let grid = latest::grid(shown, most);
+        self.text.push_str(&grid.render(&self.style));
+    }
+
+    fn verdicts(&mut self, report: &Report, clock: Clock) {
+        let all = verdicts(report);
+        let here: Vec<&Verdict> = all
+            .iter()
+            .filter(|verdict| verdict.clock == clock)
+            .collect();
+        let (Some(require), false) = (report.irq.require, here.is_empty()) else {
+            return;
+        };
+        let threshold = report.irq.threshold;
+        self.heading(&("Verdict", format!("at least {require} within {threshold}")));
+        for verdict in here {
+            let look = if verdict.met { Look::Good } else { Look::Bad };
+            self.line(&Span::new(format!(" {}", verdict.words()), look));
+        }
+    }
+
+    fn micro(&self) -> &'static str {
+        if self.style.unicode {
+            "µs"
+        } else {
+            "us"
+        }
+    }
+}
+
+/// A larger share of unexplained time is told.
+const UNEXPLAINED: f64 = 0.01;
+
+/// What has to be known of some interrupts before their figures are believed.
+fn remarks(interrupts: &Interrupts, unicode: bool) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let time = |value| figures::time_with_unit(value, interrupts.clock, unicode);
+    if interrupts.doubt > 0.0 {
+        remarks.push(format!(
+            "the timer may have been due up to {} later than it says: setting it takes that long",
+            time(interrupts.doubt)
+        ));
+    }
+    if interrupts.early > 0 {
+        remarks.push(format!(
+            "{} interrupts came before the timer was due; they count as 0 late",
+            figures::count(interrupts.early)
+        ));
+    }
+    if interrupts.stages.disordered > 0 {
+        remarks.push(format!(
+            "{} interrupts seem to have come to a stage before the one before it",
+            figures::count(interrupts.stages.disordered)
+        ));
+    }
+    if interrupts.stages.unexplained() > UNEXPLAINED {
+        remarks.push("the stages do not add up to the total".to_owned());
+    }
+    remarks
+}
