@@ -108,7 +108,10 @@ fn lateness_is_counted_expiry_by_expiry() {
         (20.0, 20.0, 20.0, 50.0)
     );
     assert_eq!(late.p9999, 50.0);
-    assert_eq!((told.period, told.doubt, told.early), (Some(500.0), 1.5, 0));
+    assert_eq!(
+        (told.period, told.doubt.p50, told.doubt.max, told.early),
+        (Some(500.0), 0.5, 1.5, 0)
+    );
     let shares = [("99.86%", true), ("99.87%", false)];
     for (share, met) in shares {
         assert_eq!(told.meets(share.parse().unwrap()), met, "{share}");

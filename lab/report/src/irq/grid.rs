@@ -9,18 +9,24 @@ const GAP: usize = 2;
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grid {
+    /// The heading of the names.
+    pub names: &'static str,
     /// The headings of the columns.
     pub columns: Vec<String>,
     /// Names of rows, and what stands in their columns.
     pub rows: Vec<(String, Vec<Span>)>,
+    /// Columns that may be left out.
+    give_way: Vec<usize>,
 }
 
 impl Grid {
     /// A table with these columns and no rows yet.
-    pub fn new(columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn new(names: &'static str, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
+            names,
             columns: columns.into_iter().map(Into::into).collect(),
             rows: Vec::new(),
+            give_way: Vec::new(),
         }
     }
 
@@ -29,53 +35,64 @@ impl Grid {
         self.rows.push((name.into(), cells));
     }
 
-    /// The table without one of its columns.
-    pub fn without(mut self, heading: &str) -> Self {
-        if let Some(at) = self.columns.iter().position(|column| column == heading) {
-            self.columns.remove(at);
-            for (_, cells) in &mut self.rows {
-                if at < cells.len() {
-                    cells.remove(at);
-                }
-            }
-        }
+    /// The same, with columns that are left out where it would be too wide, the first
+    /// first.
+    pub fn giving_way(mut self, columns: &[usize]) -> Self {
+        self.give_way = columns.to_vec();
         self
     }
 
-    /// Columns of a terminal that it takes.
-    pub fn width(&self) -> usize {
-        let columns: usize = self.widths().iter().map(|width| width + GAP).sum();
-        self.name_width() + columns
+    /// The columns that are shown in a line of this width.
+    fn shown(&self, width: usize) -> Vec<usize> {
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        for column in &self.give_way {
+            if self.width(&shown) > width {
+                shown.retain(|kept| kept != column);
+            }
+        }
+        shown
+    }
+
+    /// Columns of a terminal that it takes with these of its own.
+    fn width(&self, shown: &[usize]) -> usize {
+        let columns = shown.iter().map(|column| self.column_width(*column) + GAP);
+        self.name_width() + columns.sum::<usize>()
     }
 
     /// The table as lines.
     pub fn render(&self, style: &Style) -> String {
-        let heads = self.columns.iter().map(|head| Span::new(head, Look::Faint));
-        let mut text = self.line("", &heads.collect::<Vec<_>>(), style);
+        let shown = self.shown(style.width);
+        let faint = |text: &str| Span::new(text, Look::Faint);
+        let heads: Vec<Span> = self.columns.iter().map(|head| faint(head)).collect();
+        let mut text = self.line(&faint(self.names), &heads, &shown, style);
         for (name, cells) in &self.rows {
-            text.push_str(&self.line(name, cells, style));
+            let name = Span::new(name, Look::Plain);
+            text.push_str(&self.line(&name, cells, &shown, style));
         }
         text
     }
 
     fn name_width(&self) -> usize {
-        let names = self.rows.iter().map(|(name, _)| width(name) + 1);
-        names.max().unwrap_or(0)
+        let names = self.rows.iter().map(|(name, _)| name.as_str());
+        let widths = names.chain([self.names]).map(|name| width(name) + 1);
+        widths.max().unwrap_or(0)
     }
 
-    fn widths(&self) -> Vec<usize> {
-        let of_column = |(at, heading): (usize, &String)| {
-            let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(at));
-            let widest = cells.map(Span::width).max().unwrap_or(0);
-            widest.max(width(heading))
-        };
-        self.columns.iter().enumerate().map(of_column).collect()
+    fn column_width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(column));
+        let heading = width(&self.columns[column]);
+        cells.map(Span::width).max().unwrap_or(0).max(heading)
     }
 
-    fn line(&self, name: &str, cells: &[Span], style: &Style) -> String {
-        let mut line = format!(" {name:<rest$}", rest = self.name_width().saturating_sub(1));
-        for (cell, width) in cells.iter().zip(self.widths()) {
-            line.push_str(&" ".repeat(GAP + width - cell.width()));
+    fn line(&self, name: &Span, cells: &[Span], shown: &[usize], style: &Style) -> String {
+        let rest = self.name_width().saturating_sub(1 + name.width());
+        let mut line = format!(" {}{:rest$}", name.painted(style), "");
+        for column in shown {
+            let Some(cell) = cells.get(*column) else {
+                break;
+            };
+            let padding = GAP + self.column_width(*column) - cell.width();
+            line.push_str(&" ".repeat(padding));
             line.push_str(&cell.painted(style));
         }
         line.truncate(line.trim_end().len());
@@ -89,7 +106,7 @@ mod tests {
     use super::*;
 
     fn grid() -> Grid {
-        let mut grid = Grid::new(["mean", "max"]);
+        let mut grid = Grid::new("who", ["mean", "max"]);
         let cell = |text: &str| Span::new(text, Look::Plain);
         grid.row("kvm own", vec![cell("1.5"), cell("1,022")]);
         grid.row("host", vec![cell("12.25"), cell("3")]);
@@ -99,18 +116,23 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_they_must_be() {
         let text = grid().render(&Style::default());
-        let expected = "           mean    max\n kvm own    1.5  1,022\n host     12.25      3\n";
+        let expected = " who       mean    max\n kvm own    1.5  1,022\n host     12.25      3\n";
         assert_eq!(text, expected);
-        let longest = text.lines().map(width).max().unwrap();
-        assert_eq!(grid().width(), longest);
     }
 
     #[test]
-    fn a_column_can_be_left_out() {
-        let text = grid()
-            .without("mean")
-            .without("none")
-            .render(&Style::default());
-        assert_eq!(text, "            max\n kvm own  1,022\n host         3\n");
+    fn columns_give_way_where_there_is_no_room() {
+        let narrow = |width| {
+            let style = Style {
+                width,
+                ..Style::default()
+            };
+            grid().giving_way(&[0]).render(&style)
+        };
+        assert_eq!(narrow(22), grid().render(&Style::default()));
+        assert_eq!(
+            narrow(21),
+            " who        max\n kvm own  1,022\n host         3\n"
+        );
     }
 }

@@ -30,11 +30,17 @@ pub struct JsonInterrupts {
     disordered: u64,
     found: Vec<JsonFound>,
     latest: Vec<JsonLate>,
-    doubt: f64,
+    doubt: JsonDoubt,
     early: u64,
     histogram_digits: u8,
     /// A bucket is three numbers: from, to, count.
     histogram: Vec<[u64; 3]>,
+}
+
+#[derive(Serialize)]
+struct JsonDoubt {
+    p50: f64,
+    max: f64,
 }
 
 #[derive(Serialize)]
@@ -136,7 +142,10 @@ impl JsonInterrupts {
             disordered: stages.disordered,
             found: interrupts.found.iter().map(JsonFound::from).collect(),
             latest: interrupts.latest.iter().map(JsonLate::from).collect(),
-            doubt: interrupts.doubt,
+            doubt: JsonDoubt {
+                p50: interrupts.doubt.p50,
+                max: interrupts.doubt.max,
+            },
             early: interrupts.early,
             histogram_digits: irq::DIGITS,
             histogram: interrupts.histogram.iter().map(bucket).collect(),

@@ -1,7 +1,7 @@
 //! The latest interrupts, with their way.
 
 use super::grid::Grid;
-use super::tables::{name, time};
+use super::tables::{name, time, NAMES};
 use crate::figures;
 use crate::sheet::{Look, Span};
 use trapline_abi::interrupt::WINDOW;
@@ -18,14 +18,15 @@ pub fn grid(shown: &[&Interrupts], most: usize) -> Grid {
         .into_iter()
         .chain(points)
         .chain(["found"]);
-    let mut grid = Grid::new(columns);
+    let mut grid = Grid::new(NAMES, columns);
     for interrupts in shown {
         let mut name = name(interrupts);
         for late in interrupts.latest.iter().take(most) {
             grid.row(std::mem::take(&mut name), cells(late, interrupts));
         }
     }
-    grid
+    // When the handler was done, then the window.
+    grid.giving_way(&[5, 1])
 }
 
 fn cells(late: &Late, interrupts: &Interrupts) -> Vec<Span> {

@@ -54,9 +54,10 @@ impl Page {
             _ => format!("how late, in insn = ns, every {period}"),
         };
         self.heading(&(title, explanation));
-        let width = self.style.width;
-        let table = tables::lateness(shown, width);
+        let table = tables::lateness(shown);
         self.text.push_str(&table.render(&self.style));
+        let whose = "own: the guest's timer; host: that of whoever runs the guest";
+        self.paragraph("   ", whose, Look::Faint);
     }
 
     /// What the cells' flags say: the table of interrupts has no room for marks.
@@ -153,10 +154,12 @@ const UNEXPLAINED: f64 = 0.01;
 fn remarks(interrupts: &Interrupts, unicode: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     let time = |value| figures::time_with_unit(value, interrupts.clock, unicode);
-    if interrupts.doubt > 0.0 {
+    if interrupts.doubt.max > 0.0 {
         remarks.push(format!(
-            "the timer may have been due up to {} later than it says: setting it takes that long",
-            time(interrupts.doubt)
+            "setting the timer takes time, so that it may have been due later than it says: by \
+             {} in half of all cases, {} at the most",
+            time(interrupts.doubt.p50),
+            time(interrupts.doubt.max)
         ));
     }
     if interrupts.early > 0 {

@@ -8,8 +8,8 @@ use trapline_plan::irq::Settings;
 use trapline_plan::Clock;
 use trapline_stats::irq::{Interrupts, Lateness, Point, Spread, FIRST_WINDOWS};
 
-/// Columns that give way, the first first, where a line would be too long.
-const GIVE_WAY: [&str; 4] = ["p90", "sd", "p99.9", "min"];
+/// The heading of the names.
+pub const NAMES: &str = "environment";
 
 /// The environment and the timer.
 pub fn name(interrupts: &Interrupts) -> String {
@@ -30,11 +30,11 @@ pub fn time(value: f64, clock: Clock) -> String {
 }
 
 /// How late interrupts were.
-pub fn lateness(shown: &[&Interrupts], width: usize) -> Grid {
+pub fn lateness(shown: &[&Interrupts]) -> Grid {
     let columns = [
         "mean", "sd", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max",
     ];
-    let mut grid = Grid::new(columns);
+    let mut grid = Grid::new(NAMES, columns);
     for interrupts in shown {
         let cells = match interrupts.all.lateness {
             None => vec![],
@@ -42,12 +42,8 @@ pub fn lateness(shown: &[&Interrupts], width: usize) -> Grid {
         };
         grid.row(name(interrupts), cells);
     }
-    for column in GIVE_WAY {
-        if grid.width() > width {
-            grid = grid.without(column);
-        }
-    }
-    grid
+    // 90%, the deviation, 99.9%, the least.
+    grid.giving_way(&[4, 1, 6, 2])
 }
 
 fn of_lateness(late: &Lateness, clock: Clock) -> Vec<Span> {
@@ -83,7 +79,7 @@ pub type Titled = (&'static str, String, Grid);
 /// How many came too late.
 pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
     let threshold = settings.threshold;
-    let mut grid = Grid::new(["expiries", "late", "missed", "too late", "in time"]);
+    let mut grid = Grid::new(NAMES, ["expiries", "late", "missed", "too late", "in time"]);
     for interrupts in shown {
         let all = &interrupts.all;
         let count = |value| Span::new(figures::count(value), Look::Plain);
@@ -104,8 +100,14 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
             ],
         );
     }
-    let explanation = format!("late: by more than {threshold}; missed ones are too late, too");
-    ("In time", explanation, grid)
+    let in_insn = match shown.first().map(|interrupts| interrupts.clock) {
+        Some(Clock::Insn | Clock::InsnVmx) => {
+            format!(" = {} insn", figures::count(threshold.0))
+        }
+        _ => String::new(),
+    };
+    let explanation = format!("later than {threshold}{in_insn}, or missed");
+    ("Too late", explanation, grid)
 }
 
 /// The first windows apart from the rest, and how the windows differ.
@@ -119,7 +121,7 @@ pub fn windows(shown: &[&Interrupts]) -> Titled {
         "max",
         "means of all",
     ];
-    let mut grid = Grid::new(columns);
+    let mut grid = Grid::new(NAMES, columns);
     for interrupts in shown {
         let clock = interrupts.clock;
         let mut cells = three(Some(&interrupts.first), clock);
@@ -128,7 +130,8 @@ pub fn windows(shown: &[&Interrupts]) -> Titled {
         grid.row(name(interrupts), cells);
     }
     let explanation = format!("the first {FIRST_WINDOWS} of 1,024 expiries, and the rest");
-    ("Windows", explanation, grid)
+    // The range of means, then both 99%.
+    ("Windows", explanation, grid.giving_way(&[6, 4, 1]))
 }
 
 fn three(spread: Option<&Spread>, clock: Clock) -> Vec<Span> {
@@ -160,7 +163,7 @@ fn range_of_means(interrupts: &Interrupts) -> String {
 /// What was interrupted.
 pub fn found(shown: &[&Interrupts]) -> Titled {
     let columns = Found::ALL.map(|found| [found.name().to_owned(), "p99".to_owned()]);
-    let mut grid = Grid::new(columns.into_iter().flatten());
+    let mut grid = Grid::new(NAMES, columns.into_iter().flatten());
     for interrupts in shown {
         let cells = Found::ALL
             .into_iter()

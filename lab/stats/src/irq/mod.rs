@@ -57,13 +57,22 @@ pub struct Interrupts {
     pub found: Vec<(Found, Spread)>,
     /// The latest of all, the latest first.
     pub latest: Vec<Late>,
-    /// By how much a timer may have been due later than it says, at the most.
-    pub doubt: f64,
+    /// By how much a timer may have been due later than it says.
+    pub doubt: Doubt,
     /// Interrupts whose handler was entered before the timer was due. Their lateness
     /// is 0.
     pub early: u64,
     /// How many were how late.
     pub histogram: Vec<Bucket>,
+}
+
+/// By how much a timer may have been due later than it says: what setting it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Doubt {
+    /// In half of all cases it is not more.
+    pub p50: f64,
+    /// The most.
+    pub max: f64,
 }
 
 /// A window: expiries between which the guest said nothing.
@@ -233,10 +242,18 @@ fn of_boots(
         stages: Stages::of(boots),
         found: found(boots, threshold),
         latest: latest(boots),
-        doubt: each()
-            .map(|(boot, i)| boot.units(i.doubt as i64))
-            .fold(0.0, f64::max),
+        doubt: Doubt::of(each().map(|(boot, i)| boot.units(i.doubt as i64)).collect()),
         early: each().filter(|(_, i)| i.entered < i.due).count() as u64,
+    }
+}
+
+impl Doubt {
+    fn of(mut doubts: Vec<f64>) -> Self {
+        doubts.sort_by(f64::total_cmp);
+        doubts.last().map_or_else(Self::default, |max| Self {
+            p50: spread::percentile(&doubts, 50_000),
+            max: *max,
+        })
     }
 }
 

@@ -1,0 +1,125 @@
+//! The forms of a report of interrupts, compared with what they looked like when
+//! somebody last looked at them; `TRAPLINE_BLESS=1 cargo test` writes them anew.
+
+#[path = "common/irq.rs"]
+mod made_up;
+
+use std::path::PathBuf;
+use trapline_report::{json, markdown, terminal, verdicts, Style};
+
+fn assert_looks_like(name: &str, text: &str) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/expected");
+    let path = folder.join(name);
+    if std::env::var_os("TRAPLINE_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert!(text == expected, "{name} now looks like this:\n{text}");
+}
+
+#[test]
+fn the_terminal_form_of_interrupts() {
+    let text = terminal(&made_up::report("99.8%"), &Style::default());
+    assert_looks_like("irq-80.txt", &text);
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{text}");
+    let plain = Style {
+        unicode: false,
+        ..Style::default()
+    };
+    let text = terminal(&made_up::report("99.8%"), &plain);
+    assert!(text.is_ascii(), "{text}");
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    let report = made_up::report("99.8%");
+    let coloured = terminal(
+        &report,
+        &Style {
+            colour: true,
+            ..Style::default()
+        },
+    );
+    let plain: String = coloured
+        .split('\x1b')
+        .enumerate()
+        .map(|(index, piece)| match index {
+            0 => piece,
+            _ => piece.split_once('m').map_or("", |(_, text)| text),
+        })
+        .collect();
+    assert_eq!(plain, terminal(&report, &Style::default()));
+}
+
+#[test]
+fn a_verdict_counts_what_was_missed_as_late() {
+    // Six of 3,000 are late by more than 30 us; of the guest's own timer two are missing,
+    // one of them late.
+    let of = |require| -> Vec<bool> {
+        let verdicts = verdicts(&made_up::report(require));
+        verdicts.iter().map(|verdict| verdict.met).collect()
+    };
+    assert_eq!(of("99.8%"), [false, true, false, true, false, true]);
+    assert_eq!(of("99.7%"), [true; 6]);
+    assert_eq!(of("100%"), [false; 6]);
+    assert_eq!(of("nothing"), [true; 0]);
+    let all = verdicts(&made_up::report("99.8%"));
+    assert_eq!(
+        all[0].words(),
+        "host own: not met, 2,993 of 3,000 in time (99.77%); 5 late, 2 missed"
+    );
+    assert_eq!(
+        all[1].words(),
+        "host host: met, 2,994 of 3,000 in time (99.8%); 6 late, 0 missed"
+    );
+}
+
+#[test]
+fn the_json_form_has_all_of_it() {
+    let text = json(&made_up::report("99.8%"));
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let all = document["interrupts"].as_array().unwrap();
+    assert_eq!(all.len(), 6);
+    let own = &all[2];
+    assert_eq!(own["environment"], "kvm");
+    assert_eq!(own["operation"], "own-timer");
+    assert_eq!(own["unit"], "ns");
+    assert_eq!(own["between"], "halt");
+    assert_eq!(own["met"], false);
+    assert_eq!(own["require"], "99.8%");
+    assert_eq!(own["period"], 10_000_000.0);
+    assert_eq!(own["threshold"], 30_000.0);
+    assert_eq!(own["summary"]["missed"], 2);
+    assert_eq!(own["summary"]["above"], 5);
+    assert_eq!(own["summary"]["in_time"], 2_993);
+    assert_eq!(own["windows"].as_array().unwrap().len(), 3);
+    assert_eq!(own["windows"][2]["window"], 2);
+    assert_eq!(own["untold"], serde_json::json!(["woke", "marked"]));
+    assert_eq!(own["stages"].as_array().unwrap().len(), 3);
+    assert_eq!(own["latest"][0]["expiry"], 2_499);
+    assert_eq!(own["latest"][0]["woke"], serde_json::Value::Null);
+    assert_eq!(own["doubt"]["max"], 156.0);
+    let histogram = own["histogram"].as_array().unwrap();
+    let counts = histogram.iter().map(|bucket| bucket[2].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), 2_998);
+    let host = &all[3];
+    assert_eq!(host["stages"][0]["from"], "due");
+    assert_eq!(host["stages"][0]["to"], "woke");
+    assert_eq!(host["stages"][0]["mean"], 9_000.0);
+    assert_eq!(host["latest"][0]["woke"], 9_000.0);
+    let cells = document["cells"].as_array().unwrap();
+    let of_host = cells
+        .iter()
+        .find(|cell| cell["environment"] == "kvm" && cell["operation"] == "host-timer");
+    assert_eq!(of_host.unwrap()["p99"], host["summary"]["p99"]);
+}
+
+#[test]
+fn nothing_is_demanded_where_nobody_demands() {
+    let report = made_up::report("nothing");
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!(document["interrupts"][0].get("met"), None);
+    assert!(!terminal(&report, &Style::default()).contains("Verdict"));
+    assert!(markdown(&report).contains("irq/own-timer"));
+}
