@@ -71,6 +71,7 @@ fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {
         &["check", "--help"],
         &["bisect", "--help"],
         &["explain", "--help"],
+        &["irq", "--help"],
     ] {
         let ended = place.run(words);
         assert_eq!(ended.status, Some(0), "{words:?}: {}", ended.errors);
@@ -223,7 +224,7 @@ fn help_tells_what_exit_statuses_mean() {
         "0    done",
         "2    the command line",
         "3    two runs",
-        "4    baseline, check, bisect",
+        "4    baseline, check, bisect, irq",
         "130  interrupted",
     ] {
         assert!(help.contains(line), "{help}");
