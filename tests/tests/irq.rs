@@ -2,8 +2,8 @@
 //! the command, and the same tables again from the store.
 
 use serde_json::Value;
+use trapline_tests::has_qemu;
 use trapline_tests::run::{Ended, Place};
-use trapline_tests::{has_qemu, skip};
 
 fn irq(place: &Place, words: &str) -> Ended {
     let store = place.store();
@@ -15,14 +15,6 @@ fn irq(place: &Place, words: &str) -> Ended {
 
 fn json(ended: &Ended) -> Value {
     serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
-}
-
-fn without_qemu(what: &str) -> bool {
-    let missing = !has_qemu();
-    if missing {
-        skip(what, "there is no QEMU");
-    }
-    missing
 }
 
 #[test]
@@ -37,7 +29,11 @@ fn words_that_make_no_sense_are_refused() {
         ("--env sim/kmv", "did you mean 'sim/kvm'?"),
     ] {
         let ended = irq(&place, words);
-        assert_eq!((ended.status, ended.output.as_str()), (Some(2), ""), "{words}");
+        assert_eq!(
+            (ended.status, ended.output.as_str()),
+            (Some(2), ""),
+            "{words}"
+        );
         assert!(ended.errors.starts_with("error: "), "{}", ended.errors);
         let whole = ended.errors.replace("\n  help", "");
         assert!(whole.contains(told), "{words}: {}", ended.errors);
@@ -57,7 +53,7 @@ fn help_fits_a_terminal_and_tells_how_it_ends() {
 /// On the bare simulated machine every interrupt is exact, and the timer needs nobody.
 #[test]
 fn a_verdict_ends_the_command_and_the_store_has_all_of_it() {
-    if without_qemu("interrupts on the simulated machine") {
+    if !has_qemu("interrupts on the simulated machine") {
         return;
     }
     let place = Place::new();
@@ -70,12 +66,19 @@ fn a_verdict_ends_the_command_and_the_store_has_all_of_it() {
     assert_eq!(own["summary"]["in_time"], 2100, "{own:#}");
     assert_eq!(own["windows"].as_array().map(Vec::len), Some(3));
     assert_eq!(own["period"], 1_000_000.0);
-    assert_eq!((&own["met"], own["boots"].as_u64()), (&true.into(), Some(2)));
+    assert_eq!(
+        (&own["met"], own["boots"].as_u64()),
+        (&true.into(), Some(2))
+    );
     assert_eq!(told["cells"][0]["p99"], own["summary"]["p99"]);
     assert_eq!(told["facts"]["irq-period"], "1ms");
     let missed = irq(&place, &format!("{usual} --threshold 1ns"));
     assert_eq!(missed.status, Some(1), "{missed:?}");
-    assert!(missed.output.contains("not met, 0 of 2,100"), "{}", missed.output);
+    assert!(
+        missed.output.contains("not met, 0 of 2,100"),
+        "{}",
+        missed.output
+    );
     for line in missed.output.lines() {
         assert!(line.chars().count() <= 80, "too wide: {line}");
     }
@@ -91,7 +94,10 @@ fn a_verdict_ends_the_command_and_the_store_has_all_of_it() {
 #[test]
 fn on_the_host_every_expiry_is_accounted_for_and_stages_add_up() {
     let place = Place::new();
-    let ended = irq(&place, "--env host --samples 600 --period 1ms --format json");
+    let ended = irq(
+        &place,
+        "--env host --samples 600 --period 1ms --format json",
+    );
     assert_eq!(ended.status, Some(0), "{ended:?}");
     let told = json(&ended);
     let all = told["interrupts"].as_array().expect("a list");
@@ -102,7 +108,10 @@ fn on_the_host_every_expiry_is_accounted_for_and_stages_add_up() {
         assert_eq!(of("count") + of("missed"), 600);
         assert_eq!(of("in_time") + of("above"), of("count"));
         assert!(of("count") > 100, "{interrupts:#}");
-        assert!(interrupts["unexplained"].as_f64() < Some(0.01), "{interrupts:#}");
+        assert!(
+            interrupts["unexplained"].as_f64() < Some(0.01),
+            "{interrupts:#}"
+        );
         let histogram = interrupts["histogram"].as_array().expect("a list");
         let counts = histogram.iter().filter_map(|bucket| bucket[2].as_u64());
         assert_eq!(counts.sum::<u64>(), of("count"));
@@ -127,8 +136,14 @@ fn a_plain_run_leaves_interrupts_out() {
     let told = place.measure(&["--env", "custom"]);
     let cells = told["cells"].as_array().expect("a list");
     assert!(!cells.is_empty());
-    assert!(cells.iter().all(|cell| cell["workload"] != "irq"), "{cells:?}");
+    assert!(
+        cells.iter().all(|cell| cell["workload"] != "irq"),
+        "{cells:?}"
+    );
     let asked = place.measure(&["--env", "custom", "--workload", "irq"]);
     let cells = asked["cells"].as_array().expect("a list");
-    assert!(cells.iter().all(|cell| cell["workload"] == "irq"), "{cells:?}");
+    assert!(
+        cells.iter().all(|cell| cell["workload"] == "irq"),
+        "{cells:?}"
+    );
 }

@@ -8,6 +8,7 @@ use crate::terminal;
 use serde::Serialize;
 use trapline_abi::{Direction, Op, Unit, Workload};
 use trapline_environments::Availability;
+use trapline_plan::expand;
 
 #[derive(Serialize)]
 struct List {
@@ -30,6 +31,7 @@ struct EnvironmentEntry {
 struct WorkloadEntry {
     name: &'static str,
     question: &'static str,
+    by_default: bool,
     operations: Vec<OperationEntry>,
 }
 
@@ -73,9 +75,11 @@ fn environment_entry(place: &Place) -> EnvironmentEntry {
 }
 
 fn workload_entry(workload: Workload) -> WorkloadEntry {
+    let usual = expand::usual_operations();
     WorkloadEntry {
         name: workload.name(),
         question: workload.question(),
+        by_default: workload.operations().all(|op| usual & op.bit() != 0),
         operations: workload.operations().map(operation_entry).collect(),
     }
 }
@@ -121,7 +125,11 @@ fn text(list: &List, width: usize) -> String {
         text.push_str(&entry("", 2, NAME, &state, width));
     }
     for workload in &list.workloads {
-        let title = format!("\nWorkload {}: {}", workload.name, workload.question);
+        let only = match workload.by_default {
+            true => "",
+            false => " (only if asked for)",
+        };
+        let title = format!("\nWorkload {}: {}{only}", workload.name, workload.question);
         text.push_str(&textwrap::fill(&title, width));
         text.push('\n');
         for operation in &workload.operations {
