@@ -195,7 +195,7 @@ impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = UNITS
             .iter()
-            .find(|(_, scale)| self.0 % scale == 0 && self.0 >= *scale);
+            .find(|(_, scale)| self.0.is_multiple_of(*scale) && self.0 >= *scale);
         let (unit, scale) = whole.unwrap_or(&UNITS[3]);
         write!(f, "{}{unit}", self.0 / scale)
     }
@@ -239,7 +239,7 @@ fn decimal(number: &str, scale: u64) -> Option<u64> {
     let whole: u64 = whole.parse().ok()?;
     let parts = 10u64.checked_pow(u32::try_from(digits.len()).ok()?)?;
     let rest = digits.parse::<u64>().ok()?.checked_mul(scale)?;
-    let is_whole = rest % parts == 0;
+    let is_whole = rest.is_multiple_of(parts);
     let sum = whole.checked_mul(scale)?.checked_add(rest / parts)?;
     is_whole.then_some(sum)
 }

@@ -29,7 +29,7 @@ fn interrupt(sequence: u64, raised: bool) -> Interrupt {
         entered,
         done: entered + 60,
         resumed: entered + 1_300,
-        found: Found::ALL[usize::from(sequence % 4 == 0)],
+        found: Found::ALL[usize::from(sequence.is_multiple_of(4))],
     }
 }
 
