@@ -445,3 +445,48 @@ fn a_long_job_may_say_more_and_one_that_floods_whatever_it_likes() {
     };
     assert_eq!(most_bytes(&flood), u64::MAX);
 }
+
+fn any_interrupts() -> impl Strategy<Value = Vec<Interrupt>> {
+    let times = (any::<u64>(), any::<u64>(), any::<u64>());
+    let odd = (0u64..40, times, proptest::option::of(any::<u32>())).prop_map(
+        |(sequence, (due, entered, done), woke)| Interrupt {
+            sequence,
+            due,
+            woke: woke.map(|after| due.wrapping_add(after.into())),
+            entered,
+            done,
+            resumed: done,
+            ..Interrupt::default()
+        },
+    );
+    let good = (0u64..40, 0u64..9).prop_map(|(sequence, late)| interrupt(sequence, late));
+    prop::collection::vec(prop_oneof![3 => good, 1 => odd], 0..20)
+}
+
+proptest! {
+    /// Whatever interrupts a guest tells, what is measured ascends, is of expiries that
+    /// were asked for, and comes to every stage in order.
+    #[test]
+    fn interrupts_that_are_kept_can_be_believed(
+        told_by_guest in prop::collection::vec(any_interrupts(), 0..4),
+        samples in 0u32..40,
+    ) {
+        let op = Op::HostTimer;
+        let mut bytes = frame(&begin(op), 1);
+        for interrupts in &told_by_guest {
+            bytes.extend(told(op, interrupts));
+        }
+        bytes.extend(frame(&end(op, samples), 2));
+        let account = irq_account(&irq_job(30), &bytes);
+        prop_assert_eq!(account.operations.len(), 2);
+        if let Outcome::Measured { interrupts, .. } = outcome(&account, op) {
+            prop_assert_eq!(interrupts.len() as u32, samples);
+            prop_assert!(interrupts.is_sorted_by(|a, b| a.sequence < b.sequence));
+            for interrupt in interrupts {
+                prop_assert!(interrupt.sequence < 30);
+                prop_assert!(interrupt.entered <= interrupt.done);
+                prop_assert!(interrupt.woke.is_none_or(|woke| woke >= interrupt.due));
+            }
+        }
+    }
+}
