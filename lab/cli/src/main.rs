@@ -21,6 +21,7 @@ mod manual;
 mod measure;
 mod outcome;
 mod parts;
+mod place;
 mod progress;
 mod run;
 mod show;

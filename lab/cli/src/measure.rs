@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::lab::{Lab, Place};
 use crate::ledgers::Counters;
+use crate::place;
 use crate::progress::Bar;
 use crate::terminal;
 use std::collections::BTreeSet;
@@ -131,9 +132,12 @@ fn side_by_side(
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        for _ in 0..workers.min(boots.len()) {
+        for number in 0..workers.min(boots.len()) {
             let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || work(task, image, boots, next, &sender));
+            scope.spawn(move || {
+                place::stay_on_one(number);
+                work(task, image, boots, next, &sender);
+            });
         }
         drop(sender);
         let mut kept = Ok(());
