@@ -158,8 +158,8 @@ mod tests {
 
     /// One as it may really be, the clocks of the two sides far apart.
     fn interrupt(sequence: u64) -> Interrupt {
-        let due = 1 << 50 | sequence * 25_000_000;
-        let own = sequence % 3 == 0;
+        let due = (1 << 50) + sequence * 25_000_000;
+        let own = sequence.is_multiple_of(3);
         Interrupt {
             sequence,
             due,

@@ -26,6 +26,8 @@ const VERSION: u64 = LOCAL_APIC + 0x30;
 const TASK_PRIORITY: u64 = LOCAL_APIC + 0x80;
 pub const END_OF_INTERRUPT: u64 = LOCAL_APIC + 0xb0;
 const SPURIOUS: u64 = LOCAL_APIC + 0xf0;
+const IN_SERVICE: u64 = LOCAL_APIC + 0x100;
+const REQUESTED: u64 = LOCAL_APIC + 0x200;
 const COMMAND: u64 = LOCAL_APIC + 0x300;
 const TIMER: u64 = LOCAL_APIC + 0x320;
 const LINE_0: u64 = LOCAL_APIC + 0x350;
@@ -141,6 +143,19 @@ impl Apic {
         self.write(END_OF_INTERRUPT, 0);
     }
 
+    /// Acknowledges until none of this vector is being served or asks for it. Whoever
+    /// sends them sends no more.
+    pub fn settle(&self, vector: u32) {
+        let has = |register| self.read(word_of(register, vector)) & 1 << (vector % 32) != 0;
+        loop {
+            match (has(IN_SERVICE), has(REQUESTED)) {
+                (true, _) => self.acknowledge(),
+                (false, true) => pause(),
+                (false, false) => return,
+            }
+        }
+    }
+
     /// Sends an interrupt to this CPU and waits until its handler has run.
     #[inline(always)]
     pub fn interrupt_self(&self) {
@@ -150,6 +165,11 @@ impl Apic {
             pause();
         }
     }
+}
+
+/// Where the bit of a vector stands: 32 to a register, registers 16 bytes apart.
+fn word_of(register: u64, vector: u32) -> u64 {
+    register + u64::from(vector / 32) * 16
 }
 
 /// Whether the APIC's timer can be set to a moment of the clock, and we may do it.

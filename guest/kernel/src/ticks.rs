@@ -1,8 +1,8 @@
 //! Interrupts that keep time: of the APIC's own timer, set for each expiry anew, or
 //! of a timer of the VMM's, which shares a page with us.
 //!
-//! The handler in vectors.s puts down what cannot be known later, for one interrupt
-//! at a time; the thread behind it takes that and acknowledges. Nothing here is
+//! The handler in vectors.s puts down what cannot be known later, for the last
+//! interrupt; the thread behind it takes that and acknowledges. Nothing here is
 //! executed unless a job asks for it.
 
 use crate::cpu::{in32, in8, out32, out8, pause, ring, Global};
@@ -57,10 +57,10 @@ fn flood() {
     }
 }
 
-/// Waits until the count of ticks is another than `before`, and takes what the
-/// handler has put down.
+/// Waits until the count of ticks is another than `before`. What the handler has put
+/// down then, when that was seen, and the count.
 #[inline(always)]
-fn wait(before: u64, between: Wait) -> (Tick, u64) {
+fn wait(before: u64, between: Wait) -> (Tick, u64, u64) {
     while taken_so_far() == before {
         match between {
             Wait::Halt => halt(taken_so_far, before),
@@ -69,11 +69,17 @@ fn wait(before: u64, between: Wait) -> (Tick, u64) {
         }
     }
     let resumed = ticks();
-    // SAFETY: the handler does not run again before it is acknowledged.
-    (
-        unsafe { (&raw const trapline_tick).read_volatile() },
-        resumed,
-    )
+    loop {
+        let count = taken_so_far();
+        // SAFETY: always there. Another tick may come meanwhile, see take_tick in
+        // vectors.s; then it is read again.
+        let tick = unsafe { (&raw const trapline_tick).read_volatile() };
+        if taken_so_far() == count {
+            // It may have come behind the first look at the clock.
+            let resumed = resumed.max(tick.done);
+            return (tick, resumed, count);
+        }
+    }
 }
 
 impl Tick {
@@ -156,7 +162,7 @@ impl OneShot for Own<'_> {
 
     #[inline(always)]
     fn wait(&mut self, between: Wait) -> Arrival {
-        let (tick, resumed) = wait(self.before, between);
+        let (tick, resumed, _) = wait(self.before, between);
         self.apic.acknowledge();
         tick.arrival(resumed, between)
     }
@@ -229,8 +235,8 @@ pub fn tick_by_host(apic: &Apic, ticking: &Ticking, taken: &mut Taken<'_>) {
     out32(TICKER, page.0 as u32);
     let mut last = 0;
     while last < u64::from(ticking.expiries) {
-        let (tick, resumed) = wait(before, ticking.between);
-        before += 1;
+        let (tick, resumed, count) = wait(before, ticking.between);
+        before = count;
         if tick.raised > last && tick.raised <= u64::from(ticking.expiries) {
             let arrival = tick.arrival(resumed, ticking.between);
             taken.put(page.told(ticking.first, tick.raised, &arrival));
@@ -239,8 +245,6 @@ pub fn tick_by_host(apic: &Apic, ticking: &Ticking, taken: &mut Taken<'_>) {
         apic.acknowledge();
     }
     out32(TICKER, 0);
-    // One more may have been raised before that; nobody raises any after it.
-    if taken_so_far() != before {
-        apic.acknowledge();
-    }
+    // Some may have been raised before that; nobody raises any after it.
+    apic.settle(TICK_VECTOR);
 }

@@ -36,8 +36,7 @@ trapline_tss:
     .quad stack_of_timer_top            # ist4
     .quad stack_of_spurious_top         # ist5
     .quad stack_of_event_top            # ist6
-    .quad stack_of_tick_top             # ist7
-    .quad 0
+    .quad 0, 0
     .short 0
     .short trapline_port_bitmap_offset
 
@@ -60,8 +59,6 @@ stack_of_timer_top:
 stack_of_spurious_top:
     .zero 1024
 stack_of_event_top:
-    .zero 1024
-stack_of_tick_top:
 
 # --- Page tables: identity map of the first 4 GiB --------------------------
 .set PRESENT,  0x01

@@ -98,8 +98,10 @@ take_event:
 
 # An interrupt of a timer that keeps time: when it came, what it found and which
 # expiry it stands for, if a VMM raises it. Only what cannot be known later is put
-# down. The thread behind it acknowledges, after it has read all this: so no second
-# one can come before.
+# down. The thread behind it acknowledges, after it has read all this. Where ring 0 is
+# emulated another one may come all the same, at any instruction of this: so it runs on
+# the stack that it finds, which is one of this kernel's own code as long as a timer
+# ticks, and that has no red zone.
 take_tick:
     push rax
     push rdx
@@ -201,7 +203,7 @@ trapline_shared:
     .elseif vector == {EVENT_VECTOR}
     .byte 6
     .elseif vector == {TICK_VECTOR}
-    .byte 7
+    .byte 0                             # on the stack that it finds, see take_tick
     .else
     .byte 1
     .endif
