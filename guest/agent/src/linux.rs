@@ -310,6 +310,9 @@ mod tests {
             "mmio-write",
             "hypercall",
             "self-ipi",
+            "port-emulated",
+            "xen-hypercall",
+            "event-channel",
         ];
         assert_eq!(ends["Skip"], skipped.len());
         assert_eq!(ends["End"], asked as usize - skipped.len());
