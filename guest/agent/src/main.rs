@@ -1,7 +1,9 @@
 //! The Linux program with the same workloads: `trapline-agent trapline.run=…`
 //! writes its records to standard output. Started as process 1 it is the init
-//! of a simulated machine and runs the script it finds there.
+//! of a simulated machine and runs the script it finds there; with
+//! `trapline.burn=…` it disturbs others.
 
+mod burn;
 mod clock;
 mod init;
 mod linux;
@@ -20,6 +22,9 @@ fn main() -> ExitCode {
         init::main()
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(asked) = burn::parse(&words) {
+        return burn_as(asked);
+    }
     match Job::parse(words.iter().map(String::as_str)) {
         Ok(job) => run(&job, main),
         Err(bad) => {
@@ -27,6 +32,16 @@ fn main() -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// Disturbs others; comes back only if that cannot be done.
+fn burn_as(asked: Result<(burn::Burn<'_>, u32), String>) -> ExitCode {
+    let (status, why) = match asked {
+        Ok((what, seconds)) => (1, burn::burn(&what, seconds).err()),
+        Err(bad) => (USAGE, Some(bad)),
+    };
+    eprintln!("trapline-agent: {}", why.unwrap_or_default());
+    ExitCode::from(status)
 }
 
 /// Runs the job with standard output as the console. If nobody listens any

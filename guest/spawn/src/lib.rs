@@ -14,6 +14,7 @@
 //! not even a `kill -9` of it.
 
 mod child;
+pub mod sched;
 mod terminal;
 
 pub use terminal::terminal;

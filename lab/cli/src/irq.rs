@@ -1,7 +1,7 @@
 //! `trapline irq`: how late interrupts are, how often, and at which stage. It measures,
 //! stores and shows as `trapline run` does; with `--require` it also judges.
 
-use crate::args::IrqArgs;
+use crate::args::{Contradiction, IrqArgs};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
@@ -15,11 +15,7 @@ use trapline_report::{verdicts, Report};
 /// # Errors
 /// A part is missing, the store cannot be written, or output cannot.
 pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
-    let settings = args.settings().map_err(|_| {
-        Failure::new("a guest that floods its console neither halts nor polls")
-            .help("leave --idle or --load console out")
-            .status(Status::Usage)
-    })?;
+    let settings = args.settings().map_err(contradicted)?;
     let mut store = run::open_store(&args.manner)?;
     let interrupt = Interrupt::watch()?;
     let lab = Lab::open(&args.manner.simulated)?;
@@ -46,6 +42,20 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         Status::Done => judged(&report),
         other => other,
     })
+}
+
+fn contradicted(why: Contradiction) -> Failure {
+    let (told, help) = match why {
+        Contradiction::Busy => (
+            "a guest that floods its console neither halts nor polls",
+            "leave --idle or the console's load out",
+        ),
+        Contradiction::Bound => (
+            "the kernel admits no deadline to a thread that is bound to a CPU",
+            "leave --pin or --sched deadline out",
+        ),
+    };
+    Failure::new(told).help(help).status(Status::Usage)
 }
 
 /// How a run without failures ends: by what is demanded of it, if anything is.

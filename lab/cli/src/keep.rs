@@ -94,7 +94,8 @@ mod tests {
             ..request
         };
         let words = describe(&timers);
-        let settings = " --between halt --period 10ms --threshold 30us";
+        let settings =
+            " --between halt --load none --period 10ms --pin free --sched other --threshold 30us";
         assert!(words.ends_with(settings), "{words}");
     }
 }

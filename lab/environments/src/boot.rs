@@ -39,6 +39,7 @@ pub fn boot(
         job,
         boot_job: planned.boot_job,
         boot_launches: planned.boot_launches,
+        conditions: planned.conditions.clone(),
     };
     guest.ready(&work, watch)?;
     let setting = Setting {
@@ -54,6 +55,10 @@ pub fn boot(
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
     guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();
+    if let Some(EnvError::Load { .. }) = trouble {
+        // Whatever was measured was not measured under the conditions asked for.
+        return Err(trouble.unwrap_or(EnvError::Stopped));
+    }
     let unreached = match &trouble {
         Some(error) => error.to_string(),
         None => "no launch told when it got there".to_owned(),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trapline_abi::{Job, Op};
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_plan::{Conditions, EnvironmentId, MachineSpec};
 
 /// What an environment is made of: names and values, stored with samples.
 pub type Facts = BTreeMap<String, String>;
@@ -50,7 +50,7 @@ pub trait Environment: Send + Sync {
 }
 
 /// What one boot of an environment has to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Work {
     /// What the first launch measures; nothing if its set of operations is empty.
     pub job: Job,
@@ -58,6 +58,8 @@ pub struct Work {
     pub boot_job: Job,
     /// How many further launches there are.
     pub boot_launches: u32,
+    /// Under which conditions the first launch measures.
+    pub conditions: Conditions,
 }
 
 impl Work {

@@ -126,6 +126,16 @@ pub enum EnvError {
     /// The simulated machine's Linux, or our init on it, failed.
     #[error("the simulated machine failed: {0}")]
     Machine(String),
+    /// What was to disturb the guest did not.
+    #[error("load {name} {what}{}", last(.words))]
+    Load {
+        /// Which.
+        name: &'static str,
+        /// What it did instead.
+        what: String,
+        /// The last that it said.
+        words: String,
+    },
     /// No kernel for the simulated machine.
     #[error(transparent)]
     Kernel(#[from] crate::sim::kernel::KernelError),

@@ -4,13 +4,16 @@
 use crate::custom::{Foreign, FIRST_WORD, GRACE};
 use crate::environment::{Guest, Progress, SampleSink, Watch, Work};
 use crate::error::EnvError;
+use crate::loads::{Beside, Crew};
 use crate::observe::{Finished, Offset};
+use crate::placement::{Placement, Threads};
 use crate::process::{Command, Ear, Over, Running};
 use crate::transcript::{Blind, Ending, Seen, Transcript, Witness};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
 use trapline_abi::{Job, Op};
+use trapline_plan::Conditions;
 
 /// How an environment runs a job.
 pub trait Recipe {
@@ -25,6 +28,14 @@ pub trait Recipe {
 
     /// The clock by which its guest's boot is told.
     fn clock(&self) -> BootClock;
+
+    /// The threads of its process for `job`; `None` where nobody knows which is which.
+    fn threads(&self, job: &Job) -> Option<Threads>;
+
+    /// The same command, by which its threads have names, if that has to be asked for.
+    fn with_named_threads(&self, command: Command) -> Command {
+        command
+    }
 
     /// The VMM, if it is one that knows nothing of Trapline.
     fn foreign(&self) -> Option<&Foreign> {
@@ -118,6 +129,11 @@ pub struct ProcessGuest<R> {
     recipe: R,
     jobs: Vec<Job>,
     running: Option<Running>,
+    /// Who carries loads out, where there can be any.
+    crew: Option<Crew>,
+    /// Dropped before what it runs on is given back.
+    beside: Beside,
+    placement: Option<Placement>,
 }
 
 impl<R: Recipe> ProcessGuest<R> {
@@ -127,11 +143,53 @@ impl<R: Recipe> ProcessGuest<R> {
             recipe,
             jobs: Vec::new(),
             running: None,
+            crew: None,
+            beside: Beside::default(),
+            placement: None,
+        }
+    }
+
+    /// The same on a host where it may be disturbed and placed.
+    pub fn beside(self, crew: Crew) -> Self {
+        Self {
+            crew: Some(crew),
+            ..self
         }
     }
 
     fn start(&self, job: &Job) -> Result<Running, EnvError> {
-        Running::start(&self.recipe.command(job)?)
+        let command = self.recipe.command(job)?;
+        let Some(placement) = &self.placement else {
+            return Running::start(&command);
+        };
+        if !placement.needs_thread() {
+            return placement.start_guest(|| Running::start(&command));
+        }
+        let threads = self.recipe.threads(job);
+        let threads = threads.ok_or_else(|| EnvError::Missing(NO_THREAD.to_owned()))?;
+        let command = self.recipe.with_named_threads(command);
+        let running = placement.start_guest(|| Running::start(&command))?;
+        placement.put(running.pid(), threads)?;
+        Ok(running)
+    }
+
+    /// Chooses where everybody runs, and starts what disturbs.
+    fn prepare(&mut self, conditions: &Conditions, watch: &Watch) -> Result<(), EnvError> {
+        let Conditions { loads, pin, sched } = conditions;
+        let from_outside = Conditions {
+            loads: loads.beside().collect(),
+            ..conditions.clone()
+        };
+        if from_outside.are_plain() {
+            return Ok(());
+        }
+        let crew = self.crew.as_ref();
+        let crew = crew.ok_or_else(|| EnvError::Missing(NOBODY_ELSE.to_owned()))?;
+        let placement = Placement::choose(*pin, *sched)?;
+        placement.step_aside();
+        self.beside = Beside::start(loads, crew, &placement, watch)?;
+        self.placement = Some(placement);
+        Ok(())
     }
 
     /// Hears one launch to its end and hands it on, however it ends.
@@ -201,18 +259,27 @@ impl<R: Recipe> ProcessGuest<R> {
     }
 }
 
+/// Why conditions cannot be kept on a bare machine.
+const NOBODY_ELSE: &str = "a machine that runs the image alone has nobody else to run, and no \
+                           threads to be placed: leave --load, --pin and --sched out";
+
+/// Why a thread cannot be placed.
+const NO_THREAD: &str = "nobody knows which thread of a VMM given with --vmm runs the virtual \
+                         CPU: leave --pin exclusive and --sched out";
+
 /// The reason for an operation that a guest passed over without a word.
 pub fn not_told() -> String {
     "the guest did not tell what came of it".to_owned()
 }
 
 impl<R: Recipe> Guest for ProcessGuest<R> {
-    fn ready(&mut self, work: &Work, _: &Watch) -> Result<(), EnvError> {
+    fn ready(&mut self, work: &Work, watch: &Watch) -> Result<(), EnvError> {
         self.jobs = work.jobs();
-        Ok(())
+        self.prepare(&work.conditions, watch)
     }
 
     fn go(&mut self, _: &Watch) -> Result<(), EnvError> {
+        self.beside.begin();
         if let Some(job) = self.jobs.first() {
             self.running = Some(self.start(job)?);
         }
@@ -221,6 +288,9 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
 
     fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
         let of = self.jobs.len();
+        if let Some(placement) = &self.placement {
+            out.fact("placement", placement.describe());
+        }
         for number in 0..of {
             let job = self.jobs[number];
             let running = match self.running.take() {
@@ -229,6 +299,11 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
             };
             out.progress(Progress::Launch { number, of });
             self.hear(running, &job, watch, out)?;
+            if number == 0 {
+                // Further launches are not measured under conditions.
+                std::mem::take(&mut self.beside).end(out)?;
+                self.placement = None;
+            }
         }
         Ok(())
     }

@@ -250,6 +250,11 @@ impl Running {
         &self.witness
     }
 
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.started.pid
+    }
+
     /// The TSC right before its exec, in ticks.
     pub fn exec(&self) -> u64 {
         self.started.exec

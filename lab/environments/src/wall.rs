@@ -6,7 +6,9 @@ use crate::custom::{CustomVmm, Foreign, NONE_GIVEN};
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
 use crate::kvm::Hardware;
-use crate::parts::Part;
+use crate::loads::Crew;
+use crate::parts::{GuestImage, Part};
+use crate::placement::Threads;
 use crate::plugin::Plugin;
 use crate::process::Command;
 use crate::qemu::{self, Qemu};
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_plan::{EnvironmentId, MachineSpec, Serial};
 
 /// `host`.
 pub fn host(settings: Settings) -> Stack {
@@ -26,9 +28,11 @@ pub fn host(settings: Settings) -> Stack {
         id: EnvironmentId::Host,
         settings,
         needs: &[Need::Part(Part::Agent)],
-        make: |settings, _, _| {
+        make: |settings, image, _| {
             let agent = settings.parts.get(Part::Agent)?;
-            Ok(Box::new(ProcessGuest::new(Agent(agent))))
+            Ok(Box::new(
+                ProcessGuest::new(Agent(agent)).beside(crew(settings, image)),
+            ))
         },
     }
 }
@@ -40,11 +44,14 @@ pub fn kvm(settings: Settings) -> Stack {
         settings,
         needs: &[Need::Part(Part::Vmm), Need::Part(Part::Image), Need::Kvm],
         make: |settings, image, machine| {
-            Ok(Box::new(ProcessGuest::new(OurVmm {
+            let recipe = OurVmm {
                 vmm: settings.parts.get(Part::Vmm)?,
                 image: image.path.clone(),
                 machine: *machine,
-            })))
+            };
+            Ok(Box::new(
+                ProcessGuest::new(recipe).beside(crew(settings, image)),
+            ))
         },
     }
 }
@@ -56,7 +63,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
         settings,
         needs: &[Need::Part(Part::Image), Need::Qemu, Need::Kvm],
         make: |settings, image, machine| {
-            Ok(Box::new(ProcessGuest::new(InQemu {
+            let recipe = InQemu {
                 qemu: Qemu::find(settings.qemu.as_deref())?,
                 image: image.path.clone(),
                 machine: *machine,
@@ -64,7 +71,10 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
                 ring: Hardware::of_this_host().ring(),
                 plugin: None,
                 clock: BootClock::Guests,
-            })))
+            };
+            Ok(Box::new(
+                ProcessGuest::new(recipe).beside(crew(settings, image)),
+            ))
         },
     }
 }
@@ -76,7 +86,7 @@ pub fn qemu_tcg(settings: Settings) -> Stack {
         settings,
         needs: &[Need::Part(Part::Image), Need::Qemu],
         make: |settings, image, machine| {
-            Ok(Box::new(ProcessGuest::new(InQemu {
+            let recipe = InQemu {
                 qemu: Qemu::find(settings.qemu.as_deref())?,
                 image: image.path.clone(),
                 machine: *machine,
@@ -84,8 +94,19 @@ pub fn qemu_tcg(settings: Settings) -> Stack {
                 ring: 0,
                 plugin: None,
                 clock: BootClock::Guests,
-            })))
+            };
+            Ok(Box::new(
+                ProcessGuest::new(recipe).beside(crew(settings, image)),
+            ))
         },
+    }
+}
+
+/// Who disturbs guests on this host.
+fn crew(settings: &Settings, image: &GuestImage) -> Crew {
+    Crew {
+        parts: settings.parts.clone(),
+        image: image.path.clone(),
     }
 }
 
@@ -102,10 +123,13 @@ pub fn custom(settings: Settings) -> Stack {
                 bzimage,
                 ..foreign(settings, &image.path, machine, ring)?
             };
-            Ok(Box::new(ProcessGuest::new(Theirs {
+            let recipe = Theirs {
                 foreign,
                 _bzimage: file,
-            })))
+            };
+            Ok(Box::new(
+                ProcessGuest::new(recipe).beside(crew(settings, image)),
+            ))
         },
     }
 }
@@ -165,6 +189,10 @@ impl Recipe for Theirs {
         Statuses::AGENT
     }
 
+    fn threads(&self, _: &Job) -> Option<Threads> {
+        None
+    }
+
     fn clock(&self) -> BootClock {
         BootClock::Guests
     }
@@ -184,6 +212,10 @@ impl Recipe for Agent {
 
     fn statuses(&self) -> Statuses {
         Statuses::AGENT
+    }
+
+    fn threads(&self, _: &Job) -> Option<Threads> {
+        Some(Threads::FIRST)
     }
 
     fn clock(&self) -> BootClock {
@@ -212,6 +244,16 @@ impl Recipe for OurVmm {
         Statuses::VMM
     }
 
+    /// Its first thread runs the virtual CPU.
+    fn threads(&self, job: &Job) -> Option<Threads> {
+        let ticker = job.wants(Op::HostTimer);
+        let line = self.machine.serial == Serial::Buffered;
+        Some(Threads {
+            helpers: usize::from(ticker) + usize::from(line),
+            ..Threads::FIRST
+        })
+    }
+
     fn clock(&self) -> BootClock {
         BootClock::Guests
     }
@@ -232,6 +274,10 @@ pub(crate) fn our_vmm(
     let vmm = match job.wants(Op::HostTimer) {
         true => vmm.arg("--ticker"),
         false => vmm,
+    };
+    let vmm = match machine.serial {
+        Serial::Lines => vmm,
+        serial => vmm.words("--serial").arg(serial.name()),
     };
     vmm.arg("--image")
         .arg(image)
@@ -265,6 +311,17 @@ impl Recipe for InQemu {
 
     fn statuses(&self) -> Statuses {
         Statuses::QEMU
+    }
+
+    fn threads(&self, _: &Job) -> Option<Threads> {
+        Some(Threads {
+            vcpu: Some("CPU 0/"),
+            helpers: 1,
+        })
+    }
+
+    fn with_named_threads(&self, command: Command) -> Command {
+        command.words("-name guest=trapline,debug-threads=on")
     }
 
     fn clock(&self) -> BootClock {

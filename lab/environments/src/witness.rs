@@ -73,7 +73,7 @@ fn number<N: std::str::FromStr>(path: &Path) -> Option<N> {
 }
 
 /// CPU time of all threads of a process, ended ones included, in nanoseconds.
-fn cpu_ns(pid: i32) -> Option<u64> {
+pub fn cpu_ns(pid: i32) -> Option<u64> {
     let mut clock = 0;
     // SAFETY: writes a number to a place of ours.
     if unsafe { libc::clock_getcpuclockid(pid, &mut clock) } != 0 {

@@ -9,6 +9,8 @@
 
 use crate::identity::{Clock, EnvironmentId, MachineSpec};
 use crate::irq;
+use crate::load::Serial;
+use crate::placement::Conditions;
 use crate::preset::{Preset, Sizes};
 use crate::scheduling::Scheduling;
 use rand::seq::SliceRandom;
@@ -90,6 +92,8 @@ pub struct PlannedBoot {
     pub boot_launches: u32,
     /// The machine that every launch gets.
     pub machine: MachineSpec,
+    /// Under which conditions; plain ones unless interrupts are measured.
+    pub conditions: Conditions,
 }
 
 impl PlannedBoot {
@@ -178,6 +182,10 @@ fn boot(
         .fold(0, |set, op| set | op.bit());
     let operations = operations(request, replicate, kind);
     let boot_operations = operations & of_boot;
+    let conditions = match operations & irq::operations() {
+        0 => Conditions::default(),
+        _ => request.irq.conditions.clone(),
+    };
     PlannedBoot {
         environment,
         replicate,
@@ -196,9 +204,11 @@ fn boot(
             sizes.boot_launches
         },
         machine: MachineSpec {
+            serial: conditions.loads.flood().unwrap_or(Serial::Lines),
             scheduling: request.scheduling,
             ..sizes.machine
         },
+        conditions,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names of clocks, environments and machines.
 
 use crate::scheduling::Scheduling;
+use crate::load::Serial;
 use std::fmt;
 
 /// A clock. Figures of different clocks never meet in one table. Each simulated
@@ -156,4 +157,6 @@ pub struct MachineSpec {
     pub cpus: u32,
     /// How they are scheduled.
     pub scheduling: Scheduling,
+    /// Who writes what it sends over its serial line, where our VMM makes it.
+    pub serial: Serial,
 }

@@ -1,10 +1,10 @@
 //! What interrupts of workload `irq` are made of, and what is demanded of them.
 //!
 //! One struct, because all of it is chosen together and kept with the run: a report
-//! made again from the store has to know by which threshold it judged. What may be
-//! chosen later - further loads, the scheduling of virtual CPUs - belongs here, too.
+//! made again from the store has to know by which threshold it judged.
 
 use crate::identity::EnvironmentId;
+use crate::placement::Conditions;
 use crate::preset::Preset;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +35,8 @@ pub struct Settings {
     pub expiries: Option<u32>,
     /// What the guest does in between: how it idles, or which load it makes.
     pub between: Wait,
+    /// What else there is, and where and how the guest gets its CPU.
+    pub conditions: Conditions,
     /// An interrupt later than this is too late.
     pub threshold: Time,
     /// The least share of expiries that are to be in time, if any is demanded.
@@ -47,6 +49,7 @@ impl Default for Settings {
             period: Time(10_000_000),
             expiries: None,
             between: Wait::Halt,
+            conditions: Conditions::default(),
             threshold: Time(30_000),
             require: None,
         }
@@ -57,11 +60,16 @@ impl Settings {
     /// How many times the timer expires in an environment.
     pub fn expiries(&self, environment: EnvironmentId, preset: Preset) -> u32 {
         let usual = match (environment.clock().is_exact(), preset) {
-            (true, _) if self.between != Wait::Halt => AWAKE,
+            (true, _) if self.never_sleeps() => AWAKE,
             (true, _) | (false, Preset::Quick) => QUICK,
             (false, Preset::Full) => FULL,
         };
         self.expiries.unwrap_or(usual)
+    }
+
+    /// Whether there is always somebody who executes something.
+    fn never_sleeps(&self) -> bool {
+        self.between != Wait::Halt || self.conditions.loads.beside().next().is_some()
     }
 
     /// The settings as names and values, to be kept with a run.
@@ -71,6 +79,7 @@ impl Settings {
             ("irq-between", self.between.name().to_owned()),
             ("irq-threshold", self.threshold.to_string()),
         ];
+        facts.extend(self.conditions.facts());
         facts.extend(
             self.expiries
                 .map(|count| ("irq-samples", count.to_string())),
@@ -98,6 +107,7 @@ impl Settings {
             between: told("irq-between")
                 .and_then(Wait::from_name)
                 .unwrap_or(usual.between),
+            conditions: Conditions::from_facts(facts),
             threshold: time("irq-threshold", usual.threshold),
             require: told("irq-require").and_then(|text| text.parse().ok()),
         }
@@ -247,6 +257,7 @@ fn decimal(number: &str, scale: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::{Pin, Sched};
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     #[test]
@@ -297,6 +308,13 @@ mod tests {
             between: Wait::Poll,
             ..settings.clone()
         };
+        let loaded = Settings {
+            conditions: Conditions {
+                loads: "cpu".parse().unwrap(),
+                ..Conditions::default()
+            },
+            ..settings.clone()
+        };
         let few = Settings {
             expiries: Some(7),
             ..poll.clone()
@@ -307,6 +325,8 @@ mod tests {
         assert_eq!(settings.expiries(SimKvm, Preset::Full), 10_000);
         assert_eq!(poll.expiries(SimKvm, Preset::Quick), 2_048);
         assert_eq!(poll.expiries(Kvm, Preset::Quick), 10_000);
+        assert_eq!(loaded.expiries(SimKvm, Preset::Quick), 2_048);
+        assert_eq!(loaded.expiries(Kvm, Preset::Quick), 10_000);
         assert_eq!(few.expiries(SimKvm, Preset::Quick), 7);
     }
 
@@ -325,6 +345,15 @@ mod tests {
         assert_eq!(Asked::from_facts(&BTreeMap::new()), None);
     }
 
+    fn some_conditions() -> Vec<Conditions> {
+        let pressed = Conditions {
+            loads: "cpu:2,console-buffered".parse().unwrap(),
+            pin: Pin::Shared,
+            sched: Sched::Fifo(3),
+        };
+        vec![Conditions::default(), pressed]
+    }
+
     proptest! {
         #[test]
         fn settings_survive_their_facts(
@@ -333,11 +362,13 @@ mod tests {
             expiries in proptest::option::of(any::<u32>()),
             require in proptest::option::of(0..=ALL),
             between in proptest::sample::select(vec![Wait::Halt, Wait::Poll, Wait::Flood]),
+            conditions in proptest::sample::select(some_conditions()),
         ) {
             let settings = Settings {
                 period: Time(period),
                 expiries,
                 between,
+                conditions: conditions.clone(),
                 threshold: Time(threshold),
                 require: require.map(Share),
             };

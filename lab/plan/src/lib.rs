@@ -9,13 +9,17 @@
 pub mod expand;
 pub mod identity;
 pub mod irq;
+pub mod load;
 pub mod names;
 pub mod observed;
+pub mod placement;
 pub mod preset;
 mod scheduling;
 
 pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
 pub use identity::{Clock, EnvironmentId, MachineSpec};
+pub use load::{Load, Loads, Serial};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
+pub use placement::{Conditions, Pin, Sched};
 pub use preset::Preset;
 pub use scheduling::{Scheduler, Scheduling};

@@ -5,6 +5,7 @@
 
 use crate::identity::{EnvironmentId, MachineSpec};
 use crate::scheduling::Scheduling;
+use crate::load::Serial;
 use trapline_abi::Job;
 
 /// How thorough a run is.
@@ -62,6 +63,7 @@ const HARDWARE: Sizes = Sizes {
         memory_mib: 512,
         cpus: 1,
         scheduling: Scheduling::USUAL,
+        serial: Serial::Lines,
     },
     boot_launches: 2,
     batches: Job::EMPTY.batches,
@@ -79,6 +81,7 @@ const TRANSLATED: Sizes = Sizes {
         memory_mib: 128,
         cpus: 1,
         scheduling: Scheduling::USUAL,
+        serial: Serial::Lines,
     },
     batches: 10,
     batch_ticks: 2_000_000,

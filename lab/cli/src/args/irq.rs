@@ -7,7 +7,7 @@ use std::str::FromStr;
 use trapline_abi::job::Wait;
 use trapline_abi::Op;
 use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
-use trapline_plan::EnvironmentId;
+use trapline_plan::{Conditions, EnvironmentId, Loads, Sched};
 
 /// Of `trapline irq`.
 #[derive(Args, Debug)]
@@ -28,9 +28,17 @@ pub struct IrqArgs {
     /// What the guest does while it waits [default: halt]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
-    /// What disturbs it meanwhile
-    #[arg(long, value_enum, default_value_t = Load::None)]
-    pub load: Load,
+    /// What disturbs it meanwhile: cpu, cpu:N, memory, exits, create-vm,
+    /// create-vm:MIB, and console-direct or console-buffered
+    #[arg(long, value_name = "A,B", default_value = "none", value_parser = Loads::from_str)]
+    pub load: Loads,
+    /// Where the virtual CPU runs [default: shared with a load, else free]
+    #[arg(long, value_enum)]
+    pub pin: Option<Pin>,
+    /// How its thread is scheduled: other, fifo, fifo:PRIORITY or
+    /// deadline:RUNTIME/PERIOD
+    #[arg(long, value_name = "HOW", default_value = "other", value_parser = Sched::from_str)]
+    pub sched: Sched,
     /// An interrupt later than this is too late; where instructions are counted,
     /// one is a nanosecond
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]
@@ -84,13 +92,25 @@ pub enum Idle {
     Poll,
 }
 
-/// What disturbs it.
+/// Where the virtual CPU runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Load {
-    /// Nothing
-    None,
-    /// The guest itself, which writes to its serial port as fast as it can
-    Console,
+pub enum Pin {
+    /// Where the kernel puts it
+    Free,
+    /// Alone on a CPU
+    Exclusive,
+    /// On one CPU with its VMM and the loads
+    Shared,
+}
+
+impl From<Pin> for trapline_plan::Pin {
+    fn from(pin: Pin) -> Self {
+        match pin {
+            Pin::Free => Self::Free,
+            Pin::Exclusive => Self::Exclusive,
+            Pin::Shared => Self::Shared,
+        }
+    }
 }
 
 impl Timer {
@@ -104,28 +124,53 @@ impl Timer {
     }
 }
 
-/// A guest that floods its console cannot idle in a way of its own.
-pub struct Busy;
+/// Why settings do not go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contradiction {
+    /// A guest that floods its console cannot idle in a way of its own.
+    Busy,
+    /// The kernel admits no deadline to a thread that is bound to a CPU.
+    Bound,
+}
 
 impl IrqArgs {
     /// How interrupts are to be made and judged.
     ///
     /// # Errors
-    /// What the guest is to do is not one thing.
-    pub fn settings(&self) -> Result<Settings, Busy> {
-        let between = match (self.idle, self.load) {
-            (Some(_), Load::Console) => return Err(Busy),
-            (None, Load::Console) => Wait::Flood,
-            (Some(Idle::Poll), Load::None) => Wait::Poll,
-            (None | Some(Idle::Halt), Load::None) => Wait::Halt,
+    /// They contradict each other.
+    pub fn settings(&self) -> Result<Settings, Contradiction> {
+        let between = match (self.idle, self.load.flood()) {
+            (Some(_), Some(_)) => return Err(Contradiction::Busy),
+            (None, Some(_)) => Wait::Flood,
+            (Some(Idle::Poll), None) => Wait::Poll,
+            (None | Some(Idle::Halt), None) => Wait::Halt,
         };
         Ok(Settings {
             period: self.period,
             expiries: self.samples,
             between,
+            conditions: self.conditions()?,
             threshold: self.threshold,
             require: self.require,
         })
+    }
+}
+
+impl IrqArgs {
+    fn conditions(&self) -> Result<Conditions, Contradiction> {
+        let usual = Conditions::usual_pin(&self.load, self.sched);
+        let pin = self.pin.map_or(usual, Into::into);
+        match (self.sched, pin) {
+            (
+                Sched::Deadline { .. },
+                trapline_plan::Pin::Exclusive | trapline_plan::Pin::Shared,
+            ) => Err(Contradiction::Bound),
+            _ => Ok(Conditions {
+                loads: self.load.clone(),
+                pin,
+                sched: self.sched,
+            }),
+        }
     }
 }
 
@@ -178,16 +223,33 @@ mod tests {
             settings.ok().map(|settings| settings.between)
         };
         assert_eq!(between(&["--idle", "poll"]), Some(Wait::Poll));
-        assert_eq!(between(&["--load", "console"]), Some(Wait::Flood));
+        assert_eq!(between(&["--load", "console-direct"]), Some(Wait::Flood));
         assert_eq!(
             between(&["--load", "none", "--idle", "halt"]),
             Some(Wait::Halt)
         );
-        assert_eq!(between(&["--load", "console", "--idle", "poll"]), None);
+        assert_eq!(
+            between(&["--load", "cpu", "--idle", "poll"]),
+            Some(Wait::Poll)
+        );
+        let both = ["--load", "console-buffered", "--idle", "poll"];
+        assert_eq!(between(&both), None);
         assert_eq!(
             Timer::Own.operations() | Timer::Host.operations(),
             irq::operations()
         );
+    }
+
+    #[test]
+    fn a_deadline_goes_with_no_pin() {
+        let settings = |words: &[&str]| parsed(words).unwrap().settings();
+        let deadline = ["--sched", "deadline:3ms/10ms", "--load", "cpu:2"];
+        let free = settings(&deadline).unwrap().conditions;
+        assert_eq!(free.pin, trapline_plan::Pin::Free);
+        let bound = [&deadline[..], &["--pin", "shared"]].concat();
+        assert_eq!(settings(&bound), Err(Contradiction::Bound));
+        let loaded = settings(&["--load", "cpu"]).unwrap().conditions;
+        assert_eq!(loaded.pin, trapline_plan::Pin::Shared);
     }
 
     #[test]
@@ -201,6 +263,11 @@ mod tests {
             ["--require", "101%"],
             ["--samples", "0"],
             ["--timer", "both,own"],
+            ["--load", "cpu:0"],
+            ["--load", "disk"],
+            ["--pin", "cpu0"],
+            ["--sched", "fifo:100"],
+            ["--sched", "deadline:11ms/10ms"],
         ] {
             assert!(parsed(&words).is_err(), "{words:?}");
         }

@@ -19,6 +19,7 @@ use crate::environment::Guest;
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
 use crate::parts::{GuestImage, Part};
+use crate::placement::Threads;
 use crate::process::Command;
 use crate::settings::Settings;
 use crate::sim;
@@ -158,6 +159,10 @@ impl Recipe for Image {
 
     fn statuses(&self) -> Statuses {
         machine::STATUSES
+    }
+
+    fn threads(&self, _: &Job) -> Option<Threads> {
+        None
     }
 
     fn clock(&self) -> BootClock {

@@ -15,6 +15,7 @@ fn foreign(text: &str) -> Foreign {
             memory_mib: 128,
             cpus: 1,
             scheduling: trapline_plan::Scheduling::USUAL,
+            serial: trapline_plan::Serial::Lines,
         },
         ring: 0,
     }

@@ -246,6 +246,7 @@ fn foreign() -> Inside {
                 memory_mib: 1,
                 cpus: 1,
                 scheduling: trapline_plan::Scheduling::USUAL,
+                serial: trapline_plan::Serial::Lines,
             },
             ring: 0,
         }),

@@ -263,6 +263,7 @@ impl Domain {
             memory_mib,
             cpus,
             scheduling,
+            ..
         } = self.machine;
         let cap = scheduling.cap.map(|percent| format!("cap={percent}\n"));
         let weight = scheduling

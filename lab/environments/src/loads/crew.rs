@@ -1,0 +1,167 @@
+//! Which programs carry a load out on this host.
+
+use crate::error::EnvError;
+use crate::facts::available_mib;
+use crate::kvm;
+use crate::parts::{Part, Parts};
+use crate::process::Command;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use trapline_plan::{Load, Loads};
+
+/// Where those programs are.
+#[derive(Clone, Debug)]
+pub struct Crew {
+    /// Trapline's own.
+    pub parts: Parts,
+    /// What virtual machines run.
+    pub image: PathBuf,
+}
+
+/// A process of a load.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The load's name.
+    pub name: &'static str,
+    /// What it does.
+    pub command: Command,
+    /// What it counts.
+    pub unit: &'static str,
+    /// How it tells.
+    pub telling: Telling,
+}
+
+/// How a process of a load tells how much it has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// As a number in the file that is its standard output.
+    Count,
+    /// As our VMM tells about its guest, at its end.
+    Events,
+}
+
+/// Memory that is larger than the caches of processors that do not tell.
+const LEAST_BLOCK_MIB: u64 = 64;
+
+/// Memory of a machine that is created again and again.
+const CREATED_MIB: u32 = 2048;
+
+/// Of that what its VMM takes.
+const VMM_MIB: u64 = 64;
+
+impl Crew {
+    /// What has to run for `loads`, for longer than `patience`.
+    ///
+    /// # Errors
+    /// Something that it takes is not here.
+    pub fn tasks(&self, loads: &Loads, patience: Duration) -> Result<Vec<Task>, EnvError> {
+        // One guest may be heard for so long, and it is not heard from the beginning.
+        let seconds = patience.as_secs().saturating_mul(2).clamp(60, 1 << 30);
+        let mut tasks = Vec::new();
+        for load in loads.beside() {
+            match load {
+                Load::Cpu(burners) => {
+                    let task = self.burner(load, "turns", "cpu", seconds)?;
+                    tasks.extend(std::iter::repeat_n(task, burners.into()));
+                }
+                Load::Memory => {
+                    let block = format!("memory:{}", block_mib());
+                    tasks.push(self.burner(load, "bytes", &block, seconds)?);
+                }
+                Load::Exits => tasks.push(self.exits(load)?),
+                Load::CreateVm(mib) => tasks.push(self.create_vm(load, mib, seconds)?),
+                Load::ConsoleDirect | Load::ConsoleBuffered => {}
+            }
+        }
+        Ok(tasks)
+    }
+
+    fn burner(
+        &self,
+        load: Load,
+        unit: &'static str,
+        what: &str,
+        seconds: u64,
+    ) -> Result<Task, EnvError> {
+        let command = Command::new(self.parts.get(Part::Agent)?);
+        Ok(Task {
+            name: load.name(),
+            command: command
+                .arg(format!("trapline.burn={what}"))
+                .arg(format!("trapline.seconds={seconds}")),
+            unit,
+            telling: Telling::Count,
+        })
+    }
+
+    /// Each byte of a console that is a port is an exit to the VMM.
+    fn exits(&self, load: Load) -> Result<Task, EnvError> {
+        Ok(Task {
+            name: load.name(),
+            command: self
+                .vmm()?
+                .words("--events 3 --cmdline")
+                .arg("trapline.run=none trapline.console=port trapline.fault=flood"),
+            unit: "exits",
+            telling: Telling::Events,
+        })
+    }
+
+    fn create_vm(&self, load: Load, mib: Option<u32>, seconds: u64) -> Result<Task, EnvError> {
+        let mib = mib.unwrap_or(CREATED_MIB);
+        check_memory(mib)?;
+        let vmm = self.vmm()?;
+        let burner = self.burner(load, "machines", "run", seconds)?;
+        let mut command = burner.command.arg(vmm.program);
+        command.arguments.extend(vmm.arguments);
+        Ok(Task {
+            command: command
+                .words(&format!("--memory {mib}M --cmdline"))
+                .arg(populating(mib)),
+            ..burner
+        })
+    }
+
+    fn vmm(&self) -> Result<Command, EnvError> {
+        kvm::check()?;
+        let vmm = Command::new(self.parts.get(Part::Vmm)?);
+        self.parts.image()?;
+        Ok(vmm.arg("--image").arg(&self.image))
+    }
+}
+
+/// What the image needs of its memory for itself, in MiB.
+const IMAGE_MIB: u32 = 24;
+
+/// The job of a guest that touches nearly all of so much memory, and ends.
+pub fn populating(mib: u32) -> String {
+    // Three arrays of doubles.
+    let doubles = (u64::from(mib.saturating_sub(IMAGE_MIB)) << 20) / 24;
+    format!(
+        "trapline.run=stream/copy trapline.batches=1 trapline.passes=1 \
+         trapline.doubles={doubles} trapline.console=port"
+    )
+}
+
+fn check_memory(mib: u32) -> Result<(), EnvError> {
+    let needed = u64::from(mib) + VMM_MIB;
+    match available_mib() {
+        Some(available) if available < needed => Err(EnvError::Missing(format!(
+            "load create-vm takes {needed} MiB of memory, {available} MiB are available: end \
+             something large, or name a smaller machine, as create-vm:512"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Twice the largest cache that the kernel tells of.
+fn block_mib() -> u64 {
+    let caches = (0..8).filter_map(|index| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+        let size = fs::read_to_string(path).ok()?;
+        size.trim().strip_suffix('K')?.parse::<u64>().ok()
+    });
+    let largest = caches.max().unwrap_or(0);
+    (2 * largest / 1024).max(LEAST_BLOCK_MIB)
+}

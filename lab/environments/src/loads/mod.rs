@@ -1,0 +1,63 @@
+//! What disturbs a guest on this host: processes that are started before it goes, are
+//! shown to work before it goes and to have worked when it has ended, and die with
+//! whoever started them.
+//!
+//! A load that cannot be started is a reason to skip; one that does nothing, or ends
+//! before the guest, is a failure of what was measured, for it was measured without.
+
+mod crew;
+mod process;
+
+pub use crew::Crew;
+
+use crate::environment::{SampleSink, Watch};
+use crate::error::EnvError;
+use crate::placement::Placement;
+use process::Process;
+use trapline_plan::Loads;
+
+/// All that runs beside a guest.
+#[derive(Default)]
+pub struct Beside(Vec<Process>);
+
+impl Beside {
+    /// Starts what `loads` name and waits until all of it works.
+    ///
+    /// # Errors
+    /// Something is missing for it, or it does not work.
+    pub fn start(
+        loads: &Loads,
+        crew: &Crew,
+        placement: &Placement,
+        watch: &Watch,
+    ) -> Result<Self, EnvError> {
+        let mut all = Self::default();
+        for task in crew.tasks(loads, watch.patience)? {
+            all.0.push(placement.start_load(|| Process::start(&task))?);
+        }
+        for process in &mut all.0 {
+            process.await_work(watch)?;
+        }
+        Ok(all)
+    }
+
+    /// From here on it counts.
+    pub fn begin(&mut self) {
+        self.0.iter_mut().for_each(Process::begin);
+    }
+
+    /// Ends all of it and tells what it did.
+    ///
+    /// # Errors
+    /// Some of it did not work to the end.
+    pub fn end(self, out: &mut dyn SampleSink) -> Result<(), EnvError> {
+        let ended: Result<Vec<_>, EnvError> = self.0.into_iter().map(Process::end).collect();
+        for (number, done) in ended?.iter().enumerate() {
+            out.fact(&format!("load-{number}-{}", done.name), done.to_string());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use super::crew::{populating, Task, Telling};
+use super::*;
+use crate::environment::Progress;
+use crate::observe::Finished;
+use crate::parts::Parts;
+use crate::process::Command;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use trapline_abi::Job;
+use trapline_plan::{Pin, Sched};
+
+/// A shell that counts as a burner does, and then does `rest`.
+fn shell(rest: &str) -> Task {
+    let count = "printf '\\001\\000\\000\\000\\000\\000\\000\\000'";
+    Task {
+        name: "cpu",
+        command: Command::new("/bin/sh")
+            .arg("-c")
+            .arg(format!("{count}; {rest}")),
+        unit: "turns",
+        telling: Telling::Count,
+    }
+}
+
+fn watch() -> Watch {
+    Watch::of(Duration::from_secs(60))
+}
+
+fn started(task: &Task) -> Result<Process, EnvError> {
+    let mut process = Process::start(task)?;
+    process.await_work(&watch())?;
+    Ok(process)
+}
+
+#[test]
+fn a_load_that_never_works_is_an_error_with_its_last_words() {
+    let silent = Task {
+        command: Command::new("/bin/sh").arg("-c").arg("echo no luck >&2"),
+        ..shell("")
+    };
+    let error = started(&silent).err().unwrap().to_string();
+    let told = "load cpu has ended by itself; the last it said:\n  no luck";
+    assert_eq!(error, told);
+}
+
+#[test]
+fn a_load_that_ends_early_or_rests_is_an_error() {
+    let early = started(&shell("read word < /dev/null; exit 3"));
+    // It may end before it was seen to work, or afterwards.
+    let error = early.and_then(|process| {
+        std::thread::sleep(Duration::from_millis(300));
+        process.end().map(drop)
+    });
+    let error = error.err().unwrap().to_string();
+    assert_eq!(error, "load cpu has ended by itself");
+    let mut lazy = started(&shell("exec sleep 60")).unwrap();
+    lazy.begin();
+    let error = lazy.end().err().unwrap().to_string();
+    assert_eq!(error, "load cpu did nothing while the guest was measured");
+}
+
+#[test]
+fn what_worked_is_told() {
+    let mut busy = started(&shell("while :; do :; done")).unwrap();
+    // What it has done before it counts is not counted, but its shell never counts on.
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(matches!(busy.end(), Ok(done) if done.name == "cpu"));
+    busy = started(&shell("while :; do :; done")).unwrap();
+    let pid = busy.pid();
+    drop(busy);
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+}
+
+struct Facts(BTreeMap<String, String>);
+
+impl SampleSink for Facts {
+    fn progress(&mut self, _: Progress) {}
+
+    fn fact(&mut self, name: &str, value: String) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    fn finished(&mut self, _: Finished) {}
+}
+
+fn crew() -> Option<Crew> {
+    let parts = Parts::find().ok()?;
+    let image = parts.image().ok()?.path;
+    Some(Crew { parts, image })
+}
+
+/// Needs the agent, which is there when all parts were built.
+#[test]
+fn burners_burn_and_their_work_is_stored() {
+    let Some(crew) = crew() else {
+        eprintln!("skipped: no parts here; build them with 'make build'");
+        return;
+    };
+    let placement = Placement::choose(Pin::Shared, Sched::Other).unwrap();
+    let loads = "cpu:2,memory".parse().unwrap();
+    let mut beside = Beside::start(&loads, &crew, &placement, &watch()).unwrap();
+    beside.begin();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut facts = Facts(BTreeMap::new());
+    beside.end(&mut facts).unwrap();
+    let names: Vec<_> = facts.0.keys().map(String::as_str).collect();
+    assert_eq!(names, ["load-0-cpu", "load-1-cpu", "load-2-memory"]);
+    for told in facts.0.values() {
+        assert!(told.ends_with(" ms of CPU time"), "{told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_started_is_a_reason_to_skip() {
+    let crew = Crew {
+        parts: Parts::in_directory("/nonexistent"),
+        image: "/nonexistent".into(),
+    };
+    let tasks = |loads: &str| crew.tasks(&loads.parse().unwrap(), Duration::from_secs(1));
+    let error = tasks("cpu").err().unwrap().to_string();
+    assert!(error.contains("make build"), "{error}");
+    let error = tasks("create-vm:65536").err().unwrap().to_string();
+    assert!(
+        error.contains("create-vm:512") || error.contains("kvm"),
+        "{error}"
+    );
+    assert!(tasks("console-buffered").unwrap().is_empty());
+}
+
+#[test]
+fn a_created_machine_fills_its_memory() {
+    let words = populating(2048);
+    let job = Job::parse(words.split_ascii_whitespace()).unwrap();
+    let touched = 24 * u64::from(job.doubles) >> 20;
+    assert!((2000..2048).contains(&touched), "{touched} MiB");
+}
