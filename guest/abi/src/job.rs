@@ -12,6 +12,10 @@ use core::fmt;
 /// What every word of a job begins with.
 pub const PREFIX: &str = "trapline.";
 
+/// What a line begins with in which the init of a simulated machine tells what a load
+/// did: then its number, its name and the rest.
+pub const LOAD_PREFIX: &str = "trapline-load-";
+
 /// How long the guest of a VMM that the lab knows nothing about may take to its
 /// first record, in seconds of the clock that it is measured by.
 pub const FIRST_WORD_SECONDS: u64 = 20;

@@ -55,9 +55,12 @@ pub fn boot(
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
     guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();
-    if let Some(EnvError::Load { .. }) = trouble {
+    let pressed = planned.conditions.loads.beside().next().is_some();
+    match trouble {
         // Whatever was measured was not measured under the conditions asked for.
-        return Err(trouble.unwrap_or(EnvError::Stopped));
+        Some(error @ EnvError::Load { .. }) => return Err(error),
+        Some(error @ EnvError::Machine(_)) if pressed => return Err(error),
+        _ => {}
     }
     let unreached = match &trouble {
         Some(error) => error.to_string(),

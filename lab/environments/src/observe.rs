@@ -9,6 +9,7 @@
 use crate::environment::{Facts, Progress, SampleSink};
 use crate::transcript::{Account, Elapsed, Ending};
 use std::collections::BTreeMap;
+use trapline_abi::job::LOAD_PREFIX;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
 use trapline_plan::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
@@ -299,6 +300,16 @@ impl<'a> Recorder<'a> {
         counters
     }
 
+    /// What the init of a simulated machine tells of loads is among what its programs
+    /// wrote.
+    fn take_loads(&mut self, errors: &str) {
+        let told = errors.lines().filter_map(|line| {
+            let (load, did) = line.strip_prefix(LOAD_PREFIX)?.split_once(' ')?;
+            Some((format!("load-{load}"), did.to_owned()))
+        });
+        self.facts.extend(told);
+    }
+
     fn take_log(&mut self, account: &Account) {
         for text in [&account.log, &account.errors] {
             if !text.trim().is_empty() && self.log.len() + text.len() < MOST_LOG {
@@ -383,6 +394,7 @@ impl SampleSink for Recorder<'_> {
             let ring = format!("{speaker} at ring {}", hello.ring);
             self.facts.insert("guest".to_owned(), ring);
         }
+        self.take_loads(&finished.account.errors);
         self.take_log(&finished.account);
         for problem in finished.account.problems {
             self.problem(problem);

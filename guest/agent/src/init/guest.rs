@@ -5,6 +5,7 @@
 //! and sleeps until the program has ended. Only where that takes long it wakes up
 //! now and then to empty the pipes.
 
+use super::beside::Beside;
 use super::port::Port;
 use super::script::{Kind, Launch};
 use std::fs::{self, File};
@@ -34,13 +35,15 @@ pub struct Guest {
 const CONSOLE: usize = 1;
 
 /// Runs a program from its start to its end and tells about it.
-pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
+pub fn run(launch: &Launch<'_>, beside: &mut Beside, port: &mut Port) -> io::Result<()> {
     let guest = start(launch, File::open("/dev/null")?.as_fd())?;
+    beside.begin(&guest.started)?;
     let offset = match launch.kind {
         Kind::Ours => None,
         _ => guest.offset_once_it_speaks(u64::from(launch.seconds) * 1000)?,
     };
-    guest.finish(offset, launch.seconds, port).map(drop)
+    let told = || beside.told();
+    guest.finish(offset, launch.seconds, told, port).map(drop)
 }
 
 /// Starts a program that reads from `input`.
@@ -118,12 +121,13 @@ impl Guest {
         }
     }
 
-    /// Waits for the program's end, at most so many seconds, and tells about it;
-    /// whether it had to be killed.
+    /// Waits for the program's end, at most so many seconds, and tells about it and
+    /// about what ran beside it; whether it had to be killed.
     pub fn finish(
         mut self,
         offset: Option<i64>,
         seconds: u32,
+        told_beside: impl FnOnce() -> io::Result<String>,
         port: &mut Port,
     ) -> io::Result<bool> {
         let mut told = false;
@@ -142,6 +146,9 @@ impl Guest {
         let at = stamp!(Reaped);
         self.tell_start(&mut told, offset, port);
         self.tell_streams(port)?;
+        for piece in told_beside()?.as_bytes().chunks(MAX_RELAY) {
+            port.say(&self.relay(Channel::Errors, piece), ticks());
+        }
         port.say(&self.reaped(&ended), at);
         Ok(!over)
     }

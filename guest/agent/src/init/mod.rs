@@ -8,6 +8,7 @@
 //! buffer of a driver lies in between, so that two runs of a machine say the same
 //! bytes. While something is measured this program sleeps; see [`guest`].
 
+mod beside;
 mod foreign;
 mod guest;
 mod job;
@@ -16,6 +17,7 @@ mod script;
 mod settle;
 mod xen;
 
+use beside::Beside;
 use port::Port;
 use script::{Kind, Step};
 use std::ffi::CString;
@@ -82,15 +84,16 @@ fn follow_scripts(port: &mut Port) -> Result<(), Trouble> {
 }
 
 fn follow(name: &str, script: &str, port: &mut Port) -> Result<(), Trouble> {
+    let mut beside = Beside::default();
     for (line, number) in script.lines().zip(1..) {
         let at_line = |trouble| format!("{name}, line {number}: {trouble}");
         let step = script::parse(line).map_err(at_line)?;
-        take(&step, port).map_err(at_line)?;
+        take(&step, &mut beside, port).map_err(at_line)?;
     }
     Ok(())
 }
 
-fn take(step: &Step<'_>, port: &mut Port) -> Result<(), Trouble> {
+fn take(step: &Step<'_>, beside: &mut Beside, port: &mut Port) -> Result<(), Trouble> {
     match step {
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
@@ -102,13 +105,20 @@ fn take(step: &Step<'_>, port: &mut Port) -> Result<(), Trouble> {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
         Step::Xen { programs, domain } => xen::become_first_domain(programs, domain),
+        Step::Load(load) => beside
+            .start(load)
+            .map_err(|error| format!("{}: {error}", load.program)),
+        Step::Sched(rules) => {
+            beside.set_rules(*rules);
+            Ok(())
+        }
         Step::Launch(launch) => {
-            let run = match launch.kind {
-                Kind::Foreign => foreign::run,
-                Kind::Xen | Kind::XenAsked => xen::run,
-                Kind::Ours | Kind::Asked => guest::run,
+            let ran = match launch.kind {
+                Kind::Foreign => foreign::run(launch, port),
+                Kind::Xen | Kind::XenAsked => xen::run(launch, port),
+                Kind::Ours | Kind::Asked => guest::run(launch, beside, port),
             };
-            run(launch, port).map_err(|error| format!("{}: {error}", launch.program))
+            ran.map_err(|error| format!("{}: {error}", launch.program))
         }
     }
 }

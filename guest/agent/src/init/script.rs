@@ -5,8 +5,14 @@
 //! - `wait PATH TEXT` waits until a file says so.
 //! - `xen DIRECTORY FILE` makes this Linux the first domain of the Xen below it, with that
 //!   directory's programs, and makes the domain that FILE describes, once; see `init::xen`.
+//! - `load NAME UNIT TELLING PROGRAM ARGUMENT…` starts a program that disturbs those that
+//!   are launched later; see `init::beside` and [`Telling`].
+//! - `sched fifo PRIORITY` and `sched deadline RUNTIME PERIOD`, in nanoseconds: how the
+//!   programs that are launched later get the processor.
 //! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT…` runs a program to its end, at
 //!   most so many seconds of the machine's time. For KIND see [`Kind`].
+
+use trapline_spawn::sched::Rules;
 
 /// One step.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,8 +45,36 @@ pub enum Step<'a> {
         /// What describes a domain.
         domain: &'a str,
     },
+    /// Start what disturbs.
+    Load(Load<'a>),
+    /// Rules for what is launched.
+    Sched(Rules),
     /// Run a program.
     Launch(Launch<'a>),
+}
+
+/// A program that disturbs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Load<'a> {
+    /// The load's name.
+    pub name: &'a str,
+    /// What it counts.
+    pub unit: &'a str,
+    /// How it tells.
+    pub telling: Telling,
+    /// Its file.
+    pub program: &'a str,
+    /// Its arguments, without its own name.
+    pub arguments: Vec<&'a str>,
+}
+
+/// How a program that disturbs tells how much it has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// `count`: as a number in the file that is its standard output.
+    Count,
+    /// `exits`: it is a VMM, and KVM counts the exits of its guest.
+    Exits,
 }
 
 /// A program to run.
@@ -102,6 +136,18 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
         ["write", path, text] => Ok(Step::Write { path, text }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
         ["xen", programs, domain] => Ok(Step::Xen { programs, domain }),
+        ["load", name, unit, telling, program, ref arguments @ ..] => Ok(Step::Load(Load {
+            name,
+            unit,
+            telling: telling_of(telling)?,
+            program,
+            arguments: arguments.to_vec(),
+        })),
+        ["sched", "fifo", priority] => Ok(Step::Sched(Rules::Fifo(number(priority)?))),
+        ["sched", "deadline", runtime, period] => Ok(Step::Sched(Rules::Deadline {
+            runtime: number(runtime)?,
+            period: number(period)?,
+        })),
         ["launch", child, seconds, kind, program, ref arguments @ ..] => Ok(Step::Launch(Launch {
             child: number(child)?,
             seconds: number(seconds)?,
@@ -116,6 +162,14 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
 fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
     word.parse()
         .map_err(|_| format!("'{word}' is not a number in range"))
+}
+
+fn telling_of(word: &str) -> Result<Telling, String> {
+    match word {
+        "count" => Ok(Telling::Count),
+        "exits" => Ok(Telling::Exits),
+        _ => Err(format!("'{word}' is no way to tell")),
+    }
 }
 
 fn kind_of(word: &str) -> Result<Kind, String> {
@@ -153,6 +207,22 @@ mod tests {
             domain: "/domain",
         };
         assert_eq!(parse("xen\t/usr/lib/xen\t/domain"), Ok(xen));
+        let load = Step::Load(Load {
+            name: "cpu",
+            unit: "turns",
+            telling: Telling::Count,
+            program: "/init",
+            arguments: vec!["trapline.burn=cpu"],
+        });
+        let line = "load\tcpu\tturns\tcount\t/init\ttrapline.burn=cpu";
+        assert_eq!(parse(line), Ok(load));
+        let fifo = Step::Sched(Rules::Fifo(7));
+        assert_eq!(parse("sched\tfifo\t7"), Ok(fifo));
+        let deadline = Step::Sched(Rules::Deadline {
+            runtime: 3,
+            period: 10,
+        });
+        assert_eq!(parse("sched\tdeadline\t3\t10"), Ok(deadline));
         let launch = Step::Launch(Launch {
             child: 3,
             seconds: 60,
@@ -170,6 +240,8 @@ mod tests {
             ("", "''"),
             ("modul\ta\tb", "modul"),
             ("module\ta", "module\ta"),
+            ("sched\tfifo\thigh", "high"),
+            ("load\ta\tb\tnow\tp", "now"),
             ("launch\t65536\t1\tno\tp", "65536"),
             ("launch\t0\t1\tmaybe\tp", "maybe"),
         ] {

@@ -185,9 +185,10 @@ pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let guest = guest::start(launch, File::open("/dev/null")?.as_fd())?;
     // Closed, it would be made anew.
     let _terminal = launch.asked().map(|line| answer(line, &guest.started));
-    let killed = guest
-        .speaking_through(console)
-        .finish(None, launch.seconds, port)?;
+    let killed =
+        guest
+            .speaking_through(console)
+            .finish(None, launch.seconds, || Ok(String::new()), port)?;
     if killed {
         execute(launch.program, &["destroy", DOMAIN]).map_err(io::Error::other)?;
     }

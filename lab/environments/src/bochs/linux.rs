@@ -179,7 +179,7 @@ fn unpacked(kernel: &Kernel) -> Result<Vec<u8>, EnvError> {
 impl Guest for LinuxGuest {
     fn ready(&mut self, work: &Work, _: &Watch) -> Result<(), EnvError> {
         self.jobs = work.jobs();
-        let script = script(self.machine.contents.as_ref(), &self.jobs);
+        let script = script(self.machine.contents.as_ref(), &self.jobs, &work.conditions)?;
         self.prepared = Some(self.machine.prepare(&script)?);
         Ok(())
     }

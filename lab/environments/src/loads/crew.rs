@@ -10,6 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trapline_plan::{Load, Loads};
 
+/// The job of a guest that exits without end: each byte of a console that is a port is
+/// an exit to the VMM.
+pub const EXITING: &str = "trapline.run=none trapline.console=port trapline.fault=flood";
+
 /// Where those programs are.
 #[derive(Clone, Debug)]
 pub struct Crew {
@@ -95,14 +99,10 @@ impl Crew {
         })
     }
 
-    /// Each byte of a console that is a port is an exit to the VMM.
     fn exits(&self, load: Load) -> Result<Task, EnvError> {
         Ok(Task {
             name: load.name(),
-            command: self
-                .vmm()?
-                .words("--events 3 --cmdline")
-                .arg("trapline.run=none trapline.console=port trapline.fault=flood"),
+            command: self.vmm()?.words("--events 3 --cmdline").arg(EXITING),
             unit: "exits",
             telling: Telling::Events,
         })

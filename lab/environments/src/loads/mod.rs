@@ -8,7 +8,7 @@
 mod crew;
 mod process;
 
-pub use crew::Crew;
+pub use crew::{populating, Crew, EXITING};
 
 use crate::environment::{SampleSink, Watch};
 use crate::error::EnvError;

@@ -1,6 +1,7 @@
 //! Guests in Linux on a simulated machine.
 
 use super::base::Base;
+use super::beside;
 use super::initramfs::Archive;
 use super::listener::{Guests, Inside};
 use super::machine::{Machine, Poised};
@@ -12,7 +13,7 @@ use crate::process::Command;
 use crate::settings::Settings;
 use std::time::Duration;
 use trapline_abi::Job;
-use trapline_plan::MachineSpec;
+use trapline_plan::{Conditions, Load, MachineSpec};
 
 /// What an environment puts on the machine besides the agent.
 pub trait Contents {
@@ -50,6 +51,19 @@ pub trait Contents {
 
     /// Whether the machine's kernel has to be asked for a guest's TSC offset.
     fn asks_offset(&self) -> bool {
+        false
+    }
+
+    /// Says that `load` is to run beside what is launched.
+    ///
+    /// # Errors
+    /// It cannot run here.
+    fn load(&self, script: &mut Script, load: Load) -> Result<(), EnvError> {
+        beside::burner(script, load)
+    }
+
+    /// Whether the first thread of the program that runs guests runs the virtual CPU.
+    fn runs_guest_first(&self) -> bool {
         false
     }
 
@@ -107,21 +121,31 @@ impl LinuxGuest {
     }
 }
 
-/// What the agent is told to do, so that `contents` run these jobs.
-pub fn script(contents: &dyn Contents, jobs: &[Job]) -> Script {
+/// What the agent is told to do, so that `contents` run these jobs under these
+/// conditions.
+///
+/// # Errors
+/// They cannot be had here.
+pub fn script(
+    contents: &dyn Contents,
+    jobs: &[Job],
+    conditions: &Conditions,
+) -> Result<Script, EnvError> {
     let mut script = Script::default();
+    beside::prepare(&mut script, contents, conditions)?;
     for job in jobs {
         script.allow(job);
         contents.launch(&mut script, job);
     }
-    script
+    Ok(script)
 }
 
 impl Guest for LinuxGuest {
     fn ready(&mut self, work: &Work, watch: &Watch) -> Result<(), EnvError> {
         self.jobs = work.jobs();
+        let script = script(self.contents.as_ref(), &self.jobs, &work.conditions)?;
         let machine = machine(&self.settings, &self.machine, self.contents.as_ref())?;
-        self.poised = Some(machine.poise(&script(self.contents.as_ref(), &self.jobs), watch)?);
+        self.poised = Some(machine.poise(&script, watch)?);
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 
 mod ability;
 mod base;
+mod beside;
 mod closure;
 mod custom;
 mod initramfs;
@@ -55,9 +56,10 @@ use linux::LinuxGuest;
 pub(crate) use linux::{script, Contents};
 use listener::Inside;
 pub(crate) use listener::{Emulator, Guests, MachineEar};
+use script::Script;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_plan::{EnvironmentId, Load, MachineSpec};
 use xen::Mode;
 
 /// The fact that two runs of a simulated machine have in common if all that they
@@ -213,6 +215,10 @@ impl Contents for Agent {
         Command::new(AGENT).words(&job.to_string())
     }
 
+    fn runs_guest_first(&self) -> bool {
+        true
+    }
+
     fn observed(&self) -> Option<Command> {
         Some(Command::new(AGENT).words("trapline.run=basic"))
     }
@@ -242,6 +248,14 @@ impl Contents for OurVmm {
 
     fn command(&self, job: &Job) -> Command {
         our_vmm(Command::new(VMM), IMAGE, &self.machine, job)
+    }
+
+    fn load(&self, script: &mut Script, load: Load) -> Result<(), EnvError> {
+        beside::in_our_vmm(script, load)
+    }
+
+    fn runs_guest_first(&self) -> bool {
+        true
     }
 }
 

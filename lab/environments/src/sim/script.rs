@@ -5,7 +5,7 @@
 use crate::process::Command;
 use std::time::Duration;
 use trapline_abi::Job;
-use trapline_plan::irq;
+use trapline_plan::{irq, Sched};
 
 /// A script in the making.
 #[derive(Default)]
@@ -65,6 +65,32 @@ impl Script {
         self.launch_as(command, if asked { "xen-asked" } else { "xen" });
     }
 
+    /// Starts a program that disturbs what is launched from here on: the load's name,
+    /// what it counts, and how it tells.
+    pub fn load(&mut self, name: &str, unit: &str, telling: &str, command: &Command) {
+        let program = command.program.to_string_lossy();
+        let mut words = vec!["load", name, unit, telling, &program];
+        let arguments: Vec<_> = command
+            .arguments
+            .iter()
+            .map(|argument| argument.to_string_lossy())
+            .collect();
+        words.extend(arguments.iter().map(AsRef::as_ref));
+        self.line(&words);
+    }
+
+    /// Lets what is launched from here on have the processor by these rules.
+    pub fn sched(&mut self, how: Sched) {
+        match how {
+            Sched::Other => {}
+            Sched::Fifo(priority) => self.line(&["sched", "fifo", &priority.to_string()]),
+            Sched::Deadline { runtime, period } => {
+                let (runtime, period) = (runtime.0.to_string(), period.0.to_string());
+                self.line(&["sched", "deadline", &runtime, &period]);
+            }
+        }
+    }
+
     fn launch_as(&mut self, command: &Command, kind: &str) {
         let patience = self.patience.unwrap_or(PATIENCE);
         let (number, patience) = (self.launches.to_string(), patience.as_secs().to_string());
@@ -109,6 +135,9 @@ mod tests {
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
         script.launch_foreign(&Command::new("/theirs"));
+        script.load("cpu", "turns", "count", &Command::new("/init").arg("burn"));
+        script.sched("fifo:7".parse().unwrap());
+        script.sched("deadline:3ms/10ms".parse().unwrap());
         script.become_first_domain("/xen", "/domain");
         script.launch_domain(&Command::new("/xen/xl"), false);
         let expected = "wait\t/clock\ttsc\n\
@@ -116,6 +145,9 @@ mod tests {
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes\t/qemu\n\
                         launch\t2\t600\tforeign\t/theirs\n\
+                        load\tcpu\tturns\tcount\t/init\tburn\n\
+                        sched\tfifo\t7\n\
+                        sched\tdeadline\t3000000\t10000000\n\
                         xen\t/xen\t/domain\n\
                         launch\t3\t600\txen\t/xen/xl\n";
         assert_eq!(script.text(), expected);
