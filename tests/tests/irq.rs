@@ -2,6 +2,7 @@
 //! the command, and the same tables again from the store.
 
 use serde_json::Value;
+use std::process::Stdio;
 use trapline_tests::has_qemu;
 use trapline_tests::run::{Ended, Place};
 
@@ -25,7 +26,17 @@ fn words_that_make_no_sense_are_refused() {
         ("--threshold 2000insn", "an instruction is 1 ns"),
         ("--require 99", "99.99%"),
         ("--samples 0", "--samples"),
-        ("--idle poll --load console", "neither halts nor polls"),
+        (
+            "--idle poll --load console-direct",
+            "neither halts nor polls",
+        ),
+        ("--load disk", "there is no load 'disk'"),
+        ("--load cpu,cpu:2", "named twice"),
+        ("--sched deadline:11ms/10ms", "from 1024ns to its period"),
+        (
+            "--sched deadline:3ms/10ms --pin shared",
+            "admits no deadline",
+        ),
         ("--env sim/kmv", "did you mean 'sim/kvm'?"),
     ] {
         let ended = irq(&place, words);
@@ -146,4 +157,103 @@ fn a_plain_run_leaves_interrupts_out() {
         cells.iter().all(|cell| cell["workload"] == "irq"),
         "{cells:?}"
     );
+}
+
+/// Facts of an environment, by their names.
+fn facts(told: &Value, environment: &str) -> Value {
+    told["environments"][environment]["facts"].clone()
+}
+
+#[test]
+fn what_disturbs_is_shown_to_have_worked_and_is_kept() {
+    let place = Place::new();
+    let words = "--env host --timer own --samples 300 --period 1ms --load cpu,memory";
+    let ended = irq(&place, &format!("{words} --format json"));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let told = json(&ended);
+    assert_eq!(told["facts"]["irq-load"], "cpu,memory");
+    assert_eq!(told["facts"]["irq-pin"], "shared");
+    assert_eq!(told["interrupts"][0]["load"], "cpu,memory");
+    let facts = facts(&told, "host");
+    for load in ["load-0-cpu", "load-1-memory"] {
+        let did = facts[load].as_str().expect("a fact");
+        assert!(did.contains(" ms of CPU time"), "{did}");
+    }
+    let shown = place.run(&["show", "--store", place.store().to_str().expect("text")]);
+    assert!(shown
+        .output
+        .contains("load cpu,memory, guest and loads on one CPU"));
+    assert!(shown.output.contains("host: cpu "), "{}", shown.output);
+}
+
+/// The bare machine runs the image and nobody else.
+#[test]
+fn what_cannot_be_disturbed_is_left_out_with_a_reason() {
+    if !has_qemu("conditions that cannot be had") {
+        return;
+    }
+    let place = Place::new();
+    for (words, reason) in [
+        ("--env sim --load cpu", "nobody else to run"),
+        ("--env sim --sched fifo", "nobody else to run"),
+        ("--env sim/linux --pin exclusive", "has one CPU"),
+        ("--env sim/linux --load exits", "measure sim/kvm"),
+    ] {
+        let ended = irq(&place, &format!("{words} --samples 10 --period 1ms"));
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        let text: Vec<&str> = ended.output.split_whitespace().collect();
+        assert!(text.join(" ").contains(reason), "{words}: {}", ended.output);
+    }
+}
+
+/// A lab that is killed leaves nothing behind.
+#[test]
+fn loads_die_with_the_lab() {
+    let place = Place::new();
+    let store = place.store();
+    let words = "irq --env host --timer own --samples 10000 --period 10ms --load cpu:2 --store";
+    let mut words: Vec<&str> = words.split(' ').collect();
+    words.push(store.to_str().expect("the path is text"));
+    let mut lab = place.trapline(&words);
+    let lab = lab.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut lab = lab.spawn().expect("trapline can be started");
+    let family = || children_of(lab.id());
+    let begun = std::time::Instant::now();
+    while family().len() < 3 {
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "two burners and a guest: {:?}",
+            family()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let orphans = family();
+    lab.kill().expect("it runs");
+    lab.wait().expect("it is ours");
+    let begun = std::time::Instant::now();
+    while orphans.iter().any(|pid| is_alive(pid)) {
+        assert!(
+            begun.elapsed().as_secs() < 10,
+            "{orphans:?} are still there"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+fn children_of(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let children =
+        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<String> = children.collect();
+    let all = children.iter().flat_map(|list| list.split_whitespace());
+    all.map(str::to_owned).collect()
+}
+
+fn is_alive(pid: &String) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.starts_with('Z'));
+    state == Some(false)
 }

@@ -9,8 +9,8 @@ mod scheduling;
 
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
-pub use scheduling::SchedulingArgs;
 pub use irq::{Contradiction, IrqArgs};
+pub use scheduling::SchedulingArgs;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};

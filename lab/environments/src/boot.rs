@@ -50,7 +50,10 @@ pub fn boot(
     let mut facts = environment.facts();
     facts.extend(planned.machine.scheduling.facts());
     let asked = Asked::of(&job).map(|asked| asked.facts());
+    let asks_for_interrupts = asked.is_some();
     let asked = asked.into_iter().flatten();
+    let conditions = planned.conditions.facts().into_iter();
+    let asked = asked.chain(conditions.filter(|_| asks_for_interrupts));
     facts.extend(asked.map(|(name, value)| (name.to_owned(), value)));
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
     guest.go(watch)?;

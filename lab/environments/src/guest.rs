@@ -30,7 +30,9 @@ pub trait Recipe {
     fn clock(&self) -> BootClock;
 
     /// The threads of its process for `job`; `None` where nobody knows which is which.
-    fn threads(&self, job: &Job) -> Option<Threads>;
+    fn threads(&self, _: &Job) -> Option<Threads> {
+        None
+    }
 
     /// The same command, by which its threads have names, if that has to be asked for.
     fn with_named_threads(&self, command: Command) -> Command {

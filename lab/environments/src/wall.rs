@@ -189,10 +189,6 @@ impl Recipe for Theirs {
         Statuses::AGENT
     }
 
-    fn threads(&self, _: &Job) -> Option<Threads> {
-        None
-    }
-
     fn clock(&self) -> BootClock {
         BootClock::Guests
     }

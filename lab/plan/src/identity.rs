@@ -1,7 +1,7 @@
 //! Names of clocks, environments and machines.
 
-use crate::scheduling::Scheduling;
 use crate::load::Serial;
+use crate::scheduling::Scheduling;
 use std::fmt;
 
 /// A clock. Figures of different clocks never meet in one table. Each simulated

@@ -4,8 +4,8 @@
 //! guest's memory, and all of it into the time that people wait.
 
 use crate::identity::{EnvironmentId, MachineSpec};
-use crate::scheduling::Scheduling;
 use crate::load::Serial;
+use crate::scheduling::Scheduling;
 use trapline_abi::Job;
 
 /// How thorough a run is.

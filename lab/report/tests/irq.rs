@@ -5,6 +5,7 @@
 mod made_up;
 
 use std::path::PathBuf;
+use trapline_plan::{Conditions, EnvironmentId, Pin};
 use trapline_report::{json, markdown, terminal, verdicts, Style};
 
 fn assert_looks_like(name: &str, text: &str) {
@@ -122,4 +123,33 @@ fn nothing_is_demanded_where_nobody_demands() {
     assert_eq!(document["interrupts"][0].get("met"), None);
     assert!(!terminal(&report, &Style::default()).contains("Verdict"));
     assert!(markdown(&report).contains("irq/own-timer"));
+}
+
+#[test]
+fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
+    let mut report = made_up::report("nothing");
+    report.irq.conditions = Conditions {
+        loads: "cpu:2,console-buffered".parse().unwrap(),
+        pin: Pin::Free,
+        sched: "deadline:3ms/10ms".parse().unwrap(),
+    };
+    let facts = report.summary.facts.entry(EnvironmentId::Kvm).or_default();
+    let did = "1200 turns, 34 ms of CPU time";
+    facts.insert("load-0-cpu".into(), did.into());
+    let text = terminal(&report, &Style::default());
+    let told: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "load console-buffered,cpu:2, scheduled deadline:3ms/10ms",
+        "kvm own: deadline:3ms/10ms promises at most 2P-2B = 14,000 µs until it runs",
+        "sim/kvm own: deadline:3ms/10ms promises at most 2P-2B = 14,000,000 insn",
+        "kvm: cpu 1200 turns, 34 ms of CPU time",
+    ] {
+        assert!(told.contains(words), "{words}: {text}");
+    }
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    let own = &document["interrupts"][0];
+    assert_eq!(own["load"], "console-buffered,cpu:2");
+    assert_eq!((&own["pin"], &own["bound"]), (&"free".into(), &14e6.into()));
+    let plain = terminal(&made_up::report("nothing"), &Style::default());
+    assert!(!plain.contains("load "), "{plain}");
 }

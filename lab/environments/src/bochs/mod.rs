@@ -19,7 +19,6 @@ use crate::environment::Guest;
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
 use crate::parts::{GuestImage, Part};
-use crate::placement::Threads;
 use crate::process::Command;
 use crate::settings::Settings;
 use crate::sim;
@@ -159,10 +158,6 @@ impl Recipe for Image {
 
     fn statuses(&self) -> Statuses {
         machine::STATUSES
-    }
-
-    fn threads(&self, _: &Job) -> Option<Threads> {
-        None
     }
 
     fn clock(&self) -> BootClock {

@@ -56,7 +56,6 @@ use linux::LinuxGuest;
 pub(crate) use linux::{script, Contents};
 use listener::Inside;
 pub(crate) use listener::{Emulator, Guests, MachineEar};
-use script::Script;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_plan::{EnvironmentId, Load, MachineSpec};

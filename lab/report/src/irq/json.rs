@@ -14,6 +14,12 @@ pub struct JsonInterrupts {
     boots: usize,
     period: Option<f64>,
     between: &'static str,
+    load: String,
+    pin: &'static str,
+    sched: String,
+    /// How late a deadline lets it be, in the figures' unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound: Option<f64>,
     threshold: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     require: Option<String>,
@@ -118,7 +124,7 @@ impl JsonInterrupts {
             stages,
             ..
         } = interrupts;
-        let require = settings.require;
+        let (require, conditions) = (settings.require, &settings.conditions);
         Self {
             environment: environment.name(),
             workload: op.workload().name(),
@@ -128,6 +134,10 @@ impl JsonInterrupts {
             boots: interrupts.boots,
             period: interrupts.period,
             between: settings.between.name(),
+            load: conditions.loads.to_string(),
+            pin: conditions.pin.name(),
+            sched: conditions.sched.to_string(),
+            bound: conditions.sched.bound().map(|bound| bound.0 as f64),
             threshold: interrupts.threshold,
             require: require.map(|share| share.to_string()),
             met: require.map(|share| interrupts.meets(share)),

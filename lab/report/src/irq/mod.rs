@@ -4,6 +4,7 @@
 //! On the wall clock times are in microseconds; on the instruction clock they are
 //! instructions, of which one is a nanosecond: so one threshold serves both.
 
+mod conditions;
 mod grid;
 pub(crate) mod json;
 mod latest;
@@ -58,6 +59,9 @@ impl Page {
         self.text.push_str(&table.render(&self.style));
         let whose = "own: the guest's timer; host: that of whoever runs the guest";
         self.paragraph("   ", whose, Look::Faint);
+        for words in conditions::words(report, shown, self.micro()) {
+            self.paragraph("   ", &printable(&words), Look::Faint);
+        }
     }
 
     /// What the cells' flags say: the table of interrupts has no room for marks.

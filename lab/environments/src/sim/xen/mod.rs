@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, End};
 use trapline_abi::platform::DOMAIN;
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec, Scheduler};
+use trapline_plan::{EnvironmentId, Load, MachineSpec, Scheduler};
 
 /// The machine: one with ACPI as Xen expects it, and a processor that lets the kernel
 /// of a paravirtualized first domain reach user memory. It makes no random numbers: QEMU
@@ -209,6 +209,13 @@ impl Contents for Domain {
         archive.file("/etc/xen/xl.conf", XL.as_bytes().to_vec());
         archive.file(DOMAIN_FILE, self.configuration().into_bytes());
         add_as(archive, IMAGE, &self.image)
+    }
+
+    /// Another domain would be a load, not a process of this one's.
+    fn load(&self, _: &mut Script, load: Load) -> Result<(), EnvError> {
+        Err(EnvError::Missing(format!(
+            "load {load} cannot run beside a domain of Xen: leave it out, or measure sim/kvm"
+        )))
     }
 
     fn prepare(&self, script: &mut Script) {

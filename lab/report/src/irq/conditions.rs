@@ -1,0 +1,61 @@
+//! Under which conditions interrupts were taken: loads and what they did, where the
+//! guest ran and by which rules, and what those rules promise.
+
+use super::tables::{name, time};
+use crate::Report;
+use trapline_plan::{Clock, Conditions, Pin, Sched};
+use trapline_stats::irq::Interrupts;
+
+/// What there is to say of them; nothing if they are plain.
+pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> {
+    let conditions = &report.irq.conditions;
+    if conditions.are_plain() {
+        return Vec::new();
+    }
+    let mut words = vec![asked(conditions)];
+    for interrupts in shown {
+        words.extend(bounded(conditions.sched, interrupts, unit));
+    }
+    let mut environments: Vec<_> = shown.iter().map(|one| one.environment).collect();
+    environments.dedup();
+    for environment in environments {
+        let facts = report.summary.facts.get(&environment);
+        let did = facts.into_iter().flatten().filter_map(|(fact, did)| {
+            let (_, load) = fact.strip_prefix("load-")?.split_once('-')?;
+            Some(format!("{load} {did}"))
+        });
+        let did: Vec<_> = did.collect();
+        if !did.is_empty() {
+            words.push(format!("{environment}: {}", did.join("; ")));
+        }
+    }
+    words
+}
+
+fn asked(conditions: &Conditions) -> String {
+    let Conditions { loads, pin, sched } = conditions;
+    let mut words = format!("load {loads}");
+    match pin {
+        Pin::Free => {}
+        Pin::Exclusive => words.push_str(", the virtual CPU's thread alone on a CPU"),
+        Pin::Shared => words.push_str(", guest and loads on one CPU"),
+    }
+    if *sched != Sched::Other {
+        words.push_str(&format!(", scheduled {sched}"));
+    }
+    words
+}
+
+/// What a deadline promises beside what was seen.
+fn bounded(sched: Sched, interrupts: &Interrupts, unit: &str) -> Option<String> {
+    let bound = sched.bound()?;
+    let late = interrupts.all.lateness?;
+    let clock = interrupts.clock;
+    let unit = if clock == Clock::Wall { unit } else { "insn" };
+    Some(format!(
+        "{}: {sched} promises at most 2P-2B = {} {unit} until it runs; the latest was {} {unit}",
+        name(interrupts),
+        time(bound.0 as f64, clock),
+        time(late.max, clock)
+    ))
+}
