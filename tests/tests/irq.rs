@@ -32,9 +32,9 @@ fn words_that_make_no_sense_are_refused() {
         ),
         ("--load disk", "there is no load 'disk'"),
         ("--load cpu,cpu:2", "named twice"),
-        ("--sched deadline:11ms/10ms", "from 1024ns to its period"),
+        ("--policy deadline:11ms/10ms", "from 1024ns to its period"),
         (
-            "--sched deadline:3ms/10ms --pin shared",
+            "--policy deadline:3ms/10ms --pin shared",
             "admits no deadline",
         ),
         ("--env sim/kmv", "did you mean 'sim/kvm'?"),
@@ -195,7 +195,7 @@ fn what_cannot_be_disturbed_is_left_out_with_a_reason() {
     let place = Place::new();
     for (words, reason) in [
         ("--env sim --load cpu", "nobody else to run"),
-        ("--env sim --sched fifo", "nobody else to run"),
+        ("--env sim --policy fifo", "nobody else to run"),
         ("--env sim/linux --pin exclusive", "has one CPU"),
         ("--env sim/linux --load exits", "measure sim/kvm"),
     ] {

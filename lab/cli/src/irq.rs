@@ -52,7 +52,7 @@ fn contradicted(why: Contradiction) -> Failure {
         ),
         Contradiction::Bound => (
             "the kernel admits no deadline to a thread that is bound to a CPU",
-            "leave --pin or --sched deadline out",
+            "leave --pin or --policy deadline out",
         ),
     };
     Failure::new(told).help(help).status(Status::Usage)

@@ -95,7 +95,7 @@ mod tests {
         };
         let words = describe(&timers);
         let settings =
-            " --between halt --load none --period 10ms --pin free --sched other --threshold 30us";
+            " --between halt --load none --period 10ms --pin free --policy other --threshold 30us";
         assert!(words.ends_with(settings), "{words}");
     }
 }

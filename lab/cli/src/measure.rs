@@ -275,9 +275,10 @@ fn interrupts(boot: &PlannedBoot) -> Duration {
     let timers = u64::from((job.run & irq::operations()).count_ones());
     let expiries = timers * u64::from(job.expiries);
     let all = expiries.saturating_mul(job.period);
-    match (boot.environment.clock().is_exact(), job.between) {
+    let idle = job.between == Wait::Halt && boot.conditions.loads.is_none();
+    match (boot.environment.clock().is_exact(), idle) {
         (false, _) => Duration::from_nanos(all.saturating_mul(2)),
-        (true, Wait::Halt) => Duration::from_millis(expiries.saturating_mul(5)),
+        (true, true) => Duration::from_millis(expiries.saturating_mul(5)),
         (true, _) => Duration::from_secs(all / INSN_A_SECOND),
     }
 }

@@ -263,11 +263,11 @@ impl<R: Recipe> ProcessGuest<R> {
 
 /// Why conditions cannot be kept on a bare machine.
 const NOBODY_ELSE: &str = "a machine that runs the image alone has nobody else to run, and no \
-                           threads to be placed: leave --load, --pin and --sched out";
+                           threads to be placed: leave --load, --pin and --policy out";
 
 /// Why a thread cannot be placed.
 const NO_THREAD: &str = "nobody knows which thread of a VMM given with --vmm runs the virtual \
-                         CPU: leave --pin exclusive and --sched out";
+                         CPU: leave --pin exclusive and --policy out";
 
 /// The reason for an operation that a guest passed over without a word.
 pub fn not_told() -> String {

@@ -208,18 +208,18 @@ fn refusal(how: Sched, error: &io::Error) -> String {
     let capability = "sudo setcap cap_sys_nice+ep $(command -v trapline)";
     match (error.raw_os_error(), how) {
         (Some(libc::EPERM), Sched::Fifo(priority)) => format!(
-            "--sched {how} is not allowed here: {capability}, or raise the limit: \
+            "--policy {how} is not allowed here: {capability}, or raise the limit: \
              ulimit -r {priority}"
         ),
         (Some(libc::EPERM), _) => format!(
-            "--sched {how} is not allowed here, or not to a process that may not use all \
+            "--policy {how} is not allowed here, or not to a process that may not use all \
              CPUs: {capability}"
         ),
         (Some(libc::EBUSY), _) => format!(
-            "the kernel does not admit --sched {how}: ask for less runtime, end what else has \
+            "the kernel does not admit --policy {how}: ask for less runtime, end what else has \
              deadlines, or raise /proc/sys/kernel/sched_rt_runtime_us"
         ),
-        _ => format!("--sched {how}: {error}"),
+        _ => format!("--policy {how}: {error}"),
     }
 }
 

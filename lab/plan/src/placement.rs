@@ -145,7 +145,7 @@ impl Pin {
 impl Conditions {
     const LOAD: &'static str = "irq-load";
     const PIN: &'static str = "irq-pin";
-    const SCHED: &'static str = "irq-sched";
+    const SCHED: &'static str = "irq-policy";
 
     /// Where the virtual CPU runs if nobody says: where the loads are, so that they are
     /// felt. The kernel admits no deadline to a thread that is bound to a CPU.

@@ -38,7 +38,7 @@ pub struct IrqArgs {
     /// How its thread is scheduled: other, fifo, fifo:PRIORITY or
     /// deadline:RUNTIME/PERIOD
     #[arg(long, value_name = "HOW", default_value = "other", value_parser = Sched::from_str)]
-    pub sched: Sched,
+    pub policy: Sched,
     /// An interrupt later than this is too late; where instructions are counted,
     /// one is a nanosecond
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]
@@ -158,9 +158,9 @@ impl IrqArgs {
 
 impl IrqArgs {
     fn conditions(&self) -> Result<Conditions, Contradiction> {
-        let usual = Conditions::usual_pin(&self.load, self.sched);
+        let usual = Conditions::usual_pin(&self.load, self.policy);
         let pin = self.pin.map_or(usual, Into::into);
-        match (self.sched, pin) {
+        match (self.policy, pin) {
             (
                 Sched::Deadline { .. },
                 trapline_plan::Pin::Exclusive | trapline_plan::Pin::Shared,
@@ -168,7 +168,7 @@ impl IrqArgs {
             _ => Ok(Conditions {
                 loads: self.load.clone(),
                 pin,
-                sched: self.sched,
+                sched: self.policy,
             }),
         }
     }
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_deadline_goes_with_no_pin() {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
-        let deadline = ["--sched", "deadline:3ms/10ms", "--load", "cpu:2"];
+        let deadline = ["--policy", "deadline:3ms/10ms", "--load", "cpu:2"];
         let free = settings(&deadline).unwrap().conditions;
         assert_eq!(free.pin, trapline_plan::Pin::Free);
         let bound = [&deadline[..], &["--pin", "shared"]].concat();
@@ -266,8 +266,8 @@ mod tests {
             ["--load", "cpu:0"],
             ["--load", "disk"],
             ["--pin", "cpu0"],
-            ["--sched", "fifo:100"],
-            ["--sched", "deadline:11ms/10ms"],
+            ["--policy", "fifo:100"],
+            ["--policy", "deadline:11ms/10ms"],
         ] {
             assert!(parsed(&words).is_err(), "{words:?}");
         }

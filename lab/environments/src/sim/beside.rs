@@ -37,7 +37,7 @@ pub fn prepare(
     }
     if conditions.sched != Sched::Other && !contents.runs_guest_first() {
         return missing(
-            "which thread runs the virtual CPU is not known on this machine: leave --sched out, \
+            "which thread runs the virtual CPU is not known on this machine: leave --policy out, \
              or measure sim/kvm",
         );
     }

@@ -16,7 +16,7 @@ pub struct JsonInterrupts {
     between: &'static str,
     load: String,
     pin: &'static str,
-    sched: String,
+    policy: String,
     /// How late a deadline lets it be, in the figures' unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<f64>,
@@ -136,7 +136,7 @@ impl JsonInterrupts {
             between: settings.between.name(),
             load: conditions.loads.to_string(),
             pin: conditions.pin.name(),
-            sched: conditions.sched.to_string(),
+            policy: conditions.sched.to_string(),
             bound: conditions.sched.bound().map(|bound| bound.0 as f64),
             threshold: interrupts.threshold,
             require: require.map(|share| share.to_string()),
