@@ -131,6 +131,6 @@ fn what_cannot_be_started_is_a_reason_to_skip() {
 fn a_created_machine_fills_its_memory() {
     let words = populating(2048);
     let job = Job::parse(words.split_ascii_whitespace()).unwrap();
-    let touched = 24 * u64::from(job.doubles) >> 20;
+    let touched = (24 * u64::from(job.doubles)) >> 20;
     assert!((2000..2048).contains(&touched), "{touched} MiB");
 }
