@@ -44,8 +44,9 @@ pub enum Need {
     IntelLinux,
 }
 
-/// Makes a guest, once all needs are met.
-pub type Make = fn(&Settings, &GuestImage, &MachineSpec) -> Result<Box<dyn Guest>, EnvError>;
+/// Makes a guest of the environment that asks, once all needs are met.
+pub type Make =
+    fn(EnvironmentId, &Settings, &GuestImage, &MachineSpec) -> Result<Box<dyn Guest>, EnvError>;
 
 /// An environment.
 pub struct Stack {
@@ -88,7 +89,7 @@ impl Environment for Stack {
         image: &GuestImage,
         machine: &MachineSpec,
     ) -> Result<Box<dyn Guest>, EnvError> {
-        (self.make)(&self.settings, image, machine)
+        (self.make)(self.id, &self.settings, image, machine)
     }
 }
 

@@ -28,7 +28,7 @@ pub fn host(settings: Settings) -> Stack {
         id: EnvironmentId::Host,
         settings,
         needs: &[Need::Part(Part::Agent)],
-        make: |settings, image, _| {
+        make: |_, settings, image, _| {
             let agent = settings.parts.get(Part::Agent)?;
             Ok(Box::new(
                 ProcessGuest::new(Agent(agent)).beside(crew(settings, image)),
@@ -43,7 +43,7 @@ pub fn kvm(settings: Settings) -> Stack {
         id: EnvironmentId::Kvm,
         settings,
         needs: &[Need::Part(Part::Vmm), Need::Part(Part::Image), Need::Kvm],
-        make: |settings, image, machine| {
+        make: |_, settings, image, machine| {
             let recipe = OurVmm {
                 vmm: settings.parts.get(Part::Vmm)?,
                 image: image.path.clone(),
@@ -62,7 +62,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
         id: EnvironmentId::QemuKvm,
         settings,
         needs: &[Need::Part(Part::Image), Need::Qemu, Need::Kvm],
-        make: |settings, image, machine| {
+        make: |_, settings, image, machine| {
             let recipe = InQemu {
                 qemu: Qemu::find(settings.qemu.as_deref())?,
                 image: image.path.clone(),
@@ -85,7 +85,7 @@ pub fn qemu_tcg(settings: Settings) -> Stack {
         id: EnvironmentId::QemuTcg,
         settings,
         needs: &[Need::Part(Part::Image), Need::Qemu],
-        make: |settings, image, machine| {
+        make: |_, settings, image, machine| {
             let recipe = InQemu {
                 qemu: Qemu::find(settings.qemu.as_deref())?,
                 image: image.path.clone(),
@@ -116,7 +116,7 @@ pub fn custom(settings: Settings) -> Stack {
         id: EnvironmentId::Custom,
         settings,
         needs: &[Need::Vmm, Need::Part(Part::Image)],
-        make: |settings, image, machine| {
+        make: |_, settings, image, machine| {
             let ring = Hardware::of_this_host().ring();
             let (bzimage, file) = bzimage_file(settings, &image.path)?;
             let foreign = Foreign {

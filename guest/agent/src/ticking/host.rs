@@ -164,41 +164,23 @@ fn keep_time(clock: &TickClock, ticking: &Ticking, page: &Page, waiting: &Thread
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::take_some;
     use super::*;
-    use crate::clock::CALIBRATION;
-    use trapline_abi::job::Wait;
     use trapline_workloads::irq::Source;
 
     #[test]
     fn the_points_of_the_way_come_in_order() {
-        let _turn = signal::TURN.lock();
-        let mut clock = TickClock::start();
-        clock.calibrate(CALIBRATION);
-        for between in [Wait::Halt, Wait::Poll] {
-            let ticking = Ticking {
-                source: Source::Host,
-                first: 7,
-                expiries: 20,
-                period: clock.ticks(1_000_000),
-                between,
-            };
-            let mut slots = [Interrupt::default(); 20];
-            let mut taken = Taken::new(&mut slots);
-            tick(&clock, &ticking, &mut taken).unwrap();
-            assert!(!taken.all().is_empty());
-            for told in taken.all() {
-                let way = [told.woke, told.marked].map(Option::unwrap);
-                let way = [
-                    told.due,
-                    way[0],
-                    way[1],
-                    told.entered,
-                    told.done,
-                    told.resumed,
-                ];
-                assert!(way.is_sorted(), "{told:?}");
-                assert!((7..27).contains(&told.sequence));
-            }
-        }
+        take_some(Source::Host, 7, tick, |_, told| {
+            let way = [told.woke, told.marked].map(Option::unwrap);
+            let way = [
+                told.due,
+                way[0],
+                way[1],
+                told.entered,
+                told.done,
+                told.resumed,
+            ];
+            assert!(way.is_sorted(), "{told:?}");
+        });
     }
 }

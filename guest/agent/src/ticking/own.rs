@@ -121,36 +121,18 @@ impl Drop for Alarm<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::take_some;
     use super::*;
-    use crate::clock::CALIBRATION;
-    use trapline_abi::Interrupt;
     use trapline_workloads::irq::Source;
 
     #[test]
     fn nothing_comes_before_it_is_due() {
-        let _turn = signal::TURN.lock();
-        let mut clock = TickClock::start();
-        clock.calibrate(CALIBRATION);
-        for between in [Wait::Halt, Wait::Poll] {
-            let ticking = Ticking {
-                source: Source::Own,
-                first: 100,
-                expiries: 20,
-                period: clock.ticks(1_000_000),
-                between,
-            };
-            let mut slots = [Interrupt::default(); 20];
-            let mut taken = Taken::new(&mut slots);
-            tick(&clock, &ticking, &mut taken).unwrap();
-            assert!(!taken.all().is_empty());
-            for interrupt in taken.all() {
-                assert!(
-                    interrupt.entered + interrupt.doubt >= interrupt.due,
-                    "{interrupt:?}"
-                );
-                assert!((100..120).contains(&interrupt.sequence));
-                assert_eq!(interrupt.found == Found::Halt, between == Wait::Halt);
-            }
-        }
+        take_some(Source::Own, 100, tick, |between, interrupt| {
+            assert!(
+                interrupt.entered + interrupt.doubt >= interrupt.due,
+                "{interrupt:?}"
+            );
+            assert_eq!(interrupt.found == Found::Halt, between == Wait::Halt);
+        });
     }
 }

@@ -37,7 +37,7 @@ pub fn bare(settings: Settings) -> Stack {
         id: EnvironmentId::SimVmx,
         settings,
         needs: &[Need::Part(Part::Image), Need::Bochs],
-        make: |settings, image, machine| {
+        make: |_, settings, image, machine| {
             let bochs = Bochs::find()?;
             let watcher = |trace| Watcher::of(trace, &image.path, Segment::Image, &bochs);
             Ok(Box::new(ProcessGuest::new(Image {
@@ -61,7 +61,7 @@ pub fn linux(settings: Settings) -> Stack {
             Need::Bochs,
             Need::IntelLinux,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimVmxLinux, settings, image, machine),
+        make,
     }
 }
 
@@ -78,7 +78,7 @@ pub fn kvm(settings: Settings) -> Stack {
             Need::Bochs,
             Need::IntelLinux,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimVmxKvm, settings, image, machine),
+        make,
     }
 }
 
@@ -95,9 +95,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
             Need::IntelLinux,
             Need::Qemu,
         ],
-        make: |settings, image, machine| {
-            make(EnvironmentId::SimVmxQemuKvm, settings, image, machine)
-        },
+        make,
     }
 }
 

@@ -35,9 +35,7 @@ pub fn custom(settings: Settings) -> Stack {
             Need::Qemu,
             Need::Linux,
         ],
-        make: |settings, image, machine| {
-            super::make(EnvironmentId::SimCustom, settings, image, machine)
-        },
+        make: super::make,
     }
 }
 

@@ -71,7 +71,7 @@ pub fn bare(settings: Settings) -> Stack {
         id: EnvironmentId::Sim,
         settings,
         needs: &[Need::Part(Part::Image), Need::Qemu, Need::Counting],
-        make: |settings, image, machine| {
+        make: |_, settings, image, machine| {
             Ok(Box::new(ProcessGuest::new(InQemu {
                 qemu: Qemu::find(settings.qemu.as_deref())?,
                 image: image.path.clone(),
@@ -96,7 +96,7 @@ pub fn linux(settings: Settings) -> Stack {
             Need::Qemu,
             Need::Linux,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimLinux, settings, image, machine),
+        make,
     }
 }
 
@@ -113,7 +113,7 @@ pub fn kvm(settings: Settings) -> Stack {
             Need::Qemu,
             Need::Linux,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimKvm, settings, image, machine),
+        make,
     }
 }
 
@@ -129,7 +129,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
             Need::Qemu,
             Need::Linux,
         ],
-        make: |settings, image, machine| make(EnvironmentId::SimQemuKvm, settings, image, machine),
+        make,
     }
 }
 

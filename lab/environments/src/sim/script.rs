@@ -3,6 +3,7 @@
 //! what the lines mean.
 
 use crate::process::Command;
+use std::ffi::OsStr;
 use std::time::Duration;
 use trapline_abi::Job;
 use trapline_plan::{irq, Sched};
@@ -68,15 +69,7 @@ impl Script {
     /// Starts a program that disturbs what is launched from here on: the load's name,
     /// what it counts, and how it tells.
     pub fn load(&mut self, name: &str, unit: &str, telling: &str, command: &Command) {
-        let program = command.program.to_string_lossy();
-        let mut words = vec!["load", name, unit, telling, &program];
-        let arguments: Vec<_> = command
-            .arguments
-            .iter()
-            .map(|argument| argument.to_string_lossy())
-            .collect();
-        words.extend(arguments.iter().map(AsRef::as_ref));
-        self.line(&words);
+        self.line_with(&["load", name, unit, telling], command);
     }
 
     /// Lets what is launched from here on have the processor by these rules.
@@ -94,16 +87,20 @@ impl Script {
     fn launch_as(&mut self, command: &Command, kind: &str) {
         let patience = self.patience.unwrap_or(PATIENCE);
         let (number, patience) = (self.launches.to_string(), patience.as_secs().to_string());
-        let program = command.program.to_string_lossy();
-        let mut words = vec!["launch", &number, &patience, kind, &program];
-        let arguments: Vec<_> = command
-            .arguments
-            .iter()
-            .map(|argument| argument.to_string_lossy())
-            .collect();
-        words.extend(arguments.iter().map(AsRef::as_ref));
-        self.line(&words);
+        self.line_with(&["launch", &number, &patience, kind], command);
         self.launches += 1;
+    }
+
+    /// A line of these words and those of a command behind them.
+    fn line_with(&mut self, words: &[&str], command: &Command) {
+        let program = [command.program.as_os_str()].into_iter();
+        let theirs = program.chain(command.arguments.iter().map(AsRef::as_ref));
+        let theirs: Vec<_> = theirs.map(OsStr::to_string_lossy).collect();
+        let words = words
+            .iter()
+            .copied()
+            .chain(theirs.iter().map(AsRef::as_ref));
+        self.line(&words.collect::<Vec<_>>());
     }
 
     /// Words cannot hold what separates them: nothing that we write does, and a

@@ -58,6 +58,7 @@ pub fn dom0(settings: Settings) -> Stack {
 }
 
 fn make(
+    _: EnvironmentId,
     settings: &Settings,
     image: &GuestImage,
     machine: &MachineSpec,

@@ -82,9 +82,7 @@ pub fn pvh(settings: Settings) -> Stack {
             Need::Qemu,
             Need::Xen,
         ],
-        make: |settings, image, machine| {
-            super::make(EnvironmentId::SimXenPvh, settings, image, machine)
-        },
+        make: super::make,
     }
 }
 
@@ -101,9 +99,7 @@ pub fn hvm(settings: Settings) -> Stack {
             Need::Xen,
             Need::XenDeviceModel,
         ],
-        make: |settings, image, machine| {
-            super::make(EnvironmentId::SimXenHvm, settings, image, machine)
-        },
+        make: super::make,
     }
 }
 
