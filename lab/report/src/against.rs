@@ -1,8 +1,10 @@
-//! Costs against bare, the environments of all clocks side by side.
+//! Costs against bare, the environments of both exact clocks side by side.
 //!
 //! Figures of two clocks are never compared. What each environment costs in units of
 //! its own bare row is a number without a clock, and such numbers may stand in one
-//! table. Where there is no bare figure to divide by, it is said why.
+//! table. Two exact clocks are two makers of processors, which is worth a table of its
+//! own; ratios on the wall clock stand beside their figures already. Where there is no
+//! bare figure to divide by, it is said why.
 
 use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
 use crate::table::{labels, marks};
@@ -11,7 +13,7 @@ use trapline_abi::{Op, Unit};
 use trapline_plan::{Clock, EnvironmentId};
 use trapline_stats::{Cell, Figure, Value};
 
-/// The ratios of several clocks.
+/// The ratios of both exact clocks.
 pub struct Against<'a> {
     cells: &'a [Cell],
     /// The rows.
@@ -33,12 +35,15 @@ pub enum Entry {
 }
 
 impl<'a> Against<'a> {
-    /// `None` unless there are ratios of two clocks. Rows are the operations that
-    /// environments of two clocks have figures of.
+    /// `None` unless there are ratios of two exact clocks. Rows are the operations that
+    /// environments of both have figures of.
     pub fn new(cells: &'a [Cell]) -> Option<Self> {
         let is_compared = |cell: &&Cell| {
             let is_figure = matches!(cell.value, Value::Measured(_));
-            is_figure && !cell.environment.is_bare() && cell.op.unit() == Unit::Time
+            is_figure
+                && cell.clock.is_exact()
+                && !cell.environment.is_bare()
+                && cell.op.unit() == Unit::Time
         };
         let compared: Vec<_> = cells.iter().filter(is_compared).collect();
         let clocks_of = |op: Op| {
@@ -107,7 +112,7 @@ impl<'a> Against<'a> {
     }
 }
 
-/// The sheet, and the notes on it; `None` if there are no ratios of two clocks.
+/// The sheet, and the notes on it; `None` if there are no ratios of two exact clocks.
 pub fn sheet(cells: &[Cell], unicode: bool) -> Option<(Sheet, Vec<String>)> {
     let mut against = Against::new(cells)?;
     // Notes are numbered as they are read.

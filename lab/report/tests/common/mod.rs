@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Stage};
-use trapline_plan::EnvironmentId::{self, Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimQemuKvm};
+use trapline_plan::EnvironmentId::{
+    self, Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimQemuKvm, SimVmx, SimVmxKvm,
+};
 use trapline_report::Report;
 use trapline_stats::value::{unit, Work};
 use trapline_stats::{
@@ -165,6 +167,14 @@ fn insn_cells() -> Vec<Cell> {
     ]
 }
 
+fn vmx_cells() -> Vec<Cell> {
+    vec![
+        cell(SimVmx, Op::PortOut, plain(figure(3.0, 0.0, 1.0))),
+        cell(SimVmxKvm, Op::PortOut, plain(figure(7_573.0, 0.0, 2_524.3))),
+        cell(SimVmx, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
+    ]
+}
+
 fn timeline(environment: EnvironmentId, stages: &[(Stage, f64)], gaps: f64) -> BootTimeline {
     BootTimeline {
         environment,
@@ -222,6 +232,7 @@ fn problems() -> BTreeMap<(EnvironmentId, String), usize> {
 pub fn report() -> Report {
     let mut cells = wall_cells();
     cells.extend(insn_cells());
+    cells.extend(vmx_cells());
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
         interrupts: vec![],
