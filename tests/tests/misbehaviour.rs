@@ -127,6 +127,25 @@ fn a_guest_that_hangs_is_killed_at_its_deadline() {
     }
 }
 
+/// At ring 3 only our VMM lets a guest sleep, so KVM with QEMU may be unable to.
+#[test]
+fn a_guest_that_sleeps_for_ever_is_killed_at_its_deadline() {
+    use EnvironmentId::{Kvm, QemuTcg, Sim};
+    let words = ["had not ended after 2 s and was killed"];
+    for id in [Kvm, QemuTcg, Sim] {
+        assert_told(id, Fault::Sleep, 2, &words);
+    }
+}
+
+/// Where time passes as fast as nothing happens, the machine's own init ends the
+/// guest, and the machine with it: no process of the host's hangs.
+#[test]
+fn what_lingers_inside_the_simulated_machine_is_ended_there() {
+    let words = ["600 s of the machine's clock and was killed"];
+    assert_told(EnvironmentId::SimKvm, Fault::Sleep, 300, &words);
+    assert_told(EnvironmentId::SimXenPvh, Fault::Sleep, 600, &words);
+}
+
 /// A guest at ring 3 cannot reset the CPU; it says so instead.
 #[test]
 fn a_triple_fault_is_told() {

@@ -73,8 +73,10 @@ fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str 
 pub enum Fault {
     /// Stop with a message.
     Panic,
-    /// Do nothing for ever.
+    /// Do nothing for ever, as fast as possible.
     Hang,
+    /// Wait for an interrupt that never comes.
+    Sleep,
     /// Fault while handling a fault while handling a fault.
     Triple,
     /// Write text without end.
@@ -84,9 +86,10 @@ pub enum Fault {
 }
 
 impl Fault {
-    const NAMES: [(&'static str, Fault); 5] = [
+    const NAMES: [(&'static str, Fault); 6] = [
         ("panic", Fault::Panic),
         ("hang", Fault::Hang),
+        ("sleep", Fault::Sleep),
         ("triple", Fault::Triple),
         ("flood", Fault::Flood),
         ("garble", Fault::Garble),

@@ -2,6 +2,7 @@
 //! does what guests under development do.
 
 use crate::console;
+use crate::interrupts::halt;
 use crate::panic::fault_three_times;
 use core::arch::asm;
 use trapline_abi::frame::SYNC;
@@ -12,6 +13,7 @@ pub fn misbehave(fault: Fault) {
     match fault {
         Fault::Panic => panic!("this guest was asked to panic"),
         Fault::Hang => hang(),
+        Fault::Sleep => sleep(),
         Fault::Triple => {
             fault_three_times();
             panic!("a triple fault needs ring 0");
@@ -30,6 +32,13 @@ fn hang() -> ! {
         // SAFETY: no instruction at all; it only keeps the loop from being taken for
         // one that cannot be.
         unsafe { asm!("", options(nomem, nostack, preserves_flags)) };
+    }
+}
+
+/// No interrupt is set up that would be waited for.
+fn sleep() -> ! {
+    loop {
+        halt(|| 0, 0);
     }
 }
 
