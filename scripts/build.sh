@@ -30,8 +30,10 @@ cargo build --profile guest "${selected[@]}" \
     --config "target.x86_64-unknown-linux-gnu.rustflags=[$remapped]"
 guest/kernel/build.sh "$dist/.trapline-image.built"
 lab/plugin/build.sh "$dist/.libtrapline_ledger.so.built"
+lab/steady/build.sh "$dist/.libtrapline_steady.so.built"
 
 place "$built/release/trapline" trapline
 for program in "${guest_programs[@]}"; do place "$built/guest/$program" "$program"; done
 place "$dist/.trapline-image.built" trapline-image
 place "$dist/.libtrapline_ledger.so.built" libtrapline_ledger.so
+place "$dist/.libtrapline_steady.so.built" libtrapline_steady.so

@@ -26,8 +26,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A program to start. Its environment is empty but for `PATH`, so that what it
-/// does depends on its arguments only.
+/// A program to start. Its environment is empty but for `PATH` and what it is given,
+/// so that what it does depends on nobody else's.
 pub struct Program {
     path: CString,
     arguments: Vec<CString>,
@@ -61,6 +61,16 @@ impl Program {
     pub fn argument(&mut self, argument: impl AsRef<OsStr>) -> io::Result<&mut Self> {
         let argument = CString::new(argument.as_ref().as_bytes())?;
         self.arguments.push(argument);
+        Ok(self)
+    }
+
+    /// Adds a variable to its environment.
+    ///
+    /// # Errors
+    /// A zero byte in `value`.
+    pub fn environment(&mut self, name: &str, value: &OsStr) -> io::Result<&mut Self> {
+        let variable = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        self.environment.push(CString::new(variable)?);
         Ok(self)
     }
 

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A part of Trapline beside the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Part {
     Symbols,
     /// The plugin for QEMU that counts what is executed.
     Plugin,
+    /// What keeps the clock of a QEMU steady that counts instructions.
+    Steady,
 }
 
 impl Part {
@@ -30,6 +33,7 @@ impl Part {
             Self::Image => "trapline-image",
             Self::Symbols => "trapline-symbols",
             Self::Plugin => "libtrapline_ledger.so",
+            Self::Steady => "libtrapline_steady.so",
         }
     }
 }
@@ -74,6 +78,16 @@ impl Parts {
             name: part.file_name(),
             directory: self.directory.clone(),
         })
+    }
+
+    /// The file of a part, to be read.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be opened.
+    pub fn open(&self, part: Part) -> Result<Arc<File>, EnvError> {
+        let path = self.get(part)?;
+        let file = File::open(&path).map_err(EnvError::file(path))?;
+        Ok(Arc::new(file))
     }
 
     /// The image.

@@ -32,6 +32,8 @@ pub struct Command {
     pub program: PathBuf,
     /// Its arguments, without its own name.
     pub arguments: Vec<OsString>,
+    /// What stands in its environment beside its search path.
+    environment: Vec<(&'static str, OsString)>,
     /// Files it gets as descriptors, from [`FIRST_FILE`].
     files: Vec<Arc<File>>,
     /// Whether its standard input is a terminal.
@@ -49,6 +51,7 @@ impl Command {
         Self {
             program: program.into(),
             arguments: Vec::new(),
+            environment: Vec::new(),
             files: Vec::new(),
             terminal: false,
             trace: None,
@@ -66,6 +69,18 @@ impl Command {
     pub fn give(&mut self, file: Arc<File>) -> usize {
         self.files.push(file);
         FIRST_FILE + self.files.len() - 1
+    }
+
+    /// Lets a QEMU that counts instructions be started with [`Part::Steady`], which finds
+    /// the thread of its CPU by its name. It comes as a descriptor: the loader takes
+    /// neither a space nor a colon in a path.
+    ///
+    /// [`Part::Steady`]: crate::parts::Part::Steady
+    pub fn steadied_by(mut self, library: Arc<File>) -> Self {
+        let number = self.give(library);
+        let path = format!("/proc/self/fd/{number}");
+        self.environment.push(("LD_PRELOAD", path.into()));
+        self.words("-name debug-threads=on")
     }
 
     /// Lets a QEMU load `plugin`, if there is one.
@@ -219,6 +234,9 @@ impl Running {
         let mut program = Program::new(&command.program)?;
         for argument in &command.arguments {
             program.argument(argument)?;
+        }
+        for (name, value) in &command.environment {
+            program.environment(name, value)?;
         }
         let (terminal, input) = match command.terminal {
             true => trapline_spawn::terminal().map(|(ours, theirs)| (Some(ours), theirs))?,

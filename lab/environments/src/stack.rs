@@ -101,13 +101,13 @@ impl Stack {
             Need::Vmm => self.vmm().map(drop),
             Need::Packable => custom::check_packable(&self.vmm()?),
             Need::Kvm => kvm::check(),
-            Need::Counting => sim::check_counting(&self.qemu()?),
+            Need::Counting => sim::check_counting(&self.steady_qemu()?),
             Need::Linux => {
-                sim::check_nesting(&self.qemu()?)?;
+                sim::check_nesting(&self.steady_qemu()?)?;
                 sim::check_kernel(&self.settings, Maker::Amd)
             }
             Need::Xen | Need::XenAlone => {
-                sim::check_nesting(&self.qemu()?)?;
+                sim::check_nesting(&self.steady_qemu()?)?;
                 sim::check_xen(&self.settings)
             }
             Need::XenDeviceModel => sim::check_xen_device_model(&self.settings),
@@ -178,6 +178,12 @@ impl Stack {
 
     fn qemu(&self) -> Result<Qemu, EnvError> {
         Qemu::find(self.settings.qemu.as_deref())
+    }
+
+    /// QEMU, and what its clock needs to be exact.
+    fn steady_qemu(&self) -> Result<Qemu, EnvError> {
+        self.settings.parts.get(Part::Steady)?;
+        self.qemu()
     }
 
     /// Memory that a guest's machine takes of the host, with whoever runs it.

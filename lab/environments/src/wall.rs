@@ -15,8 +15,10 @@ use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
 use crate::stack::{Need, Stack};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
@@ -70,6 +72,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
                 accelerator: qemu::KVM,
                 ring: Hardware::of_this_host().ring(),
                 plugin: None,
+                steady: None,
                 clock: BootClock::Guests,
             };
             Ok(Box::new(
@@ -93,6 +96,7 @@ pub fn qemu_tcg(settings: Settings) -> Stack {
                 accelerator: qemu::TCG,
                 ring: 0,
                 plugin: None,
+                steady: None,
                 clock: BootClock::Guests,
             };
             Ok(Box::new(
@@ -293,16 +297,22 @@ pub(crate) struct InQemu {
     pub ring: u8,
     /// Who watches.
     pub plugin: Option<Plugin>,
+    /// What keeps its clock steady, if that counts instructions.
+    pub steady: Option<Arc<File>>,
     pub clock: BootClock,
 }
 
 impl Recipe for InQemu {
     fn command(&self, job: &Job) -> Result<Command, EnvError> {
         let job = qemu::adapt(job, self.ring);
-        Ok(self
+        let command = self
             .qemu
             .for_image(&self.image, &self.machine, self.accelerator, &job)
-            .watched_by(self.plugin.as_ref()))
+            .watched_by(self.plugin.as_ref());
+        Ok(match &self.steady {
+            Some(steady) => command.steadied_by(Arc::clone(steady)),
+            None => command,
+        })
     }
 
     fn statuses(&self) -> Statuses {

@@ -68,6 +68,7 @@ pub fn facts() -> Facts {
 pub struct Machine {
     settings: Settings,
     qemu: Qemu,
+    steady: Arc<File>,
     machine: &'static str,
     processor: &'static str,
     loaded: Loaded,
@@ -87,7 +88,7 @@ impl Machine {
     /// on it.
     ///
     /// # Errors
-    /// There is no QEMU, or a file cannot be read.
+    /// There is no QEMU, a part is missing, or a file cannot be read.
     pub fn new(
         settings: &Settings,
         base: Base,
@@ -105,6 +106,7 @@ impl Machine {
         Ok(Self {
             initramfs: Arc::new(in_memory("initramfs", &bytes)?),
             facts,
+            steady: settings.parts.open(Part::Steady)?,
             settings: settings.clone(),
             memory: OWN_MEMORY_MIB + guest_memory,
             qemu,
@@ -247,6 +249,7 @@ impl Machine {
     fn command(&self, job: &Script, plugin: Option<&Plugin>) -> Result<Command, EnvError> {
         let job = Arc::new(in_memory("job", job.text().as_bytes())?);
         let command = Command::new(&self.qemu.program)
+            .steadied_by(Arc::clone(&self.steady))
             .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")
             .words(&format!(
                 "{} -action panic=pause -m {}M",

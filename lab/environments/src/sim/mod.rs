@@ -79,6 +79,7 @@ pub fn bare(settings: Settings) -> Stack {
                 accelerator: qemu::COUNTING,
                 ring: 0,
                 plugin: settings.plugin.clone(),
+                steady: Some(settings.parts.open(Part::Steady)?),
                 clock: BootClock::Machine,
             })))
         },

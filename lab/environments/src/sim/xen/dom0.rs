@@ -15,7 +15,9 @@ use crate::process::Command;
 use crate::qemu::{Qemu, COUNTING};
 use crate::settings::Settings;
 use crate::stack::{Need, Stack};
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use trapline_abi::job::{Console, End};
 use trapline_abi::Job;
 use trapline_plan::{EnvironmentId, MachineSpec};
@@ -65,6 +67,7 @@ fn make(
 ) -> Result<Box<dyn Guest>, EnvError> {
     Ok(Box::new(ProcessGuest::new(FirstDomain {
         qemu: Qemu::find(settings.qemu.as_deref())?,
+        steady: settings.parts.open(Part::Steady)?,
         xen: Xen::fetched(&settings.cache)?,
         image: image.path.clone(),
         memory_mib: machine.memory_mib,
@@ -95,6 +98,7 @@ pub(crate) fn facts(settings: &Settings) -> Facts {
 /// Xen with the image as its first domain.
 struct FirstDomain {
     qemu: Qemu,
+    steady: Arc<File>,
     xen: Xen,
     image: PathBuf,
     memory_mib: u32,
@@ -121,6 +125,7 @@ impl Recipe for FirstDomain {
         Ok(self
             .qemu
             .machine(MACHINE, mib + OWN_MEMORY_MIB)
+            .steadied_by(Arc::clone(&self.steady))
             .words(COUNTING)
             .words(PROCESSOR)
             .words(DEVICES)
