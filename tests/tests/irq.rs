@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use trapline_tests::has_qemu;
 use trapline_tests::run::{Ended, Place};
 
@@ -256,6 +258,38 @@ fn is_alive(pid: &str) -> bool {
         .rsplit_once(") ")
         .map(|(_, rest)| rest.starts_with('Z'));
     state == Some(false)
+}
+
+/// Does `work` while every CPU of this host has something better to do.
+fn while_busy<T>(work: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    let burn = || {
+        while !over.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        (0..cpus).for_each(|_| drop(scope.spawn(burn)));
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// The guest sets its timer and sleeps at once. Without what keeps the clock steady, a
+/// few of so many come late by the instructions in between, in one boot or the other.
+#[test]
+fn sleeps_are_counted_alike_however_busy_the_host_is() {
+    if !has_qemu("a machine that sleeps often") {
+        return;
+    }
+    let place = Place::new();
+    let words = "--env sim --timer own --samples 300000 --format json";
+    let ended = while_busy(|| irq(&place, words));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let summary = &json(&ended)["interrupts"][0]["summary"];
+    assert_eq!(summary["min"], summary["max"], "{summary}");
 }
 
 /// The serial line has a thread of its own for this: a guest that
