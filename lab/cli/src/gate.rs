@@ -234,6 +234,7 @@ impl Wanted<'_> {
             interrupt,
             manner: self.manner,
             counters: self.counters,
+            followers: None,
         };
         let request = run::exact(self.environments, self.operations, lab);
         let run = run::perform(store, &request, &means)?;

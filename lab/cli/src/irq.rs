@@ -3,10 +3,12 @@
 
 use crate::args::{Contradiction, IrqArgs};
 use crate::failure::{Failure, Status};
+use crate::followers::Followers;
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::outcome;
 use crate::run::{self, Means};
+use trapline_abi::Op;
 use trapline_plan::Request;
 use trapline_report::{verdicts, Report};
 
@@ -29,11 +31,14 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         seed: args.seed,
         irq: settings,
     };
+    let wanted = request.operations & Op::OwnTimer.bit() != 0;
+    let followers = wanted.then(|| Followers::find(&lab, &request.environments, &interrupt));
     let means = Means {
         lab: &lab,
         interrupt: &interrupt,
         manner: &args.manner,
         counters: None,
+        followers: followers.as_ref(),
     };
     let run = run::perform(&mut store, &request, &means)?;
     let report = outcome::report(&run);

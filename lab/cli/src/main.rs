@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod failure;
 mod floor;
+mod followers;
 mod gate;
 mod interrupt;
 mod irq;

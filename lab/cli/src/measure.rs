@@ -4,6 +4,7 @@
 //! stored as soon as its boot is over.
 
 use crate::failure::Failure;
+use crate::followers::Followers;
 use crate::interrupt::Interrupt;
 use crate::lab::{Lab, Place};
 use crate::ledgers::Counters;
@@ -41,6 +42,8 @@ pub struct Task<'a> {
     pub timeout: Option<Duration>,
     /// Who counts instructions in the boots, if anybody does.
     pub counters: Option<&'a Counters>,
+    /// Who follows interrupts, if anybody does.
+    pub followers: Option<&'a Followers>,
 }
 
 /// Keeps what was observed.
@@ -210,6 +213,15 @@ fn boot_in(
     let mut boot_in = |environment: &dyn Environment| {
         trapline_environments::boot(environment, image, boot, watch, &mut tell)
     };
+    if let Some(followers) = task.followers {
+        let followed = followers.watch(boot.environment)?;
+        let environment = followed
+            .as_ref()
+            .map_or(&place.environment, |f| &f.environment);
+        let mut booted = boot_in(environment.as_ref())?;
+        followers.stamp(&mut booted.observation, followed.as_ref());
+        return Ok(booted);
+    }
     let Some(counters) = task.counters else {
         return boot_in(place.environment.as_ref());
     };

@@ -4,6 +4,7 @@
 
 use crate::args::{Format, MannerArgs, RunArgs};
 use crate::failure::{Failure, Status};
+use crate::followers::Followers;
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::ledgers::Counters;
@@ -33,6 +34,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         interrupt: &interrupt,
         manner: &args.manner,
         counters: None,
+        followers: None,
     };
     let run = perform(&mut store, &request, &means)?;
     show(&run, &outcome::report(&run), args.format, &interrupt)
@@ -48,6 +50,8 @@ pub struct Means<'a> {
     pub manner: &'a MannerArgs,
     /// Who counts instructions meanwhile, if anybody does.
     pub counters: Option<&'a Counters>,
+    /// Who follows interrupts, if anybody does.
+    pub followers: Option<&'a Followers>,
 }
 
 /// A request for exact figures, which are the same under any seed: more boots or
@@ -76,6 +80,7 @@ pub fn perform(store: &mut Store, request: &Request, means: &Means<'_>) -> Resul
         interrupt,
         manner,
         counters,
+        followers,
     } = *means;
     let plan = expand(request);
     let number = begin(store, request, &plan, lab)?;
@@ -88,6 +93,7 @@ pub fn perform(store: &mut Store, request: &Request, means: &Means<'_>) -> Resul
             progress: &progress,
             timeout: manner.timeout.map(Duration::from_secs),
             counters,
+            followers,
         },
         &mut Storekeeper::new(store, number),
     );

@@ -20,7 +20,7 @@ pub struct Plugin {
     /// What it writes; has no name.
     pub(crate) output: Arc<File>,
     /// What else it is told.
-    pub(crate) words: Vec<&'static str>,
+    pub(crate) words: Vec<String>,
 }
 
 impl Plugin {
@@ -47,7 +47,7 @@ impl Plugin {
     }
 
     /// The same, told `words`: arguments of the plugin's own.
-    pub fn told(self, words: Vec<&'static str>) -> Self {
+    pub fn told(self, words: Vec<String>) -> Self {
         Self { words, ..self }
     }
 

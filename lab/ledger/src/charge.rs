@@ -194,6 +194,11 @@ impl Charges {
         self.with(|found| std::mem::take(&mut found.sums[kind]))
     }
 
+    /// How many were not charged so far in the window of this kind.
+    pub fn so_far(&self, kind: usize) -> u64 {
+        self.with(|found| found.sums[kind].values().sum())
+    }
+
     /// A guest executes an instruction. `open` says which windows count it.
     pub fn in_guest(&self, shape: Shape, open: [bool; 2]) {
         self.guest.replace(shape);

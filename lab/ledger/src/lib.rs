@@ -13,6 +13,7 @@ pub mod symbols;
 pub mod tally;
 pub mod text;
 pub mod trace;
+pub mod way;
 pub mod wire;
 mod worlds;
 

@@ -30,16 +30,17 @@ use std::fmt::Write;
 use trapline_abi::Stage;
 
 /// What the plugin says when it is asked whether it could be used: that it is ready
-/// to write what is read here. Another build says the same only if it had this very
-/// file.
+/// to write what is read here. Another build says the same only if it had these very
+/// files.
 pub fn ready() -> String {
-    format!("{READY} {:016x}", fingerprint(include_bytes!("wire.rs")))
+    let files = [include_str!("wire.rs"), include_str!("way.rs")].concat();
+    format!("{READY} {:016x}", fingerprint(files.as_bytes()))
 }
 
 const READY: &str = "ready";
 
 /// FNV-1a: any change of the text is to be seen, nobody means to deceive.
-const fn fingerprint(text: &[u8]) -> u64 {
+fn fingerprint(text: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut at = 0;
     while at < text.len() {

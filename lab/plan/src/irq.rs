@@ -158,6 +158,13 @@ impl Asked {
     }
 }
 
+/// The fact that says how the stages of a guest's own timer were found on an exact
+/// clock: [`COUNTED`], or why they could not be.
+pub const STAGES: &str = "irq-stages";
+
+/// The stages follow from what was executed until the handler.
+pub const COUNTED: &str = "counted";
+
 /// A span of time in nanoseconds, as people write it: `30us`, `10ms`, `1.5ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);

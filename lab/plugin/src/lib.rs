@@ -14,6 +14,7 @@ use qemu::{Id, Info, Insn, Tb};
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
 use trapline_ledger::tally::{Flow, Insn as Translated, Place, Slot, Tally};
+use trapline_ledger::way::Way;
 use trapline_ledger::{page, wire};
 
 /// The version of QEMU's plugin API that this is written for.
@@ -24,7 +25,7 @@ static TALLY: Tally = Tally::new();
 
 /// QEMU calls this when it has loaded the plugin. Arguments: `out=FILE`, where the
 /// windows go; [`wire::STACKS`], if they are to tell call paths; [`wire::XEN`], if there is
-/// one; or `probe`, which
+/// one; [`trapline_ledger::way::WAY`], if interrupts are to be followed in place of that; or `probe`, which
 /// refuses with [`wire::ready`], so that one can know that it would have worked.
 ///
 /// # Safety
@@ -63,6 +64,10 @@ fn obey(word: &str) -> Result<(), String> {
     }
     if word == wire::XEN {
         TALLY.expect_xen();
+        return Ok(());
+    }
+    if let Some(way) = Way::from_word(word) {
+        TALLY.follow(way);
         return Ok(());
     }
     match word.split('=').next() {

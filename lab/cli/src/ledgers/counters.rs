@@ -96,7 +96,7 @@ impl Counters {
     pub fn watch(&self, id: EnvironmentId) -> Result<Watched, EnvError> {
         let words = [(self.stacks, wire::STACKS), (id.is_xen(), wire::XEN)];
         let words = words.into_iter().filter(|(wanted, _)| *wanted);
-        let words = words.map(|(_, word)| word).collect();
+        let words = words.map(|(_, word)| word.to_owned()).collect();
         let counter = match (&self.plugin, id.clock()) {
             (_, Clock::InsnVmx) => {
                 let is_guest =

@@ -10,7 +10,7 @@
 
 mod boot;
 mod counters;
-mod symbols;
+pub mod symbols;
 mod typical;
 mod windows;
 
@@ -105,6 +105,7 @@ impl Desk<'_> {
             progress: &progress,
             timeout: self.timeout,
             counters: Some(&counters),
+            followers: None,
         };
         let measured = measure::measure(&task, &mut counted);
         progress.finish();
@@ -176,17 +177,22 @@ fn agreed(
     }
 }
 
+/// Who executes what no guest does in an environment.
+pub fn machine_of(environment: EnvironmentId) -> Machine {
+    match environment {
+        bare if bare.is_bare() => Machine::Bare,
+        id if id.is_xen() => Machine::Xen,
+        _ => Machine::Linux,
+    }
+}
+
 /// The ledgers of one run.
 fn of_run(
     run: &Observation,
     windows: Vec<Window>,
     symbols: &Symbols,
 ) -> Result<BTreeMap<Op, Ledger>, Failure> {
-    let machine = match run.environment {
-        bare if bare.is_bare() => Machine::Bare,
-        id if id.is_xen() => Machine::Xen,
-        _ => Machine::Linux,
-    };
+    let machine = machine_of(run.environment);
     let account = |batch: &Batch, window: &Window, batches: u64| {
         Ledger::new(batch, window, symbols, machine, batches * mark::AROUND)
     };

@@ -83,6 +83,34 @@ pub fn of(
     Ok(symbols)
 }
 
+/// Looks up only the names that an interrupt's way needs: those of whoever raises it, and
+/// of the image.
+///
+/// # Errors
+/// As [`of`].
+pub fn of_way(
+    lab: &Lab,
+    environment: EnvironmentId,
+    watch: &Watch,
+    interrupt: &Interrupt,
+) -> Result<Symbols, Failure> {
+    let settings = lab.settings();
+    let explained = |error: EnvError| interrupt.explain(&error);
+    let mut symbols = Symbols::default();
+    if environment != SimLinux {
+        let image = settings.parts.get(Part::Image).map_err(explained)?;
+        add(&mut symbols, Space::Guest, "guest", &image)?;
+    }
+    if environment.is_xen() {
+        return with_hypervisor(symbols, &xen_code(settings).map_err(explained)?);
+    }
+    let image = lab.image().map_err(explained)?;
+    let machine = lab.machine(environment);
+    let located = locate(settings, environment, &image, &machine, watch);
+    symbols.add_kallsyms("kernel", &located.map_err(explained)?.kernel);
+    Ok(symbols)
+}
+
 /// What Xen and the kernel of its first domain are called.
 const HYPERVISOR: &str = "xen";
 const KERNEL_OF_DOM0: &str = "dom0-kernel";

@@ -1,0 +1,130 @@
+//! Who follows the interrupts of guests' own timers on their way through a simulated
+//! machine: a plugin in its QEMU that knows which code the way leads over. What it saw
+//! becomes the stages that nobody there can stamp.
+//!
+//! Nothing of it is needed to measure how late interrupts are, and nothing is changed by
+//! it: where interrupts cannot be followed, a fact of the environment says why.
+
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::ledgers::{machine_of, symbols};
+use crate::measure::PATIENCE_INSN;
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_environments::{EnvError, Environment, Plugin, Settings, Watch};
+use trapline_ledger::way::{self, Above, Way};
+use trapline_ledger::wire;
+use trapline_plan::{irq, Clock, EnvironmentId, Observation, Outcome};
+
+/// The ways of environments, or why there is none.
+pub struct Followers {
+    settings: Settings,
+    plugin: Option<Plugin>,
+    ways: BTreeMap<EnvironmentId, Result<Way, String>>,
+}
+
+/// An environment in which interrupts are followed, for one boot.
+pub struct Followed {
+    /// The environment.
+    pub environment: Box<dyn Environment>,
+    plugin: Plugin,
+}
+
+impl Followers {
+    /// Followers for those of `environments` in which interrupts can be followed.
+    pub fn find(lab: &Lab, environments: &[EnvironmentId], interrupt: &Interrupt) -> Self {
+        let settings = lab.settings().clone();
+        let exact = environments.iter().filter(|id| id.clock().is_exact());
+        let exact: Vec<_> = exact.filter(|id| lab.why_not(**id).is_none()).collect();
+        let has_ways = exact.iter().any(|id| can_be_followed(**id));
+        let plugin = has_ways.then(|| Plugin::find(&settings, &wire::ready()));
+        let (plugin, refused) = match plugin.transpose() {
+            Ok(plugin) => (plugin, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let way = |id: EnvironmentId| match &refused {
+            Some(why) if can_be_followed(id) => Err(why.clone()),
+            _ => way_of(lab, id, interrupt),
+        };
+        Self {
+            ways: exact.into_iter().map(|id| (*id, way(*id))).collect(),
+            settings,
+            plugin,
+        }
+    }
+
+    /// The environment `id` with a follower in it, if there is a way there.
+    ///
+    /// # Errors
+    /// There is no memory to write to.
+    pub fn watch(&self, id: EnvironmentId) -> Result<Option<Followed>, EnvError> {
+        let (Some(plugin), Some(Ok(way))) = (&self.plugin, self.ways.get(&id)) else {
+            return Ok(None);
+        };
+        let xen = id.is_xen().then(|| wire::XEN.to_owned());
+        let words = xen.into_iter().chain([way.word()]).collect();
+        let plugin = plugin.another()?.told(words);
+        let settings = Settings {
+            plugin: Some(plugin.clone()),
+            ..self.settings.clone()
+        };
+        let mut all = trapline_environments::all(&settings).into_iter();
+        let environment = all.find(|environment| environment.id() == id);
+        Ok(environment.map(|environment| Followed {
+            environment,
+            plugin,
+        }))
+    }
+
+    /// Stamps what was observed with what was seen, and keeps how the stages were found.
+    pub fn stamp(&self, seen: &mut Observation, followed: Option<&Followed>) {
+        let followed = followed.map(|followed| stamp(seen, followed));
+        let why = match (followed, self.ways.get(&seen.environment)) {
+            (Some(stamped), _) => stamped.err(),
+            (None, Some(Err(why))) => Some(why.clone()),
+            (None, _) => return,
+        };
+        let why = why.unwrap_or_else(|| irq::COUNTED.to_owned());
+        seen.facts.insert(irq::STAGES.to_owned(), why);
+    }
+}
+
+fn can_be_followed(id: EnvironmentId) -> bool {
+    id.clock() == Clock::Insn && !id.is_bare()
+}
+
+/// The way of interrupts in an environment.
+fn way_of(lab: &Lab, id: EnvironmentId, interrupt: &Interrupt) -> Result<Way, String> {
+    if id.clock() != Clock::Insn {
+        return Err("no plugin follows interrupts on this machine".to_owned());
+    }
+    let above = match id {
+        EnvironmentId::SimLinux => Above::Program,
+        _ => Above::Guest,
+    };
+    let watch = Watch {
+        patience: PATIENCE_INSN,
+        stop: interrupt.flag(),
+    };
+    let symbols = match id.is_bare() {
+        true => Ok(Default::default()),
+        false => symbols::of_way(lab, id, &watch, interrupt),
+    };
+    let symbols = symbols.map_err(|failure| failure.to_string())?;
+    Way::of(&symbols, machine_of(id), above).map_err(|why| why.to_string())
+}
+
+fn stamp(seen: &mut Observation, followed: &Followed) -> Result<(), String> {
+    let text = followed
+        .plugin
+        .written()
+        .map_err(|error| error.to_string())?;
+    let passages = way::read(&text).map_err(|error| error.to_string())?;
+    let own = seen.operations.iter_mut().find(|o| o.op == Op::OwnTimer);
+    match own.map(|operation| &mut operation.outcome) {
+        Some(Outcome::Measured { interrupts, .. }) => {
+            way::stamp(interrupts, &passages).map_err(|error| error.to_string())
+        }
+        _ => Err("there were none to be followed".to_owned()),
+    }
+}

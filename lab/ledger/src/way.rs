@@ -1,0 +1,246 @@
+//! The way of a timer's interrupt through whoever is below its guest: which code it
+//! leads over, and what that says of the interrupts that a guest has told.
+//!
+//! Nobody on the way reads a clock. The guest's handler does, and how many
+//! instructions the machine's clock was charged from a point to that reading places
+//! the point on the guest's clock, to the instruction. While the machine sleeps its
+//! clock goes on without any, so what lies before a sleep is not told.
+
+use crate::symbols::Symbols;
+use crate::worlds::{Machine, Space};
+use std::fmt::Write;
+use trapline_abi::Interrupt;
+
+/// The plugin's argument that names a way.
+pub const WAY: &str = "way=";
+
+/// Reads the clock (Intel SDM volume 2, RDTSC).
+const RDTSC: [u8; 2] = [0x0f, 0x31];
+
+/// Addresses of first instructions that the way leads over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The machine's timer has interrupted.
+    pub woke: u64,
+    /// The timer that was set for the guest is found to have expired.
+    pub expired: Vec<u64>,
+    /// The interrupt becomes pending for the guest, or its thread may run.
+    pub marked: u64,
+    /// The guest's handler; where there is none, a program's next reading of the clock
+    /// stands for it.
+    pub handler: Option<u64>,
+}
+
+/// What an instruction on the way means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The machine's timer has interrupted.
+    Woke,
+    /// A timer for the guest has expired.
+    Expired,
+    /// Its interrupt becomes pending.
+    Marked,
+    /// The guest's handler begins.
+    Handler,
+    /// Somebody reads the clock.
+    Clock,
+}
+
+/// Names of functions at whose first instruction an interrupt is at a point.
+struct Names {
+    space: Space,
+    woke: &'static str,
+    expired: &'static [&'static str],
+    marked: &'static str,
+    handler: Option<&'static str>,
+}
+
+/// The image's handler, in guest/kernel/src/vectors.s.
+const HANDLER: &str = "take_tick";
+
+/// Of a Linux whose KVM raises the interrupt of a guest's local APIC (Linux
+/// `arch/x86/kvm/lapic.c`).
+const KVM: Names = Names {
+    space: Space::Kernel,
+    woke: "asm_sysvec_apic_timer_interrupt",
+    expired: &["apic_timer_fn"],
+    marked: "__apic_accept_irq",
+    handler: Some(HANDLER),
+};
+
+/// Of a Linux with the timers of its programs: the end of a sleep, or a signal (Linux
+/// `kernel/time/hrtimer.c`, `kernel/time/posix-timers.c`).
+const PROGRAM: Names = Names {
+    expired: &["hrtimer_wakeup", "posix_timer_fn"],
+    marked: "try_to_wake_up",
+    handler: None,
+    ..KVM
+};
+
+/// Of Xen (`xen/arch/x86/hvm/vpt.c`, `vlapic.c`).
+const XEN: Names = Names {
+    space: Space::Hypervisor,
+    woke: "apic_timer_interrupt",
+    expired: &["pt_timer_fn"],
+    marked: "vlapic_set_irq",
+    handler: Some(HANDLER),
+};
+
+/// What runs above whoever raises the interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Above {
+    /// A guest with the image.
+    Guest,
+    /// A program of the machine's Linux.
+    Program,
+}
+
+/// Nobody can tell where on the way an interrupt is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoWay {
+    /// Nobody is below who could be watched.
+    #[error("nobody is below the guest but the machine")]
+    Bare,
+    /// A function cannot be found.
+    #[error("{0} is not among the symbols, or more than once")]
+    NotNamed(&'static str),
+}
+
+impl Way {
+    /// The way on a machine whose code has these names.
+    ///
+    /// # Errors
+    /// There is none, or one of its functions has no name.
+    pub fn of(symbols: &Symbols, machine: Machine, above: Above) -> Result<Self, NoWay> {
+        let names = match (machine, above) {
+            (Machine::Bare, _) => return Err(NoWay::Bare),
+            (Machine::Xen, _) => XEN,
+            (Machine::Linux, Above::Guest) => KVM,
+            (Machine::Linux, Above::Program) => PROGRAM,
+        };
+        let only = |space, name| match symbols.starts(space, |known| known == name)[..] {
+            [(_, address)] => Ok(address),
+            _ => Err(NoWay::NotNamed(name)),
+        };
+        let expired = names.expired.iter().map(|name| only(names.space, name));
+        let handler = names.handler.map(|name| only(Space::Guest, name));
+        Ok(Self {
+            woke: only(names.space, names.woke)?,
+            expired: expired.collect::<Result<_, _>>()?,
+            marked: only(names.space, names.marked)?,
+            handler: handler.transpose()?,
+        })
+    }
+
+    /// The plugin's argument that says it.
+    pub fn word(&self) -> String {
+        let points = [self.woke, self.marked, self.handler.unwrap_or(0)];
+        let all = points.iter().chain(&self.expired);
+        let all: Vec<_> = all.map(|address| format!("{address:x}")).collect();
+        format!("{WAY}{}", all.join(":"))
+    }
+
+    /// What such an argument says; `None` if it is none.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let addresses = word.strip_prefix(WAY)?.split(':');
+        let addresses = addresses.map(|word| u64::from_str_radix(word, 16).ok());
+        let addresses: Vec<u64> = addresses.collect::<Option<_>>()?;
+        let [woke, marked, handler, expired @ ..] = &addresses[..] else {
+            return None;
+        };
+        Some(Self {
+            woke: *woke,
+            expired: expired.to_vec(),
+            marked: *marked,
+            handler: Some(*handler).filter(|address| *address != 0),
+        })
+    }
+
+    /// What an instruction on this way means, if it is on it.
+    pub fn step(&self, address: u64, bytes: &[u8]) -> Option<Step> {
+        match address {
+            _ if bytes == RDTSC => Some(Step::Clock),
+            _ if address == self.woke => Some(Step::Woke),
+            _ if address == self.marked => Some(Step::Marked),
+            _ if Some(address) == self.handler => Some(Step::Handler),
+            _ if self.expired.contains(&address) => Some(Step::Expired),
+            _ => None,
+        }
+    }
+}
+
+/// How long before the reading of the clock in its handler an interrupt was at each
+/// point, in ticks of the machine's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// Since the machine's timer interrupted.
+    pub woke: Option<u64>,
+    /// Since it became pending.
+    pub marked: Option<u64>,
+}
+
+/// How a passage is told.
+const PASSAGE: &str = "passage";
+
+/// What stands for a point that was not seen.
+const NOT_SEEN: &str = "-";
+
+/// The line of one passage.
+pub fn write(passage: &Passage) -> String {
+    let mut line = PASSAGE.to_owned();
+    for since in [passage.woke, passage.marked] {
+        // Writing to a string cannot fail.
+        let _ = match since {
+            Some(since) => write!(line, " {since}"),
+            None => write!(line, " {NOT_SEEN}"),
+        };
+    }
+    line.push('\n');
+    line
+}
+
+/// The passages in what the plugin wrote.
+///
+/// # Errors
+/// A line is none.
+pub fn read(text: &str) -> Result<Vec<Passage>, crate::wire::BadText> {
+    let bad = |line: &str| crate::wire::BadText::Line(line.to_owned());
+    let passages = text.lines().map(|line| read_line(line).ok_or(bad(line)));
+    passages.collect()
+}
+
+fn read_line(line: &str) -> Option<Passage> {
+    let since = |word: &str| match word {
+        NOT_SEEN => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    let mut words = line.strip_prefix(PASSAGE)?.trim_start().split(' ');
+    let (woke, marked) = (since(words.next()?)?, since(words.next()?)?);
+    words.next().is_none().then_some(Passage { woke, marked })
+}
+
+/// The guest told of other interrupts than were seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{told} interrupts were told, and {seen} were seen to come")]
+pub struct OtherInterrupts {
+    told: usize,
+    seen: usize,
+}
+
+/// Says of interrupts when they were at the points that were seen. `passages` are in the
+/// same order; what comes behind them is of another timer.
+///
+/// # Errors
+/// Fewer were seen than were told.
+pub fn stamp(interrupts: &mut [Interrupt], passages: &[Passage]) -> Result<(), OtherInterrupts> {
+    let (told, seen) = (interrupts.len(), passages.len());
+    if seen < told {
+        return Err(OtherInterrupts { told, seen });
+    }
+    for (interrupt, passage) in interrupts.iter_mut().zip(passages) {
+        let before = |since: u64| interrupt.entered.wrapping_sub(since);
+        interrupt.woke = passage.woke.map(before);
+        interrupt.marked = passage.marked.map(before);
+    }
+    Ok(())
+}
