@@ -134,14 +134,22 @@ fn read(input: &mut Reader<'_>, before: &Interrupt) -> Result<Interrupt, Error> 
     })
 }
 
-/// Absent is 0, and a time since `earlier` is sent one higher.
+/// What is sent for one tick before `earlier`: a time that is none, half of all ticks
+/// there are later.
+const ONE_BEFORE: u64 = 1 << 63;
+
+/// Absent is 0, and a time since `earlier` is sent one higher. A host may be woken before
+/// its guest's timer is due.
 fn write_since(out: &mut Writer<'_>, time: Option<u64>, earlier: u64) -> Result<(), Error> {
     let since = time.map(|time| time.wrapping_sub(earlier));
-    out.number(since.map_or(0, |since| since.saturating_add(1)))
+    out.number(since.map_or(0, |since| since.checked_add(1).unwrap_or(ONE_BEFORE)))
 }
 
 fn read_since(input: &mut Reader<'_>, earlier: u64) -> Result<Option<u64>, Error> {
-    let since = input.number()?.checked_sub(1);
+    let since = match input.number()? {
+        ONE_BEFORE => Some(u64::MAX),
+        number => number.checked_sub(1),
+    };
     Ok(since.map(|since| earlier.wrapping_add(since)))
 }
 
@@ -213,6 +221,14 @@ mod tests {
         let (count, used) = pack(&odd, &mut buffer);
         assert_eq!(count, 2);
         assert_eq!(unpacked(&buffer[..used]).unwrap(), odd);
+        for ahead in 1..4 {
+            let early = Interrupt {
+                woke: Some(interrupt(1).due - ahead),
+                ..interrupt(1)
+            };
+            let (_, used) = pack(&[early], &mut buffer);
+            assert_eq!(unpacked(&buffer[..used]).unwrap(), [early]);
+        }
     }
 
     #[test]

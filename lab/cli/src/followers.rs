@@ -78,14 +78,16 @@ impl Followers {
 
     /// Stamps what was observed with what was seen, and keeps how the stages were found.
     pub fn stamp(&self, seen: &mut Observation, followed: Option<&Followed>) {
-        let followed = followed.map(|followed| stamp(seen, followed));
-        let why = match (followed, self.ways.get(&seen.environment)) {
-            (Some(stamped), _) => stamped.err(),
-            (None, Some(Err(why))) => Some(why.clone()),
+        let stamped = match (followed, self.ways.get(&seen.environment)) {
+            (Some(followed), _) => stamp(seen, followed),
+            (None, Some(Err(why))) => Err(why.clone()),
             (None, _) => return,
         };
-        let why = why.unwrap_or_else(|| irq::COUNTED.to_owned());
-        seen.facts.insert(irq::STAGES.to_owned(), why);
+        let stages = match stamped {
+            Ok(()) => irq::COUNTED.to_owned(),
+            Err(why) => why,
+        };
+        seen.facts.insert(irq::STAGES.to_owned(), stages);
     }
 }
 
@@ -121,10 +123,13 @@ fn stamp(seen: &mut Observation, followed: &Followed) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let passages = way::read(&text).map_err(|error| error.to_string())?;
     let own = seen.operations.iter_mut().find(|o| o.op == Op::OwnTimer);
-    match own.map(|operation| &mut operation.outcome) {
-        Some(Outcome::Measured { interrupts, .. }) => {
-            way::stamp(interrupts, &passages).map_err(|error| error.to_string())
-        }
-        _ => Err("there were none to be followed".to_owned()),
+    let Some(Outcome::Measured { interrupts, .. }) = own.map(|own| &mut own.outcome) else {
+        return Err("there were no interrupts to be followed".to_owned());
+    };
+    way::stamp(interrupts, &passages).map_err(|error| error.to_string())?;
+    let of_own = passages.iter().take(interrupts.len());
+    if let Some(entered) = way::guest_entered(of_own) {
+        seen.facts.insert(irq::GUEST_ENTERED.to_owned(), entered);
     }
+    Ok(())
 }

@@ -177,6 +177,8 @@ pub struct Passage {
     pub woke: Option<u64>,
     /// Since it became pending.
     pub marked: Option<u64>,
+    /// Since the guest was entered.
+    pub in_guest: Option<u64>,
 }
 
 /// How a passage is told.
@@ -188,7 +190,7 @@ const NOT_SEEN: &str = "-";
 /// The line of one passage.
 pub fn write(passage: &Passage) -> String {
     let mut line = PASSAGE.to_owned();
-    for since in [passage.woke, passage.marked] {
+    for since in [passage.woke, passage.marked, passage.in_guest] {
         // Writing to a string cannot fail.
         let _ = match since {
             Some(since) => write!(line, " {since}"),
@@ -215,8 +217,13 @@ fn read_line(line: &str) -> Option<Passage> {
         number => number.parse().ok().map(Some),
     };
     let mut words = line.strip_prefix(PASSAGE)?.trim_start().split(' ');
-    let (woke, marked) = (since(words.next()?)?, since(words.next()?)?);
-    words.next().is_none().then_some(Passage { woke, marked })
+    let mut next = || since(words.next()?);
+    let passage = Passage {
+        woke: next()?,
+        marked: next()?,
+        in_guest: next()?,
+    };
+    words.next().is_none().then_some(passage)
 }
 
 /// The guest told of other interrupts than were seen.
@@ -243,4 +250,98 @@ pub fn stamp(interrupts: &mut [Interrupt], passages: &[Passage]) -> Result<(), O
         interrupt.marked = passage.marked.map(before);
     }
     Ok(())
+}
+
+/// How long before the handler's reading of the clock guests were entered, in words; `None`
+/// where one was not seen to be.
+pub fn guest_entered<'a>(passages: impl Iterator<Item = &'a Passage>) -> Option<String> {
+    let all: Option<Vec<u64>> = passages.map(|passage| passage.in_guest).collect();
+    let all = all?;
+    match (all.iter().min()?, all.iter().max()?) {
+        (least, most) if least == most => Some(least.to_string()),
+        (least, most) => Some(format!("{least} to {most}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTED: &str = "ffffffff81c00eb0 T asm_sysvec_apic_timer_interrupt\n\
+                          ffffffffc024aef0 t apic_timer_fn\t[kvm]\n\
+                          ffffffffc0248360 t __apic_accept_irq\t[kvm]\n\
+                          ffffffff810d3940 t try_to_wake_up\n";
+
+    fn way(listed: &str) -> Result<Way, NoWay> {
+        let mut symbols = Symbols::default();
+        symbols.add_kallsyms("kernel", listed);
+        Way::of(&symbols, Machine::Linux, Above::Guest)
+    }
+
+    #[test]
+    fn a_way_whose_functions_have_no_names_is_none() {
+        assert_eq!(way(LISTED), Err(NoWay::NotNamed(HANDLER)));
+        assert_eq!(
+            way(""),
+            Err(NoWay::NotNamed("asm_sysvec_apic_timer_interrupt"))
+        );
+        let symbols = Symbols::default();
+        let bare = Way::of(&symbols, Machine::Bare, Above::Guest).unwrap_err();
+        assert_eq!(bare, NoWay::Bare);
+        let twice = format!("{LISTED}ffffffff81000000 t apic_timer_fn\n");
+        let told = way(&twice).unwrap_err().to_string();
+        assert!(
+            told.contains("apic_timer_fn") && told.contains("once"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn the_plugin_is_told_the_way() {
+        let mut way = Way {
+            woke: 1 << 63,
+            expired: vec![0xa, 0xb],
+            marked: 0xc,
+            handler: Some(0x11_0894),
+        };
+        assert_eq!(Way::from_word(&way.word()), Some(way.clone()));
+        way.handler = None;
+        assert_eq!(Way::from_word(&way.word()), Some(way.clone()));
+        for word in ["stacks=on", "way=", "way=1:2", "way=1:2:x"] {
+            assert_eq!(Way::from_word(word), None, "{word}");
+        }
+        assert_eq!(way.step(0xb, &[0x55]), Some(Step::Expired));
+        assert_eq!(way.step(0xd, &[0x0f, 0x31]), Some(Step::Clock));
+        assert_eq!(way.step(0xd, &[0x55]), None);
+    }
+
+    #[test]
+    fn interrupts_are_stamped_back_from_their_handlers() {
+        let passage = |woke, marked| Passage {
+            woke,
+            marked,
+            in_guest: Some(6),
+        };
+        let seen = [
+            passage(Some(900), Some(40)),
+            passage(None, None),
+            passage(Some(1), None),
+        ];
+        let text: String = seen.iter().map(write).collect();
+        assert_eq!(read(&text).unwrap(), seen);
+        let entered = |entered| Interrupt {
+            entered,
+            ..Interrupt::default()
+        };
+        let mut told = [entered(1_000), entered(2_000)];
+        stamp(&mut told, &seen).unwrap();
+        assert_eq!((told[0].woke, told[0].marked), (Some(100), Some(960)));
+        assert_eq!((told[1].woke, told[1].marked), (None, None));
+        let error = stamp(&mut [entered(0); 4], &seen).unwrap_err();
+        assert!(error.to_string().starts_with("4 interrupts were told"));
+        assert_eq!(guest_entered(seen.iter()).as_deref(), Some("6"));
+        for line in ["passage 1 2", "passage 1 2 3 4", "passage 1 x 3", "window"] {
+            assert!(read(line).unwrap_err().to_string().contains(line));
+        }
+    }
 }

@@ -165,6 +165,10 @@ pub const STAGES: &str = "irq-stages";
 /// The stages follow from what was executed until the handler.
 pub const COUNTED: &str = "counted";
 
+/// The fact that says how many instructions before its handler's reading of the clock a
+/// guest was entered with the interrupt.
+pub const GUEST_ENTERED: &str = "irq-guest-entered";
+
 /// A span of time in nanoseconds, as people write it: `30us`, `10ms`, `1.5ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);

@@ -236,7 +236,16 @@ fn what_was_early_is_not_late_and_what_is_out_of_order_is_told() {
     let early = &told(&[boot(EnvironmentId::Kvm, 0, vec![own(1, 40), early])])[0];
     assert_eq!((early.early, early.all.lateness.unwrap().min), (1, 0.0));
     let crossed = &told(&[boot(EnvironmentId::Kvm, 0, vec![crossed])])[0];
-    assert_eq!(crossed.stages.disordered, 1);
+    assert_eq!((crossed.stages.disordered, crossed.stages.ahead), (1, 0));
+    let ahead = Interrupt {
+        woke: Some(8_995),
+        ..raised(9, 40)
+    };
+    let ahead = &told(&[boot(EnvironmentId::Kvm, 0, vec![ahead])])[0];
+    assert_eq!((ahead.stages.disordered, ahead.stages.ahead), (0, 1));
+    let lengths: Vec<_> = ahead.stages.spans.iter().map(|span| span.p50).collect();
+    assert_eq!(lengths[0], -2.5);
+    assert_eq!(lengths.iter().sum::<f64>(), ahead.stages.total.p50);
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub struct Follower {
 struct Seen {
     expired: bool,
     marked: Option<u64>,
+    entered: Option<u64>,
     in_handler: bool,
 }
 
@@ -38,6 +39,7 @@ impl Seen {
     const NOTHING: Self = Self {
         expired: false,
         marked: None,
+        entered: None,
         in_handler: false,
     };
 }
@@ -73,14 +75,13 @@ impl Follower {
             self.charge(place, in_guest);
         }
         match place.role {
-            Role::Pass(step) => self.pass(step, place, in_guest, machine),
-            _ => {
-                if follows && !in_guest && place.shape.halts() {
-                    self.forget();
-                }
-                None
-            }
+            Role::Pass(step) => return self.pass(step, place, in_guest, machine),
+            // The guest is entered when this has been executed.
+            Role::Enter if follows => self.seen().entered = Some(self.charged() + 1),
+            _ if follows && !in_guest && place.shape.halts() => self.forget(),
+            _ => {}
         }
+        None
     }
 
     fn charge(&self, place: &Place, in_guest: bool) {
@@ -147,6 +148,7 @@ impl Follower {
         Passage {
             woke: Some(now),
             marked: seen.marked.map(|marked| now - marked),
+            in_guest: seen.entered.map(|entered| now - entered),
         }
     }
 

@@ -34,6 +34,7 @@ pub struct JsonInterrupts {
     unexplained: f64,
     untold: Vec<&'static str>,
     disordered: u64,
+    ahead: u64,
     found: Vec<JsonFound>,
     latest: Vec<JsonLate>,
     doubt: JsonDoubt,
@@ -150,6 +151,7 @@ impl JsonInterrupts {
             unexplained: stages.unexplained(),
             untold: stages.untold.iter().map(|point| point.name()).collect(),
             disordered: stages.disordered,
+            ahead: stages.ahead,
             found: interrupts.found.iter().map(JsonFound::from).collect(),
             latest: interrupts.latest.iter().map(JsonLate::from).collect(),
             doubt: JsonDoubt {

@@ -10,6 +10,7 @@ pub(crate) mod json;
 mod latest;
 mod picture;
 mod tables;
+mod untold;
 mod verdict;
 
 pub use verdict::{verdicts, Verdict};
@@ -37,7 +38,7 @@ impl Page {
         self.grid(&tables::counts(&shown, &report.irq));
         self.grid(&tables::windows(&shown));
         self.grid(&tables::found(&shown));
-        self.stages(&shown, clock);
+        self.stages(&shown, report, clock);
         self.picture(&shown);
         self.latest(&shown);
         self.verdicts(report, clock);
@@ -89,7 +90,7 @@ impl Page {
         self.text.push_str(&grid.render(&self.style));
     }
 
-    fn stages(&mut self, shown: &[&Interrupts], clock: Clock) {
+    fn stages(&mut self, shown: &[&Interrupts], report: &Report, clock: Clock) {
         let unit = match clock {
             Clock::Wall => self.micro(),
             _ => "insn",
@@ -98,8 +99,11 @@ impl Page {
         self.heading(&("Stages", explanation));
         let sheet = tables::stages(shown, self.style.unicode);
         self.text.push_str(&sheet.render(&self.style));
-        for text in tables::untold(shown) {
-            self.paragraph(" ! ", &text, Look::Faint);
+        for text in untold::points(shown, report) {
+            self.paragraph(" ! ", &printable(&text), Look::Faint);
+        }
+        for text in untold::entries(shown, report) {
+            self.paragraph("   ", &printable(&text), Look::Faint);
         }
     }
 
@@ -176,6 +180,12 @@ fn remarks(interrupts: &Interrupts, unicode: bool) -> Vec<String> {
         remarks.push(format!(
             "{} interrupts seem to have come to a stage before the one before it",
             figures::count(interrupts.stages.disordered)
+        ));
+    }
+    if interrupts.stages.ahead > 0 {
+        remarks.push(format!(
+            "the host woke before the timer was due for {} interrupts",
+            figures::count(interrupts.stages.ahead)
         ));
     }
     if interrupts.stages.unexplained() > UNEXPLAINED {

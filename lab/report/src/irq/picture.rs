@@ -47,11 +47,13 @@ fn shade(point: Point, unicode: bool) -> char {
 }
 
 /// Every part ends where the sum of all up to it does, so that rounding does not add up.
+/// What lies before it was due is not drawn.
 fn bar(interrupts: &Interrupts, scale: f64, unicode: bool) -> String {
     let mut bar = String::new();
     let (mut sum, mut drawn) = (0.0, 0);
     for span in &interrupts.stages.spans {
-        sum += span.mean.max(0.0);
+        sum += span.mean;
+        // Less than nothing is nothing.
         let end = (sum * scale).round() as usize;
         let part = end.saturating_sub(drawn);
         bar.extend(std::iter::repeat_n(shade(span.to, unicode), part));

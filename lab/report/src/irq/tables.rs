@@ -223,24 +223,3 @@ pub fn stages(shown: &[&Interrupts], unicode: bool) -> Sheet {
         groups: shown.iter().map(group).collect(),
     }
 }
-
-/// Who does not tell of which point.
-pub fn untold(shown: &[&Interrupts]) -> Vec<String> {
-    let mut told: Vec<(String, Vec<String>)> = Vec::new();
-    for interrupts in shown.iter().filter(|i| !i.stages.untold.is_empty()) {
-        let names: Vec<&str> = interrupts
-            .stages
-            .untold
-            .iter()
-            .map(|point| point.name())
-            .collect();
-        let names = names.join(" and ");
-        match told.iter_mut().find(|(points, _)| *points == names) {
-            Some((_, who)) => who.push(name(interrupts)),
-            None => told.push((names, vec![name(interrupts)])),
-        }
-    }
-    let sentence =
-        |(points, who): (String, Vec<String>)| format!("{points} not told: {}", who.join(", "));
-    told.into_iter().map(sentence).collect()
-}

@@ -72,6 +72,9 @@ pub struct Stages {
     pub untold: Vec<Point>,
     /// Interrupts that seem to have come to a point before an earlier one.
     pub disordered: u64,
+    /// Interrupts whose host woke before they were due, as one does that sets its own timer
+    /// ahead of its guest's.
+    pub ahead: u64,
 }
 
 /// From one point to another, in the unit of the figures.
@@ -107,6 +110,7 @@ impl Stages {
             total: Span::of(boots, Point::Due, Point::Resumed),
             untold,
             disordered: disordered(boots, &told),
+            ahead: all(boots).filter(is_ahead).count() as u64,
         }
     }
 
@@ -149,11 +153,21 @@ impl Span {
     }
 }
 
+fn all<'a>(boots: &'a [Boot<'_>]) -> impl Iterator<Item = &'a Interrupt> {
+    boots.iter().flat_map(|boot| boot.interrupts)
+}
+
+fn is_ahead(interrupt: &&Interrupt) -> bool {
+    let woke_after = |woke: u64| woke.wrapping_sub(interrupt.due) as i64;
+    interrupt.woke.is_some_and(|woke| woke_after(woke) < 0)
+}
+
+/// A host that wakes ahead of time is no disorder.
 fn disordered(boots: &[Boot<'_>], told: &[Point]) -> u64 {
+    let from = usize::from(told.contains(&Point::Woke));
     let is_disordered = |interrupt: &&Interrupt| {
-        let times = told.iter().filter_map(|point| point.of(interrupt));
+        let times = told[from..].iter().filter_map(|point| point.of(interrupt));
         !times.is_sorted()
     };
-    let all = boots.iter().flat_map(|boot| boot.interrupts);
-    all.filter(is_disordered).count() as u64
+    all(boots).filter(is_disordered).count() as u64
 }
