@@ -194,6 +194,15 @@ impl Charges {
         self.with(|found| std::mem::take(&mut found.sums[kind]))
     }
 
+    /// An instruction was executed behind others that needed no look: each of them went
+    /// where it goes by itself.
+    pub fn reached(&self, shape: Shape, in_guest: bool) {
+        match in_guest {
+            true => self.guest.replace(shape),
+            false => self.machine.replace(shape),
+        };
+    }
+
     /// How many were not charged so far in the window of this kind.
     pub fn so_far(&self, kind: usize) -> u64 {
         self.with(|found| found.sums[kind].values().sum())

@@ -7,6 +7,7 @@
 mod account;
 mod charge;
 mod fold;
+pub mod follow;
 pub mod page;
 pub mod stages;
 pub mod symbols;

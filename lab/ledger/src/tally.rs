@@ -10,17 +10,14 @@
 mod chains;
 mod contexts;
 mod flow;
-mod follow;
 mod stacks;
 
 pub use chains::Slot;
 pub use flow::Flow;
 
 use crate::charge::{Charges, Shape};
-use crate::way::{self, Step, Way};
 use crate::wire::{self, Astray, Line, Span, Window};
 use crate::worlds::{Machine, Space};
-use follow::Follower;
 use stacks::{Share, Stacks};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -49,7 +46,6 @@ enum Role {
     Enter,
     Leave,
     Reach(Stage),
-    Pass(Step),
 }
 
 /// An instruction at its address.
@@ -102,7 +98,6 @@ pub struct Tally {
     stage: AtomicU8,
     charges: Charges,
     stacks: Stacks,
-    follower: Follower,
     known: Mutex<Option<Known>>,
 }
 
@@ -128,7 +123,6 @@ impl Tally {
             stage: AtomicU8::new(NO_STAGE),
             charges: Charges::new(),
             stacks: Stacks::new(),
-            follower: Follower::new(),
             known: Mutex::new(None),
         }
     }
@@ -167,11 +161,6 @@ impl Tally {
         self.stacks.keep();
     }
 
-    /// Interrupts are followed on this way, and told in place of windows.
-    pub fn follow(&self, way: Way) {
-        self.follower.follow(way);
-    }
-
     /// Whether windows tell call paths.
     pub fn keeps_stacks(&self) -> bool {
         self.stacks.are_kept()
@@ -184,7 +173,6 @@ impl Tally {
         let machine = self.machine();
         self.with(|known| {
             let role = known.role(machine.is_privileged(address), address, insn.bytes);
-            let role = self.follower.way().map_or(role, |way| on(way, role, insn));
             let shape = Shape::of(machine, address, insn.bytes, insn.ends);
             let key = (address, insn.physical, insn.ends);
             let is_it =
@@ -217,12 +205,9 @@ impl Tally {
             self.in_guest.store(false, Relaxed);
         }
         let in_guest = self.in_guest.load(Relaxed);
-        if self.follower.way().is_some() {
-            return self.follow_at(place, in_guest);
-        }
         self.stacks.reach(place.address, in_guest);
         match place.role {
-            Role::Ordinary | Role::Turn(_) | Role::Leave | Role::Pass(_) => self.add(place),
+            Role::Ordinary | Role::Turn(_) | Role::Leave => self.add(place),
             Role::Enter => {
                 self.add(place);
                 self.in_guest.store(true, Relaxed);
@@ -245,15 +230,6 @@ impl Tally {
             }
         }
         Ok(())
-    }
-
-    fn follow_at(&self, place: &Place, in_guest: bool) -> Result<(), String> {
-        let machine = self.machine();
-        let passage = self.follower.execute(place, in_guest, machine);
-        if place.role == Role::Enter {
-            self.in_guest.store(true, Relaxed);
-        }
-        passage.map_or(Ok(()), |passage| self.write(&way::write(&passage)))
     }
 
     /// A place with a [`Place::flow`] has stored or loaded a return address in
@@ -357,22 +333,16 @@ impl Tally {
         }))
     }
 
-    fn write(&self, text: &str) -> Result<(), String> {
+    /// Writes a line that is no window's.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, text: &str) -> Result<(), String> {
         self.with(|known| match &mut known.output {
             Some(file) => file.write_all(text.as_bytes()),
             None => Ok(()),
         })
         .map_err(|error| format!("a window cannot be written: {error}"))
-    }
-}
-
-/// What an instruction means where interrupts are followed: marks are not looked for.
-fn on(way: &Way, role: Role, insn: &Insn<'_>) -> Role {
-    match role {
-        Role::Enter | Role::Leave => role,
-        _ => way
-            .step(insn.address, insn.bytes)
-            .map_or(Role::Ordinary, Role::Pass),
     }
 }
 

@@ -44,6 +44,10 @@ pub enum Step {
     Handler,
     /// Somebody reads the clock.
     Clock,
+    /// A guest is entered.
+    Enter,
+    /// The machine sleeps.
+    Sleep,
 }
 
 /// Names of functions at whose first instruction an interrupt is at a point.

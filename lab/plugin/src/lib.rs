@@ -13,9 +13,10 @@ mod qemu;
 use qemu::{Id, Info, Insn, Tb};
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
+use trapline_ledger::follow::{Block, Follower, Stop};
 use trapline_ledger::tally::{Flow, Insn as Translated, Place, Slot, Tally};
-use trapline_ledger::way::Way;
-use trapline_ledger::{page, wire};
+use trapline_ledger::way::{self, Way};
+use trapline_ledger::{page, wire, Machine};
 
 /// The version of QEMU's plugin API that this is written for.
 #[no_mangle]
@@ -23,9 +24,11 @@ pub static qemu_plugin_version: c_int = 1;
 
 static TALLY: Tally = Tally::new();
 
+static FOLLOWER: Follower = Follower::new();
+
 /// QEMU calls this when it has loaded the plugin. Arguments: `out=FILE`, where the
 /// windows go; [`wire::STACKS`], if they are to tell call paths; [`wire::XEN`], if there is
-/// one; [`trapline_ledger::way::WAY`], if interrupts are to be followed in place of that; or `probe`, which
+/// one; [`way::WAY`], if interrupts are to be followed in place of that; or `probe`, which
 /// refuses with [`wire::ready`], so that one can know that it would have worked.
 ///
 /// # Safety
@@ -64,10 +67,11 @@ fn obey(word: &str) -> Result<(), String> {
     }
     if word == wire::XEN {
         TALLY.expect_xen();
+        FOLLOWER.expect(Machine::Xen);
         return Ok(());
     }
     if let Some(way) = Way::from_word(word) {
-        TALLY.follow(way);
+        FOLLOWER.follow(way);
         return Ok(());
     }
     match word.split('=').next() {
@@ -87,11 +91,88 @@ unsafe extern "C" fn translated(_: Id, block: *mut Tb) {
     // SAFETY: the block is not empty, and its last instruction lives as long.
     let spills =
         length != 0 && unsafe { may_spill(qemu::qemu_plugin_tb_get_insn(block, length - 1)) };
-    for index in 0..length {
+    let insns = (0..length).map(|index| {
         // SAFETY: `index` is below the block's number of instructions.
         let insn = unsafe { qemu::qemu_plugin_tb_get_insn(block, index) };
+        (insn, index + 1 == length || (index + 2 == length && spills))
+    });
+    if FOLLOWER.follows() {
+        // SAFETY: the block that is being translated, and its instructions.
+        return unsafe { follow(block, insns) };
+    }
+    for (insn, ends) in insns {
         // SAFETY: an instruction of the block that is being translated.
-        unsafe { watch(insn, index + 1 == length || (index + 2 == length && spills)) };
+        unsafe { watch(insn, ends) };
+    }
+}
+
+/// # Safety
+/// `block` is what QEMU translates at the moment, and `insns` are its instructions, each
+/// with whether it is the last.
+unsafe fn follow(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bool)> + Clone) {
+    // SAFETY: by the contract above, which outlives this iterator.
+    let known = insns
+        .clone()
+        .map(|(insn, ends)| unsafe { read(insn, ends) });
+    let known: &'static Block = FOLLOWER.block(known);
+    // SAFETY: the block is QEMU's of the moment; what is shared is never freed, and the
+    // callback only reads it.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, begun, qemu::NO_REGS, shared(known));
+    }
+    let number = FOLLOWER.executed().cast::<c_void>();
+    for (index, (insn, _)) in insns.enumerate() {
+        // SAFETY: an instruction of that block, and a number that is always there and that
+        // one thread changes.
+        unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_inline(insn, qemu::ADD, number, 1) };
+        if let Some(stop) = known.stop(index) {
+            let stop = shared(stop);
+            // SAFETY: as above; a stop is part of its block.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, passed, qemu::NO_REGS, stop);
+            }
+        }
+    }
+}
+
+/// A block is about to be executed.
+unsafe extern "C" fn begun(_: c_uint, block: *mut c_void) {
+    // SAFETY: what `follow` gave QEMU: a block that is never freed.
+    FOLLOWER.begin(unsafe { &*block.cast::<Block>() });
+}
+
+/// An instruction that the way of interrupts leads over is about to be executed.
+unsafe extern "C" fn passed(_: c_uint, stop: *mut c_void) {
+    // SAFETY: what `follow` gave QEMU: part of a block that is never freed.
+    let passage = FOLLOWER.stop(unsafe { &*stop.cast::<Stop>() });
+    let told = passage.map_or(Ok(()), |passage| TALLY.write(&way::write(&passage)));
+    if let Err(why) = told {
+        complain(&why);
+    }
+}
+
+/// What is given to callbacks, which only read it.
+fn shared<T>(what: &'static T) -> *mut c_void {
+    std::ptr::from_ref(what).cast_mut().cast()
+}
+
+/// What is known of an instruction.
+///
+/// # Safety
+/// It is one of the block that QEMU translates at the moment, and what is given back is
+/// used no longer.
+unsafe fn read<'a>(insn: *const Insn, ends: bool) -> Translated<'a> {
+    // SAFETY: by the contract above; the bytes live as long as the instruction.
+    unsafe {
+        let length = qemu::qemu_plugin_insn_size(insn);
+        let data = qemu::qemu_plugin_insn_data(insn).cast::<u8>();
+        Translated {
+            address: qemu::qemu_plugin_insn_vaddr(insn),
+            physical: qemu::qemu_plugin_insn_haddr(insn) as usize,
+            bytes: std::slice::from_raw_parts(data, length),
+            ends,
+            page: None,
+        }
     }
 }
 
@@ -116,26 +197,16 @@ const LONGEST: u64 = 15;
 /// if it is the last.
 unsafe fn watch(insn: *mut Insn, ends: bool) {
     // SAFETY: by the contract above; the bytes live as long as the instruction.
-    let (address, physical, bytes) = unsafe {
-        let length = qemu::qemu_plugin_insn_size(insn);
-        let data = qemu::qemu_plugin_insn_data(insn).cast::<u8>();
-        (
-            qemu::qemu_plugin_insn_vaddr(insn),
-            qemu::qemu_plugin_insn_haddr(insn) as usize,
-            std::slice::from_raw_parts(data, length),
-        )
-    };
-    let page = TALLY.asks_page(address) && physical != 0;
+    let known = unsafe { read(insn, ends) };
+    let physical = known.physical;
+    let page = TALLY.asks_page(known.address) && physical != 0;
     let place: &'static Place = TALLY.place(&Translated {
-        address,
-        physical,
-        bytes,
-        ends,
         // SAFETY: where QEMU says that the instruction's first byte is, in memory of the
         // machine, which is mapped in whole pages.
         page: page.then(|| unsafe { page_around(physical) }),
+        ..known
     });
-    let shared = std::ptr::from_ref(place).cast_mut().cast::<c_void>();
+    let shared = shared(place);
     // SAFETY: as above; the place is never freed, and the callback only reads it
     // and its atomics.
     unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, qemu::NO_REGS, shared) };

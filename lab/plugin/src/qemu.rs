@@ -39,10 +39,25 @@ pub const LOADS_AND_STORES: c_int = 3;
 /// A callback that looks at no registers.
 pub const NO_REGS: c_int = 0;
 
+/// Adds to a number.
+pub const ADD: c_int = 0;
+
 extern "C" {
     pub fn qemu_plugin_register_vcpu_tb_trans_cb(
         id: Id,
         callback: unsafe extern "C" fn(Id, *mut Tb),
+    );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut Tb,
+        callback: unsafe extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        shared: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_insn_exec_inline(
+        insn: *mut Insn,
+        operation: c_int,
+        number: *mut c_void,
+        by: u64,
     );
     pub fn qemu_plugin_tb_n_insns(block: *const Tb) -> usize;
     pub fn qemu_plugin_tb_get_insn(block: *const Tb, index: usize) -> *mut Insn;
