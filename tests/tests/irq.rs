@@ -292,6 +292,83 @@ fn sleeps_are_counted_alike_however_busy_the_host_is() {
     assert_eq!(summary["min"], summary["max"], "{summary}");
 }
 
+/// How late each of the latest is, and when it came to each point.
+fn latest(interrupts: &Value) -> Vec<(f64, Vec<Option<f64>>)> {
+    let latest = interrupts["latest"].as_array().expect("a list").iter();
+    let points = ["woke", "marked", "entered", "done", "resumed"];
+    let way = latest.map(|late| {
+        let at = points.map(|point| late[point].as_f64()).into();
+        (late["lateness"].as_f64().expect("a number"), at)
+    });
+    way.collect()
+}
+
+/// Where a guest's own timer is raised on the simulated machine, every stage is told, and
+/// they add up for each interrupt. Nobody who follows them makes them later: without the
+/// plugin they are as late, and the report says what is missing.
+#[test]
+fn a_simulated_machine_tells_every_stage_of_a_guests_own_timer() {
+    if !has_qemu("interrupts that are followed") {
+        return;
+    }
+    let (place, blind) = (Place::new(), Place::new());
+    blind.replace("libtrapline_ledger.so", b"no library");
+    let words = "--env sim,sim/linux,sim/kvm --timer own --samples 300 --period 1ms --format json";
+    let told = |place: &Place| json(&irq(place, words));
+    let (seen, again, unseen) = (told(&place), told(&place), told(&blind));
+    assert_eq!(seen["interrupts"], again["interrupts"]);
+    let of = |told: &Value| told["interrupts"].as_array().expect("a list").clone();
+    for (seen, unseen) in of(&seen).iter().zip(of(&unseen)) {
+        let environment = seen["environment"].as_str().expect("a name");
+        assert_eq!(seen["summary"], unseen["summary"], "{environment}");
+        assert_eq!(seen["histogram"], unseen["histogram"], "{environment}");
+        assert_eq!(unseen["untold"], serde_json::json!(["woke", "marked"]));
+        if environment == "sim" {
+            assert_eq!(seen["untold"], unseen["untold"]);
+            continue;
+        }
+        assert_eq!(seen["untold"], serde_json::json!([]), "{environment}");
+        assert_eq!(seen["disordered"], 0, "{environment}");
+        assert_eq!(seen["unexplained"], 0.0, "{environment}");
+        for (lateness, points) in latest(seen) {
+            let points: Option<Vec<f64>> = points.into_iter().collect();
+            let points = points.expect("all points");
+            assert!(points.is_sorted(), "{environment}: {points:?}");
+            assert_eq!(points[2], lateness, "{environment}: {points:?}");
+        }
+    }
+    let fact = |told: &Value, name: &str| facts(told, "sim/kvm")[name].clone();
+    if of(&seen).len() == 3 {
+        assert_eq!(fact(&seen, "irq-stages"), "counted");
+        let entered = fact(&seen, "irq-guest-entered");
+        let entered: u64 = entered.as_str().expect("a fact").parse().expect("a number");
+        // As many as the handler in vectors.s has until it reads the clock.
+        assert_eq!(entered, 5);
+        // KVM lets its own timer expire before that of its guest.
+        let ahead = of(&seen)[2]["ahead"].as_u64();
+        assert_eq!(ahead, of(&seen)[2]["summary"]["count"].as_u64());
+    }
+    let why = facts(&unseen, "sim/kvm")["irq-stages"].clone();
+    assert!(
+        why.as_str().is_some_and(|why| why.contains("plugin")),
+        "{why}"
+    );
+    let plain = irq(
+        &blind,
+        "--env sim/kvm --timer own --samples 10 --period 1ms",
+    );
+    let text: Vec<&str> = plain.output.split_whitespace().collect();
+    assert!(
+        text.join(" ")
+            .contains("woke and marked not told: sim/kvm own (QEMU "),
+        "{}",
+        plain.output
+    );
+    for line in plain.output.lines() {
+        assert!(line.chars().count() <= 80, "too wide: {line}");
+    }
+}
+
 /// The serial line has a thread of its own for this: a guest that
 /// floods it is not interrupted later than one that rests, by 10% at most.
 #[test]

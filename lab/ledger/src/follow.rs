@@ -197,7 +197,8 @@ impl Follower {
     /// the clock for it.
     pub fn stop(&self, stop: &Stop) -> Option<Passage> {
         let in_guest = self.in_guest.load(Relaxed);
-        let by = self.machine().space(in_guest, stop.address);
+        let machine = self.machine();
+        let by = machine.space(in_guest, stop.address);
         let follows = self.follows.load(Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match (stop.step, by) {
@@ -206,7 +207,7 @@ impl Follower {
             (Step::Clock, Space::User) if self.is_handler(&seen) => {
                 return Some(self.arrive(seen));
             }
-            (_, Space::Guest | Space::User) => {}
+            _ if in_guest || !machine.is_privileged(stop.address) => {}
             (Step::Woke, _) if !seen.expired => self.set_out(seen),
             (_, _) if !follows => {}
             (Step::Expired, _) => seen.expired = true,
@@ -265,3 +266,6 @@ impl Default for Follower {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,11 +163,11 @@ impl Way {
     /// What an instruction on this way means, if it is on it.
     pub fn step(&self, address: u64, bytes: &[u8]) -> Option<Step> {
         match address {
-            _ if bytes == RDTSC => Some(Step::Clock),
             _ if address == self.woke => Some(Step::Woke),
             _ if address == self.marked => Some(Step::Marked),
             _ if Some(address) == self.handler => Some(Step::Handler),
             _ if self.expired.contains(&address) => Some(Step::Expired),
+            _ if bytes == RDTSC => Some(Step::Clock),
             _ => None,
         }
     }
