@@ -14,7 +14,7 @@ use trapline_abi::Op;
 use trapline_environments::{EnvError, Environment, Plugin, Settings, Watch};
 use trapline_ledger::way::{self, Above, Way};
 use trapline_ledger::wire;
-use trapline_plan::{irq, Clock, EnvironmentId, Observation, Outcome};
+use trapline_plan::{irq, Clock, EnvironmentId, Observation, Outcome, Request};
 
 /// The ways of environments, or why there is none.
 pub struct Followers {
@@ -31,8 +31,10 @@ pub struct Followed {
 }
 
 impl Followers {
-    /// Followers for those of `environments` in which interrupts can be followed.
-    pub fn find(lab: &Lab, environments: &[EnvironmentId], interrupt: &Interrupt) -> Self {
+    /// Followers for those of a request's environments in which interrupts can be
+    /// followed.
+    pub fn find(lab: &Lab, request: &Request, interrupt: &Interrupt) -> Self {
+        let environments = &request.environments;
         let settings = lab.settings().clone();
         let exact = environments.iter().filter(|id| id.clock().is_exact());
         let exact: Vec<_> = exact.filter(|id| lab.why_not(**id).is_none()).collect();
@@ -44,6 +46,7 @@ impl Followers {
         };
         let way = |id: EnvironmentId| match &refused {
             Some(why) if can_be_followed(id) => Err(why.clone()),
+            None if is_among_others(id, request) => Err(AMONG_OTHERS.to_owned()),
             _ => way_of(lab, id, interrupt),
         };
         Self {
@@ -93,6 +96,14 @@ impl Followers {
 
 fn can_be_followed(id: EnvironmentId) -> bool {
     id.clock() == Clock::Insn && !id.is_bare()
+}
+
+/// Why nobody follows a program's interrupts while others run beside it.
+const AMONG_OTHERS: &str = "what wakes one program cannot be told from what wakes another";
+
+fn is_among_others(id: EnvironmentId, request: &Request) -> bool {
+    let loads = &request.irq.conditions.loads;
+    id == EnvironmentId::SimLinux && loads.beside().next().is_some()
 }
 
 /// The way of interrupts in an environment.

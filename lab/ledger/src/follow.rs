@@ -7,9 +7,9 @@
 //! looks. What was executed of a block before the next began says by which instruction it
 //! was left, which is all that [`Charges`] needs.
 //!
-//! An interrupt of the timer that leads to nothing is forgotten with the next. With a
-//! sleep of the machine all is forgotten: its clock jumps then, and nobody here knows
-//! how far.
+//! Of several interrupts of the machine's timer the one counts behind which a timer for a
+//! guest was found to have expired, and of these the last. With a sleep of the machine
+//! all is forgotten: its clock jumps then, and nobody here knows how far.
 
 use crate::charge::{Charges, Shape};
 use crate::tally::Insn;
@@ -77,7 +77,10 @@ pub struct Follower {
 /// charged until then.
 #[derive(Clone, Copy)]
 struct Seen {
-    expired: bool,
+    /// The last interrupt of the machine's timer.
+    interrupted: u64,
+    /// The one behind which a timer had expired.
+    woke: Option<u64>,
     marked: Option<u64>,
     entered: Option<u64>,
     in_handler: bool,
@@ -85,7 +88,8 @@ struct Seen {
 
 impl Seen {
     const NOTHING: Self = Self {
-        expired: false,
+        interrupted: 0,
+        woke: None,
         marked: None,
         entered: None,
         in_handler: false,
@@ -208,10 +212,18 @@ impl Follower {
                 return Some(self.arrive(seen));
             }
             _ if in_guest || !machine.is_privileged(stop.address) => {}
-            (Step::Woke, _) if !seen.expired => self.set_out(seen),
+            (Step::Woke, _) => {
+                if !follows {
+                    self.set_out();
+                }
+                seen.interrupted = self.charged();
+            }
             (_, _) if !follows => {}
-            (Step::Expired, _) => seen.expired = true,
-            (Step::Marked, _) if seen.expired && seen.marked.is_none() => {
+            (Step::Expired, _) => {
+                seen.woke = Some(seen.interrupted);
+                seen.marked = None;
+            }
+            (Step::Marked, _) if seen.woke.is_some() && seen.marked.is_none() => {
                 seen.marked = Some(self.charged());
             }
             // The guest is entered when this has been executed.
@@ -237,8 +249,7 @@ impl Follower {
         executed.saturating_sub(self.charges.so_far(0))
     }
 
-    fn set_out(&self, mut seen: MutexGuard<'_, Seen>) {
-        *seen = Seen::NOTHING;
+    fn set_out(&self) {
         self.charges.forget();
         let before = self.executed.load(Relaxed);
         self.before_all.store(before, Relaxed);
@@ -249,12 +260,12 @@ impl Follower {
     fn arrive(&self, mut seen: MutexGuard<'_, Seen>) -> Passage {
         let follows = self.follows.swap(false, Relaxed);
         let seen = std::mem::replace(&mut *seen, Seen::NOTHING);
-        if !(follows && seen.expired) {
+        let Some(woke) = seen.woke.filter(|_| follows) else {
             return Passage::default();
-        }
+        };
         let now = self.charged() + 1;
         Passage {
-            woke: Some(now),
+            woke: Some(now - woke),
             marked: seen.marked.map(|marked| now - marked),
             in_guest: seen.entered.map(|entered| now - entered),
         }

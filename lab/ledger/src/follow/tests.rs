@@ -130,6 +130,19 @@ fn interrupts_of_the_timer_that_lead_to_nothing_are_forgotten() {
 }
 
 #[test]
+fn what_expired_last_led_to_the_handler() {
+    let mut machine = Machinery::new(Some(HANDLER));
+    for _ in 0..2 {
+        machine.run(WOKE, &[JMP]);
+        machine.run(EXPIRED, &[JMP]);
+        machine.run(MARKED, &[JMP]);
+    }
+    machine.enter_guest();
+    machine.handle();
+    assert_eq!(machine.told, [passage(6, 4, 2)]);
+}
+
+#[test]
 fn nobody_knows_how_long_a_machine_slept() {
     let mut machine = Machinery::new(Some(HANDLER));
     machine.run(WOKE, &[JMP]);
