@@ -353,6 +353,12 @@ fn a_simulated_machine_tells_every_stage_of_a_guests_own_timer() {
         why.as_str().is_some_and(|why| why.contains("plugin")),
         "{why}"
     );
+    let loaded = "--env sim/linux,sim/kvm --timer own --samples 20 --period 1ms --load cpu";
+    let loaded = json(&irq(&place, &format!("{loaded} --format json")));
+    for (interrupts, stages) in of(&loaded).iter().zip([3, 5]) {
+        let told = interrupts["stages"].as_array().map(Vec::len);
+        assert_eq!(told, Some(stages), "{interrupts:#}");
+    }
     let plain = irq(
         &blind,
         "--env sim/kvm --timer own --samples 10 --period 1ms",
