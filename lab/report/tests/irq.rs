@@ -126,6 +126,33 @@ fn nothing_is_demanded_where_nobody_demands() {
 }
 
 #[test]
+fn why_a_stage_is_not_told_is_said_where_it_is_known() {
+    let mut report = made_up::report("nothing");
+    let mut fact = |environment, name: &str, value: &str| {
+        let facts = report.summary.facts.entry(environment).or_default();
+        facts.insert(name.into(), value.into());
+    };
+    fact(EnvironmentId::SimKvm, "irq-stages", "nobody could watch");
+    fact(EnvironmentId::Kvm, "irq-guest-entered", "5");
+    let text = terminal(&report, &Style::default());
+    let told: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "woke and marked not told: host own, kvm own",
+        "woke and marked not told: sim/kvm own (nobody could watch)",
+        "entered 5 insn before its handler read the clock: kvm own",
+    ] {
+        assert!(told.contains(words), "{words}: {text}");
+    }
+    let facts = report
+        .summary
+        .facts
+        .entry(EnvironmentId::SimKvm)
+        .or_default();
+    facts.insert("irq-stages".into(), "counted".into());
+    assert!(!terminal(&report, &Style::default()).contains("(counted)"));
+}
+
+#[test]
 fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
     let mut report = made_up::report("nothing");
     report.irq.conditions = Conditions {
