@@ -12,9 +12,9 @@ use crate::measure::PATIENCE_INSN;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_environments::{EnvError, Environment, Plugin, Settings, Watch};
-use trapline_ledger::way::{self, Above, Way};
+use trapline_ledger::way::{self, Way};
 use trapline_ledger::wire;
-use trapline_plan::{irq, Clock, EnvironmentId, Observation, Outcome, Request};
+use trapline_plan::{irq, Clock, EnvironmentId, Observation, Outcome};
 
 /// The ways of environments, or why there is none.
 pub struct Followers {
@@ -31,10 +31,8 @@ pub struct Followed {
 }
 
 impl Followers {
-    /// Followers for those of a request's environments in which interrupts can be
-    /// followed.
-    pub fn find(lab: &Lab, request: &Request, interrupt: &Interrupt) -> Self {
-        let environments = &request.environments;
+    /// Followers for those of `environments` in which interrupts can be followed.
+    pub fn find(lab: &Lab, environments: &[EnvironmentId], interrupt: &Interrupt) -> Self {
         let settings = lab.settings().clone();
         let exact = environments.iter().filter(|id| id.clock().is_exact());
         let exact: Vec<_> = exact.filter(|id| lab.why_not(**id).is_none()).collect();
@@ -46,7 +44,6 @@ impl Followers {
         };
         let way = |id: EnvironmentId| match &refused {
             Some(why) if can_be_followed(id) => Err(why.clone()),
-            None if is_among_others(id, request) => Err(AMONG_OTHERS.to_owned()),
             _ => way_of(lab, id, interrupt),
         };
         Self {
@@ -95,26 +92,20 @@ impl Followers {
 }
 
 fn can_be_followed(id: EnvironmentId) -> bool {
-    id.clock() == Clock::Insn && !id.is_bare()
+    id.clock() == Clock::Insn && !id.is_bare() && id != EnvironmentId::SimLinux
 }
 
-/// Why nobody follows a program's interrupts while others run beside it.
-const AMONG_OTHERS: &str = "what wakes one program cannot be told from what wakes another";
-
-fn is_among_others(id: EnvironmentId, request: &Request) -> bool {
-    let loads = &request.irq.conditions.loads;
-    id == EnvironmentId::SimLinux && loads.beside().next().is_some()
-}
+/// Why nobody follows the timer of a program.
+const A_PROGRAM: &str = "what wakes one program cannot be told from what wakes another";
 
 /// The way of interrupts in an environment.
 fn way_of(lab: &Lab, id: EnvironmentId, interrupt: &Interrupt) -> Result<Way, String> {
     if id.clock() != Clock::Insn {
         return Err("no plugin follows interrupts on this machine".to_owned());
     }
-    let above = match id {
-        EnvironmentId::SimLinux => Above::Program,
-        _ => Above::Guest,
-    };
+    if id == EnvironmentId::SimLinux {
+        return Err(A_PROGRAM.to_owned());
+    }
     let watch = Watch {
         patience: PATIENCE_INSN,
         stop: interrupt.flag(),
@@ -124,7 +115,7 @@ fn way_of(lab: &Lab, id: EnvironmentId, interrupt: &Interrupt) -> Result<Way, St
         false => symbols::of_way(lab, id, &watch, interrupt),
     };
     let symbols = symbols.map_err(|failure| failure.to_string())?;
-    Way::of(&symbols, machine_of(id), above).map_err(|why| why.to_string())
+    Way::of(&symbols, machine_of(id)).map_err(|why| why.to_string())
 }
 
 fn stamp(seen: &mut Observation, followed: &Followed) -> Result<(), String> {
@@ -133,11 +124,15 @@ fn stamp(seen: &mut Observation, followed: &Followed) -> Result<(), String> {
         .written()
         .map_err(|error| error.to_string())?;
     let passages = way::read(&text).map_err(|error| error.to_string())?;
+    let others = seen
+        .operations
+        .iter()
+        .any(|other| other.op == Op::HostTimer && !matches!(other.outcome, Outcome::Skipped(_)));
     let own = seen.operations.iter_mut().find(|o| o.op == Op::OwnTimer);
     let Some(Outcome::Measured { interrupts, .. }) = own.map(|own| &mut own.outcome) else {
         return Err("there were no interrupts to be followed".to_owned());
     };
-    way::stamp(interrupts, &passages).map_err(|error| error.to_string())?;
+    way::stamp(interrupts, &passages, others).map_err(|error| error.to_string())?;
     let of_own = passages.iter().take(interrupts.len());
     if let Some(entered) = way::guest_entered(of_own) {
         seen.facts.insert(irq::GUEST_ENTERED.to_owned(), entered);

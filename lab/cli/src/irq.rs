@@ -32,7 +32,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         irq: settings,
     };
     let wanted = request.operations & Op::OwnTimer.bit() != 0;
-    let followers = wanted.then(|| Followers::find(&lab, &request, &interrupt));
+    let followers = wanted.then(|| Followers::find(&lab, &request.environments, &interrupt));
     let means = Means {
         lab: &lab,
         interrupt: &interrupt,

@@ -208,9 +208,6 @@ impl Follower {
         match (stop.step, by) {
             (Step::Handler, Space::Guest) => seen.in_handler = true,
             (Step::Clock, Space::Guest) if seen.in_handler => return Some(self.arrive(seen)),
-            (Step::Clock, Space::User) if self.is_handler(&seen) => {
-                return Some(self.arrive(seen));
-            }
             _ if in_guest || !machine.is_privileged(stop.address) => {}
             (Step::Woke, _) => {
                 if !follows {
@@ -235,12 +232,6 @@ impl Follower {
             _ => {}
         }
         None
-    }
-
-    /// Whether a program that reads the clock now is the handler.
-    fn is_handler(&self, seen: &Seen) -> bool {
-        let has_handler = self.way.get().is_some_and(|way| way.handler.is_some());
-        !has_handler && seen.marked.is_some()
     }
 
     /// What the clock was charged before the instruction that is executed now.

@@ -97,10 +97,8 @@ pub fn of_way(
     let settings = lab.settings();
     let explained = |error: EnvError| interrupt.explain(&error);
     let mut symbols = Symbols::default();
-    if environment != SimLinux {
-        let image = settings.parts.get(Part::Image).map_err(explained)?;
-        add(&mut symbols, Space::Guest, "guest", &image)?;
-    }
+    let image = settings.parts.get(Part::Image).map_err(explained)?;
+    add(&mut symbols, Space::Guest, "guest", &image)?;
     if environment.is_xen() {
         return with_hypervisor(symbols, &xen_code(settings).map_err(explained)?);
     }

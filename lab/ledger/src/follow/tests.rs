@@ -22,13 +22,13 @@ struct Machinery {
 }
 
 impl Machinery {
-    fn new(handler: Option<u64>) -> Self {
+    fn new() -> Self {
         let follower = Follower::new();
         follower.follow(Way {
             woke: WOKE,
-            expired: vec![EXPIRED],
+            expired: EXPIRED,
             marked: MARKED,
-            handler,
+            handler: HANDLER,
         });
         Self {
             follower,
@@ -83,7 +83,7 @@ fn passage(woke: u64, marked: u64, in_guest: u64) -> Passage {
 
 #[test]
 fn an_interrupt_is_followed_from_the_timer_to_its_handler() {
-    let mut machine = Machinery::new(Some(HANDLER));
+    let mut machine = Machinery::new();
     for _ in 0..2 {
         machine.run(WOKE, &[NOP, JMP]);
         machine.run(EXPIRED, &[JMP]);
@@ -97,7 +97,7 @@ fn an_interrupt_is_followed_from_the_timer_to_its_handler() {
 
 #[test]
 fn what_the_clock_was_not_charged_is_left_out() {
-    let mut machine = Machinery::new(Some(HANDLER));
+    let mut machine = Machinery::new();
     machine.run(WOKE, &[JMP]);
     machine.run(EXPIRED, &[JMP]);
     // A fault of data in the kernel, in the midst of a block: the store is tried again.
@@ -116,7 +116,7 @@ fn what_the_clock_was_not_charged_is_left_out() {
 
 #[test]
 fn interrupts_of_the_timer_that_lead_to_nothing_are_forgotten() {
-    let mut machine = Machinery::new(Some(HANDLER));
+    let mut machine = Machinery::new();
     machine.run(WOKE, &[NOP; 50]);
     machine.run(WOKE, &[JMP]);
     machine.run(EXPIRED, &[JMP]);
@@ -131,7 +131,7 @@ fn interrupts_of_the_timer_that_lead_to_nothing_are_forgotten() {
 
 #[test]
 fn what_expired_last_led_to_the_handler() {
-    let mut machine = Machinery::new(Some(HANDLER));
+    let mut machine = Machinery::new();
     for _ in 0..2 {
         machine.run(WOKE, &[JMP]);
         machine.run(EXPIRED, &[JMP]);
@@ -144,7 +144,7 @@ fn what_expired_last_led_to_the_handler() {
 
 #[test]
 fn nobody_knows_how_long_a_machine_slept() {
-    let mut machine = Machinery::new(Some(HANDLER));
+    let mut machine = Machinery::new();
     machine.run(WOKE, &[JMP]);
     machine.run(EXPIRED, &[JMP]);
     machine.run(KERNEL, &[HLT]);
@@ -156,7 +156,7 @@ fn nobody_knows_how_long_a_machine_slept() {
 
 #[test]
 fn only_a_handler_reads_the_clock_for_an_interrupt() {
-    let mut machine = Machinery::new(Some(HANDLER));
+    let mut machine = Machinery::new();
     machine.run(0x5000, &[RDTSC]);
     machine.run(HANDLER, &[NOP, RDTSC]);
     machine.enter_guest();
@@ -170,25 +170,8 @@ fn only_a_handler_reads_the_clock_for_an_interrupt() {
 }
 
 #[test]
-fn a_program_is_its_own_handler() {
-    let mut machine = Machinery::new(None);
-    machine.run(0x5000, &[RDTSC]);
-    machine.run(WOKE, &[JMP]);
-    machine.run(EXPIRED, &[RDTSC, JMP]);
-    machine.run(MARKED, &[JMP]);
-    machine.run(KERNEL, &[IRET]);
-    machine.run(0x5000, &[NOP, RDTSC]);
-    machine.run(0x5000, &[RDTSC]);
-    let seen = Passage {
-        in_guest: None,
-        ..passage(7, 4, 0)
-    };
-    assert_eq!(machine.told, [seen]);
-}
-
-#[test]
 fn below_xen_only_xen_is_on_the_way() {
-    let mut machine = Machinery::new(Some(HANDLER));
+    let mut machine = Machinery::new();
     machine.follower.expect(Machine::Xen);
     machine.run(WOKE, &[JMP]);
     machine.run(EXPIRED, &[JMP]);
