@@ -34,11 +34,18 @@ fn words_that_make_no_sense_are_refused() {
         ),
         ("--load disk", "there is no load 'disk'"),
         ("--load cpu,cpu:2", "named twice"),
-        ("--policy deadline:11ms/10ms", "from 1024ns to its period"),
+        ("--sched deadline:11ms/10ms", "from 1024ns to its period"),
+        ("--sched credit3", "or credit or credit2 of Xen"),
         (
-            "--policy deadline:3ms/10ms --pin shared",
+            "--sched deadline:3ms/10ms --pin shared",
             "admits no deadline",
         ),
+        ("--vcpus-per-cpu 2 --pin free", "bound to it"),
+        (
+            "--env sim,sim/xen-pvh --sched fifo",
+            "--sched fifo:10 means nothing to sim, sim/xen-pvh",
+        ),
+        ("--env kvm --sched credit", "choose from sim/xen-pvh"),
         ("--env sim/kmv", "did you mean 'sim/kvm'?"),
     ] {
         let ended = irq(&place, words);
@@ -197,7 +204,18 @@ fn what_cannot_be_disturbed_is_left_out_with_a_reason() {
     let place = Place::new();
     for (words, reason) in [
         ("--env sim --load cpu", "nobody else to run"),
-        ("--env sim --policy fifo", "nobody else to run"),
+        (
+            "--env sim,host --sched fifo",
+            "sim knows nothing of --sched fifo:10",
+        ),
+        (
+            "--env sim --idle halt-in-guest",
+            "leave --idle halt-in-guest out",
+        ),
+        (
+            "--env sim/linux --vcpus-per-cpu 2",
+            "leave --vcpus-per-cpu out",
+        ),
         ("--env sim/linux --pin exclusive", "has one CPU"),
         ("--env sim/linux --load exits", "measure sim/kvm"),
     ] {

@@ -9,7 +9,7 @@ use crate::lab::Lab;
 use crate::outcome;
 use crate::run::{self, Means};
 use trapline_abi::Op;
-use trapline_plan::Request;
+use trapline_plan::{Conditions, EnvironmentId, Request};
 use trapline_report::{verdicts, Report};
 
 /// Measures, stores, shows and judges.
@@ -20,7 +20,8 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let settings = args.settings().map_err(contradicted)?;
     let mut store = run::open_store(&args.manner)?;
     let interrupt = Interrupt::watch()?;
-    let lab = Lab::open(&args.manner.simulated)?;
+    let lab = Lab::for_interrupts(&args.manner.simulated)?;
+    check_sched(&settings.conditions, &args.environments)?;
     let request = Request {
         environments: run::environments(&args.environments, &lab),
         ready: run::ready(&lab),
@@ -57,10 +58,26 @@ fn contradicted(why: Contradiction) -> Failure {
         ),
         Contradiction::Bound => (
             "the kernel admits no deadline to a thread that is bound to a CPU",
-            "leave --pin or --policy deadline out",
+            "leave --pin and --vcpus-per-cpu, or --sched deadline, out",
+        ),
+        Contradiction::Apart => (
+            "two virtual CPUs share a CPU only if they are bound to it",
+            "leave --pin free out, or name --pin exclusive",
         ),
     };
     Failure::new(told).help(help).status(Status::Usage)
+}
+
+/// That somebody who was chosen can schedule so; the others are skipped.
+fn check_sched(conditions: &Conditions, chosen: &[EnvironmentId]) -> Result<(), Failure> {
+    let sched = conditions.sched;
+    if chosen.is_empty() || chosen.iter().any(|id| sched.fits(*id)) {
+        return Ok(());
+    }
+    let names: Vec<_> = chosen.iter().map(|id| id.name()).collect();
+    let told = format!("--sched {sched} means nothing to {}", names.join(", "));
+    let help = format!("choose from {} with --env", sched.known_by());
+    Err(Failure::new(told).help(help).status(Status::Usage))
 }
 
 /// How a run without failures ends: by what is demanded of it, if anything is.

@@ -45,8 +45,11 @@ pub fn describe(request: &Request) -> String {
     }
     if request.operations & irq::operations() != 0 {
         for (name, value) in request.irq.facts() {
-            let name = name.trim_start_matches("irq-");
-            words.push_str(&format!(" --{name} {value}"));
+            let word = format!(" --{} {value}", name.trim_start_matches("irq-"));
+            // Of Xen's schedulers machines tell as well.
+            if !words.contains(&word) {
+                words.push_str(&word);
+            }
         }
     }
     words
@@ -95,7 +98,7 @@ mod tests {
         };
         let words = describe(&timers);
         let settings =
-            " --between halt --load none --period 10ms --pin free --policy other --threshold 30us";
+            " --between halt --load none --period 10ms --pin free --sched other --threshold 30us";
         assert!(words.ends_with(settings), "{words}");
     }
 }

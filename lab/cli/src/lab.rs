@@ -6,12 +6,13 @@ use std::path::Path;
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Parts, Requirements, Settings, Start,
 };
-use trapline_plan::{expand, EnvironmentId, MachineSpec, Preset, Request, Scheduling};
+use trapline_plan::{expand, EnvironmentId, MachineSpec, Preset, Request, Sched, Scheduling};
 
 /// Every environment there is, with what is needed to use it.
 pub struct Lab {
     settings: Settings,
     scheduling: Scheduling,
+    sched: Sched,
     places: Vec<Place>,
 }
 
@@ -31,6 +32,20 @@ impl Lab {
     /// # Errors
     /// The parts cannot be looked for, or what the user named is not there.
     pub fn open(simulated: &SimulatedArgs) -> Result<Self, Failure> {
+        let sched = simulated.scheduling.sched();
+        if sched.is_of_thread() {
+            let told = format!("--sched {sched} is for threads whose interrupts are measured");
+            let help = "use 'trapline irq', or name credit or credit2, Xen's";
+            return Err(Failure::new(told).help(help).status(Status::Usage));
+        }
+        Self::for_interrupts(simulated)
+    }
+
+    /// The same for interrupts, whose measurement schedules threads, too.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn for_interrupts(simulated: &SimulatedArgs) -> Result<Self, Failure> {
         let settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
         Self::with(settings, simulated)
     }
@@ -74,6 +89,7 @@ impl Lab {
         Ok(Self {
             settings,
             scheduling,
+            sched: simulated.scheduling.sched(),
             places: places.collect(),
         })
     }
@@ -91,6 +107,11 @@ impl Lab {
     /// How guests' CPUs are scheduled.
     pub fn scheduling(&self) -> Scheduling {
         self.scheduling
+    }
+
+    /// By which rules a virtual CPU gets its CPU.
+    pub fn sched(&self) -> Sched {
+        self.sched
     }
 
     /// The machine that a guest of this environment gets.

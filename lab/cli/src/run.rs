@@ -153,7 +153,7 @@ fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
     let chosen = EnvironmentId::ALL.into_iter();
     let scheduling = lab.scheduling();
     let wanted = |id: &EnvironmentId| match scheduling {
-        Scheduling::USUAL => id.is_usual() || given && id.is_custom(),
+        Scheduling::USUAL => (id.is_usual() || given && id.is_custom()) && lab.sched().fits(*id),
         said => said.fits(*id),
     };
     chosen.filter(wanted).collect()

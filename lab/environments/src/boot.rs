@@ -32,6 +32,9 @@ pub fn boot(
     watch: &Watch,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Booted, EnvError> {
+    if let Some(reason) = planned.conditions.misfit(environment.id()) {
+        return Err(EnvError::Missing(reason));
+    }
     let mut guest = environment.launch(image, &planned.machine)?;
     let unit_per_tick = unit_per_tick(environment.id().clock());
     let job = in_ticks(planned.job, unit_per_tick);

@@ -4,16 +4,17 @@
 use crate::custom::{Foreign, FIRST_WORD, GRACE};
 use crate::environment::{Guest, Progress, SampleSink, Watch, Work};
 use crate::error::EnvError;
-use crate::loads::{Beside, Crew};
+use crate::loads::{neighbourly, Beside, Crew};
 use crate::observe::{Finished, Offset};
 use crate::placement::{Placement, Threads};
 use crate::process::{Command, Ear, Over, Running};
 use crate::transcript::{Blind, Ending, Seen, Transcript, Witness};
+use crate::tsc::Rate;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
 use trapline_abi::{Job, Op};
-use trapline_plan::Conditions;
+use trapline_plan::{Conditions, PerCpu};
 
 /// How an environment runs a job.
 pub trait Recipe {
@@ -177,7 +178,9 @@ impl<R: Recipe> ProcessGuest<R> {
 
     /// Chooses where everybody runs, and starts what disturbs.
     fn prepare(&mut self, conditions: &Conditions, watch: &Watch) -> Result<(), EnvError> {
-        let Conditions { loads, pin, sched } = conditions;
+        let Conditions {
+            loads, pin, sched, ..
+        } = conditions;
         let from_outside = Conditions {
             loads: loads.beside().collect(),
             ..conditions.clone()
@@ -190,8 +193,24 @@ impl<R: Recipe> ProcessGuest<R> {
         let placement = Placement::choose(*pin, *sched)?;
         placement.step_aside();
         self.beside = Beside::start(loads, crew, &placement, watch)?;
+        if conditions.per_cpu == PerCpu::Two {
+            self.add_neighbour(&placement, watch)?;
+        }
         self.placement = Some(placement);
         Ok(())
+    }
+
+    /// Starts a second guest of the same kind, whose virtual CPU is where the measured
+    /// one's will be.
+    fn add_neighbour(&mut self, placement: &Placement, watch: &Watch) -> Result<(), EnvError> {
+        let Some(job) = self.jobs.first() else {
+            return Ok(());
+        };
+        let job = endless(job, watch.patience);
+        let threads = self.recipe.threads(&job);
+        let threads = threads.ok_or_else(|| EnvError::Missing(NO_THREAD.to_owned()))?;
+        let command = self.recipe.with_named_threads(self.recipe.command(&job)?);
+        self.beside.join(command, threads, placement, watch)
     }
 
     /// Hears one launch to its end and hands it on, however it ends.
@@ -261,13 +280,22 @@ impl<R: Recipe> ProcessGuest<R> {
     }
 }
 
+/// The job of a second guest, which takes longer than the first may be heard.
+fn endless(job: &Job, patience: Duration) -> Job {
+    let period = job.period as f64 * Rate::of_this_host().ns_per_tick();
+    neighbourly(
+        job,
+        (2.0 * patience.as_nanos() as f64 / period.max(1.0)) as u32,
+    )
+}
+
 /// Why conditions cannot be kept on a bare machine.
 const NOBODY_ELSE: &str = "a machine that runs the image alone has nobody else to run, and no \
-                           threads to be placed: leave --load, --pin and --policy out";
+                           threads to be placed: leave --load and --pin out";
 
 /// Why a thread cannot be placed.
 const NO_THREAD: &str = "nobody knows which thread of a VMM given with --vmm runs the virtual \
-                         CPU: leave --pin exclusive and --policy out";
+                         CPU: leave --pin exclusive out";
 
 /// The reason for an operation that a guest passed over without a word.
 pub fn not_told() -> String {

@@ -4,6 +4,7 @@ use crate::error::EnvError;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
+use trapline_plan::Halt;
 
 /// The device.
 const DEVICE: &str = "/dev/kvm";
@@ -33,6 +34,39 @@ pub fn check() -> Result<(), EnvError> {
     }
 }
 
+/// Whether guests of this host can halt so.
+///
+/// # Errors
+/// Why not, with what is to be done.
+pub fn check_halt(halt: Halt) -> Result<(), EnvError> {
+    let missing = |reason: &str| Err(EnvError::Missing(reason.to_owned()));
+    match (halt, Hardware::of_this_host().ring()) {
+        (Halt::Exits, _) => Ok(()),
+        (Halt::InGuest, 3) => missing(HALTS_BY_PORT),
+        (Halt::InGuest, _) if !leaves_halts() => missing(KEEPS_HALTS),
+        (Halt::InGuest, _) => Ok(()),
+    }
+}
+
+/// `KVM_CHECK_EXTENSION`, `KVM_CAP_X86_DISABLE_EXITS` and its bit for halts (the same file).
+const CHECK_EXTENSION: libc::c_ulong = 0xae03;
+const DISABLE_EXITS: libc::c_ulong = 143;
+const DISABLE_HALTS: libc::c_int = 1 << 1;
+
+fn leaves_halts() -> bool {
+    let device = OpenOptions::new().read(true).write(true).open(DEVICE);
+    device.is_ok_and(|device| {
+        // SAFETY: this request takes a number and returns one.
+        let bits = unsafe { libc::ioctl(device.as_raw_fd(), CHECK_EXTENSION, DISABLE_EXITS) };
+        bits > 0 && bits & DISABLE_HALTS != 0
+    })
+}
+
+const HALTS_BY_PORT: &str = "KVM emulates ring 0 here, so that the image runs at ring 3 and halts \
+                             by a port: leave --idle halt-in-guest out, or measure sim/kvm";
+const KEEPS_HALTS: &str = "this kernel's KVM leaves no halts to guests \
+                             (KVM_CAP_X86_DISABLE_EXITS): leave --idle halt-in-guest out, or \
+                             measure sim/kvm";
 const ABSENT: &str = "there is no /dev/kvm: sudo modprobe kvm_amd || sudo modprobe kvm_intel \
                       (in a virtual machine, its host has to allow nesting)";
 const FORBIDDEN: &str = "/dev/kvm may not be used by this user: sudo usermod -aG kvm $USER, \
@@ -100,5 +134,18 @@ mod tests {
         );
         assert_eq!(Hardware::in_cpuinfo(""), Hardware::None);
         assert_eq!((Hardware::Svm.ring(), Hardware::None.ring()), (0, 3));
+    }
+
+    #[test]
+    fn where_ring_0_is_emulated_there_is_no_halt_in_the_guest() {
+        assert!(check_halt(Halt::Exits).is_ok());
+        let told = check_halt(Halt::InGuest).map_err(|error| error.to_string());
+        if Hardware::of_this_host() == Hardware::None {
+            let reason = told.unwrap_err();
+            assert!(
+                reason.contains("leave --idle halt-in-guest out"),
+                "{reason}"
+            );
+        }
     }
 }

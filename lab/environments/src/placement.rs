@@ -185,7 +185,7 @@ fn list(set: &CpuSet) -> String {
 
 fn rules(how: Sched) -> Option<Rules> {
     match how {
-        Sched::Other => None,
+        Sched::Other | Sched::Xen(_) => None,
         Sched::Fifo(priority) => Some(Rules::Fifo(priority)),
         Sched::Deadline { runtime, period } => Some(Rules::Deadline {
             runtime: runtime.0,
@@ -208,18 +208,18 @@ fn refusal(how: Sched, error: &io::Error) -> String {
     let capability = "sudo setcap cap_sys_nice+ep $(command -v trapline)";
     match (error.raw_os_error(), how) {
         (Some(libc::EPERM), Sched::Fifo(priority)) => format!(
-            "--policy {how} is not allowed here: {capability}, or raise the limit: \
+            "--sched {how} is not allowed here: {capability}, or raise the limit: \
              ulimit -r {priority}"
         ),
         (Some(libc::EPERM), _) => format!(
-            "--policy {how} is not allowed here, or not to a process that may not use all \
+            "--sched {how} is not allowed here, or not to a process that may not use all \
              CPUs: {capability}"
         ),
         (Some(libc::EBUSY), _) => format!(
-            "the kernel does not admit --policy {how}: ask for less runtime, end what else has \
+            "the kernel does not admit --sched {how}: ask for less runtime, end what else has \
              deadlines, or raise /proc/sys/kernel/sched_rt_runtime_us"
         ),
-        _ => format!("--policy {how}: {error}"),
+        _ => format!("--sched {how}: {error}"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trapline_abi::job::Console;
 use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
 use trapline_abi::Job;
-use trapline_plan::MachineSpec;
+use trapline_plan::{Halt, MachineSpec};
 
 /// The oldest version that has all that is used here.
 const OLDEST: (u32, u32) = (6, 2);
@@ -100,6 +100,7 @@ impl Qemu {
     ) -> Command {
         self.machine(MICROVM, machine.memory_mib)
             .words(accelerator)
+            .words(halts(machine.halt))
             .words(IMAGE_DEVICES)
             .words(&console("console", "/proc/self/fd/1"))
             .arg("-kernel")
@@ -120,6 +121,14 @@ const FIRMWARE: &str = "qboot.rom";
 /// transport; by itself QEMU would take the last.
 const IMAGE_DEVICES: &str = "-serial null -global virtio-mmio.force-legacy=false \
                              -device virtio-rng-device,bus=virtio-mmio-bus.0";
+
+/// How QEMU has KVM leave halts to the guest (and what else only idle guests do).
+fn halts(halt: Halt) -> &'static str {
+    match halt {
+        Halt::Exits => "",
+        Halt::InGuest => "-overcommit cpu-pm=on",
+    }
+}
 
 /// The image's processor on KVM. Some hosts do not let this MSR be written.
 pub const KVM: &str = "-accel kvm -cpu host,-arch-capabilities";

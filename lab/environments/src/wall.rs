@@ -5,7 +5,7 @@ use crate::bzimage;
 use crate::custom::{CustomVmm, Foreign, NONE_GIVEN};
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
-use crate::kvm::Hardware;
+use crate::kvm::{self, Hardware};
 use crate::loads::Crew;
 use crate::parts::{GuestImage, Part};
 use crate::placement::Threads;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
-use trapline_plan::{EnvironmentId, MachineSpec, Serial};
+use trapline_plan::{EnvironmentId, Halt, MachineSpec, Serial};
 
 /// `host`.
 pub fn host(settings: Settings) -> Stack {
@@ -46,6 +46,7 @@ pub fn kvm(settings: Settings) -> Stack {
         settings,
         needs: &[Need::Part(Part::Vmm), Need::Part(Part::Image), Need::Kvm],
         make: |_, settings, image, machine| {
+            kvm::check_halt(machine.halt)?;
             let recipe = OurVmm {
                 vmm: settings.parts.get(Part::Vmm)?,
                 image: image.path.clone(),
@@ -65,6 +66,7 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
         settings,
         needs: &[Need::Part(Part::Image), Need::Qemu, Need::Kvm],
         make: |_, settings, image, machine| {
+            kvm::check_halt(machine.halt)?;
             let recipe = InQemu {
                 qemu: Qemu::find(settings.qemu.as_deref())?,
                 image: image.path.clone(),
@@ -278,6 +280,10 @@ pub(crate) fn our_vmm(
     let vmm = match machine.serial {
         Serial::Lines => vmm,
         serial => vmm.words("--serial").arg(serial.name()),
+    };
+    let vmm = match machine.halt {
+        Halt::Exits => vmm,
+        Halt::InGuest => vmm.arg("--halt-in-guest"),
     };
     vmm.arg("--image")
         .arg(image)

@@ -205,6 +205,7 @@ fn boot(
         },
         machine: MachineSpec {
             serial: conditions.loads.flood().unwrap_or(Serial::Lines),
+            halt: conditions.halt,
             scheduling: request.scheduling,
             ..sizes.machine
         },

@@ -2,6 +2,7 @@
 
 use crate::load::Serial;
 use crate::scheduling::Scheduling;
+use crate::sharing::Halt;
 use std::fmt;
 
 /// A clock. Figures of different clocks never meet in one table. Each simulated
@@ -159,4 +160,6 @@ pub struct MachineSpec {
     pub scheduling: Scheduling,
     /// Who writes what it sends over its serial line, where our VMM makes it.
     pub serial: Serial,
+    /// Where it halts, where KVM runs it.
+    pub halt: Halt,
 }

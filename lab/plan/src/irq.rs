@@ -6,6 +6,7 @@
 use crate::identity::EnvironmentId;
 use crate::placement::Conditions;
 use crate::preset::Preset;
+use crate::sharing::Halt;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -65,6 +66,14 @@ impl Settings {
             (false, Preset::Full) => FULL,
         };
         self.expiries.unwrap_or(usual)
+    }
+
+    /// What the guest does in between, as it is typed.
+    pub fn idle(&self) -> &'static str {
+        match (self.between, self.conditions.halt) {
+            (Wait::Halt, Halt::InGuest) => "halt-in-guest",
+            (between, _) => between.name(),
+        }
     }
 
     /// Whether there is always somebody who executes something.
@@ -268,7 +277,9 @@ fn decimal(number: &str, scale: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::{Pin, Sched};
+    use crate::placement::Pin;
+    use crate::sched::Sched;
+    use crate::sharing::PerCpu;
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     #[test]
@@ -361,6 +372,8 @@ mod tests {
             loads: "cpu:2,console-buffered".parse().unwrap(),
             pin: Pin::Shared,
             sched: Sched::Fifo(3),
+            halt: Halt::InGuest,
+            per_cpu: PerCpu::Two,
         };
         vec![Conditions::default(), pressed]
     }

@@ -14,12 +14,16 @@ pub mod names;
 pub mod observed;
 pub mod placement;
 pub mod preset;
+pub mod sched;
 mod scheduling;
+mod sharing;
 
 pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
 pub use identity::{Clock, EnvironmentId, MachineSpec};
 pub use load::{Load, Loads, Serial};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
-pub use placement::{Conditions, Pin, Sched};
+pub use placement::{Conditions, Pin};
 pub use preset::Preset;
+pub use sched::Sched;
 pub use scheduling::{Scheduler, Scheduling};
+pub use sharing::{Halt, PerCpu};

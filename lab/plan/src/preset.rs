@@ -6,6 +6,7 @@
 use crate::identity::{EnvironmentId, MachineSpec};
 use crate::load::Serial;
 use crate::scheduling::Scheduling;
+use crate::sharing::Halt;
 use trapline_abi::Job;
 
 /// How thorough a run is.
@@ -64,6 +65,7 @@ const HARDWARE: Sizes = Sizes {
         cpus: 1,
         scheduling: Scheduling::USUAL,
         serial: Serial::Lines,
+        halt: Halt::Exits,
     },
     boot_launches: 2,
     batches: Job::EMPTY.batches,
@@ -82,6 +84,7 @@ const TRANSLATED: Sizes = Sizes {
         cpus: 1,
         scheduling: Scheduling::USUAL,
         serial: Serial::Lines,
+        halt: Halt::Exits,
     },
     batches: 10,
     batch_ticks: 2_000_000,

@@ -26,14 +26,6 @@ impl Scheduler {
         }
     }
 
-    /// What it is, in a few words.
-    pub const fn what(self) -> &'static str {
-        match self {
-            Self::Credit => "Xen's older scheduler",
-            Self::Credit2 => "Xen's default scheduler",
-        }
-    }
-
     /// The scheduler called `name`, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == name)

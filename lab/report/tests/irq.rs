@@ -5,7 +5,7 @@
 mod made_up;
 
 use std::path::PathBuf;
-use trapline_plan::{Conditions, EnvironmentId, Pin};
+use trapline_plan::{Conditions, EnvironmentId, Halt, PerCpu, Pin};
 use trapline_report::{json, markdown, terminal, verdicts, Style};
 
 fn assert_looks_like(name: &str, text: &str) {
@@ -159,6 +159,8 @@ fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
         loads: "cpu:2,console-buffered".parse().unwrap(),
         pin: Pin::Free,
         sched: "deadline:3ms/10ms".parse().unwrap(),
+        halt: Halt::InGuest,
+        per_cpu: PerCpu::Two,
     };
     let facts = report.summary.facts.entry(EnvironmentId::Kvm).or_default();
     let did = "1200 turns, 34 ms of CPU time";
@@ -166,7 +168,8 @@ fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
     let text = terminal(&report, &Style::default());
     let told: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "load console-buffered,cpu:2, scheduled deadline:3ms/10ms",
+        "load console-buffered,cpu:2, scheduled deadline:3ms/10ms, halted without leaving the \
+         guest, two virtual CPUs on one CPU",
         "kvm own: deadline:3ms/10ms promises at most 2P-2B = 14,000 µs until it runs",
         "sim/kvm own: deadline:3ms/10ms promises at most 2P-2B = 14,000,000 insn",
         "kvm: cpu 1200 turns, 34 ms of CPU time",
@@ -176,6 +179,11 @@ fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
     let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
     let own = &document["interrupts"][0];
     assert_eq!(own["load"], "console-buffered,cpu:2");
+    assert_eq!(own["sched"], "deadline:3ms/10ms");
+    assert_eq!(
+        (&own["between"], &own["vcpus_per_cpu"]),
+        (&"halt-in-guest".into(), &2.into())
+    );
     assert_eq!((&own["pin"], &own["bound"]), (&"free".into(), &14e6.into()));
     let plain = terminal(&made_up::report("nothing"), &Style::default());
     assert!(!plain.contains("load "), "{plain}");

@@ -30,6 +30,8 @@ pub struct Caps {
     pub tsc_offset: bool,
     /// The kernel tells how often a vCPU left the guest.
     pub kernel_exits: bool,
+    /// A guest can halt without leaving, see [`crate::VmSpec::halt_in_guest`].
+    pub halt_in_guest: bool,
 }
 
 /// Why there is no hypervisor here, and what would mend it.

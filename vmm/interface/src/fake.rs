@@ -92,6 +92,7 @@ impl Hypervisor for Fake {
             read_only: true,
             tsc_offset: false,
             kernel_exits: false,
+            halt_in_guest: true,
         })
     }
 

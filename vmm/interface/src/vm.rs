@@ -16,6 +16,10 @@ pub struct VmSpec {
     /// Local interrupt controllers in the kernel. With them `hlt` waits in the
     /// kernel; without them it is an [`Exit::Halted`].
     pub local_apic: bool,
+    /// `hlt` does not leave the guest: the CPU waits in it, and an interrupt finds the
+    /// guest there. Only where [`Caps::halt_in_guest`] says so, and with
+    /// `local_apic`.
+    pub halt_in_guest: bool,
 }
 
 /// A kernel that runs virtual machines.

@@ -3,7 +3,8 @@
 use crate::vm::KvmVm;
 use kvm_bindings::{
     KVM_API_VERSION, KVM_CAP_BINARY_STATS_FD, KVM_CAP_IOEVENTFD, KVM_CAP_READONLY_MEM,
-    KVM_CAP_SIGNAL_MSI, KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_VCPU_ATTRIBUTES,
+    KVM_CAP_SIGNAL_MSI, KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_VCPU_ATTRIBUTES, KVM_CAP_X86_DISABLE_EXITS,
+    KVM_X86_DISABLE_EXITS_HLT,
 };
 use std::arch::x86_64::__cpuid;
 use std::io;
@@ -31,6 +32,7 @@ impl Hypervisor for Kvm {
             read_only: has(KVM_CAP_READONLY_MEM),
             tsc_offset: has(KVM_CAP_VCPU_ATTRIBUTES),
             kernel_exits: has(KVM_CAP_BINARY_STATS_FD),
+            halt_in_guest: leaves_halts(&kvm.system),
         })
     }
 
@@ -49,12 +51,22 @@ impl Hypervisor for Kvm {
     }
 
     fn create_vm(&self, spec: &VmSpec) -> Result<KvmVm> {
+        if spec.halt_in_guest && !leaves_halts(&self.system) {
+            return Err(Error::Unsupported("let a guest halt without leaving it"));
+        }
         let vm = self
             .system
             .create_vm()
             .map_err(Error::refused("create a virtual machine"))?;
         KvmVm::new(&self.system, vm, spec)
     }
+}
+
+/// Whether the kernel leaves halts to guests. Where it emulates their ring 0 it halts
+/// for them.
+fn leaves_halts(system: &kvm_ioctls::Kvm) -> bool {
+    let exits = system.check_extension_raw(KVM_CAP_X86_DISABLE_EXITS.into());
+    exits > 0 && exits as u32 & KVM_X86_DISABLE_EXITS_HLT != 0 && ring0() == Ring0::Native
 }
 
 fn missing(source: io::Error) -> Missing {

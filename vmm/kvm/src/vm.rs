@@ -4,7 +4,8 @@ use crate::cpuid;
 use crate::vcpu::KvmVcpu;
 use kvm_bindings::{
     kvm_enable_cap, kvm_msi, kvm_userspace_memory_region, CpuId, KVM_CAP_PMU_CAPABILITY,
-    KVM_CAP_SPLIT_IRQCHIP, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE,
+    KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_X86_DISABLE_EXITS, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE,
+    KVM_X86_DISABLE_EXITS_HLT,
 };
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use std::collections::BTreeMap;
@@ -47,6 +48,9 @@ impl KvmVm {
         if spec.local_apic {
             create_local_apics(&fd)?;
         }
+        if spec.halt_in_guest {
+            leave_halts(&fd)?;
+        }
         fd.set_tss_address(TSS)
             .map_err(Error::refused("place the task state of real mode"))?;
         Ok(Self {
@@ -81,6 +85,17 @@ fn create_local_apics(fd: &VmFd) -> Result<()> {
     };
     fd.enable_cap(&capability)
         .map_err(Error::refused("create local interrupt controllers"))
+}
+
+/// No exit when the guest halts. It has to be said before there is a vCPU.
+fn leave_halts(fd: &VmFd) -> Result<()> {
+    let mut capability = kvm_enable_cap {
+        cap: KVM_CAP_X86_DISABLE_EXITS,
+        ..Default::default()
+    };
+    capability.args[0] = KVM_X86_DISABLE_EXITS_HLT.into();
+    fd.enable_cap(&capability)
+        .map_err(Error::refused("leave halts to the guest"))
 }
 
 impl Shared {

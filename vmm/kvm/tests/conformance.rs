@@ -12,6 +12,15 @@ use trapline_interface::{
 };
 use trapline_kvm::Kvm;
 
+const BARE: VmSpec = VmSpec {
+    local_apic: false,
+    halt_in_guest: false,
+};
+const WITH_APIC: VmSpec = VmSpec {
+    local_apic: true,
+    ..BARE
+};
+
 /// Where there is no /dev/kvm the tests say so and pass.
 fn kvm() -> Option<Kvm> {
     Kvm::open()
@@ -24,13 +33,15 @@ fn kvm_conforms() {
     let Some(kvm) = kvm() else { return };
     let caps = Kvm::probe().unwrap();
     let traces = conformance::run(&kvm, &caps).unwrap_or_else(|failure| panic!("{failure}"));
-    assert_eq!(traces.len(), 1 + usize::from(caps.irq_lines));
+    let again = caps.irq_lines && caps.halt_in_guest;
+    let parts = 1 + usize::from(caps.irq_lines) + usize::from(again);
+    assert_eq!(traces.len(), parts);
 }
 
 #[test]
 fn memory_that_makes_no_sense_is_refused() {
     let Some(kvm) = kvm() else { return };
-    let vm = kvm.create_vm(&VmSpec { local_apic: false }).unwrap();
+    let vm = kvm.create_vm(&BARE).unwrap();
     let region = Arc::new(Region::new(2 * PAGE).unwrap());
     let attach = |at| vm.attach(Gpa(at), Arc::clone(&region), Access::ReadWrite);
     attach(0x10_0000).unwrap();
@@ -52,7 +63,7 @@ fn memory_that_makes_no_sense_is_refused() {
 #[test]
 fn interrupts_need_a_controller() {
     let Some(kvm) = kvm() else { return };
-    let vm = kvm.create_vm(&VmSpec { local_apic: false }).unwrap();
+    let vm = kvm.create_vm(&BARE).unwrap();
     let irq = IrqId {
         vcpu: VcpuId(0),
         vector: 0x40,
@@ -61,10 +72,23 @@ fn interrupts_need_a_controller() {
 }
 
 #[test]
+fn a_halt_in_the_guest_is_refused_where_caps_say_so() {
+    let Some(kvm) = kvm() else { return };
+    let made = kvm.create_vm(&VmSpec {
+        halt_in_guest: true,
+        ..WITH_APIC
+    });
+    match Kvm::probe().unwrap().halt_in_guest {
+        true => drop(made.unwrap()),
+        false => assert!(matches!(made.err(), Some(Error::Unsupported(_)))),
+    }
+}
+
+#[test]
 fn a_vcpu_that_has_not_run_has_no_exits_and_a_known_clock() {
     let Some(kvm) = kvm() else { return };
     let caps = Kvm::probe().unwrap();
-    let vm = kvm.create_vm(&VmSpec { local_apic: true }).unwrap();
+    let vm = kvm.create_vm(&WITH_APIC).unwrap();
     let mut vcpu = vm.create_vcpu(VcpuId(0), &BootState::default()).unwrap();
     assert_eq!(vcpu.tally().kernel, caps.kernel_exits.then_some(0));
     if caps.tsc_offset {

@@ -26,6 +26,8 @@ usage: trapline-vmm --image FILE [options]
                     (direct), or a thread of its own at the pace of 115200 baud
                     (buffered)
   --ticker          have a timer that interrupts the guest when it asks for that
+  --halt-in-guest   do not leave the guest when it halts: it is interrupted sooner,
+                    and keeps its CPU (needs native ring 0)
   --no-sandbox      run without the seccomp filter
   --help, --version
 
@@ -68,6 +70,8 @@ pub struct Settings {
     pub serial: Serial,
     /// Whether there is a timer for the guest.
     pub ticker: bool,
+    /// Whether the guest halts without leaving.
+    pub halt_in_guest: bool,
     /// Whether a seccomp filter is put on.
     pub sandbox: bool,
 }
@@ -108,12 +112,14 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         events: None,
         serial: Serial::default(),
         ticker: false,
+        halt_in_guest: false,
         sandbox: true,
     };
     while let Some(word) = words.next().map_err(usage)? {
         match word {
             Arg::Long("image") => image = Some(words.value().map_err(usage)?.into()),
             Arg::Long("ticker") => settings.ticker = true,
+            Arg::Long("halt-in-guest") => settings.halt_in_guest = true,
             Arg::Long("no-sandbox") => settings.sandbox = false,
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
@@ -216,6 +222,7 @@ mod tests {
             "7",
             "--serial=buffered",
             "--ticker",
+            "--halt-in-guest",
             "--no-sandbox",
         ]);
         let wanted = Settings {
@@ -227,10 +234,12 @@ mod tests {
             events: Some(7),
             serial: Serial::Buffered,
             ticker: true,
+            halt_in_guest: true,
             sandbox: false,
         };
         assert_eq!(settings, wanted);
         let plain = run(&["--image", "k"]);
+        assert!(!plain.halt_in_guest);
         assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
     }
 
@@ -265,7 +274,16 @@ mod tests {
     fn help_names_every_option() {
         assert_eq!(parsed(&["--help"]), Ok(Request::Help));
         for option in [
-            "image", "memory", "cpus", "cmdline", "ring", "entry", "events", "serial", "ticker",
+            "image",
+            "memory",
+            "cpus",
+            "cmdline",
+            "ring",
+            "entry",
+            "events",
+            "serial",
+            "ticker",
+            "halt-in-guest",
         ] {
             assert!(HELP.contains(&format!("--{option} ")), "{option}");
         }

@@ -44,17 +44,28 @@ pub fn set_up<H: Hypervisor>(settings: &Settings, ring0: Ring0) -> Result<Ready<
         command_line: &settings.command_line,
         way,
     };
-    assemble::<H>(&image, &plan)
+    assemble::<H>(&image, &plan, settings.halt_in_guest)
 }
 
-/// Makes the machine that starts `image` as planned.
+/// Makes the machine that starts `image` as planned, and halts in it if `halt_in_guest`
+/// is set.
 ///
 /// # Errors
 /// What does not go together, or what the host refuses.
-pub fn assemble<H: Hypervisor>(image: &Image<'_>, plan: &Plan<'_>) -> Result<Ready<H>, Failure> {
+pub fn assemble<H: Hypervisor>(
+    image: &Image<'_>,
+    plan: &Plan<'_>,
+    halt_in_guest: bool,
+) -> Result<Ready<H>, Failure> {
     let prepared = prepare(image, plan)?;
+    if halt_in_guest && prepared.boot.system.ring() != 0 {
+        return Err(Failure::Usage(NO_HALT.to_owned()));
+    }
     let memory = fill(plan.memory, &prepared)?;
-    let vm = H::open()?.create_vm(&VmSpec { local_apic: true })?;
+    let vm = H::open()?.create_vm(&VmSpec {
+        local_apic: true,
+        halt_in_guest,
+    })?;
     vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
     let vcpu = vm.create_vcpu(VcpuId(0), &prepared.boot)?;
     Ok(Ready {
@@ -65,6 +76,10 @@ pub fn assemble<H: Hypervisor>(image: &Image<'_>, plan: &Plan<'_>) -> Result<Rea
         ring: prepared.boot.system.ring(),
     })
 }
+
+/// Why a guest at ring 3 cannot halt so.
+const NO_HALT: &str = "--halt-in-guest: the image runs at ring 3, where a guest halts by a port: \
+                       leave it out, or use a host with VMX or SVM and --ring 0";
 
 /// The ring whose code the CPU itself executes.
 pub fn native_ring(ring0: Ring0) -> u8 {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use trapline_abi::job::Wait;
 use trapline_abi::Op;
 use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
-use trapline_plan::{Conditions, EnvironmentId, Loads, Sched};
+use trapline_plan::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
 
 /// Of `trapline irq`.
 #[derive(Args, Debug)]
@@ -28,17 +28,18 @@ pub struct IrqArgs {
     /// What the guest does while it waits [default: halt]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
+    /// Virtual CPUs for its CPU: with 2 there is a second guest of the same kind
+    /// that does the same
+    #[arg(long, value_name = "1|2", default_value = "1", value_parser = per_cpu_parser())]
+    pub vcpus_per_cpu: PerCpu,
     /// What disturbs it meanwhile: cpu, cpu:N, memory, exits, create-vm,
     /// create-vm:MIB, and console-direct or console-buffered
     #[arg(long, value_name = "A,B", default_value = "none", value_parser = Loads::from_str)]
     pub load: Loads,
-    /// Where the virtual CPU runs [default: shared with a load, else free]
+    /// Where the virtual CPU runs [default: shared with a load or another virtual
+    /// CPU, else free]
     #[arg(long, value_enum)]
     pub pin: Option<Pin>,
-    /// How its thread is scheduled: other, fifo, fifo:PRIORITY or
-    /// deadline:RUNTIME/PERIOD
-    #[arg(long, value_name = "HOW", default_value = "other", value_parser = Sched::from_str)]
-    pub policy: Sched,
     /// An interrupt later than this is too late; where instructions are counted,
     /// one is a nanosecond
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]
@@ -90,6 +91,8 @@ pub enum Idle {
     Halt,
     /// It looks again and again
     Poll,
+    /// It halts without leaving: KVM does not intercept that
+    HaltInGuest,
 }
 
 /// Where the virtual CPU runs.
@@ -131,6 +134,8 @@ pub enum Contradiction {
     Busy,
     /// The kernel admits no deadline to a thread that is bound to a CPU.
     Bound,
+    /// Two virtual CPUs that are not bound to a CPU do not share one.
+    Apart,
 }
 
 impl IrqArgs {
@@ -143,7 +148,7 @@ impl IrqArgs {
             (Some(_), Some(_)) => return Err(Contradiction::Busy),
             (None, Some(_)) => Wait::Flood,
             (Some(Idle::Poll), None) => Wait::Poll,
-            (None | Some(Idle::Halt), None) => Wait::Halt,
+            (None | Some(Idle::Halt | Idle::HaltInGuest), None) => Wait::Halt,
         };
         Ok(Settings {
             period: self.period,
@@ -158,20 +163,35 @@ impl IrqArgs {
 
 impl IrqArgs {
     fn conditions(&self) -> Result<Conditions, Contradiction> {
-        let usual = Conditions::usual_pin(&self.load, self.policy);
+        let sched = self.manner.simulated.scheduling.sched();
+        let usual = Conditions::usual_pin(&self.load, sched, self.vcpus_per_cpu);
         let pin = self.pin.map_or(usual, Into::into);
-        match (self.policy, pin) {
-            (
-                Sched::Deadline { .. },
-                trapline_plan::Pin::Exclusive | trapline_plan::Pin::Shared,
-            ) => Err(Contradiction::Bound),
+        use trapline_plan::Pin::{Exclusive, Free, Shared};
+        match (sched, pin, self.vcpus_per_cpu) {
+            (Sched::Deadline { .. }, Exclusive | Shared, _)
+            | (Sched::Deadline { .. }, _, PerCpu::Two) => Err(Contradiction::Bound),
+            (_, Free, PerCpu::Two) => Err(Contradiction::Apart),
             _ => Ok(Conditions {
                 loads: self.load.clone(),
                 pin,
-                sched: self.policy,
+                sched,
+                halt: self.halt(),
+                per_cpu: self.vcpus_per_cpu,
             }),
         }
     }
+
+    fn halt(&self) -> Halt {
+        match self.idle {
+            Some(Idle::HaltInGuest) => Halt::InGuest,
+            None | Some(Idle::Halt | Idle::Poll) => Halt::Exits,
+        }
+    }
+}
+
+fn per_cpu_parser() -> impl TypedValueParser<Value = PerCpu> {
+    let counts = clap::value_parser!(u8).range(1..=2);
+    counts.map(|count| PerCpu::from_count(count).expect("the number was checked"))
 }
 
 fn period_parser() -> impl TypedValueParser<Value = Time> {
@@ -243,13 +263,38 @@ mod tests {
     #[test]
     fn a_deadline_goes_with_no_pin() {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
-        let deadline = ["--policy", "deadline:3ms/10ms", "--load", "cpu:2"];
+        let deadline = ["--sched", "deadline:3ms/10ms", "--load", "cpu:2"];
         let free = settings(&deadline).unwrap().conditions;
         assert_eq!(free.pin, trapline_plan::Pin::Free);
         let bound = [&deadline[..], &["--pin", "shared"]].concat();
         assert_eq!(settings(&bound), Err(Contradiction::Bound));
         let loaded = settings(&["--load", "cpu"]).unwrap().conditions;
         assert_eq!(loaded.pin, trapline_plan::Pin::Shared);
+        let two = ["--sched", "deadline:3ms/10ms", "--vcpus-per-cpu", "2"];
+        assert_eq!(settings(&two), Err(Contradiction::Bound));
+    }
+
+    #[test]
+    fn two_virtual_cpus_of_one_cpu_are_bound_to_it() {
+        let settings = |words: &[&str]| parsed(words).unwrap().settings();
+        let two = settings(&["--vcpus-per-cpu", "2"]).unwrap().conditions;
+        assert_eq!(
+            (two.pin, two.per_cpu),
+            (trapline_plan::Pin::Shared, PerCpu::Two)
+        );
+        let alone = ["--vcpus-per-cpu", "2", "--pin", "exclusive"];
+        assert!(settings(&alone).is_ok());
+        let free = ["--vcpus-per-cpu", "2", "--pin", "free"];
+        assert_eq!(settings(&free), Err(Contradiction::Apart));
+    }
+
+    #[test]
+    fn a_halt_in_the_guest_is_a_halt_for_the_guest() {
+        let settings = parsed(&["--idle", "halt-in-guest"]).unwrap().settings();
+        let settings = settings.unwrap();
+        assert_eq!(settings.between, Wait::Halt);
+        assert_eq!(settings.conditions.halt, Halt::InGuest);
+        assert_eq!(settings.idle(), "halt-in-guest");
     }
 
     #[test]
@@ -266,8 +311,11 @@ mod tests {
             ["--load", "cpu:0"],
             ["--load", "disk"],
             ["--pin", "cpu0"],
-            ["--policy", "fifo:100"],
-            ["--policy", "deadline:11ms/10ms"],
+            ["--sched", "fifo:100"],
+            ["--sched", "deadline:11ms/10ms"],
+            ["--sched", "credit3"],
+            ["--vcpus-per-cpu", "3"],
+            ["--idle", "sleep"],
         ] {
             assert!(parsed(&words).is_err(), "{words:?}");
         }

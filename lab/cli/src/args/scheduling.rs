@@ -1,16 +1,17 @@
 //! The arguments that say how a guest's CPUs are scheduled.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
-use trapline_plan::{Scheduler, Scheduling};
+use std::str::FromStr;
+use trapline_plan::{Sched, Scheduling};
 
 /// How CPUs of guests are scheduled, in environments that leave that to the user.
 #[derive(Args, Debug, Clone, Default)]
 pub struct SchedulingArgs {
-    /// Scheduler of guests' CPUs; environments without it are skipped [default:
-    /// each environment's own]
-    #[arg(long = "sched", value_name = "NAME", value_parser = scheduler_parser())]
-    pub scheduler: Option<Scheduler>,
+    /// How guests' CPUs are scheduled; environments that cannot do that are
+    /// skipped. Domains of Xen: credit or credit2; threads, in irq: other, fifo,
+    /// fifo:PRIORITY or deadline:RUNTIME/PERIOD [default: each one's own]
+    #[arg(long, value_name = "HOW", value_parser = Sched::from_str)]
+    pub sched: Option<Sched>,
     /// The most that a guest gets of a CPU, in percent; for domains of Xen
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub cap: Option<u32>,
@@ -21,18 +22,17 @@ pub struct SchedulingArgs {
 }
 
 impl SchedulingArgs {
-    /// What they say.
+    /// What they say of domains of Xen, and so of machines.
     pub fn scheduling(&self) -> Scheduling {
         Scheduling {
-            scheduler: self.scheduler,
+            scheduler: self.sched().of_xen(),
             cap: self.cap,
             weight: self.weight,
         }
     }
-}
 
-fn scheduler_parser() -> impl TypedValueParser<Value = Scheduler> {
-    let known = Scheduler::ALL.map(|known| PossibleValue::new(known.name()).help(known.what()));
-    PossibleValuesParser::new(known)
-        .map(|name| Scheduler::from_name(&name).expect("the name was checked"))
+    /// By which rules a virtual CPU gets its CPU.
+    pub fn sched(&self) -> Sched {
+        self.sched.unwrap_or_default()
+    }
 }

@@ -16,6 +16,7 @@ fn foreign(text: &str) -> Foreign {
             cpus: 1,
             scheduling: trapline_plan::Scheduling::USUAL,
             serial: trapline_plan::Serial::Lines,
+            halt: trapline_plan::Halt::Exits,
         },
         ring: 0,
     }

@@ -43,6 +43,8 @@ pub enum Telling {
     Count,
     /// As our VMM tells about its guest, at its end.
     Events,
+    /// By how much it has written to its standard output.
+    Output,
 }
 
 /// Memory that is larger than the caches of processors that do not tell.

@@ -8,11 +8,15 @@
 mod crew;
 mod process;
 
+mod neighbour;
+
 pub use crew::{populating, Crew, EXITING};
+pub use neighbour::{neighbourly, NEIGHBOUR};
 
 use crate::environment::{SampleSink, Watch};
 use crate::error::EnvError;
-use crate::placement::Placement;
+use crate::placement::{Placement, Threads};
+use crate::process::Command;
 use process::Process;
 use trapline_plan::Loads;
 
@@ -39,6 +43,26 @@ impl Beside {
             process.await_work(watch)?;
         }
         Ok(all)
+    }
+
+    /// Starts a second guest, whose virtual CPU gets the place of the first one's, and
+    /// waits until it is at work.
+    ///
+    /// # Errors
+    /// It cannot be started or placed, or does nothing.
+    pub fn join(
+        &mut self,
+        command: Command,
+        threads: Threads,
+        placement: &Placement,
+        watch: &Watch,
+    ) -> Result<(), EnvError> {
+        let task = neighbour::task(command);
+        let mut guest = placement.start_guest(|| Process::start(&task))?;
+        placement.put(guest.pid(), threads)?;
+        guest.await_work(watch)?;
+        self.0.push(guest);
+        Ok(())
     }
 
     /// From here on it counts.

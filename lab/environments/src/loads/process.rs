@@ -83,7 +83,9 @@ impl Process {
             program.argument(argument)?;
         }
         let count = match task.telling {
-            Telling::Count => File::from(memfd_create("count", MemfdFlags::CLOEXEC)?),
+            Telling::Count | Telling::Output => {
+                File::from(memfd_create("count", MemfdFlags::CLOEXEC)?)
+            }
             Telling::Events => File::options().write(true).open("/dev/null")?,
         };
         let (errors, errors_end) = stream()?;
@@ -123,25 +125,24 @@ impl Process {
     fn is_at_work(&self) -> bool {
         let State { cpu_ns, done } = self.state();
         match self.task.telling {
-            Telling::Count => done > 0,
+            Telling::Count | Telling::Output => done > 0,
             Telling::Events => cpu_ns > AT_WORK_NS,
         }
     }
 
     fn state(&self) -> State {
-        let mut number = [0; 8];
-        let told = match self.task.telling {
-            Telling::Count => self.count.read_exact_at(&mut number, 0).is_ok(),
-            Telling::Events => false,
+        let done = match self.task.telling {
+            Telling::Count => number_in(&self.count),
+            Telling::Output => self.count.metadata().ok().map(|file| file.len()),
+            Telling::Events => None,
         };
         State {
             cpu_ns: family_cpu_ns(self.started.pid),
-            done: if told { u64::from_le_bytes(number) } else { 0 },
+            done: done.unwrap_or(0),
         }
     }
 
     /// Its number.
-    #[cfg(test)]
     pub fn pid(&self) -> i32 {
         self.started.pid
     }
@@ -233,6 +234,12 @@ fn stream() -> io::Result<(File, File)> {
     let (ours, theirs) = trapline_spawn::pipe()?;
     rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
     Ok((ours, theirs))
+}
+
+fn number_in(file: &File) -> Option<u64> {
+    let mut number = [0; 8];
+    file.read_exact_at(&mut number, 0).ok()?;
+    Some(u64::from_le_bytes(number))
 }
 
 /// What can be read now.

@@ -2,12 +2,13 @@
 //! The machine has one processor, so everything shares it.
 
 use super::linux::Contents;
-use super::script::Script;
+use super::script::{patience, Script};
 use super::{AGENT, IMAGE, VMM};
 use crate::error::EnvError;
-use crate::loads::{populating, EXITING};
+use crate::loads::{neighbourly, populating, EXITING};
 use crate::process::Command;
-use trapline_plan::{Conditions, Load, Pin, Sched};
+use trapline_abi::Job;
+use trapline_plan::{Conditions, Load, PerCpu, Pin};
 
 /// Seconds of the machine's own time that no machine is given.
 const FOR_EVER: &str = "trapline.seconds=1000000";
@@ -28,6 +29,7 @@ pub fn prepare(
     script: &mut Script,
     contents: &dyn Contents,
     conditions: &Conditions,
+    job: Option<&Job>,
 ) -> Result<(), EnvError> {
     let missing = |why: &str| Err(EnvError::Missing(why.to_owned()));
     if conditions.pin == Pin::Exclusive {
@@ -35,17 +37,20 @@ pub fn prepare(
             "the simulated machine has one CPU, which everything shares: leave --pin exclusive out",
         );
     }
-    if conditions.sched != Sched::Other && !contents.runs_guest_first() {
-        return missing(
-            "which thread runs the virtual CPU is not known on this machine: leave --policy out, \
-             or measure sim/kvm",
-        );
-    }
     for load in conditions.loads.beside() {
         contents.load(script, load)?;
     }
+    if let (PerCpu::Two, Some(job)) = (conditions.per_cpu, job) {
+        contents.neighbour(script, &endless(job))?;
+    }
     script.sched(conditions.sched);
     Ok(())
+}
+
+/// The same for a second guest: one timer, for longer than the measured one may take.
+fn endless(job: &Job) -> Job {
+    let longest = patience(job).as_nanos() / u128::from(job.period.max(1));
+    neighbourly(job, longest.try_into().unwrap_or(u32::MAX))
 }
 
 /// Loads that take the agent only, which every machine has.
@@ -114,9 +119,10 @@ mod tests {
             loads: loads.parse().unwrap(),
             pin,
             sched: sched.parse().unwrap(),
+            ..Conditions::default()
         };
         let mut script = Script::default();
-        let prepared = prepare(&mut script, &Agent, &conditions);
+        let prepared = prepare(&mut script, &Agent, &conditions, None);
         let told = prepared.map(|()| script.text().to_owned());
         told.map_err(|error| error.to_string())
     }

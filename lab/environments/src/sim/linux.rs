@@ -62,9 +62,14 @@ pub trait Contents {
         beside::burner(script, load)
     }
 
-    /// Whether the first thread of the program that runs guests runs the virtual CPU.
-    fn runs_guest_first(&self) -> bool {
-        false
+    /// Says that a second guest is to do `job` beside what is launched.
+    ///
+    /// # Errors
+    /// There can be none here.
+    fn neighbour(&self, _: &mut Script, _: &Job) -> Result<(), EnvError> {
+        Err(EnvError::Missing(
+            "this machine has no second guest: leave --vcpus-per-cpu out".to_owned(),
+        ))
     }
 
     /// A command of the program that runs guests, if where its code lies depends
@@ -132,7 +137,7 @@ pub fn script(
     conditions: &Conditions,
 ) -> Result<Script, EnvError> {
     let mut script = Script::default();
-    beside::prepare(&mut script, contents, conditions)?;
+    beside::prepare(&mut script, contents, conditions, jobs.first())?;
     for job in jobs {
         script.allow(job);
         contents.launch(&mut script, job);

@@ -43,6 +43,7 @@ pub use xen::{
 use crate::environment::Guest;
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Statuses};
+use crate::loads::NEIGHBOUR;
 use crate::observe::Offset;
 use crate::parts::{GuestImage, Part};
 use crate::process::Command;
@@ -215,10 +216,6 @@ impl Contents for Agent {
         Command::new(AGENT).words(&job.to_string())
     }
 
-    fn runs_guest_first(&self) -> bool {
-        true
-    }
-
     fn observed(&self) -> Option<Command> {
         Some(Command::new(AGENT).words("trapline.run=basic"))
     }
@@ -254,8 +251,9 @@ impl Contents for OurVmm {
         beside::in_our_vmm(script, load)
     }
 
-    fn runs_guest_first(&self) -> bool {
-        true
+    fn neighbour(&self, script: &mut Script, job: &Job) -> Result<(), EnvError> {
+        script.load(NEIGHBOUR, "exits", "exits", &self.command(job));
+        Ok(())
     }
 }
 

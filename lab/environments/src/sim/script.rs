@@ -75,7 +75,7 @@ impl Script {
     /// Lets what is launched from here on have the processor by these rules.
     pub fn sched(&mut self, how: Sched) {
         match how {
-            Sched::Other => {}
+            Sched::Other | Sched::Xen(_) => {}
             Sched::Fifo(priority) => self.line(&["sched", "fifo", &priority.to_string()]),
             Sched::Deadline { runtime, period } => {
                 let (runtime, period) = (runtime.0.to_string(), period.0.to_string());

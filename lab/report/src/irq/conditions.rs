@@ -3,7 +3,7 @@
 
 use super::tables::{name, time};
 use crate::Report;
-use trapline_plan::{Clock, Conditions, Pin, Sched};
+use trapline_plan::{Clock, Conditions, Halt, PerCpu, Pin, Sched};
 use trapline_stats::irq::Interrupts;
 
 /// What there is to say of them; nothing if they are plain.
@@ -33,7 +33,13 @@ pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> 
 }
 
 fn asked(conditions: &Conditions) -> String {
-    let Conditions { loads, pin, sched } = conditions;
+    let Conditions {
+        loads,
+        pin,
+        sched,
+        halt,
+        per_cpu,
+    } = conditions;
     let mut words = format!("load {loads}");
     match pin {
         Pin::Free => {}
@@ -42,6 +48,12 @@ fn asked(conditions: &Conditions) -> String {
     }
     if *sched != Sched::Other {
         words.push_str(&format!(", scheduled {sched}"));
+    }
+    if *halt == Halt::InGuest {
+        words.push_str(", halted without leaving the guest");
+    }
+    if *per_cpu == PerCpu::Two {
+        words.push_str(", two virtual CPUs on one CPU");
     }
     words
 }

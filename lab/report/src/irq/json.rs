@@ -16,7 +16,8 @@ pub struct JsonInterrupts {
     between: &'static str,
     load: String,
     pin: &'static str,
-    policy: String,
+    sched: String,
+    vcpus_per_cpu: u8,
     /// How late a deadline lets it be, in the figures' unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<f64>,
@@ -134,10 +135,11 @@ impl JsonInterrupts {
             unit: interrupts.unit,
             boots: interrupts.boots,
             period: interrupts.period,
-            between: settings.between.name(),
+            between: settings.idle(),
             load: conditions.loads.to_string(),
             pin: conditions.pin.name(),
-            policy: conditions.sched.to_string(),
+            sched: conditions.sched.to_string(),
+            vcpus_per_cpu: conditions.per_cpu.count(),
             bound: conditions.sched.bound().map(|bound| bound.0 as f64),
             threshold: interrupts.threshold,
             require: require.map(|share| share.to_string()),

@@ -103,15 +103,17 @@ fn interrupts() -> Script {
 
 fn run_on(accesses: Script, interrupts: Script) -> Result<Vec<Trace>, Failure> {
     let caps = Fake::probe().unwrap();
-    run(&Fake::replaying([accesses, interrupts]), &caps)
+    let again = interrupts.clone();
+    run(&Fake::replaying([accesses, interrupts, again]), &caps)
 }
 
 #[test]
 fn the_fake_conforms() {
     let traces = run_on(accesses(), interrupts()).unwrap();
-    assert_eq!(traces.len(), 2);
+    assert_eq!(traces.len(), 3);
     assert_eq!(traces[0].lines.len(), accesses().len());
     assert_eq!(traces[1].lines.len(), interrupts().len());
+    assert_eq!(traces[2].lines, traces[1].lines);
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn machine() -> Result<Ready<Kvm>, Failure> {
             ring: native_ring(trapline_kvm::ring0()),
         },
     };
-    let mut ready = assemble::<Kvm>(&image, &plan)?;
+    let mut ready = assemble::<Kvm>(&image, &plan, false)?;
     let general = ready.vcpu.state(RegSet::GENERAL)?.general;
     let mut general = general.unwrap_or_default();
     (general.r8, general.r9, general.r10) = (BATCHES, WRITES, RESULTS);

@@ -64,7 +64,7 @@ fn time_ring0() -> Result<u32, Failure> {
         command_line: "",
         way: Way::Direct { ring: 0 },
     };
-    let mut ready = assemble::<Kvm>(&image, &plan)?;
+    let mut ready = assemble::<Kvm>(&image, &plan, false)?;
     loop {
         match ready.vcpu.run(Entry::Resume)? {
             Exit::Started => {}

@@ -27,7 +27,10 @@ fn read(port: u16, size: u8) -> Step {
 fn machine(mut script: Script, output: &impl AsRawFd) -> Machine<FakeVcpu> {
     script.insert(0, Step::new(Exit::Started));
     let vm = Fake::replaying([script])
-        .create_vm(&VmSpec { local_apic: true })
+        .create_vm(&VmSpec {
+            local_apic: true,
+            halt_in_guest: false,
+        })
         .unwrap();
     let vcpu = vm.create_vcpu(VcpuId(0), &BootState::default()).unwrap();
     let memory = Arc::new(Region::new(4096).unwrap());

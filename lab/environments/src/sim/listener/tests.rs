@@ -247,6 +247,7 @@ fn foreign() -> Inside {
                 cpus: 1,
                 scheduling: trapline_plan::Scheduling::USUAL,
                 serial: trapline_plan::Serial::Lines,
+                halt: trapline_plan::Halt::Exits,
             },
             ring: 0,
         }),
