@@ -4,6 +4,7 @@ use crate::environment::{Environment, Progress, Watch, Work};
 use crate::error::EnvError;
 use crate::observe::{Recorder, Setting};
 use crate::parts::GuestImage;
+use crate::steadiness::{Host, Lookout};
 use crate::tsc::Rate;
 use trapline_abi::{Job, Op};
 use trapline_plan::expand::PlannedBoot;
@@ -59,8 +60,11 @@ pub fn boot(
     let asked = asked.chain(conditions.filter(|_| asks_for_interrupts));
     facts.extend(asked.map(|(name, value)| (name.to_owned(), value)));
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
+    let on_this_host = asks_for_interrupts && environment.id().clock() == Clock::Wall;
+    let lookout = on_this_host.then(|| Lookout::begin(Host));
     guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();
+    let steadiness = lookout.map(Lookout::end);
     let pressed = planned.conditions.loads.beside().next().is_some();
     match trouble {
         // Whatever was measured was not measured under the conditions asked for.
@@ -73,6 +77,12 @@ pub fn boot(
         None => "no launch told when it got there".to_owned(),
     };
     let mut observation = recorder.finish(&unreached);
+    if let Some(steadiness) = steadiness {
+        let facts = steadiness.facts().into_iter();
+        let facts = facts.map(|(name, value)| (name.to_owned(), value));
+        observation.facts.extend(facts);
+        observation.problems.extend(steadiness.flags());
+    }
     if trouble.is_some() {
         fail_unreached(&mut observation, &planned.job, &unreached);
     }

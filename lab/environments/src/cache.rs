@@ -29,6 +29,8 @@ pub enum Kind {
     Kernel,
     /// A Xen that was fetched, with a kernel for its first domain.
     Xen,
+    /// What measures timers, as it was fetched.
+    RtTests,
     /// The state of a machine that was booted.
     Snapshot,
     /// Where code lies on a machine.
@@ -36,13 +38,20 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Kernel, Self::Xen, Self::Snapshot, Self::Symbols];
+    const ALL: [Self; 5] = [
+        Self::Kernel,
+        Self::Xen,
+        Self::RtTests,
+        Self::Snapshot,
+        Self::Symbols,
+    ];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
             Self::Xen => "xen",
+            Self::RtTests => "rt-tests",
             Self::Snapshot => "snapshot",
             Self::Symbols => "symbols",
         }
@@ -52,6 +61,7 @@ impl Kind {
         match self {
             Self::Kernel => "kernels",
             Self::Xen => "xen",
+            Self::RtTests => "rt-tests",
             Self::Snapshot => "snapshots",
             Self::Symbols => "symbols",
         }
@@ -59,7 +69,7 @@ impl Kind {
 
     /// Whether it can be made again with the same result.
     const fn gives_way(self) -> bool {
-        !matches!(self, Self::Kernel | Self::Xen)
+        !matches!(self, Self::Kernel | Self::Xen | Self::RtTests)
     }
 }
 
@@ -160,7 +170,7 @@ fn entry(kind: Kind, found: &fs::DirEntry) -> Option<Entry> {
     let name = found.file_name().to_string_lossy().into_owned();
     let about = found.metadata().ok()?;
     let fits = match kind {
-        Kind::Kernel => about.is_dir(),
+        Kind::Kernel | Kind::Xen | Kind::RtTests => about.is_dir(),
         _ => about.is_file() && (is_ours(&name) || is_forgotten(&found.path())),
     };
     fits.then(|| Entry {

@@ -44,6 +44,9 @@ pub extern "C" fn main() -> libc::c_int {
 
 /// Runs a machine to its end, and the process with it.
 fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
+    if let Some(seconds) = settings.seconds {
+        signals::end_after(seconds);
+    }
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);
     let ready = set_up::<Kvm>(settings, trapline_kvm::ring0())?;

@@ -28,6 +28,7 @@ usage: trapline-vmm --image FILE [options]
   --ticker          have a timer that interrupts the guest when it asks for that
   --halt-in-guest   do not leave the guest when it halts: it is interrupted sooner,
                     and keeps its CPU (needs native ring 0)
+  --seconds N       be killed after so many seconds, whatever the guest does
   --no-sandbox      run without the seccomp filter
   --help, --version
 
@@ -72,6 +73,8 @@ pub struct Settings {
     pub ticker: bool,
     /// Whether the guest halts without leaving.
     pub halt_in_guest: bool,
+    /// How long the machine may run at the most, in seconds.
+    pub seconds: Option<u32>,
     /// Whether a seccomp filter is put on.
     pub sandbox: bool,
 }
@@ -113,6 +116,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         serial: Serial::default(),
         ticker: false,
         halt_in_guest: false,
+        seconds: None,
         sandbox: true,
     };
     while let Some(word) = words.next().map_err(usage)? {
@@ -124,7 +128,8 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
             Arg::Long(
-                name @ ("memory" | "cpus" | "cmdline" | "ring" | "entry" | "events" | "serial"),
+                name @ ("memory" | "cpus" | "cmdline" | "ring" | "entry" | "events" | "serial"
+                | "seconds"),
             ) => {
                 let name = name.to_owned();
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
@@ -164,6 +169,10 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
         "serial" => {
             settings.serial =
                 Serial::from_name(&text).ok_or_else(|| wrong("lines, direct or buffered"))?;
+        }
+        "seconds" => {
+            let seconds = text.parse().ok().filter(|seconds| *seconds != 0);
+            settings.seconds = Some(seconds.ok_or_else(|| wrong("a number of seconds"))?);
         }
         "events" => {
             let fd = text.parse().ok().filter(|fd| *fd >= 0);
@@ -223,6 +232,7 @@ mod tests {
             "--serial=buffered",
             "--ticker",
             "--halt-in-guest",
+            "--seconds=90",
             "--no-sandbox",
         ]);
         let wanted = Settings {
@@ -235,6 +245,7 @@ mod tests {
             serial: Serial::Buffered,
             ticker: true,
             halt_in_guest: true,
+            seconds: Some(90),
             sandbox: false,
         };
         assert_eq!(settings, wanted);
@@ -262,6 +273,7 @@ mod tests {
                 &["--image", "k", "--serial", "fast"],
                 "lines, direct or buffered",
             ),
+            (&["--image", "k", "--seconds", "0"], "a number of seconds"),
             (&["--image", "k", "--memroy", "1M"], "--memroy"),
             (&["--image", "k", "stray"], "stray"),
         ] {
@@ -284,6 +296,7 @@ mod tests {
             "serial",
             "ticker",
             "halt-in-guest",
+            "seconds",
         ] {
             assert!(HELP.contains(&format!("--{option} ")), "{option}");
         }

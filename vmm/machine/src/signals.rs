@@ -19,6 +19,13 @@ pub fn recall(kicker: Kicker) {
     }
 }
 
+/// After so many seconds the kernel ends this process by SIGALRM, which nothing here
+/// handles, blocks or, behind the seccomp filter, could still call off.
+pub fn end_after(seconds: u32) {
+    // SAFETY: takes a number; its signal ends this process.
+    unsafe { libc::alarm(seconds) };
+}
+
 /// The signal that said stop, if one did.
 pub fn stopped() -> Option<i32> {
     match STOP.load(Ordering::Relaxed) {

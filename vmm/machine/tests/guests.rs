@@ -243,6 +243,18 @@ fn a_guest_that_hangs_is_ended_by_a_signal_and_counted_all_the_same() {
 }
 
 #[test]
+fn a_guest_that_has_used_its_time_is_killed() {
+    if no_kvm() {
+        return;
+    }
+    let image = ImageFile::new(&Specimen::direct(&SPIN).bytes());
+    let begun = Instant::now();
+    let run = finish(vmm(&image).args(["--seconds", "1"]));
+    assert_eq!(run.status.signal(), Some(libc::SIGALRM), "{}", run.errors);
+    assert!((1..30).contains(&begun.elapsed().as_secs()));
+}
+
+#[test]
 fn a_flood_takes_no_memory_and_waits_for_its_reader() {
     if no_kvm() {
         return;

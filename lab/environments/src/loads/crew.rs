@@ -75,7 +75,7 @@ impl Crew {
                     let block = format!("memory:{}", block_mib());
                     tasks.push(self.burner(load, "bytes", &block, seconds)?);
                 }
-                Load::Exits => tasks.push(self.exits(load)?),
+                Load::Exits => tasks.push(self.exits(load, seconds)?),
                 Load::CreateVm(mib) => tasks.push(self.create_vm(load, mib, seconds)?),
                 Load::ConsoleDirect | Load::ConsoleBuffered => {}
             }
@@ -101,10 +101,11 @@ impl Crew {
         })
     }
 
-    fn exits(&self, load: Load) -> Result<Task, EnvError> {
+    fn exits(&self, load: Load, seconds: u64) -> Result<Task, EnvError> {
+        let bound = format!("--events 3 --seconds {seconds} --cmdline");
         Ok(Task {
             name: load.name(),
-            command: self.vmm()?.words("--events 3 --cmdline").arg(EXITING),
+            command: self.vmm()?.words(&bound).arg(EXITING),
             unit: "exits",
             telling: Telling::Events,
         })

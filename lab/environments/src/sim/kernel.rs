@@ -276,7 +276,7 @@ pub(super) fn dependencies(text: &str) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 /// One cannot be had.
-pub(super) fn download_all<'a>(
+pub(crate) fn download_all<'a>(
     packages: impl Iterator<Item = &'a str>,
     directory: &Path,
 ) -> Result<(), KernelError> {
@@ -308,7 +308,7 @@ fn download(cache: &Path, maker: Maker) -> Result<PathBuf, KernelError> {
 ///
 /// # Errors
 /// It cannot be made.
-pub(super) fn work_in(place: &Path) -> Result<tempfile::TempDir, KernelError> {
+pub(crate) fn work_in(place: &Path) -> Result<tempfile::TempDir, KernelError> {
     let mut builder = tempfile::Builder::new();
     let made = builder.prefix(".fetching-").tempdir_in(place);
     made.map_err(KernelError::file(place))
@@ -316,7 +316,7 @@ pub(super) fn work_in(place: &Path) -> Result<tempfile::TempDir, KernelError> {
 
 /// Unpacks every package in `directory`; name and version of the one whose name
 /// begins with `main`.
-pub(super) fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>, KernelError> {
+pub(crate) fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>, KernelError> {
     let mut name = None;
     for entry in fs::read_dir(directory).map_err(KernelError::file(directory))? {
         let path = entry.map_err(KernelError::file(directory))?.path();

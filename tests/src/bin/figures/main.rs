@@ -1,7 +1,9 @@
 //! `make bench`: measures and prints the figures that the project stands for, one
 //! after the other, each beside what it should be. It judges and never fails on a
-//! figure: times depend on the machine, and a bench is no test.
+//! figure: times depend on the machine, and a bench is no test. With the argument
+//! `cyclictest` only that is shown.
 
+mod cyclictest;
 mod gate;
 mod intel;
 mod judge;
@@ -20,6 +22,9 @@ const SIMULATED: &str = "sim,sim/linux,sim/kvm,sim/qemu-kvm";
 
 fn main() {
     let place = Place::new();
+    if std::env::args().nth(1).as_deref() == Some("cyclictest") {
+        return cyclictest::beside_ours(&place);
+    }
     let quick = everything(&place);
     same_digits(&place, &quick);
     exits_and_floor(&quick);
@@ -31,6 +36,7 @@ fn main() {
     gate::ten_baselines(&place);
     xen::five_runs(&place);
     intel::same_digits(&place);
+    cyclictest::beside_ours(&place);
 }
 
 /// The quick preset, and how long it took (5).

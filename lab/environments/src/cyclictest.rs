@@ -1,0 +1,258 @@
+//! cyclictest of the distribution's package rt-tests: what our own thread with a timer
+//! (`host`, `own-timer`) is held against. Downloaded and unpacked into the cache as
+//! kernels are, never installed.
+
+use crate::cache::{Cache, Kind};
+use crate::error::EnvError;
+use crate::sim::kernel::{self, KernelError};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The package of the program, and that of a library of which not every host has it.
+const PACKAGES: [&str; 2] = ["rt-tests", "libnuma1"];
+
+/// Where they have what is needed, and where it is in an entry of the cache.
+const PROGRAM: &str = "usr/bin/cyclictest";
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
+/// Later than this it counts without a bucket, in microseconds.
+const BUCKETS: u32 = 20_000;
+
+/// The program, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cyclictest {
+    directory: PathBuf,
+}
+
+/// What it is to measure: one thread with one timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// From one expiry to the next, in microseconds.
+    pub interval: u32,
+    /// How many.
+    pub loops: u32,
+    /// Its priority under SCHED_FIFO, or else it is as any other.
+    pub fifo: Option<u8>,
+    /// Its CPU.
+    pub cpu: usize,
+    /// Whether its timer may be 50 us late so that several can be woken at once, which is
+    /// what threads of SCHED_OTHER have if they ask for nothing else; ours does.
+    pub slack: bool,
+}
+
+/// How late it was how often, in whole microseconds, rounded down as it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    buckets: Vec<(u64, u64)>,
+    beyond: u64,
+    /// The latest of all.
+    pub max: u64,
+}
+
+impl Cyclictest {
+    /// The program from the cache, or else downloaded into it.
+    ///
+    /// # Errors
+    /// It is not in the cache and cannot be had.
+    pub fn fetched(cache: &Cache) -> Result<Self, EnvError> {
+        Ok(match in_cache(cache) {
+            Some(directory) => Self { directory },
+            None => download(cache)?,
+        })
+    }
+
+    /// The package that it comes from.
+    pub fn origin(&self) -> String {
+        let name = self.directory.file_name().unwrap_or_default();
+        format!("package {}", name.to_string_lossy())
+    }
+
+    /// Lets it measure.
+    ///
+    /// # Errors
+    /// It cannot be started, or fails.
+    pub fn measure(&self, setting: &Setting) -> Result<Distribution, EnvError> {
+        let program = self.directory.join(PROGRAM);
+        let mut command = Command::new(&program);
+        command
+            .env("LD_LIBRARY_PATH", self.directory.join(LIBRARIES))
+            .args(words(setting));
+        if !setting.slack {
+            without_slack(&mut command);
+        }
+        let output = command.output().map_err(EnvError::file(&program))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        match Distribution::read(&said) {
+            Some(found) if output.status.success() => Ok(found),
+            _ => Err(EnvError::Missing(format!(
+                "cyclictest failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            ))),
+        }
+    }
+}
+
+/// A program's threads inherit the slack of the one that started it (prctl(2)).
+fn without_slack(command: &mut Command) {
+    // SAFETY: between fork and exec a bare system call that takes a number.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
+            Ok(())
+        })
+    };
+}
+
+/// It leaves power management alone (`--laptop`), as we do.
+fn words(setting: &Setting) -> Vec<String> {
+    let Setting {
+        interval,
+        loops,
+        fifo,
+        cpu,
+        slack: _,
+    } = setting;
+    let rules = match fifo {
+        Some(priority) => format!("--policy=fifo --priority={priority}"),
+        None => "--policy=other".to_owned(),
+    };
+    let all = format!(
+        "--laptop --quiet --threads=1 --affinity={cpu} --interval={interval} --loops={loops} \
+         --histogram={BUCKETS} {rules}"
+    );
+    all.split(' ').map(str::to_owned).collect()
+}
+
+impl Distribution {
+    /// What it prints: a line for each microsecond, and comments behind them.
+    fn read(text: &str) -> Option<Self> {
+        let mut found = Self::default();
+        let mut is_whole = false;
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            match fields.as_slice() {
+                ["#", "Max", "Latencies:", max] => {
+                    found.max = max.parse().ok()?;
+                    is_whole = true;
+                }
+                ["#", "Histogram", "Overflows:", count] => found.beyond = count.parse().ok()?,
+                ["#", ..] | [] => {}
+                [late, count] => match (late.parse(), count.parse()) {
+                    (Ok(_), Ok(0)) => {}
+                    (Ok(late), Ok(count)) => found.buckets.push((late, count)),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        is_whole.then_some(found)
+    }
+
+    /// The same with another's added.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.buckets.extend(other.buckets);
+        self.buckets.sort_unstable();
+        self.beyond += other.beyond;
+        self.max = self.max.max(other.max);
+        self
+    }
+
+    /// How many expiries there were.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| count).sum::<u64>() + self.beyond
+    }
+
+    /// The lateness that so many of a thousand do not exceed (nearest rank); what has no
+    /// bucket is as late as the latest.
+    pub fn permille(&self, share: u64) -> u64 {
+        let rank = (self.count() * share).div_ceil(1000).max(1);
+        let mut seen = 0;
+        let reached = self.buckets.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        reached.map_or(self.max, |(late, _)| *late)
+    }
+}
+
+fn in_cache(cache: &Cache) -> Option<PathBuf> {
+    let entries = fs::read_dir(cache.of(Kind::RtTests)).ok()?.flatten();
+    let complete = entries.map(|entry| entry.path());
+    complete.filter(|path| path.join(PROGRAM).is_file()).max()
+}
+
+fn download(cache: &Cache) -> Result<Cyclictest, KernelError> {
+    let place = cache.of(Kind::RtTests);
+    fs::create_dir_all(&place).map_err(KernelError::file(&place))?;
+    let work = kernel::work_in(&place)?;
+    kernel::download_all(PACKAGES.into_iter(), work.path())?;
+    let name = kernel::unpack_all(work.path(), PACKAGES[0])?;
+    let directory = place.join(name.unwrap_or_else(|| PACKAGES[0].to_owned()));
+    match fs::rename(work.path().join("unpacked"), &directory) {
+        // Somebody else was as quick; what is there is complete as well.
+        Err(_) if directory.join(PROGRAM).is_file() => Ok(Cyclictest { directory }),
+        Err(error) => Err(KernelError::file(&directory)(error)),
+        Ok(()) => Ok(Cyclictest { directory }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "# /dev/cpu_dma_latency set to 0us\n# Histogram\n000000 000000\n\
+                        000002 000006\n000003 000002\n000040 000001\n# Total: 000000009\n\
+                        # Min Latencies: 00002\n# Avg Latencies: 00007\n\
+                        # Max Latencies: 25000\n# Histogram Overflows: 00001\n\
+                        # Histogram Overflow at cycle number:\n# Thread 0: 00003\n";
+
+    #[test]
+    fn what_it_prints_is_a_distribution() {
+        let found = Distribution::read(SAID).unwrap();
+        assert_eq!((found.count(), found.max), (10, 25_000));
+        let of = |share| found.permille(share);
+        assert_eq!((of(1), of(600), of(601), of(900)), (2, 2, 3, 40));
+        assert_eq!((of(901), of(1000)), (25_000, 25_000));
+        let twice = found.clone().and(found);
+        assert_eq!((twice.count(), twice.permille(600)), (20, 2));
+        assert_eq!(Distribution::read("usage: cyclictest"), None);
+    }
+
+    #[test]
+    fn it_is_asked_for_what_our_own_thread_does() {
+        let setting = Setting {
+            interval: 1000,
+            loops: 5000,
+            fifo: Some(10),
+            cpu: 1,
+            slack: true,
+        };
+        let asked = words(&setting).join(" ");
+        for word in ["--affinity=1 ", "--interval=1000 ", "--loops=5000 "] {
+            assert!(asked.contains(word), "{asked}");
+        }
+        assert!(asked.ends_with("--policy=fifo --priority=10"), "{asked}");
+        let other = words(&Setting {
+            fifo: None,
+            ..setting
+        });
+        assert_eq!(other.last().map(String::as_str), Some("--policy=other"));
+    }
+
+    #[test]
+    fn an_interrupted_download_is_never_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            directory: directory.path().to_owned(),
+            limit: 0,
+        };
+        let place = cache.of(Kind::RtTests).join("rt-tests_2.4-1");
+        fs::create_dir_all(place.join("usr/bin")).unwrap();
+        assert_eq!(in_cache(&cache), None);
+        fs::write(place.join(PROGRAM), "").unwrap();
+        assert_eq!(in_cache(&cache), Some(place));
+    }
+}
