@@ -110,6 +110,83 @@ fn a_verdict_ends_the_command_and_the_store_has_all_of_it() {
     assert_eq!(first.output, met.output);
 }
 
+/// Its handler reads the clock and nothing else: what takes as few instructions, and as
+/// many each time, computes and prints nothing.
+#[test]
+fn the_handler_does_nothing_but_read_the_clock() {
+    if !has_qemu("the handler of the simulated machine") {
+        return;
+    }
+    let words = "--env sim --timer own --samples 1100 --period 1ms --format json";
+    let ended = irq(&Place::new(), words);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let told = json(&ended);
+    let stages = told["interrupts"][0]["stages"].as_array().expect("a list");
+    let of_handler = stages.iter().find(|span| span["to"] == "done");
+    let of_handler = of_handler.expect("the handler's stage");
+    assert_eq!(of_handler["from"], "entered");
+    assert_eq!(of_handler["p50"], of_handler["max"], "{of_handler}");
+    assert!(of_handler["max"].as_f64() < Some(30.0), "{of_handler}");
+}
+
+/// Two virtual CPUs that never rest share a CPU: none has more than its half.
+#[test]
+fn a_second_guest_that_keeps_the_cpu_makes_the_first_wait() {
+    if !has_qemu("a second guest on the simulated machine") {
+        return;
+    }
+    let place = Place::new();
+    let of = |words: &str| {
+        let usual = "--env sim/kvm --timer own --samples 300 --period 1ms --format json";
+        let ended = irq(&place, &format!("{usual} {words}"));
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        json(&ended)
+    };
+    let alone = of("--idle halt-in-guest");
+    let of_vmm = |told: &Value| {
+        let cpu = &facts(told, "sim/kvm")["irq-vmm-cpu-us"];
+        cpu.as_str().and_then(|us| us.parse::<f64>().ok())
+    };
+    let Some(busy) = of_vmm(&alone) else {
+        eprintln!("skipped: sim/kvm is not ready; trapline doctor says why");
+        return;
+    };
+    let halted = of("--idle halt");
+    // 300 ms of which a guest that halts without leaving has all.
+    assert!(busy > 290e3, "{busy}");
+    assert!(of_vmm(&halted) < Some(busy / 10.0), "{halted:#}");
+    let late = |told: &Value| told["interrupts"][0]["summary"]["p90"].as_f64();
+    assert!(late(&alone) < late(&halted), "nobody has to be woken");
+    assert_eq!(alone["interrupts"][0]["between"], "halt-in-guest");
+    let shared = of("--idle halt-in-guest --vcpus-per-cpu 2");
+    let both = &shared["interrupts"][0];
+    assert_eq!(both["vcpus_per_cpu"], 2);
+    let missed = both["summary"]["missed"].as_u64();
+    assert!(missed > Some(50), "{both:#}");
+    let neighbour = &facts(&shared, "sim/kvm")["load-0-neighbour"];
+    let neighbour = neighbour.as_str().expect("what it did");
+    assert!(neighbour.contains(" exits, "), "{neighbour}");
+}
+
+/// The same timer in a second process, on this host.
+#[test]
+fn a_second_guest_of_this_host_is_shown_to_work() {
+    let place = Place::new();
+    let words = "--env host --timer own --samples 600 --period 1ms --vcpus-per-cpu 2";
+    let ended = irq(&place, &format!("{words} --format json"));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let told = json(&ended);
+    let facts = facts(&told, "host");
+    let did = facts["load-0-neighbour"].as_str().expect("what it did");
+    assert!(did.contains(" bytes of samples, "), "{did}");
+    for name in ["irq-steal-ms", "irq-clocks-apart-us"] {
+        let told = facts[name]
+            .as_str()
+            .and_then(|text| text.parse::<u64>().ok());
+        assert!(told.is_some(), "{name}: {facts}");
+    }
+}
+
 /// Noise decides how late they are, but not how many there are or whether they add up.
 #[test]
 fn on_the_host_every_expiry_is_accounted_for_and_stages_add_up() {

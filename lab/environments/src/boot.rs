@@ -4,7 +4,7 @@ use crate::environment::{Environment, Progress, Watch, Work};
 use crate::error::EnvError;
 use crate::observe::{Recorder, Setting};
 use crate::parts::GuestImage;
-use crate::steadiness::{Host, Lookout};
+use crate::steadiness::{self, Host, Lookout};
 use crate::tsc::Rate;
 use trapline_abi::{Job, Op};
 use trapline_plan::expand::PlannedBoot;
@@ -39,6 +39,11 @@ pub fn boot(
     let mut guest = environment.launch(image, &planned.machine)?;
     let unit_per_tick = unit_per_tick(environment.id().clock());
     let job = in_ticks(planned.job, unit_per_tick);
+    let asks_for_interrupts = Asked::of(&job).is_some();
+    let on_this_host = asks_for_interrupts && environment.id().clock() == Clock::Wall;
+    if on_this_host {
+        steadiness::check_timers(planned.job.period)?;
+    }
     let work = Work {
         job,
         boot_job: planned.boot_job,
@@ -54,13 +59,11 @@ pub fn boot(
     let mut facts = environment.facts();
     facts.extend(planned.machine.scheduling.facts());
     let asked = Asked::of(&job).map(|asked| asked.facts());
-    let asks_for_interrupts = asked.is_some();
     let asked = asked.into_iter().flatten();
     let conditions = planned.conditions.facts().into_iter();
     let asked = asked.chain(conditions.filter(|_| asks_for_interrupts));
     facts.extend(asked.map(|(name, value)| (name.to_owned(), value)));
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
-    let on_this_host = asks_for_interrupts && environment.id().clock() == Clock::Wall;
     let lookout = on_this_host.then(|| Lookout::begin(Host));
     guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();

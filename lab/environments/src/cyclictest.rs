@@ -6,7 +6,6 @@ use crate::cache::{Cache, Kind};
 use crate::error::EnvError;
 use crate::sim::kernel::{self, KernelError};
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -79,10 +78,8 @@ impl Cyclictest {
         command
             .env("LD_LIBRARY_PATH", self.directory.join(LIBRARIES))
             .args(words(setting));
-        if !setting.slack {
-            without_slack(&mut command);
-        }
-        let output = command.output().map_err(EnvError::file(&program))?;
+        let slack = if setting.slack { USUAL } else { 1 };
+        let output = with_slack(slack, || command.output()).map_err(EnvError::file(&program))?;
         let said = String::from_utf8_lossy(&output.stdout);
         match Distribution::read(&said) {
             Some(found) if output.status.success() => Ok(found),
@@ -94,15 +91,18 @@ impl Cyclictest {
     }
 }
 
-/// A program's threads inherit the slack of the one that started it (prctl(2)).
-fn without_slack(command: &mut Command) {
-    // SAFETY: between fork and exec a bare system call that takes a number.
-    unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
-            Ok(())
-        })
-    };
+/// As much slack as a thread has by default.
+const USUAL: u64 = 0;
+
+/// Starts a program from a thread with so much timer slack, in nanoseconds: that is what
+/// all of the program's threads have by default (prctl(2)).
+fn with_slack<T>(ns: u64, start: impl FnOnce() -> T) -> T {
+    // SAFETY: sets a number of this thread.
+    let set = |ns: u64| unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) };
+    set(ns);
+    let started = start();
+    set(USUAL);
+    started
 }
 
 /// It leaves power management alone (`--laptop`), as we do.

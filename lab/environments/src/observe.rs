@@ -13,7 +13,7 @@ use trapline_abi::job::LOAD_PREFIX;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
 use trapline_plan::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
-use trapline_plan::EnvironmentId;
+use trapline_plan::{irq, EnvironmentId};
 
 /// How the guest's clock relates to ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,6 +300,18 @@ impl<'a> Recorder<'a> {
         counters
     }
 
+    /// On an exact clock a VMM's own word is all that is known of the CPU time that
+    /// interrupts take: what polling costs has to be seen there, too.
+    fn take_cpu_time(&mut self, finished: &Finished) {
+        let is_exact = self.setting.environment.clock().is_exact();
+        let asked = finished.account.asked & irq::operations() != 0;
+        let told = finished.account.counters.get(&Counter::CpuTime);
+        if let (Some(ns), true) = (told, is_exact && asked) {
+            let us = (ns / 1000).to_string();
+            self.facts.insert(irq::CPU_TIME_US.to_owned(), us);
+        }
+    }
+
     /// What the init of a simulated machine tells of loads is among what its programs
     /// wrote.
     fn take_loads(&mut self, errors: &str) {
@@ -394,6 +406,7 @@ impl SampleSink for Recorder<'_> {
             let ring = format!("{speaker} at ring {}", hello.ring);
             self.facts.insert("guest".to_owned(), ring);
         }
+        self.take_cpu_time(&finished);
         self.take_loads(&finished.account.errors);
         self.take_log(&finished.account);
         for problem in finished.account.problems {

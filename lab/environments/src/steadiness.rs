@@ -3,9 +3,11 @@
 //! jumped against each other. Either makes interrupts late for which no guest and no
 //! VMM can answer, so it is told beside the figures, and flagged beyond a bound.
 
+use crate::error::EnvError;
 use crate::tsc::Rate;
-use rustix::time::{clock_gettime, ClockId};
+use rustix::time::{clock_getres, clock_gettime, ClockId};
 use std::fs;
+use trapline_plan::irq::Time;
 use trapline_spawn::ticks;
 
 /// A larger share of the CPUs' time is flagged when stolen: one thousandth.
@@ -124,6 +126,27 @@ impl Steadiness {
             });
         stolen.into_iter().chain(jumped).collect()
     }
+}
+
+/// Whether timers of this host can have such a period, in nanoseconds.
+///
+/// # Errors
+/// They are too coarse, with what mends that.
+pub fn check_timers(period: u64) -> Result<(), EnvError> {
+    let resolution = clock_getres(ClockId::Monotonic);
+    let ns = resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64;
+    fits(ns, period).map_err(EnvError::Missing)
+}
+
+fn fits(resolution: u64, period: u64) -> Result<(), String> {
+    if resolution <= period {
+        return Ok(());
+    }
+    let (resolution, period) = (Time(resolution), Time(period));
+    Err(format!(
+        "this kernel's timers keep time by {resolution}, too coarse for a period of {period}: ask \
+         for --period {resolution} at least, or boot it with highres=on"
+    ))
 }
 
 /// Readings of which the quickest is used: what comes between its clocks is least.
@@ -252,6 +275,18 @@ mod tests {
                 assert!(flags[0].starts_with(name), "{flags:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_timer_that_is_coarser_than_the_period_is_a_reason_with_a_remedy() {
+        assert_eq!(fits(1, 100_000), Ok(()));
+        assert_eq!(fits(4_000_000, 4_000_000), Ok(()));
+        let reason = fits(4_000_000, 1_000_000).unwrap_err();
+        assert!(
+            reason.starts_with("this kernel's timers keep time by 4ms, too coarse for a period of 1ms: ask for --period 4ms"),
+            "{reason}"
+        );
+        assert!(check_timers(1_000_000_000).is_ok());
     }
 
     #[test]

@@ -27,6 +27,10 @@ const FULL: u32 = 1_000_000;
 /// waiting is executed: two windows.
 const AWAKE: u32 = 2_048;
 
+/// The fact that tells how much CPU time a guest's VMM had for all of it, in microseconds
+/// of the clock that it is measured by, where only the VMM itself tells.
+pub const CPU_TIME_US: &str = "irq-vmm-cpu-us";
+
 /// How interrupts are made, and how late they may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

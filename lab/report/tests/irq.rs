@@ -6,7 +6,8 @@ mod made_up;
 
 use std::path::PathBuf;
 use trapline_plan::{Conditions, EnvironmentId, Halt, PerCpu, Pin};
-use trapline_report::{json, markdown, terminal, verdicts, Style};
+use trapline_report::{json, markdown, terminal, verdicts, Report, Style};
+use trapline_stats::irq::Point;
 
 fn assert_looks_like(name: &str, text: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/expected");
@@ -114,6 +115,21 @@ fn the_json_form_has_all_of_it() {
         .iter()
         .find(|cell| cell["environment"] == "kvm" && cell["operation"] == "host-timer");
     assert_eq!(of_host.unwrap()["p99"], host["summary"]["p99"]);
+}
+
+#[test]
+fn a_handler_that_takes_longer_than_the_period_is_told() {
+    let mut report = made_up::report("nothing");
+    let told = |report: &Report| {
+        let text = terminal(report, &Style::default());
+        let words: Vec<_> = text.split_whitespace().collect();
+        words.join(" ").contains("longer than the period of")
+    };
+    assert!(!told(&report));
+    let spans = &mut report.interrupts[0].stages.spans;
+    let of_handler = spans.iter_mut().find(|span| span.to == Point::Done);
+    of_handler.expect("it is always told").p50 = 1e8;
+    assert!(told(&report));
 }
 
 #[test]

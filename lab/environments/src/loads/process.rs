@@ -62,6 +62,9 @@ const GRACE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// In so many bytes a guest has said that it begins, or why it does not.
+const FIRST_WORDS: u64 = 4096;
+
 /// CPU time by which a machine shows that its guest runs, in nanoseconds.
 const AT_WORK_NS: u64 = 20_000_000;
 
@@ -111,7 +114,7 @@ impl Process {
     /// It has ended, or does nothing.
     pub fn await_work(&mut self, watch: &Watch) -> Result<(), EnvError> {
         let since = Instant::now();
-        while !self.is_at_work() {
+        while !self.is_at_work()? {
             self.check()?;
             watch.check(since, String::new)?;
             if since.elapsed() > PATIENCE {
@@ -122,12 +125,37 @@ impl Process {
         Ok(())
     }
 
-    fn is_at_work(&self) -> bool {
+    fn is_at_work(&self) -> Result<bool, EnvError> {
         let State { cpu_ns, done } = self.state();
         match self.task.telling {
-            Telling::Count | Telling::Output => done > 0,
-            Telling::Events => cpu_ns > AT_WORK_NS,
+            Telling::Count => Ok(done > 0),
+            Telling::Events => Ok(cpu_ns > AT_WORK_NS),
+            Telling::Output => self.has_begun(),
         }
+    }
+
+    /// Whether a guest has begun with what it is to do. If it cannot do that, nor can the
+    /// one beside which it was to run.
+    fn has_begun(&self) -> Result<bool, EnvError> {
+        let length = self.count.metadata().map_or(0, |file| file.len());
+        let mut said = vec![0; length.min(FIRST_WORDS) as usize];
+        let said = match self.count.read_exact_at(&mut said, 0) {
+            Ok(()) => said,
+            Err(_) => Vec::new(),
+        };
+        let mut begun = Ok(false);
+        Decoder::new().feed(&said, &mut |item: Item<'_>| {
+            if let Item::Record(record, _) = item {
+                match record {
+                    Record::Begin { .. } => begun = Ok(true),
+                    Record::Skip { reason, .. } | Record::Fail { reason, .. } => {
+                        begun = Err(EnvError::Missing(reason.to_owned()));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        begun
     }
 
     fn state(&self) -> State {

@@ -3,16 +3,16 @@
 
 use super::tables::{name, time};
 use crate::Report;
-use trapline_plan::{Clock, Conditions, Halt, PerCpu, Pin, Sched};
+use trapline_plan::{irq, Clock, Conditions, Halt, PerCpu, Pin, Sched};
 use trapline_stats::irq::Interrupts;
 
-/// What there is to say of them; nothing if they are plain.
+/// What there is to say of them, and of what it took.
 pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> {
     let conditions = &report.irq.conditions;
-    if conditions.are_plain() {
-        return Vec::new();
+    let mut words = Vec::new();
+    if !conditions.are_plain() {
+        words.push(asked(conditions));
     }
-    let mut words = vec![asked(conditions)];
     for interrupts in shown {
         words.extend(bounded(conditions.sched, interrupts, unit));
     }
@@ -20,6 +20,10 @@ pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> 
     environments.dedup();
     for environment in environments {
         let facts = report.summary.facts.get(&environment);
+        let cpu_time = facts.and_then(|facts| facts.get(irq::CPU_TIME_US));
+        words.extend(cpu_time.map(|us| {
+            format!("{environment}: its VMM had {us} thousand insn of CPU time, with its start")
+        }));
         let did = facts.into_iter().flatten().filter_map(|(fact, did)| {
             let (_, load) = fact.strip_prefix("load-")?.split_once('-')?;
             Some(format!("{load} {did}"))

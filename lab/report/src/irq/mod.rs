@@ -21,7 +21,7 @@ use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{printable, Report};
 use trapline_plan::Clock;
-use trapline_stats::irq::Interrupts;
+use trapline_stats::irq::{Interrupts, Point};
 use trapline_stats::Cell;
 
 impl Page {
@@ -158,6 +158,16 @@ impl Page {
 /// A larger share of unexplained time is told.
 const UNEXPLAINED: f64 = 0.01;
 
+/// How long handling one takes - its handler and what stands behind it - and the period,
+/// if that is shorter.
+fn overlong(interrupts: &Interrupts) -> Option<(f64, f64)> {
+    let spans = interrupts.stages.spans.iter();
+    let behind = spans.filter(|span| matches!(span.to, Point::Done | Point::Resumed));
+    let handling: f64 = behind.map(|span| span.p50).sum();
+    let period = interrupts.period?;
+    (handling > period).then_some((handling, period))
+}
+
 /// What has to be known of some interrupts before their figures are believed.
 fn remarks(interrupts: &Interrupts, unicode: bool) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -174,6 +184,14 @@ fn remarks(interrupts: &Interrupts, unicode: bool) -> Vec<String> {
         remarks.push(format!(
             "{} interrupts came before the timer was due; they count as 0 late",
             figures::count(interrupts.early)
+        ));
+    }
+    if let Some((handling, period)) = overlong(interrupts) {
+        remarks.push(format!(
+            "handling one takes {} in half of all cases, longer than the period of {}: expiries \
+             are missed for that alone, ask for a longer --period",
+            time(handling),
+            time(period)
         ));
     }
     if interrupts.stages.disordered > 0 {
