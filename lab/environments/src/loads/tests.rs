@@ -6,7 +6,8 @@ use crate::parts::Parts;
 use crate::process::Command;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use trapline_abi::Job;
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::{Job, Op, Record};
 use trapline_plan::{Pin, Sched};
 
 /// A shell that counts as a burner does, and then does `rest`.
@@ -133,4 +134,39 @@ fn a_created_machine_fills_its_memory() {
     let job = Job::parse(words.split_ascii_whitespace()).unwrap();
     let touched = (24 * u64::from(job.doubles)) >> 20;
     assert!((2000..2048).contains(&touched), "{touched} MiB");
+}
+
+/// A second guest that says `record` and then rests.
+fn guest_that_says(record: &Record<'_>) -> (tempfile::TempDir, Task) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("said");
+    let mut frame = [0; MAX_FRAME];
+    let length = encode(record, 1, &mut frame).unwrap();
+    std::fs::write(&path, &frame[..length]).unwrap();
+    let script = format!("cat {}; exec sleep 60", path.display());
+    let command = Command::new("/bin/sh").arg("-c").arg(script);
+    (directory, super::neighbour::task(command))
+}
+
+#[test]
+fn a_second_guest_is_at_work_when_it_says_that_it_begins() {
+    let begins = Record::Begin {
+        op: Op::OwnTimer,
+        clock_cost: 0,
+        loop_cost: 0,
+        exits: None,
+    };
+    let (_kept, task) = guest_that_says(&begins);
+    let process = started(&task).unwrap();
+    drop(process);
+    let cannot = Record::Skip {
+        op: Op::OwnTimer,
+        reason: "ring 3 cannot halt",
+    };
+    let (_kept, task) = guest_that_says(&cannot);
+    let error = started(&task).err().unwrap();
+    assert!(
+        matches!(&error, EnvError::Missing(reason) if reason == "ring 3 cannot halt"),
+        "{error}"
+    );
 }
