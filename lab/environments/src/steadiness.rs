@@ -10,7 +10,8 @@ use std::fs;
 use trapline_plan::irq::Time;
 use trapline_spawn::ticks;
 
-/// A larger share of the CPUs' time is flagged when stolen: one thousandth.
+/// A larger share of the CPUs' time is flagged when stolen: one thousandth, and more
+/// than the one tick by which the kernel counts.
 pub const MOST_STOLEN: f64 = 0.001;
 
 /// Clocks that come further apart have jumped, in nanoseconds: by as much at once, or by
@@ -101,7 +102,8 @@ impl Steadiness {
     /// What is beyond a bound.
     pub fn flags(&self) -> Vec<String> {
         let all = self.elapsed * f64::from(self.cpus);
-        let stolen = self.stolen.filter(|ns| *ns > all * MOST_STOLEN);
+        let bound = (all * MOST_STOLEN).max(TICK_NS);
+        let stolen = self.stolen.filter(|ns| *ns > bound);
         let stolen = stolen.map(|ns| {
             format!(
                 "another machine had {:.0} ms of the {} CPUs' time ({:.2}% steal, more than \
@@ -258,6 +260,9 @@ mod tests {
             "{flags:?}"
         );
         assert_eq!(between(100e9, None, [0.0; 3]).flags().len(), 0);
+        // One tick says little of a second.
+        assert_eq!(between(1e9, Some(1e7), [0.0; 3]).flags().len(), 0);
+        assert_eq!(between(1e9, Some(2e7), [0.0; 3]).flags().len(), 1);
     }
 
     #[test]
