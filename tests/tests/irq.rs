@@ -61,6 +61,17 @@ fn words_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn threads_are_scheduled_where_their_interrupts_are_measured() {
+    let place = Place::new();
+    for command in ["run", "list"] {
+        let words = [command, "--sched", "fifo"];
+        let ended = place.run(&words);
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.errors.contains("use 'trapline irq'"), "{ended:?}");
+    }
+}
+
+#[test]
 fn help_fits_a_terminal_and_tells_how_it_ends() {
     let help = Place::new().run(&["irq", "--help"]);
     assert_eq!(help.status, Some(0), "{}", help.errors);

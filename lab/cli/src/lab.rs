@@ -32,12 +32,7 @@ impl Lab {
     /// # Errors
     /// The parts cannot be looked for, or what the user named is not there.
     pub fn open(simulated: &SimulatedArgs) -> Result<Self, Failure> {
-        let sched = simulated.scheduling.sched();
-        if sched.is_of_thread() {
-            let told = format!("--sched {sched} is for threads whose interrupts are measured");
-            let help = "use 'trapline irq', or name credit or credit2, Xen's";
-            return Err(Failure::new(told).help(help).status(Status::Usage));
-        }
+        check_sched(simulated)?;
         Self::for_interrupts(simulated)
     }
 
@@ -55,6 +50,7 @@ impl Lab {
     /// # Errors
     /// As [`Self::open`].
     pub fn with_parts(parts: &Path, simulated: &SimulatedArgs) -> Result<Self, Failure> {
+        check_sched(simulated)?;
         let settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
         let parts = Parts::in_directory(parts);
         Self::with(Settings { parts, ..settings }, simulated)
@@ -139,6 +135,17 @@ impl Lab {
     pub fn image(&self) -> Result<GuestImage, EnvError> {
         self.settings.parts.image()
     }
+}
+
+/// Only where interrupts are measured threads are scheduled otherwise.
+fn check_sched(simulated: &SimulatedArgs) -> Result<(), Failure> {
+    let sched = simulated.scheduling.sched();
+    if !sched.is_of_thread() {
+        return Ok(());
+    }
+    let told = format!("--sched {sched} is for threads whose interrupts are measured");
+    let help = "use 'trapline irq', or name credit or credit2, Xen's";
+    Err(Failure::new(told).help(help).status(Status::Usage))
 }
 
 fn check_named(

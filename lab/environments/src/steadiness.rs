@@ -114,18 +114,16 @@ impl Steadiness {
                 100.0 * MOST_STOLEN
             )
         });
-        let jumped = DRIFTS
-            .iter()
-            .zip(self.ahead)
-            .filter_map(|((name, drift), ahead)| {
-                (ahead.abs() > LEAST_JUMP + drift * self.elapsed).then(|| {
-                    format!(
-                    "{name} went {:+.1} ms further than CLOCK_MONOTONIC_RAW: a clock was set, or \
-                     the host slept; measure again",
-                    ahead / 1e6
-                )
-                })
-            });
+        let clocks = DRIFTS.iter().zip(self.ahead);
+        let jumped =
+            clocks.filter(|((_, drift), ahead)| ahead.abs() > LEAST_JUMP + drift * self.elapsed);
+        let jumped = jumped.map(|((name, _), ahead)| {
+            format!(
+                "{name} went {:+.1} ms further than CLOCK_MONOTONIC_RAW: a clock was set, or \
+                 the host slept; measure again",
+                ahead / 1e6
+            )
+        });
         stolen.into_iter().chain(jumped).collect()
     }
 }

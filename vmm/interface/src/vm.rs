@@ -17,7 +17,8 @@ pub struct VmSpec {
     /// kernel; without them it is an [`Exit::Halted`].
     pub local_apic: bool,
     /// `hlt` does not leave the guest: the CPU waits in it, and an interrupt finds the
-    /// guest there. Only where [`Caps::halt_in_guest`] says so, and with
+    /// guest there. It may end without one, as on AMD's processors, which go on behind it
+    /// when something interrupted the host. Only where [`Caps::halt_in_guest`] says so, and with
     /// `local_apic`.
     pub halt_in_guest: bool,
 }

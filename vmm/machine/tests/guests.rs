@@ -243,6 +243,17 @@ fn a_guest_that_hangs_is_ended_by_a_signal_and_counted_all_the_same() {
 }
 
 #[test]
+fn a_guest_at_ring_3_cannot_halt_without_leaving() {
+    if no_kvm() {
+        return;
+    }
+    let image = ImageFile::new(&Specimen::direct(&SPIN).bytes());
+    let run = finish(vmm(&image).args(["--ring", "3", "--halt-in-guest"]));
+    assert_eq!(run.status.code(), Some(2), "{}", run.errors);
+    assert!(run.errors.contains("halts by a port"), "{}", run.errors);
+}
+
+#[test]
 fn a_guest_that_has_used_its_time_is_killed() {
     if no_kvm() {
         return;

@@ -15,7 +15,7 @@ const LOW_MEGABYTES: u64 = 0x4000;
 const HIGH_MEGABYTES: u64 = 0x5000;
 const INTERRUPTS: u64 = 0x6000;
 const SEGMENTS: u64 = 0x7000;
-/// The vector whose handler the second guest has.
+/// The vector whose handler the guests have that are interrupted.
 pub(super) const VECTOR: u8 = 0x40;
 const HANDLER: u64 = 0x102a;
 /// Where memory is attached and detached under the running guest.
@@ -160,6 +160,41 @@ pub(super) const INTERRUPTED: &[&[u8]] = &[
     &[0x5a],                                                             // 103e: pop rdx
     &[0x58],                                                             // 103f: pop rax
     &[0x48, 0xcf],                                                       // 1040: iretq
+];
+
+/// A halt that does not leave the guest may end by itself, for on some processors whatever
+/// interrupts the host ends it. So this guest halts until it was interrupted.
+#[rustfmt::skip]
+pub(super) const HALTING: &[&[u8]] = &[
+    // switch the local interrupt controller on
+    &[0xbf, 0x00, 0x00, 0xe0, 0xfe],                                     // 1000: mov edi, 0xfee00000
+    &[0xc7, 0x87, 0xf0, 0x00, 0x00, 0x00, 0xff, 0x01, 0x00, 0x00],       // 1005: mov dword [rdi+0xf0], 0x1ff
+    &[0x90],                                                             // 100f: nop
+    // halted: kicked first, then interrupted
+    &[0xba, 0x03, 0x06, 0x00, 0x00],                                     // 1010: mov edx, 0x603
+    &[0xee],                                                             // 1015: out dx, al
+    &[0xfa],                                                             // 1016: cli
+    &[0x4d, 0x85, 0xf6],                                                 // 1017: test r14, r14
+    &[0x75, 0x04],                                                       // 101a: jne 1020
+    &[0xfb],                                                             // 101c: sti
+    &[0xf4],                                                             // 101d: hlt
+    &[0xeb, 0xf6],                                                       // 101e: jmp 1016
+    // the end
+    &[0xba, 0x05, 0x06, 0x00, 0x00],                                     // 1020: mov edx, 0x605
+    &[0xee],                                                             // 1025: out dx, al
+    &[0xf4],                                                             // 1026: hlt
+    &[0x90, 0x90, 0x90],                                                 // 1027: nop
+    // the handler of vector 0x40, which ends the interrupt and counts it
+    &[0x50],                                                             // 102a: push rax
+    &[0x52],                                                             // 102b: push rdx
+    &[0xba, 0x02, 0x06, 0x00, 0x00],                                     // 102c: mov edx, 0x602
+    &[0xb0, 0x40],                                                       // 1031: mov al, 0x40
+    &[0xee],                                                             // 1033: out dx, al
+    &[0xc7, 0x87, 0xb0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],       // 1034: mov dword [rdi+0xb0], 0x0
+    &[0x49, 0xff, 0xc6],                                                 // 103e: inc r14
+    &[0x5a],                                                             // 1041: pop rdx
+    &[0x58],                                                             // 1042: pop rax
+    &[0x48, 0xcf],                                                       // 1043: iretq
 ];
 
 /// What lies in memory besides the code: address and 64-bit number.

@@ -4,7 +4,7 @@
 //! and memory accesses of every size, string accesses, memory attached and
 //! detached under its feet, registers, a halt, a recall, an end - and the trace
 //! of its exits must be, line by line, the text in [`trace`]. A second guest takes
-//! interrupts, where the backend has them, and again where it can halt without leaving. What a guest reads it writes to a port,
+//! interrupts, where the backend has them, and a third while it halts without leaving. What a guest reads it writes to a port,
 //! so that a wrong answer shows in the trace as well.
 
 mod guest;
@@ -70,7 +70,7 @@ pub struct Trace {
 
 const ACCESSES: &str = "accesses";
 const INTERRUPTS: &str = "interrupts";
-const HALTS_IN_GUEST: &str = "interrupts of a guest that halts without leaving";
+const HALTS: &str = "halts in the guest";
 
 /// How long the guest is left alone before somebody kicks it.
 const SPELL: Duration = Duration::from_millis(20);
@@ -97,10 +97,10 @@ const ANSWERS: [u64; 11] = [
 pub fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Vec<Trace>, Failure> {
     let mut traces = vec![run_accesses(hypervisor, caps)?];
     if caps.irq_lines {
-        traces.push(run_interrupts(hypervisor, INTERRUPTS, false)?);
+        traces.push(run_interrupts(hypervisor)?);
     }
     if caps.irq_lines && caps.halt_in_guest {
-        traces.push(run_interrupts(hypervisor, HALTS_IN_GUEST, true)?);
+        traces.push(run_halts(hypervisor)?);
     }
     Ok(traces)
 }
@@ -147,19 +147,35 @@ fn run_accesses<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, Fai
     Ok(stand.trace)
 }
 
-/// Wherever it halts, the second guest is kicked and interrupted alike.
-fn run_interrupts<H: Hypervisor>(
-    hypervisor: &H,
-    part: &'static str,
-    halt_in_guest: bool,
-) -> Result<Trace, Failure> {
+/// A guest that halts without leaving is kicked and interrupted like any other.
+fn run_halts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
     let vm = hypervisor
         .create_vm(&VmSpec {
             local_apic: true,
-            halt_in_guest,
+            halt_in_guest: true,
         })
-        .map_err(in_part(part))?;
-    let mut stand = Stand::new(part, vm, guest::INTERRUPTED)?;
+        .map_err(in_part(HALTS))?;
+    let mut stand = Stand::new(HALTS, vm, guest::HALTING)?;
+    let line = stand.irq_line()?;
+    stand.follow(trace::HALTED_INSIDE, |stand, exit| match exit {
+        Exit::Write {
+            at: IoAddr::Port(0x603),
+            ..
+        } => stand.kick_soon(),
+        Exit::Kicked => stand.trigger(&line),
+        _ => Ok(Entry::Resume),
+    })?;
+    Ok(stand.trace)
+}
+
+fn run_interrupts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
+    let vm = hypervisor
+        .create_vm(&VmSpec {
+            local_apic: true,
+            halt_in_guest: false,
+        })
+        .map_err(in_part(INTERRUPTS))?;
+    let mut stand = Stand::new(INTERRUPTS, vm, guest::INTERRUPTED)?;
     let line = stand.irq_line()?;
     stand.follow(trace::INTERRUPTED, |stand, exit| match exit {
         Exit::Write {

@@ -103,8 +103,17 @@ fn interrupts() -> Script {
 
 fn run_on(accesses: Script, interrupts: Script) -> Result<Vec<Trace>, Failure> {
     let caps = Fake::probe().unwrap();
-    let again = interrupts.clone();
-    run(&Fake::replaying([accesses, interrupts, again]), &caps)
+    run(&Fake::replaying([accesses, interrupts, halts()]), &caps)
+}
+
+fn halts() -> Script {
+    vec![
+        Step::new(Exit::Started),
+        at_port(0x603, 1, 0),
+        Step::new(Exit::Kicked),
+        at_port(0x602, 1, 0x40).interrupted(),
+        at_port(0x605, 1, 0),
+    ]
 }
 
 #[test]
@@ -113,7 +122,7 @@ fn the_fake_conforms() {
     assert_eq!(traces.len(), 3);
     assert_eq!(traces[0].lines.len(), accesses().len());
     assert_eq!(traces[1].lines.len(), interrupts().len());
-    assert_eq!(traces[2].lines, traces[1].lines);
+    assert_eq!(traces[2].lines.len(), halts().len());
 }
 
 #[test]

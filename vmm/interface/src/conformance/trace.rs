@@ -59,6 +59,15 @@ write port 0x608 size 4 data 0x77777777
 stopped triple-fault
 ";
 
+/// The trace of the guest that halts without leaving.
+pub const HALTED_INSIDE: &str = "\
+started
+write port 0x603 size 1 data 0x0
+kicked
+write port 0x602 size 1 data 0x40
+write port 0x605 size 1 data 0x0
+";
+
 /// The trace of the second guest.
 pub const INTERRUPTED: &str = "\
 started
