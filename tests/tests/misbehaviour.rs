@@ -37,6 +37,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         environments: vec![id],
         ready: vec![id],
         operations: Op::Getpid.bit(),
+        named: 0,
         preset: Preset::Quick,
         boots: Some(1),
         scheduling: trapline_plan::Scheduling::USUAL,

@@ -5,6 +5,9 @@
 //! to guess what was counted. On the wire an operation is its number; to people
 //! and in stored data it is `workload/operation`.
 
+/// A set of operations: [`Op::bit`] is set for each.
+pub type OpSet = u128;
+
 /// What a figure of an operation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
@@ -38,16 +41,19 @@ pub enum Workload {
     Boot,
     /// Interrupts of a timer that keeps time, and their lateness.
     Irq,
+    /// Memory that a guest is given while it runs.
+    Populate,
 }
 
 impl Workload {
     /// Every workload, in the order in which tables show them.
-    pub const ALL: [Workload; 5] = [
+    pub const ALL: [Workload; 6] = [
         Self::Basic,
         Self::Stream,
         Self::Exits,
         Self::Boot,
         Self::Irq,
+        Self::Populate,
     ];
 
     /// The name people type.
@@ -58,6 +64,7 @@ impl Workload {
             Self::Exits => "exits",
             Self::Boot => "boot",
             Self::Irq => "irq",
+            Self::Populate => "populate",
         }
     }
 
@@ -69,12 +76,18 @@ impl Workload {
             Self::Exits => "What does it cost to leave the guest and come back?",
             Self::Boot => "How long until the guest runs, and where does the time go?",
             Self::Irq => "How late does a timer's interrupt reach the guest, and why?",
+            Self::Populate => "What does it cost to give a guest memory?",
         }
     }
 
     /// The workload called `name`, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|w| w.name() == name)
+    }
+
+    /// The set of all operations of this workload.
+    pub fn set(self) -> OpSet {
+        self.operations().fold(0, |set, op| set | op.bit())
     }
 
     /// The operations of this workload, in table order.
@@ -180,6 +193,54 @@ operations! {
         "how late the handler of the guest's own periodic timer is entered";
     HostTimer = 57, Irq, "host-timer", Time, Less,
         "how late the handler is entered after a periodic timer of whoever runs the guest";
+    Attach0 = 64, Populate, "attach-0", Time, Less,
+        "one page of 4 KiB of memory is given to the guest, populated when it is touched, in pages of 4 KiB";
+    Touch0 = 65, Populate, "touch-0", Time, Less,
+        "the guest writes to one page of 4 KiB that it was given, not populated yet";
+    Attach0Prefault = 66, Populate, "attach-0-prefault", Time, Less,
+        "one page of 4 KiB of memory is given to the guest, populated at once, in pages of 4 KiB";
+    Touch0Prefault = 67, Populate, "touch-0-prefault", Time, Less,
+        "the guest writes to one page of 4 KiB that it was given, populated before";
+    Attach3 = 68, Populate, "attach-3", Time, Less,
+        "8 pages of memory are given to the guest, populated when it is touched, in pages of 4 KiB";
+    Touch3 = 69, Populate, "touch-3", Time, Less,
+        "the guest writes to each of 8 pages that it was given, not populated yet, in pages of 4 KiB";
+    Attach3Prefault = 70, Populate, "attach-3-prefault", Time, Less,
+        "8 pages of memory are given to the guest, populated at once, in pages of 4 KiB";
+    Touch3Prefault = 71, Populate, "touch-3-prefault", Time, Less,
+        "the guest writes to each of 8 pages that it was given, populated before, in pages of 4 KiB";
+    Attach9 = 72, Populate, "attach-9", Time, Less,
+        "512 pages (2 MiB) of memory are given to the guest, populated when it is touched, in pages of 4 KiB";
+    Touch9 = 73, Populate, "touch-9", Time, Less,
+        "the guest writes to each of 512 pages (2 MiB) that it was given, not populated yet, in pages of 4 KiB";
+    Attach9Prefault = 74, Populate, "attach-9-prefault", Time, Less,
+        "512 pages (2 MiB) of memory are given to the guest, populated at once, in pages of 4 KiB";
+    Touch9Prefault = 75, Populate, "touch-9-prefault", Time, Less,
+        "the guest writes to each of 512 pages (2 MiB) that it was given, populated before, in pages of 4 KiB";
+    Attach9Huge = 76, Populate, "attach-9-2m", Time, Less,
+        "512 pages (2 MiB) of memory are given to the guest, populated when it is touched, in pages of 2 MiB";
+    Touch9Huge = 77, Populate, "touch-9-2m", Time, Less,
+        "the guest writes to each of 512 pages (2 MiB) that it was given, not populated yet, in pages of 2 MiB";
+    Attach9HugePrefault = 78, Populate, "attach-9-2m-prefault", Time, Less,
+        "512 pages (2 MiB) of memory are given to the guest, populated at once, in pages of 2 MiB";
+    Touch9HugePrefault = 79, Populate, "touch-9-2m-prefault", Time, Less,
+        "the guest writes to each of 512 pages (2 MiB) that it was given, populated before, in pages of 2 MiB";
+    Attach18 = 80, Populate, "attach-18", Time, Less,
+        "262,144 pages (1 GiB) of memory are given to the guest, populated when it is touched, in pages of 4 KiB";
+    Touch18 = 81, Populate, "touch-18", Time, Less,
+        "the guest writes to each of 262,144 pages (1 GiB) that it was given, not populated yet, in pages of 4 KiB";
+    Attach18Prefault = 82, Populate, "attach-18-prefault", Time, Less,
+        "262,144 pages (1 GiB) of memory are given to the guest, populated at once, in pages of 4 KiB";
+    Touch18Prefault = 83, Populate, "touch-18-prefault", Time, Less,
+        "the guest writes to each of 262,144 pages (1 GiB) that it was given, populated before, in pages of 4 KiB";
+    Attach18Huge = 84, Populate, "attach-18-2m", Time, Less,
+        "262,144 pages (1 GiB) of memory are given to the guest, populated when it is touched, in pages of 2 MiB";
+    Touch18Huge = 85, Populate, "touch-18-2m", Time, Less,
+        "the guest writes to each of 262,144 pages (1 GiB) that it was given, not populated yet, in pages of 2 MiB";
+    Attach18HugePrefault = 86, Populate, "attach-18-2m-prefault", Time, Less,
+        "262,144 pages (1 GiB) of memory are given to the guest, populated at once, in pages of 2 MiB";
+    Touch18HugePrefault = 87, Populate, "touch-18-2m-prefault", Time, Less,
+        "the guest writes to each of 262,144 pages (1 GiB) that it was given, populated before, in pages of 2 MiB";
 }
 
 impl Op {
@@ -196,8 +257,8 @@ impl Op {
         self as u8
     }
 
-    /// This operation's place in a 64-bit set of operations.
-    pub const fn bit(self) -> u64 {
+    /// This operation's place in a set of operations.
+    pub const fn bit(self) -> OpSet {
         1 << self.number()
     }
 }
@@ -213,7 +274,10 @@ mod tests {
             assert_eq!(Op::from_number(op.number()), Some(op));
             let path = format!("{}/{}", op.workload().name(), op.name());
             assert_eq!(Op::from_path(&path), Some(op));
-            assert!(op.number() < 64, "operations must fit a 64-bit set");
+            assert!(
+                u32::from(op.number()) < OpSet::BITS,
+                "operations must fit a set"
+            );
         }
         assert_eq!(Op::from_path("exits/port-oot"), None);
         assert_eq!(Op::from_number(63), None);

@@ -48,6 +48,15 @@ impl<'a> Writer<'a> {
         self.byte(value as u8)
     }
 
+    /// Appends a number of up to 128 bits in the same way.
+    pub fn wide(&mut self, mut value: u128) -> Result<(), Error> {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80)?;
+            value >>= 7;
+        }
+        self.byte(value as u8)
+    }
+
     /// Appends the length of `bytes`, then `bytes`.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.number(bytes.len() as u64)?;
@@ -89,6 +98,23 @@ impl<'a> Reader<'a> {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
             if shift == 63 && bits > 1 {
+                return Err(Error::Malformed);
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Malformed)
+    }
+
+    /// Takes a number written by [`Writer::wide`].
+    pub fn wide(&mut self) -> Result<u128, Error> {
+        let mut value = 0u128;
+        for shift in (0..128).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u128::from(byte & 0x7f);
+            if shift == 126 && bits > 3 {
                 return Err(Error::Malformed);
             }
             value |= bits << shift;
@@ -156,6 +182,24 @@ mod tests {
             Err(Error::Malformed)
         );
         assert_eq!(Reader::new(&[0x80]).number(), Err(Error::Short));
+    }
+
+    #[test]
+    fn wide_numbers_survive_and_small_ones_are_written_as_others_are() {
+        for value in [0, 300, u128::from(u64::MAX), 1 << 100, u128::MAX] {
+            let mut buffer = [0; 19];
+            let mut writer = Writer::new(&mut buffer);
+            writer.wide(value).unwrap();
+            let used = writer.used();
+            assert_eq!(Reader::new(&buffer[..used]).wide(), Ok(value));
+            if let Ok(narrow) = u64::try_from(value) {
+                assert_eq!(Reader::new(&buffer[..used]).number(), Ok(narrow));
+            }
+        }
+        let mut too_wide = [0xff; 19];
+        too_wide[18] = 0x04;
+        assert_eq!(Reader::new(&too_wide).wide(), Err(Error::Malformed));
+        assert_eq!(Reader::new(&[0xff; 18]).wide(), Err(Error::Short));
     }
 
     #[test]

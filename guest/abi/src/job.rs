@@ -6,7 +6,7 @@
 //! word with the prefix is an error, because a job half understood would give
 //! figures that mean something else.
 
-use crate::catalogue::{Op, Workload};
+use crate::catalogue::{Op, OpSet, Workload};
 use core::fmt;
 
 /// What every word of a job begins with.
@@ -171,7 +171,7 @@ impl Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Set of [`Op::bit`]: what to measure.
-    pub run: u64,
+    pub run: OpSet,
     /// Batches (samples) per operation.
     pub batches: u32,
     /// Least length of a batch, in ticks.
@@ -184,6 +184,10 @@ pub struct Job {
     pub doubles: u32,
     /// Passes over each array of `stream`.
     pub passes: u32,
+    /// Regions of each operation of `populate` that are larger than
+    /// [`crate::populate::LARGE`]; there are as many others as batches. Sent only where
+    /// it is asked for.
+    pub large_regions: u32,
     /// Expiries of the timer of `irq`.
     pub expiries: u32,
     /// From one of them to the next, in ticks.
@@ -215,6 +219,7 @@ impl Job {
         blocks: 256,
         doubles: 14_000_000,
         passes: 5,
+        large_regions: 1,
         expiries: 10_000,
         period: 10_000_000,
         between: Wait::Halt,
@@ -260,6 +265,7 @@ impl Job {
             "blocks" => self.blocks = value.parse().ok()?,
             "doubles" => self.doubles = value.parse().ok()?,
             "passes" => self.passes = value.parse().ok()?,
+            "large-regions" => self.large_regions = value.parse().ok()?,
             "expiries" => self.expiries = value.parse().ok()?,
             "period" => self.period = value.parse().ok().filter(|period| *period != 0)?,
             "between" => self.between = Wait::from_name(value)?,
@@ -284,7 +290,7 @@ fn flag(value: &str) -> Option<bool> {
 }
 
 /// Reads `basic,exits/port-out` as a set of [`Op::bit`]; `none` is the empty set.
-fn parse_selection(text: &str) -> Option<u64> {
+fn parse_selection(text: &str) -> Option<OpSet> {
     if text == "none" {
         return Some(0);
     }
@@ -293,9 +299,9 @@ fn parse_selection(text: &str) -> Option<u64> {
 }
 
 /// The operations that a workload's or an operation's name stands for.
-pub fn selected(name: &str) -> Option<u64> {
+pub fn selected(name: &str) -> Option<OpSet> {
     match Workload::from_name(name) {
-        Some(workload) => Some(workload.operations().fold(0, |set, op| set | op.bit())),
+        Some(workload) => Some(workload.set()),
         None => Op::from_path(name).map(Op::bit),
     }
 }
@@ -330,6 +336,9 @@ impl fmt::Display for Job {
                 self.between.name()
             )?;
         }
+        if Workload::Populate.operations().any(|op| self.wants(op)) {
+            write!(f, " trapline.large-regions={}", self.large_regions)?;
+        }
         let console = self.console.name();
         write!(
             f,
@@ -351,10 +360,10 @@ impl fmt::Display for Job {
     }
 }
 
-fn write_selection(set: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_selection(set: OpSet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut separator = "";
     for workload in Workload::ALL {
-        let all = workload.operations().fold(0, |all, op| all | op.bit());
+        let all = workload.set();
         if set & all == all {
             write!(f, "{separator}{}", workload.name())?;
             separator = ",";
@@ -394,8 +403,12 @@ mod tests {
     #[test]
     fn a_job_survives_its_own_words() {
         let job = Job {
-            run: selected("basic").unwrap() | Op::PortOut.bit() | Op::OwnTimer.bit(),
+            run: selected("basic").unwrap()
+                | Op::PortOut.bit()
+                | Op::OwnTimer.bit()
+                | Op::Touch9.bit(),
             batches: 7,
+            large_regions: 3,
             expiries: 2048,
             period: 250_000,
             between: Wait::Flood,
@@ -408,12 +421,12 @@ mod tests {
         };
         let words = job.to_string();
         assert!(
-            words.starts_with("trapline.run=basic,exits/port-out,irq/own-timer "),
+            words.starts_with("trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9 "),
             "{words}"
         );
         assert_eq!(Job::parse(words.split(' ')), Ok(job));
         assert!(words.contains(" trapline.end=reset "), "{words}");
-        for word in ["trapline.end", "trapline.period"] {
+        for word in ["trapline.end", "trapline.period", "trapline.large-regions"] {
             assert!(!Job::EMPTY.to_string().contains(word));
         }
         assert!(!job.in_xen());

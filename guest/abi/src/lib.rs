@@ -17,11 +17,12 @@ pub mod interrupt;
 pub mod job;
 pub mod mark;
 pub mod platform;
+pub mod populate;
 pub mod record;
 mod stamp;
 pub mod ticker;
 
-pub use catalogue::{Direction, Op, Unit, Workload};
+pub use catalogue::{Direction, Op, OpSet, Unit, Workload};
 pub use frame::{Decoder, Item};
 pub use interrupt::{Found, Interrupt};
 pub use job::Job;
@@ -29,4 +30,4 @@ pub use record::{Counter, Record, Stage};
 
 /// Version of everything in this crate that crosses a boundary: frame layout,
 /// record payloads, command-line words, ports and note layout.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;

@@ -74,6 +74,18 @@ pub const TICKER: u16 = 0x520;
 /// See [`TICKER`].
 pub const TICKER_IS_THERE: u32 = u32::from_le_bytes(*b"tick");
 
+/// Memory that the VMM gives its guest, and takes back, for whoever asks for it. Reading
+/// 32 bits gives [`POPULATE_IS_THERE`] where that can be had; writing 32 bits asks for
+/// something, and reading them afterwards tells what came of it. See [`crate::populate`].
+pub const POPULATE: u16 = 0x524;
+/// See [`POPULATE`].
+pub const POPULATE_IS_THERE: u32 = u32::from_le_bytes(*b"fill");
+
+/// Where such memory begins: behind the first 4 GiB, in which no guest has any.
+pub const WINDOW: u64 = 1 << 32;
+/// How much there can be.
+pub const WINDOW_SIZE: u64 = 1 << 30;
+
 /// Writing [`PAUSE_NOW`] here stops a simulated machine until the lab lets it go on:
 /// QEMU's `pvpanic`, in a machine whose panics pause it. Nothing of the machine
 /// notices, as it would if its processor waited for something.

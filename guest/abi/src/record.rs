@@ -7,7 +7,7 @@
 //! (`Launch`, `Relay`, `Reaped`). [`encode`] writes a whole frame around a
 //! record; reading is [`crate::frame::Decoder`].
 
-use crate::catalogue::Op;
+use crate::catalogue::{Op, OpSet};
 use crate::codec::{Error, Reader, Writer};
 use crate::interrupt;
 
@@ -122,7 +122,7 @@ pub enum Record<'a> {
         /// Memory it may use, in bytes.
         memory: u64,
         /// Bit [`Op::bit`] set for each operation that will be tried.
-        planned: u64,
+        planned: OpSet,
     },
     /// A stage was reached at guest (or VMM) clock `at`, in ticks.
     Stage {
@@ -264,7 +264,7 @@ impl Record<'_> {
                 out.byte(speaker as u8)?;
                 out.byte(ring)?;
                 out.number(memory)?;
-                out.number(planned)
+                out.wide(planned)
             }
             Self::Stage { stage, at } => {
                 out.byte(stage as u8)?;
@@ -359,7 +359,7 @@ impl<'a> Record<'a> {
                 speaker: Speaker::from_number(input.byte()?)?,
                 ring: input.byte()?,
                 memory: input.number()?,
-                planned: input.number()?,
+                planned: input.wide()?,
             },
             2 => Self::Stage {
                 stage: Stage::from_number(input.byte()?)?,

@@ -36,7 +36,7 @@ impl Said {
                 },
                 ring: b as u8,
                 memory: c,
-                planned: d,
+                planned: u128::from(d) << 40,
             },
             1 => Record::Stage {
                 stage: Stage::ALL[self.small as usize % Stage::ALL.len()],

@@ -5,6 +5,7 @@
 //! memory is mapped in pages of 4 KiB, and timers have no slack.
 
 use crate::clock::{TickClock, CALIBRATION, PRECISELY};
+use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
 use std::io::{self, Read};
 use std::ptr::{self, NonNull};
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::Wait;
+use trapline_abi::populate::{Wish, NO_HUGE_PAGES};
 use trapline_abi::record::Speaker;
 use trapline_abi::{Job, Record};
 use trapline_workloads::irq::{Source, Taken, Ticking};
@@ -35,6 +37,9 @@ pub fn run(job: &Job, main: u64, sink: Sink<'_>) {
         sink,
         peer: None,
         clock: TickClock::start(),
+        region: Err("nobody has asked for memory"),
+        // To be asked for once: the answer does not change while it is measured.
+        huge: has_huge_pages(),
     };
     trapline_workloads::run(&mut system, job, &origin);
 }
@@ -43,6 +48,8 @@ struct Linux<'a> {
     sink: Sink<'a>,
     peer: Option<Peer>,
     clock: TickClock,
+    region: Result<Region, Reason>,
+    huge: bool,
 }
 
 impl System for Linux<'_> {
@@ -139,6 +146,24 @@ impl System for Linux<'_> {
             Source::Own => own::tick(&self.clock, ticking, taken),
             Source::Host => host::tick(&self.clock, ticking, taken),
         }
+    }
+
+    #[inline(always)]
+    fn attach(&mut self, wish: Wish) {
+        self.region = match wish.huge && !self.huge {
+            true => Err(NO_HUGE_PAGES),
+            false => Region::new(wish),
+        };
+    }
+
+    fn attached(&mut self) -> Result<Block, Reason> {
+        let region = self.region.as_ref();
+        region.map(Region::block).map_err(|reason| *reason)
+    }
+
+    unsafe fn detach(&mut self) -> Result<(), Reason> {
+        self.region = Err("the region was given back");
+        Ok(())
     }
 
     fn machine(&mut self) -> Result<&mut NoMachine, Reason> {

@@ -7,6 +7,7 @@ mod burn;
 mod clock;
 mod init;
 mod linux;
+mod region;
 mod ticking;
 
 use std::io::{self, Write};

@@ -6,7 +6,8 @@
 //! about the job. [`memory`] takes the RAM: frames, small pages, blocks.
 //! [`console`] speaks, [`panic`] has the last word, [`interrupts`] counts and
 //! sleeps, [`threads`] switches, [`hypercall`] calls
-//! out, [`xen`] is one hypervisor spoken to in its own way. [`system`] puts these
+//! out, [`populate`] asks for memory, [`xen`] is one hypervisor spoken to in its
+//! own way. [`system`] puts these
 //! together as the `System` that the workloads run on. [`fault`] misbehaves, when
 //! asked to.
 //!
@@ -31,6 +32,8 @@ mod interrupts;
 mod memory;
 #[cfg(trapline_image)]
 mod panic;
+#[cfg(trapline_image)]
+mod populate;
 #[cfg(trapline_image)]
 mod primitives;
 #[cfg(trapline_image)]

@@ -11,7 +11,7 @@ mod space;
 mod tables;
 
 #[cfg(trapline_image)]
-pub use image::{allocate, allocate_guarded, give, release};
+pub use image::{allocate, allocate_guarded, give, map_window, release};
 
 #[cfg(trapline_image)]
 mod image {
@@ -19,6 +19,7 @@ mod image {
     use crate::cpu::Global;
     use core::ops::Range;
     use core::ptr::NonNull;
+    use trapline_abi::platform::{WINDOW, WINDOW_SIZE};
     use trapline_workloads::Block;
 
     extern "C" {
@@ -35,6 +36,14 @@ mod image {
         // of it, and the tables, to themselves; from here on only this space
         // changes them.
         unsafe { SPACE.get().open(&raw mut trapline_page_table, range) }
+    }
+
+    /// Maps the window in which a VMM gives memory, to itself. Called once. The entry
+    /// of its first page; `None` if there is not enough memory for its tables.
+    pub fn map_window() -> Option<*const u64> {
+        // SAFETY: tables.s maps nothing behind 4 GiB and blocks begin far above; what is
+        // there is the VMM's to give, and never RAM that was given out.
+        unsafe { SPACE.get().map(WINDOW..WINDOW + WINDOW_SIZE) }
     }
 
     /// A block of at least `bytes`; `None` if there is not enough memory.

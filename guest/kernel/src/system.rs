@@ -3,6 +3,7 @@
 use crate::cpu::{in32, in8, mmio_read, mmio_write, out8};
 use crate::hypercall::Gate;
 use crate::interrupts::{self, Apic, Timer};
+use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
 use crate::{console, memory, ticks};
@@ -12,6 +13,7 @@ use trapline_abi::platform::{
     EXITS_HIGH, EXITS_LOW, NO_DEVICE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
     VIRTIO_MAGIC, VIRTIO_MMIO,
 };
+use trapline_abi::populate::Wish;
 use trapline_abi::{Job, Op, Record};
 use trapline_workloads::irq::{Source, Taken, Ticking};
 use trapline_workloads::{Block, Machine, Reason, System, Wake};
@@ -28,6 +30,7 @@ pub struct Kernel {
     /// Whose domain this is, as the command line says.
     xen: Result<Xen, Reason>,
     events: OnceCell<Result<Events, Reason>>,
+    window: OnceCell<Result<Window, Reason>>,
 }
 
 impl Kernel {
@@ -46,6 +49,7 @@ impl Kernel {
                 Err("this is no domain of Xen")
             },
             events: OnceCell::new(),
+            window: OnceCell::new(),
         }
     }
 
@@ -68,6 +72,11 @@ impl Kernel {
     #[inline(always)]
     fn channel(&self) -> Result<&Events, Reason> {
         borrow(self.events.get_or_init(|| self.open_channel()))
+    }
+
+    #[inline(always)]
+    fn window(&self) -> Result<&Window, Reason> {
+        borrow(self.window.get_or_init(|| Window::open(self.ports)))
     }
 
     fn open_channel(&self) -> Result<Events, Reason> {
@@ -154,6 +163,22 @@ impl System for Kernel {
             Source::Host => ticks::tick_by_host(apic, ticking, taken),
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn attach(&mut self, wish: Wish) {
+        if let Ok(window) = self.window() {
+            window.ask(wish);
+        }
+    }
+
+    fn attached(&mut self) -> Result<Block, Reason> {
+        self.window()?.found()
+    }
+
+    unsafe fn detach(&mut self) -> Result<(), Reason> {
+        // SAFETY: the caller's promise is the one that is asked for.
+        unsafe { self.window()?.give_back() }
     }
 
     #[inline(always)]

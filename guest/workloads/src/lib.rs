@@ -3,7 +3,8 @@
 //! The image and the Linux agent both call [`run`]. It says hello, takes each
 //! operation of the job in table order, and says for each what was measured, or
 //! why it was not. How an operation is repeated and timed is in [`measure`]; the
-//! operations themselves are in [`basic`], [`stream`], [`exits`] and [`irq`].
+//! operations themselves are in [`basic`], [`stream`], [`exits`], [`irq`] and
+//! [`populate`].
 #![no_std]
 
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod basic;
 mod exits;
 pub mod irq;
 pub mod measure;
+mod populate;
 mod stream;
 pub mod system;
 
@@ -59,6 +61,7 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
     exits::run(&mut bench);
     stream::run(&mut bench);
     irq::run(&mut bench);
+    populate::run(&mut bench);
     bench.stage(Stage::GuestExit, stamp!(GuestExit));
     bench.system.say(&Record::Done);
 }

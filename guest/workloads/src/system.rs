@@ -8,6 +8,7 @@
 use crate::irq::{Source, Taken, Ticking};
 use core::ptr::NonNull;
 use trapline_abi::job::Wait;
+use trapline_abi::populate::Wish;
 use trapline_abi::{Op, Record};
 
 /// Why something cannot be done here, for people.
@@ -91,6 +92,25 @@ pub trait System {
     /// # Errors
     /// What went wrong.
     fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason>;
+
+    /// Asks whoever runs this system for memory; when this returns it is there or was
+    /// refused, which [`Self::attached`] tells.
+    fn attach(&mut self, wish: Wish);
+
+    /// The memory that [`Self::attach`] has asked for.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn attached(&mut self) -> Result<Block, Reason>;
+
+    /// Gives that memory back. Called once after each successful [`Self::attached`].
+    ///
+    /// # Errors
+    /// It was not taken.
+    ///
+    /// # Safety
+    /// Nothing uses the memory any more.
+    unsafe fn detach(&mut self) -> Result<(), Reason>;
 
     /// The machine below.
     ///

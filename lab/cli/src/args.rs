@@ -5,11 +5,13 @@
 mod cache;
 mod gate;
 mod irq;
+mod populate;
 mod scheduling;
 
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use irq::{Contradiction, IrqArgs};
+pub use populate::{ways, PopulateArgs};
 pub use scheduling::SchedulingArgs;
 
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -58,6 +60,8 @@ pub enum Command {
     Run(RunArgs),
     /// Measure how late interrupts are, at which stage, and judge it
     Irq(IrqArgs),
+    /// Measure what it costs to give a guest memory
+    Populate(PopulateArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
     /// Write exact figures, to be checked against later
@@ -108,7 +112,7 @@ pub struct RunArgs {
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
     pub environments: Vec<EnvironmentId>,
     /// Workloads or single operations to measure, as `trapline list` names them [default: all
-    /// but irq]
+    /// but irq and populate]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     /// How much to measure
@@ -166,7 +170,7 @@ pub struct ExplainArgs {
     /// the largest change first
     #[arg(value_name = "ENV", value_parser = environment_parser(), num_args = 1..=2, required = true)]
     pub environments: Vec<EnvironmentId>,
-    /// Operation of basic, exits or boot, or one of them whole
+    /// Operation of basic, exits, boot or populate, or one of them whole
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
     pub operation: String,
     /// Draw the call stacks as a flame graph into this file, an SVG; of one operation

@@ -12,7 +12,7 @@ use crate::run::{self, Means};
 use crate::terminal;
 use std::path::Path;
 use std::time::Duration;
-use trapline_abi::{Op, Workload};
+use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome, Verdict};
 use trapline_plan::{expand, names, Clock, EnvironmentId, Scheduling};
 use trapline_stats::{FailureKind, Summary};
@@ -133,7 +133,7 @@ impl<'a> Gate<'a> {
     fn measure(
         &mut self,
         environments: &[EnvironmentId],
-        operations: u64,
+        operations: OpSet,
         counters: Option<&Counters>,
     ) -> Result<Run, Failure> {
         let wanted = Wanted {
@@ -191,7 +191,7 @@ pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
 }
 
 /// The set that these names choose; the parser has let known ones pass only.
-pub fn operations(names: &[String]) -> u64 {
+pub fn operations(names: &[String]) -> OpSet {
     let selected = names.iter().filter_map(|name| names::operations(name).ok());
     selected.fold(0, |all, set| all | set)
 }
@@ -199,7 +199,7 @@ pub fn operations(names: &[String]) -> u64 {
 /// All whose digits move only with what they execute: not those of boots, which
 /// move with every byte of an initramfs, nor that of a timer, which moves with where
 /// the ticks of the machine's own kernel fall.
-fn steady() -> u64 {
+fn steady() -> OpSet {
     let boot = Workload::Boot.operations();
     let moved = boot.fold(Op::TimerWake.bit(), |set, op| set | op.bit());
     expand::usual_operations() & !moved
@@ -210,7 +210,7 @@ pub struct Wanted<'a> {
     /// Where; all of the instruction clock.
     pub environments: &'a [EnvironmentId],
     /// Set of [`trapline_abi::Op::bit`].
-    pub operations: u64,
+    pub operations: OpSet,
     /// How.
     pub manner: &'a MannerArgs,
     /// Who counts instructions meanwhile, if anybody does.

@@ -26,6 +26,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         environments: run::environments(&args.environments, &lab),
         ready: run::ready(&lab),
         operations: args.timer.operations(),
+        named: 0,
         preset: args.preset.into(),
         boots: args.boots,
         scheduling: lab.scheduling(),

@@ -3,6 +3,7 @@
 use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::PathBuf;
+use trapline_abi::OpSet;
 use trapline_plan::{expand, irq, names, Request, Scheduling};
 
 /// The file that `args` name, or the user's own.
@@ -57,7 +58,7 @@ pub fn describe(request: &Request) -> String {
 
 /// The operations that such words ask for; all, where they tell nothing that this
 /// version knows.
-pub fn operations(words: &str) -> u64 {
+pub fn operations(words: &str) -> OpSet {
     let mut words = words.split(' ').skip_while(|word| *word != "--workload");
     let list = words.nth(1);
     let selected = list.and_then(|list| names::operations(list).ok());
@@ -75,6 +76,7 @@ mod tests {
             environments: vec![EnvironmentId::Host, EnvironmentId::SimKvm],
             ready: vec![],
             operations: names::operations("basic,exits/port-out").unwrap(),
+            named: 0,
             preset: Preset::Quick,
             boots: Some(3),
             scheduling: Scheduling {

@@ -180,7 +180,8 @@ fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
     let plan = expand::expand(&Request {
         environments: vec![id],
         ready: vec![id],
-        operations: expand::known_operations(),
+        operations: expand::usual_operations(),
+        named: 0,
         preset: Preset::Quick,
         boots: Some(1),
         scheduling,

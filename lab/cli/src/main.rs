@@ -23,6 +23,7 @@ mod measure;
 mod outcome;
 mod parts;
 mod place;
+mod populate;
 mod progress;
 mod run;
 mod show;
@@ -64,6 +65,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::List(args) => list::list(&args)?,
         Command::Run(args) => return run::run(&args),
         Command::Irq(args) => return irq::irq(&args),
+        Command::Populate(args) => return populate::populate(&args),
         Command::Baseline(args) => gate::baseline(&args)?,
         Command::Check(args) => return gate::check(&args),
         Command::Bisect(args) => return bisect::bisect(&args),

@@ -22,7 +22,7 @@ use trapline_abi::Op;
 use trapline_environments::transcript::Window;
 use trapline_environments::{EnvError, Environment, Facts, GuestImage, Progress, Watch};
 use trapline_plan::{
-    irq, names, Clock, EnvironmentId, Observation, Operation, Outcome, Plan, PlannedBoot,
+    irq, names, populate, Clock, EnvironmentId, Observation, Operation, Outcome, Plan, PlannedBoot,
 };
 use trapline_report::figures;
 use trapline_store::{RunId, Store};
@@ -273,7 +273,16 @@ fn patience(boot: &PlannedBoot) -> Duration {
         Clock::Wall => PATIENCE_WALL,
         Clock::Insn | Clock::InsnVmx => PATIENCE_INSN,
     };
-    usual + interrupts(boot)
+    usual + interrupts(boot) + memory(boot)
+}
+
+/// The most time that giving a guest large regions may take.
+fn memory(boot: &PlannedBoot) -> Duration {
+    let large = (boot.job.run & populate::large()).count_ones() * boot.job.large_regions;
+    match boot.environment.clock().is_exact() {
+        true => PATIENCE_INSN * large.min(8),
+        false => Duration::from_secs(20) * large,
+    }
 }
 
 /// The fewest instructions that a simulated machine executes in a second.

@@ -20,6 +20,7 @@ pub fn report(run: &Run) -> Report {
         irq,
         summary,
         skips: run.skips.clone(),
+        neighbours: Vec::new(),
         operations: keep::operations(&run.info.request),
     }
 }

@@ -12,8 +12,11 @@ use crate::measure::{self, Storekeeper};
 use crate::progress::Bar;
 use crate::{doctor, keep, outcome};
 use std::time::Duration;
+use trapline_abi::OpSet;
 use trapline_environments::Availability;
-use trapline_plan::{expand, irq, names, EnvironmentId, Plan, Preset, Request, Scheduling};
+use trapline_plan::{
+    expand, irq, names, populate, EnvironmentId, Plan, Preset, Request, Scheduling,
+};
 use trapline_report::Report;
 use trapline_store::{NewRun, Run, RunId, Store};
 
@@ -56,11 +59,16 @@ pub struct Means<'a> {
 
 /// A request for exact figures, which are the same under any seed: more boots or
 /// samples would only repeat them.
-pub fn exact(environments: &[EnvironmentId], operations: u64, lab: &Lab) -> Request {
+pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Request {
     Request {
         environments: environments.to_vec(),
         ready: environments.to_vec(),
         operations,
+        // Whoever asks for a whole workload names none of it.
+        named: match operations & populate::operations() == populate::operations() {
+            true => 0,
+            false => operations,
+        },
         preset: Preset::Quick,
         boots: None,
         scheduling: lab.scheduling(),
@@ -112,17 +120,19 @@ pub fn open_store(manner: &MannerArgs) -> Result<Store, Failure> {
 
 fn request(args: &RunArgs, lab: &Lab) -> Request {
     // The parser has let names of operations pass only.
-    let selected = args
-        .workloads
-        .iter()
-        .filter_map(|name| names::operations(name).ok());
+    let selected = |wanted: &dyn Fn(&str) -> bool| {
+        let names = args.workloads.iter().filter(|name| wanted(name));
+        let sets = names.filter_map(|name| names::operations(name).ok());
+        sets.fold(0, |all, set| all | set)
+    };
     Request {
         environments: environments(&args.environments, lab),
         ready: ready(lab),
         operations: match args.workloads.as_slice() {
             [] => expand::usual_operations(),
-            _ => selected.fold(0, |all, set| all | set),
+            _ => selected(&|_| true),
         },
+        named: selected(&|name| name.contains('/')),
         preset: args.preset.into(),
         boots: args.boots,
         scheduling: lab.scheduling(),
@@ -177,6 +187,9 @@ fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result
         if let Some(reason) = lab.why_not(id) {
             store.add_skip(number, id, reason).map_err(failed)?;
         }
+    }
+    for (id, reason) in &plan.idle {
+        store.add_skip(number, *id, reason).map_err(failed)?;
     }
     Ok(number)
 }

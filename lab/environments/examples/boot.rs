@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trapline_abi::job::selected;
+use trapline_abi::OpSet;
 use trapline_environments::{all, boot, Availability, EnvError, Environment, Requirements};
 use trapline_environments::{Settings, Watch};
 use trapline_plan::expand::{expand, Request};
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(name: &str, operations: u64) -> Result<(), EnvError> {
+fn run(name: &str, operations: OpSet) -> Result<(), EnvError> {
     let unknown = || EnvError::Missing(format!("there is no environment {name}"));
     let id = EnvironmentId::from_name(name).ok_or_else(unknown)?;
     let settings = Settings::find()?;
@@ -45,7 +46,7 @@ fn run(name: &str, operations: u64) -> Result<(), EnvError> {
 
 fn observe(
     environment: &dyn Environment,
-    operations: u64,
+    operations: OpSet,
     settings: &Settings,
 ) -> Result<(), EnvError> {
     let id = environment.id();
@@ -53,6 +54,7 @@ fn observe(
         environments: vec![id],
         ready: vec![id],
         operations,
+        named: 0,
         preset: Preset::Quick,
         boots: Some(1),
         scheduling: trapline_plan::Scheduling::USUAL,

@@ -6,9 +6,11 @@ use crate::observe::{Recorder, Setting};
 use crate::parts::GuestImage;
 use crate::steadiness::{self, Host, Lookout};
 use crate::tsc::Rate;
+use crate::{facts, window};
 use trapline_abi::{Job, Op};
 use trapline_plan::expand::PlannedBoot;
 use trapline_plan::irq::Asked;
+use trapline_plan::populate::LeftOut;
 use trapline_plan::{Clock, Observation, Operation, Outcome};
 
 /// A boot that is over.
@@ -36,6 +38,7 @@ pub fn boot(
     if let Some(reason) = planned.conditions.misfit(environment.id()) {
         return Err(EnvError::Missing(reason));
     }
+    let planned = &window::fit(planned, facts::available_mib());
     let mut guest = environment.launch(image, &planned.machine)?;
     let unit_per_tick = unit_per_tick(environment.id().clock());
     let job = in_ticks(planned.job, unit_per_tick);
@@ -89,6 +92,7 @@ pub fn boot(
     if trouble.is_some() {
         fail_unreached(&mut observation, &planned.job, &unreached);
     }
+    observation.operations.extend(skipped(&planned.left_out));
     Ok(Booted {
         observation,
         trouble,
@@ -105,6 +109,17 @@ fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
             observation.operations.push(Operation { op, outcome });
         }
     }
+}
+
+/// What was not asked of the guest, with the reasons.
+fn skipped(left_out: &[LeftOut]) -> impl Iterator<Item = Operation> + '_ {
+    left_out.iter().flat_map(|left_out| {
+        let asked = |op: &Op| left_out.operations & op.bit() != 0;
+        Op::ALL.into_iter().filter(asked).map(|op| Operation {
+            op,
+            outcome: Outcome::Skipped(left_out.reason.clone()),
+        })
+    })
 }
 
 /// The job with its period in ticks of the guest's clock.

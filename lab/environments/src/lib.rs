@@ -35,6 +35,7 @@ mod trace;
 pub mod transcript;
 mod tsc;
 mod wall;
+mod window;
 mod witness;
 
 pub use boot::{boot, Booted};

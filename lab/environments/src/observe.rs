@@ -11,7 +11,7 @@ use crate::transcript::{Account, Elapsed, Ending};
 use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
 use trapline_abi::record::Speaker;
-use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
+use trapline_abi::{Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_plan::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 use trapline_plan::{irq, EnvironmentId};
 
@@ -100,7 +100,7 @@ pub fn last_stage(op: Op) -> Option<Stage> {
 /// Takes the launches of a boot and makes its observation.
 pub struct Recorder<'a> {
     setting: Setting,
-    wanted_of_boot: u64,
+    wanted_of_boot: OpSet,
     operations: Vec<Operation>,
     launches: Vec<Launch>,
     boot_samples: BTreeMap<Op, Vec<Sample>>,
@@ -119,7 +119,7 @@ impl<'a> Recorder<'a> {
     /// workload are measured.
     pub fn new(
         setting: Setting,
-        wanted_of_boot: u64,
+        wanted_of_boot: OpSet,
         facts: Facts,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Self {

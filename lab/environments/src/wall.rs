@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
-use trapline_plan::{EnvironmentId, Halt, MachineSpec, Serial};
+use trapline_plan::{populate, EnvironmentId, Halt, MachineSpec, Serial};
 
 /// `host`.
 pub fn host(settings: Settings) -> Stack {
@@ -276,6 +276,10 @@ pub(crate) fn our_vmm(
     let vmm = match job.wants(Op::HostTimer) {
         true => vmm.arg("--ticker"),
         false => vmm,
+    };
+    let vmm = match job.run & populate::operations() {
+        0 => vmm,
+        _ => vmm.words("--populate steps"),
     };
     let vmm = match machine.serial {
         Serial::Lines => vmm,

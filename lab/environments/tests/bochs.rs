@@ -4,7 +4,7 @@ mod common;
 
 use common::{failure, observe, parts, planned, ready, settings};
 use std::time::Duration;
-use trapline_abi::Op;
+use trapline_abi::{Op, OpSet};
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::EnvError;
 use trapline_plan::{EnvironmentId, Observation, Operation, Outcome};
@@ -12,7 +12,7 @@ use trapline_plan::{EnvironmentId, Observation, Operation, Outcome};
 /// Long enough on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn boot(id: EnvironmentId, operations: u64) -> Option<Observation> {
+fn boot(id: EnvironmentId, operations: OpSet) -> Option<Observation> {
     let settings = settings(&parts());
     let environment = ready(id, &settings)?;
     let plan = planned(id, operations);

@@ -6,7 +6,7 @@ mod common;
 use common::{failure, observe, parts, planned, ready, settings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use trapline_abi::{Counter, Op, Stage, Workload};
+use trapline_abi::{Counter, Op, OpSet, Stage, Workload};
 use trapline_environments::sim::programs;
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::Watch;
@@ -15,7 +15,7 @@ use trapline_plan::{EnvironmentId, Observation, Outcome};
 /// Long enough for any guest of these tests on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-fn operations(workloads: &[Workload]) -> u64 {
+fn operations(workloads: &[Workload]) -> OpSet {
     let all = workloads.iter().flat_map(|workload| workload.operations());
     all.fold(0, |set, op| set | op.bit())
 }

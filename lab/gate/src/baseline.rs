@@ -5,7 +5,7 @@
 use crate::{explained, facts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trapline_abi::Op;
+use trapline_abi::{Op, OpSet};
 use trapline_ledger::Ledger;
 use trapline_plan::{names, EnvironmentId, Scheduling};
 use trapline_stats::{Cell, Summary, Value};
@@ -74,7 +74,7 @@ pub enum BaselineError {
 
 impl Baseline {
     /// What `summary` says, to be kept. Operations without a figure are left out.
-    pub fn new(summary: &Summary, operations: u64, trapline: &str) -> Self {
+    pub fn new(summary: &Summary, operations: OpSet, trapline: &str) -> Self {
         let mut environments: BTreeMap<String, Kept> = BTreeMap::new();
         for (id, found) in &summary.facts {
             let kept = environments.entry(id.name().to_owned()).or_default();
@@ -169,7 +169,7 @@ impl Baseline {
 
     /// The operations that were asked for, as far as this version knows them:
     /// set of [`Op::bit`].
-    pub fn operations(&self) -> u64 {
+    pub fn operations(&self) -> OpSet {
         let known = |name: &str| names::operations(name).unwrap_or(0);
         self.workload
             .split(',')

@@ -2,7 +2,7 @@
 //! somebody said otherwise - but for boots, which move with every byte of the
 //! machine's initramfs.
 
-use trapline_abi::{Op, Workload};
+use trapline_abi::{Op, OpSet, Workload};
 use trapline_plan::names;
 
 /// How far one figure may be from another.
@@ -21,7 +21,7 @@ pub const OF_BOOTS: Tolerance = Tolerance::Share(0.02);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tolerances {
     /// Sets of [`Op::bit`]; the last that has an operation decides.
-    chosen: Vec<(u64, Tolerance)>,
+    chosen: Vec<(OpSet, Tolerance)>,
 }
 
 impl Default for Tolerances {
@@ -48,7 +48,7 @@ pub enum ToleranceError {
 ///
 /// # Errors
 /// The form is another, a name is unknown, or the number is negative or none.
-pub fn parse(words: &str) -> Result<(u64, Tolerance), ToleranceError> {
+pub fn parse(words: &str) -> Result<(OpSet, Tolerance), ToleranceError> {
     let form = || ToleranceError::Form(words.to_owned());
     let (names, amount) = words.split_once('=').ok_or_else(form)?;
     let (number, of_share) = match amount.trim().strip_suffix('%') {
@@ -68,7 +68,7 @@ pub fn parse(words: &str) -> Result<(u64, Tolerance), ToleranceError> {
 
 impl Tolerances {
     /// Lets these operations move by `tolerance` from now on.
-    pub fn add(&mut self, operations: u64, tolerance: Tolerance) {
+    pub fn add(&mut self, operations: OpSet, tolerance: Tolerance) {
         self.chosen.push((operations, tolerance));
     }
 

@@ -11,12 +11,13 @@ use crate::identity::{Clock, EnvironmentId, MachineSpec};
 use crate::irq;
 use crate::load::Serial;
 use crate::placement::Conditions;
+use crate::populate::{self, LeftOut};
 use crate::preset::{Preset, Sizes};
 use crate::scheduling::Scheduling;
 use rand::seq::SliceRandom;
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use trapline_abi::{Job, Op, Workload};
+use trapline_abi::{Job, Op, OpSet, Workload};
 
 /// How often an environment on the instruction clock is booted: the figure, and
 /// its proof.
@@ -30,7 +31,10 @@ pub struct Request {
     /// Those of all environments that can run here and now.
     pub ready: Vec<EnvironmentId>,
     /// Set of [`Op::bit`]: the operations asked for.
-    pub operations: u64,
+    pub operations: OpSet,
+    /// Those of them that were named one by one: they are measured even where they take
+    /// long.
+    pub named: OpSet,
     /// How thorough.
     pub preset: Preset,
     /// Boots of each environment on the wall clock, if not the preset's number.
@@ -52,6 +56,8 @@ pub struct Plan {
     pub boots: Vec<PlannedBoot>,
     /// Environments that were asked for and are not ready, in table order.
     pub left_out: Vec<EnvironmentId>,
+    /// Those that are ready and can measure nothing of what was asked for, with reasons.
+    pub idle: Vec<(EnvironmentId, String)>,
 }
 
 /// Why an environment is booted.
@@ -94,6 +100,8 @@ pub struct PlannedBoot {
     pub machine: MachineSpec,
     /// Under which conditions; plain ones unless interrupts are measured.
     pub conditions: Conditions,
+    /// What of the operations asked for is not measured, and why.
+    pub left_out: Vec<LeftOut>,
 }
 
 impl PlannedBoot {
@@ -105,7 +113,8 @@ impl PlannedBoot {
 
 /// The plan that answers `request`.
 pub fn expand(request: &Request) -> Plan {
-    let (planned, left_out) = in_table_order(request);
+    let (ready, left_out) = in_table_order(request);
+    let (planned, idle) = with_work(request, ready);
     let (wall, insn): (Vec<_>, Vec<_>) = planned
         .into_iter()
         .partition(|environment| environment.clock() == Clock::Wall);
@@ -118,6 +127,7 @@ pub fn expand(request: &Request) -> Plan {
         seed: request.seed,
         boots,
         left_out,
+        idle,
     }
 }
 
@@ -127,6 +137,31 @@ fn in_table_order(request: &Request) -> (Vec<EnvironmentId>, Vec<EnvironmentId>)
         .into_iter()
         .filter(|environment| request.environments.contains(environment))
         .partition(|environment| request.ready.contains(environment))
+}
+
+/// The environments that can measure anything of what was asked for, and the others.
+fn with_work(
+    request: &Request,
+    ready: Vec<EnvironmentId>,
+) -> (Vec<EnvironmentId>, Vec<(EnvironmentId, String)>) {
+    let mut idle = Vec::new();
+    let mut planned = ready;
+    planned.retain(|id| match left_out(request, *id) {
+        Some(all) if all.operations == request.operations => {
+            idle.push((*id, all.reason));
+            false
+        }
+        _ => true,
+    });
+    (planned, idle)
+}
+
+/// What of the request an environment does not measure.
+fn left_out(request: &Request, environment: EnvironmentId) -> Option<LeftOut> {
+    let Request {
+        operations, named, ..
+    } = *request;
+    populate::left_out(environment, request.preset, operations, named)
 }
 
 fn wall_blocks(request: &Request, environments: &[EnvironmentId], boots: &mut Vec<PlannedBoot>) {
@@ -149,7 +184,7 @@ fn wall_boots(request: &Request) -> u32 {
 }
 
 /// What is measured in a boot of `kind`.
-fn operations(request: &Request, replicate: u32, kind: Kind) -> u64 {
+fn operations(request: &Request, replicate: u32, kind: Kind) -> OpSet {
     let again = kind == Kind::Replicate && replicate > 0 && request.boots.is_none();
     let left_out = if again { irq::operations() } else { 0 };
     request.operations & known_operations() & !left_out
@@ -180,7 +215,9 @@ fn boot(
     let of_boot = Workload::Boot
         .operations()
         .fold(0, |set, op| set | op.bit());
-    let operations = operations(request, replicate, kind);
+    let left_out = left_out(request, environment);
+    let not_here = left_out.as_ref().map_or(0, |left_out| left_out.operations);
+    let operations = operations(request, replicate, kind) & !not_here;
     let boot_operations = operations & of_boot;
     let conditions = match operations & irq::operations() {
         0 => Conditions::default(),
@@ -207,20 +244,23 @@ fn boot(
             serial: conditions.loads.flood().unwrap_or(Serial::Lines),
             halt: conditions.halt,
             scheduling: request.scheduling,
+            window_mib: populate::window_mib(operations),
             ..sizes.machine
         },
         conditions,
+        left_out: left_out.into_iter().collect(),
     }
 }
 
 /// What is measured where nobody says what: all but interrupts, which take as long as
-/// everything else together and have a command of their own.
-pub fn usual_operations() -> u64 {
-    known_operations() & !irq::operations()
+/// everything else together, and giving memory, of which there is as much as a machine
+/// has; both have a command of their own.
+pub fn usual_operations() -> OpSet {
+    known_operations() & !irq::operations() & !populate::operations()
 }
 
 /// The set of all operations there are.
-pub fn known_operations() -> u64 {
+pub fn known_operations() -> OpSet {
     Op::ALL.into_iter().fold(0, |set, op| set | op.bit())
 }
 
@@ -248,6 +288,7 @@ mod tests {
                 environments,
                 ready,
                 operations: operations.iter().fold(0, |set, op| set | op.bit()),
+                named: 0,
                 preset: if full { Preset::Full } else { Preset::Quick },
                 boots,
                 scheduling: Scheduling::USUAL,
@@ -262,12 +303,18 @@ mod tests {
             environments: EnvironmentId::ALL.to_vec(),
             ready: EnvironmentId::ALL.to_vec(),
             operations: known_operations(),
+            named: 0,
             preset: Preset::Quick,
             boots: Some(8),
             scheduling: Scheduling::USUAL,
             seed,
             irq: irq::Settings::default(),
         }
+    }
+
+    fn has_work(request: &Request, id: EnvironmentId) -> bool {
+        let not_here = left_out(request, id).map_or(0, |left_out| left_out.operations);
+        request.operations & !not_here != 0
     }
 
     fn boots_wanted(request: &Request) -> u32 {
@@ -298,6 +345,7 @@ mod tests {
                 .into_iter()
                 .filter(|id| id.clock() == Clock::Wall)
                 .filter(|id| request.environments.contains(id) && request.ready.contains(id))
+                .filter(|id| has_work(&request, *id))
                 .collect();
             for block in blocks.values_mut() {
                 block.sort();
@@ -316,7 +364,9 @@ mod tests {
             for boot in &plan.boots {
                 boots.entry(boot.environment).or_default().push(boot);
                 let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
-                let expected = if once { request.operations & !irq::operations() } else { request.operations };
+                let asked = if once { request.operations & !irq::operations() } else { request.operations };
+                let not_here = boot.left_out.iter().fold(0, |set, left_out| set | left_out.operations);
+                let expected = asked & !not_here;
                 prop_assert_eq!(boot.job.run | boot.boot_job.run, expected);
                 prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
                 let boots = boot.boot_job.run != 0 && !boot.environment.starts_with_machine();
@@ -326,7 +376,9 @@ mod tests {
                 let asked = request.environments.contains(&id);
                 let ready = request.ready.contains(&id);
                 prop_assert_eq!(plan.left_out.contains(&id), asked && !ready);
-                let planned = asked && ready && request.operations != 0;
+                let idle = plan.idle.iter().any(|(idle, _)| *idle == id);
+                prop_assert_eq!(idle, asked && ready && request.operations != 0 && !has_work(&request, id));
+                let planned = asked && ready && request.operations != 0 && !idle;
                 let expected = match id.clock() {
                     _ if !planned => 0,
                     Clock::Wall => boots_wanted(&request),

@@ -154,6 +154,9 @@ impl fmt::Display for Clock {
 pub struct MachineSpec {
     /// Guest memory in MiB.
     pub memory_mib: u32,
+    /// Memory beside that, in MiB, which it may be given while it runs; only counted
+    /// where it is much.
+    pub window_mib: u32,
     /// Virtual CPUs.
     pub cpus: u32,
     /// How they are scheduled.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use trapline_abi::job::Wait;
-use trapline_abi::{Job, Workload};
+use trapline_abi::{Job, OpSet, Workload};
 
 /// The shortest and the longest period, in nanoseconds.
 pub const PERIODS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
@@ -128,8 +128,8 @@ impl Settings {
 }
 
 /// The set of all operations of workload `irq`.
-pub fn operations() -> u64 {
-    Workload::Irq.operations().fold(0, |set, op| set | op.bit())
+pub fn operations() -> OpSet {
+    Workload::Irq.set()
 }
 
 /// What a boot was asked for, as facts of its environment.

@@ -13,6 +13,7 @@ pub mod load;
 pub mod names;
 pub mod observed;
 pub mod placement;
+pub mod populate;
 pub mod preset;
 pub mod sched;
 mod scheduling;
@@ -20,7 +21,7 @@ mod sharing;
 
 pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
 pub use identity::{Clock, EnvironmentId, MachineSpec};
-pub use load::{Load, Loads, Serial};
+pub use load::{Created, Filling, Load, Loads, Serial};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 pub use placement::{Conditions, Pin};
 pub use preset::Preset;

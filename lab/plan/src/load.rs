@@ -24,14 +24,46 @@ pub enum Load {
     Memory,
     /// Another virtual machine whose guest exits as fast as it can.
     Exits,
-    /// Another virtual machine is created, its memory touched and it ended, again and
-    /// again. Its memory in MiB, if not what suits the environment.
-    CreateVm(Option<u32>),
+    /// Another virtual machine is created, its memory populated and it ended, again and
+    /// again.
+    CreateVm(Created),
     /// The guest writes to its serial port as fast as it can, and its virtual CPU's
     /// thread writes each byte.
     ConsoleDirect,
     /// The same, and another thread writes, at the pace of a line.
     ConsoleBuffered,
+}
+
+/// A virtual machine that is created again and again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Created {
+    /// Its memory in MiB, if not what suits the environment.
+    pub mib: Option<u32>,
+    /// Of which pages that is, if not of an anonymous file's.
+    pub pages: Option<Pages>,
+    /// Who populates it.
+    pub filling: Filling,
+}
+
+/// Pages of a machine's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pages {
+    /// 4 KiB.
+    Small,
+    /// 2 MiB.
+    Huge,
+}
+
+/// Who populates a machine's memory, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Filling {
+    /// The guest, by touching it.
+    #[default]
+    Demand,
+    /// The VMM before the guest runs, in bounded steps.
+    Steps,
+    /// The VMM before the guest runs, in one call of the kernel.
+    Whole,
 }
 
 /// Who writes what a guest sends over its serial line.
@@ -50,7 +82,7 @@ pub enum Serial {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLoad {
     /// There is no such load.
-    #[error("there is no load '{0}': name none, cpu, cpu:N, memory, exits, create-vm, create-vm:MIB, console-direct or console-buffered")]
+    #[error("there is no load '{0}': name none, cpu, cpu:N, memory, exits, create-vm[:MIB][:4k|2m][:demand|steps|whole], console-direct or console-buffered")]
     Unknown(String),
     /// A number is out of range.
     #[error("'{0}': from 1 to {MOST_BURNERS} burners, and from {LEAST_MIB} to {MOST_MIB} MiB")]
@@ -109,16 +141,87 @@ impl FromStr for Load {
             }
             ("memory", None) => Ok(Self::Memory),
             ("exits", None) => Ok(Self::Exits),
-            ("create-vm", None) => Ok(Self::CreateVm(None)),
-            ("create-vm", Some(number)) => {
-                let mib = number.parse().ok();
-                let mib = mib.filter(|mib| (LEAST_MIB..=MOST_MIB).contains(mib));
-                mib.map(|mib| Self::CreateVm(Some(mib)))
-                    .ok_or_else(out_of_range)
-            }
+            ("create-vm", None) => Ok(Self::CreateVm(Created::default())),
+            ("create-vm", Some(words)) => created(words, text).map(Self::CreateVm),
             ("console-direct", None) => Ok(Self::ConsoleDirect),
             ("console-buffered", None) => Ok(Self::ConsoleBuffered),
             _ => Err(BadLoad::Unknown(text.to_owned())),
+        }
+    }
+}
+
+/// What `MIB`, `4k` or `2m`, and `demand`, `steps` or `whole` describe, each at most once
+/// and in this order.
+fn created(words: &str, load: &str) -> Result<Created, BadLoad> {
+    let mut created = Created::default();
+    let mut words = words.split(':').peekable();
+    let number = words.next_if(|word| {
+        word.starts_with(|c: char| c.is_ascii_digit()) && Pages::from_name(word).is_none()
+    });
+    if let Some(number) = number {
+        let mib = number.parse().ok();
+        let mib = mib.filter(|mib| (LEAST_MIB..=MOST_MIB).contains(mib));
+        created.mib = Some(mib.ok_or_else(|| BadLoad::OutOfRange(load.to_owned()))?);
+    }
+    if let Some(pages) = words.peek().and_then(|word| Pages::from_name(word)) {
+        created.pages = Some(pages);
+        words.next();
+    }
+    if let Some(filling) = words.peek().and_then(|word| Filling::from_name(word)) {
+        created.filling = filling;
+        words.next();
+    }
+    match words.next() {
+        None => Ok(created),
+        Some(_) => Err(BadLoad::Unknown(load.to_owned())),
+    }
+}
+
+impl Pages {
+    /// Its name, here and on a command line of `trapline-vmm`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "4k",
+            Self::Huge => "2m",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Small, Self::Huge]
+            .into_iter()
+            .find(|pages| pages.name() == name)
+    }
+}
+
+impl Filling {
+    /// Its name; those of the VMM's are also on its command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Demand => "demand",
+            Self::Steps => "steps",
+            Self::Whole => "whole",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Demand, Self::Steps, Self::Whole]
+            .into_iter()
+            .find(|filling| filling.name() == name)
+    }
+}
+
+/// What is not as it is by itself.
+impl fmt::Display for Created {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(mib) = self.mib {
+            write!(f, ":{mib}")?;
+        }
+        if let Some(pages) = self.pages {
+            write!(f, ":{}", pages.name())?;
+        }
+        match self.filling {
+            Filling::Demand => Ok(()),
+            filling => write!(f, ":{}", filling.name()),
         }
     }
 }
@@ -128,7 +231,7 @@ impl fmt::Display for Load {
         f.write_str(self.name())?;
         match self {
             Self::Cpu(burners) if *burners != 1 => write!(f, ":{burners}"),
-            Self::CreateVm(Some(mib)) => write!(f, ":{mib}"),
+            Self::CreateVm(created) => created.fmt(f),
             _ => Ok(()),
         }
     }
@@ -217,6 +320,9 @@ mod tests {
             ("memory,cpu:2", "cpu:2,memory"),
             ("exits,create-vm:512", "create-vm:512,exits"),
             ("console-buffered,create-vm", "console-buffered,create-vm"),
+            ("create-vm:2048:2m:steps", "create-vm:2048:2m:steps"),
+            ("create-vm:4k:demand", "create-vm:4k"),
+            ("create-vm:whole", "create-vm:whole"),
         ] {
             let loads: Loads = text.parse().unwrap();
             assert_eq!(loads.to_string(), told);
@@ -232,7 +338,21 @@ mod tests {
         assert_eq!(error("none,cpu"), unknown("none"));
         assert_eq!(error(""), unknown(""));
         assert_eq!(error("exits:3"), unknown("exits:3"));
-        for text in ["cpu:0", "cpu:65", "cpu:-1", "create-vm:1", "create-vm:x"] {
+        for text in [
+            "create-vm:x",
+            "create-vm:64:1g",
+            "create-vm:whole:4k",
+            "create-vm:",
+        ] {
+            assert_eq!(error(text), unknown(text));
+        }
+        for text in [
+            "cpu:0",
+            "cpu:65",
+            "cpu:-1",
+            "create-vm:1",
+            "create-vm:9x:4k",
+        ] {
             assert_eq!(error(text), BadLoad::OutOfRange(text.to_owned()));
         }
         for text in ["cpu,cpu:2", "console-direct,console-buffered"] {

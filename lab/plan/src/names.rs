@@ -2,7 +2,7 @@
 
 use crate::identity::EnvironmentId;
 use crate::preset::Preset;
-use trapline_abi::{job, Op, Workload};
+use trapline_abi::{job, Op, OpSet, Workload};
 
 /// A name that nothing here has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +57,7 @@ pub fn environments(list: &str) -> Result<Vec<EnvironmentId>, UnknownName> {
 ///
 /// # Errors
 /// The first name that is neither a workload nor `workload/operation`.
-pub fn operations(list: &str) -> Result<u64, UnknownName> {
+pub fn operations(list: &str) -> Result<OpSet, UnknownName> {
     split(list).try_fold(0, |set, name| {
         let selected = job::selected(name).ok_or_else(|| unknown_operation(name))?;
         Ok(set | selected)
@@ -80,7 +80,7 @@ pub fn path(op: Op) -> String {
 
 /// The shortest list that names the operations of `set`: whole workloads by
 /// their own name.
-pub fn describe(set: u64) -> String {
+pub fn describe(set: OpSet) -> String {
     let mut names = Vec::new();
     for workload in Workload::ALL {
         let chosen: Vec<Op> = workload
@@ -158,7 +158,10 @@ mod tests {
         assert_eq!(environments("sim/linux, kvm,kvm"), Ok(both));
         let chosen = operations("exits/port-out,boot").unwrap();
         assert_eq!(describe(chosen), "exits/port-out,boot");
-        assert_eq!(describe(known_operations()), "basic,stream,exits,boot,irq");
+        assert_eq!(
+            describe(known_operations()),
+            "basic,stream,exits,boot,irq,populate"
+        );
         assert_eq!(describe(0), "");
     }
 

@@ -7,7 +7,7 @@ use crate::identity::{EnvironmentId, MachineSpec};
 use crate::load::Serial;
 use crate::scheduling::Scheduling;
 use crate::sharing::Halt;
-use trapline_abi::Job;
+use trapline_abi::{Job, OpSet};
 
 /// How thorough a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,12 +56,14 @@ pub(crate) struct Sizes {
     blocks: u32,
     doubles: u32,
     passes: u32,
+    large_regions: u32,
 }
 
 /// Real memory and processors: sizes at which caches do not hide memory.
 const HARDWARE: Sizes = Sizes {
     machine: MachineSpec {
         memory_mib: 512,
+        window_mib: 0,
         cpus: 1,
         scheduling: Scheduling::USUAL,
         serial: Serial::Lines,
@@ -74,6 +76,7 @@ const HARDWARE: Sizes = Sizes {
     blocks: 256,
     doubles: 14_000_000,
     passes: Job::EMPTY.passes,
+    large_regions: Job::EMPTY.large_regions,
 };
 
 /// Every instruction is translated: sizes a fiftieth of the real ones. The clock
@@ -81,6 +84,7 @@ const HARDWARE: Sizes = Sizes {
 const TRANSLATED: Sizes = Sizes {
     machine: MachineSpec {
         memory_mib: 128,
+        window_mib: 0,
         cpus: 1,
         scheduling: Scheduling::USUAL,
         serial: Serial::Lines,
@@ -127,13 +131,14 @@ impl Sizes {
                 batches: 100,
                 batch_ticks: 10 * HARDWARE.batch_ticks,
                 passes: 20,
+                large_regions: 3,
                 ..sizes
             },
         }
     }
 
     /// The job of measuring `operations`.
-    pub fn job(&self, operations: u64) -> Job {
+    pub fn job(&self, operations: OpSet) -> Job {
         Job {
             run: operations,
             batches: self.batches,
@@ -142,6 +147,7 @@ impl Sizes {
             blocks: self.blocks,
             doubles: self.doubles,
             passes: self.passes,
+            large_regions: self.large_regions,
             ..Job::EMPTY
         }
     }

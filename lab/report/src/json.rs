@@ -2,6 +2,8 @@
 //! stay as they are, others may come.
 
 use crate::irq::json::JsonInterrupts;
+use crate::neighbours::JsonNeighbour;
+use crate::populate::{self, Given};
 use crate::{notes, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ pub fn json(report: &Report) -> String {
             .iter()
             .map(|interrupts| JsonInterrupts::new(interrupts, &report.irq))
             .collect(),
+        populate: populate::given(report),
+        neighbours: report.neighbours.iter().map(JsonNeighbour::from).collect(),
         problems: problems(report),
     };
     // Serialising maps with string keys to a string cannot fail.
@@ -43,6 +47,10 @@ struct Document<'a> {
     environments: BTreeMap<&'static str, JsonEnvironment<'a>>,
     timelines: Vec<JsonTimeline>,
     interrupts: Vec<JsonInterrupts>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    populate: Vec<Given>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    neighbours: Vec<JsonNeighbour>,
     problems: Vec<JsonProblem<'a>>,
 }
 

@@ -8,10 +8,13 @@
 mod against;
 mod csv;
 pub mod figures;
+mod grid;
 mod irq;
 mod json;
 mod markdown;
+mod neighbours;
 mod notes;
+mod populate;
 mod sheet;
 mod table;
 mod terminal;
@@ -21,10 +24,11 @@ pub use crate::csv::csv;
 pub use irq::{verdicts, Verdict};
 pub use json::json;
 pub use markdown::markdown;
+pub use neighbours::Neighbour;
 pub use terminal::terminal;
 
 use std::collections::BTreeMap;
-use trapline_abi::Op;
+use trapline_abi::{Op, OpSet};
 use trapline_plan::irq::Settings;
 use trapline_plan::EnvironmentId;
 use trapline_stats::irq::Interrupts;
@@ -43,11 +47,13 @@ pub struct Report {
     /// Environments that were asked for and could not be booted, with reasons.
     pub skips: Vec<(EnvironmentId, String)>,
     /// Set of [`Op::bit`]: the operations that were asked for.
-    pub operations: u64,
+    pub operations: OpSet,
     /// What interrupts say, where any were asked for.
     pub interrupts: Vec<Interrupts>,
     /// How they were made, and what was demanded of them.
     pub irq: Settings,
+    /// Guests beside machines that were populated; each was a run of its own.
+    pub neighbours: Vec<Neighbour>,
 }
 
 /// How a terminal is to be written to.

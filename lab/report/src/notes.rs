@@ -2,7 +2,7 @@
 
 use crate::{figures, printable};
 use std::collections::BTreeMap;
-use trapline_abi::Op;
+use trapline_abi::{Op, OpSet};
 use trapline_plan::{names, EnvironmentId};
 use trapline_stats::{value::Work, Cell, Flag, Value};
 
@@ -143,7 +143,7 @@ pub fn failures(cells: &[Cell]) -> Vec<Reason> {
 }
 
 fn reasons<'a>(cells: &'a [Cell], reason: impl Fn(&'a Cell) -> Option<&'a String>) -> Vec<Reason> {
-    let mut by_reason: BTreeMap<&str, BTreeMap<EnvironmentId, u64>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<&str, BTreeMap<EnvironmentId, OpSet>> = BTreeMap::new();
     let mut order: Vec<(EnvironmentId, Op, &str)> = Vec::new();
     for cell in cells {
         if let Some(reason) = reason(cell) {
@@ -167,7 +167,7 @@ fn reasons<'a>(cells: &'a [Cell], reason: impl Fn(&'a Cell) -> Option<&'a String
 fn reason_of(
     cells: &[Cell],
     reason: &str,
-    operations: &BTreeMap<EnvironmentId, u64>,
+    operations: &BTreeMap<EnvironmentId, OpSet>,
 ) -> Vec<Reason> {
     let mut alike: Vec<(String, Vec<&str>)> = Vec::new();
     for (environment, set) in operations {
@@ -187,7 +187,7 @@ fn reason_of(
 }
 
 /// Empty for all operations that the environment has cells of.
-fn describe_operations(cells: &[Cell], environment: EnvironmentId, set: u64) -> String {
+fn describe_operations(cells: &[Cell], environment: EnvironmentId, set: OpSet) -> String {
     let of_environment = cells.iter().filter(|cell| cell.environment == environment);
     let all = of_environment.fold(0, |all, cell| all | cell.op.bit());
     if set == all {

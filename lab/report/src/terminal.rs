@@ -3,8 +3,8 @@
 
 use crate::sheet::{Look, Span};
 use crate::{against, notes, printable, table, timelines, Report, Style};
-use trapline_abi::Workload;
-use trapline_plan::{irq, Clock, EnvironmentId};
+use trapline_abi::{OpSet, Workload};
+use trapline_plan::{irq, populate, Clock, EnvironmentId};
 use trapline_stats::Cell;
 
 /// How many problems of one environment are shown.
@@ -19,13 +19,16 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     };
     let cells = report.cells();
     page.title(report);
-    // Interrupts have tables of their own, which say more.
-    let only_irq = report.operations & !irq::operations() == 0;
+    // Interrupts and memory have tables of their own, which say more.
+    let apart = irq::operations() | populate::operations();
+    let only_apart = report.operations & !apart == 0;
     for clock in Clock::ALL {
-        if !only_irq {
+        if !only_apart {
             page.table(&cells, clock);
         }
         page.interrupts(report, &cells, clock);
+        page.populate(report, &cells, clock);
+        page.neighbours(report, clock);
         page.costs(&cells, clock);
     }
     page.against(&cells);
@@ -41,10 +44,8 @@ pub fn terminal(report: &Report, style: &Style) -> String {
 }
 
 /// Whoever asks for none of these does not ask how anything boots.
-fn of_boot() -> u64 {
-    Workload::Boot
-        .operations()
-        .fold(0, |set, op| set | op.bit())
+fn of_boot() -> OpSet {
+    Workload::Boot.set()
 }
 
 pub(crate) struct Page {

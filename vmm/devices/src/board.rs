@@ -1,10 +1,11 @@
 //! Which device answers where.
 
-use crate::{Host, Serial, Transport};
+use crate::{Host, Order, Populate, Serial, Transport};
 use trapline_abi::platform::{
-    COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, TICKER, TICKER_IS_THERE,
-    VIRTIO_MMIO,
+    COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, POPULATE, TICKER,
+    TICKER_IS_THERE, VIRTIO_MMIO,
 };
+use trapline_abi::populate::Refusal;
 
 const COM1_LAST: u16 = COM1 + 7;
 
@@ -16,6 +17,7 @@ pub struct Board {
     exits_high: u32,
     can_idle: bool,
     has_ticker: bool,
+    populate: Option<Populate>,
     counts: Counts,
 }
 
@@ -33,6 +35,8 @@ pub enum Effect {
     Frame(u32),
     /// The guest wants the timer to share the page at this address with it.
     Tick(u32),
+    /// The guest wants memory, or gives it back; [`Board::populated`] is to be told.
+    Populate(Order),
 }
 
 /// What was counted.
@@ -62,6 +66,22 @@ impl Board {
         Self {
             has_ticker: true,
             ..self
+        }
+    }
+
+    /// The same with memory for a guest that asks for it, see [`POPULATE`].
+    #[must_use]
+    pub fn with_populate(self) -> Self {
+        Self {
+            populate: Some(Populate::default()),
+            ..self
+        }
+    }
+
+    /// What came of an order to give memory, or to take it back.
+    pub fn populated(&mut self, order: Order, outcome: Result<(), Refusal>) {
+        if let Some(populate) = &mut self.populate {
+            populate.done(order, outcome);
         }
     }
 
@@ -130,10 +150,21 @@ impl Board {
             DEBUG_CONSOLE => host.print(data as u8),
             IDLE if self.can_idle && size == 4 => return Effect::Idle(data),
             TICKER if self.has_ticker && size == 4 => return Effect::Tick(data),
+            POPULATE if size == 4 => return self.order(data),
             COM1..=COM1_LAST => self.write_wide(port, size, data, host),
             _ => self.counts.unclaimed += 1,
         }
         Effect::None
+    }
+
+    fn order(&mut self, word: u32) -> Effect {
+        match &mut self.populate {
+            Some(populate) => populate.write(word).map_or(Effect::None, Effect::Populate),
+            None => {
+                self.counts.unclaimed += 1;
+                Effect::None
+            }
+        }
     }
 
     #[inline(never)]
@@ -146,6 +177,9 @@ impl Board {
             }
             (EXITS_HIGH, 4) => self.exits_high,
             (TICKER, 4) if self.has_ticker => TICKER_IS_THERE,
+            (POPULATE, 4) if self.populate.is_some() => {
+                self.populate.as_ref().map_or(u32::MAX, Populate::read)
+            }
             // How a guest finds out that the console is there.
             (DEBUG_CONSOLE, 1) => DEBUG_CONSOLE.into(),
             (COM1..=COM1_LAST, _) => self.read_wide(port, size, host),
@@ -199,7 +233,8 @@ pub(crate) mod tests {
     use crate::{Terminal, Trigger};
     use proptest::prelude::*;
     use std::collections::VecDeque;
-    use trapline_abi::platform::{EXIT_DONE, SCRATCH, VIRTIO_MAGIC};
+    use trapline_abi::platform::{EXIT_DONE, POPULATE_IS_THERE, SCRATCH, VIRTIO_MAGIC};
+    use trapline_abi::populate::Wish;
 
     /// A host that remembers.
     #[derive(Default)]
@@ -306,6 +341,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn memory_can_be_asked_for_only_if_the_machine_gives_any() {
+        let mut outside = Outside::default();
+        let mut with = Board::new(true).with_populate();
+        let (wish, answer) = (Wish::ALL[0], POPULATE_IS_THERE);
+        assert_eq!(with.read_port(POPULATE, 4, &mut outside), answer);
+        let effect = with.write_port(POPULATE, 4, wish.word(), &mut outside);
+        assert_eq!(effect, Effect::Populate(Order::Give(wish)));
+        with.populated(Order::Give(wish), Ok(()));
+        assert_eq!(with.read_port(POPULATE, 4, &mut outside), wish.word());
+        assert_eq!(with.write_port(POPULATE, 4, 0, &mut outside), Effect::None);
+        let mut without = Board::new(true);
+        assert_eq!(without.read_port(POPULATE, 4, &mut outside), u32::MAX);
+        let effect = without.write_port(POPULATE, 4, wish.word(), &mut outside);
+        assert_eq!((effect, without.counts().unclaimed), (Effect::None, 2));
+    }
+
+    #[test]
     fn what_nobody_claims_reads_all_ones_and_is_counted() {
         let (mut board, mut outside) = (Board::new(false), Outside::default());
         assert_eq!(board.read_port(0x1234, 2, &mut outside), u32::MAX);
@@ -355,14 +407,17 @@ pub(crate) mod tests {
 
         #[test]
         fn no_poke_does_harm(pokes in prop::collection::vec(poke(), 0..200)) {
-            let (mut board, mut outside) = (Board::new(true).with_ticker(), Outside::hearing(b"some input"));
+            let (mut board, mut outside) = (Board::new(true).with_ticker().with_populate(), Outside::hearing(b"some input"));
             let (mut ports, mut mmio) = (0, 0);
             for poke in pokes {
                 match poke {
                     Poke::WritePort(port, size, data) => {
                         ports += 1;
                         let effect = board.write_port(port, size, data, &mut outside);
-                        prop_assert!(effect == Effect::None || [EXIT, IDLE, FRAME, TICKER].contains(&port));
+                        prop_assert!(effect == Effect::None || [EXIT, IDLE, FRAME, TICKER, POPULATE].contains(&port));
+                        if let Effect::Populate(order) = effect {
+                            board.populated(order, Ok(()));
+                        }
                     }
                     Poke::ReadPort(port, size) => {
                         ports += 1;

@@ -8,10 +8,12 @@
 
 mod board;
 mod host;
+mod populate;
 mod serial;
 mod virtio;
 
 pub use board::{Board, Counts, Effect};
 pub use host::{Host, Terminal, Trigger};
+pub use populate::{Order, Populate};
 pub use serial::Serial;
 pub use virtio::Transport;

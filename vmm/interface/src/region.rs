@@ -1,15 +1,17 @@
-//! Guest memory: an anonymous file, mapped.
+//! Guest memory: an anonymous file, mapped, or memory of this process alone.
 //!
 //! A file, because then it can be shared with another process (a device back
 //! end), and because its pages are told apart from the VMM's own in the kernel's
-//! accounts. A type of our own, because all that is needed is bounds-checked
+//! accounts. Memory of this process alone, because only that comes in pages of a chosen
+//! size. A type of our own, because all that is needed is bounds-checked
 //! copies: guest memory may change at any time under the hands of who reads it,
 //! so nobody is ever handed a reference into it.
 
+use crate::mapping::Mapping;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -30,12 +32,41 @@ pub struct OutOfRegion {
     pub region: usize,
 }
 
+/// The size of the pages of memory of this process alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// 4 KiB, even where the kernel would join them.
+    Small,
+    /// 2 MiB, where the kernel has such: it need not.
+    Huge,
+}
+
+/// How memory is populated before anybody touches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Populate {
+    /// Step after step, and whoever waits for this CPU gets it in between.
+    Steps,
+    /// In one call of the kernel.
+    Whole,
+}
+
+/// A page of 2 MiB, in bytes: what is populated at once where pages are that large, for
+/// the kernel clears them whole.
+pub const HUGE_PAGE: usize = 2 << 20;
+
+/// What is populated at once in small pages, in bytes: 64 of them, which take a hundred
+/// times as long as giving way does.
+const SMALL_STEP: usize = 64 * PAGE;
+
 /// Zeroed memory for a guest, of whole pages.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
     length: usize,
-    file: File,
+    mapping: Mapping,
+    /// What is populated at once.
+    step: usize,
+    file: Option<File>,
 }
 
 // SAFETY: the mapping belongs to the region alone and lives as long as it does;
@@ -61,12 +92,70 @@ impl Region {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let file = anonymous_file()?;
         file.set_len(length as u64)?;
-        let start = map_shared(&file, length)?;
+        let mapping = Mapping::of_file(&file, length)?;
+        Ok(Region {
+            start: mapping.start(),
+            length,
+            mapping,
+            step: SMALL_STEP,
+            file: Some(file),
+        })
+    }
+
+    /// The same, of this process alone and in pages of one size. It begins at a
+    /// multiple of 2 MiB if they are of that size.
+    ///
+    /// # Errors
+    /// The kernel's refusal. That it has no huge pages is none.
+    pub fn private(length: usize, pages: Pages) -> io::Result<Region> {
+        let length = length
+            .checked_next_multiple_of(PAGE)
+            .filter(|&length| length > 0)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let (mapping, start) = match pages {
+            Pages::Small => {
+                let mapping = Mapping::private(length)?;
+                mapping.advise(mapping.start(), length, libc::MADV_NOHUGEPAGE);
+                let start = mapping.start();
+                (mapping, start)
+            }
+            Pages::Huge => {
+                let room = length
+                    .checked_add(HUGE_PAGE)
+                    .ok_or(io::ErrorKind::InvalidInput)?;
+                let mapping = Mapping::private(room)?;
+                let start = mapping.first_multiple_of(HUGE_PAGE);
+                mapping.advise(start, length, libc::MADV_HUGEPAGE);
+                (mapping, start)
+            }
+        };
         Ok(Region {
             start,
             length,
-            file,
+            mapping,
+            step: match pages {
+                Pages::Small => SMALL_STEP,
+                Pages::Huge => HUGE_PAGE,
+            },
+            file: None,
         })
+    }
+
+    /// Populates all of it, as if somebody had written to each page.
+    ///
+    /// # Errors
+    /// The kernel's refusal: memory is exhausted, or it is older than Linux 5.14.
+    pub fn populate(&self, how: Populate) -> io::Result<()> {
+        if how == Populate::Whole {
+            return self.mapping.populate(self.start, self.length);
+        }
+        for at in (0..self.length).step_by(self.step) {
+            let start = self.start.map_addr(|address| address.saturating_add(at));
+            self.mapping
+                .populate(start, self.step.min(self.length - at))?;
+            give_way();
+        }
+        Ok(())
     }
 
     /// Its length in bytes.
@@ -81,20 +170,28 @@ impl Region {
         self.start
     }
 
-    /// The file behind it.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The file behind it, if there is one.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Copies `bytes` to `offset`, by way of the file: a page that is written to for
-    /// the first time is then not cleared and mapped here before, which is two
-    /// thirds of the cost.
+    /// Copies `bytes` to `offset`, by way of the file if there is one: a page that is
+    /// written to for the first time is then not cleared and mapped here before, which
+    /// is two thirds of the cost.
     ///
     /// # Errors
     /// If they do not fit there, or memory is exhausted.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.check(offset, bytes.len()).map_err(io::Error::other)?;
-        self.file.write_all_at(bytes, offset)
+        let at = self.check(offset, bytes.len()).map_err(io::Error::other)?;
+        if let Some(file) = &self.file {
+            return file.write_all_at(bytes, offset);
+        }
+        // SAFETY: `check` found room for all of the bytes within the mapping, which
+        // cannot overlap what the caller has borrowed.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len());
+        }
+        Ok(())
     }
 
     /// Copies what is at `offset`.
@@ -156,12 +253,18 @@ impl Region {
     }
 }
 
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: exactly this mapping was made by `map_shared`, and nobody may
-        // use it any more now that the region goes.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
-    }
+/// Lets others who wait for this CPU have it, those of equal rank, too. On the way back
+/// to the program the kernel only sees to those that go before it.
+fn give_way() {
+    // SAFETY: takes no arguments.
+    unsafe { libc::sched_yield() };
+}
+
+/// Whether the kernel gives pages of 2 MiB to who asks for them
+/// (Linux `Documentation/admin-guide/mm/transhuge.rst`).
+pub fn has_huge_pages() -> bool {
+    let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    told.is_ok_and(|told| !told.contains("[never]"))
 }
 
 fn anonymous_file() -> io::Result<File> {
@@ -172,25 +275,6 @@ fn anonymous_file() -> io::Result<File> {
     }
     // SAFETY: the kernel has just given us this descriptor.
     Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-fn map_shared(file: &File, length: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing
-    // that exists; the result is checked.
-    let start = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            length,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_NORESERVE,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if start == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
 #[cfg(test)]
@@ -209,6 +293,65 @@ mod tests {
         assert_eq!(region.store64(8, 0x0102_0304_0506_0708), Some(()));
         assert_eq!(region.load64(8), Some(0x0102_0304_0506_0708));
         assert_eq!(region.load32(8), Some(0x0506_0708));
+    }
+
+    #[test]
+    fn memory_of_this_process_alone_is_memory_too() {
+        for pages in [Pages::Small, Pages::Huge] {
+            let region = Region::private(5000, pages).unwrap();
+            assert_eq!((region.len(), region.file().is_none()), (2 * PAGE, true));
+            region.write(8190, &[1, 2]).unwrap();
+            assert_eq!(region.load32(8188), Some(0x0201_0000));
+            assert!(region.write(8191, &[1, 2]).is_err());
+        }
+        let huge = Region::private(PAGE, Pages::Huge).unwrap();
+        assert_eq!(huge.address().addr().get() % HUGE_PAGE, 0);
+        assert!(Region::private(0, Pages::Small).is_err());
+        assert!(Region::private(usize::MAX - HUGE_PAGE, Pages::Huge).is_err());
+    }
+
+    /// What the kernel's account says of a region, in KiB.
+    fn account(region: &Region, key: &str) -> u64 {
+        let address = region.address().addr().get();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let (mut inside, mut found) = (false, 0);
+        for line in maps.lines() {
+            if line.starts_with(|c: char| !c.is_ascii_uppercase()) {
+                inside = holds(line, address);
+            }
+            if let Some(size) = line.strip_prefix(key).filter(|_| inside) {
+                found += size.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+            }
+        }
+        found
+    }
+
+    fn holds(line: &str, address: usize) -> bool {
+        let range = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        (number(range.0)..number(range.1)).contains(&address)
+    }
+
+    #[test]
+    fn what_is_populated_is_resident_in_pages_of_the_size_asked_for() {
+        const LENGTH: usize = 3 * HUGE_PAGE + PAGE;
+        let kib = (LENGTH / 1024) as u64;
+        for how in [Populate::Steps, Populate::Whole] {
+            let small = Region::private(LENGTH, Pages::Small).unwrap();
+            assert_eq!(account(&small, "Rss:"), 0);
+            small.populate(how).unwrap();
+            assert_eq!(account(&small, "Rss:"), kib);
+            assert_eq!(account(&small, "AnonHugePages:"), 0);
+            let of_file = Region::new(LENGTH).unwrap();
+            of_file.populate(how).unwrap();
+            assert_eq!(account(&of_file, "Rss:"), kib);
+            let huge = Region::private(LENGTH, Pages::Huge).unwrap();
+            huge.populate(how).unwrap();
+            match has_huge_pages() {
+                true => assert_eq!(account(&huge, "AnonHugePages:"), 3 * 2048),
+                false => eprintln!("skipped: the kernel here gives no pages of 2 MiB"),
+            }
+        }
     }
 
     #[test]

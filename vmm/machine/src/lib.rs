@@ -4,8 +4,8 @@
 //! answer, enter again. Around it: [`settings`] (what was asked for), [`setup`]
 //! (image, memory, vCPU), [`console`] (what the guest says), [`events`] (what this
 //! VMM says), [`sandbox`] (what it may still do while a guest runs) and
-//! [`signals`]. No threads but those of a [`ticker`] or a serial [`line`], for who asks
-//! for them, and next to no allocation: both would be paid for before the guest's
+//! [`signals`]. [`populate`] gives the guest more memory. No threads but those of a
+//! [`ticker`] or a serial [`line`], for who asks for them, and next to no allocation: both would be paid for before the guest's
 //! first instruction.
 
 pub mod clock;
@@ -15,6 +15,7 @@ pub mod events;
 pub mod failure;
 pub mod line;
 pub mod machine;
+pub mod populate;
 pub mod sandbox;
 pub mod settings;
 pub mod setup;

@@ -1,10 +1,12 @@
 //! The loop: enter the guest, answer, enter again.
 
 use crate::console::Console;
+use crate::populate::Giver;
 use crate::ticker::Ticker;
 use crate::{signals, Ending, Failure};
 use std::sync::Arc;
 use trapline_abi::frame::{whole_length, HEADER, MAX_FRAME};
+use trapline_abi::populate::Refusal;
 use trapline_devices::{Board, Effect, Host, Terminal, Trigger};
 use trapline_interface::{Activity, Entry, Exit, Gpa, IoAddr, Region, Tally, Vcpu};
 
@@ -16,6 +18,7 @@ pub struct Machine<V> {
     memory: Arc<Region>,
     interrupts: Option<Gpa>,
     ticker: Option<Ticker>,
+    giver: Option<Box<dyn Giver>>,
     apart: Apart,
 }
 
@@ -61,6 +64,7 @@ impl<V: Vcpu> Machine<V> {
             memory,
             interrupts,
             ticker: None,
+            giver: None,
             apart: Apart::default(),
         }
     }
@@ -71,6 +75,16 @@ impl<V: Vcpu> Machine<V> {
         Self {
             board: self.board.with_ticker(),
             ticker: Some(ticker),
+            ..self
+        }
+    }
+
+    /// The same with memory for a guest that asks for it.
+    #[must_use]
+    pub fn with_giver(self, giver: Box<dyn Giver>) -> Self {
+        Self {
+            board: self.board.with_populate(),
+            giver: Some(giver),
             ..self
         }
     }
@@ -178,6 +192,13 @@ impl<V: Vcpu> Machine<V> {
                 if let Some(ticker) = &self.ticker {
                     ticker.order(page.into());
                 }
+                Ok(None)
+            }
+            Effect::Populate(order) => {
+                let refused = Err(Refusal::Failed);
+                let giver = self.giver.as_mut();
+                let outcome = giver.map_or(refused, |giver| giver.obey(order));
+                self.board.populated(order, outcome);
                 Ok(None)
             }
         }

@@ -17,6 +17,7 @@ use trapline_kvm::Kvm;
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::line::Line;
+use trapline_machine::populate::Memory;
 use trapline_machine::settings::{parse, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
 use trapline_machine::ticker::Ticker;
@@ -69,6 +70,10 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
         false => machine,
         true => machine.with_ticker(Ticker::start(&vm, memory, settings.sandbox)?),
     };
+    // The machine stays as long as its vCPU, whoever holds it.
+    if let Some(how) = settings.populate {
+        machine = machine.with_giver(Box::new(Memory::new(vm, how)));
+    }
     if settings.sandbox {
         sandbox::enter(settings.role()).map_err(Failure::system(
             "put on the seccomp filter (try --no-sandbox)",

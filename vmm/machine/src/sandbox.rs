@@ -3,17 +3,24 @@
 //! A seccomp filter for each kind of thread allows a dozen system calls by number and kills the process for
 //! any other. It looks at no arguments, so that the kernel can decide each call from
 //! its number alone: looking at those of `ioctl` would cost 350 to 1,000
-//! instructions at every exit. What this leaves to a guest that has taken this
+//! instructions at every exit. Only the rare calls that give a guest memory are looked
+//! at, where any are allowed: what they make is private, and never executable. What this
+//! leaves to a guest that has taken this
 //! process over: any request to the descriptors that are open (its own machine, its
 //! console, its events), reading and writing them, and burning CPU time. It can
-//! open no file or socket, map no memory, start no process or thread, and signal
-//! nobody.
+//! open no file or socket, start no process or thread, and signal nobody; map memory it
+//! can only where its guest may ask for some.
 //!
 //! The compiler makes the filter: a search tree, because the kernel tries it with
 //! every system call's number when it is put on. A list of comparisons, as general
 //! tools make them, would take a sixth of the time until the guest's first
 //! instruction.
 
+mod calls;
+
+use calls::{
+    LIMITS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
+};
 use std::io;
 
 /// Which thread is to be confined: each may do what its work needs.
@@ -23,60 +30,15 @@ pub enum Role {
     Vcpu,
     /// It runs the vCPU, and other threads work for it.
     VcpuWithHelpers,
+    /// It runs the vCPU, alone, and gives its guest memory.
+    VcpuWithMemory,
+    /// It runs the vCPU, other threads work for it, and it gives its guest memory.
+    VcpuWithBoth,
     /// It keeps time for the guest.
     Ticker,
     /// It writes what the guest sends over its serial line.
     SerialLine,
 }
-
-// System calls allowed, in ascending order.
-
-const VCPU: [libc::c_long; 10] = [
-    libc::SYS_read,  // console input
-    libc::SYS_write, // console, events, messages
-    libc::SYS_poll,  // whether there is input, or room for output
-    libc::SYS_brk,   // small allocations, for messages
-    libc::SYS_rt_sigreturn,
-    libc::SYS_ioctl,   // the vCPU and its machine
-    libc::SYS_pread64, // the kernel's counts
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // CPU time
-    libc::SYS_exit_group,
-];
-
-const VCPU_WITH_HELPERS: [libc::c_long; 11] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_poll,
-    libc::SYS_brk,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_ioctl,
-    libc::SYS_pread64,
-    libc::SYS_futex, // words with the others
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime,
-    libc::SYS_exit_group,
-];
-
-const TICKER: [libc::c_long; 7] = [
-    libc::SYS_write, // messages
-    libc::SYS_ioctl, // interrupts
-    libc::SYS_futex, // orders
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
-    libc::SYS_clock_nanosleep,
-    libc::SYS_exit_group,
-];
-
-const SERIAL_LINE: [libc::c_long; 7] = [
-    libc::SYS_write,
-    libc::SYS_poll,  // whether there is room
-    libc::SYS_futex, // bytes to send
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
-    libc::SYS_clock_nanosleep,
-    libc::SYS_exit_group,
-];
 
 // Instructions (linux/bpf_common.h) and where they look (linux/seccomp.h).
 const LOAD: u16 = 0x20;
@@ -94,11 +56,19 @@ const NUMBERS: u32 = 460;
 const TREE: usize = 4;
 
 /// The most bounds that a list of allowed numbers has.
-const MOST_BOUNDS: usize = 2 * VCPU_WITH_HELPERS.len();
-const MOST_STEPS: usize = TREE + MOST_BOUNDS + 2;
+const MOST_BOUNDS: usize = 2 * VCPU_WITH_BOTH.len();
+/// Steps that look at the arguments of all calls in [`LIMITS`].
+const MOST_LOOKS: usize = 8;
+const MOST_STEPS: usize = TREE + MOST_BOUNDS + MOST_LOOKS + 2;
+
+/// Where the lower half of the first argument is, and from one to the next.
+const ARGUMENTS: u32 = 16;
+const ARGUMENT: u32 = 8;
 
 static OF_VCPU: Filter = compile(&VCPU);
 static OF_VCPU_WITH_HELPERS: Filter = compile(&VCPU_WITH_HELPERS);
+static OF_VCPU_WITH_MEMORY: Filter = compile(&VCPU_WITH_MEMORY);
+static OF_VCPU_WITH_BOTH: Filter = compile(&VCPU_WITH_BOTH);
 static OF_TICKER: Filter = compile(&TICKER);
 static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
 
@@ -114,6 +84,10 @@ struct Filter {
 struct Bounds {
     at: [u32; MOST_BOUNDS],
     count: usize,
+    /// Where the looks at a limited call's arguments begin; 0 if it is not allowed.
+    looks: [usize; LIMITS.len()],
+    /// Behind the last look.
+    kill: usize,
 }
 
 impl Bounds {
@@ -121,6 +95,8 @@ impl Bounds {
         let mut bounds = Self {
             at: [0; MOST_BOUNDS],
             count: 0,
+            looks: [0; LIMITS.len()],
+            kill: 0,
         };
         let mut i = 0;
         while i < allowed.len() {
@@ -138,15 +114,81 @@ impl Bounds {
             }
             i += 1;
         }
+        bounds.place_looks();
         bounds
     }
 
-    const fn kill(&self) -> usize {
-        TREE + self.count
+    /// Looks come behind the tree, and before the verdicts that they lead to.
+    const fn place_looks(&mut self) {
+        self.kill = TREE + self.count;
+        let mut limit = 0;
+        while limit < LIMITS.len() {
+            let number = LIMITS[limit].0 as u32;
+            let mut i = 0;
+            while i < self.count {
+                if self.at[i] == number && i.is_multiple_of(2) {
+                    assert!(self.at[i + 1] == number + 1, "its neighbour is allowed");
+                    self.looks[limit] = self.kill;
+                    self.kill += looks_at(limit);
+                }
+                i += 1;
+            }
+            limit += 1;
+        }
     }
 
     const fn allow(&self) -> usize {
-        self.kill() + 1
+        self.kill + 1
+    }
+
+    /// Where it is decided about the numbers from the bound before `from` on: behind an
+    /// odd number of bounds they are allowed.
+    const fn verdict(&self, from: usize) -> usize {
+        if from.is_multiple_of(2) {
+            return self.kill;
+        }
+        let mut limit = 0;
+        while limit < LIMITS.len() {
+            if self.looks[limit] != 0 && LIMITS[limit].0 as u32 == self.at[from - 1] {
+                return self.looks[limit];
+            }
+            limit += 1;
+        }
+        self.allow()
+    }
+}
+
+/// Steps that look at a limited call's arguments.
+const fn looks_at(limit: usize) -> usize {
+    let (mut steps, mut i) = (0, 0);
+    while i < LIMITS[limit].1.len() {
+        steps += 1 + LIMITS[limit].1[i].1.len();
+        i += 1;
+    }
+    steps
+}
+
+/// Puts these steps there: each argument has to have one of its values.
+const fn look(steps: &mut [libc::sock_filter; MOST_STEPS], bounds: &Bounds, limit: usize) {
+    let mut at = bounds.looks[limit];
+    let questions = LIMITS[limit].1;
+    let mut i = 0;
+    while at != 0 && i < questions.len() {
+        let (argument, values) = questions[i];
+        steps[at] = step(LOAD, ARGUMENTS + ARGUMENT * argument);
+        let behind = at + 1 + values.len();
+        let last = i + 1 == questions.len();
+        let mut value = 0;
+        while value < values.len() {
+            at += 1;
+            steps[at] = step(IF_EQUAL, values[value] as u32);
+            steps[at].jt = distance(at, if last { bounds.allow() } else { behind });
+            let none = value + 1 == values.len();
+            steps[at].jf = distance(at, if none { bounds.kill } else { at + 1 });
+            value += 1;
+        }
+        at = behind;
+        i += 1;
     }
 }
 
@@ -159,6 +201,11 @@ const fn compile(allowed: &[libc::c_long]) -> Filter {
     steps[1].jt = 1; // past the kill that stands at 2
     steps[3] = step(LOAD, NUMBER);
     plant(&mut steps, TREE, &bounds, 0, bounds.count);
+    let mut limit = 0;
+    while limit < LIMITS.len() {
+        look(&mut steps, &bounds, limit);
+        limit += 1;
+    }
     steps[bounds.allow()] = step(RETURN, libc::SECCOMP_RET_ALLOW);
     Filter {
         steps,
@@ -188,12 +235,10 @@ const fn plant(
 }
 
 /// Where to go on: at the tree, or where there are no bounds left, at the verdict.
-/// Behind an odd number of bounds numbers are allowed.
 const fn tree_or_verdict(bounds: &Bounds, tree: usize, from: usize, to: usize) -> usize {
-    match (from == to, from % 2) {
-        (false, _) => tree,
-        (true, 1) => bounds.allow(),
-        (true, _) => bounds.kill(),
+    match from == to {
+        false => tree,
+        true => bounds.verdict(from),
     }
 }
 
@@ -262,6 +307,8 @@ fn filter_of(role: Role) -> &'static Filter {
     match role {
         Role::Vcpu => &OF_VCPU,
         Role::VcpuWithHelpers => &OF_VCPU_WITH_HELPERS,
+        Role::VcpuWithMemory => &OF_VCPU_WITH_MEMORY,
+        Role::VcpuWithBoth => &OF_VCPU_WITH_BOTH,
         Role::Ticker => &OF_TICKER,
         Role::SerialLine => &OF_SERIAL_LINE,
     }
@@ -279,7 +326,7 @@ mod tests {
     use super::*;
 
     /// What the kernel would do: runs the program on one call.
-    fn verdict(filter: &Filter, architecture: u32, number: u32) -> u32 {
+    fn verdict(filter: &Filter, architecture: u32, number: u32, arguments: [u32; 6]) -> u32 {
         let (mut at, mut loaded) = (0, 0);
         loop {
             let step = filter.steps[..filter.length][at];
@@ -287,7 +334,8 @@ mod tests {
             let jump = |holds| usize::from(if holds { step.jt } else { step.jf });
             match step.code {
                 LOAD if step.k == NUMBER => loaded = number,
-                LOAD => loaded = architecture,
+                LOAD if step.k == ARCHITECTURE => loaded = architecture,
+                LOAD => loaded = arguments[((step.k - ARGUMENTS) / ARGUMENT) as usize],
                 IF_EQUAL => at += jump(loaded == step.k),
                 IF_NOT_BELOW => at += jump(loaded >= step.k),
                 _ => return step.k,
@@ -295,22 +343,43 @@ mod tests {
         }
     }
 
+    fn allows(role: Role, number: libc::c_long, arguments: [u32; 6]) -> bool {
+        let told = verdict(filter_of(role), X86_64, number as u32, arguments);
+        told == libc::SECCOMP_RET_ALLOW
+    }
+
+    /// Arguments that are allowed wherever any are limited.
+    const FITTING: [u32; 6] = {
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        [0, 4096, access as u32, kind as u32, u32::MAX, 0]
+    };
+
+    fn fitting(number: u32) -> [u32; 6] {
+        let mut arguments = FITTING;
+        if libc::c_long::from(number) == libc::SYS_madvise {
+            arguments[2] = libc::MADV_HUGEPAGE as u32;
+        }
+        arguments
+    }
+
     #[test]
     fn what_is_allowed_is_the_list_and_nothing_else() {
-        let lists: [(Role, &[libc::c_long]); 4] = [
+        let lists: [(Role, &[libc::c_long]); 6] = [
             (Role::Vcpu, &VCPU),
             (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
+            (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
+            (Role::VcpuWithBoth, &VCPU_WITH_BOTH),
             (Role::Ticker, &TICKER),
             (Role::SerialLine, &SERIAL_LINE),
         ];
         let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
         for (role, list) in lists {
-            let filter = filter_of(role);
             for number in (0..2000).chain(edges) {
-                let allowed = verdict(filter, X86_64, number) == libc::SECCOMP_RET_ALLOW;
+                let allowed = allows(role, number.into(), fitting(number));
                 let listed = list.contains(&number.into());
                 assert_eq!(allowed, listed, "{role:?}: system call {number}");
-                let elsewhere = verdict(filter, 0x4000_0003, number);
+                let elsewhere = verdict(filter_of(role), 0x4000_0003, number, FITTING);
                 assert_ne!(elsewhere, libc::SECCOMP_RET_ALLOW);
             }
         }
@@ -321,5 +390,36 @@ mod tests {
         let added = VCPU_WITH_HELPERS.iter().filter(|call| !VCPU.contains(call));
         assert_eq!(added.collect::<Vec<_>>(), [&libc::SYS_futex]);
         assert_eq!(VCPU.len() + 1, VCPU_WITH_HELPERS.len());
+        let both = VCPU_WITH_BOTH.iter();
+        let added = both.filter(|call| !VCPU_WITH_MEMORY.contains(call));
+        assert_eq!(added.collect::<Vec<_>>(), [&libc::SYS_futex]);
+    }
+
+    #[test]
+    fn memory_is_private_and_never_executable_and_advice_is_about_its_pages() {
+        let role = Role::VcpuWithMemory;
+        let with = |argument: usize, value: libc::c_int| {
+            let mut arguments = FITTING;
+            arguments[argument] = value as u32;
+            arguments
+        };
+        assert!(allows(role, libc::SYS_mmap, FITTING));
+        for arguments in [
+            with(2, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC),
+            with(2, libc::PROT_READ | libc::PROT_EXEC),
+            with(3, libc::MAP_SHARED),
+            with(3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED),
+        ] {
+            assert!(!allows(role, libc::SYS_mmap, arguments), "{arguments:?}");
+        }
+        let advised = |advice| allows(role, libc::SYS_madvise, with(2, advice));
+        for advice in 0..128 {
+            let pages = [
+                libc::MADV_HUGEPAGE,
+                libc::MADV_NOHUGEPAGE,
+                libc::MADV_POPULATE_WRITE,
+            ];
+            assert_eq!(advised(advice), pages.contains(&advice), "{advice}");
+        }
     }
 }

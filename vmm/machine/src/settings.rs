@@ -6,6 +6,7 @@ use crate::Failure;
 use lexopt::{Arg, Parser, ValueExt};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use trapline_interface::{Pages, Populate};
 
 /// Printed by `--help`.
 pub const HELP: &str = "\
@@ -15,6 +16,10 @@ usage: trapline-vmm --image FILE [options]
 
   --image FILE      the image: an ELF file with a PVH note or Trapline's own
   --memory SIZE     guest memory: bytes, or with K, M or G (default 64M)
+  --pages SIZE      its pages: an anonymous file's (file, default), or of this
+                    process alone and of 4k or 2m
+  --prefault HOW    populate it before the guest runs: no (default), in steps
+                    between which others get the CPU, or whole, in one call
   --cpus N          virtual CPUs (default and most: 1)
   --cmdline TEXT    the guest's command line
   --ring RING       privilege ring of a direct start: 0, 3, or auto (default:
@@ -29,6 +34,8 @@ usage: trapline-vmm --image FILE [options]
   --halt-in-guest   do not leave the guest when it halts: it is interrupted sooner,
                     and keeps its CPU (needs native ring 0)
   --seconds N       be killed after so many seconds, whatever the guest does
+  --populate HOW    give the guest memory when it asks for that; what is to be
+                    populated beforehand is in steps or whole
   --no-sandbox      run without the seccomp filter
   --help, --version
 
@@ -59,6 +66,10 @@ pub struct Settings {
     pub image: PathBuf,
     /// Guest memory in bytes.
     pub memory: u64,
+    /// The size of its pages; `None`: whatever pages an anonymous file has.
+    pub pages: Option<Pages>,
+    /// How it is populated before the guest runs, if it is.
+    pub prefault: Option<Populate>,
     /// For the guest.
     pub command_line: String,
     /// Privilege ring of a direct start; `None`: whichever is native here.
@@ -75,6 +86,8 @@ pub struct Settings {
     pub halt_in_guest: bool,
     /// How long the machine may run at the most, in seconds.
     pub seconds: Option<u32>,
+    /// Whether the guest is given memory when it asks, and how that is populated.
+    pub populate: Option<Populate>,
     /// Whether a seccomp filter is put on.
     pub sandbox: bool,
 }
@@ -82,9 +95,12 @@ pub struct Settings {
 impl Settings {
     /// What the thread that runs the vCPU will be.
     pub fn role(&self) -> Role {
-        match self.ticker || self.serial == Serial::Buffered {
-            true => Role::VcpuWithHelpers,
-            false => Role::Vcpu,
+        let helpers = self.ticker || self.serial == Serial::Buffered;
+        match (helpers, self.populate.is_some()) {
+            (false, false) => Role::Vcpu,
+            (true, false) => Role::VcpuWithHelpers,
+            (false, true) => Role::VcpuWithMemory,
+            (true, true) => Role::VcpuWithBoth,
         }
     }
 }
@@ -109,6 +125,8 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
     let mut settings = Settings {
         image: PathBuf::new(),
         memory: DEFAULT_MEMORY,
+        pages: None,
+        prefault: None,
         command_line: String::new(),
         ring: None,
         entry: EntryChoice::Auto,
@@ -117,6 +135,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         ticker: false,
         halt_in_guest: false,
         seconds: None,
+        populate: None,
         sandbox: true,
     };
     while let Some(word) = words.next().map_err(usage)? {
@@ -128,8 +147,8 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
             Arg::Long(
-                name @ ("memory" | "cpus" | "cmdline" | "ring" | "entry" | "events" | "serial"
-                | "seconds"),
+                name @ ("memory" | "pages" | "prefault" | "cpus" | "cmdline" | "ring" | "entry"
+                | "events" | "serial" | "populate" | "seconds"),
             ) => {
                 let name = name.to_owned();
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
@@ -148,6 +167,24 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
         |wanted: &str| Failure::Usage(format!("--{name} is '{text}', which is not {wanted}"));
     match name {
         "memory" => settings.memory = parse_size(&text).ok_or_else(|| wrong("a size like 64M"))?,
+        "pages" => {
+            settings.pages = match text.as_str() {
+                "file" => None,
+                "4k" => Some(Pages::Small),
+                "2m" => Some(Pages::Huge),
+                _ => return Err(wrong("file, 4k or 2m")),
+            }
+        }
+        "prefault" => {
+            settings.prefault = match text.as_str() {
+                "no" => None,
+                how => Some(populate(how).ok_or_else(|| wrong("no, steps or whole"))?),
+            }
+        }
+        "populate" => {
+            let how = populate(&text);
+            settings.populate = Some(how.ok_or_else(|| wrong("steps or whole"))?);
+        }
         "cpus" if text != "1" => return Err(wrong("1, the only number supported")),
         "cmdline" => settings.command_line = text,
         "ring" => {
@@ -181,6 +218,14 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
         _ => {}
     }
     Ok(())
+}
+
+fn populate(how: &str) -> Option<Populate> {
+    match how {
+        "steps" => Some(Populate::Steps),
+        "whole" => Some(Populate::Whole),
+        _ => None,
+    }
 }
 
 fn parse_size(text: &str) -> Option<u64> {
@@ -219,6 +264,10 @@ mod tests {
             "--image=k",
             "--memory",
             "1G",
+            "--pages",
+            "2m",
+            "--prefault=whole",
+            "--populate=steps",
             "--cpus",
             "1",
             "--cmdline",
@@ -238,6 +287,8 @@ mod tests {
         let wanted = Settings {
             image: "k".into(),
             memory: 1 << 30,
+            pages: Some(Pages::Huge),
+            prefault: Some(Populate::Whole),
             command_line: "a b".into(),
             ring: Some(3),
             entry: EntryChoice::Pvh,
@@ -246,12 +297,20 @@ mod tests {
             ticker: true,
             halt_in_guest: true,
             seconds: Some(90),
+            populate: Some(Populate::Steps),
             sandbox: false,
         };
         assert_eq!(settings, wanted);
         let plain = run(&["--image", "k"]);
         assert!(!plain.halt_in_guest);
         assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
+        assert!(plain.pages.is_none() && plain.prefault.is_none() && plain.populate.is_none());
+        assert_eq!(plain.role(), Role::Vcpu);
+        assert_eq!(settings.role(), Role::VcpuWithBoth);
+        assert_eq!(
+            run(&["--image=k", "--populate=whole"]).role(),
+            Role::VcpuWithMemory
+        );
     }
 
     #[test]
@@ -274,6 +333,9 @@ mod tests {
                 "lines, direct or buffered",
             ),
             (&["--image", "k", "--seconds", "0"], "a number of seconds"),
+            (&["--image", "k", "--pages", "1g"], "file, 4k or 2m"),
+            (&["--image", "k", "--prefault", "yes"], "no, steps or whole"),
+            (&["--image", "k", "--populate", "no"], "steps or whole"),
             (&["--image", "k", "--memroy", "1M"], "--memroy"),
             (&["--image", "k", "stray"], "stray"),
         ] {
@@ -297,6 +359,9 @@ mod tests {
             "ticker",
             "halt-in-guest",
             "seconds",
+            "pages",
+            "prefault",
+            "populate",
         ] {
             assert!(HELP.contains(&format!("--{option} ")), "{option}");
         }

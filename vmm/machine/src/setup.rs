@@ -8,8 +8,11 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::slice;
 use std::sync::Arc;
+use trapline_abi::populate::NO_HUGE_PAGES;
 use trapline_boot::{prepare, Image, Plan, Prepared, Way};
-use trapline_interface::{Access, Gpa, Hypervisor, Region, Ring0, VcpuId, Vm, VmSpec};
+use trapline_interface::{
+    has_huge_pages, Access, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId, Vm, VmSpec,
+};
 
 /// A machine, ready to run.
 pub struct Ready<H: Hypervisor> {
@@ -44,7 +47,8 @@ pub fn set_up<H: Hypervisor>(settings: &Settings, ring0: Ring0) -> Result<Ready<
         command_line: &settings.command_line,
         way,
     };
-    assemble::<H>(&image, &plan, settings.halt_in_guest)
+    let kind = (settings.pages, settings.prefault);
+    assemble_in::<H>(&image, &plan, settings.halt_in_guest, kind)
 }
 
 /// Makes the machine that starts `image` as planned, and halts in it if `halt_in_guest`
@@ -57,11 +61,21 @@ pub fn assemble<H: Hypervisor>(
     plan: &Plan<'_>,
     halt_in_guest: bool,
 ) -> Result<Ready<H>, Failure> {
+    assemble_in::<H>(image, plan, halt_in_guest, (None, None))
+}
+
+/// The same in memory of that kind.
+fn assemble_in<H: Hypervisor>(
+    image: &Image<'_>,
+    plan: &Plan<'_>,
+    halt_in_guest: bool,
+    kind: Kind,
+) -> Result<Ready<H>, Failure> {
     let prepared = prepare(image, plan)?;
     if halt_in_guest && prepared.boot.system.ring() != 0 {
         return Err(Failure::Usage(NO_HALT.to_owned()));
     }
-    let memory = fill(plan.memory, &prepared)?;
+    let memory = fill(plan.memory, kind, &prepared)?;
     let vm = H::open()?.create_vm(&VmSpec {
         local_apic: true,
         halt_in_guest,
@@ -104,11 +118,28 @@ fn choose_way(settings: &Settings, image: &Image<'_>, ring0: Ring0) -> Way {
     }
 }
 
-fn fill(length: u64, prepared: &Prepared<'_>) -> Result<Arc<Region>, Failure> {
+/// The pages of a guest's memory, and how it is populated.
+type Kind = (Option<Pages>, Option<Populate>);
+
+fn fill(
+    length: u64,
+    (pages, prefault): Kind,
+    prepared: &Prepared<'_>,
+) -> Result<Arc<Region>, Failure> {
     let no_memory = || Failure::system("make the guest's memory");
     let length =
         usize::try_from(length).map_err(|_| no_memory()(io::ErrorKind::OutOfMemory.into()))?;
-    let memory = Region::new(length).map_err(no_memory())?;
+    let memory = match pages {
+        None => Region::new(length).map_err(no_memory())?,
+        Some(Pages::Huge) if !has_huge_pages() => {
+            return Err(Failure::Usage(format!("--pages 2m: {NO_HUGE_PAGES}")))
+        }
+        Some(pages) => Region::private(length, pages).map_err(no_memory())?,
+    };
+    if let Some(how) = prefault {
+        let failed = Failure::system("populate the guest's memory");
+        memory.populate(how).map_err(failed)?;
+    }
     for piece in &prepared.pieces {
         memory
             .write(piece.at.0, &piece.bytes)

@@ -14,11 +14,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT, EXIT_DONE, EXIT_PANIC};
+use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT, EXIT_DONE, EXIT_PANIC, POPULATE};
+use trapline_abi::populate::{Refusal, Wish, GIVE_BACK};
 use trapline_abi::record::{Counter, Record, Stage};
 use trapline_abi::{Decoder, Item};
 use trapline_boot::specimen::Specimen;
-use trapline_interface::Hypervisor;
+use trapline_interface::{has_huge_pages, Hypervisor};
 
 /// Longer than any of this takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,6 +138,70 @@ fn each_ending_has_its_exit_status() {
     }
 }
 
+/// Writes a word to [`POPULATE`] and crashes unless another is read from it then.
+fn populate(word: u32, answer: u32) -> Vec<u8> {
+    let mut code = to_port(POPULATE);
+    code.push(0xb8); // mov eax, word
+    code.extend(word.to_le_bytes());
+    code.extend([0xef, 0xed, 0x3d]); // out dx, eax; in eax, dx; cmp eax, answer
+    code.extend(answer.to_le_bytes());
+    code.extend([0x74, 0x02]); // je past the crash
+    code.extend(CRASH);
+    code
+}
+
+/// Under the seccomp filter: what it does not allow would kill.
+#[test]
+fn a_guest_is_given_memory_a_region_at_a_time_and_refused_what_is_none() {
+    if no_kvm() {
+        return;
+    }
+    let mut code = populate(0x1234_5678, Refusal::NoWish.word());
+    code.extend(populate(GIVE_BACK, Refusal::OutOfTurn.word()));
+    for wish in Wish::ALL.into_iter().filter(|wish| wish.order <= 9) {
+        if wish.huge && !has_huge_pages() {
+            code.extend(populate(wish.word(), Refusal::NoHugePages.word()));
+            continue;
+        }
+        code.extend(populate(wish.word(), wish.word()));
+        code.extend(populate(wish.word(), Refusal::OutOfTurn.word()));
+        code.extend(populate(GIVE_BACK, 0));
+    }
+    code.extend(leave(EXIT_DONE));
+    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    for how in ["steps", "whole"] {
+        let run = finish(vmm(&image).args(["--populate", how]));
+        assert_eq!(run.status.code(), Some(0), "{how}: {}", run.errors);
+    }
+    let with_ticker = finish(vmm(&image).args(["--populate", "steps", "--ticker"]));
+    assert_eq!(with_ticker.status.code(), Some(0), "{}", with_ticker.errors);
+    let without = finish(&mut vmm(&image));
+    assert_eq!(without.status.code(), Some(36), "{}", without.errors);
+}
+
+#[test]
+fn a_guest_runs_in_memory_of_any_kind() {
+    if no_kvm() {
+        return;
+    }
+    let image =
+        ImageFile::new(&Specimen::direct(&[say("hello"), leave(EXIT_DONE)].concat()).bytes());
+    for pages in ["file", "4k", "2m"] {
+        for prefault in ["no", "steps", "whole"] {
+            let words = ["--pages", pages, "--prefault", prefault];
+            let run = finish(vmm(&image).args(words));
+            let told = if pages == "2m" && !has_huge_pages() {
+                assert!(run.errors.contains("echo madvise"), "{}", run.errors);
+                2
+            } else {
+                assert_eq!(run.output, b"hello", "{words:?}: {}", run.errors);
+                0
+            };
+            assert_eq!(run.status.code(), Some(told), "{words:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let image = ImageFile::new(&Specimen::pvh(&SPIN).bytes());
@@ -149,6 +214,8 @@ fn what_is_wrong_is_said_in_one_line() {
         (&image, &["--memory", "9G"], 2, "too many"),
         (&image, &["--entry", "direct"], 3, "--entry pvh"),
         (&image, &["--cpus", "4"], 2, "--cpus"),
+        (&image, &["--pages", "1g"], 2, "file, 4k or 2m"),
+        (&image, &["--populate", "no"], 2, "steps or whole"),
         (&image, &["--bogus"], 2, "--bogus"),
     ] {
         let run = finish(vmm(image).args(words));

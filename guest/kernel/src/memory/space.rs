@@ -71,6 +71,17 @@ impl Space {
         Some(start..end)
     }
 
+    /// Maps `range` of physical addresses, whole pages of 2 MiB, to itself. The
+    /// entry of its first page; `None` if there is not enough memory for its tables.
+    ///
+    /// # Safety
+    /// The range is below [`FIRST`], was never mapped, and nobody takes what is there for
+    /// memory of his own.
+    pub unsafe fn map(&mut self, range: Range<u64>) -> Option<*const u64> {
+        // SAFETY: passed on.
+        unsafe { self.tables.map_large(range, &mut self.frames) }
+    }
+
     /// Takes a block back.
     ///
     /// # Safety
@@ -127,6 +138,16 @@ mod tests {
             }
             let tables = FRAMES * FRAME - space.frames.free();
             assert!(tables <= 12 * FRAME, "tables are used again: {tables}");
+        });
+    }
+
+    #[test]
+    fn a_window_takes_its_tables_and_nothing_else() {
+        with_space(|space| {
+            let free = space.frames.free();
+            // SAFETY: far from blocks, and never accessed.
+            assert!(unsafe { space.map(4 << 30..5 << 30) }.is_some());
+            assert_eq!(free - space.frames.free(), 2 * FRAME);
         });
     }
 

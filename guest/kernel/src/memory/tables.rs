@@ -22,6 +22,8 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// A page: neither accessed nor dirty, so that it shows whether it was touched.
 const PAGE: u64 = PRESENT | WRITABLE | USER;
+/// A page of 2 MiB, with nothing left to mark.
+const LARGE: u64 = PRESENT | WRITABLE | USER | ACCESSED | DIRTY | 1 << 7;
 const TABLE: u64 = PRESENT | WRITABLE | USER | ACCESSED;
 
 /// Entries of a table.
@@ -94,14 +96,53 @@ impl Tables {
         Some(())
     }
 
+    /// Maps `range`, whole pages of 2 MiB, to itself, where nothing was mapped ever.
+    ///
+    /// The entry of its first page; `None` if a table was needed and no frame was left for
+    /// it: then part of the range may be mapped.
+    ///
+    /// # Safety
+    /// Nobody takes what is there for memory of his own, and the frames in `frames` are
+    /// free and mapped to themselves.
+    pub unsafe fn map_large(
+        &mut self,
+        range: Range<u64>,
+        frames: &mut Frames,
+    ) -> Option<*const u64> {
+        let first = range.start;
+        for address in range.step_by(REACH as usize) {
+            // SAFETY: passed on.
+            let table = unsafe { self.descend(address, 1, frames)? };
+            table[index(address, 1)] = address | LARGE;
+        }
+        // SAFETY: passed on.
+        let table = unsafe { self.descend(first, 1, frames)? };
+        Some(&raw const table[index(first, 1)])
+    }
+
     /// The table of the page at `address`, made if it is not there.
     ///
     /// # Safety
     /// As for [`Self::map`].
     #[inline]
     unsafe fn reach(&mut self, address: u64, frames: &mut Frames) -> Option<&mut Table> {
+        // SAFETY: passed on.
+        unsafe { self.descend(address, 0, frames) }
+    }
+
+    /// The table of `lowest` level on the way to `address`, made if it is not there.
+    ///
+    /// # Safety
+    /// As for [`Self::map`].
+    #[inline(always)]
+    unsafe fn descend(
+        &mut self,
+        address: u64,
+        lowest: u32,
+        frames: &mut Frames,
+    ) -> Option<&mut Table> {
         let mut table = self.top;
-        for level in (1..=UPPER_LEVELS).rev() {
+        for level in (lowest + 1..=UPPER_LEVELS).rev() {
             // SAFETY: `table` is the top or was found in an entry of a table, and
             // all tables are mapped to themselves.
             let entry = unsafe { &mut (*table)[index(address, level)] };
@@ -302,6 +343,32 @@ mod tests {
             assert_eq!(frames.free(), free);
         }
         assert_eq!(entry(&tables, second + FRAME), Some(0));
+    }
+
+    #[test]
+    fn large_pages_are_mapped_to_themselves_a_table_for_a_gibibyte() {
+        let (_ram, range) = ram();
+        let mut frames = Frames::new();
+        frames.give(range, false);
+        let mut top: Box<Ram> = Box::new(Ram([[0; ENTRIES]; 16]));
+        // SAFETY: the table is the test's own.
+        let mut tables = unsafe { Tables::new(&raw mut top.0[0]) };
+        let window = 4 << 30..5 << 30;
+        // SAFETY: the window is never accessed, the frames are the test's own.
+        let first = unsafe { tables.map_large(window.clone(), &mut frames) }.unwrap();
+        // SAFETY: an entry of a table of the test's own.
+        assert_eq!(unsafe { *first }, window.start | LARGE);
+        assert_eq!(
+            frames.free(),
+            14 * FRAME,
+            "one upper table and one of pages"
+        );
+        for address in [window.start, window.start + 7 * REACH, window.end - REACH] {
+            // SAFETY: the tables on the way were made above.
+            let entry = unsafe { *tables.parent(address) };
+            assert_eq!(entry, address | LARGE);
+        }
+        assert_eq!(entry(&tables, window.end), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{environment_parser, workload_parser, MannerArgs};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trapline_abi::OpSet;
 use trapline_gate::{tolerance, Tolerance, Tolerances};
 use trapline_plan::EnvironmentId;
 
@@ -115,7 +116,7 @@ pub struct ToleranceArgs {
     /// Let operations or workloads move by N (in their unit) or N%, like
     /// exits/port-out=2; the last that fits decides [default: boot=2%, others 0]
     #[arg(long = "tolerance", value_name = "OP=N|N%", value_parser = tolerance_parser())]
-    pub chosen: Vec<(u64, Tolerance)>,
+    pub chosen: Vec<(OpSet, Tolerance)>,
 }
 
 impl ToleranceArgs {
@@ -129,7 +130,7 @@ impl ToleranceArgs {
     }
 }
 
-fn tolerance_parser() -> impl TypedValueParser<Value = (u64, Tolerance)> {
+fn tolerance_parser() -> impl TypedValueParser<Value = (OpSet, Tolerance)> {
     clap::builder::StringValueParser::new().try_map(|words| tolerance::parse(&words))
 }
 

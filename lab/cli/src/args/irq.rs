@@ -5,7 +5,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::Wait;
-use trapline_abi::Op;
+use trapline_abi::{Op, OpSet};
 use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
 use trapline_plan::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
 
@@ -32,8 +32,9 @@ pub struct IrqArgs {
     /// that does the same
     #[arg(long, value_name = "1|2", default_value = "1", value_parser = per_cpu_parser())]
     pub vcpus_per_cpu: PerCpu,
-    /// What disturbs it meanwhile: cpu, cpu:N, memory, exits, create-vm,
-    /// create-vm:MIB, and console-direct or console-buffered
+    /// What disturbs it meanwhile: cpu, cpu:N, memory, exits,
+    /// create-vm[:MIB][:4k|2m][:demand|steps|whole], and console-direct or
+    /// console-buffered
     #[arg(long, value_name = "A,B", default_value = "none", value_parser = Loads::from_str)]
     pub load: Loads,
     /// Where the virtual CPU runs [default: shared with a load or another virtual
@@ -118,7 +119,7 @@ impl From<Pin> for trapline_plan::Pin {
 
 impl Timer {
     /// The operations of this timer.
-    pub fn operations(self) -> u64 {
+    pub fn operations(self) -> OpSet {
         match self {
             Self::Own => Op::OwnTimer.bit(),
             Self::Host => Op::HostTimer.bit(),

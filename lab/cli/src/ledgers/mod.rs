@@ -24,7 +24,7 @@ use crate::progress::Bar;
 use crate::run;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use trapline_abi::{mark, Op, Unit, Workload};
+use trapline_abi::{mark, Op, OpSet, Unit, Workload};
 use trapline_environments::Watch;
 use trapline_ledger::wire::Span;
 use trapline_ledger::{Batch, Ledger, Machine, Symbols, Window};
@@ -85,7 +85,7 @@ impl Desk<'_> {
     pub fn count(
         &self,
         environments: &[EnvironmentId],
-        operations: u64,
+        operations: OpSet,
     ) -> Result<Counted, Failure> {
         if let Some((id, reason)) = environments
             .iter()

@@ -13,6 +13,7 @@ fn foreign(text: &str) -> Foreign {
         bzimage: "/a/bzimage".into(),
         machine: MachineSpec {
             memory_mib: 128,
+            window_mib: 0,
             cpus: 1,
             scheduling: trapline_plan::Scheduling::USUAL,
             serial: trapline_plan::Serial::Lines,

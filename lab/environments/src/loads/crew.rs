@@ -8,7 +8,7 @@ use crate::process::Command;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-use trapline_plan::{Load, Loads};
+use trapline_plan::{Created, Filling, Load, Loads};
 
 /// The job of a guest that exits without end: each byte of a console that is a port is
 /// an exit to the VMM.
@@ -76,7 +76,7 @@ impl Crew {
                     tasks.push(self.burner(load, "bytes", &block, seconds)?);
                 }
                 Load::Exits => tasks.push(self.exits(load, seconds)?),
-                Load::CreateVm(mib) => tasks.push(self.create_vm(load, mib, seconds)?),
+                Load::CreateVm(created) => tasks.push(self.create_vm(load, created, seconds)?),
                 Load::ConsoleDirect | Load::ConsoleBuffered => {}
             }
         }
@@ -111,17 +111,15 @@ impl Crew {
         })
     }
 
-    fn create_vm(&self, load: Load, mib: Option<u32>, seconds: u64) -> Result<Task, EnvError> {
-        let mib = mib.unwrap_or(CREATED_MIB);
+    fn create_vm(&self, load: Load, created: Created, seconds: u64) -> Result<Task, EnvError> {
+        let mib = created.mib.unwrap_or(CREATED_MIB);
         check_memory(mib)?;
         let vmm = self.vmm()?;
         let burner = self.burner(load, "machines", "run", seconds)?;
         let mut command = burner.command.arg(vmm.program);
         command.arguments.extend(vmm.arguments);
         Ok(Task {
-            command: command
-                .words(&format!("--memory {mib}M --cmdline"))
-                .arg(populating(mib)),
+            command: populated(command, mib, created),
             ..burner
         })
     }
@@ -133,6 +131,26 @@ impl Crew {
         Ok(vmm.arg("--image").arg(&self.image))
     }
 }
+
+/// The arguments of our VMM for a machine of so much memory that is populated, and ends.
+pub fn populated(vmm: Command, mib: u32, created: Created) -> Command {
+    let vmm = vmm.words(&format!("--memory {mib}M"));
+    let vmm = match created.pages {
+        None => vmm,
+        Some(pages) => vmm.words(&format!("--pages {}", pages.name())),
+    };
+    let (vmm, job) = match created.filling {
+        Filling::Demand => (vmm, populating(mib)),
+        filling => {
+            let how = format!("--prefault {}", filling.name());
+            (vmm.words(&how), NOTHING.to_owned())
+        }
+    };
+    vmm.arg("--cmdline").arg(job)
+}
+
+/// The job of a guest that only ends.
+const NOTHING: &str = "trapline.run=none trapline.console=port";
 
 /// What the image needs of its memory for itself, in MiB.
 const IMAGE_MIB: u32 = 24;

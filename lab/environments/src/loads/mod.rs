@@ -10,7 +10,7 @@ mod process;
 
 mod neighbour;
 
-pub use crew::{populating, Crew, EXITING};
+pub use crew::{populated, Crew, EXITING};
 pub use neighbour::{neighbourly, NEIGHBOUR};
 
 use crate::environment::{SampleSink, Watch};

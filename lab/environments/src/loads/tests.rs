@@ -1,4 +1,4 @@
-use super::crew::{populating, Task, Telling};
+use super::crew::{populated, populating, Task, Telling};
 use super::*;
 use crate::environment::Progress;
 use crate::observe::Finished;
@@ -126,6 +126,27 @@ fn what_cannot_be_started_is_a_reason_to_skip() {
         "{error}"
     );
     assert!(tasks("console-buffered").unwrap().is_empty());
+}
+
+#[test]
+fn who_populates_a_created_machine_is_in_its_words() {
+    let words = |load: &str| {
+        let Ok(trapline_plan::Load::CreateVm(created)) = load.parse() else {
+            panic!("{load} is another load");
+        };
+        let vmm = populated(Command::new("vmm"), 64, created);
+        let words: Vec<_> = vmm
+            .arguments
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        words.join(" ")
+    };
+    let demand = words("create-vm:64");
+    assert_eq!(demand, format!("--memory 64M --cmdline {}", populating(64)));
+    let whole = words("create-vm:64:2m:whole");
+    let expected = "--memory 64M --pages 2m --prefault whole --cmdline trapline.run=none ";
+    assert!(whole.starts_with(expected), "{whole}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::interrupt::{pack, MAX_PACKED};
 use trapline_abi::{Job, Record};
 
-const BOOT: u64 = Op::BootCreated.bit()
+const BOOT: OpSet = Op::BootCreated.bit()
     | Op::BootEntry.bit()
     | Op::BootMain.bit()
     | Op::BootSample.bit()

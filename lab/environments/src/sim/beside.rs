@@ -5,7 +5,7 @@ use super::linux::Contents;
 use super::script::{patience, Script};
 use super::{AGENT, IMAGE, VMM};
 use crate::error::EnvError;
-use crate::loads::{neighbourly, populating, EXITING};
+use crate::loads::{neighbourly, populated, EXITING};
 use crate::process::Command;
 use trapline_abi::Job;
 use trapline_plan::{Conditions, Load, PerCpu, Pin};
@@ -91,8 +91,8 @@ pub fn in_our_vmm(script: &mut Script, load: Load) -> Result<(), EnvError> {
             let command = command.arg("--cmdline").arg(EXITING);
             script.load(load.name(), "exits", "exits", &command);
         }
-        Load::CreateVm(mib) => {
-            let mib = mib.unwrap_or(CREATED_MIB);
+        Load::CreateVm(created) => {
+            let mib = created.mib.unwrap_or(CREATED_MIB);
             if mib > MOST_CREATED_MIB {
                 return Err(EnvError::Missing(format!(
                     "the simulated machine has no room for machines of {mib} MiB: name at most \
@@ -100,8 +100,7 @@ pub fn in_our_vmm(script: &mut Script, load: Load) -> Result<(), EnvError> {
                 )));
             }
             let command = agent("run").arg(VMM).arg("--image").arg(IMAGE);
-            let command = command.words(&format!("--memory {mib}M --cmdline"));
-            let command = command.arg(populating(mib));
+            let command = populated(command, mib, created);
             script.load(load.name(), "machines", "count", &command);
         }
         other => burner(script, other)?,
@@ -150,7 +149,7 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
         let mut script = Script::default();
-        let large = in_our_vmm(&mut script, Load::CreateVm(Some(4096))).unwrap_err();
+        let large = in_our_vmm(&mut script, "create-vm:4096".parse().unwrap()).unwrap_err();
         assert!(large.to_string().contains("create-vm:512"), "{large}");
         in_our_vmm(&mut script, Load::Exits).unwrap();
         assert!(script

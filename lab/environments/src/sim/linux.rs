@@ -101,7 +101,7 @@ pub fn machine(
     Machine::new(
         settings,
         base,
-        machine.memory_mib,
+        machine.memory_mib + machine.window_mib,
         &mut |archive, script| {
             contents.prepare(script);
             contents.add_to(archive)

@@ -20,7 +20,7 @@ use draft::{Draft, Told};
 use std::collections::BTreeMap;
 use trapline_abi::job::Wait;
 use trapline_abi::record::Speaker;
-use trapline_abi::{Counter, Decoder, Item, Job, Op, Record, Stage, Workload, VERSION};
+use trapline_abi::{Counter, Decoder, Item, Job, Op, OpSet, Record, Stage, Workload, VERSION};
 use trapline_plan::irq;
 use trapline_plan::observed::{Operation, Outcome, Sample};
 
@@ -109,7 +109,7 @@ pub struct Elapsed {
 #[derive(Debug)]
 pub struct Account {
     /// The set of operations it was asked for.
-    pub asked: u64,
+    pub asked: OpSet,
     /// What it said of itself.
     pub hello: Option<Hello>,
     /// Stages of the guest.
@@ -147,7 +147,7 @@ pub struct Transcript {
 
 /// What was heard so far.
 struct Heard {
-    asked: u64,
+    asked: OpSet,
     /// Expiries of each timer that it was asked for.
     expiries: u32,
     /// Whether the guest reads the clock of whoever started it.

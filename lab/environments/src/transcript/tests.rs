@@ -2,9 +2,9 @@ use super::*;
 use proptest::prelude::*;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::interrupt::{pack, MAX_PACKED};
-use trapline_abi::Interrupt;
+use trapline_abi::{Interrupt, OpSet};
 
-const ASKED: u64 = Op::Getpid.bit() | Op::PortOut.bit();
+const ASKED: OpSet = Op::Getpid.bit() | Op::PortOut.bit();
 
 fn job() -> Job {
     Job {
@@ -304,7 +304,7 @@ proptest! {
     }
 }
 
-const TIMERS: u64 = Op::OwnTimer.bit() | Op::HostTimer.bit();
+const TIMERS: OpSet = Op::OwnTimer.bit() | Op::HostTimer.bit();
 
 fn irq_job(expiries: u32) -> Job {
     Job {

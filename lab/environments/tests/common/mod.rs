@@ -7,6 +7,7 @@ mod skip;
 use skip::skip;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trapline_abi::OpSet;
 use trapline_environments::{
     all, boot, Availability, Booted, EnvError, Environment, GuestImage, Parts, Requirements,
     Settings, Watch,
@@ -37,11 +38,12 @@ pub fn settings(directory: &Path) -> Settings {
 }
 
 /// A small boot of `id` for the operations named, with one further launch.
-pub fn planned(id: EnvironmentId, operations: u64) -> PlannedBoot {
+pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
     let plan = expand(&Request {
         environments: vec![id],
         ready: vec![id],
         operations,
+        named: 0,
         preset: Preset::Quick,
         boots: Some(1),
         scheduling: trapline_plan::Scheduling::USUAL,

@@ -1,8 +1,8 @@
 //! The latest interrupts, with their way.
 
-use super::grid::Grid;
 use super::tables::{name, time, NAMES};
 use crate::figures;
+use crate::grid::Grid;
 use crate::sheet::{Look, Span};
 use trapline_abi::interrupt::WINDOW;
 use trapline_stats::irq::{Interrupts, Late, Point};

@@ -5,7 +5,6 @@
 //! instructions, of which one is a nanosecond: so one threshold serves both.
 
 mod conditions;
-mod grid;
 pub(crate) mod json;
 mod latest;
 mod picture;
@@ -16,6 +15,7 @@ mod verdict;
 pub use verdict::{verdicts, Verdict};
 
 use crate::figures;
+use crate::grid::Grid;
 use crate::notes::Notes;
 use crate::sheet::{Look, Span};
 use crate::terminal::Page;
@@ -66,7 +66,7 @@ impl Page {
     }
 
     /// What the cells' flags say: the table of interrupts has no room for marks.
-    fn notes_on(&mut self, cells: &[Cell], clock: Clock) {
+    pub(crate) fn notes_on(&mut self, cells: &[Cell], clock: Clock) {
         let mut notes = Notes::default();
         for cell in cells.iter().filter(|cell| cell.clock == clock) {
             notes.on(cell);
@@ -85,7 +85,7 @@ impl Page {
         }
     }
 
-    fn grid(&mut self, (title, explanation, grid): &(&'static str, String, grid::Grid)) {
+    fn grid(&mut self, (title, explanation, grid): &(&'static str, String, Grid)) {
         self.heading(&(*title, explanation.clone()));
         self.text.push_str(&grid.render(&self.style));
     }

@@ -1,7 +1,7 @@
 //! The tables of interrupts: a row for each environment and timer.
 
-use super::grid::Grid;
 use crate::figures;
+use crate::grid::Grid;
 use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
 use trapline_abi::{Found, Op};
 use trapline_plan::irq::Settings;

@@ -236,6 +236,7 @@ pub fn report() -> Report {
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
         interrupts: vec![],
+        neighbours: vec![],
         irq: Default::default(),
         version: "0.1.0".into(),
         facts: BTreeMap::from([

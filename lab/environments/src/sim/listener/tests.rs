@@ -244,6 +244,7 @@ fn foreign() -> Inside {
             bzimage: "/bzimage".into(),
             machine: trapline_plan::MachineSpec {
                 memory_mib: 1,
+                window_mib: 0,
                 cpus: 1,
                 scheduling: trapline_plan::Scheduling::USUAL,
                 serial: trapline_plan::Serial::Lines,

@@ -1,0 +1,142 @@
+//! Which memory is given to guests of workload `populate`, and where nobody can give any.
+//!
+//! What is not measured is left out of a plan with its reason, before anything is started:
+//! a guest that is asked for it would have to be told who runs it.
+
+use crate::identity::{Clock, EnvironmentId};
+use crate::preset::Preset;
+use trapline_abi::populate::{Wish, LARGE};
+use trapline_abi::{OpSet, Workload};
+
+/// Operations that are not measured, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Which.
+    pub operations: OpSet,
+    /// Why, and what mends it if anything does.
+    pub reason: String,
+}
+
+/// The set of all operations of workload `populate`.
+pub fn operations() -> OpSet {
+    Workload::Populate.set()
+}
+
+/// Those of these orders.
+pub fn of_orders(orders: &[u8]) -> OpSet {
+    set(|wish| orders.contains(&wish.order))
+}
+
+/// Those of large regions.
+pub fn large() -> OpSet {
+    set(|wish| wish.order > LARGE)
+}
+
+fn set(wanted: impl Fn(&Wish) -> bool) -> OpSet {
+    let wishes = Wish::ALL.into_iter().filter(wanted);
+    wishes.fold(0, |set, wish| {
+        set | wish.attach().bit() | wish.touch().bit()
+    })
+}
+
+/// Memory for a guest that measures `operations`, beside what it starts with, in MiB. Of
+/// regions that are not large nobody takes notice.
+pub fn window_mib(operations: OpSet) -> u32 {
+    let wished = Wish::ALL.into_iter().filter(|wish| {
+        let wanted = wish.attach().bit() | wish.touch().bit();
+        wish.order > LARGE && operations & wanted != 0
+    });
+    let most = wished.map(|wish| wish.bytes() >> 20).max().unwrap_or(0);
+    most as u32
+}
+
+/// What of `operations` an environment does not measure. Those that were `named` one by
+/// one are measured even where they take long.
+pub fn left_out(
+    environment: EnvironmentId,
+    preset: Preset,
+    operations: OpSet,
+    named: OpSet,
+) -> Option<LeftOut> {
+    let of = |set: OpSet, reason: &str| LeftOut {
+        operations: operations & set,
+        reason: reason.to_owned(),
+    };
+    let left_out = match (nobody_gives(environment), environment.clock(), preset) {
+        (Some(reason), ..) => of(self::operations(), reason),
+        (None, Clock::InsnVmx, _) => of(large(), NO_ROOM),
+        (None, Clock::Insn, Preset::Quick) => of(large() & !named, TOO_LONG),
+        _ => return None,
+    };
+    (left_out.operations != 0).then_some(left_out)
+}
+
+const TOO_LONG: &str = "a GiB takes minutes where instructions are counted: --preset full \
+                        measures it, or its name (trapline populate --order 18)";
+const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a GiB: measure \
+                       sim/kvm";
+
+/// Why nobody gives memory to a running guest there.
+fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
+    use EnvironmentId::{
+        Custom, Host, Kvm, QemuKvm, QemuTcg, Sim, SimCustom, SimKvm, SimLinux, SimQemuKvm, SimVmx,
+        SimVmxKvm, SimVmxLinux, SimVmxQemuKvm, SimXenDom0, SimXenHvm, SimXenPvh,
+    };
+    match environment {
+        Host | Kvm | SimLinux | SimKvm | SimVmxLinux | SimVmxKvm => None,
+        Sim | SimVmx => {
+            Some("a bare machine has the memory that it starts with: nobody gives it more")
+        }
+        QemuKvm | QemuTcg | SimQemuKvm | SimVmxQemuKvm => Some(
+            "QEMU gives a running guest memory by ACPI hotplug, which the image does not speak: \
+             measure kvm or sim/kvm",
+        ),
+        Custom | SimCustom => Some(
+            "how a VMM given with --vmm gives a running guest memory is not known: measure kvm \
+             or sim/kvm",
+        ),
+        SimXenPvh | SimXenHvm | SimXenDom0 => Some(
+            "a domain of Xen is populated before it starts, and gets no more: boot/exit has that \
+             in it",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_abi::Op;
+
+    #[test]
+    fn sets_are_by_order_and_large_ones_need_room() {
+        assert_eq!(of_orders(&[0, 3, 9, 18]), operations());
+        assert_eq!(of_orders(&[18]), large());
+        assert_eq!(large().count_ones(), 8);
+        assert_eq!(window_mib(operations()), 1024);
+        assert_eq!(window_mib(operations() & !large()), 0);
+        assert_eq!(window_mib(Op::Touch18Huge.bit() | Op::Getpid.bit()), 1024);
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_reason_and_naming_it_helps() {
+        use EnvironmentId::{Kvm, QemuKvm, SimKvm, SimVmxKvm};
+        let all = operations() | Op::PortOut.bit();
+        let out = |id, preset, named| left_out(id, preset, all, named);
+        assert_eq!(out(Kvm, Preset::Quick, 0), None);
+        assert_eq!(out(SimKvm, Preset::Full, 0), None);
+        let quick = out(SimKvm, Preset::Quick, 0).unwrap();
+        assert_eq!(quick.operations, large());
+        assert!(quick.reason.contains("--preset full"));
+        let named = Op::Attach18.bit();
+        let rest = out(SimKvm, Preset::Quick, named).unwrap();
+        assert_eq!(rest.operations, large() & !named);
+        let qemu = out(QemuKvm, Preset::Full, all).unwrap();
+        assert_eq!(qemu.operations, operations());
+        assert_eq!(
+            out(SimVmxKvm, Preset::Full, all).unwrap().operations,
+            large()
+        );
+        let others = Op::PortOut.bit();
+        assert_eq!(left_out(QemuKvm, Preset::Quick, others, 0), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! `trapline populate` as people use it: what giving memory costs, exact where
+//! instructions are counted, and a reason where nobody gives any.
+
+use serde_json::Value;
+use trapline_tests::run::{Ended, Place};
+use trapline_tests::{has_kvm, has_qemu, skip};
+
+fn populate(place: &Place, words: &str) -> Ended {
+    let store = place.store();
+    let store = store.to_str().expect("the path is text");
+    let mut all = vec!["populate", "--store", store];
+    all.extend(words.split(' '));
+    place.run(&all)
+}
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+fn cells(told: &Value) -> &[Value] {
+    told["cells"].as_array().expect("a list")
+}
+
+/// The cell of an operation.
+fn cell<'a>(told: &'a Value, environment: &str, operation: &str) -> &'a Value {
+    let its = |cell: &&Value| cell["environment"] == environment && cell["operation"] == operation;
+    let found = cells(told).iter().find(its);
+    found.unwrap_or_else(|| panic!("no {operation} in {environment}: {told:#}"))
+}
+
+#[test]
+fn words_that_make_no_sense_are_refused_and_help_fits_a_terminal() {
+    let place = Place::new();
+    for (words, told) in [
+        ("--order 1", "unknown value '1' for '--order <N,M>'"),
+        ("--order 0,huge", "unknown value 'huge'"),
+        ("--neighbour 2G", "MIB"),
+        ("--neighbour 1", "from 32 to 65536 MiB"),
+        ("--env host --neighbour 64", "add kvm or sim/kvm to --env"),
+        ("--env sim/kmv", "did you mean 'sim/kvm'?"),
+        ("--boots 0", "--boots"),
+    ] {
+        let ended = populate(&place, words);
+        assert_eq!(ended.status, Some(2), "{words}: {ended:?}");
+        assert!(ended.errors.contains(told), "{words}: {}", ended.errors);
+    }
+    let help = place.run(&["populate", "--help"]);
+    assert_eq!(help.status, Some(0), "{}", help.errors);
+    for line in help.output.lines() {
+        assert!(line.chars().count() <= 80, "too wide: {line}");
+    }
+}
+
+#[test]
+fn a_process_is_given_memory_and_the_store_has_all_of_it() {
+    let place = Place::new();
+    let words = "--env host --order 0,9 --boots 2 --format json";
+    let ended = populate(&place, words);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let told = json(&ended);
+    assert_eq!(cells(&told).len(), 12, "{told:#}");
+    let given = told["populate"].as_array().expect("a list");
+    for one in given {
+        let of = |key: &str| one[key].as_f64().expect("a number");
+        assert!((of("attach") + of("touch") - of("total")).abs() < 1e-6);
+        assert!((of("per_page") * of("pages") - of("total")).abs() < 1e-3);
+    }
+    // What is there already is quickly touched; the kernel clears no page for it.
+    let of = |operation| cell(&told, "host", operation)["min"].as_f64();
+    assert!(of("touch-9-prefault") < of("touch-9"), "{told:#}");
+    let shown = place.run(&[
+        "show",
+        "--store",
+        place.store().to_str().expect("the path is text"),
+    ]);
+    assert!(
+        shown.output.contains("Memory given, wall clock"),
+        "{}",
+        shown.output
+    );
+    for line in shown.output.lines() {
+        assert!(line.chars().count() <= 80, "too wide: {line}");
+    }
+}
+
+#[test]
+fn a_guest_on_this_host_is_given_memory() {
+    if !has_kvm("memory given to a guest on this host") {
+        return;
+    }
+    let place = Place::new();
+    let told = json(&populate(
+        &place,
+        "--env kvm --order 3,9 --boots 1 --format json",
+    ));
+    for cell in cells(&told) {
+        let huge = cell["operation"]
+            .as_str()
+            .is_some_and(|name| name.contains("-2m"));
+        match (huge, &cell["skip"]) {
+            (true, Value::String(reason)) => {
+                assert!(reason.contains("transparent_hugepage"), "{reason}");
+                skip("pages of 2 MiB", reason);
+            }
+            _ => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
+        }
+    }
+}
+
+/// Where instructions are counted one fault is one exit, and all of it is the same again.
+#[test]
+fn on_the_simulated_machine_every_page_is_one_exit_and_digits_are_exact() {
+    if !has_qemu("memory given on the simulated machine") {
+        return;
+    }
+    let words = "--env sim/kvm --order 0,9 --format json";
+    let runs = [Place::new(), Place::new()].map(|place| json(&populate(&place, words)));
+    let told = &runs[0];
+    if cells(told).iter().all(|cell| cell["skip"].is_string()) {
+        skip("memory given in sim/kvm", "the machine cannot be made here");
+        return;
+    }
+    // The machine's own timer may take the guest away once or twice in twelve regions.
+    for (operation, pages) in [
+        ("attach-0", 1.0),
+        ("touch-0", 1.0),
+        ("touch-9", 512.0),
+        ("touch-9-prefault", 512.0),
+        ("touch-9-2m", 1.0),
+        ("touch-9-2m-prefault", 1.0),
+    ] {
+        let exits = &cell(told, "sim/kvm", operation)["exits"];
+        let exits = exits.as_f64().expect("a number");
+        assert!(
+            (pages..pages + 1.0).contains(&exits),
+            "{operation}: {exits}"
+        );
+    }
+    let figures = |told: &Value| -> Vec<(Value, Value)> {
+        let all = cells(told).iter();
+        all.map(|cell| (cell["operation"].clone(), cell["estimate"].clone()))
+            .collect()
+    };
+    assert_eq!(figures(told), figures(&runs[1]));
+    assert!(figures(told)
+        .iter()
+        .all(|(_, estimate)| estimate.is_number()));
+}
+
+/// What the VMM and the kernel do for it is told by function, and adds up.
+#[test]
+fn the_ledger_of_giving_memory_adds_up() {
+    if !has_qemu("the ledger of giving memory") {
+        return;
+    }
+    let place = Place::new();
+    let ended = place.run(&[
+        "explain",
+        "sim/kvm",
+        "populate/attach-9",
+        "--format",
+        "json",
+    ]);
+    if ended.status != Some(0) {
+        skip("the ledger of giving memory", ended.errors.trim());
+        return;
+    }
+    let told = json(&ended);
+    let functions = told["functions"].as_array().expect("a list");
+    let sum: f64 = functions
+        .iter()
+        .filter_map(|one| one["insn"].as_f64())
+        .sum();
+    let total = told["total"].as_f64().expect("a number");
+    assert!((sum - total).abs() < 1.0, "{sum} of {total}");
+    assert_eq!(told["residual"], 0, "{told:#}");
+    for component in ["kernel", "kvm", "trapline-vmm", "guest"] {
+        let its = |one: &&Value| one["component"] == component;
+        assert!(functions.iter().any(|one| its(&one)), "{component}");
+    }
+}
+
+#[test]
+fn where_nobody_gives_memory_there_is_a_reason_and_nothing_is_started() {
+    if !has_qemu("reasons not to give memory") {
+        return;
+    }
+    let place = Place::new();
+    let ended = populate(&place, "--env sim,qemu-tcg --order 0,18");
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let words: Vec<&str> = ended.output.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(
+        words.contains("sim: a bare machine has the memory"),
+        "{words}"
+    );
+    assert!(
+        words.contains("qemu-tcg: QEMU gives a running guest memory by ACPI"),
+        "{words}"
+    );
+    assert!(!words.contains("Memory given"), "{words}");
+}

@@ -1,0 +1,84 @@
+//! A piece of this process's address space, mapped once and unmapped with its owner.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+
+/// Memory that can be read and written.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+impl Mapping {
+    /// The first `length` bytes of a file, shared with whoever maps it, too.
+    pub fn of_file(file: &File, length: usize) -> io::Result<Self> {
+        Self::new(length, libc::MAP_SHARED, file.as_raw_fd())
+    }
+
+    /// Zeroed memory of this process alone.
+    pub fn private(length: usize) -> io::Result<Self> {
+        Self::new(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    fn new(length: usize, kind: libc::c_int, file: libc::c_int) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = kind | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing
+        // that exists; the result is checked.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, access, kind, file, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { start, length })
+    }
+
+    /// Its first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The first of its addresses that is a multiple of `unit`, which it is longer than.
+    pub fn first_multiple_of(&self, unit: usize) -> NonNull<u8> {
+        debug_assert!(self.length >= unit);
+        let beyond = self.start.align_offset(unit);
+        // SAFETY: `beyond` is less than `unit`, and the mapping is longer than that.
+        unsafe { self.start.add(beyond) }
+    }
+
+    /// Says how a part of it will be used. A kernel that cannot follow refuses, and the
+    /// memory is as before.
+    pub fn advise(&self, start: NonNull<u8>, length: usize, advice: libc::c_int) {
+        debug_assert!(self.holds(start, length));
+        // SAFETY: all of the range is this mapping's, and the advice changes neither
+        // contents nor access.
+        unsafe { libc::madvise(start.as_ptr().cast(), length, advice) };
+    }
+
+    /// Populates a part of it, as if each of its pages had been written to.
+    pub fn populate(&self, start: NonNull<u8>, length: usize) -> io::Result<()> {
+        debug_assert!(self.holds(start, length));
+        // SAFETY: as in `advise`.
+        let status =
+            unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_POPULATE_WRITE) };
+        match status {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn holds(&self, start: NonNull<u8>, length: usize) -> bool {
+        let (own, start) = (self.start.addr().get(), start.addr().get());
+        own <= start && start + length <= own + self.length
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly this was mapped by `new`, and its owner is gone.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}

@@ -1,0 +1,113 @@
+//! The system calls that each kind of thread may make, in ascending order, and of some
+//! what they may be asked.
+
+pub const VCPU: [libc::c_long; 10] = [
+    libc::SYS_read,  // console input
+    libc::SYS_write, // console, events, messages
+    libc::SYS_poll,  // whether there is input, or room for output
+    libc::SYS_brk,   // small allocations, for messages
+    libc::SYS_rt_sigreturn,
+    libc::SYS_ioctl,   // the vCPU and its machine
+    libc::SYS_pread64, // the kernel's counts
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // CPU time
+    libc::SYS_exit_group,
+];
+
+pub const VCPU_WITH_HELPERS: [libc::c_long; 11] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_poll,
+    libc::SYS_brk,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_ioctl,
+    libc::SYS_pread64,
+    libc::SYS_futex, // words with the others
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit_group,
+];
+
+pub const VCPU_WITH_MEMORY: [libc::c_long; 14] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_poll,
+    libc::SYS_mmap, // regions
+    libc::SYS_munmap,
+    libc::SYS_brk,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_ioctl,
+    libc::SYS_pread64,
+    libc::SYS_sched_yield, // between two steps
+    libc::SYS_madvise,     // pages, and populating them
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit_group,
+];
+
+pub const VCPU_WITH_BOTH: [libc::c_long; 15] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_poll,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_brk,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_ioctl,
+    libc::SYS_pread64,
+    libc::SYS_sched_yield,
+    libc::SYS_madvise,
+    libc::SYS_futex,
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit_group,
+];
+
+/// System calls of which not every form is allowed: their number, and pairs of an
+/// argument, and the values that it may have.
+pub type Limit = (libc::c_long, &'static [(u32, &'static [libc::c_int])]);
+
+/// New memory is nobody else's, and none of it can be executed.
+pub const LIMITS: [Limit; 2] = [
+    (
+        libc::SYS_mmap,
+        &[
+            (2, &[libc::PROT_READ | libc::PROT_WRITE]),
+            (
+                3,
+                &[libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE],
+            ),
+        ],
+    ),
+    (
+        libc::SYS_madvise,
+        &[(
+            2,
+            &[
+                libc::MADV_HUGEPAGE,
+                libc::MADV_NOHUGEPAGE,
+                libc::MADV_POPULATE_WRITE,
+            ],
+        )],
+    ),
+];
+
+pub const TICKER: [libc::c_long; 7] = [
+    libc::SYS_write, // messages
+    libc::SYS_ioctl, // interrupts
+    libc::SYS_futex, // orders
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit_group,
+];
+
+pub const SERIAL_LINE: [libc::c_long; 7] = [
+    libc::SYS_write,
+    libc::SYS_poll,  // whether there is room
+    libc::SYS_futex, // bytes to send
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit_group,
+];
