@@ -72,6 +72,7 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
         bochs::linux,
         bochs::kvm,
         bochs::qemu_kvm,
+        bochs::xen_pvh,
     ];
     let made = makers.into_iter().map(|make| make(settings.clone()));
     made.map(|stack| Box::new(stack) as Box<dyn Environment>)

@@ -58,7 +58,7 @@ pub struct Setting {
 fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
     use EnvironmentId::{
         Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm, SimVmx, SimVmxLinux,
-        SimVmxQemuKvm, SimXenDom0, SimXenHvm, SimXenPvh,
+        SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh,
     };
     match (environment, op) {
         (SimXenDom0, _) => {
@@ -75,6 +75,9 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
             SimXenPvh | SimXenHvm,
             Op::BootCreated | Op::BootEntry | Op::BootMain | Op::BootSample,
         ) => Some("Xen does not tell how a domain's clock relates to the machine's; 'trapline explain' of boot/exit tells the stages"),
+        (SimVmxXenPvh, Op::BootCreated | Op::BootEntry | Op::BootMain | Op::BootSample) => {
+            Some("Xen does not tell how a domain's clock relates to the machine's")
+        }
         (Custom | SimCustom, Op::BootCreated) => {
             Some("a VMM given with --vmm does not tell when it has created the machine")
         }

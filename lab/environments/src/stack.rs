@@ -42,6 +42,8 @@ pub enum Need {
     Bochs,
     /// A Linux kernel for that machine.
     IntelLinux,
+    /// Xen for that machine, with a kernel for its first domain.
+    IntelXen,
 }
 
 /// Makes a guest of the environment that asks, once all needs are met.
@@ -113,6 +115,7 @@ impl Stack {
             Need::XenDeviceModel => sim::check_xen_device_model(&self.settings),
             Need::Bochs => Bochs::find().map(drop),
             Need::IntelLinux => sim::check_kernel(&self.settings, Maker::Intel),
+            Need::IntelXen => sim::check_xen(&self.settings),
         }
     }
 
@@ -142,6 +145,7 @@ impl Stack {
             Need::Xen => facts.extend(sim::xen_facts()),
             Need::XenAlone => facts.extend(sim::xen_dom0_facts(&self.settings)),
             Need::IntelLinux => facts.extend(bochs::linux_facts()),
+            Need::IntelXen => facts.extend(sim::xen_facts_on(Maker::Intel)),
         }
     }
 
@@ -189,7 +193,7 @@ impl Stack {
     /// Memory that a guest's machine takes of the host, with whoever runs it.
     fn memory_mib(&self, machine: &MachineSpec) -> u64 {
         let around = self.needs.iter().map(|need| match need {
-            Need::Linux | Need::IntelLinux | Need::Xen => sim::LINUX_MEMORY_MIB,
+            Need::Linux | Need::IntelLinux | Need::Xen | Need::IntelXen => sim::LINUX_MEMORY_MIB,
             Need::XenAlone => sim::XEN_MEMORY_MIB,
             _ => 0,
         });

@@ -41,6 +41,7 @@ struct Told {
 
 /// Takes what is traced, piece by piece, and makes windows of it.
 pub struct Reader {
+    machine: Machine,
     /// Whether marks are executed in a guest.
     marks_in_guest: bool,
     in_guest: bool,
@@ -63,8 +64,9 @@ struct Executed {
 impl Reader {
     /// A reader of a machine that has traced nothing yet. Guests have addresses in the
     /// lower half only, as those of ours do.
-    pub fn new(marks_in_guest: bool) -> Self {
+    pub fn new(machine: Machine, marks_in_guest: bool) -> Self {
         Self {
+            machine,
             marks_in_guest,
             in_guest: false,
             rest: Vec::new(),
@@ -109,7 +111,7 @@ impl Reader {
         self.in_guest &= !in_kernel;
         let told = Told {
             leaves,
-            halts: Shape::of(Machine::Linux, executed.address, bytes, false).halts(),
+            halts: Shape::of(self.machine, executed.address, bytes, false).halts(),
             count: 0,
         };
         self.add(executed.address, told);
@@ -235,7 +237,7 @@ Next at t=9\n\
 (0).[17] [0x0000029c3c44] 0008:0000000000114c44 (unk. ctxt): lfence  ; 0faee8\n";
 
     fn read(text: &str, piece: usize) -> Result<Vec<Window>, BadText> {
-        let mut reader = Reader::new(true);
+        let mut reader = Reader::new(Machine::Linux, true);
         for piece in text.as_bytes().chunks(piece) {
             reader.write_all(piece).unwrap();
         }

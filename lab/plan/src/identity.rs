@@ -91,6 +91,7 @@ environments! {
     SimVmxLinux "sim-vmx/linux" InsnVmx "the agent in Linux on that machine";
     SimVmxKvm "sim-vmx/kvm" InsnVmx "the image in trapline-vmm on KVM on that machine";
     SimVmxQemuKvm "sim-vmx/qemu-kvm" InsnVmx "the image in QEMU on KVM on that machine";
+    SimVmxXenPvh "sim-vmx/xen-pvh" InsnVmx "the image as a PVH domain of Xen on that machine";
 }
 
 impl EnvironmentId {
@@ -106,7 +107,10 @@ impl EnvironmentId {
 
     /// Whether it is a domain of Xen.
     pub fn is_xen(self) -> bool {
-        matches!(self, Self::SimXenPvh | Self::SimXenHvm | Self::SimXenDom0)
+        matches!(
+            self,
+            Self::SimXenPvh | Self::SimXenHvm | Self::SimXenDom0 | Self::SimVmxXenPvh
+        )
     }
 
     /// Whether the image starts with its machine, so that there is no VMM to execute.

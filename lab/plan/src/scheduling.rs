@@ -41,8 +41,8 @@ impl Scheduler {
 
 /// Whether an environment can bound and weigh a guest's share of the CPU.
 const fn gives_shares(environment: EnvironmentId) -> bool {
-    use EnvironmentId::{SimXenHvm, SimXenPvh};
-    matches!(environment, SimXenPvh | SimXenHvm)
+    use EnvironmentId::{SimVmxXenPvh, SimXenHvm, SimXenPvh};
+    matches!(environment, SimXenPvh | SimXenHvm | SimVmxXenPvh)
 }
 
 /// What is said of how a guest's CPUs are scheduled. What is not said is as the
@@ -152,7 +152,7 @@ mod tests {
     fn an_environment_that_cannot_do_it_says_so_and_which_can() {
         let reason = CAPPED.misfit(EnvironmentId::SimKvm).unwrap();
         let expected = "sim/kvm knows nothing of --sched credit2 --cap 25: leave it out, or \
-                        choose from sim/xen-pvh, sim/xen-hvm with --env";
+                        choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env";
         assert_eq!(reason, expected);
         assert_eq!(CAPPED.misfit(EnvironmentId::SimXenHvm), None);
         for id in EnvironmentId::ALL {

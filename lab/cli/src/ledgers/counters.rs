@@ -1,6 +1,7 @@
 //! Who counts in the boots of a plan: each boot gets a QEMU with a plugin of its
 //! own, or a Bochs whose debugger is heard, and what that counted is kept by boot.
 
+use super::machine_of;
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,12 @@ pub struct Watched {
     /// The environment.
     pub environment: Box<dyn Environment>,
     counter: Counter,
+}
+
+/// Whether the image is a guest there.
+fn is_guest(id: EnvironmentId) -> bool {
+    use EnvironmentId::{SimVmxKvm, SimVmxQemuKvm, SimVmxXenPvh};
+    matches!(id, SimVmxKvm | SimVmxQemuKvm | SimVmxXenPvh)
 }
 
 /// Who counts in one boot.
@@ -99,9 +106,8 @@ impl Counters {
         let words = words.map(|(_, word)| word.to_owned()).collect();
         let counter = match (&self.plugin, id.clock()) {
             (_, Clock::InsnVmx) => {
-                let is_guest =
-                    |id| matches!(id, EnvironmentId::SimVmxKvm | EnvironmentId::SimVmxQemuKvm);
-                Counter::Debugger(Arc::new(Mutex::new(Reader::new(is_guest(id)))))
+                let reader = Reader::new(machine_of(id), is_guest(id));
+                Counter::Debugger(Arc::new(Mutex::new(reader)))
             }
             (Some(plugin), _) => Counter::Plugin(plugin.another()?.told(words)),
             (None, _) => return Err(EnvError::Missing(format!("nobody counts in {id}"))),

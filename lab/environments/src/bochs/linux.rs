@@ -4,20 +4,23 @@
 
 use super::machine::{self, Machine};
 use super::memory::Memory;
+use super::multiboot;
 use super::program::{Bochs, REMEDY};
 use super::unpack;
 use super::watch::Watcher;
 use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
 use crate::error::EnvError;
-use crate::parts::{hexadecimal, sha256_of_file};
+use crate::parts::hexadecimal;
 use crate::process::Running;
 use crate::settings::Settings;
-use crate::sim::kernel::{self, Kernel, Maker};
+use crate::sim::kernel::Maker;
 use crate::sim::programs::{Output, Outputs};
 use crate::sim::{
-    archive, script, Archive, Contents, Guests, MachineEar, Script, LINUX_MEMORY_MIB, STREAM_HASH,
+    archive, script, Archive, Contents, Guests, Loaded, MachineEar, Script, LINUX_MEMORY_MIB,
+    STREAM_HASH,
 };
 use sha2::{Digest, Sha256};
+use std::path::Path;
 use std::time::Duration;
 use trapline_abi::Job;
 use trapline_plan::MachineSpec;
@@ -27,7 +30,7 @@ use trapline_plan::MachineSpec;
 /// processor's random numbers alone, which Bochs begins with the second in which it
 /// was started, and to halt where nothing is to be done: the other way to sleep, Bochs
 /// steps through.
-const KERNEL_WORDS: &str = "console=ttyS0,115200 loglevel=4 nokaslr norandmaps \
+pub const KERNEL_WORDS: &str = "console=ttyS0,115200 loglevel=4 nokaslr norandmaps \
                             cryptomgr.notests panic=-1 tsc_early_khz=1000000 \
                             tsc=reliable clearcpuid=rdrand,rdseed idle=halt";
 
@@ -53,6 +56,8 @@ struct Prepared {
     bochs: Bochs,
     memory: Memory,
     memory_mib: u32,
+    /// What its kernel is told, or its hypervisor and the kernel of the first domain.
+    words: Vec<String>,
     facts: Facts,
 }
 
@@ -79,8 +84,8 @@ impl LinuxMachine {
     pub fn key(&self) -> Result<String, EnvError> {
         let prepared = self.prepare(&Script::default())?;
         let mut all: Facts = machine::facts(&prepared.bochs);
-        all.extend(facts());
         all.extend(prepared.facts);
+        all.insert("words".to_owned(), prepared.words.join("\n"));
         all.insert("memory".to_owned(), prepared.memory_mib.to_string());
         let all: Vec<_> = all.into_values().collect();
         Ok(hexadecimal(&Sha256::digest(all.join("\n"))))
@@ -104,22 +109,22 @@ impl LinuxMachine {
     }
 
     fn prepare(&self, script: &Script) -> Result<Prepared, EnvError> {
-        let kernel = kernel::chosen(&self.settings, Maker::Intel)?;
-        let mut fill = |archive: &mut Archive, _: &mut _| self.fill(archive, script);
-        let initramfs = archive(&self.settings, &kernel.modules, &mut fill)?.bytes();
-        let mut memory = Memory::of_kernel(&kernel.image, &unpacked(&kernel)?)?;
-        memory.add_module(&initramfs);
+        let base = self.contents.base(&self.settings, Maker::Intel)?;
+        let mut fill = |archive: &mut Archive, readiness: &mut Script| {
+            self.contents.prepare(readiness);
+            self.fill(archive, script)
+        };
+        let initramfs = archive(&self.settings, &base.modules, &mut fill)?.bytes();
+        let hash = hexadecimal(&Sha256::digest(&initramfs));
         let memory_mib = LINUX_MEMORY_MIB + self.machine.memory_mib;
-        let facts = [
-            ("l1-kernel", kernel.origin.clone()),
-            ("l1-kernel-sha256", sha256_of_file(&kernel.image)?),
-            ("initramfs-sha256", hexadecimal(&Sha256::digest(&initramfs))),
-        ];
+        let mut facts = base.facts;
+        facts.insert("initramfs-sha256".to_owned(), hash);
         Ok(Prepared {
             bochs: Bochs::find()?,
-            memory: memory.told(KERNEL_WORDS, memory_mib),
+            memory: in_memory(&base.loaded, &initramfs, memory_mib)?,
             memory_mib,
-            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            words: base.loaded.all_words().map(str::to_owned).collect(),
+            facts,
         })
     }
 
@@ -171,9 +176,28 @@ fn with_remedy(error: EnvError) -> EnvError {
     }
 }
 
-fn unpacked(kernel: &Kernel) -> Result<Vec<u8>, EnvError> {
-    let read = std::fs::read(&kernel.image).and_then(|file| unpack::kernel(&file));
-    read.map_err(EnvError::file(&kernel.image))
+/// What is booted with this initramfs, in a machine with `mib` of memory: a kernel, or a
+/// hypervisor with the kernel of its first domain.
+fn in_memory(loaded: &Loaded, initramfs: &[u8], mib: u32) -> Result<Memory, EnvError> {
+    let Loaded {
+        kernel,
+        words,
+        module,
+    } = loaded;
+    let Some((of_first_domain, its_words)) = module else {
+        let mut memory = Memory::of_kernel(kernel, &unpacked(kernel)?)?;
+        memory.add_module(initramfs);
+        return Ok(memory.told(words, mib));
+    };
+    let mut memory = Memory::of_hypervisor(kernel)?;
+    memory.add_module(&unpacked(of_first_domain)?);
+    memory.add_module(initramfs);
+    Ok(multiboot::told(&memory, words, &[its_words, ""], mib))
+}
+
+fn unpacked(kernel: &Path) -> Result<Vec<u8>, EnvError> {
+    let read = std::fs::read(kernel).and_then(|file| unpack::kernel(&file));
+    read.map_err(EnvError::file(kernel))
 }
 
 impl Guest for LinuxGuest {

@@ -1,6 +1,7 @@
 //! The machine: what Bochs is told to make, with as little in it as it lets one,
 //! and its firmware.
 
+use super::acpi;
 use super::memory::{Memory, INFO, SEAL, START};
 use super::program::{Bochs, MODEL};
 use super::watch::{Watcher, GO};
@@ -14,6 +15,9 @@ use std::sync::Arc;
 /// Where the firmware lies: at the end of the address space.
 const ROM: u32 = 0xffff_0000;
 const ROM_BYTES: usize = 0x1_0000;
+
+/// Where it lies as well.
+const SHADOW: u32 = 0xf_0000;
 
 /// Places in it, see rom.s.
 const PLAN: usize = 0x40;
@@ -156,6 +160,8 @@ fn firmware(memory: &Memory) -> Vec<u8> {
         rom[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
     rom[RESET..RESET + JUMP.len()].copy_from_slice(&JUMP);
+    let tables = (acpi::TABLES - SHADOW) as usize;
+    rom[tables..tables + memory.tables.len()].copy_from_slice(&memory.tables);
     rom
 }
 

@@ -38,12 +38,23 @@ pub const SEAL: u32 = 0x7261_6e61;
 #[derive(Clone)]
 pub struct Memory {
     bytes: Vec<u8>,
-    /// The PVH entry of what is there.
+    /// Where what is there is entered.
     pub entry: u32,
+    /// What is there besides in the firmware, at [`super::acpi::TABLES`].
+    pub tables: Vec<u8>,
     /// Where what is there ends when it runs.
     used: u32,
-    /// A file beside it: its address and its length.
-    module: Option<(u32, u32)>,
+    /// Files beside it.
+    pub modules: Vec<Module>,
+}
+
+/// A file in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its address.
+    pub at: u32,
+    /// In bytes.
+    pub length: u32,
 }
 
 /// A module begins at a multiple of this.
@@ -64,23 +75,26 @@ impl Memory {
     /// # Errors
     /// It has no PVH entry, or belongs where no memory is.
     pub fn of_kernel(path: &Path, elf: &[u8]) -> Result<Self, EnvError> {
-        Self::of_elf(elf).map_err(|source| EnvError::NotWrapped {
-            path: path.to_owned(),
-            source,
-        })
+        Self::of_elf(elf, bzimage::entry).map_err(not_wrapped(path))
     }
 
-    fn of_elf(elf: &[u8]) -> Result<Self, NotWrapped> {
+    /// The hypervisor at `path` where it belongs, with the entry that boot loaders
+    /// take.
+    ///
+    /// # Errors
+    /// It cannot be read, is no ELF file, or belongs where no memory is.
+    pub fn of_hypervisor(path: &Path) -> Result<Self, EnvError> {
+        let elf = std::fs::read(path).map_err(EnvError::file(path))?;
+        let entry = |file: &File<'_>| u32::try_from(file.ehdr.e_entry).ok();
+        Self::of_elf(&elf, entry).map_err(not_wrapped(path))
+    }
+
+    fn of_elf(elf: &[u8], entry: impl Fn(&File<'_>) -> Option<u32>) -> Result<Self, NotWrapped> {
         let not_elf = |error: elf::ParseError| NotWrapped::NotElf(error.to_string());
         let unfit = |reason| move || NotWrapped::Unfit(reason);
-        let file = ElfBytes::<LittleEndian>::minimal_parse(elf).map_err(not_elf)?;
-        let entry = bzimage::entry(&file).ok_or_else(unfit("it has no PVH entry"))?;
-        let mut memory = Self {
-            bytes: Vec::new(),
-            entry,
-            used: START,
-            module: None,
-        };
+        let file = File::minimal_parse(elf).map_err(not_elf)?;
+        let entry = entry(&file).ok_or_else(unfit("it has no PVH entry"))?;
+        let mut memory = Self::entered_at(entry);
         let segments = file.segments().ok_or_else(unfit("it has no segments"))?;
         for segment in segments.iter().filter(|segment| segment.p_type == PT_LOAD) {
             let end = segment.p_paddr.saturating_add(segment.p_memsz);
@@ -95,11 +109,24 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Puts a file behind it: a Linux's initramfs.
+    /// Nothing, which is entered there.
+    fn entered_at(entry: u32) -> Self {
+        Self {
+            bytes: Vec::new(),
+            entry,
+            tables: Vec::new(),
+            used: START,
+            modules: Vec::new(),
+        }
+    }
+
+    /// Puts a file behind it, such as a Linux's initramfs.
     pub fn add_module(&mut self, file: &[u8]) {
         let at = self.used.next_multiple_of(MODULE_PLACE);
+        let length = file.len() as u32;
         self.put(at, file);
-        self.module = Some((at, file.len() as u32));
+        self.used = at + length;
+        self.modules.push(Module { at, length });
     }
 
     /// Writes `bytes` at the address `at`.
@@ -120,7 +147,7 @@ impl Memory {
             command_line: COMMAND_LINE.into(),
             memory_map: MAP.into(),
             memory_map_entries: map.len() as u32,
-            module_count: self.module.iter().count() as u32,
+            module_count: self.modules.len() as u32,
             modules: MODULES.into(),
             ..StartInfo::default()
         };
@@ -128,9 +155,9 @@ impl Memory {
         for (entry, at) in map.iter().zip((MAP..).step_by(24)) {
             told.put(at, &entry_bytes(entry));
         }
-        if let Some((at, length)) = self.module {
-            let entry = [u64::from(at), u64::from(length), 0, 0];
-            told.put(MODULES, &entry.map(u64::to_le_bytes).concat());
+        for (module, at) in self.modules.iter().zip((MODULES..).step_by(32)) {
+            let entry = [u64::from(module.at), u64::from(module.length), 0, 0];
+            told.put(at, &entry.map(u64::to_le_bytes).concat());
         }
         told.put(COMMAND_LINE, &[command_line.as_bytes(), &[0]].concat());
         told.seal();
@@ -138,7 +165,7 @@ impl Memory {
     }
 
     /// The seal ends a page of its own.
-    fn seal(&mut self) {
+    pub fn seal(&mut self) {
         let end = (self.bytes.len() + 4).next_multiple_of(PAGE);
         self.bytes.resize(end - 4, 0);
         self.bytes.extend(SEAL.to_le_bytes());
@@ -155,8 +182,16 @@ impl Memory {
     }
 }
 
+/// The ELF files that are put into memory.
+type File<'a> = ElfBytes<'a, LittleEndian>;
+
+fn not_wrapped(path: &Path) -> impl FnOnce(NotWrapped) -> EnvError {
+    let path = path.to_owned();
+    move |source| EnvError::NotWrapped { path, source }
+}
+
 /// The memory of a PC with `mib` of it.
-fn map(mib: u32) -> [MemoryMapEntry; 3] {
+pub fn map(mib: u32) -> [MemoryMapEntry; 3] {
     let high = u64::from(START);
     let ranges = [
         (0, 0x9_fc00, MEMORY_RAM),
@@ -198,12 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_told_lies_where_it_is_looked_for_and_the_seal_is_last() {
-        let mut memory = Memory {
-            bytes: Vec::new(),
-            entry: 0x11_0000,
-            used: START,
-            module: None,
-        };
+        let mut memory = Memory::entered_at(0x11_0000);
         memory.add_module(b"file");
         memory.put(0x11_0000, b"code");
         let told = memory.told("trapline.run=basic", 64);

@@ -4,6 +4,7 @@
 
 use super::kernel::{self, Kernel, Maker};
 use super::module::Module;
+use crate::bochs;
 use crate::environment::Facts;
 use crate::error::EnvError;
 use crate::parts::sha256_of_file;
@@ -26,7 +27,7 @@ pub const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps \
 
 /// A machine and what it boots.
 pub struct Base {
-    /// The machine in QEMU's words.
+    /// The machine in QEMU's words; nothing where Bochs makes it, which makes one only.
     pub machine: &'static str,
     /// Its processor, where it is not that of every machine that counts.
     pub processor: &'static str,
@@ -43,32 +44,36 @@ pub struct Loaded {
     /// The kernel, or a hypervisor.
     pub kernel: PathBuf,
     /// What it is told.
-    pub words: &'static str,
+    pub words: String,
     /// Below a hypervisor the kernel of the first domain, and what it is told.
-    pub module: Option<(PathBuf, &'static str)>,
+    pub module: Option<(PathBuf, String)>,
 }
 
 impl Base {
-    /// The machine with the user's Linux or the distribution's.
+    /// The machine of this maker with the user's Linux or the distribution's.
     ///
     /// # Errors
     /// There is no kernel, or it cannot be read.
-    pub fn linux(settings: &Settings) -> Result<Self, EnvError> {
+    pub fn linux(settings: &Settings, maker: Maker) -> Result<Self, EnvError> {
+        let (machine, words) = match maker {
+            Maker::Amd => (MACHINE, KERNEL_WORDS),
+            Maker::Intel => ("", bochs::KERNEL_WORDS),
+        };
         let Kernel {
             image,
             modules,
             origin,
-        } = kernel::chosen(settings, Maker::Amd)?;
+        } = kernel::chosen(settings, maker)?;
         let facts = [
             ("l1-kernel", origin),
             ("l1-kernel-sha256", sha256_of_file(&image)?),
         ];
         Ok(Self {
-            machine: MACHINE,
+            machine,
             processor: "",
             loaded: Loaded {
                 kernel: image,
-                words: KERNEL_WORDS,
+                words: words.to_owned(),
                 module: None,
             },
             modules,
@@ -77,17 +82,23 @@ impl Base {
     }
 
     /// All words that make it what it is.
-    pub fn words(&self) -> Vec<&'static str> {
-        let all = [self.machine, crate::qemu::COUNTING, self.loaded.words];
-        let module = self.loaded.module.iter().map(|(_, words)| *words);
+    pub fn words(&self) -> Vec<String> {
+        let all = [self.machine, crate::qemu::COUNTING].into_iter();
         let further = [self.processor]
             .into_iter()
             .filter(|words| !words.is_empty());
-        all.into_iter().chain(module).chain(further).collect()
+        let all = all.chain(self.loaded.all_words()).chain(further);
+        all.map(str::to_owned).collect()
     }
 }
 
 impl Loaded {
+    /// What each is told.
+    pub fn all_words(&self) -> impl Iterator<Item = &str> {
+        let module = self.module.iter().map(|(_, words)| words.as_str());
+        [self.words.as_str()].into_iter().chain(module)
+    }
+
     /// Tells QEMU to load it with `initramfs`.
     pub fn load_into(&self, command: Command, initramfs: &Arc<File>) -> Command {
         let mut command = command.arg("-kernel").arg(&self.kernel).arg("-initrd");
@@ -100,6 +111,6 @@ impl Loaded {
                 command.arg(format!("{kernel} {words},/proc/self/fd/{number}"))
             }
         };
-        command.arg("-append").arg(self.words)
+        command.arg("-append").arg(&self.words)
     }
 }

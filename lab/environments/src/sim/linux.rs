@@ -3,6 +3,7 @@
 use super::base::Base;
 use super::beside;
 use super::initramfs::Archive;
+use super::kernel::Maker;
 use super::listener::{Guests, Inside};
 use super::machine::{Machine, Poised};
 use super::script::Script;
@@ -20,12 +21,12 @@ pub trait Contents {
     /// What its guests are.
     fn inside(&self) -> Inside;
 
-    /// The machine without them.
+    /// The machine of this maker without them.
     ///
     /// # Errors
     /// It cannot be had.
-    fn base(&self, settings: &Settings) -> Result<Base, EnvError> {
-        Base::linux(settings)
+    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, EnvError> {
+        Base::linux(settings, maker)
     }
 
     /// Adds files.
@@ -97,7 +98,7 @@ pub fn machine(
     machine: &MachineSpec,
     contents: &dyn Contents,
 ) -> Result<Machine, EnvError> {
-    let base = contents.base(settings)?;
+    let base = contents.base(settings, Maker::Amd)?;
     Machine::new(
         settings,
         base,

@@ -72,7 +72,7 @@ pub struct Machine {
     machine: &'static str,
     processor: &'static str,
     loaded: Loaded,
-    words: Vec<&'static str>,
+    words: Vec<String>,
     /// In MiB.
     memory: u32,
     initramfs: Arc<File>,
@@ -125,7 +125,7 @@ impl Machine {
     pub fn key(&self) -> Result<String, EnvError> {
         let qemu = sha256_of_file(&self.qemu.program)?;
         let mut all = vec![qemu, self.qemu.version.clone(), self.memory.to_string()];
-        all.extend(self.words.iter().map(|words| (*words).to_owned()));
+        all.extend(self.words.iter().cloned());
         all.extend(self.facts.values().cloned());
         Ok(hexadecimal(&Sha256::digest(all.join("\n"))))
     }

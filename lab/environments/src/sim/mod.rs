@@ -34,7 +34,7 @@ pub(crate) use machine::{
 pub(crate) use script::Script;
 pub(crate) use xen::{
     check as check_xen, check_device_model as check_xen_device_model, dom0_facts as xen_dom0_facts,
-    facts as xen_facts, OWN_MEMORY_MIB as XEN_MEMORY_MIB,
+    facts as xen_facts, facts_on as xen_facts_on, OWN_MEMORY_MIB as XEN_MEMORY_MIB,
 };
 pub use xen::{
     code as xen_code, dom0 as xen_dom0, hvm as xen_hvm, pvh as xen_pvh, Code as XenCode,
@@ -51,6 +51,7 @@ use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
 use crate::stack::{Need, Stack};
 use crate::wall::{our_vmm, InQemu};
+pub(crate) use base::Loaded;
 pub(crate) use initramfs::Archive;
 use kernel::Maker;
 use linux::LinuxGuest;

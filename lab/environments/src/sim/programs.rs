@@ -3,6 +3,7 @@
 
 use super::base::Base;
 use super::initramfs::Archive;
+use super::kernel::Maker;
 use super::listener::Inmates;
 use super::machine::Machine;
 use super::script::Script;
@@ -62,7 +63,7 @@ pub fn run(
     programs: &[Program],
     watch: &Watch,
 ) -> Result<(Vec<Output>, String), EnvError> {
-    let base = Base::linux(settings)?;
+    let base = Base::linux(settings, Maker::Amd)?;
     let machine = Machine::new(settings, base, MEMORY, &mut |archive, _| {
         add(programs, archive)
     })?;

@@ -15,6 +15,7 @@ pub(crate) use dom0::{facts as dom0_facts, OWN_MEMORY_MIB};
 use super::base::{Base, Loaded};
 use super::closure::LOADER;
 use super::initramfs::Archive;
+use super::kernel::Maker;
 use super::linux::Contents;
 use super::listener::Inside;
 use super::script::Script;
@@ -40,29 +41,45 @@ use trapline_plan::{EnvironmentId, Load, MachineSpec, Scheduler};
 const MACHINE: &str = "-M q35 -device pvpanic";
 const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed";
 
-/// What Xen is told: where to speak, only what is of use, how much of the machine its
-/// first domain gets, and which scheduler to use if not its own choice.
-macro_rules! xen_words {
-    ($scheduler:literal) => {
-        concat!(
-            "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning ",
-            "dom0_mem=640M,max:640M",
-            $scheduler
-        )
-    };
-}
+/// What Xen is told: where to speak, only what is of use, and how much of the machine
+/// its first domain gets.
+const XEN_WORDS: &str = "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning \
+                         dom0_mem=640M,max:640M";
 
-const fn xen_words(scheduler: Option<Scheduler>) -> &'static str {
-    match scheduler {
-        None => xen_words!(""),
-        Some(Scheduler::Credit) => xen_words!(" sched=credit"),
-        Some(Scheduler::Credit2) => xen_words!(" sched=credit2"),
-    }
-}
+/// The same on Bochs: that there is no firmware to be asked in real mode, to halt where
+/// nothing is to be done, because Bochs steps through the other way to sleep, and not to
+/// clear memory that is clear.
+const XEN_WORDS_ON_BOCHS: &str = "no-real-mode mwait-idle=0 bootscrub=0";
 
 /// What the Linux of the first domain is told, as on other machines.
 const KERNEL_WORDS: &str = "console=hvc0 loglevel=4 nokaslr norandmaps \
                             cryptomgr.notests panic=-1";
+
+/// The same on Bochs: to leave the processor's random numbers alone, which begin with the
+/// second in which Bochs was started.
+const KERNEL_WORDS_ON_BOCHS: &str = "clearcpuid=rdrand,rdseed";
+
+/// What Xen is told on the machine of this maker; also which scheduler to use, if not its
+/// own choice.
+fn xen_words(maker: Maker, scheduler: Option<Scheduler>) -> String {
+    let scheduler = scheduler.map(|known| format!("sched={}", known.name()));
+    let further = (maker == Maker::Intel).then_some(XEN_WORDS_ON_BOCHS);
+    together(&[Some(XEN_WORDS), further, scheduler.as_deref()])
+}
+
+fn kernel_words(maker: Maker) -> String {
+    let further = (maker == Maker::Intel).then_some(KERNEL_WORDS_ON_BOCHS);
+    together(&[Some(KERNEL_WORDS), further])
+}
+
+fn together(words: &[Option<&str>]) -> String {
+    words
+        .iter()
+        .copied()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
 
 /// Where the first domain has Xen's programs, its libraries, and what the domain that
 /// runs the image is made of.
@@ -119,17 +136,23 @@ pub(crate) fn check_device_model(settings: &Settings) -> Result<(), EnvError> {
     Ok(packages::check_device_model(&settings.cache)?)
 }
 
-/// What is known about every machine with Xen before it is started.
+/// What is known about every machine of QEMU's with Xen before it is started.
 pub(crate) fn facts() -> Facts {
     let counting = crate::qemu::COUNTING;
+    let machine = format!("{MACHINE} {counting} {PROCESSOR}");
+    let mut facts = facts_on(Maker::Amd);
+    facts.insert("machine".to_owned(), machine);
+    facts
+}
+
+/// What is known about Xen on every machine of this maker.
+pub(crate) fn facts_on(maker: Maker) -> Facts {
     [
-        ("machine", format!("{MACHINE} {counting} {PROCESSOR}")),
-        ("xen-command-line", xen_words(None).to_owned()),
-        ("l1-command-line", KERNEL_WORDS.to_owned()),
+        ("xen-command-line", xen_words(maker, None)),
+        ("l1-command-line", kernel_words(maker)),
     ]
-    .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+    .into()
 }
 
 /// How a domain is virtualized.
@@ -178,8 +201,8 @@ impl Contents for Domain {
         }
     }
 
-    fn base(&self, _: &Settings) -> Result<Base, EnvError> {
-        base(&self.xen, self.machine.scheduling.scheduler)
+    fn base(&self, _: &Settings, maker: Maker) -> Result<Base, EnvError> {
+        base(&self.xen, maker, self.machine.scheduling.scheduler)
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
@@ -304,23 +327,27 @@ fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), E
     add_as(archive, &place.to_string_lossy(), library)
 }
 
-fn base(xen: &Xen, scheduler: Option<Scheduler>) -> Result<Base, EnvError> {
-    let words = xen_words(scheduler);
+fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, EnvError> {
+    let (machine, processor) = match maker {
+        Maker::Amd => (MACHINE, PROCESSOR),
+        Maker::Intel => ("", ""),
+    };
+    let words = xen_words(maker, scheduler);
     let (hypervisor, kernel) = (xen.hypervisor(), xen.kernel());
     let hash = |path: &Path| sha256_of_file(path);
     let facts = [
         ("xen", xen.origin()),
         ("xen-sha256", hash(&hypervisor)?),
-        ("xen-command-line", words.to_owned()),
+        ("xen-command-line", words.clone()),
         ("l1-kernel-sha256", hash(&kernel)?),
     ];
     Ok(Base {
-        machine: MACHINE,
-        processor: PROCESSOR,
+        machine,
+        processor,
         loaded: Loaded {
             kernel: hypervisor,
             words,
-            module: Some((kernel, KERNEL_WORDS)),
+            module: Some((kernel, kernel_words(maker))),
         },
         modules: xen.modules()?,
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),

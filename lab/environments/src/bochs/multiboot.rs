@@ -1,0 +1,142 @@
+//! A hypervisor in the machine's memory, with the kernel and the initramfs of its first
+//! domain beside it, and what it is told as a boot loader would tell it (Multiboot
+//! Specification 0.6.96). Xen has a PVH entry, too, but takes itself for a guest there.
+//!
+//! The firmware enters some instructions of ours, which know what Xen wants of a PC that
+//! has a BIOS: where low memory ends.
+
+use super::acpi;
+use super::memory::{map, Memory, INFO, START};
+use trapline_abi::platform::{MemoryMapEntry, MEMORY_RESERVED};
+
+/// Where everything lies that is told. Words may take a page.
+const MODULES: u32 = INFO + 0x80;
+const MAP: u32 = INFO + 0x100;
+const LOADER: u32 = INFO + 0x200;
+const HOME: u32 = INFO + 0x400;
+const WORDS: u32 = START + 0x2000;
+const WORDS_ROOM: u32 = 0x1000;
+
+/// Words begin with the name of a file, as boot loaders have it.
+const FILE: &str = "trapline";
+
+/// What EAX holds when a multiboot kernel is entered.
+const LOADED: u32 = 0x2bad_b002;
+
+/// Two words of a BIOS: the segment at which its own memory below 640 KiB begins, and
+/// how much there is before it, in KiB.
+const EBDA_SEGMENT: u32 = 0x40e;
+const EBDA: u16 = 0x9fc0;
+const BASE_MEMORY: u32 = 0x413;
+const BASE_KIB: u16 = 639;
+
+/// Places in the code, see multiboot.s.
+const ENTRY: usize = 0x20;
+const CODE: usize = 0x24;
+
+core::arch::global_asm!(
+    include_str!("multiboot.s"),
+    EBDA_SEGMENT = const EBDA_SEGMENT,
+    EBDA = const EBDA,
+    BASE_MEMORY = const BASE_MEMORY,
+    BASE_KIB = const BASE_KIB,
+    LOADED = const LOADED,
+    HOME = const HOME,
+    ENTRY = const ENTRY,
+    CODE = const CODE,
+);
+
+extern "C" {
+    /// See multiboot.s.
+    #[link_name = "trapline_multiboot"]
+    static ENTERING: [u8; CODE];
+}
+
+/// What is told: sizes of memory, command line, modules, a map of memory, and who tells.
+const FLAGS: u32 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 9;
+
+/// Places of the fields that are told.
+const MEMORY_SIZES: usize = 4;
+const COMMAND_LINE: usize = 16;
+const MODULE_COUNT: usize = 20;
+const MAP_LENGTH: usize = 44;
+const LOADER_NAME: usize = 64;
+const INFO_BYTES: usize = 72;
+
+/// The hypervisor in `memory`, told its words, its modules' and that it has `mib` of
+/// memory; sealed.
+pub fn told(memory: &Memory, words: &str, of_modules: &[&str], mib: u32) -> Memory {
+    let mut told = memory.clone();
+    let rooms = (WORDS..).step_by(WORDS_ROOM as usize);
+    let all = [words].into_iter().chain(of_modules.iter().copied());
+    for (words, room) in all.zip(rooms.clone()) {
+        told.put(room, format!("{FILE} {words}\0").as_bytes());
+    }
+    let modules = memory.modules.iter().zip(rooms.skip(1));
+    let modules = modules.flat_map(|(file, words)| [file.at, file.at + file.length, words, 0]);
+    told.put(MODULES, &bytes(modules));
+    let mut ranges: Vec<_> = map(mib).into_iter().chain(beside_memory()).collect();
+    ranges.sort_by_key(|range| range.address);
+    told.put(MAP, &ranges.iter().flat_map(range).collect::<Vec<_>>());
+    told.put(LOADER, b"trapline\0");
+    told.put(INFO, &info(memory.modules.len(), ranges.len(), mib));
+    // SAFETY: multiboot.s lays out exactly as many bytes there, which nobody writes.
+    let mut code = unsafe { ENTERING };
+    code[ENTRY..].copy_from_slice(&memory.entry.to_le_bytes());
+    told.put(HOME, &code);
+    told.entry = HOME;
+    told.tables = acpi::tables();
+    told.seal();
+    told
+}
+
+fn info(modules: usize, ranges: usize, mib: u32) -> Vec<u8> {
+    let mut info = [0; INFO_BYTES];
+    let mut put = |at: usize, values: &[u32]| {
+        let bytes = bytes(values.iter().copied());
+        info[at..at + bytes.len()].copy_from_slice(&bytes);
+    };
+    put(0, &[FLAGS]);
+    put(MEMORY_SIZES, &[BASE_KIB.into(), (mib - 1) << 10]);
+    put(COMMAND_LINE, &[WORDS]);
+    put(MODULE_COUNT, &[modules as u32, MODULES]);
+    put(MAP_LENGTH, &[(ranges * RANGE) as u32, MAP]);
+    put(LOADER_NAME, &[LOADER]);
+    info.to_vec()
+}
+
+/// The addresses of the APICs and of the firmware.
+fn beside_memory() -> impl Iterator<Item = MemoryMapEntry> {
+    let last = MemoryMapEntry {
+        address: 0x9_fc00,
+        size: 0x400,
+        kind: MEMORY_RESERVED,
+        reserved: 0,
+    };
+    let others = [
+        (0xfec0_0000, 0x1000),
+        (0xfee0_0000, 0x1000),
+        (0xffff_0000, 0x1_0000),
+    ];
+    let others = others.map(|(address, size)| MemoryMapEntry {
+        address,
+        size,
+        ..last
+    });
+    [last].into_iter().chain(others)
+}
+
+/// Bytes of a range in the map.
+const RANGE: usize = 24;
+
+/// A range, behind how many bytes of it follow.
+fn range(entry: &MemoryMapEntry) -> Vec<u8> {
+    let length = RANGE as u32 - 4;
+    let (at, size) = (entry.address.to_le_bytes(), entry.size.to_le_bytes());
+    let (length, kind) = (length.to_le_bytes(), entry.kind.to_le_bytes());
+    [&length[..], &at, &size, &kind].concat()
+}
+
+fn bytes(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
