@@ -56,6 +56,15 @@ pub fn has_qemu(what: &str) -> bool {
     found
 }
 
+/// Whether Bochs is here; if not, says that `what` is skipped.
+pub fn has_bochs(what: &str) -> bool {
+    let found = on_path("bochs-bin").or_else(|| on_path("bochs")).is_some();
+    if !found {
+        skip(what, "Bochs is not installed (package bochs)");
+    }
+    found
+}
+
 /// Whether git is here; if not, says that `what` is skipped.
 pub fn has_git(what: &str) -> bool {
     let found = on_path("git").is_some();

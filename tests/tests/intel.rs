@@ -111,6 +111,32 @@ fn an_exit_on_intels_machine_is_accounted_for_to_the_instruction() {
     assert!(text.contains("\"vmx_vcpu_run\""), "{text}");
 }
 
+/// From the image to Xen and back, with nobody else on the way.
+#[test]
+fn an_exit_to_xen_on_intels_machine_is_accounted_for_to_the_instruction() {
+    let place = Place::new();
+    let environment = "sim-vmx/xen-pvh";
+    if !is_ready(
+        &place,
+        environment,
+        "explaining an exit to Xen on Intel's machine",
+    ) {
+        return;
+    }
+    let operation = "exits/cpuid";
+    let (text, json) = ledger(&place, environment, operation);
+    assert_explains(&json, figure(&place, environment, operation));
+    assert_eq!(json["exits"], json["operations"], "one exit each");
+    for component in ["guest", "xen"] {
+        let insn = of_component(&json, component);
+        assert!(insn >= 1.0, "nothing of {component}: {text}");
+    }
+    if text.contains("\"[xen]\"") {
+        return skip("names of Xen's code", "its symbols cannot be had");
+    }
+    assert!(text.contains("\"vmx_vmexit_handler\""), "{text}");
+}
+
 /// What is executed for a program of Linux, which faults and calls its kernel.
 #[test]
 fn a_system_call_on_intels_machine_is_explained() {
@@ -138,6 +164,10 @@ fn what_the_debugger_cannot_tell_is_refused() {
         (
             vec!["sim-vmx/kvm", "exits/cpuid", "--flamegraph", drawn],
             "no call stacks are kept in sim-vmx/kvm",
+        ),
+        (
+            vec!["sim-vmx/xen-pvh", "boot"],
+            "starts are not explained in",
         ),
         (
             vec!["sim/kvm", "sim-vmx/kvm", "exits/cpuid"],
@@ -170,7 +200,7 @@ fn bochs_missing_or_without_vmx_is_a_reason_with_the_remedy() {
     let without = "#!/bin/sh\n[ \"$2\" = cpu ] && echo bx_generic || echo Bochs x86 Emulator 2.7\n";
     let without = false_bochs(&place, without);
     for (path, told) in [(empty, "there is no Bochs"), (without, "has no processor")] {
-        for environment in ["sim-vmx", "sim-vmx/kvm"] {
+        for environment in ["sim-vmx", "sim-vmx/kvm", "sim-vmx/xen-pvh"] {
             let (_, reason) = availability(&place, environment, Some(&path));
             let reason = reason.expect("it is not ready");
             assert!(reason.contains(told), "{reason}");

@@ -147,6 +147,7 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         "sim-vmx/linux",
         "sim-vmx/kvm",
         "sim-vmx/qemu-kvm",
+        "sim-vmx/xen-pvh",
     ];
     assert_eq!(names, expected);
     for environment in environments {

@@ -1,19 +1,33 @@
-//! Xen: what is said where it cannot be had or does not come up, and settings of its
-//! domains that other environments do not have.
+//! Xen, on both simulated machines: what is said where it cannot be had or does not come
+//! up, and settings of its domains that other environments do not have.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use trapline_tests::run::{Ended, Place};
-use trapline_tests::{has_qemu, on_path, skip};
+use trapline_tests::{has_bochs, has_qemu, on_path, skip};
 
-const XEN: [&str; 6] = [
-    "run",
-    "-q",
-    "--env",
-    "sim/xen-pvh",
-    "--workload",
-    "exits/cpuid",
-];
+/// What runs a domain of Xen on QEMU's machine, and on that of Bochs.
+const XEN: [&str; 6] = on("sim/xen-pvh");
+const XEN_ON_INTEL: [&str; 6] = on("sim-vmx/xen-pvh");
+
+const fn on(environment: &'static str) -> [&'static str; 6] {
+    [
+        "run",
+        "-q",
+        "--env",
+        environment,
+        "--workload",
+        "exits/cpuid",
+    ]
+}
+
+/// Those that this host has the emulator for; of the others is said that `what` is
+/// skipped.
+fn machines(what: &str) -> Vec<[&'static str; 6]> {
+    let qemu = has_qemu(what).then_some(XEN);
+    let bochs = has_bochs(what).then_some(XEN_ON_INTEL);
+    qemu.into_iter().chain(bochs).collect()
+}
 
 /// Runs `trapline WORD...` with what it keeps between runs in the place itself.
 fn run(place: &Place, words: &[&str]) -> Ended {
@@ -49,54 +63,49 @@ fn assert_says(ended: &Ended, words: &[&str]) {
 
 #[test]
 fn without_its_packages_xen_is_skipped_with_what_mends_it() {
-    if !has_qemu("a Xen that is not known") {
-        return;
+    for words in machines("a Xen that is not known") {
+        let place = Place::new();
+        replace(&place, "apt-cache", "");
+        let ended = run(&place, &words);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert_says(
+            &ended,
+            &[
+                "no Xen package (xen-hypervisor-VERSION-amd64) is known",
+                "sudo apt-get update",
+            ],
+        );
     }
-    let place = Place::new();
-    replace(&place, "apt-cache", "");
-    let ended = run(&place, &XEN);
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert_says(
-        &ended,
-        &[
-            "no Xen package (xen-hypervisor-VERSION-amd64) is known",
-            "sudo apt-get update",
-        ],
-    );
 }
 
 #[test]
 fn without_a_network_fetching_xen_fails_fast_and_leaves_nothing() {
     let what = "a Xen that cannot be fetched";
-    if !has_qemu(what) {
-        return;
-    }
     if on_path("apt-cache").is_none() {
         return skip(what, "there is no apt-cache");
     }
-    let place = Place::new();
-    replace(
-        &place,
-        "apt-get",
-        "echo \"E: Temporary failure resolving 'a mirror'\" >&2; exit 100",
-    );
-    let ended = run(&place, &XEN);
-    if ended.output.contains("no Xen package") {
-        return skip(what, "the distribution has no Xen");
+    for words in machines(what) {
+        let place = Place::new();
+        replace(
+            &place,
+            "apt-get",
+            "echo \"E: Temporary failure resolving 'a mirror'\" >&2; exit 100",
+        );
+        let ended = run(&place, &words);
+        if ended.output.contains("no Xen package") {
+            return skip(what, "the distribution has no Xen");
+        }
+        assert_says(
+            &ended,
+            &["Temporary failure resolving 'a mirror'", "apt-get"],
+        );
+        let entries = std::fs::read_dir(cache(&place).join("trapline/xen"));
+        assert_eq!(entries.map_or(0, Iterator::count), 0);
     }
-    assert_says(
-        &ended,
-        &["Temporary failure resolving 'a mirror'", "apt-get"],
-    );
-    let entries = std::fs::read_dir(cache(&place).join("trapline/xen"));
-    assert_eq!(entries.map_or(0, Iterator::count), 0);
 }
 
 /// The user's Xen with some programs replaced; `None` where there is none.
 fn altered(place: &Place, what: &str, replaced: &[(&str, &Path)]) -> Option<()> {
-    if !has_qemu(what) {
-        return None;
-    }
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let kept = base.or_else(home)?.join("trapline/xen");
@@ -136,28 +145,56 @@ fn a_first_domain_that_does_not_come_up_is_told() {
     let Some(program) = on_path("false") else {
         return skip(what, "there is no program that only fails");
     };
-    for name in ["xenstored", "xl"] {
+    for words in machines(what) {
+        // What fails is the same on both machines; the second takes long to get there.
+        let names: &[&str] = match words {
+            XEN => &["xenstored", "xl"],
+            _ => &["xl"],
+        };
+        for name in names {
+            let place = Place::new();
+            if altered(&place, what, &[(name, &program)]).is_none() {
+                return;
+            }
+            let ended = run(&place, &[&words[..], &["--fresh"]].concat());
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            let told = format!("/trapline/xen/{name}: exit status: 1");
+            assert_says(&ended, &["line", &told]);
+        }
+    }
+}
+
+/// A machine whose first domain cannot go on ends by itself, and its last words are told.
+#[test]
+fn a_first_domain_that_panics_ends_the_machine_and_is_told() {
+    let what = "a first domain that panics";
+    for words in machines(what) {
         let place = Place::new();
-        if altered(&place, what, &[(name, &program)]).is_none() {
+        if altered(&place, what, &[]).is_none() {
             return;
         }
-        let ended = run(&place, &[&XEN[..], &["--fresh"]].concat());
+        // An init that only asks what the processor is, and ends.
+        let probe = std::fs::read(place.parts().join("trapline-probe"));
+        place.replace("trapline-agent", &probe.expect("it is built"));
+        let ended = run(&place, &[&words[..], &["--fresh"]].concat());
         assert_eq!(ended.status, Some(1), "{ended:?}");
-        let told = format!("/trapline/xen/{name}: exit status: 1");
-        assert_says(&ended, &["line", &told]);
+        assert_says(&ended, &["its Linux stopped", "Attempted to kill init"]);
     }
 }
 
 #[test]
 fn a_deadline_that_is_too_short_is_told_with_what_raises_it() {
     let what = "a Xen that boots too slowly";
-    let place = Place::new();
-    if altered(&place, what, &[]).is_none() {
-        return;
+    for words in machines(what) {
+        let place = Place::new();
+        if altered(&place, what, &[]).is_none() {
+            return;
+        }
+        let words = [&words[..], &["--fresh", "--timeout", "1"]].concat();
+        let ended = run(&place, &words);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert_says(&ended, &["had not ended after 1 s", "--timeout"]);
     }
-    let ended = run(&place, &[&XEN[..], &["--fresh", "--timeout", "1"]].concat());
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    assert_says(&ended, &["had not ended after 1 s", "--timeout"]);
 }
 
 #[test]

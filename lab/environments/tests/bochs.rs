@@ -7,7 +7,7 @@ use std::time::Duration;
 use trapline_abi::{Op, OpSet};
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::EnvError;
-use trapline_plan::{EnvironmentId, Observation, Operation, Outcome};
+use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Scheduler, Scheduling};
 
 /// Long enough on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -56,6 +56,54 @@ fn kvm_for_intel_runs_the_image_and_says_the_same_bytes_again() {
     let again = boot(EnvironmentId::SimVmxKvm, wanted).unwrap();
     assert_eq!(ticks(&first), ticks(&again));
     assert_eq!(first.facts[STREAM_HASH], again.facts[STREAM_HASH]);
+}
+
+/// As a domain of Xen it has no device, but Xen's own calls and events.
+#[test]
+fn xen_for_intel_runs_the_image_and_says_the_same_bytes_again() {
+    let of_xen = Op::XenHypercall.bit() | Op::EventChannel.bit() | Op::BootExit.bit();
+    let wanted = of_xen | Op::Cpuid.bit() | Op::Hypercall.bit();
+    let Some(first) = boot(EnvironmentId::SimVmxXenPvh, wanted) else {
+        return;
+    };
+    let again = boot(EnvironmentId::SimVmxXenPvh, wanted).unwrap();
+    assert_eq!(ticks(&first).len(), 5);
+    assert_eq!(ticks(&first), ticks(&again));
+    assert_eq!(first.facts[STREAM_HASH], again.facts[STREAM_HASH]);
+    for fact in ["bochs", "machine", "xen", "xen-sha256", "xen-command-line"] {
+        assert!(first.facts.contains_key(fact), "{fact}");
+    }
+    assert!(first.facts["xen-command-line"].contains("mwait-idle=0"));
+}
+
+/// Xen's scheduler and the domain's share are settings of this machine, too.
+#[test]
+fn xen_for_intel_takes_the_domains_share() {
+    let settings = settings(&parts());
+    let Some(environment) = ready(EnvironmentId::SimVmxXenPvh, &settings) else {
+        return;
+    };
+    let mut plan = planned(
+        EnvironmentId::SimVmxXenPvh,
+        Op::Cpuid.bit() | Op::PortOut.bit(),
+    );
+    plan.machine.scheduling = Scheduling {
+        scheduler: Some(Scheduler::Credit),
+        cap: Some(50),
+        weight: Some(512),
+    };
+    let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
+    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    let observation = booted.observation;
+    let told = &observation.facts["xen-command-line"];
+    assert!(told.ends_with(" sched=credit"), "{told}");
+    let outcomes = observation.operations.iter().map(|found| &found.outcome);
+    let outcomes: Vec<_> = outcomes.collect();
+    assert!(
+        matches!(outcomes[..], [Outcome::Skipped(why), Outcome::Measured { .. }]
+            if why.contains("no serial port")),
+        "{outcomes:?}"
+    );
 }
 
 #[test]
