@@ -6,7 +6,7 @@ use crate::Load;
 use std::time::Instant;
 use trapline_tests::run::Place;
 
-const ENVIRONMENTS: &str = "sim-vmx,sim-vmx/linux,sim-vmx/kvm,sim-vmx/qemu-kvm";
+const ENVIRONMENTS: &str = "sim-vmx,sim-vmx/linux,sim-vmx/kvm,sim-vmx/qemu-kvm,sim-vmx/xen-pvh";
 
 /// Runs, of which every second is with all cores busy.
 const RUNS: usize = 5;
