@@ -110,7 +110,7 @@ impl Memory {
     }
 
     /// Nothing, which is entered there.
-    fn entered_at(entry: u32) -> Self {
+    pub fn entered_at(entry: u32) -> Self {
         Self {
             bytes: Vec::new(),
             entry,

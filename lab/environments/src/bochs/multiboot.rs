@@ -140,3 +140,47 @@ fn range(entry: &MemoryMapEntry) -> Vec<u8> {
 fn bytes(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
     words.into_iter().flat_map(u32::to_le_bytes).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_leads_to_the_modules_and_their_words() {
+        let mut memory = Memory::entered_at(0x20_0000);
+        memory.put(0x20_0000, b"xen");
+        memory.add_module(b"kernel");
+        memory.add_module(b"files");
+        let told = told(&memory, "sched=credit", &["quiet", ""], 64);
+        let at = |address: u32| &told.bytes()[(address - START) as usize..];
+        let word = |address: u32| u32::from_le_bytes(at(address)[..4].try_into().unwrap());
+        assert_eq!(word(INFO), 0x24d);
+        assert_eq!((word(INFO + 4), word(INFO + 8)), (639, 63 << 10));
+        assert!(at(word(INFO + 16)).starts_with(b"trapline sched=credit\0"));
+        assert_eq!(word(INFO + 20), 2);
+        let first = word(INFO + 24);
+        assert!(at(word(first)).starts_with(b"kernel"));
+        assert!(at(word(first + 8)).starts_with(b"trapline quiet\0"));
+        assert!(at(word(first + 16)).starts_with(b"files"));
+        assert_eq!(word(first + 20) - word(first + 16), 5);
+        assert!(
+            word(first + 16) > word(first + 4),
+            "one file over the other"
+        );
+        // Seven ranges, from the bottom of memory to its firmware.
+        let (length, map) = (word(INFO + 44), word(INFO + 48));
+        assert_eq!((length, word(map), word(map + 4)), (7 * 24, 20, 0));
+        assert_eq!(word(map + 6 * 24 + 4), 0xffff_0000);
+    }
+
+    #[test]
+    fn the_firmware_enters_code_that_enters_xen() {
+        let told = told(&Memory::entered_at(0x20_0000), "", &[], 64);
+        assert_eq!(told.entry, HOME);
+        let code = &told.bytes()[(HOME - START) as usize..][..CODE];
+        assert_eq!(code[ENTRY..], 0x20_0000_u32.to_le_bytes());
+        // mov word ptr [0x40e], 0x9fc0
+        assert_eq!(code[..9], [0x66, 0xc7, 0x05, 0x0e, 0x04, 0, 0, 0xc0, 0x9f]);
+        assert_eq!(told.tables, acpi::tables());
+    }
+}
