@@ -10,7 +10,7 @@ use trapline_environments::EnvError;
 use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Scheduler, Scheduling};
 
 /// Long enough on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn boot(id: EnvironmentId, operations: OpSet) -> Option<Observation> {
     let settings = settings(&parts());
