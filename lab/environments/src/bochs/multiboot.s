@@ -9,10 +9,10 @@
 .globl trapline_multiboot
 trapline_multiboot:
 .code32
-        mov     word ptr ds:[{EBDA_SEGMENT}], {EBDA}
-        mov     word ptr ds:[{BASE_MEMORY}], {BASE_KIB}
+        mov     word ptr [{EBDA_SEGMENT}], {EBDA}
+        mov     word ptr [{BASE_MEMORY}], {BASE_KIB}
         mov     eax, {LOADED}
-        jmp     dword ptr ds:[{HOME} + {ENTRY}]
+        jmp     dword ptr [{HOME} + {ENTRY}]
 .org trapline_multiboot + {ENTRY}
         .long   0               /* filled in: where Xen begins */
 .org trapline_multiboot + {CODE}
