@@ -165,21 +165,20 @@ fn a_first_domain_that_does_not_come_up_is_told() {
 }
 
 /// A machine whose first domain cannot go on ends by itself, and its last words are told.
+/// Xen waits for five seconds before that, which takes QEMU's machine minutes.
 #[test]
 fn a_first_domain_that_panics_ends_the_machine_and_is_told() {
     let what = "a first domain that panics";
-    for words in machines(what) {
-        let place = Place::new();
-        if altered(&place, what, &[]).is_none() {
-            return;
-        }
-        // An init that only asks what the processor is, and ends.
-        let probe = std::fs::read(place.parts().join("trapline-probe"));
-        place.replace("trapline-agent", &probe.expect("it is built"));
-        let ended = run(&place, &[&words[..], &["--fresh"]].concat());
-        assert_eq!(ended.status, Some(1), "{ended:?}");
-        assert_says(&ended, &["its Linux stopped", "Attempted to kill init"]);
+    let place = Place::new();
+    if !has_bochs(what) || altered(&place, what, &[]).is_none() {
+        return;
     }
+    // An init that only asks what the processor is, and ends.
+    let probe = std::fs::read(place.parts().join("trapline-probe"));
+    place.replace("trapline-agent", &probe.expect("it is built"));
+    let ended = run(&place, &XEN_ON_INTEL);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert_says(&ended, &["its Linux stopped", "Attempted to kill init"]);
 }
 
 #[test]
