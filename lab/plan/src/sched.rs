@@ -225,7 +225,7 @@ mod tests {
         );
         let reason = sched("credit2").misfit(Kvm).unwrap();
         assert!(
-            reason.ends_with("choose from sim/xen-pvh, sim/xen-hvm with --env"),
+            reason.ends_with("choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env"),
             "{reason}"
         );
         assert_eq!(sched("credit2").of_xen(), Some(Scheduler::Credit2));
