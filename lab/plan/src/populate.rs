@@ -80,7 +80,7 @@ const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a
 fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
     use EnvironmentId::{
         Custom, Host, Kvm, QemuKvm, QemuTcg, Sim, SimCustom, SimKvm, SimLinux, SimQemuKvm, SimVmx,
-        SimVmxKvm, SimVmxLinux, SimVmxQemuKvm, SimXenDom0, SimXenHvm, SimXenPvh,
+        SimVmxKvm, SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh,
     };
     match environment {
         Host | Kvm | SimLinux | SimKvm | SimVmxLinux | SimVmxKvm => None,
@@ -95,7 +95,7 @@ fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
             "how a VMM given with --vmm gives a running guest memory is not known: measure kvm \
              or sim/kvm",
         ),
-        SimXenPvh | SimXenHvm | SimXenDom0 => Some(
+        SimXenPvh | SimXenHvm | SimXenDom0 | SimVmxXenPvh => Some(
             "a domain of Xen is populated before it starts, and gets no more: boot/exit has that \
              in it",
         ),
