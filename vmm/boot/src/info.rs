@@ -1,6 +1,7 @@
 //! What a guest is told: start info, memory map and command line, in one place
 //! below 1 MiB.
 
+use std::ops::Range;
 use trapline_abi::platform::{
     MemoryMapEntry, StartInfo, MEMORY_RAM, MEMORY_RESERVED, START_INFO_MAGIC,
 };
@@ -9,6 +10,7 @@ use trapline_abi::platform::{
 pub const BOOT_INFO: u64 = 0x1000;
 
 const MEMORY_MAP: u64 = BOOT_INFO + 0x40;
+const MODULE: u64 = BOOT_INFO + 0xc0;
 const COMMAND_LINE: u64 = BOOT_INFO + 0x100;
 
 /// The first address behind it.
@@ -23,29 +25,50 @@ const HOLE_END: u64 = 0x10_0000;
 
 const ENTRY_BYTES: usize = 24;
 
-/// The bytes for [`BOOT_INFO`]. `memory` is at least 1 MiB, and the command line
-/// holds no zero byte and at most [`MOST_COMMAND_LINE`] others.
-pub(crate) fn boot_info(memory: u64, command_line: &str) -> Vec<u8> {
-    let map = memory_map(memory);
-    let info = StartInfo {
+/// What it says.
+#[derive(Default)]
+pub(crate) struct Told<'a> {
+    /// In bytes, from address 0: at least 1 MiB.
+    pub memory: u64,
+    /// Holds no zero byte and at most [`MOST_COMMAND_LINE`] others.
+    pub command_line: &'a str,
+    /// Where a module is, such as an initramfs, if there is one.
+    pub module: Option<Range<u64>>,
+    /// Where the pointer to the ACPI tables is, or 0.
+    pub rsdp: u64,
+}
+
+/// The bytes for [`BOOT_INFO`].
+pub(crate) fn boot_info(told: &Told<'_>) -> Vec<u8> {
+    let map = memory_map(told.memory);
+    let mut info = StartInfo {
         magic: START_INFO_MAGIC,
         version: 1,
         command_line: COMMAND_LINE,
+        rsdp: told.rsdp,
         memory_map: MEMORY_MAP,
         memory_map_entries: map.len() as u32,
         ..StartInfo::default()
     };
-    let mut bytes = Vec::with_capacity(0x101 + command_line.len());
+    if told.module.is_some() {
+        (info.modules, info.module_count) = (MODULE, 1);
+    }
+    let mut bytes = Vec::with_capacity(0x101 + told.command_line.len());
     put_info(&info, &mut bytes);
     pad(&mut bytes, MEMORY_MAP);
     map.iter().for_each(|entry| put_entry(entry, &mut bytes));
+    if let Some(module) = &told.module {
+        pad(&mut bytes, MODULE);
+        put_module(module, &mut bytes);
+    }
     pad(&mut bytes, COMMAND_LINE);
-    bytes.extend_from_slice(command_line.as_bytes());
+    bytes.extend_from_slice(told.command_line.as_bytes());
     bytes.push(0);
     bytes
 }
 
-fn memory_map(memory: u64) -> [MemoryMapEntry; 3] {
+/// Which memory there is, in ascending order.
+pub(crate) fn memory_map(memory: u64) -> [MemoryMapEntry; 3] {
     let entry = |address, end, kind| MemoryMapEntry {
         address,
         size: end - address,
@@ -83,6 +106,13 @@ fn put_entry(entry: &MemoryMapEntry, bytes: &mut Vec<u8>) {
     debug_assert_eq!(bytes.len() - start, ENTRY_BYTES);
 }
 
+/// `hvm_modlist_entry` (Xen `public/arch-x86/hvm/start_info.h`), without a command line.
+fn put_module(module: &Range<u64>, bytes: &mut Vec<u8>) {
+    for word in [module.start, module.end - module.start, 0, 0] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +122,12 @@ mod tests {
     fn the_layout_is_that_of_the_protocol() {
         assert_eq!(size_of::<MemoryMapEntry>(), ENTRY_BYTES);
         assert_eq!(size_of::<StartInfo>(), 56);
-        let bytes = boot_info(64 << 20, "trapline.run=none");
+        let bytes = boot_info(&Told {
+            memory: 64 << 20,
+            command_line: "trapline.run=none",
+            module: Some(0x80_0000..0x90_1234),
+            rsdp: 0xe_0000,
+        });
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         assert_eq!((word(0), word(4)), (START_INFO_MAGIC, 1));
@@ -100,14 +135,33 @@ mod tests {
         assert_eq!(&bytes[command_line..], b"trapline.run=none\0");
         let map = (long(40) - BOOT_INFO) as usize;
         assert_eq!(word(48), 3);
+        assert_eq!((word(12), long(32)), (1, 0xe_0000));
+        let module = (long(16) - BOOT_INFO) as usize;
+        assert_eq!((long(module), long(module + 8)), (0x80_0000, 0x10_1234));
         assert_eq!(long(map + 2 * ENTRY_BYTES), 0x10_0000);
         assert_eq!(long(map + 2 * ENTRY_BYTES + 8), 63 << 20);
         assert_eq!(word(map + 2 * ENTRY_BYTES + 16), MEMORY_RAM);
     }
 
     #[test]
+    fn without_a_module_none_is_told_of() {
+        let bytes = boot_info(&Told {
+            memory: 1 << 20,
+            ..Told::default()
+        });
+        assert_eq!(
+            (&bytes[12..24], &bytes[32..40]),
+            (&[0; 12][..], &[0; 8][..])
+        );
+    }
+
+    #[test]
     fn the_longest_command_line_fits_its_place() {
-        let bytes = boot_info(1 << 20, &"x".repeat(MOST_COMMAND_LINE));
+        let bytes = boot_info(&Told {
+            memory: 1 << 20,
+            command_line: &"x".repeat(MOST_COMMAND_LINE),
+            ..Told::default()
+        });
         assert!(BOOT_INFO + bytes.len() as u64 <= BOOT_INFO_END);
     }
 }

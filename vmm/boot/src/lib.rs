@@ -5,9 +5,15 @@
 //! are two ways into an image (see [`trapline_abi::platform`]): by its PVH note, in
 //! 32-bit mode, as any VMM would; or *directly*, by the image's own note, in 64-bit
 //! mode on tables that it carries.
+//!
+//! A [`Kernel`] is a Linux, as distributions ship it: compressed, entered in 64-bit mode as
+//! its boot protocol wants it, or unpacked with a PVH note. What hardware it finds,
+//! it reads in [`acpi`] tables.
 
+pub mod acpi;
 mod image;
 mod info;
+mod linux;
 mod prepare;
 mod registers;
 #[cfg(any(test, feature = "specimen"))]
@@ -15,4 +21,5 @@ pub mod specimen;
 
 pub use image::{BadImage, Image, Segment};
 pub use info::{BOOT_INFO, BOOT_INFO_END, MOST_COMMAND_LINE};
+pub use linux::{prepare_linux, BadKernel, Kernel, LinuxPlan};
 pub use prepare::{prepare, BadBoot, Piece, Plan, Prepared, Way, MOST_MEMORY};

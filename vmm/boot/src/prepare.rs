@@ -1,7 +1,8 @@
 //! What to put where, and where to begin.
 
 use crate::image::{BadImage, Image};
-use crate::info::{boot_info, BOOT_INFO, BOOT_INFO_END, MOST_COMMAND_LINE};
+use crate::info::{boot_info, Told, BOOT_INFO, BOOT_INFO_END, MOST_COMMAND_LINE};
+use crate::linux::BadKernel;
 use crate::registers;
 use std::borrow::Cow;
 use thiserror::Error;
@@ -42,6 +43,20 @@ pub struct Piece<'a> {
     pub bytes: Cow<'a, [u8]>,
 }
 
+impl<'a> Piece<'a> {
+    /// Bytes that were made for this guest.
+    pub(crate) fn made(at: u64, bytes: Vec<u8>) -> Self {
+        let bytes = Cow::Owned(bytes);
+        Self { at: Gpa(at), bytes }
+    }
+
+    /// Bytes of a file.
+    pub(crate) fn of_file(at: u64, bytes: &'a [u8]) -> Self {
+        let bytes = Cow::Borrowed(bytes);
+        Self { at: Gpa(at), bytes }
+    }
+}
+
 /// A machine's first state.
 #[derive(Clone, Debug)]
 pub struct Prepared<'a> {
@@ -60,14 +75,16 @@ pub struct Prepared<'a> {
 pub enum BadBoot {
     #[error(transparent)]
     Image(#[from] BadImage),
+    #[error(transparent)]
+    Kernel(#[from] BadKernel),
     #[error("{given} bytes of memory are too few: the image needs {needed}; give it --memory {}M or more", needed.div_ceil(1 << 20))]
     MemoryTooSmall { given: u64, needed: u64 },
     #[error("{given} bytes of memory are too many: the most is {MOST_MEMORY}; give it --memory 3328M or less")]
     MemoryTooLarge { given: u64 },
     #[error("the image's segment at {at} overlaps the start info, {BOOT_INFO:#x} to {BOOT_INFO_END:#x}; link it at 1 MiB or above")]
     OnStartInfo { at: Gpa },
-    #[error("the command line of {length} bytes is too long: the most is {MOST_COMMAND_LINE}")]
-    CommandLineTooLong { length: usize },
+    #[error("the command line of {length} bytes is too long: the most is {most}")]
+    CommandLineTooLong { length: usize, most: usize },
     #[error("the command line holds a zero byte, which would end it early")]
     CommandLineHasZero,
     #[error("the image has no PVH note (ELF note 'Xen' type 18); start it with --entry direct")]
@@ -83,23 +100,18 @@ pub enum BadBoot {
 /// What does not go together.
 pub fn prepare<'a>(image: &Image<'a>, plan: &Plan<'_>) -> Result<Prepared<'a>, BadBoot> {
     check_memory(image, plan.memory)?;
-    check_command_line(plan.command_line)?;
+    check_command_line(plan.command_line, MOST_COMMAND_LINE)?;
     let boot = match plan.way {
         Way::Pvh => registers::pvh(image.pvh().ok_or(BadBoot::NoPvh)?),
         Way::Direct { ring } => registers::direct(image.direct().ok_or(BadBoot::NoDirect)?, ring),
     };
-    let mut pieces = vec![Piece {
-        at: Gpa(BOOT_INFO),
-        bytes: Cow::Owned(boot_info(plan.memory, plan.command_line)),
-    }];
-    let loaded = image
-        .segments()
-        .iter()
-        .filter(|part| !part.bytes.is_empty());
-    pieces.extend(loaded.map(|part| Piece {
-        at: part.at,
-        bytes: Cow::Borrowed(part.bytes),
-    }));
+    let info = boot_info(&Told {
+        memory: plan.memory,
+        command_line: plan.command_line,
+        ..Told::default()
+    });
+    let mut pieces = vec![Piece::made(BOOT_INFO, info)];
+    pieces.extend(loaded(image));
     Ok(Prepared {
         pieces,
         boot,
@@ -107,7 +119,15 @@ pub fn prepare<'a>(image: &Image<'a>, plan: &Plan<'_>) -> Result<Prepared<'a>, B
     })
 }
 
-fn check_memory(image: &Image<'_>, given: u64) -> Result<(), BadBoot> {
+/// What the file holds of an image.
+pub(crate) fn loaded<'a, 'b>(image: &'b Image<'a>) -> impl Iterator<Item = Piece<'a>> + 'b {
+    let parts = image.segments().iter();
+    parts
+        .filter(|part| !part.bytes.is_empty())
+        .map(|part| Piece::of_file(part.at.0, part.bytes))
+}
+
+pub(crate) fn check_memory(image: &Image<'_>, given: u64) -> Result<(), BadBoot> {
     const AT_LEAST: u64 = 2 << 20;
     if given > MOST_MEMORY {
         return Err(BadBoot::MemoryTooLarge { given });
@@ -127,9 +147,10 @@ fn check_memory(image: &Image<'_>, given: u64) -> Result<(), BadBoot> {
     }
 }
 
-fn check_command_line(text: &str) -> Result<(), BadBoot> {
-    if text.len() > MOST_COMMAND_LINE {
-        return Err(BadBoot::CommandLineTooLong { length: text.len() });
+pub(crate) fn check_command_line(text: &str, most: usize) -> Result<(), BadBoot> {
+    let length = text.len();
+    if length > most {
+        return Err(BadBoot::CommandLineTooLong { length, most });
     }
     if text.contains('\0') {
         return Err(BadBoot::CommandLineHasZero);

@@ -16,6 +16,7 @@ const LOCAL_TABLE: u16 = 0x82;
 const CR0_PROTECTED: u64 = 0x11; // extension type, protection
 const CR0_PAGED: u64 = 0x8000_0033; // paging, numeric errors, monitoring, and those
 const CR4_PAE_SSE: u64 = 0x620; // physical address extension, SSE and its exceptions
+const CR4_PAE: u64 = 0x20; // physical address extension
 const EFER_LONG: u64 = 0xd00; // no-execute bits, long mode active and enabled
 
 const FLAGS: u64 = 0x2;
@@ -93,6 +94,49 @@ pub(crate) fn direct(note: &Direct, ring: u8) -> BootState {
         },
     }
 }
+
+/// 64-bit mode on tables made for that, `rsi` pointing at what the kernel is told (Linux,
+/// Documentation/arch/x86/boot.rst, "64-bit Boot Protocol").
+pub(crate) fn linux(entry: u64, told: u64, tables: &Tables) -> BootState {
+    BootState {
+        general: General {
+            rip: entry,
+            rsi: told,
+            rflags: FLAGS,
+            ..General::default()
+        },
+        system: System {
+            cs: flat(LINUX_CODE, CODE_64),
+            tr: Segment {
+                limit: 0x67,
+                ..flat(0, TASK_BUSY)
+            },
+            ldt: no_local_table(),
+            gdt: Table {
+                base: tables.descriptors,
+                limit: tables.descriptors_limit,
+            },
+            cr0: CR0_PAGED,
+            cr3: tables.pages,
+            cr4: CR4_PAE,
+            efer: EFER_LONG,
+            ..with_data(flat(LINUX_DATA, DATA))
+        },
+    }
+}
+
+/// Where tables are that a kernel is entered on.
+pub(crate) struct Tables {
+    pub descriptors: u64,
+    /// Length in bytes minus 1.
+    pub descriptors_limit: u16,
+    pub pages: u64,
+}
+
+/// The selectors that a kernel expects, and descriptors for them.
+const LINUX_CODE: u16 = 0x10;
+const LINUX_DATA: u16 = 0x18;
+pub(crate) const LINUX_DESCRIPTORS: [u64; 4] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
 
 fn with_data(data: Segment) -> System {
     System {
