@@ -28,6 +28,20 @@ pub const DEBUG_CONSOLE: u16 = 0xe9;
 /// `isa-debug-exit`, and ours.
 pub const EXIT: u16 = 0x501;
 
+/// The sleep control register of a machine with ACPI (ACPI 6.5, 4.8.3.7), a byte: writing
+/// [`POWER_OFF`] ends the machine. The status register behind it reads 0.
+pub const POWER_CONTROL: u16 = 0x600;
+/// See [`POWER_CONTROL`].
+pub const POWER_STATUS: u16 = 0x601;
+/// The reset register of such a machine (4.8.3.6), a byte that takes [`POWER_RESET`].
+pub const POWER_RESET_PORT: u16 = 0x602;
+/// The sleep type that means off.
+pub const SLEEP_OFF: u8 = 5;
+/// That type, and the bit that begins it.
+pub const POWER_OFF: u8 = SLEEP_OFF << 2 | 1 << 5;
+/// What resets the machine.
+pub const POWER_RESET: u8 = 1;
+
 /// Written to [`EXIT`] when all went well: exit status [`EXIT_STATUS_DONE`].
 pub const EXIT_DONE: u32 = 0x10;
 /// Written to [`EXIT`] after a panic: exit status [`EXIT_STATUS_PANIC`].

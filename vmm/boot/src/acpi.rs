@@ -17,6 +17,9 @@ use acpi_tables::rsdp::Rsdp;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::xsdt::XSDT;
 use acpi_tables::Aml;
+use trapline_abi::platform::{
+    POWER_CONTROL, POWER_RESET, POWER_RESET_PORT, POWER_STATUS, SLEEP_OFF,
+};
 
 /// Where the tables begin: within the part of the firmware's area that every operating
 /// system searches (section 5.2.5.1). The pointer to all others comes first.
@@ -34,8 +37,8 @@ pub struct Hardware {
     pub serial: Option<SerialPort>,
     /// Transports of virtio devices (virtio 1.2, section 4.2).
     pub transports: Vec<Transport>,
-    /// What ends the machine.
-    pub power: Power,
+    /// Where the power button interrupts, by an edge.
+    pub button: u8,
 }
 
 /// A 16550 at its first port.
@@ -58,32 +61,13 @@ pub struct Transport {
     pub pin: u8,
 }
 
-/// Ports that take a byte each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Power {
-    /// The sleep control register (section 4.8.3.7). [`Power::OFF`] ends the machine.
-    pub control: u16,
-    /// The sleep status register, which always reads 0.
-    pub status: u16,
-    /// The reset register (section 4.8.3.6). [`Power::RESET`] ends the machine, too.
-    pub reset: u16,
-    /// Where the power button interrupts, by an edge.
-    pub button: u8,
-}
-
-impl Power {
-    /// Sleep type 5, and the bit that begins it.
-    pub const OFF: u8 = SOFT_OFF << 2 | 1 << 5;
-    /// What resets the machine.
-    pub const RESET: u8 = 1;
-}
-
-/// The sleep type that this machine calls S5.
-const SOFT_OFF: u8 = 5;
-
 /// Where a PC has its local interrupt controllers, and its I/O interrupt controller.
 const LOCAL_APIC: u32 = 0xfee0_0000;
 const IO_APIC: u32 = 0xfec0_0000;
+
+/// What is not there, of what a PC has (table 5.11): nobody should look for it.
+const NO_VGA: u16 = 1 << 2;
+const NO_CLOCK: u16 = 1 << 5;
 
 const OEM: [u8; 6] = *b"TRAPLN";
 const OEM_TABLE: [u8; 8] = *b"TRAPLINE";
@@ -96,7 +80,7 @@ pub fn tables(hardware: &Hardware) -> Vec<u8> {
         bytes: vec![0; Rsdp::len().next_multiple_of(ALIGNMENT)],
     };
     let dsdt = room.put(&definitions(hardware));
-    let fixed = room.put(&fixed(dsdt, hardware.power));
+    let fixed = room.put(&fixed(dsdt));
     let interrupts = room.put(&interrupts(hardware.cpus));
     let mut list = XSDT::new(OEM, OEM_TABLE, OEM_REVISION);
     list.add_entry(fixed);
@@ -126,7 +110,7 @@ impl Room {
     }
 }
 
-fn fixed(dsdt: u64, power: Power) -> impl Aml {
+fn fixed(dsdt: u64) -> impl Aml {
     let port = |port: u16| {
         let address = port.into();
         GAS::new(
@@ -144,10 +128,11 @@ fn fixed(dsdt: u64, power: Power) -> impl Aml {
         .flag(Flags::PwrButton)
         .flag(Flags::SlpButton)
         .flag(Flags::Headless);
-    table.reset_reg = port(power.reset);
-    table.reset_value = Power::RESET;
-    table.sleep_control_reg = port(power.control);
-    table.sleep_status_reg = port(power.status);
+    table.iapc_boot_arch = (NO_VGA | NO_CLOCK).into();
+    table.reset_reg = port(POWER_RESET_PORT);
+    table.reset_value = POWER_RESET;
+    table.sleep_control_reg = port(POWER_CONTROL);
+    table.sleep_status_reg = port(POWER_STATUS);
     table.hypervisor_vendor_identity = u64::from_le_bytes(OEM_TABLE).into();
     table.finalize()
 }
@@ -181,14 +166,14 @@ fn definitions(hardware: &Hardware) -> Sdt {
     for (number, transport) in (0..).zip(&hardware.transports) {
         virtio(number, *transport, &mut code);
     }
-    power_button(hardware.power.button, &mut code);
+    power_button(hardware.button, &mut code);
     table.append_slice(&code);
     table.update_checksum();
     table
 }
 
 fn soft_off(code: &mut Vec<u8>) {
-    let package = Package::new(vec![&SOFT_OFF]);
+    let package = Package::new(vec![&SLEEP_OFF]);
     Name::new("_S5_".into(), &package).to_aml_bytes(code);
 }
 
@@ -280,12 +265,7 @@ mod tests {
                 pin: 4,
             }),
             transports: (0..transports).map(transport).collect(),
-            power: Power {
-                control: 0x600,
-                status: 0x601,
-                reset: 0x602,
-                button: 23,
-            },
+            button: 23,
         }
     }
 

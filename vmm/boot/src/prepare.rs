@@ -83,6 +83,10 @@ pub enum BadBoot {
     MemoryTooLarge { given: u64 },
     #[error("the image's segment at {at} overlaps the start info, {BOOT_INFO:#x} to {BOOT_INFO_END:#x}; link it at 1 MiB or above")]
     OnStartInfo { at: Gpa },
+    #[error(
+        "the kernel wants to be at {at}, where what it is told would be; link it at 1 MiB or above"
+    )]
+    TooLow { at: Gpa },
     #[error("the command line of {length} bytes is too long: the most is {most}")]
     CommandLineTooLong { length: usize, most: usize },
     #[error("the command line holds a zero byte, which would end it early")]

@@ -2,8 +2,8 @@
 
 use crate::{Host, Order, Populate, Serial, Transport};
 use trapline_abi::platform::{
-    COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, POPULATE, TICKER,
-    TICKER_IS_THERE, VIRTIO_MMIO,
+    COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, POPULATE, POWER_CONTROL,
+    POWER_OFF, POWER_RESET, POWER_RESET_PORT, TICKER, TICKER_IS_THERE, VIRTIO_MMIO,
 };
 use trapline_abi::populate::Refusal;
 
@@ -18,6 +18,7 @@ pub struct Board {
     can_idle: bool,
     has_ticker: bool,
     populate: Option<Populate>,
+    has_power: bool,
     counts: Counts,
 }
 
@@ -37,6 +38,28 @@ pub enum Effect {
     Tick(u32),
     /// The guest wants memory, or gives it back; [`Board::populated`] is to be told.
     Populate(Order),
+    /// The guest switches its machine off.
+    Off,
+    /// The guest resets its machine.
+    Reset,
+}
+
+impl Effect {
+    /// Of a write to the sleep control register.
+    fn of_control(value: u8) -> Self {
+        match value {
+            POWER_OFF => Self::Off,
+            _ => Self::None,
+        }
+    }
+
+    /// Of a write to the reset register.
+    fn of_reset(value: u8) -> Self {
+        match value {
+            POWER_RESET => Self::Reset,
+            _ => Self::None,
+        }
+    }
 }
 
 /// What was counted.
@@ -74,6 +97,15 @@ impl Board {
     pub fn with_populate(self) -> Self {
         Self {
             populate: Some(Populate::default()),
+            ..self
+        }
+    }
+
+    /// The same with registers that switch it off and reset it, see [`POWER_CONTROL`].
+    #[must_use]
+    pub fn with_power(self) -> Self {
+        Self {
+            has_power: true,
             ..self
         }
     }
@@ -151,6 +183,8 @@ impl Board {
             IDLE if self.can_idle && size == 4 => return Effect::Idle(data),
             TICKER if self.has_ticker && size == 4 => return Effect::Tick(data),
             POPULATE if size == 4 => return self.order(data),
+            POWER_CONTROL if self.has_power => return Effect::of_control(data as u8),
+            POWER_RESET_PORT if self.has_power => return Effect::of_reset(data as u8),
             COM1..=COM1_LAST => self.write_wide(port, size, data, host),
             _ => self.counts.unclaimed += 1,
         }
@@ -182,6 +216,7 @@ impl Board {
             }
             // How a guest finds out that the console is there.
             (DEBUG_CONSOLE, 1) => DEBUG_CONSOLE.into(),
+            (POWER_CONTROL..=POWER_RESET_PORT, _) if self.has_power => 0,
             (COM1..=COM1_LAST, _) => self.read_wide(port, size, host),
             _ => {
                 self.counts.unclaimed += 1;
@@ -355,6 +390,26 @@ pub(crate) mod tests {
         assert_eq!(without.read_port(POPULATE, 4, &mut outside), u32::MAX);
         let effect = without.write_port(POPULATE, 4, wish.word(), &mut outside);
         assert_eq!((effect, without.counts().unclaimed), (Effect::None, 2));
+    }
+
+    #[test]
+    fn the_machine_is_switched_off_only_by_what_says_so() {
+        let mut outside = Outside::default();
+        let mut write = |board: &mut Board, port, value: u8| {
+            board.write_port(port, 1, value.into(), &mut outside)
+        };
+        let mut with = Board::new(false).with_power();
+        assert_eq!(write(&mut with, POWER_CONTROL, POWER_OFF), Effect::Off);
+        assert_eq!(write(&mut with, POWER_CONTROL, 0x20), Effect::None);
+        assert_eq!(
+            write(&mut with, POWER_RESET_PORT, POWER_RESET),
+            Effect::Reset
+        );
+        assert_eq!(write(&mut with, POWER_RESET_PORT, 0), Effect::None);
+        let mut without = Board::new(false);
+        assert_eq!(write(&mut without, POWER_CONTROL, POWER_OFF), Effect::None);
+        assert_eq!(without.counts().unclaimed, 1);
+        assert_eq!(with.read_port(POWER_CONTROL, 1, &mut Outside::default()), 0);
     }
 
     #[test]

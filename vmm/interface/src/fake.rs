@@ -143,7 +143,8 @@ impl Vm for FakeVm {
         gone.map(|(region, _)| region).ok_or(Error::NotAttached(at))
     }
 
-    fn create_vcpu(&self, _id: VcpuId, boot: &BootState) -> Result<FakeVcpu> {
+    fn create_vcpu(&self, _id: VcpuId, boot: Option<&BootState>) -> Result<FakeVcpu> {
+        let boot = boot.copied().unwrap_or_default();
         let script = self.script.borrow_mut().take();
         Ok(FakeVcpu {
             script: script.ok_or(Error::Unsupported("run a machine without a script"))?,
@@ -164,6 +165,12 @@ impl Vm for FakeVm {
             interrupts.fetch_add(1, Ordering::SeqCst);
             Ok(())
         }))
+    }
+
+    fn irq_pin(&self, _pin: u8) -> Result<IrqLine> {
+        Err(Error::Unsupported(
+            "give a device's interrupt to this machine",
+        ))
     }
 
     fn doorbell(&self, _at: IoAddr) -> Result<Option<Doorbell>> {

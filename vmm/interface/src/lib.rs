@@ -29,4 +29,4 @@ pub use error::{Error, Result};
 pub use notify::{Doorbell, IrqId, IrqLine, Kick, Kicker};
 pub use region::{has_huge_pages, OutOfRegion, Pages, Populate, Region, HUGE_PAGE, PAGE};
 pub use state::{Activity, BootState, General, RegSet, Segment, System, Table, VcpuState};
-pub use vm::{Hypervisor, Tally, Vcpu, VcpuId, Vm, VmSpec};
+pub use vm::{Controllers, Hypervisor, Tally, Vcpu, VcpuId, Vm, VmSpec};

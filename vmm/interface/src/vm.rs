@@ -13,14 +13,37 @@ pub struct VcpuId(pub u32);
 /// What a machine shall have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmSpec {
-    /// Local interrupt controllers in the kernel. With them `hlt` waits in the
-    /// kernel; without them it is an [`Exit::Halted`].
-    pub local_apic: bool,
+    /// Which interrupt controllers the kernel keeps for it.
+    pub controllers: Controllers,
+    /// How many vCPUs it will have at the most, which their CPUID tells.
+    pub cpus: u32,
     /// `hlt` does not leave the guest: the CPU waits in it, and an interrupt finds the
     /// guest there. It may end without one, as on AMD's processors, which go on behind it
-    /// when something interrupted the host. Only where [`Caps::halt_in_guest`] says so, and with
-    /// `local_apic`.
+    /// when something interrupted the host. Only where [`Caps::halt_in_guest`] says so, and
+    /// with interrupt controllers.
     pub halt_in_guest: bool,
+}
+
+impl VmSpec {
+    /// A machine of one vCPU.
+    pub const fn with(controllers: Controllers) -> Self {
+        Self {
+            controllers,
+            cpus: 1,
+            halt_in_guest: false,
+        }
+    }
+}
+
+/// Interrupt controllers in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controllers {
+    /// None: `hlt` is an [`Exit::Halted`].
+    None,
+    /// One at each vCPU, reached by [`Vm::irq_line`]; `hlt` waits in the kernel.
+    Local,
+    /// These, and one with pins for devices, reached by [`Vm::irq_pin`].
+    Full,
 }
 
 /// A kernel that runs virtual machines.
@@ -65,17 +88,25 @@ pub trait Vm {
     /// If nothing was.
     fn detach(&self, at: Gpa) -> Result<Arc<Region>>;
 
-    /// A vCPU that begins with `boot`. Its first exit is [`Exit::Started`].
+    /// A vCPU that begins with `boot`; without, it waits until another one starts it by its
+    /// local interrupt controller. Its first exit is [`Exit::Started`], at once or then.
     ///
     /// # Errors
     /// The kernel's refusal.
-    fn create_vcpu(&self, id: VcpuId, boot: &BootState) -> Result<Self::Vcpu>;
+    fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<Self::Vcpu>;
 
     /// A way to deliver an interrupt.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] without local interrupt controllers.
     fn irq_line(&self, irq: IrqId) -> Result<IrqLine>;
+
+    /// A way to give a pin of the interrupt controller for devices an edge, from any
+    /// thread, by a write to a descriptor.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] without that controller; the kernel's refusal.
+    fn irq_pin(&self, pin: u8) -> Result<IrqLine>;
 
     /// Has the kernel count the guest's writes to `at`, of any size, instead of
     /// leaving the guest; `None` where it cannot.

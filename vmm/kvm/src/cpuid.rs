@@ -1,24 +1,35 @@
 //! What the guest's CPUID shows: all that the kernel supports, and this vCPU's own
 //! number in place of the number of the host CPU that was asked.
 
+mod topology;
+
 use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 use kvm_ioctls::VcpuFd;
-use trapline_interface::{Error, Result, VcpuId};
+use trapline_interface::{Controllers, Error, Result, VcpuId, VmSpec};
 
 /// Enough for every kernel so far; they refuse to fill a shorter list.
 const ENTRIES: usize = 256;
 
+// Leaf 1, ECX.
 const TSC_DEADLINE_TIMER: u32 = 1 << 24;
+const HYPERVISOR: u32 = 1 << 31;
 
-/// What the first vCPU shall show.
-pub(crate) fn of_first_vcpu(system: &kvm_ioctls::Kvm, local_apic: bool) -> Result<CpuId> {
+/// What the first vCPU of such a machine shall show.
+pub(crate) fn of_first_vcpu(system: &kvm_ioctls::Kvm, spec: &VmSpec) -> Result<CpuId> {
     let mut cpuid = system
         .get_supported_cpuid(ENTRIES)
         .map_err(Error::refused("ask which CPU features are supported"))?;
     for entry in cpuid.as_mut_slice() {
-        if entry.function == 1 && local_apic {
+        if entry.function == 1 && spec.controllers != Controllers::None {
             // The kernel leaves it to us to say so.
             entry.ecx |= TSC_DEADLINE_TIMER;
+        }
+        if entry.function == 1 && spec.controllers == Controllers::Full {
+            // An operating system looks for what the kernel offers only then.
+            entry.ecx |= HYPERVISOR;
+        }
+        if spec.cpus > 1 {
+            topology::show(entry, spec.cpus);
         }
         adapt(entry, VcpuId(0));
     }

@@ -8,6 +8,7 @@
 
 mod cpuid;
 mod kick;
+mod memory_types;
 mod probe;
 mod registers;
 mod stats;

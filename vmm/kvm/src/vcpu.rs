@@ -53,18 +53,24 @@ pub struct KvmVcpu {
 type Run = std::result::Result<Exit, Box<Error>>;
 
 impl KvmVcpu {
-    pub(crate) fn new(mut fd: VcpuFd, machine: Arc<Shared>, boot: &BootState) -> Result<Self> {
+    pub(crate) fn new(
+        mut fd: VcpuFd,
+        machine: Arc<Shared>,
+        boot: Option<&BootState>,
+    ) -> Result<Self> {
         let page = NonNull::from(fd.get_kvm_run());
         let tsc_offset = tsc::align(fd.as_raw_fd());
-        set_system(&fd, &boot.system)?;
-        fd.set_regs(&to_regs(&boot.general))
-            .map_err(Error::refused("set the virtual CPU's registers"))?;
+        if let Some(boot) = boot {
+            set_system(&fd, &boot.system)?;
+            fd.set_regs(&to_regs(&boot.general))
+                .map_err(Error::refused("set the virtual CPU's registers"))?;
+        }
         Ok(Self {
             raw: fd.as_raw_fd(),
             fd: Arc::new(fd),
             _machine: machine,
             page,
-            pending: Pending::Start,
+            pending: boot.map_or(Pending::Nothing, |_| Pending::Start),
             // Where an answer to nothing does no harm.
             answer: mmio_data(page),
             late: Exit::Started,

@@ -1,7 +1,7 @@
 //! A KVM virtual machine: memory slots, interrupts, doorbells.
 
-use crate::cpuid;
 use crate::vcpu::KvmVcpu;
+use crate::{cpuid, memory_types};
 use kvm_bindings::{
     kvm_enable_cap, kvm_msi, kvm_userspace_memory_region, CpuId, KVM_CAP_PMU_CAPABILITY,
     KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_X86_DISABLE_EXITS, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE,
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trapline_interface::{
-    Access, BootState, Doorbell, Error, Gpa, IoAddr, IrqId, IrqLine, Region, Result, VcpuId, Vm,
-    VmSpec, PAGE,
+    Access, BootState, Controllers, Doorbell, Error, Gpa, IoAddr, IrqId, IrqLine, Region, Result,
+    VcpuId, Vm, VmSpec, PAGE,
 };
 use vmm_sys_util::eventfd::EventFd;
 
@@ -27,7 +27,7 @@ const TSS: usize = 0xfffb_d000;
 pub struct KvmVm {
     shared: Arc<Shared>,
     cpuid: CpuId,
-    local_apic: bool,
+    controllers: Controllers,
 }
 
 /// What a machine's vCPUs need as long as they live.
@@ -45,8 +45,10 @@ struct Attached {
 impl KvmVm {
     pub(crate) fn new(system: &kvm_ioctls::Kvm, fd: VmFd, spec: &VmSpec) -> Result<Self> {
         disable_counters(&fd);
-        if spec.local_apic {
-            create_local_apics(&fd)?;
+        match spec.controllers {
+            Controllers::None => {}
+            Controllers::Local => create_local_apics(&fd)?,
+            Controllers::Full => create_all_controllers(&fd)?,
         }
         if spec.halt_in_guest {
             leave_halts(&fd)?;
@@ -54,12 +56,12 @@ impl KvmVm {
         fd.set_tss_address(TSS)
             .map_err(Error::refused("place the task state of real mode"))?;
         Ok(Self {
-            cpuid: cpuid::of_first_vcpu(system, spec.local_apic)?,
+            cpuid: cpuid::of_first_vcpu(system, spec)?,
             shared: Arc::new(Shared {
                 fd,
                 memory: Mutex::default(),
             }),
-            local_apic: spec.local_apic,
+            controllers: spec.controllers,
         })
     }
 }
@@ -96,6 +98,13 @@ fn leave_halts(fd: &VmFd) -> Result<()> {
     capability.args[0] = KVM_X86_DISABLE_EXITS_HLT.into();
     fd.enable_cap(&capability)
         .map_err(Error::refused("leave halts to the guest"))
+}
+
+/// With pins for devices. The kernel makes a PC's old pair of controllers, too, which
+/// nobody is told of.
+fn create_all_controllers(fd: &VmFd) -> Result<()> {
+    fd.create_irq_chip()
+        .map_err(Error::refused("create interrupt controllers"))
 }
 
 impl Shared {
@@ -164,18 +173,21 @@ impl Vm for KvmVm {
         Ok(gone.region)
     }
 
-    fn create_vcpu(&self, id: VcpuId, boot: &BootState) -> Result<KvmVcpu> {
+    fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<KvmVcpu> {
         let fd = self
             .shared
             .fd
             .create_vcpu(id.0.into())
             .map_err(Error::refused("create a virtual CPU"))?;
         cpuid::give(&fd, id, &self.cpuid)?;
+        if self.controllers == Controllers::Full {
+            memory_types::set_up(&fd)?;
+        }
         KvmVcpu::new(fd, Arc::clone(&self.shared), boot)
     }
 
     fn irq_line(&self, irq: IrqId) -> Result<IrqLine> {
-        if !self.local_apic {
+        if self.controllers == Controllers::None {
             return Err(Error::Unsupported("deliver interrupts to this machine"));
         }
         let shared = Arc::clone(&self.shared);
@@ -189,6 +201,22 @@ impl Vm for KvmVm {
                 .fd
                 .signal_msi(message)
                 .map(drop)
+                .map_err(Error::refused("deliver an interrupt"))
+        }))
+    }
+
+    fn irq_pin(&self, pin: u8) -> Result<IrqLine> {
+        let what = "connect a device's interrupt";
+        if self.controllers != Controllers::Full {
+            return Err(Error::Unsupported(what));
+        }
+        let edge = EventFd::new(libc::EFD_CLOEXEC).map_err(Error::refused(what))?;
+        self.shared
+            .fd
+            .register_irqfd(&edge, pin.into())
+            .map_err(Error::refused(what))?;
+        Ok(IrqLine::new(move || {
+            edge.write(1)
                 .map_err(Error::refused("deliver an interrupt"))
         }))
     }

@@ -8,18 +8,13 @@ use skip::skip;
 use std::sync::Arc;
 use trapline_interface::conformance;
 use trapline_interface::{
-    Access, BootState, Error, Gpa, Hypervisor, IrqId, Region, Vcpu, VcpuId, Vm, VmSpec, PAGE,
+    Access, BootState, Controllers, Error, Gpa, Hypervisor, IrqId, Region, Vcpu, VcpuId, Vm,
+    VmSpec, PAGE,
 };
 use trapline_kvm::Kvm;
 
-const BARE: VmSpec = VmSpec {
-    local_apic: false,
-    halt_in_guest: false,
-};
-const WITH_APIC: VmSpec = VmSpec {
-    local_apic: true,
-    ..BARE
-};
+const BARE: VmSpec = VmSpec::with(Controllers::None);
+const WITH_APIC: VmSpec = VmSpec::with(Controllers::Local);
 
 /// Where there is no /dev/kvm the tests say so and pass.
 fn kvm() -> Option<Kvm> {
@@ -89,7 +84,9 @@ fn a_vcpu_that_has_not_run_has_no_exits_and_a_known_clock() {
     let Some(kvm) = kvm() else { return };
     let caps = Kvm::probe().unwrap();
     let vm = kvm.create_vm(&WITH_APIC).unwrap();
-    let mut vcpu = vm.create_vcpu(VcpuId(0), &BootState::default()).unwrap();
+    let mut vcpu = vm
+        .create_vcpu(VcpuId(0), Some(&BootState::default()))
+        .unwrap();
     assert_eq!(vcpu.tally().kernel, caps.kernel_exits.then_some(0));
     if caps.tsc_offset {
         assert_eq!(vcpu.tsc_offset(), Some(0));

@@ -13,6 +13,8 @@ pub enum Ending {
     Panicked,
     /// The guest wrote another value to the exit port.
     Other(u32),
+    /// The guest reset its machine.
+    Reset,
     /// The guest halted, and no interrupt can ever wake it.
     Halted,
     /// The guest could not go on.
@@ -39,6 +41,7 @@ impl Ending {
             Self::Done => 0,
             Self::Panicked => EXIT_STATUS_PANIC,
             Self::Stopped(Stop::TripleFault) => 36,
+            Self::Reset => 38,
             Self::Other(_) | Self::Halted | Self::Stopped(Stop::Shutdown) => 37,
             Self::Signal(number) => 128 + number,
             Self::Stopped(_) | Self::Deaf => 5,
@@ -52,6 +55,7 @@ impl fmt::Display for Ending {
         match self {
             Self::Done | Self::Panicked => Ok(()),
             Self::Other(value) => write!(f, "the guest ended itself with {value:#x}"),
+            Self::Reset => f.write_str("the guest reset its machine"),
             Self::Halted => f.write_str("the guest halted for ever"),
             Self::Stopped(Stop::TripleFault) => {
                 f.write_str("the guest triple-faulted: an exception that it had no handler for")

@@ -12,10 +12,12 @@ use trapline_interface::Missing;
 pub enum Failure {
     #[error("{0}; see trapline-vmm --help")]
     Usage(String),
-    #[error("image {path}: {source}", path = path.display())]
+    #[error("{path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("image {path}: {source}", path = path.display())]
     Image { path: PathBuf, source: BadImage },
+    #[error("kernel {path}: {source}", path = path.display())]
+    Kernel { path: PathBuf, source: BadBoot },
     #[error("{0}")]
     Boot(#[from] BadBoot),
     #[error("{0}")]
@@ -45,9 +47,9 @@ impl Failure {
     pub fn status(&self) -> i32 {
         match self {
             Self::Usage(_) => 2,
-            Self::Unreadable { .. } | Self::Image { .. } => 3,
+            Self::Unreadable { .. } | Self::Image { .. } | Self::Kernel { .. } => 3,
             Self::Boot(boot) => match boot {
-                BadBoot::Image(_) | BadBoot::NoPvh | BadBoot::NoDirect => 3,
+                BadBoot::Image(_) | BadBoot::Kernel(_) | BadBoot::NoPvh | BadBoot::NoDirect => 3,
                 BadBoot::OnStartInfo { .. } => 3,
                 _ => 2,
             },

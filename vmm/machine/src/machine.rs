@@ -173,7 +173,8 @@ impl<V: Vcpu> Machine<V> {
     #[inline(never)]
     fn apply(&mut self, effect: Effect) -> Result<Option<Ending>, Failure> {
         match effect {
-            Effect::None => Ok(None),
+            // This machine has no power switch.
+            Effect::None | Effect::Off | Effect::Reset => Ok(None),
             Effect::Exit(value) => Ok(Some(Ending::of_exit(value))),
             Effect::Idle(seen) => {
                 self.console.flush();

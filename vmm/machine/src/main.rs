@@ -13,16 +13,16 @@ use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
 use trapline_interface::Vcpu;
-use trapline_kvm::Kvm;
+use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::line::Line;
 use trapline_machine::populate::Memory;
-use trapline_machine::settings::{parse, Request, HELP};
+use trapline_machine::settings::{parse, Guest, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
 use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, Account};
-use trapline_machine::{sandbox, signals, Ending, Failure, Machine, Settings};
+use trapline_machine::{linux, sandbox, signals, Ending, Failure, Machine, Settings};
 
 const INTERNAL: i32 = 5;
 
@@ -50,6 +50,13 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
     }
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);
+    match settings.guest {
+        Guest::Image => run_image(settings, events),
+        Guest::Linux => run_linux(settings, events),
+    }
+}
+
+fn run_image(settings: &Settings, mut events: Events) -> Result<Infallible, Failure> {
     let ready = set_up::<Kvm>(settings, trapline_kvm::ring0())?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
@@ -60,11 +67,7 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
         ring,
     } = ready;
     let account = events.wanted().then(Account::open);
-    let kicker = vcpu.kicker();
-    signals::recall(kicker.clone());
-    let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
-    let line = Line::open(settings.serial, io::stdout().as_fd(), settings.sandbox)?;
-    let console = console.with_line(line);
+    let console = console(settings, &vcpu)?;
     let machine = Machine::new(vcpu, console, Arc::clone(&memory), interrupts);
     let mut machine = match settings.ticker {
         false => machine,
@@ -74,17 +77,44 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
     if let Some(how) = settings.populate {
         machine = machine.with_giver(Box::new(Memory::new(vm, how)));
     }
-    if settings.sandbox {
-        sandbox::enter(settings.role()).map_err(Failure::system(
-            "put on the seccomp filter (try --no-sandbox)",
-        ))?;
-    }
+    sandbox::confine(settings)?;
     let ending = machine.run(|| {
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
     });
     events.stage(Stage::VmmExit, stamp!(VmmExit));
     tell_counts(&mut events, &mut machine, account.as_ref(), ring);
+    leave_with(ending)
+}
+
+fn run_linux(settings: &Settings, mut events: Events) -> Result<Infallible, Failure> {
+    let ready = linux::set_up::<Kvm>(settings)?;
+    events.stage(Stage::VmCreated, stamp!(VmCreated));
+    let console = |vcpu: &KvmVcpu| console(settings, vcpu);
+    linux::run(ready, settings, console, events, |devices, ending| {
+        devices.console.finish();
+        let (exits, counts) = (devices.exits(), devices.counts());
+        let events = &mut devices.events;
+        events.stage(Stage::VmmExit, stamp!(VmmExit));
+        events.count(Counter::UserExits, exits);
+        events.count(Counter::PortExits, counts.ports);
+        events.count(Counter::MmioExits, counts.mmio);
+        events.count(Counter::Unclaimed, counts.unclaimed);
+        events.flush();
+        leave_with(ending)
+    })
+}
+
+/// The console; SIGTERM and SIGINT recall `vcpu`, which this thread will run.
+fn console(settings: &Settings, vcpu: &impl Vcpu) -> Result<Console, Failure> {
+    let kicker = vcpu.kicker();
+    signals::recall(kicker.clone());
+    let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
+    let line = Line::open(settings.serial, io::stdout().as_fd(), settings.sandbox)?;
+    Ok(console.with_line(line))
+}
+
+fn leave_with(ending: Result<Ending, Failure>) -> ! {
     leave(match ending {
         Ok(ending) => explain(ending),
         Err(failure) => report(&failure),

@@ -81,13 +81,10 @@ fn refusal(error: io::Error) -> Refusal {
 mod tests {
     use super::*;
     use trapline_interface::fake::Fake;
-    use trapline_interface::{Hypervisor, VmSpec};
+    use trapline_interface::{Controllers, Hypervisor, VmSpec};
 
     fn memory() -> Memory<<Fake as Hypervisor>::Vm> {
-        let vm = Fake::replaying([]).create_vm(&VmSpec {
-            local_apic: true,
-            halt_in_guest: false,
-        });
+        let vm = Fake::replaying([]).create_vm(&VmSpec::with(Controllers::Local));
         Memory::new(vm.unwrap(), Populate::Steps)
     }
 

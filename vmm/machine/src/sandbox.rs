@@ -18,6 +18,7 @@
 
 mod calls;
 
+use crate::{Failure, Settings};
 use calls::{
     LIMITS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
 };
@@ -275,6 +276,19 @@ const fn step(code: u16, k: u32) -> libc::sock_filter {
         jt: 0,
         jf: 0,
         k,
+    }
+}
+
+/// Confines this thread, which runs a vCPU, unless nobody wants that.
+///
+/// # Errors
+/// The kernel's refusal: it was built without seccomp filters.
+pub fn confine(settings: &Settings) -> Result<(), Failure> {
+    match settings.sandbox {
+        true => enter(settings.role()).map_err(Failure::system(
+            "put on the seccomp filter (try --no-sandbox)",
+        )),
+        false => Ok(()),
     }
 }
 

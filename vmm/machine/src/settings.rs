@@ -10,17 +10,20 @@ use trapline_interface::{Pages, Populate};
 
 /// Printed by `--help`.
 pub const HELP: &str = "\
-trapline-vmm: runs one unikernel image in one virtual machine
+trapline-vmm: runs one unikernel image, or one Linux, in one virtual machine
 
 usage: trapline-vmm --image FILE [options]
+       trapline-vmm --kernel FILE [--initrd FILE] [options]
 
   --image FILE      the image: an ELF file with a PVH note or Trapline's own
+  --kernel FILE     a Linux kernel: a bzImage, or a vmlinux with CONFIG_PVH=y
+  --initrd FILE     its initramfs
   --memory SIZE     guest memory: bytes, or with K, M or G (default 64M)
   --pages SIZE      its pages: an anonymous file's (file, default), or of this
                     process alone and of 4k or 2m
   --prefault HOW    populate it before the guest runs: no (default), in steps
                     between which others get the CPU, or whole, in one call
-  --cpus N          virtual CPUs (default and most: 1)
+  --cpus N          virtual CPUs: 1 (default), with --kernel up to 8
   --cmdline TEXT    the guest's command line
   --ring RING       privilege ring of a direct start: 0, 3, or auto (default:
                     0, and 3 where the host only emulates ring 0)
@@ -42,9 +45,12 @@ usage: trapline-vmm --image FILE [options]
 The guest's console is standard output and, for COM1, standard input.
 
 exit status: 0 the guest was done, 35 it panicked, 36 it triple-faulted, 37 it
-ended in another way; 2 wrong usage, 3 bad image, 4 no usable /dev/kvm,
+ended in another way, 38 it reset its machine; 2 wrong usage, 3 bad image, 4 no usable /dev/kvm,
 5 internal error; 128+N ended by signal N
 ";
+
+/// Numbers of virtual CPUs that a machine may have.
+const CPUS: std::ops::RangeInclusive<u32> = 1..=8;
 
 const DEFAULT_MEMORY: u64 = 64 << 20;
 
@@ -59,11 +65,26 @@ pub enum EntryChoice {
     Pvh,
 }
 
+/// What runs in a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guest {
+    /// A unikernel: one vCPU, and what it knows of Trapline's devices.
+    Image,
+    /// A Linux: several vCPUs, and what its ACPI tables tell.
+    Linux,
+}
+
 /// A machine, as asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The image's file.
+    /// What the guest is.
+    pub guest: Guest,
+    /// The file of the image, or of the kernel.
     pub image: PathBuf,
+    /// The file of a kernel's initramfs.
+    pub initrd: Option<PathBuf>,
+    /// Virtual CPUs.
+    pub cpus: u32,
     /// Guest memory in bytes.
     pub memory: u64,
     /// The size of its pages; `None`: whatever pages an anonymous file has.
@@ -93,9 +114,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the thread that runs the vCPU will be.
+    /// What the threads that run vCPUs will be.
     pub fn role(&self) -> Role {
-        let helpers = self.ticker || self.serial == Serial::Buffered;
+        let is_linux = self.guest == Guest::Linux;
+        let helpers = is_linux || self.ticker || self.serial == Serial::Buffered;
         match (helpers, self.populate.is_some()) {
             (false, false) => Role::Vcpu,
             (true, false) => Role::VcpuWithHelpers,
@@ -123,7 +145,10 @@ pub enum Request {
 pub fn parse(mut words: Parser) -> Result<Request, Failure> {
     let mut image = None;
     let mut settings = Settings {
+        guest: Guest::Image,
         image: PathBuf::new(),
+        initrd: None,
+        cpus: 1,
         memory: DEFAULT_MEMORY,
         pages: None,
         prefault: None,
@@ -140,7 +165,18 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
     };
     while let Some(word) = words.next().map_err(usage)? {
         match word {
-            Arg::Long("image") => image = Some(words.value().map_err(usage)?.into()),
+            Arg::Long(name @ ("image" | "kernel")) => {
+                let guest = match name {
+                    "kernel" => Guest::Linux,
+                    _ => Guest::Image,
+                };
+                if image.is_some() {
+                    return Err(Failure::Usage("give one --image or one --kernel".into()));
+                }
+                settings.guest = guest;
+                image = Some(words.value().map_err(usage)?.into());
+            }
+            Arg::Long("initrd") => settings.initrd = Some(words.value().map_err(usage)?.into()),
             Arg::Long("ticker") => settings.ticker = true,
             Arg::Long("halt-in-guest") => settings.halt_in_guest = true,
             Arg::Long("no-sandbox") => settings.sandbox = false,
@@ -157,8 +193,28 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             other => return Err(usage(other.unexpected())),
         }
     }
-    settings.image = image.ok_or_else(|| Failure::Usage("no --image was given".into()))?;
+    settings.image =
+        image.ok_or_else(|| Failure::Usage("no --image or --kernel was given".into()))?;
+    check(&settings)?;
     Ok(Request::Run(settings))
+}
+
+/// What only one kind of guest has.
+fn check(settings: &Settings) -> Result<(), Failure> {
+    let misfit = match settings.guest {
+        Guest::Image if settings.cpus != 1 => Some("--cpus above 1 goes with --kernel"),
+        Guest::Image if settings.initrd.is_some() => Some("--initrd goes with --kernel"),
+        Guest::Linux if settings.ring.is_some() => Some("--ring goes with --image"),
+        Guest::Linux if settings.entry != EntryChoice::Auto => Some("--entry goes with --image"),
+        Guest::Linux if settings.ticker => Some("--ticker goes with --image"),
+        Guest::Linux if settings.populate.is_some() => Some("--populate goes with --image"),
+        Guest::Linux if settings.halt_in_guest => Some("--halt-in-guest goes with --image"),
+        _ => None,
+    };
+    match misfit {
+        Some(misfit) => Err(Failure::Usage(misfit.into())),
+        None => Ok(()),
+    }
 }
 
 /// Takes the value of an option that has one.
@@ -185,7 +241,10 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
             let how = populate(&text);
             settings.populate = Some(how.ok_or_else(|| wrong("steps or whole"))?);
         }
-        "cpus" if text != "1" => return Err(wrong("1, the only number supported")),
+        "cpus" => {
+            let cpus = text.parse().ok().filter(|cpus| CPUS.contains(cpus));
+            settings.cpus = cpus.ok_or_else(|| wrong("a number from 1 to 8"))?;
+        }
         "cmdline" => settings.command_line = text,
         "ring" => {
             settings.ring = match text.as_str() {
@@ -285,7 +344,10 @@ mod tests {
             "--no-sandbox",
         ]);
         let wanted = Settings {
+            guest: Guest::Image,
             image: "k".into(),
+            initrd: None,
+            cpus: 1,
             memory: 1 << 30,
             pages: Some(Pages::Huge),
             prefault: Some(Populate::Whole),
@@ -301,6 +363,9 @@ mod tests {
             sandbox: false,
         };
         assert_eq!(settings, wanted);
+        let linux = run(&["--kernel", "k", "--initrd=i", "--cpus", "8"]);
+        assert_eq!((linux.guest, linux.cpus), (Guest::Linux, 8));
+        assert_eq!(linux.initrd, Some("i".into()));
         let plain = run(&["--image", "k"]);
         assert!(!plain.halt_in_guest);
         assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
@@ -324,7 +389,15 @@ mod tests {
             ),
             (&["--image", "k", "--memory", "99999999999G"], "not a size"),
             (&["--image", "k", "--memory", ""], "not a size"),
-            (&["--image", "k", "--cpus", "2"], "the only number"),
+            (&["--image", "k", "--cpus", "2"], "goes with --kernel"),
+            (&["--kernel", "k", "--cpus", "9"], "a number from 1 to 8"),
+            (&["--kernel", "k", "--image", "i"], "one --kernel"),
+            (&["--image", "k", "--initrd", "i"], "goes with --kernel"),
+            (&["--kernel", "k", "--ring", "0"], "goes with --image"),
+            (&["--kernel", "k", "--entry", "pvh"], "goes with --image"),
+            (&["--kernel", "k", "--ticker"], "goes with --image"),
+            (&["--kernel", "k", "--populate=whole"], "goes with --image"),
+            (&["--kernel", "k", "--halt-in-guest"], "goes with --image"),
             (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
             (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
             (&["--image", "k", "--events", "-1"], "file descriptor"),
@@ -349,6 +422,8 @@ mod tests {
         assert_eq!(parsed(&["--help"]), Ok(Request::Help));
         for option in [
             "image",
+            "kernel",
+            "initrd",
             "memory",
             "cpus",
             "cmdline",

@@ -1,17 +1,15 @@
 //! From settings to a machine that is ready to run.
 
+use crate::file::MappedFile;
 use crate::settings::{EntryChoice, Settings};
 use crate::Failure;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::ptr;
-use std::slice;
 use std::sync::Arc;
 use trapline_abi::populate::NO_HUGE_PAGES;
 use trapline_boot::{prepare, Image, Plan, Prepared, Way};
 use trapline_interface::{
-    has_huge_pages, Access, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId, Vm, VmSpec,
+    has_huge_pages, Access, Controllers, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId,
+    Vm, VmSpec,
 };
 
 /// A machine, ready to run.
@@ -33,10 +31,7 @@ pub struct Ready<H: Hypervisor> {
 /// # Errors
 /// What is wrong with them, or with the host.
 pub fn set_up<H: Hypervisor>(settings: &Settings, ring0: Ring0) -> Result<Ready<H>, Failure> {
-    let file = MappedFile::open(settings).map_err(|source| Failure::Unreadable {
-        path: settings.image.clone(),
-        source,
-    })?;
+    let file = MappedFile::open(&settings.image)?;
     let image = Image::parse(file.bytes()).map_err(|source| Failure::Image {
         path: settings.image.clone(),
         source,
@@ -77,11 +72,11 @@ fn assemble_in<H: Hypervisor>(
     }
     let memory = fill(plan.memory, kind, &prepared)?;
     let vm = H::open()?.create_vm(&VmSpec {
-        local_apic: true,
         halt_in_guest,
+        ..VmSpec::with(Controllers::Local)
     })?;
     vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
-    let vcpu = vm.create_vcpu(VcpuId(0), &prepared.boot)?;
+    let vcpu = vm.create_vcpu(VcpuId(0), Some(&prepared.boot))?;
     Ok(Ready {
         vm,
         vcpu,
@@ -119,9 +114,10 @@ fn choose_way(settings: &Settings, image: &Image<'_>, ring0: Ring0) -> Way {
 }
 
 /// The pages of a guest's memory, and how it is populated.
-type Kind = (Option<Pages>, Option<Populate>);
+pub(crate) type Kind = (Option<Pages>, Option<Populate>);
 
-fn fill(
+/// Guest memory with the pieces in their places.
+pub(crate) fn fill(
     length: u64,
     (pages, prefault): Kind,
     prepared: &Prepared<'_>,
@@ -146,55 +142,6 @@ fn fill(
             .map_err(no_memory())?;
     }
     Ok(Arc::new(memory))
-}
-
-/// A file's bytes, without reading those that nobody looks at.
-struct MappedFile {
-    start: *const u8,
-    length: usize,
-}
-
-impl MappedFile {
-    fn open(settings: &Settings) -> io::Result<Self> {
-        let file = File::open(&settings.image)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        let length = usize::try_from(metadata.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        if length == 0 {
-            return Ok(Self {
-                start: ptr::NonNull::dangling().as_ptr(),
-                length,
-            });
-        }
-        // SAFETY: a new private mapping at an address of the kernel's choice
-        // touches nothing that exists; the result is checked.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self {
-            start: start.cast(),
-            length,
-        })
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has this length and stays until the end of the
-        // process. Whoever truncates or rewrites the image while it is being
-        // loaded, before any guest runs, gets a signal or a wrong image.
-        unsafe { slice::from_raw_parts(self.start, self.length) }
-    }
 }
 
 #[cfg(test)]

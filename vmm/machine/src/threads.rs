@@ -4,17 +4,31 @@ use crate::sandbox::{self, Role};
 use crate::Failure;
 use std::ptr;
 
-/// Starts a thread that takes no signals - those are for who runs the vCPU - and,
+/// Starts a thread that takes no signals - those are for who runs the first vCPU - and,
 /// with `sandbox`, confines itself to its role before it works.
 ///
 /// # Errors
 /// There can be no further thread.
 pub fn spawn(
-    name: &'static str,
+    name: &str,
     role: Role,
     sandbox: bool,
     work: impl FnOnce() + Send + 'static,
 ) -> Result<(), Failure> {
+    unconfined(name, move || {
+        punctual();
+        // Where there are no filters the thread that runs the vCPU says so.
+        if !sandbox || sandbox::enter(role).is_ok() {
+            work();
+        }
+    })
+}
+
+/// The same for one that confines itself when it has all that it needs.
+///
+/// # Errors
+/// There can be no further thread.
+pub fn unconfined(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     // SAFETY: all zero is a valid set.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
     // SAFETY: both sets are ours. The new thread inherits what is blocked now.
@@ -24,13 +38,7 @@ pub fn spawn(
     }
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
-        .spawn(move || {
-            punctual();
-            // Where there are no filters the thread that runs the vCPU says so.
-            if !sandbox || sandbox::enter(role).is_ok() {
-                work();
-            }
-        });
+        .spawn(work);
     // SAFETY: what was there before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
     thread

@@ -17,7 +17,7 @@ use crate::registers::{self, Tables, LINUX_DESCRIPTORS};
 use crate::{info, MOST_MEMORY};
 use bzimage::{BzImage, ENTRY};
 use std::ops::Range;
-use trapline_interface::PAGE;
+use trapline_interface::{Gpa, PAGE};
 
 /// A kernel that can be started, in memory that is large enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +86,7 @@ fn compressed<'a>(kernel: &BzImage<'a>, plan: &LinuxPlan<'a>) -> Result<Prepared
     if given > MOST_MEMORY {
         return Err(BadBoot::MemoryTooLarge { given });
     }
+    check_place(kernel.preferred)?;
     let size = kernel.needs.max(kernel.code.len() as u64);
     let end = kernel.preferred.saturating_add(size);
     let initrd = place(plan, end, kernel.initrd_limit.saturating_add(1))?;
@@ -120,6 +121,8 @@ fn compressed<'a>(kernel: &BzImage<'a>, plan: &LinuxPlan<'a>) -> Result<Prepared
 
 fn unpacked<'a>(image: &Image<'a>, plan: &LinuxPlan<'a>) -> Result<Prepared<'a>, BadBoot> {
     check_memory(image, plan.memory)?;
+    let lowest = image.segments().iter().map(|part| part.at.0).min();
+    check_place(lowest.unwrap_or(u64::MAX))?;
     check_command_line(plan.command_line, MOST_COMMAND_LINE)?;
     let initrd = place(plan, image.end(), plan.memory)?;
     let info = boot_info(&info::Told {
@@ -138,6 +141,14 @@ fn unpacked<'a>(image: &Image<'a>, plan: &LinuxPlan<'a>) -> Result<Prepared<'a>,
         pieces,
         interrupts: None,
     })
+}
+
+/// Below the first MiB is what a kernel is told.
+fn check_place(at: u64) -> Result<(), BadBoot> {
+    match at {
+        ..acpi::TABLES_END => Err(BadBoot::TooLow { at: Gpa(at) }),
+        _ => Ok(()),
+    }
 }
 
 /// The place for the initramfs: whole pages that end at the end of memory, or at `limit`

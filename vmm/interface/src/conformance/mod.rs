@@ -11,8 +11,8 @@ mod guest;
 pub mod trace;
 
 use crate::{
-    Access, Activity, Caps, Doorbell, Entry, Error, Exit, General, Gpa, Hypervisor, IoAddr, IrqId,
-    IrqLine, Kicker, RegSet, Region, Vcpu, VcpuId, Vm, VmSpec,
+    Access, Activity, Caps, Controllers, Doorbell, Entry, Error, Exit, General, Gpa, Hypervisor,
+    IoAddr, IrqId, IrqLine, Kicker, RegSet, Region, Vcpu, VcpuId, Vm, VmSpec,
 };
 use std::fs::File;
 use std::io::{self, Read};
@@ -113,10 +113,7 @@ pub fn expected_accesses(caps: &Caps) -> String {
 
 fn run_accesses<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, Failure> {
     let vm = hypervisor
-        .create_vm(&VmSpec {
-            local_apic: false,
-            halt_in_guest: false,
-        })
+        .create_vm(&VmSpec::with(Controllers::None))
         .map_err(in_part(ACCESSES))?;
     let mut stand = Stand::new(ACCESSES, vm, guest::ACCESSES)?;
     let mut flags = 0;
@@ -151,8 +148,8 @@ fn run_accesses<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, Fai
 fn run_halts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
     let vm = hypervisor
         .create_vm(&VmSpec {
-            local_apic: true,
             halt_in_guest: true,
+            ..VmSpec::with(Controllers::Local)
         })
         .map_err(in_part(HALTS))?;
     let mut stand = Stand::new(HALTS, vm, guest::HALTING)?;
@@ -170,10 +167,7 @@ fn run_halts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
 
 fn run_interrupts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
     let vm = hypervisor
-        .create_vm(&VmSpec {
-            local_apic: true,
-            halt_in_guest: false,
-        })
+        .create_vm(&VmSpec::with(Controllers::Local))
         .map_err(in_part(INTERRUPTS))?;
     let mut stand = Stand::new(INTERRUPTS, vm, guest::INTERRUPTED)?;
     let line = stand.irq_line()?;
@@ -219,7 +213,7 @@ impl<M: Vm> Stand<M> {
         vm.attach(Gpa(0), Arc::new(memory), Access::ReadWrite)
             .map_err(in_part(part))?;
         let vcpu = vm
-            .create_vcpu(VcpuId(0), &guest::boot_state())
+            .create_vcpu(VcpuId(0), Some(&guest::boot_state()))
             .map_err(in_part(part))?;
         let trace = Trace {
             part,

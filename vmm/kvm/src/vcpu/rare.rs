@@ -92,10 +92,15 @@ impl KvmVcpu {
         self.pending = Pending::String(elements);
     }
 
-    /// A kick, or the end of this vCPU.
+    /// A kick, the end of this vCPU, or its beginning: the kernel comes back like this when
+    /// another one has started it (`kvm_arch_vcpu_ioctl_run`).
     #[cold]
     #[inline(never)]
     pub(super) fn interrupted(&mut self, code: i32) {
+        if code == libc::EAGAIN {
+            self.late = Exit::Started;
+            return;
+        }
         if code != libc::EINTR {
             let source = io::Error::from_raw_os_error(code);
             let refusal = Error::refused("run the virtual CPU")(source);

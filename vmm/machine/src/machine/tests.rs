@@ -9,7 +9,7 @@ use trapline_abi::platform::{
     DEBUG_CONSOLE, EXIT, EXITS_LOW, EXIT_DONE, IDLE, SCRATCH, VIRTIO_MAGIC, VIRTIO_MMIO,
 };
 use trapline_interface::fake::{Fake, FakeVcpu, Script, Step};
-use trapline_interface::{BootState, Hypervisor, RegSet, Stop, VcpuId, Vm, VmSpec};
+use trapline_interface::{BootState, Controllers, Hypervisor, RegSet, Stop, VcpuId, Vm, VmSpec};
 
 const COUNT: u64 = 0x100;
 
@@ -27,12 +27,11 @@ fn read(port: u16, size: u8) -> Step {
 fn machine(mut script: Script, output: &impl AsRawFd) -> Machine<FakeVcpu> {
     script.insert(0, Step::new(Exit::Started));
     let vm = Fake::replaying([script])
-        .create_vm(&VmSpec {
-            local_apic: true,
-            halt_in_guest: false,
-        })
+        .create_vm(&VmSpec::with(Controllers::Local))
         .unwrap();
-    let vcpu = vm.create_vcpu(VcpuId(0), &BootState::default()).unwrap();
+    let vcpu = vm
+        .create_vcpu(VcpuId(0), Some(&BootState::default()))
+        .unwrap();
     let memory = Arc::new(Region::new(4096).unwrap());
     memory.write(COUNT, &7u32.to_le_bytes()).unwrap();
     let input = std::mem::ManuallyDrop::new(File::open("/dev/null").unwrap());
