@@ -1,6 +1,7 @@
 //! The Linux program with the same workloads: `trapline-agent trapline.run=…`
 //! writes its records to standard output. Started as process 1 it is the init
-//! of a simulated machine and runs the script it finds there; with
+//! of a simulated machine and runs the script it finds there, or that of a Linux guest and
+//! does the job that the kernel was told; with
 //! `trapline.burn=…` it disturbs others.
 
 mod burn;
@@ -20,7 +21,7 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let main = stamp!(GuestMain);
     if std::process::id() == 1 {
-        init::main()
+        init::main(main)
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let Some(asked) = burn::parse(&words) {

@@ -64,6 +64,7 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
         sim::linux,
         sim::kvm,
         sim::qemu_kvm,
+        sim::kvm_linux,
         sim::xen_pvh,
         sim::xen_hvm,
         sim::xen_dom0,

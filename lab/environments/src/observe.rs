@@ -57,8 +57,8 @@ pub struct Setting {
 /// Why a stage of the boot workload has no meaning in an environment.
 fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
     use EnvironmentId::{
-        Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimLinux, SimQemuKvm, SimVmx, SimVmxLinux,
-        SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh,
+        Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimKvmLinux, SimLinux, SimQemuKvm, SimVmx,
+        SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh,
     };
     match (environment, op) {
         (SimXenDom0, _) => {
@@ -67,6 +67,9 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
         (Sim | SimVmx, _) => Some("the bare machine has no VMM that could be executed"),
         (Host | SimLinux | SimVmxLinux, Op::BootCreated | Op::BootEntry) => {
             Some("a process has no virtual machine around it")
+        }
+        (SimKvmLinux, Op::BootEntry) => {
+            Some("the agent does not know when its kernel was entered; the stages tell")
         }
         (QemuKvm | QemuTcg | SimQemuKvm | SimVmxQemuKvm, Op::BootCreated) => {
             Some("QEMU does not tell when it has created the machine")

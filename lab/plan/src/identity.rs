@@ -83,6 +83,7 @@ environments! {
     SimLinux "sim/linux" Insn "the agent in Linux on the simulated machine";
     SimKvm "sim/kvm" Insn "the image in trapline-vmm on KVM on the simulated machine";
     SimQemuKvm "sim/qemu-kvm" Insn "the image in QEMU on KVM on the simulated machine";
+    SimKvmLinux "sim/kvm/linux" Insn "the agent in a Linux in trapline-vmm on KVM on the simulated machine";
     SimXenPvh "sim/xen-pvh" Insn "the image as a PVH domain of Xen on the simulated machine";
     SimXenHvm "sim/xen-hvm" Insn "the image as a fully virtualized domain of Xen there, devices by QEMU";
     SimXenDom0 "sim/xen-dom0" Insn "the image as the first domain of Xen there, alone with it";
@@ -113,26 +114,34 @@ impl EnvironmentId {
         )
     }
 
+    /// Whether it is a Linux in a virtual machine.
+    pub fn is_linux_guest(self) -> bool {
+        self == Self::SimKvmLinux
+    }
+
     /// Whether the image starts with its machine, so that there is no VMM to execute.
     pub fn starts_with_machine(self) -> bool {
         matches!(self, Self::Sim | Self::SimVmx | Self::SimXenDom0)
     }
 
     /// Whether it is measured without being asked for, where it can be. For Xen much
-    /// has to be fetched, and booting it takes as long as all others; what is on the
-    /// second simulated machine takes longer than all the rest together.
+    /// has to be fetched, and booting it takes as long as all others, as does a Linux in a
+    /// guest; what is on the second simulated machine takes longer than all the rest together.
     pub fn is_usual(self) -> bool {
-        !self.is_custom() && !self.is_xen() && self.clock() != Clock::InsnVmx
+        !self.is_custom()
+            && !self.is_xen()
+            && !self.is_linux_guest()
+            && self.clock() != Clock::InsnVmx
     }
 
     /// Whether every instruction on its machine can be accounted for.
     pub fn has_ledgers(self) -> bool {
-        self.clock() != Clock::Wall
+        self.clock() != Clock::Wall && !self.is_linux_guest()
     }
 
     /// Whether baselines hold it, figures and ledgers.
     pub fn has_baseline(self) -> bool {
-        self.clock() == Clock::Insn
+        self.clock() == Clock::Insn && !self.is_linux_guest()
     }
 
     /// Whether it is the bare row of its clock.

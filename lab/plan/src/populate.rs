@@ -79,8 +79,9 @@ const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a
 /// Why nobody gives memory to a running guest there.
 fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
     use EnvironmentId::{
-        Custom, Host, Kvm, QemuKvm, QemuTcg, Sim, SimCustom, SimKvm, SimLinux, SimQemuKvm, SimVmx,
-        SimVmxKvm, SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh,
+        Custom, Host, Kvm, QemuKvm, QemuTcg, Sim, SimCustom, SimKvm, SimKvmLinux, SimLinux,
+        SimQemuKvm, SimVmx, SimVmxKvm, SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0,
+        SimXenHvm, SimXenPvh,
     };
     match environment {
         Host | Kvm | SimLinux | SimKvm | SimVmxLinux | SimVmxKvm => None,
@@ -90,6 +91,10 @@ fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
         QemuKvm | QemuTcg | SimQemuKvm | SimVmxQemuKvm => Some(
             "QEMU gives a running guest memory by ACPI hotplug, which the image does not speak: \
              measure kvm or sim/kvm",
+        ),
+        SimKvmLinux => Some(
+            "trapline-vmm gives a Linux the memory that it starts with, and no more: measure \
+             sim/kvm",
         ),
         Custom | SimCustom => Some(
             "how a VMM given with --vmm gives a running guest memory is not known: measure kvm \

@@ -62,9 +62,19 @@ impl MappedFile {
 
     /// All of them.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has this length and stays until the end of the
-        // process. Whoever truncates or rewrites the image while it is being
-        // loaded, before any guest runs, gets a signal or a wrong image.
+        // SAFETY: the mapping has this length and stays as long as `self`. Whoever
+        // truncates or rewrites the file while it is being loaded, before any guest
+        // runs, gets a signal or a wrong image.
         unsafe { slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+/// What was copied into the guest's memory is not to be held a second time.
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        if self.length != 0 {
+            // SAFETY: the mapping is ours, and nobody borrows its bytes any more.
+            unsafe { libc::munmap(self.start.cast_mut().cast(), self.length) };
+        }
     }
 }

@@ -8,6 +8,7 @@
 use crate::console::Console;
 use crate::events::Events;
 use crate::file::MappedFile;
+use crate::usage::Account;
 use crate::{sandbox, signals, threads, Ending, Failure, Settings};
 use std::convert::Infallible;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
@@ -109,6 +110,10 @@ pub struct Devices {
     pub console: Console,
     /// Where is told how it went.
     pub events: Events,
+    /// What this process uses, where somebody wants to know.
+    pub account: Option<Account>,
+    /// Guest TSC minus host TSC, where it is known.
+    pub tsc_offset: Option<i64>,
     serial: IrqLine,
     apart: u64,
 }
@@ -145,7 +150,9 @@ where
         devices: Mutex::new(Devices {
             board: Board::new(false).with_power(),
             console: console(&first)?,
+            account: events.wanted().then(Account::open),
             events,
+            tsc_offset: first.tsc_offset(),
             serial: ready.serial,
             apart: 0,
         }),

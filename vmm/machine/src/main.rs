@@ -17,12 +17,13 @@ use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::line::Line;
+use trapline_machine::linux::{self, Devices};
 use trapline_machine::populate::Memory;
 use trapline_machine::settings::{parse, Guest, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
 use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, Account};
-use trapline_machine::{linux, sandbox, signals, Ending, Failure, Machine, Settings};
+use trapline_machine::{sandbox, signals, Ending, Failure, Machine, Settings};
 
 const INTERNAL: i32 = 5;
 
@@ -93,16 +94,41 @@ fn run_linux(settings: &Settings, mut events: Events) -> Result<Infallible, Fail
     let console = |vcpu: &KvmVcpu| console(settings, vcpu);
     linux::run(ready, settings, console, events, |devices, ending| {
         devices.console.finish();
-        let (exits, counts) = (devices.exits(), devices.counts());
-        let events = &mut devices.events;
-        events.stage(Stage::VmmExit, stamp!(VmmExit));
-        events.count(Counter::UserExits, exits);
-        events.count(Counter::PortExits, counts.ports);
-        events.count(Counter::MmioExits, counts.mmio);
-        events.count(Counter::Unclaimed, counts.unclaimed);
-        events.flush();
+        devices.events.stage(Stage::VmmExit, stamp!(VmmExit));
+        tell_counts_of_linux(devices);
         leave_with(ending)
     })
+}
+
+fn tell_counts_of_linux(devices: &mut Devices) {
+    let counts = devices.counts();
+    tell(
+        &[
+            (Counter::UserExits, Some(devices.exits())),
+            (Counter::PortExits, Some(counts.ports)),
+            (Counter::MmioExits, Some(counts.mmio)),
+            (Counter::Unclaimed, Some(counts.unclaimed)),
+            (
+                Counter::OwnMemory,
+                devices.account.as_ref().and_then(Account::own_memory),
+            ),
+            (Counter::CpuTime, cpu_time()),
+            (
+                Counter::TscOffset,
+                devices.tsc_offset.map(|offset| offset as u64),
+            ),
+        ],
+        &mut devices.events,
+    );
+}
+
+fn tell(counts: &[(Counter, Option<u64>)], events: &mut Events) {
+    for (counter, value) in counts {
+        if let Some(value) = value {
+            events.count(*counter, *value);
+        }
+    }
+    events.flush();
 }
 
 /// The console; SIGTERM and SIGINT recall `vcpu`, which this thread will run.
@@ -147,12 +173,7 @@ fn tell_counts<V: Vcpu>(
         ),
         (Counter::Ring, Some(ring.into())),
     ];
-    for (counter, value) in counts {
-        if let Some(value) = value {
-            events.count(counter, value);
-        }
-    }
-    events.flush();
+    tell(&counts, events);
 }
 
 fn explain(ending: Ending) -> i32 {

@@ -8,6 +8,7 @@
 //! buffer of a driver lies in between, so that two runs of a machine say the same
 //! bytes. While something is measured this program sleeps; see [`guest`].
 
+mod alone;
 mod beside;
 mod foreign;
 mod guest;
@@ -36,15 +37,25 @@ const READINESS: &str = "/trapline/script";
 /// What went wrong, for people.
 type Trouble = String;
 
-/// Follows the script, then ends the machine.
-pub fn main() -> ! {
-    let mut port = match Port::open() {
+/// Does what there is to be done, then ends the machine. `main` is the clock at the
+/// program's beginning, in ticks.
+pub fn main(main: u64) -> ! {
+    let port = match Port::open() {
         Ok(port) => port,
         // Without the port there is no way to say so; the kernel will, on its
         // console, when its init ends.
         Err(error) => panic!("no access to the machine's ports: {error}"),
     };
     std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
+    match mount("proc", "/proc").and_then(|()| alone::job()) {
+        Ok(Some(job)) => alone::run(&job, main, port),
+        Ok(None) => be_init(port),
+        Err(error) => last_words(&format!("/proc: {error}")),
+    }
+}
+
+/// Follows the scripts of a simulated machine.
+fn be_init(mut port: Port) -> ! {
     port.say(&hello(), ticks());
     match follow_scripts(&mut port) {
         Ok(()) => {
@@ -138,7 +149,6 @@ fn wait_until(path: &str, text: &str) -> io::Result<()> {
 
 fn mount_all() -> Result<(), Trouble> {
     for (kind, at) in [
-        ("proc", "/proc"),
         ("sysfs", "/sys"),
         ("devtmpfs", "/dev"),
         ("debugfs", "/sys/kernel/debug"),

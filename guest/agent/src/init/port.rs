@@ -46,7 +46,8 @@ impl Port {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    /// Says bytes that are frames already.
+    pub fn write(&mut self, bytes: &[u8]) {
         // SAFETY: reads `bytes` and writes them to a port that the process may use,
         // with the direction flag clear as the calling convention has it.
         unsafe {

@@ -37,6 +37,10 @@ pub struct Base {
     pub modules: Vec<Module>,
     /// What is to be told about them.
     pub facts: Facts,
+    /// Whether it uses random numbers of its processor while it works. QEMU does not keep
+    /// their source with a machine that is saved, so one that was restored goes other ways
+    /// than one that has booted; no two of both kinds are to be compared.
+    pub draws_lots: bool,
 }
 
 /// What is loaded into the machine besides the initramfs.
@@ -78,6 +82,7 @@ impl Base {
             },
             modules,
             facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            draws_lots: false,
         })
     }
 

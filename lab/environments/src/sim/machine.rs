@@ -77,6 +77,7 @@ pub struct Machine {
     memory: u32,
     initramfs: Arc<File>,
     facts: Facts,
+    draws_lots: bool,
 }
 
 /// Puts files on a machine, and into its script what is to be done with them before
@@ -112,6 +113,7 @@ impl Machine {
             qemu,
             machine: base.machine,
             processor: base.processor,
+            draws_lots: base.draws_lots,
             loaded: base.loaded,
             words,
         })
@@ -163,7 +165,8 @@ impl Machine {
 
     /// A machine that has booted and whose snapshot was kept. Where somebody
     /// watches it, its boot is not what he wants to see, and takes ten times as
-    /// long: one boots that nobody watches, to be restored.
+    /// long: one boots that nobody watches, to be restored. So it is where a restored one
+    /// goes other ways.
     fn boot_and_keep(
         &self,
         snapshots: &Snapshots<'_>,
@@ -178,15 +181,16 @@ impl Machine {
             .and_then(|draft| booted.save(snapshots, draft, watch));
         drop(turn);
         let plugin = self.settings.plugin.as_ref();
-        match (kept, plugin) {
+        let is_wanted = plugin.is_none() && !self.draws_lots;
+        match (kept, is_wanted) {
             (Err(error), _) if is_final(&error) => Err(error),
-            (Ok(()), None) => Ok(booted),
-            (Err(error), None) => Ok(booted.unkept(&error)),
-            (Ok(()), Some(_)) => match self.restore(snapshots, key, job, watch)? {
+            (Ok(()), true) => Ok(booted),
+            (Err(error), true) => Ok(booted.unkept(&error)),
+            (Ok(()), false) => match self.restore(snapshots, key, job, watch)? {
                 Some(restored) => Ok(restored),
                 None => self.boot(job, watch, plugin),
             },
-            (Err(error), Some(_)) => Ok(self.boot(job, watch, plugin)?.unkept(&error)),
+            (Err(error), false) => Ok(self.boot(job, watch, plugin)?.unkept(&error)),
         }
     }
 

@@ -13,6 +13,7 @@ mod beside;
 mod closure;
 mod custom;
 mod initramfs;
+mod inner;
 pub mod kernel;
 mod linux;
 mod listener;
@@ -136,6 +137,22 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
     }
 }
 
+/// `sim/kvm/linux`.
+pub fn kvm_linux(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimKvmLinux,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Part(Part::Vmm),
+            Need::Qemu,
+            Need::Linux,
+        ],
+        make,
+    }
+}
+
 fn make(
     id: EnvironmentId,
     settings: &Settings,
@@ -169,6 +186,7 @@ pub(crate) fn contents(
             image,
             machine,
         })),
+        EnvironmentId::SimKvmLinux => Ok(Box::new(inner::of_our_vmm(settings, machine)?)),
         EnvironmentId::SimXenPvh => xen::contents(settings, Mode::Pvh, image, &machine),
         EnvironmentId::SimXenHvm => xen::contents(settings, Mode::Hvm, image, &machine),
         EnvironmentId::SimCustom => custom::contents(settings, image, &machine),

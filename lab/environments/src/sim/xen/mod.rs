@@ -351,5 +351,6 @@ fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, E
         },
         modules: xen.modules()?,
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+        draws_lots: false,
     })
 }
