@@ -139,6 +139,7 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         "sim/linux",
         "sim/kvm",
         "sim/qemu-kvm",
+        "sim/kvm/linux",
         "sim/xen-pvh",
         "sim/xen-hvm",
         "sim/xen-dom0",

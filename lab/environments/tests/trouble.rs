@@ -210,8 +210,10 @@ fn a_kernel_that_panics_is_told_in_its_own_words() {
     if ready(EnvironmentId::SimLinux, &settings).is_none() {
         return;
     }
-    let symbols = directory.path().join("trapline-symbols");
-    std::os::unix::fs::symlink(parts().join("trapline-symbols"), symbols).unwrap();
+    for part in ["trapline-symbols", "libtrapline_steady.so"] {
+        let link = directory.path().join(part);
+        std::os::unix::fs::symlink(parts().join(part), link).unwrap();
+    }
     let settings = Settings {
         parts: Parts::in_directory(directory.path()),
         ..settings
