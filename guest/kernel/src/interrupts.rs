@@ -207,15 +207,11 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Learns the timer's rate. With `idle_port` the CPU can be halted through
-    /// [`IDLE`].
+    /// Learns the timer's rate.
     ///
     /// # Errors
-    /// Why nobody can sleep here.
-    pub fn learn(apic: &Apic, idle_port: bool) -> Result<Self, Reason> {
-        if ring() != 0 && !idle_port {
-            return Err("ring 3 cannot halt, and the machine offers no port for it");
-        }
+    /// The timer does not run.
+    pub fn learn(apic: &Apic) -> Result<Self, Reason> {
         apic.write(DIVIDER, DIVIDE_BY_1);
         let watches = (0..WATCHES).map(|_| watch(apic));
         let best = watches.min_by_key(|(_, doubt)| *doubt);
@@ -249,6 +245,17 @@ impl Timer {
         }
         let woke = ticks();
         Wake { due, woke }
+    }
+}
+
+/// Whether [`halt`] halts: at ring 3 it takes a port of the machine, [`IDLE`].
+///
+/// # Errors
+/// Why not.
+pub fn can_halt(idle_port: bool) -> Result<(), Reason> {
+    match ring() == 0 || idle_port {
+        true => Ok(()),
+        false => Err("ring 3 cannot halt, and the machine offers no port for it"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cpu::{in32, in8, mmio_read, mmio_write, out8};
 use crate::hypercall::Gate;
-use crate::interrupts::{self, Apic, Timer};
+use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
@@ -60,7 +60,7 @@ impl Kernel {
 
     fn timer(&self) -> Result<&Timer, Reason> {
         let apic = self.apic()?;
-        borrow(self.timer.get_or_init(|| Timer::learn(apic, self.ports)))
+        borrow(self.timer.get_or_init(|| Timer::learn(apic)))
     }
 
     #[inline(always)]
@@ -145,13 +145,19 @@ impl System for Kernel {
     }
 
     fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason> {
+        can_halt(self.ports)?;
         let apic = self.apic()?;
         Ok(self.timer()?.sleep(apic, ticks))
     }
 
-    fn can_tick(&mut self, source: Source, _: Wait) -> Result<(), Reason> {
+    fn can_tick(&mut self, source: Source, between: Wait) -> Result<(), Reason> {
         match source {
-            Source::Own => self.timer().map(drop),
+            Source::Own => {
+                if between == Wait::Halt {
+                    can_halt(self.ports)?;
+                }
+                self.timer().map(drop)
+            }
             Source::Host => self.apic().and_then(|_| ticks::find_ticker(self.ports)),
         }
     }

@@ -27,6 +27,8 @@ pub struct JsonInterrupts {
     #[serde(skip_serializing_if = "Option::is_none")]
     met: Option<bool>,
     summary: JsonSpread,
+    /// Shares of the expiries, from 0 to 1.
+    in_time_interval: Option<[f64; 2]>,
     first_windows: JsonSpread,
     rest: Option<JsonSpread>,
     windows: Vec<JsonWindow>,
@@ -145,6 +147,7 @@ impl JsonInterrupts {
             require: require.map(|share| share.to_string()),
             met: require.map(|share| interrupts.meets(share)),
             summary: (&interrupts.all).into(),
+            in_time_interval: interrupts.in_time_interval.map(|(low, high)| [low, high]),
             first_windows: (&interrupts.first).into(),
             rest: interrupts.rest.as_ref().map(JsonSpread::from),
             windows: interrupts.windows.iter().map(JsonWindow::from).collect(),

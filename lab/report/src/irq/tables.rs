@@ -79,7 +79,10 @@ pub type Titled = (&'static str, String, Grid);
 /// How many came too late.
 pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
     let threshold = settings.threshold;
-    let mut grid = Grid::new(NAMES, ["expiries", "late", "missed", "too late", "in time"]);
+    let columns = ["expiries", "late", "missed", "too late", "in time"];
+    let has_interval = shown.iter().any(|one| one.in_time_interval.is_some());
+    let further = has_interval.then_some("95%");
+    let mut grid = Grid::new(NAMES, columns.into_iter().chain(further));
     for interrupts in shown {
         let all = &interrupts.all;
         let count = |value| Span::new(figures::count(value), Look::Plain);
@@ -89,16 +92,18 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
         } else {
             Look::Good
         };
-        grid.row(
-            name(interrupts),
-            vec![
-                count(all.expiries),
-                count(all.above),
-                count(all.missed()),
-                Span::new(share(all.too_late()), look),
-                Span::new(share(all.in_time()), Look::Strong),
-            ],
-        );
+        let mut spans = vec![
+            count(all.expiries),
+            count(all.above),
+            count(all.missed()),
+            Span::new(share(all.too_late()), look),
+            Span::new(share(all.in_time()), Look::Strong),
+        ];
+        if has_interval {
+            let interval = interval(interrupts.in_time_interval);
+            spans.push(Span::new(interval, Look::Plain));
+        }
+        grid.row(name(interrupts), spans);
     }
     let in_insn = match shown.first().map(|interrupts| interrupts.clock) {
         Some(Clock::Insn | Clock::InsnVmx) => {
@@ -108,6 +113,13 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
     };
     let explanation = format!("later than {threshold}{in_insn}, or missed");
     ("Too late", explanation, grid)
+}
+
+/// From which share to which, in percent.
+fn interval(shares: Option<(f64, f64)>) -> String {
+    shares.map_or_else(String::new, |(low, high)| {
+        format!("{:.1}-{:.1}%", low * 100.0, high * 100.0)
+    })
 }
 
 /// The first windows apart from the rest, and how the windows differ.

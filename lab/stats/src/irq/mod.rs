@@ -14,6 +14,7 @@ pub use histogram::{Bucket, DIGITS};
 pub use spread::{Lateness, Spread};
 pub use stages::{Point, Span, Stages};
 
+use crate::spread::{chance, share_interval};
 use crate::{value, Summary};
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Found, Interrupt, Op, Workload};
@@ -22,6 +23,12 @@ use trapline_plan::{Clock, EnvironmentId, Observation, Outcome};
 
 /// Windows at the beginning that are shown apart: caches and predictors are cold then.
 pub const FIRST_WINDOWS: u64 = 2;
+
+/// Seed of the drawing: the same interrupts give the same interval.
+const SEED: u64 = 1;
+
+/// The fewest windows of which an interval is made.
+const LEAST_WINDOWS: usize = 8;
 
 /// Latest interrupts that are kept with their stages.
 const LATEST: usize = 10;
@@ -51,6 +58,11 @@ pub struct Interrupts {
     pub rest: Option<Spread>,
     /// Each window, in order of time.
     pub windows: Vec<Window>,
+    /// On the wall clock, where there are windows enough: between which shares of all
+    /// expiries those in time are, by a 95% percentile bootstrap over windows (Efron and
+    /// Tibshirani 1993, chapter 13). A window is drawn whole, because what makes one
+    /// interrupt late makes those late that come next, too.
+    pub in_time_interval: Option<(f64, f64)>,
     /// Where the time went.
     pub stages: Stages,
     /// What was interrupted, and how late interrupts of that were.
@@ -236,6 +248,10 @@ fn of_boots(
         threshold,
         histogram: histogram::buckets(&lateness),
         all: Spread::of(expiries, lateness, threshold),
+        in_time_interval: match clock {
+            Clock::Wall => in_time_interval(&windows),
+            Clock::Insn | Clock::InsnVmx => None,
+        },
         first: some_windows(boots, threshold, is_first).unwrap_or_default(),
         rest: some_windows(boots, threshold, |number| !is_first(number)),
         windows,
@@ -245,6 +261,15 @@ fn of_boots(
         doubt: Doubt::of(each().map(|(boot, i)| boot.units(i.doubt as i64)).collect()),
         early: each().filter(|(_, i)| i.entered < i.due).count() as u64,
     }
+}
+
+fn in_time_interval(windows: &[Window]) -> Option<(f64, f64)> {
+    let share = |window: &Window| {
+        let spread = &window.spread;
+        (spread.in_time() as f64, spread.expiries as f64)
+    };
+    let shares: Vec<_> = windows.iter().map(share).collect();
+    share_interval(&shares, LEAST_WINDOWS, &mut chance(SEED, 0))
 }
 
 impl Doubt {
