@@ -4,7 +4,7 @@ use crate::args::SimulatedArgs;
 use crate::failure::{Failure, Status};
 use std::path::Path;
 use trapline_environments::{
-    Availability, EnvError, Environment, GuestImage, Parts, Requirements, Settings, Start,
+    Availability, EnvError, Environment, GuestImage, Requirements, Settings, Start,
 };
 use trapline_plan::{expand, EnvironmentId, MachineSpec, Preset, Request, Sched, Scheduling};
 
@@ -45,14 +45,14 @@ impl Lab {
         Self::with(settings, simulated)
     }
 
-    /// The same with the parts in another directory.
+    /// The same with what is measured in another directory.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn with_parts(parts: &Path, simulated: &SimulatedArgs) -> Result<Self, Failure> {
         check_sched(simulated)?;
         let settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
-        let parts = Parts::in_directory(parts);
+        let parts = settings.parts.clone().measuring(parts);
         Self::with(Settings { parts, ..settings }, simulated)
     }
 

@@ -41,7 +41,10 @@ impl Part {
 /// The directory that has the parts.
 #[derive(Clone, Debug)]
 pub struct Parts {
+    /// What is measured.
     directory: PathBuf,
+    /// What it is measured with, if that is elsewhere.
+    instruments: Option<PathBuf>,
 }
 
 impl Parts {
@@ -49,6 +52,16 @@ impl Parts {
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
+            instruments: None,
+        }
+    }
+
+    /// Those in `directory`, measured with the instruments of these: a commit that is
+    /// searched may be older than they are.
+    pub fn measuring(self, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            instruments: Some(self.instruments.unwrap_or(self.directory)),
         }
     }
 
@@ -70,13 +83,17 @@ impl Parts {
     /// # Errors
     /// It is not there.
     pub fn get(&self, part: Part) -> Result<PathBuf, EnvError> {
-        let path = self.directory.join(part.file_name());
+        let directory = match (part, &self.instruments) {
+            (Part::Plugin | Part::Steady, Some(instruments)) => instruments,
+            _ => &self.directory,
+        };
+        let path = directory.join(part.file_name());
         if path.is_file() {
             return Ok(path);
         }
         Err(EnvError::PartMissing {
             name: part.file_name(),
-            directory: self.directory.clone(),
+            directory: directory.clone(),
         })
     }
 
@@ -139,6 +156,22 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_measured_and_what_measures_may_lie_apart() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let steady = here.path().join("libtrapline_steady.so");
+        let vmm = there.path().join("trapline-vmm");
+        for file in [&steady, &vmm] {
+            std::fs::write(file, "").unwrap();
+        }
+        let parts = Parts::in_directory(here.path()).measuring(there.path());
+        assert_eq!(parts.get(Part::Steady).unwrap(), steady);
+        assert_eq!(parts.get(Part::Vmm).unwrap(), vmm);
+        let further = parts.measuring("/nonexistent");
+        assert_eq!(further.get(Part::Steady).unwrap(), steady);
+        assert!(further.get(Part::Vmm).is_err());
+    }
 
     #[test]
     fn a_part_is_found_or_its_absence_explained() {
