@@ -9,7 +9,9 @@ use crate::error::EnvError;
 use crate::trace::Trace;
 use elf::abi::{PF_X, PT_LOAD};
 use elf::endian::LittleEndian;
+use elf::symbol::Symbol;
 use elf::ElfBytes;
+use std::ops::Range;
 use std::path::Path;
 use trapline_abi::mark;
 
@@ -91,6 +93,10 @@ impl Marks {
                 marks.add(data, header.p_vaddr);
             }
         }
+        let never = file.as_ref().map(unexplained).unwrap_or_default();
+        let is_wanted = |mark: &u64| !never.iter().any(|code| code.contains(mark));
+        marks.begins.retain(is_wanted);
+        marks.ends.retain(is_wanted);
         marks
     }
 
@@ -104,6 +110,23 @@ impl Marks {
             }
         }
     }
+}
+
+/// Where a file has code whose batches nobody explains: bandwidth has no ledger. There are
+/// not breakpoints enough for all.
+fn unexplained(file: &ElfBytes<'_, LittleEndian>) -> Vec<Range<u64>> {
+    const NAME: &str = "6stream";
+    let Ok(Some((symbols, names))) = file.symbol_table() else {
+        return Vec::new();
+    };
+    let is_it = |symbol: &Symbol| {
+        let name = names.get(symbol.st_name as usize);
+        name.is_ok_and(|name| name.contains(NAME))
+    };
+    let found = symbols.iter().filter(is_it);
+    found
+        .map(|symbol| symbol.st_value..symbol.st_value + symbol.st_size)
+        .collect()
 }
 
 /// What the debugger is told. Where there are more marks than breakpoints, it traces
