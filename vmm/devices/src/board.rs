@@ -1,6 +1,6 @@
 //! Which device answers where.
 
-use crate::{Host, Order, Populate, Serial, Transport};
+use crate::{Host, Order, Populate, Serial, Terminal, Transport, Trigger};
 use trapline_abi::platform::{
     COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, POPULATE, POWER_CONTROL,
     POWER_OFF, POWER_RESET, POWER_RESET_PORT, TICKER, TICKER_IS_THERE, VIRTIO_MMIO,
@@ -120,6 +120,11 @@ impl Board {
     /// What was counted so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Something has arrived for the serial port that the guest is to hear.
+    pub fn arrived(&mut self, host: &mut (impl Terminal + Trigger)) {
+        self.serial.arrived(host);
     }
 
     /// The guest writes `size` bytes (1, 2 or 4) to `port`.
@@ -265,7 +270,6 @@ fn transport_register(address: u64, size: u8) -> Option<u32> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{Terminal, Trigger};
     use proptest::prelude::*;
     use std::collections::VecDeque;
     use trapline_abi::platform::{EXIT_DONE, POPULATE_IS_THERE, SCRATCH, VIRTIO_MAGIC};

@@ -83,6 +83,13 @@ impl Serial {
         }
     }
 
+    /// Something has arrived: a guest that waits for its interrupt hears as much of it as
+    /// the FIFO holds, now and whenever it has emptied that. One that does not asks itself.
+    pub fn arrived(&mut self, outside: &mut (impl Terminal + Trigger)) {
+        self.hear(outside);
+        self.interrupt(outside);
+    }
+
     #[inline(never)]
     fn write_working(&mut self, register: u8, value: u8, outside: &mut (impl Terminal + Trigger)) {
         match register {
@@ -93,6 +100,7 @@ impl Serial {
             INTERRUPT_ENABLE => {
                 self.sent |= value & !self.interrupt_enable & ENABLE_SENT != 0;
                 self.interrupt_enable = value & 0x0f;
+                self.hear(outside);
             }
             INTERRUPT_ID => self.control_fifo(value),
             LINE_CONTROL => self.line_control = value,
@@ -108,7 +116,7 @@ impl Serial {
             DATA | INTERRUPT_ENABLE if self.line_control & DIVISOR_LATCH != 0 => {
                 self.divisor[usize::from(register)]
             }
-            DATA => self.received.take().unwrap_or(0),
+            DATA => self.receive(outside),
             INTERRUPT_ENABLE => self.interrupt_enable,
             INTERRUPT_ID => self.identify(),
             LINE_CONTROL => self.line_control,
@@ -128,6 +136,26 @@ impl Serial {
             outside.say(byte);
         } else {
             self.overrun |= !self.received.put(byte);
+        }
+    }
+
+    fn receive(&mut self, outside: &mut impl Terminal) -> u8 {
+        let byte = self.received.take().unwrap_or(0);
+        if self.received.count == 0 {
+            self.hear(outside);
+        }
+        byte
+    }
+
+    fn hear(&mut self, outside: &mut impl Terminal) {
+        if self.interrupt_enable & ENABLE_RECEIVED == 0 || self.modem_control & LOOPBACK != 0 {
+            return;
+        }
+        while self.received.count < FIFO {
+            match outside.hear() {
+                Some(byte) => drop(self.received.put(byte)),
+                None => break,
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::{Result, VcpuId};
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Recalls a vCPU from whatever it does: its current or next [`crate::Vcpu::run`]
@@ -77,6 +78,37 @@ impl fmt::Debug for IrqLine {
     }
 }
 
-/// Where guest writes arrive without an exit: an eventfd that counts them.
+/// Where guest writes arrive without an exit: an eventfd that counts them, and never waits.
 #[derive(Debug)]
 pub struct Doorbell(pub OwnedFd);
+
+impl Doorbell {
+    /// One that no guest writes to, only [`Self::ring`] does.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn alone() -> io::Result<Self> {
+        // SAFETY: makes a new descriptor from numbers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        match fd {
+            ..0 => Err(io::Error::last_os_error()),
+            // SAFETY: it is new, and nobody else's.
+            _ => Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) })),
+        }
+    }
+
+    /// Rings it as a guest would. A counter that is full has been rung often enough.
+    pub fn ring(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: as many bytes are there as are written.
+        unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Whether it was rung since the last time; takes note of that.
+    pub fn take(&self) -> bool {
+        let mut count = [0; 8];
+        // SAFETY: as many bytes may be written as there are.
+        let read = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
+        read == 8
+    }
+}

@@ -25,6 +25,7 @@ pub mod signals;
 pub mod threads;
 pub mod ticker;
 pub mod usage;
+pub mod virtio;
 
 pub use ending::Ending;
 pub use failure::Failure;

@@ -17,7 +17,7 @@ use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::line::Line;
-use trapline_machine::linux::{self, Devices};
+use trapline_machine::linux::{self, Common, Devices, ExitCounts};
 use trapline_machine::populate::Memory;
 use trapline_machine::settings::{parse, Guest, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
@@ -89,25 +89,38 @@ fn run_image(settings: &Settings, mut events: Events) -> Result<Infallible, Fail
 }
 
 fn run_linux(settings: &Settings, mut events: Events) -> Result<Infallible, Failure> {
+    one_arena();
     let ready = linux::set_up::<Kvm>(settings)?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let console = |vcpu: &KvmVcpu| console(settings, vcpu);
-    linux::run(ready, settings, console, events, |devices, ending| {
-        devices.console.finish();
-        devices.events.stage(Stage::VmmExit, stamp!(VmmExit));
-        tell_counts_of_linux(devices);
-        leave_with(ending)
-    })
+    linux::run(
+        ready,
+        settings,
+        console,
+        events,
+        |common, devices, ending| {
+            devices.console.finish();
+            devices.events.stage(Stage::VmmExit, stamp!(VmmExit));
+            tell_counts_of_linux(common, devices);
+            leave_with(ending)
+        },
+    )
 }
 
-fn tell_counts_of_linux(devices: &mut Devices) {
-    let counts = devices.counts();
+/// One heap for all threads: it grows by a call that their filters allow, and is small.
+fn one_arena() {
+    // SAFETY: sets a number of the C library's; no other thread is there yet.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+fn tell_counts_of_linux(common: &Common, devices: &mut Devices) {
+    let exits = common.exits().fold(ExitCounts::default(), ExitCounts::and);
     tell(
         &[
-            (Counter::UserExits, Some(devices.exits())),
-            (Counter::PortExits, Some(counts.ports)),
-            (Counter::MmioExits, Some(counts.mmio)),
-            (Counter::Unclaimed, Some(counts.unclaimed)),
+            (Counter::UserExits, Some(exits.all())),
+            (Counter::PortExits, Some(exits.port)),
+            (Counter::MmioExits, Some(exits.mmio)),
+            (Counter::Unclaimed, Some(devices.counts().unclaimed)),
             (
                 Counter::OwnMemory,
                 devices.account.as_ref().and_then(Account::own_memory),

@@ -20,7 +20,7 @@ mod calls;
 
 use crate::{Failure, Settings};
 use calls::{
-    LIMITS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
+    CONTROL, LIMITS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
 };
 use std::io;
 
@@ -39,6 +39,8 @@ pub enum Role {
     Ticker,
     /// It writes what the guest sends over its serial line.
     SerialLine,
+    /// It serves devices at the speed of people.
+    Control,
 }
 
 // Instructions (linux/bpf_common.h) and where they look (linux/seccomp.h).
@@ -72,6 +74,7 @@ static OF_VCPU_WITH_MEMORY: Filter = compile(&VCPU_WITH_MEMORY);
 static OF_VCPU_WITH_BOTH: Filter = compile(&VCPU_WITH_BOTH);
 static OF_TICKER: Filter = compile(&TICKER);
 static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
+static OF_CONTROL: Filter = compile(&CONTROL);
 
 /// A program for the kernel.
 struct Filter {
@@ -325,6 +328,7 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::VcpuWithBoth => &OF_VCPU_WITH_BOTH,
         Role::Ticker => &OF_TICKER,
         Role::SerialLine => &OF_SERIAL_LINE,
+        Role::Control => &OF_CONTROL,
     }
 }
 
@@ -379,13 +383,14 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_the_list_and_nothing_else() {
-        let lists: [(Role, &[libc::c_long]); 6] = [
+        let lists: [(Role, &[libc::c_long]); 7] = [
             (Role::Vcpu, &VCPU),
             (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
             (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
             (Role::VcpuWithBoth, &VCPU_WITH_BOTH),
             (Role::Ticker, &TICKER),
             (Role::SerialLine, &SERIAL_LINE),
+            (Role::Control, &CONTROL),
         ];
         let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
         for (role, list) in lists {

@@ -111,3 +111,15 @@ pub const SERIAL_LINE: [libc::c_long; 7] = [
     libc::SYS_clock_nanosleep,
     libc::SYS_exit_group,
 ];
+
+pub const CONTROL: [libc::c_long; 9] = [
+    libc::SYS_read,  // what is typed, and doorbells
+    libc::SYS_write, // console, doorbells, interrupts, messages
+    libc::SYS_poll,
+    libc::SYS_brk,   // small allocations
+    libc::SYS_futex, // words with the vCPUs
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_exit_group,
+    libc::SYS_getrandom,
+];

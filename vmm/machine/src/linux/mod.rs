@@ -1,26 +1,39 @@
 //! A machine for a Linux: several vCPUs around one set of devices.
 //!
 //! Each vCPU has a thread, in which it is created and runs; the first has the thread
-//! that the process began with. Devices are behind one lock: what a guest does often goes past
-//! them, and what goes to them is rare. Whichever vCPU sees the end of the machine
+//! that the process began with. Devices at ports are behind one lock, each virtio device is
+//! behind one of its own ([`slots`]): what a guest does often goes past them. A thread of
+//! its own does what is slow ([`control`]). Whichever vCPU sees the end of the machine
 //! ends the process, so nobody waits for anybody.
 
+mod control;
+mod exits;
+mod inbox;
+mod slots;
+
+pub use exits::{Cause, ExitCounts, Exits};
+
+use self::control::Listener;
+use self::inbox::Inbox;
+use self::slots::Slots;
 use crate::console::Console;
 use crate::events::Events;
 use crate::file::MappedFile;
 use crate::usage::Account;
+use crate::virtio::{Ram, Slot};
 use crate::{sandbox, signals, threads, Ending, Failure, Settings};
 use std::convert::Infallible;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use trapline_abi::platform::COM1;
 use trapline_abi::{stamp, Stage};
-use trapline_boot::acpi::{Hardware, SerialPort};
+use trapline_boot::acpi::{Hardware, SerialPort, Transport};
 use trapline_boot::{prepare_linux, Kernel, LinuxPlan, Prepared};
 use trapline_devices::{Board, Counts, Effect, Host, Terminal, Trigger};
 use trapline_interface::{
     Access, BootState, Controllers, Entry, Exit, Gpa, Hypervisor, IoAddr, IrqLine, Vcpu, VcpuId,
     Vm, VmSpec,
 };
+use trapline_virtio::Console as VirtioConsole;
 
 /// Where the serial port interrupts, as on every PC, and the power button.
 const SERIAL_PIN: u8 = 4;
@@ -29,6 +42,7 @@ const BUTTON_PIN: u8 = 23;
 /// A machine that is ready to run.
 pub struct Ready<H: Hypervisor> {
     vm: H::Vm,
+    ram: Ram,
     boot: BootState,
     cpus: u32,
     serial: IrqLine,
@@ -46,7 +60,7 @@ pub fn set_up<H: Hypervisor>(settings: &Settings) -> Result<Ready<H>, Failure> {
         path: settings.image.clone(),
         source,
     })?;
-    let hardware = hardware(settings.cpus);
+    let hardware = hardware(settings.cpus, slots::places(settings)?);
     let plan = LinuxPlan {
         memory: settings.memory,
         command_line: &settings.command_line,
@@ -56,14 +70,14 @@ pub fn set_up<H: Hypervisor>(settings: &Settings) -> Result<Ready<H>, Failure> {
     assemble(settings, &prepare_linux(&kernel, &plan)?)
 }
 
-fn hardware(cpus: u32) -> Hardware {
+fn hardware(cpus: u32, transports: Vec<Transport>) -> Hardware {
     Hardware {
         cpus: cpus as u8,
         serial: Some(SerialPort {
             port: COM1,
             pin: SERIAL_PIN,
         }),
-        transports: Vec::new(),
+        transports,
         button: BUTTON_PIN,
     }
 }
@@ -81,8 +95,9 @@ fn assemble<H: Hypervisor>(
         cpus: settings.cpus,
         ..VmSpec::with(Controllers::Full)
     })?;
-    vm.attach(Gpa(0), memory, Access::ReadWrite)?;
+    vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
     Ok(Ready {
+        ram: Ram::of(memory),
         serial: vm.irq_pin(SERIAL_PIN)?,
         vm,
         boot: prepared.boot,
@@ -90,9 +105,13 @@ fn assemble<H: Hypervisor>(
     })
 }
 
-/// What all vCPUs share, but for memory.
-struct Common {
+/// What all threads share, but for memory.
+pub struct Common {
     devices: Mutex<Devices>,
+    slots: Slots,
+    inbox: Arc<Inbox>,
+    listener: Listener,
+    exits: Vec<Exits>,
     /// Until every vCPU is there: one that starts another must find it.
     assembled: Barrier,
     settings: Settings,
@@ -101,7 +120,7 @@ struct Common {
 
 /// How the process ends with the machine: whoever sees that calls this, while all others
 /// are shut out.
-pub type End = fn(&mut Devices, Result<Ending, Failure>) -> !;
+pub type End = fn(&Common, &mut Devices, Result<Ending, Failure>) -> !;
 
 /// What is behind the lock.
 pub struct Devices {
@@ -115,19 +134,9 @@ pub struct Devices {
     /// Guest TSC minus host TSC, where it is known.
     pub tsc_offset: Option<i64>,
     serial: IrqLine,
-    apart: u64,
-}
-
-impl Devices {
-    /// Exits to the VMM, of all vCPUs.
-    pub fn exits(&self) -> u64 {
-        self.counts().ports + self.counts().mmio + self.apart
-    }
-
-    /// Accesses, of all vCPUs.
-    pub fn counts(&self) -> Counts {
-        self.board.counts()
-    }
+    inbox: Arc<Inbox>,
+    /// Wakes who reads what is typed, when there is room for it again.
+    wake: Arc<Slot<VirtioConsole>>,
 }
 
 /// Runs a machine to its end, and the process with it. `console` makes the console for the
@@ -146,6 +155,8 @@ where
     H::Vm: Send + Sync + 'static,
 {
     let first = ready.vm.create_vcpu(VcpuId(0), Some(&ready.boot))?;
+    let (slots, workers) = Slots::new(&ready.vm, &ready.ram, settings)?;
+    let inbox = Arc::new(Inbox::default());
     let common = Arc::new(Common {
         devices: Mutex::new(Devices {
             board: Board::new(false).with_power(),
@@ -154,12 +165,21 @@ where
             events,
             tsc_offset: first.tsc_offset(),
             serial: ready.serial,
-            apart: 0,
+            inbox: Arc::clone(&inbox),
+            wake: Arc::clone(&slots.console),
         }),
+        slots,
+        inbox,
+        listener: Listener::of(&settings.command_line),
+        exits: (0..ready.cpus).map(|_| Exits::default()).collect(),
         assembled: Barrier::new(ready.cpus as usize),
         settings: settings.clone(),
         end,
     });
+    control::start(Arc::clone(&common), settings.sandbox)?;
+    for worker in workers {
+        worker.start(settings.sandbox)?;
+    }
     let vm = Arc::new(ready.vm);
     for number in 1..ready.cpus {
         start_another(&vm, &common, VcpuId(number))?;
@@ -167,7 +187,7 @@ where
     common.assembled.wait();
     sandbox::confine(settings)?;
     common.devices().begin();
-    common.run(first)
+    common.run(first, VcpuId(0))
 }
 
 /// A thread in which another vCPU waits until it is started.
@@ -182,8 +202,8 @@ fn start_another<M: Vm + Send + Sync + 'static>(
         common.assembled.wait();
         let confined = sandbox::confine(&common.settings);
         match confined.and_then(|()| Ok(created?)) {
-            Ok(vcpu) => common.run(vcpu),
-            Err(failure) => (common.end)(&mut common.devices(), Err(failure)),
+            Ok(vcpu) => common.run(vcpu, number),
+            Err(failure) => (common.end)(&common, &mut common.devices(), Err(failure)),
         }
     })
 }
@@ -194,29 +214,73 @@ impl Common {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run<V: Vcpu>(&self, mut vcpu: V) -> ! {
-        let ending = self.run_loop(&mut vcpu);
-        (self.end)(&mut self.devices(), ending)
+    /// Exits to this program, of each vCPU.
+    pub fn exits(&self) -> impl Iterator<Item = ExitCounts> + '_ {
+        self.exits.iter().map(Exits::counts)
     }
 
-    fn run_loop<V: Vcpu>(&self, vcpu: &mut V) -> Result<Ending, Failure> {
+    fn run<V: Vcpu>(&self, mut vcpu: V, number: VcpuId) -> ! {
+        let exits = &self.exits[number.0 as usize];
+        let ending = self.run_loop(&mut vcpu, exits);
+        exits.count(Cause::Other);
+        (self.end)(self, &mut self.devices(), ending)
+    }
+
+    fn run_loop<V: Vcpu>(&self, vcpu: &mut V, exits: &Exits) -> Result<Ending, Failure> {
         let mut entry = Entry::Resume;
         loop {
             entry = match vcpu.run(entry)? {
-                Exit::Write { at, size, data } => {
-                    match self.devices().write(at, size, data, vcpu) {
+                Exit::Write {
+                    at: IoAddr::Mmio(address),
+                    size,
+                    data,
+                } => {
+                    exits.count(Cause::Mmio);
+                    if self.slots.bus.write(address, size, data).is_none() {
+                        self.devices().board.write_mmio(address, size, data);
+                    }
+                    Entry::Resume
+                }
+                Exit::Read {
+                    at: IoAddr::Mmio(address),
+                    size,
+                } => {
+                    exits.count(Cause::Mmio);
+                    let read = self.slots.bus.read(address, size);
+                    let elsewhere = || self.devices().board.read_mmio(address, size);
+                    Entry::Answer(read.unwrap_or_else(elsewhere))
+                }
+                Exit::Write {
+                    at: IoAddr::Port(port),
+                    size,
+                    data,
+                } => {
+                    exits.count(Cause::Port);
+                    match self.devices().write(port, size, data, vcpu) {
                         None => Entry::Resume,
                         Some(ending) => return Ok(ending),
                     }
                 }
-                Exit::Read { at, size } => Entry::Answer(self.devices().read(at, size, vcpu)),
+                Exit::Read {
+                    at: IoAddr::Port(port),
+                    size,
+                } => {
+                    exits.count(Cause::Port);
+                    Entry::Answer(self.devices().read(port, size, vcpu))
+                }
                 Exit::Started => Entry::Resume,
-                Exit::Kicked => match self.devices().recalled() {
-                    None => Entry::Resume,
-                    Some(ending) => return Ok(ending),
-                },
+                Exit::Kicked => {
+                    exits.count(Cause::Other);
+                    match self.devices().recalled() {
+                        None => Entry::Resume,
+                        Some(ending) => return Ok(ending),
+                    }
+                }
                 // The kernel answers those that it knows.
-                Exit::Hypercall { .. } => Entry::Answer(u64::MAX),
+                Exit::Hypercall { .. } => {
+                    exits.count(Cause::Hypercall);
+                    Entry::Answer(u64::MAX)
+                }
                 Exit::Halted => return Ok(Ending::Halted),
                 Exit::Stopped(stop) => return Ok(Ending::Stopped(stop)),
             }
@@ -231,36 +295,40 @@ impl Devices {
         self.events.flush();
     }
 
-    fn write(&mut self, at: IoAddr, size: u8, data: u64, vcpu: &mut impl Vcpu) -> Option<Ending> {
-        let (board, mut around) = self.split(vcpu);
-        match at {
-            IoAddr::Port(port) => ending_of(board.write_port(port, size, data as u32, &mut around)),
-            IoAddr::Mmio(address) => {
-                board.write_mmio(address, size, data);
-                None
-            }
-        }
+    /// Accesses to what is no virtio device.
+    pub fn counts(&self) -> Counts {
+        self.board.counts()
     }
 
-    fn read(&mut self, at: IoAddr, size: u8, vcpu: &mut impl Vcpu) -> u64 {
+    fn write(&mut self, port: u16, size: u8, data: u64, vcpu: &mut impl Vcpu) -> Option<Ending> {
         let (board, mut around) = self.split(vcpu);
-        match at {
-            IoAddr::Port(port) => board.read_port(port, size, &mut around).into(),
-            IoAddr::Mmio(address) => board.read_mmio(address, size),
-        }
+        ending_of(board.write_port(port, size, data as u32, &mut around))
+    }
+
+    fn read(&mut self, port: u16, size: u8, vcpu: &mut impl Vcpu) -> u64 {
+        let (board, mut around) = self.split(vcpu);
+        board.read_port(port, size, &mut around).into()
+    }
+
+    /// Something was typed that the serial port is to hear.
+    fn arrived(&mut self) {
+        let mut nobody = ();
+        let (board, mut around) = self.split(&mut nobody);
+        board.arrived(&mut around);
     }
 
     fn split<'a, V>(&'a mut self, vcpu: &'a mut V) -> (&'a mut Board, Around<'a, V>) {
         let around = Around {
             console: &mut self.console,
             serial: &self.serial,
+            inbox: &self.inbox,
+            wake: &self.wake,
             vcpu,
         };
         (&mut self.board, around)
     }
 
     fn recalled(&mut self) -> Option<Ending> {
-        self.apart += 1;
         self.console.flush();
         let deaf = self.console.failure().map(|_| Ending::Deaf);
         signals::stopped().map(Ending::Signal).or(deaf)
@@ -286,6 +354,8 @@ fn ending_of(effect: Effect) -> Option<Ending> {
 struct Around<'a, V> {
     console: &'a mut Console,
     serial: &'a IrqLine,
+    inbox: &'a Inbox,
+    wake: &'a Slot<VirtioConsole>,
     vcpu: &'a mut V,
 }
 
@@ -299,7 +369,11 @@ impl<V> Terminal for Around<'_, V> {
     }
 
     fn hear(&mut self) -> Option<u8> {
-        self.console.get()
+        let (byte, was_full) = self.inbox.get()?;
+        if was_full {
+            self.wake.ring();
+        }
+        Some(byte)
     }
 }
 
