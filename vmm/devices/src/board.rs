@@ -110,6 +110,15 @@ impl Board {
         }
     }
 
+    /// The same with a serial port whose other end waits until it is asked to send.
+    #[must_use]
+    pub fn with_flow_control(self) -> Self {
+        Self {
+            serial: Serial::with_flow_control(),
+            ..self
+        }
+    }
+
     /// What came of an order to give memory, or to take it back.
     pub fn populated(&mut self, order: Order, outcome: Result<(), Refusal>) {
         if let Some(populate) = &mut self.populate {

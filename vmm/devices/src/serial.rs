@@ -30,6 +30,7 @@ const FIFO_ON: u8 = 0x01;
 const FIFO_CLEAR_RECEIVED: u8 = 0x02;
 
 const DIVISOR_LATCH: u8 = 0x80;
+const REQUEST: u8 = 0x02;
 const LOOPBACK: u8 = 0x10;
 
 const STATUS_RECEIVED: u8 = 0x01;
@@ -54,9 +55,19 @@ pub struct Serial {
     /// The line status was read, and nothing was sent since.
     waiting: bool,
     interrupting: bool,
+    flow_control: bool,
 }
 
 impl Serial {
+    /// A port at whose other end nobody sends before the guest requests it (RTS): what is
+    /// typed while an operating system still looks for the port is kept for it.
+    pub fn with_flow_control() -> Self {
+        Self {
+            flow_control: true,
+            ..Self::default()
+        }
+    }
+
     /// The guest writes `value` to register `register` (0 to 7).
     #[inline(always)]
     pub fn write<O>(&mut self, register: u8, value: u8, outside: &mut O)
@@ -104,7 +115,10 @@ impl Serial {
             }
             INTERRUPT_ID => self.control_fifo(value),
             LINE_CONTROL => self.line_control = value,
-            MODEM_CONTROL => self.modem_control = value & 0x1f,
+            MODEM_CONTROL => {
+                self.modem_control = value & 0x1f;
+                self.hear(outside);
+            }
             _ => {}
         }
         self.interrupt(outside);
@@ -148,7 +162,7 @@ impl Serial {
     }
 
     fn hear(&mut self, outside: &mut impl Terminal) {
-        if self.interrupt_enable & ENABLE_RECEIVED == 0 || self.modem_control & LOOPBACK != 0 {
+        if self.interrupt_enable & ENABLE_RECEIVED == 0 || !self.is_sent_to() {
             return;
         }
         while self.received.count < FIFO {
@@ -159,6 +173,12 @@ impl Serial {
         }
     }
 
+    /// Whether what is sent at the other end arrives here.
+    fn is_sent_to(&self) -> bool {
+        let requested = !self.flow_control || self.modem_control & REQUEST != 0;
+        requested && self.modem_control & LOOPBACK == 0
+    }
+
     fn control_fifo(&mut self, value: u8) {
         self.fifo_control = value & FIFO_ON;
         if value & FIFO_CLEAR_RECEIVED != 0 {
@@ -167,8 +187,7 @@ impl Serial {
     }
 
     fn line_status(&mut self, outside: &mut impl Terminal) -> u8 {
-        let looped = self.modem_control & LOOPBACK != 0;
-        if self.waiting && !looped && self.received.count == 0 {
+        if self.waiting && self.is_sent_to() && self.received.count == 0 {
             if let Some(byte) = outside.hear() {
                 self.received.put(byte);
             }
@@ -260,6 +279,39 @@ impl Received {
 mod tests {
     use super::*;
     use crate::board::tests::Outside;
+
+    /// As Linux's driver does: the interrupt for what has arrived, then all that is there.
+    #[test]
+    fn who_waits_for_the_interrupt_hears_all_that_has_arrived() {
+        let typed: Vec<u8> = (1..=40).collect();
+        let (mut serial, mut outside) = (Serial::default(), Outside::hearing(&typed));
+        serial.arrived(&mut outside);
+        assert_eq!((outside.triggered, outside.input.len()), (0, 40));
+        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut outside);
+        assert_eq!((outside.triggered, outside.input.len()), (1, 24));
+        let mut heard = Vec::new();
+        assert_eq!(serial.read(INTERRUPT_ID, &mut outside), ID_RECEIVED);
+        while serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED != 0 {
+            heard.push(serial.read(DATA, &mut outside));
+        }
+        assert_eq!(heard, typed);
+        assert_eq!(serial.read(INTERRUPT_ID, &mut outside), ID_NONE);
+        outside.input.push_back(9);
+        serial.arrived(&mut outside);
+        assert_eq!(outside.triggered, 2);
+    }
+
+    #[test]
+    fn nobody_sends_before_the_guest_requests_it() {
+        let (mut serial, mut outside) = (Serial::with_flow_control(), Outside::hearing(b"x"));
+        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut outside);
+        for _ in 0..3 {
+            assert_eq!(serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED, 0);
+        }
+        serial.write(MODEM_CONTROL, REQUEST, &mut outside);
+        assert_eq!(outside.triggered, 1);
+        assert_eq!(serial.read(DATA, &mut outside), b'x');
+    }
 
     #[test]
     fn a_line_without_room_is_not_ready_to_send() {

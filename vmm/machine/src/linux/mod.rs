@@ -134,7 +134,8 @@ pub struct Devices {
     /// Guest TSC minus host TSC, where it is known.
     pub tsc_offset: Option<i64>,
     serial: IrqLine,
-    inbox: Arc<Inbox>,
+    /// What is typed, if the serial port hears that.
+    inbox: Option<Arc<Inbox>>,
     /// Wakes who reads what is typed, when there is room for it again.
     wake: Arc<Slot<VirtioConsole>>,
 }
@@ -157,20 +158,21 @@ where
     let first = ready.vm.create_vcpu(VcpuId(0), Some(&ready.boot))?;
     let (slots, workers) = Slots::new(&ready.vm, &ready.ram, settings)?;
     let inbox = Arc::new(Inbox::default());
+    let listener = Listener::of(&settings.command_line);
     let common = Arc::new(Common {
         devices: Mutex::new(Devices {
-            board: Board::new(false).with_power(),
+            board: Board::new(false).with_power().with_flow_control(),
             console: console(&first)?,
             account: events.wanted().then(Account::open),
             events,
             tsc_offset: first.tsc_offset(),
             serial: ready.serial,
-            inbox: Arc::clone(&inbox),
+            inbox: (listener == Listener::Serial).then(|| Arc::clone(&inbox)),
             wake: Arc::clone(&slots.console),
         }),
         slots,
         inbox,
-        listener: Listener::of(&settings.command_line),
+        listener,
         exits: (0..ready.cpus).map(|_| Exits::default()).collect(),
         assembled: Barrier::new(ready.cpus as usize),
         settings: settings.clone(),
@@ -321,7 +323,7 @@ impl Devices {
         let around = Around {
             console: &mut self.console,
             serial: &self.serial,
-            inbox: &self.inbox,
+            inbox: self.inbox.as_deref(),
             wake: &self.wake,
             vcpu,
         };
@@ -354,7 +356,7 @@ fn ending_of(effect: Effect) -> Option<Ending> {
 struct Around<'a, V> {
     console: &'a mut Console,
     serial: &'a IrqLine,
-    inbox: &'a Inbox,
+    inbox: Option<&'a Inbox>,
     wake: &'a Slot<VirtioConsole>,
     vcpu: &'a mut V,
 }
@@ -369,7 +371,7 @@ impl<V> Terminal for Around<'_, V> {
     }
 
     fn hear(&mut self) -> Option<u8> {
-        let (byte, was_full) = self.inbox.get()?;
+        let (byte, was_full) = self.inbox?.get()?;
         if was_full {
             self.wake.ring();
         }
