@@ -40,6 +40,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         named: 0,
         preset: Preset::Quick,
         boots: Some(1),
+        cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
         irq: Default::default(),

@@ -12,6 +12,10 @@ use core::fmt;
 /// What every word of a job begins with.
 pub const PREFIX: &str = "trapline.";
 
+/// What the word begins with that tells the init of a Linux guest how many CPUs its
+/// machine has. It is none of a job's: what is measured is the same with any number.
+pub const CPUS: &str = "trapline-cpus=";
+
 /// What a line begins with in which the init of a simulated machine tells what a load
 /// did: then its number, its name and the rest.
 pub const LOAD_PREFIX: &str = "trapline-load-";

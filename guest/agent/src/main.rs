@@ -2,10 +2,11 @@
 //! writes its records to standard output. Started as process 1 it is the init
 //! of a simulated machine and runs the script it finds there, or that of a Linux guest and
 //! does the job that the kernel was told; with
-//! `trapline.burn=…` it disturbs others.
+//! `trapline.burn=…` it disturbs others, and with `trapline.guard=…` it ends others.
 
 mod burn;
 mod clock;
+mod guard;
 mod init;
 mod linux;
 mod region;
@@ -24,15 +25,19 @@ fn main() -> ExitCode {
         init::main(main)
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(asked) = guard::parse(&words) {
+        let (status, why) = match asked {
+            Ok(group) => (1, guard::guard(group)),
+            Err(bad) => (USAGE, bad),
+        };
+        return complain(status, &why);
+    }
     if let Some(asked) = burn::parse(&words) {
         return burn_as(asked);
     }
     match Job::parse(words.iter().map(String::as_str)) {
         Ok(job) => run(&job, main),
-        Err(bad) => {
-            eprintln!("trapline-agent: {bad}");
-            ExitCode::from(USAGE)
-        }
+        Err(bad) => complain(USAGE, &bad.to_string()),
     }
 }
 
@@ -42,7 +47,11 @@ fn burn_as(asked: Result<(burn::Burn<'_>, u32), String>) -> ExitCode {
         Ok((what, seconds)) => (1, burn::burn(&what, seconds).err()),
         Err(bad) => (USAGE, Some(bad)),
     };
-    eprintln!("trapline-agent: {}", why.unwrap_or_default());
+    complain(status, &why.unwrap_or_default())
+}
+
+fn complain(status: u8, why: &str) -> ExitCode {
+    eprintln!("trapline-agent: {why}");
     ExitCode::from(status)
 }
 

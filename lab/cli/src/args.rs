@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trapline_abi::{Op, Workload};
 use trapline_environments::CustomVmm;
-use trapline_plan::{names, EnvironmentId};
+use trapline_plan::{cpus, names, EnvironmentId};
 
 /// What virtualization costs, to the instruction.
 ///
@@ -121,6 +121,10 @@ pub struct RunArgs {
     /// Boots of each wall-clock environment [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
+    /// Virtual CPUs of each guest; environments whose guests have one are skipped where
+    /// it is to be another number
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(cpus::MOST)))]
+    pub cpus: u32,
     /// Seed of the order of boots and of resampling
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,

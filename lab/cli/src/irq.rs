@@ -29,6 +29,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         named: 0,
         preset: args.preset.into(),
         boots: args.boots,
+        cpus: 1,
         scheduling: lab.scheduling(),
         seed: args.seed,
         irq: settings,

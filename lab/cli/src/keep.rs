@@ -41,6 +41,9 @@ pub fn describe(request: &Request) -> String {
     if let Some(boots) = request.boots {
         words.push_str(&format!(" --boots {boots}"));
     }
+    if request.cpus != 1 {
+        words.push_str(&format!(" --cpus {}", request.cpus));
+    }
     if request.scheduling != Scheduling::USUAL {
         words.push_str(&format!(" {}", request.scheduling));
     }
@@ -79,6 +82,7 @@ mod tests {
             named: 0,
             preset: Preset::Quick,
             boots: Some(3),
+            cpus: 2,
             scheduling: Scheduling {
                 cap: Some(25),
                 ..Scheduling::USUAL
@@ -89,7 +93,7 @@ mod tests {
         let words = describe(&request);
         let expected =
             "--env host,sim/kvm --workload basic,exits/port-out --preset quick --seed 7 --boots 3 \
-             --cap 25";
+             --cpus 2 --cap 25";
         assert_eq!(words, expected);
         assert_eq!(operations(&words), request.operations);
         assert_eq!(operations("of a later version"), expand::known_operations());

@@ -184,6 +184,7 @@ fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
         named: 0,
         preset: Preset::Quick,
         boots: Some(1),
+        cpus: 1,
         scheduling,
         seed: 0,
         irq: Default::default(),

@@ -78,6 +78,7 @@ fn request(
         named,
         preset: args.preset.into(),
         boots: args.boots,
+        cpus: 1,
         scheduling: lab.scheduling(),
         seed: args.seed,
         irq: Settings::default(),

@@ -57,6 +57,7 @@ fn observe(
         named: 0,
         preset: Preset::Quick,
         boots: Some(1),
+        cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
         irq: Default::default(),

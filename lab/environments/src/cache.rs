@@ -31,6 +31,8 @@ pub enum Kind {
     Xen,
     /// What measures timers, as it was fetched.
     RtTests,
+    /// User-mode Linux, as it was fetched.
+    Uml,
     /// The state of a machine that was booted.
     Snapshot,
     /// Where code lies on a machine.
@@ -38,10 +40,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Kernel,
         Self::Xen,
         Self::RtTests,
+        Self::Uml,
         Self::Snapshot,
         Self::Symbols,
     ];
@@ -52,6 +55,7 @@ impl Kind {
             Self::Kernel => "kernel",
             Self::Xen => "xen",
             Self::RtTests => "rt-tests",
+            Self::Uml => "uml",
             Self::Snapshot => "snapshot",
             Self::Symbols => "symbols",
         }
@@ -62,6 +66,7 @@ impl Kind {
             Self::Kernel => "kernels",
             Self::Xen => "xen",
             Self::RtTests => "rt-tests",
+            Self::Uml => "uml",
             Self::Snapshot => "snapshots",
             Self::Symbols => "symbols",
         }
@@ -69,7 +74,7 @@ impl Kind {
 
     /// Whether it can be made again with the same result.
     const fn gives_way(self) -> bool {
-        !matches!(self, Self::Kernel | Self::Xen | Self::RtTests)
+        !matches!(self, Self::Kernel | Self::Xen | Self::RtTests | Self::Uml)
     }
 }
 
@@ -170,7 +175,7 @@ fn entry(kind: Kind, found: &fs::DirEntry) -> Option<Entry> {
     let name = found.file_name().to_string_lossy().into_owned();
     let about = found.metadata().ok()?;
     let fits = match kind {
-        Kind::Kernel | Kind::Xen | Kind::RtTests => about.is_dir(),
+        Kind::Kernel | Kind::Xen | Kind::RtTests | Kind::Uml => about.is_dir(),
         _ => about.is_file() && (is_ours(&name) || is_forgotten(&found.path())),
     };
     fits.then(|| Entry {

@@ -4,16 +4,19 @@
 
 use crate::cache::{Cache, Kind};
 use crate::error::EnvError;
-use crate::sim::kernel::{self, KernelError};
-use std::fs;
+use crate::package::{self, Package};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The package of the program, and that of a library of which not every host has it.
-const PACKAGES: [&str; 2] = ["rt-tests", "libnuma1"];
+/// The program's package, and that of a library which not every host has.
+const PACKAGE: Package = Package {
+    kind: Kind::RtTests,
+    names: &["rt-tests", "libnuma1"],
+    program: "usr/bin/cyclictest",
+    without: &[],
+};
 
-/// Where they have what is needed, and where it is in an entry of the cache.
-const PROGRAM: &str = "usr/bin/cyclictest";
+/// Where they have libraries.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Later than this it counts without a bucket, in microseconds.
@@ -56,16 +59,13 @@ impl Cyclictest {
     /// # Errors
     /// It is not in the cache and cannot be had.
     pub fn fetched(cache: &Cache) -> Result<Self, EnvError> {
-        Ok(match in_cache(cache) {
-            Some(directory) => Self { directory },
-            None => download(cache)?,
-        })
+        let directory = PACKAGE.fetched(cache)?;
+        Ok(Self { directory })
     }
 
     /// The package that it comes from.
     pub fn origin(&self) -> String {
-        let name = self.directory.file_name().unwrap_or_default();
-        format!("package {}", name.to_string_lossy())
+        package::origin(&self.directory)
     }
 
     /// Lets it measure.
@@ -73,7 +73,7 @@ impl Cyclictest {
     /// # Errors
     /// It cannot be started, or fails.
     pub fn measure(&self, setting: &Setting) -> Result<Distribution, EnvError> {
-        let program = self.directory.join(PROGRAM);
+        let program = self.directory.join(PACKAGE.program);
         let mut command = Command::new(&program);
         command
             .env("LD_LIBRARY_PATH", self.directory.join(LIBRARIES))
@@ -178,27 +178,6 @@ impl Distribution {
     }
 }
 
-fn in_cache(cache: &Cache) -> Option<PathBuf> {
-    let entries = fs::read_dir(cache.of(Kind::RtTests)).ok()?.flatten();
-    let complete = entries.map(|entry| entry.path());
-    complete.filter(|path| path.join(PROGRAM).is_file()).max()
-}
-
-fn download(cache: &Cache) -> Result<Cyclictest, KernelError> {
-    let place = cache.of(Kind::RtTests);
-    fs::create_dir_all(&place).map_err(KernelError::file(&place))?;
-    let work = kernel::work_in(&place)?;
-    kernel::download_all(PACKAGES.into_iter(), work.path())?;
-    let name = kernel::unpack_all(work.path(), PACKAGES[0])?;
-    let directory = place.join(name.unwrap_or_else(|| PACKAGES[0].to_owned()));
-    match fs::rename(work.path().join("unpacked"), &directory) {
-        // Somebody else was as quick; what is there is complete as well.
-        Err(_) if directory.join(PROGRAM).is_file() => Ok(Cyclictest { directory }),
-        Err(error) => Err(KernelError::file(&directory)(error)),
-        Ok(()) => Ok(Cyclictest { directory }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,19 +219,5 @@ mod tests {
             ..setting
         });
         assert_eq!(other.last().map(String::as_str), Some("--policy=other"));
-    }
-
-    #[test]
-    fn an_interrupted_download_is_never_used() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache {
-            directory: directory.path().to_owned(),
-            limit: 0,
-        };
-        let place = cache.of(Kind::RtTests).join("rt-tests_2.4-1");
-        fs::create_dir_all(place.join("usr/bin")).unwrap();
-        assert_eq!(in_cache(&cache), None);
-        fs::write(place.join(PROGRAM), "").unwrap();
-        assert_eq!(in_cache(&cache), Some(place));
     }
 }

@@ -2,7 +2,7 @@
 //! of ours, or QEMU. What differs between them is a [`Recipe`].
 
 use crate::custom::{Foreign, FIRST_WORD, GRACE};
-use crate::environment::{Guest, Progress, SampleSink, Watch, Work};
+use crate::environment::{Facts, Guest, Progress, SampleSink, Watch, Work};
 use crate::error::EnvError;
 use crate::loads::{neighbourly, Beside, Crew};
 use crate::observe::{Finished, Offset};
@@ -38,6 +38,11 @@ pub trait Recipe {
     /// The same command, by which its threads have names, if that has to be asked for.
     fn with_named_threads(&self, command: Command) -> Command {
         command
+    }
+
+    /// What is known of its guests besides what their environment is made of.
+    fn facts(&self) -> Facts {
+        Facts::new()
     }
 
     /// The VMM, if it is one that knows nothing of Trapline.
@@ -294,8 +299,8 @@ const NOBODY_ELSE: &str = "a machine that runs the image alone has nobody else t
                            threads to be placed: leave --load and --pin out";
 
 /// Why a thread cannot be placed.
-const NO_THREAD: &str = "nobody knows which thread of a VMM given with --vmm runs the virtual \
-                         CPU: leave --pin exclusive out";
+const NO_THREAD: &str = "nobody knows which thread of a VMM given with --vmm, or of one with a \
+                         Linux, runs the virtual CPU that is measured: leave --pin exclusive out";
 
 /// The reason for an operation that a guest passed over without a word.
 pub fn not_told() -> String {
@@ -318,6 +323,9 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
 
     fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
         let of = self.jobs.len();
+        for (name, value) in self.recipe.facts() {
+            out.fact(&name, value);
+        }
         if let Some(placement) = &self.placement {
             out.fact("placement", placement.describe());
         }

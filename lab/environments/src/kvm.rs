@@ -48,6 +48,17 @@ pub fn check_halt(halt: Halt) -> Result<(), EnvError> {
     }
 }
 
+/// Whether the kernel of a guest runs as fast as its programs.
+///
+/// # Errors
+/// It does not.
+pub fn check_ring0() -> Result<(), EnvError> {
+    match Hardware::of_this_host() {
+        Hardware::None => Err(EnvError::Missing(EMULATED.to_owned())),
+        _ => Ok(()),
+    }
+}
+
 /// `KVM_CHECK_EXTENSION`, `KVM_CAP_X86_DISABLE_EXITS` and its bit for halts (the same file).
 const CHECK_EXTENSION: libc::c_ulong = 0xae03;
 const DISABLE_EXITS: libc::c_ulong = 143;
@@ -67,6 +78,9 @@ const HALTS_BY_PORT: &str = "KVM emulates ring 0 here, so that the image runs at
 const KEEPS_HALTS: &str = "this kernel's KVM leaves no halts to guests \
                              (KVM_CAP_X86_DISABLE_EXITS): leave --idle halt-in-guest out, or \
                              measure sim/kvm";
+const EMULATED: &str = "KVM emulates ring 0 here, at a million instructions a second and not \
+                        all of them, so that no Linux starts in a guest: measure \
+                        sim/kvm/linux, or qemu-tcg/linux";
 const ABSENT: &str = "there is no /dev/kvm: sudo modprobe kvm_amd || sudo modprobe kvm_intel \
                       (in a virtual machine, its host has to allow nesting)";
 const FORBIDDEN: &str = "/dev/kvm may not be used by this user: sudo usermod -aG kvm $USER, \
@@ -134,6 +148,13 @@ mod tests {
         );
         assert_eq!(Hardware::in_cpuinfo(""), Hardware::None);
         assert_eq!((Hardware::Svm.ring(), Hardware::None.ring()), (0, 3));
+    }
+
+    #[test]
+    fn where_ring_0_is_emulated_no_linux_starts_in_a_guest() {
+        let told = check_ring0().map_err(|error| error.to_string());
+        assert_eq!(told.is_err(), Hardware::of_this_host() == Hardware::None);
+        assert!(told.err().is_none_or(|why| why.contains("sim/kvm/linux")));
     }
 
     #[test]

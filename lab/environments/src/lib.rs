@@ -19,8 +19,10 @@ mod error;
 mod facts;
 mod guest;
 mod kvm;
+mod linux_guest;
 mod loads;
 mod observe;
+mod package;
 mod parts;
 mod placement;
 mod plugin;
@@ -60,11 +62,16 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
         wall::qemu_kvm,
         wall::qemu_tcg,
         wall::custom,
+        linux_guest::kvm,
+        linux_guest::qemu_kvm,
+        linux_guest::qemu_tcg,
+        linux_guest::uml,
         sim::bare,
         sim::linux,
         sim::kvm,
         sim::qemu_kvm,
         sim::kvm_linux,
+        sim::qemu_kvm_linux,
         sim::xen_pvh,
         sim::xen_hvm,
         sim::xen_dom0,

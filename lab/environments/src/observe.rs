@@ -57,8 +57,9 @@ pub struct Setting {
 /// Why a stage of the boot workload has no meaning in an environment.
 fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
     use EnvironmentId::{
-        Custom, Host, QemuKvm, QemuTcg, Sim, SimCustom, SimKvmLinux, SimLinux, SimQemuKvm, SimVmx,
-        SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh,
+        Custom, Host, QemuKvm, QemuKvmLinux, QemuTcg, QemuTcgLinux, Sim, SimCustom, SimLinux,
+        SimQemuKvm, SimQemuKvmLinux, SimVmx, SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0,
+        SimXenHvm, SimXenPvh, Uml,
     };
     match (environment, op) {
         (SimXenDom0, _) => {
@@ -68,12 +69,17 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
         (Host | SimLinux | SimVmxLinux, Op::BootCreated | Op::BootEntry) => {
             Some("a process has no virtual machine around it")
         }
-        (SimKvmLinux, Op::BootEntry) => {
-            Some("the agent does not know when its kernel was entered; the stages tell")
+        (Uml, Op::BootCreated | Op::BootEntry) => {
+            Some("user-mode Linux is the program that is executed: nothing comes before its kernel")
         }
-        (QemuKvm | QemuTcg | SimQemuKvm | SimVmxQemuKvm, Op::BootCreated) => {
-            Some("QEMU does not tell when it has created the machine")
+        (QemuKvmLinux | QemuTcgLinux | SimQemuKvmLinux, Op::BootEntry) => {
+            Some("QEMU does not tell when its guest's kernel is entered")
         }
+        (
+            QemuKvm | QemuTcg | QemuKvmLinux | QemuTcgLinux | SimQemuKvm | SimQemuKvmLinux
+            | SimVmxQemuKvm,
+            Op::BootCreated,
+        ) => Some("QEMU does not tell when it has created the machine"),
         (
             SimXenPvh | SimXenHvm,
             Op::BootCreated | Op::BootEntry | Op::BootMain | Op::BootSample,
@@ -197,6 +203,10 @@ impl<'a> Recorder<'a> {
                 |(&stage, &at): (&Stage, &u64)| (stage, at.wrapping_sub(offset as u64));
             stages.extend(account.stages.iter().map(on_our_clock));
         }
+        if self.setting.environment.is_linux_guest() {
+            // The agent tells of itself; the guest's first instruction is its kernel's.
+            stages.remove(&Stage::GuestEntry);
+        }
         stages.extend(finished.reaped.map(|at| (Stage::Reaped, at)));
         let possible = finished.exec..=finished.reaped.unwrap_or(u64::MAX);
         for (stage, _) in stages.iter().filter(|(_, at)| !possible.contains(at)) {
@@ -231,9 +241,18 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Nobody stamps the first instruction of a Linux, but our VMM tells when it is about to
+    /// enter it.
+    fn last_stage(&self, op: Op) -> Option<Stage> {
+        match op {
+            Op::BootEntry if self.setting.environment.is_linux_guest() => Some(Stage::VmmEntry),
+            _ => last_stage(op),
+        }
+    }
+
     fn boot_samples_of(&mut self, stages: &BTreeMap<Stage, u64>) {
         for op in Workload::Boot.operations() {
-            let end = last_stage(op).and_then(|stage| stages.get(&stage));
+            let end = self.last_stage(op).and_then(|stage| stages.get(&stage));
             if let (Some(&end), Some(&start)) = (end, stages.get(&Stage::Exec)) {
                 self.boot_samples.entry(op).or_default().push(Sample {
                     start,

@@ -7,12 +7,15 @@
 //! panic, nor `kill -9` of the lab leaves an orphan; only what a VMM of the user's
 //! has itself started may outlive the last of these.
 
+mod guard;
+
 use crate::environment::Watch;
 use crate::error::EnvError;
 use crate::plugin::{escaped, Plugin};
 use crate::trace::{Sieve, Trace};
 use crate::transcript::{Seen, Witness};
 use crate::witness::ProcessWitness;
+use guard::Guard;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::ffi::OsString;
 use std::fs::File;
@@ -40,6 +43,8 @@ pub struct Command {
     terminal: bool,
     /// Who is told what it traces.
     trace: Option<Trace>,
+    /// The program that guards its group.
+    guard: Option<PathBuf>,
 }
 
 /// Descriptors below are the three standard ones and that for events.
@@ -55,7 +60,15 @@ impl Command {
             files: Vec::new(),
             terminal: false,
             trace: None,
+            guard: None,
         }
+    }
+
+    /// Lets `agent` see to it that nothing of the program's group outlives us: it starts
+    /// processes of its own, which the kernel does not kill with us.
+    pub fn guarded_by(mut self, agent: impl Into<PathBuf>) -> Self {
+        self.guard = Some(agent.into());
+        self
     }
 
     /// Appends the path by which the program will find `file`, which needs no name
@@ -194,6 +207,8 @@ pub struct Running {
     _terminal: Option<File>,
     witness: ProcessWitness,
     sieve: Option<Sieve>,
+    /// Ended after all that it guards.
+    _guard: Option<Guard>,
 }
 
 /// What there is to be looked at besides streams.
@@ -250,7 +265,7 @@ impl Running {
             program.descriptor(file.as_fd())?;
         }
         let started = trapline_spawn::start(&program)?;
-        Ok(Self {
+        let mut running = Self {
             witness: ProcessWitness::of(started.pid),
             started,
             reaped: false,
@@ -260,7 +275,13 @@ impl Running {
             events,
             _terminal: terminal,
             sieve: command.trace.clone().map(Sieve::of),
-        })
+            _guard: None,
+        };
+        if let Some(agent) = &command.guard {
+            running._guard = Some(Guard::start(agent, running.started.pid)?);
+            running.witness.count_children();
+        }
+        Ok(running)
     }
 
     /// What was seen of it from outside.

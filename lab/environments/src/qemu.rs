@@ -76,7 +76,7 @@ impl Qemu {
 
     /// A machine with nothing in it, and `memory_mib` that is shared memory, so
     /// that it can be told from QEMU's own.
-    pub fn machine(&self, kind: &str, memory_mib: u32) -> Command {
+    pub fn machine(&self, kind: &str, memory_mib: u32, cpus: u32) -> Command {
         Command::new(&self.program)
             .words("-nodefaults -no-user-config -display none -no-reboot")
             .arg("-object")
@@ -87,7 +87,7 @@ impl Qemu {
             .arg(format!("{kind},memory-backend=ram"))
             .arg("-m")
             .arg(format!("{memory_mib}M"))
-            .words("-smp 1")
+            .words(&format!("-smp {cpus}"))
     }
 
     /// The machine that the image gets, with `accelerator` in QEMU's words.
@@ -98,7 +98,7 @@ impl Qemu {
         accelerator: &str,
         job: &Job,
     ) -> Command {
-        self.machine(MICROVM, machine.memory_mib)
+        self.machine(MICROVM, machine.memory_mib, 1)
             .words(accelerator)
             .words(halts(machine.halt))
             .words(IMAGE_DEVICES)
@@ -108,11 +108,26 @@ impl Qemu {
             .arg("-append")
             .arg(job.to_string())
     }
+
+    /// The machine that a Linux gets, with `accelerator` in QEMU's words: its console is
+    /// on standard error.
+    pub fn for_linux(&self, machine: &MachineSpec, accelerator: &str) -> Command {
+        self.machine(LINUX_MICROVM, machine.memory_mib, machine.cpus)
+            .words(accelerator)
+            .words("-bios")
+            .arg(FIRMWARE)
+            .words("-serial file:/proc/self/fd/2")
+            .words(&console("console", "/proc/self/fd/1"))
+    }
 }
 
 /// The machine. Without ACPI its firmware is qboot, which loads a PVH image by
 /// itself and so needs no option ROMs.
 const MICROVM: &str = "microvm,acpi=off,rtc=off,x-option-roms=off";
+
+/// The same for a Linux, which learns from ACPI what CPUs and interrupt controllers there
+/// are. The firmware has to be named then, or it would be another.
+const LINUX_MICROVM: &str = "microvm,acpi=on,rtc=on";
 
 /// That firmware.
 const FIRMWARE: &str = "qboot.rom";

@@ -27,6 +27,9 @@ pub struct Settings {
     /// The kernel of the simulated machine and the directory of its modules, if
     /// not the distribution's.
     pub kernel: Option<(PathBuf, PathBuf)>,
+    /// Archives of files that every Linux guest has in its root beside the agent: "newc"
+    /// cpio, which may be compressed.
+    pub root: Vec<PathBuf>,
     /// What is kept between runs.
     pub cache: Cache,
     /// How machines get to where they work.
@@ -51,6 +54,7 @@ impl Settings {
             parts: Parts::find()?,
             qemu: None,
             kernel: None,
+            root: Vec::new(),
             cache: Cache {
                 directory: cache_directory(),
                 limit: DEFAULT_LIMIT,

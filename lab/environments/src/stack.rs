@@ -7,6 +7,7 @@ use crate::environment::{Availability, Environment, Facts, Guest, Requirements};
 use crate::error::EnvError;
 use crate::facts;
 use crate::kvm::{self, Hardware};
+use crate::linux_guest;
 use crate::parts::{sha256_of_file, GuestImage, Part};
 use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
@@ -38,6 +39,12 @@ pub enum Need {
     XenAlone,
     /// What models devices for domains of that Xen.
     XenDeviceModel,
+    /// A /dev/kvm that runs a guest's kernel at full speed.
+    Ring0,
+    /// A Linux kernel for guests of this host.
+    GuestLinux,
+    /// User-mode Linux.
+    Uml,
     /// Bochs as the machine that counts instructions.
     Bochs,
     /// A Linux kernel for that machine.
@@ -103,6 +110,9 @@ impl Stack {
             Need::Vmm => self.vmm().map(drop),
             Need::Packable => custom::check_packable(&self.vmm()?),
             Need::Kvm => kvm::check(),
+            Need::Ring0 => kvm::check_ring0(),
+            Need::GuestLinux => sim::check_kernel(&self.settings, Maker::Amd),
+            Need::Uml => linux_guest::check_uml(&self.settings.cache),
             Need::Counting => sim::check_counting(&self.steady_qemu()?),
             Need::Linux => {
                 sim::check_nesting(&self.steady_qemu()?)?;
@@ -129,7 +139,8 @@ impl Stack {
                 }
             }
             Need::Vmm => self.note_vmm(facts),
-            Need::Packable | Need::XenDeviceModel => {}
+            Need::Packable | Need::XenDeviceModel | Need::Ring0 | Need::GuestLinux => {}
+            Need::Uml => facts.extend(linux_guest::uml_facts(&self.settings.cache)),
             Need::Kvm => {
                 note("hardware", Hardware::of_this_host().describe().to_owned());
             }

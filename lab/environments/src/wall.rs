@@ -109,7 +109,7 @@ pub fn qemu_tcg(settings: Settings) -> Stack {
 }
 
 /// Who disturbs guests on this host.
-fn crew(settings: &Settings, image: &GuestImage) -> Crew {
+pub(crate) fn crew(settings: &Settings, image: &GuestImage) -> Crew {
     Crew {
         parts: settings.parts.clone(),
         image: image.path.clone(),

@@ -41,6 +41,7 @@ mod tests {
             named: 0,
             preset: Preset::Quick,
             boots: Some(1),
+            cpus: 1,
             scheduling: Scheduling::USUAL,
             seed: 1,
             irq: Default::default(),

@@ -79,11 +79,16 @@ environments! {
     QemuKvm "qemu-kvm" Wall "the image in QEMU microvm on /dev/kvm";
     QemuTcg "qemu-tcg" Wall "the image in QEMU microvm, translated";
     Custom "custom" Wall "the image in a VMM of your choice, see --vmm";
+    KvmLinux "kvm/linux" Wall "the agent in a Linux in trapline-vmm on /dev/kvm";
+    QemuKvmLinux "qemu-kvm/linux" Wall "the agent in a Linux in QEMU microvm on /dev/kvm";
+    QemuTcgLinux "qemu-tcg/linux" Wall "the agent in a Linux in QEMU microvm, translated";
+    Uml "uml" Wall "the agent in user-mode Linux, a kernel that is a process of this host";
     Sim "sim" Insn "the image on the bare simulated machine: the bare row";
     SimLinux "sim/linux" Insn "the agent in Linux on the simulated machine";
     SimKvm "sim/kvm" Insn "the image in trapline-vmm on KVM on the simulated machine";
     SimQemuKvm "sim/qemu-kvm" Insn "the image in QEMU on KVM on the simulated machine";
     SimKvmLinux "sim/kvm/linux" Insn "the agent in a Linux in trapline-vmm on KVM on the simulated machine";
+    SimQemuKvmLinux "sim/qemu-kvm/linux" Insn "the agent in a Linux in QEMU on KVM on the simulated machine";
     SimXenPvh "sim/xen-pvh" Insn "the image as a PVH domain of Xen on the simulated machine";
     SimXenHvm "sim/xen-hvm" Insn "the image as a fully virtualized domain of Xen there, devices by QEMU";
     SimXenDom0 "sim/xen-dom0" Insn "the image as the first domain of Xen there, alone with it";
@@ -114,9 +119,17 @@ impl EnvironmentId {
         )
     }
 
-    /// Whether it is a Linux in a virtual machine.
+    /// Whether it is a Linux beside that of its host, with the agent as its init.
     pub fn is_linux_guest(self) -> bool {
-        self == Self::SimKvmLinux
+        matches!(
+            self,
+            Self::KvmLinux
+                | Self::QemuKvmLinux
+                | Self::QemuTcgLinux
+                | Self::Uml
+                | Self::SimKvmLinux
+                | Self::SimQemuKvmLinux
+        )
     }
 
     /// Whether the image starts with its machine, so that there is no VMM to execute.

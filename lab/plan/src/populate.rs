@@ -79,9 +79,9 @@ const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a
 /// Why nobody gives memory to a running guest there.
 fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
     use EnvironmentId::{
-        Custom, Host, Kvm, QemuKvm, QemuTcg, Sim, SimCustom, SimKvm, SimKvmLinux, SimLinux,
-        SimQemuKvm, SimVmx, SimVmxKvm, SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0,
-        SimXenHvm, SimXenPvh,
+        Custom, Host, Kvm, KvmLinux, QemuKvm, QemuKvmLinux, QemuTcg, QemuTcgLinux, Sim, SimCustom,
+        SimKvm, SimKvmLinux, SimLinux, SimQemuKvm, SimQemuKvmLinux, SimVmx, SimVmxKvm, SimVmxLinux,
+        SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh, Uml,
     };
     match environment {
         Host | Kvm | SimLinux | SimKvm | SimVmxLinux | SimVmxKvm => None,
@@ -92,8 +92,8 @@ fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
             "QEMU gives a running guest memory by ACPI hotplug, which the image does not speak: \
              measure kvm or sim/kvm",
         ),
-        SimKvmLinux => Some(
-            "trapline-vmm gives a Linux the memory that it starts with, and no more: measure \
+        KvmLinux | QemuKvmLinux | QemuTcgLinux | Uml | SimKvmLinux | SimQemuKvmLinux => Some(
+            "a Linux guest has the memory that it starts with, and gets no more: measure kvm or \
              sim/kvm",
         ),
         Custom | SimCustom => Some(

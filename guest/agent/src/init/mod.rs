@@ -13,6 +13,7 @@ mod beside;
 mod foreign;
 mod guest;
 mod job;
+mod line;
 mod port;
 mod script;
 mod settle;
@@ -40,6 +41,10 @@ type Trouble = String;
 /// Does what there is to be done, then ends the machine. `main` is the clock at the
 /// program's beginning, in ticks.
 pub fn main(main: u64) -> ! {
+    let task = mount("proc", "/proc").and_then(|()| alone::task());
+    if let Ok(Some(task)) = task {
+        alone::run(&task, main)
+    }
     let port = match Port::open() {
         Ok(port) => port,
         // Without the port there is no way to say so; the kernel will, on its
@@ -47,9 +52,8 @@ pub fn main(main: u64) -> ! {
         Err(error) => panic!("no access to the machine's ports: {error}"),
     };
     std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
-    match mount("proc", "/proc").and_then(|()| alone::job()) {
-        Ok(Some(job)) => alone::run(&job, main, port),
-        Ok(None) => be_init(port),
+    match task {
+        Ok(_) => be_init(port),
         Err(error) => last_words(&format!("/proc: {error}")),
     }
 }

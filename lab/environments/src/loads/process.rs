@@ -3,11 +3,11 @@
 use super::crew::{Task, Telling};
 use crate::environment::Watch;
 use crate::error::EnvError;
-use crate::witness::cpu_ns;
+use crate::witness::family_cpu_ns;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{memfd_create, MemfdFlags};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -276,24 +276,4 @@ fn rest_of(pipe: &mut File) -> Vec<u8> {
     // It ends with the writer's end, or with the word that there is no more yet.
     let _more_later = pipe.read_to_end(&mut bytes);
     bytes
-}
-
-/// CPU time of a process and of those that it has started.
-fn family_cpu_ns(pid: i32) -> u64 {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
-    let running = children
-        .split_ascii_whitespace()
-        .filter_map(|child| cpu_ns(child.parse().ok()?));
-    cpu_ns(pid).unwrap_or(0) + ended_cpu_ns(pid).unwrap_or(0) + running.sum::<u64>()
-}
-
-/// Of its ended children's time the kernel tells in ticks of a hundredth of a second.
-fn ended_cpu_ns(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    // proc(5): fields 16 and 17; the first behind the name is field 3.
-    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some((ticks(16)? + ticks(17)?) * 10_000_000)
 }

@@ -1,19 +1,23 @@
-//! A Linux in a virtual machine on the simulated machine: the kernel of the machine a
-//! second time, with the agent as its init.
+//! A Linux in a virtual machine on the simulated machine: the same that runs on a host,
+//! which is the kernel of the machine a second time, with the agent as its init.
 
 use super::base::Base;
+use super::closure;
 use super::initramfs::Archive;
-use super::kernel::{self, Maker};
+use super::kernel::Maker;
 use super::linux::Contents;
 use super::listener::Inside;
-use super::{add_as, add_program, AGENT, VMM};
+use super::{add_as, add_program, VMM};
+use crate::environment::Facts;
 use crate::error::EnvError;
 use crate::guest::Statuses;
+use crate::linux_guest::Linux;
 use crate::observe::Offset;
 use crate::parts::Part;
 use crate::process::Command;
+use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_plan::MachineSpec;
 
@@ -21,42 +25,49 @@ use trapline_plan::MachineSpec;
 const KERNEL: &str = "/trapline/kernel";
 const INITRD: &str = "/trapline/initrd";
 
-/// What the guest's Linux is told, as the machine's own: no randomness, no self-tests, its
-/// warnings on the serial port, to end where it cannot go on, and to leave the
-/// processor's random numbers alone.
-const WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests \
-                     panic=-1 clearcpuid=rdrand,rdseed";
-
-/// The least that a distribution's kernel unpacks itself in, with its initramfs, in MiB.
-const LEAST_MEMORY: u32 = 256;
-
-/// A kernel, the agent, and our VMM.
+/// A Linux, and who runs it.
 pub struct InnerLinux {
-    vmm: PathBuf,
-    agent: PathBuf,
-    kernel: PathBuf,
-    machine: MachineSpec,
+    linux: Linux,
+    monitor: Monitor,
+}
+
+enum Monitor {
+    Ours(PathBuf),
+    Qemu(Qemu),
 }
 
 /// The Linux guest of our VMM.
 ///
 /// # Errors
 /// A part or the kernel is missing.
-pub fn of_our_vmm(settings: &Settings, machine: MachineSpec) -> Result<InnerLinux, EnvError> {
+pub fn of_our_vmm(settings: &Settings, machine: &MachineSpec) -> Result<InnerLinux, EnvError> {
     Ok(InnerLinux {
-        vmm: settings.parts.get(Part::Vmm)?,
-        agent: settings.parts.get(Part::Agent)?,
-        kernel: kernel::chosen(settings, Maker::Amd)?.image,
-        machine,
+        linux: Linux::new(settings, machine)?,
+        monitor: Monitor::Ours(settings.parts.get(Part::Vmm)?),
+    })
+}
+
+/// The same of QEMU.
+///
+/// # Errors
+/// As [`of_our_vmm`], or QEMU is missing.
+pub fn of_qemu(settings: &Settings, machine: &MachineSpec) -> Result<InnerLinux, EnvError> {
+    Ok(InnerLinux {
+        linux: Linux::new(settings, machine)?,
+        monitor: Monitor::Qemu(Qemu::find(settings.qemu.as_deref())?),
     })
 }
 
 impl Contents for InnerLinux {
     fn inside(&self) -> Inside {
+        let (statuses, program) = match self.monitor {
+            Monitor::Ours(_) => (Statuses::VMM, "trapline-vmm"),
+            Monitor::Qemu(_) => (Statuses::QEMU, "qemu-system-x86_64"),
+        };
         Inside {
-            statuses: Statuses::VMM,
+            statuses,
             offset: Offset::Heard,
-            program: "trapline-vmm",
+            program,
             foreign: None,
         }
     }
@@ -69,24 +80,35 @@ impl Contents for InnerLinux {
         })
     }
 
+    fn facts(&self) -> Result<Facts, EnvError> {
+        self.linux.facts()
+    }
+
     fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
-        let mut inner = Archive::default();
-        inner.directory("dev");
-        inner.directory("proc");
-        add_program(&mut inner, AGENT, &self.agent)?;
-        archive.file(INITRD, inner.bytes());
-        add_program(archive, VMM, &self.vmm)?;
-        add_as(archive, KERNEL, &self.kernel)
+        archive.file(INITRD, self.linux.root.bytes()?);
+        add_as(archive, KERNEL, &self.linux.kernel)?;
+        match &self.monitor {
+            Monitor::Ours(vmm) => add_program(archive, VMM, vmm),
+            Monitor::Qemu(qemu) => {
+                closure::add(archive, &qemu.program)?;
+                closure::add_file(archive, &qemu.firmware()?)
+            }
+        }
     }
 
     fn command(&self, job: &Job) -> Command {
-        let MachineSpec {
-            memory_mib, cpus, ..
-        } = self.machine;
-        let memory = memory_mib.max(LEAST_MEMORY);
-        Command::new(VMM)
-            .words(&format!("--kernel {KERNEL} --initrd {INITRD} --events 3"))
-            .words(&format!("--memory {memory}M --cpus {cpus} --cmdline"))
-            .arg(format!("{WORDS} {job}"))
+        let kernel = Path::new(KERNEL);
+        let initrd = |command: Command| command.arg(INITRD);
+        match &self.monitor {
+            Monitor::Ours(_) => {
+                let vmm = Command::new(VMM);
+                self.linux.in_our_vmm(vmm, kernel, initrd, job)
+            }
+            Monitor::Qemu(qemu) => self.linux.in_qemu(qemu, kernel, initrd, qemu::KVM, job),
+        }
+    }
+
+    fn asks_offset(&self) -> bool {
+        matches!(self.monitor, Monitor::Qemu(_))
     }
 }

@@ -369,7 +369,7 @@ fn image_below(unpacked: &Path) -> Option<PathBuf> {
 }
 
 /// Runs a tool of the distribution, in English and without questions.
-pub(super) fn run(
+pub(crate) fn run(
     tool: &'static str,
     arguments: &[&str],
     directory: &Path,

@@ -8,7 +8,7 @@ use super::listener::{Guests, Inside};
 use super::machine::{Machine, Poised};
 use super::script::Script;
 use super::STREAM_HASH;
-use crate::environment::{Guest, SampleSink, Watch, Work};
+use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
 use crate::error::EnvError;
 use crate::process::Command;
 use crate::settings::Settings;
@@ -27,6 +27,14 @@ pub trait Contents {
     /// It cannot be had.
     fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, EnvError> {
         Base::linux(settings, maker)
+    }
+
+    /// What is to be told about what its guests are made of.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    fn facts(&self) -> Result<Facts, EnvError> {
+        Ok(Facts::new())
     }
 
     /// Adds files.
@@ -168,6 +176,9 @@ impl Guest for LinuxGuest {
         };
         for (name, value) in &poised.facts {
             out.fact(name, value.clone());
+        }
+        for (name, value) in self.contents.facts()? {
+            out.fact(&name, value);
         }
         let guests = Guests::new(self.contents.inside(), &self.jobs, out);
         let (guests, hash, judged) = poised.hear(guests, watch);

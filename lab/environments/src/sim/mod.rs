@@ -153,6 +153,21 @@ pub fn kvm_linux(settings: Settings) -> Stack {
     }
 }
 
+/// `sim/qemu-kvm/linux`.
+pub fn qemu_kvm_linux(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::SimQemuKvmLinux,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Symbols),
+            Need::Qemu,
+            Need::Linux,
+        ],
+        make,
+    }
+}
+
 fn make(
     id: EnvironmentId,
     settings: &Settings,
@@ -186,7 +201,8 @@ pub(crate) fn contents(
             image,
             machine,
         })),
-        EnvironmentId::SimKvmLinux => Ok(Box::new(inner::of_our_vmm(settings, machine)?)),
+        EnvironmentId::SimKvmLinux => Ok(Box::new(inner::of_our_vmm(settings, &machine)?)),
+        EnvironmentId::SimQemuKvmLinux => Ok(Box::new(inner::of_qemu(settings, &machine)?)),
         EnvironmentId::SimXenPvh => xen::contents(settings, Mode::Pvh, image, &machine),
         EnvironmentId::SimXenHvm => xen::contents(settings, Mode::Hvm, image, &machine),
         EnvironmentId::SimCustom => custom::contents(settings, image, &machine),
@@ -209,7 +225,7 @@ pub(crate) fn check_kernel(settings: &Settings, maker: Maker) -> Result<(), EnvE
 }
 
 /// Where the initramfs has what the environments put into it.
-const AGENT: &str = "/init";
+pub(crate) const AGENT: &str = "/init";
 const SYMBOLS: &str = "/trapline/symbols";
 const VMM: &str = "/trapline/vmm";
 const IMAGE: &str = "/trapline/image";
@@ -323,7 +339,7 @@ const PROGRAM_ROOM: usize = 1 << 20;
 
 /// Adds a program of ours as `name`, with room behind it. What lies behind its
 /// last section is never loaded.
-fn add_program(archive: &mut Archive, name: &str, path: &Path) -> Result<(), EnvError> {
+pub(crate) fn add_program(archive: &mut Archive, name: &str, path: &Path) -> Result<(), EnvError> {
     let mut contents = std::fs::read(path).map_err(EnvError::file(path))?;
     contents.resize(contents.len().next_multiple_of(PROGRAM_ROOM), 0);
     archive.file(name, contents);

@@ -46,6 +46,7 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
         named: 0,
         preset: Preset::Quick,
         boots: Some(1),
+        cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
         irq: Default::default(),

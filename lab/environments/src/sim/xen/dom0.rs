@@ -124,7 +124,7 @@ impl Recipe for FirstDomain {
         let mib = self.memory_mib;
         Ok(self
             .qemu
-            .machine(MACHINE, mib + OWN_MEMORY_MIB)
+            .machine(MACHINE, mib + OWN_MEMORY_MIB, 1)
             .steadied_by(Arc::clone(&self.steady))
             .words(COUNTING)
             .words(PROCESSOR)

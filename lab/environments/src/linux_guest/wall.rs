@@ -1,0 +1,144 @@
+//! Linux guests on this host: in our VMM, and in QEMU with and without KVM.
+
+use super::Linux;
+use crate::environment::{Facts, Guest};
+use crate::error::EnvError;
+use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
+use crate::parts::{GuestImage, Part};
+use crate::process::Command;
+use crate::qemu::{self, Qemu};
+use crate::settings::Settings;
+use crate::stack::{Need, Stack};
+use crate::tsc::Rate;
+use crate::wall::crew;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use trapline_abi::Job;
+use trapline_plan::EnvironmentId;
+
+/// `kvm/linux`.
+pub fn kvm(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::KvmLinux,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Part(Part::Vmm),
+            Need::Kvm,
+            Need::Ring0,
+            Need::GuestLinux,
+        ],
+        make: |_, settings, image, machine| {
+            let vmm = Monitor::Ours(settings.parts.get(Part::Vmm)?);
+            let linux = Linux::new(settings, machine)?;
+            guest(vmm, linux, settings, image)
+        },
+    }
+}
+
+/// `qemu-kvm/linux`.
+pub fn qemu_kvm(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::QemuKvmLinux,
+        settings,
+        needs: &[
+            Need::Part(Part::Agent),
+            Need::Qemu,
+            Need::Kvm,
+            Need::Ring0,
+            Need::GuestLinux,
+        ],
+        make: |_, settings, image, machine| {
+            let linux = Linux::new(settings, machine)?;
+            guest(in_qemu(settings, qemu::KVM)?, linux, settings, image)
+        },
+    }
+}
+
+/// `qemu-tcg/linux`. Its time stamp counter is the host's, and on a host that is busy its
+/// kernel fails to measure it.
+pub fn qemu_tcg(settings: Settings) -> Stack {
+    Stack {
+        id: EnvironmentId::QemuTcgLinux,
+        settings,
+        needs: &[Need::Part(Part::Agent), Need::Qemu, Need::GuestLinux],
+        make: |_, settings, image, machine| {
+            let linux = Linux::new(settings, machine)?.with_rate(Rate::of_this_host().hertz);
+            guest(in_qemu(settings, qemu::TCG)?, linux, settings, image)
+        },
+    }
+}
+
+fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<Monitor, EnvError> {
+    Ok(Monitor::Qemu {
+        qemu: Qemu::find(settings.qemu.as_deref())?,
+        accelerator,
+    })
+}
+
+fn guest(
+    monitor: Monitor,
+    linux: Linux,
+    settings: &Settings,
+    image: &GuestImage,
+) -> Result<Box<dyn Guest>, EnvError> {
+    let recipe = InMonitor {
+        initrd: linux.root.file()?,
+        facts: linux.facts()?,
+        linux,
+        monitor,
+    };
+    Ok(Box::new(
+        ProcessGuest::new(recipe).beside(crew(settings, image)),
+    ))
+}
+
+/// Who runs the guest.
+enum Monitor {
+    Ours(PathBuf),
+    Qemu {
+        qemu: Qemu,
+        /// In QEMU's words.
+        accelerator: &'static str,
+    },
+}
+
+/// A Linux in a virtual machine.
+struct InMonitor {
+    monitor: Monitor,
+    linux: Linux,
+    initrd: Arc<File>,
+    facts: Facts,
+}
+
+impl Recipe for InMonitor {
+    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+        let initrd = |command: Command| command.file(Arc::clone(&self.initrd));
+        let kernel = &self.linux.kernel;
+        Ok(match &self.monitor {
+            Monitor::Ours(vmm) => {
+                let vmm = Command::new(vmm);
+                self.linux.in_our_vmm(vmm, kernel, initrd, job)
+            }
+            Monitor::Qemu { qemu, accelerator } => {
+                self.linux.in_qemu(qemu, kernel, initrd, accelerator, job)
+            }
+        })
+    }
+
+    fn statuses(&self) -> Statuses {
+        match self.monitor {
+            Monitor::Ours(_) => Statuses::VMM,
+            Monitor::Qemu { .. } => Statuses::QEMU,
+        }
+    }
+
+    fn clock(&self) -> BootClock {
+        BootClock::Guests
+    }
+
+    fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+}
