@@ -514,7 +514,7 @@ fn what_cannot_be_explained_is_told_with_what_can() {
         ),
         (
             ["sim", "stream"],
-            "name an operation of basic, exits, boot or populate",
+            "name an operation of basic, system, exits, boot or populate",
         ),
         (["sim/kmv", "exits"], "did you mean 'sim/kvm'?"),
         (["sim", "exits/port-oot"], "did you mean 'exits/port-out'?"),

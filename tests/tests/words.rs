@@ -170,7 +170,7 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         .iter()
         .map(|workload| workload["operations"].as_array().map_or(0, Vec::len))
         .sum();
-    assert_eq!(operations, 50);
+    assert_eq!(operations, 57);
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub enum Direction {
 pub enum Workload {
     /// What a kernel does all day: calls, switches, memory.
     Basic,
+    /// What only a kernel with processes offers.
+    System,
     /// Memory bandwidth, after McCalpin's STREAM.
     Stream,
     /// What leaves the guest, or would on a virtual machine.
@@ -47,8 +49,9 @@ pub enum Workload {
 
 impl Workload {
     /// Every workload, in the order in which tables show them.
-    pub const ALL: [Workload; 6] = [
+    pub const ALL: [Workload; 7] = [
         Self::Basic,
+        Self::System,
         Self::Stream,
         Self::Exits,
         Self::Boot,
@@ -60,6 +63,7 @@ impl Workload {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Basic => "basic",
+            Self::System => "system",
             Self::Stream => "stream",
             Self::Exits => "exits",
             Self::Boot => "boot",
@@ -72,6 +76,7 @@ impl Workload {
     pub const fn question(self) -> &'static str {
         match self {
             Self::Basic => "What do a kernel's everyday operations cost here?",
+            Self::System => "What do processes and their memory cost in an operating system?",
             Self::Stream => "How fast does memory move here?",
             Self::Exits => "What does it cost to leave the guest and come back?",
             Self::Boot => "How long until the guest runs, and where does the time go?",
@@ -149,6 +154,20 @@ operations! {
         "one allocation of 1 MiB of fresh, page-mapped memory";
     FirstTouch4k = 3, Basic, "first-touch-4k", Time, Less,
         "the first write to one 4 KiB page of freshly allocated memory";
+    Fork = 24, System, "fork", Time, Less,
+        "one child that is made as a copy of the caller, ends at once and is waited for";
+    Exec = 25, System, "exec", Time, Less,
+        "the same with a child that executes a program of four instructions and ends with it";
+    PageFault = 26, System, "page-fault", Time, Less,
+        "the first read of one 4 KiB page of fresh memory: the kernel maps its page of zeros, and allocates none";
+    PageFaultCow = 27, System, "page-fault-cow", Time, Less,
+        "the first write to one 4 KiB page that is shared with a child since it was forked: the kernel copies it";
+    ContextSwitch = 28, System, "context-switch", Time, Less,
+        "one switch between two processes on one CPU that answer each other: with its write to a pipe, and its read from one";
+    Pipe = 29, System, "pipe", Time, Less,
+        "one byte written to a pipe and read from it by the same process: two system calls, no switch";
+    Mmap = 30, System, "mmap", Time, Less,
+        "256 pages (1 MiB) of a file in memory mapped, all of them at once, and unmapped: none is allocated";
     Copy = 16, Stream, "copy", Rate, More,
         "c[i] = a[i] over arrays of doubles, 16 bytes each";
     Scale = 17, Stream, "scale", Rate, More,
@@ -281,6 +300,15 @@ mod tests {
         }
         assert_eq!(Op::from_path("exits/port-oot"), None);
         assert_eq!(Op::from_number(63), None);
+    }
+
+    #[test]
+    fn operations_stand_in_the_order_of_their_workloads() {
+        let by_workload: std::vec::Vec<_> = Workload::ALL
+            .into_iter()
+            .flat_map(Workload::operations)
+            .collect();
+        assert_eq!(by_workload, Op::ALL);
     }
 
     #[test]

@@ -30,4 +30,4 @@ pub use record::{Counter, Record, Stage};
 
 /// Version of everything in this crate that crosses a boundary: frame layout,
 /// record payloads, command-line words, ports and note layout.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;

@@ -5,6 +5,8 @@
 //! memory is mapped in pages of 4 KiB, and timers have no slack.
 
 use crate::clock::{TickClock, CALIBRATION, PRECISELY};
+use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
+use crate::processes::Family;
 use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
 use std::io::{self, Read};
@@ -40,6 +42,7 @@ pub fn run(job: &Job, main: u64, sink: Sink<'_>) {
         region: Err("nobody has asked for memory"),
         // To be asked for once: the answer does not change while it is measured.
         huge: has_huge_pages(),
+        family: Family::default(),
     };
     trapline_workloads::run(&mut system, job, &origin);
 }
@@ -50,10 +53,12 @@ struct Linux<'a> {
     clock: TickClock,
     region: Result<Region, Reason>,
     huge: bool,
+    family: Family,
 }
 
 impl System for Linux<'_> {
     type Machine = NoMachine;
+    type Processes = Family;
 
     fn say(&mut self, record: &Record<'_>) {
         let mut buffer = [0; MAX_FRAME];
@@ -169,6 +174,10 @@ impl System for Linux<'_> {
     fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
         Err("a Linux process has no ports, device memory or interrupts of its own")
     }
+
+    fn processes(&mut self) -> Result<&mut Family, Reason> {
+        Ok(&mut self.family)
+    }
 }
 
 /// The other runnable thread. Dropping it ends and joins the thread and gives
@@ -190,7 +199,7 @@ struct Shared {
 impl Peer {
     fn start() -> Result<Self, Reason> {
         let cpus = affinity().ok_or("the CPUs of this process cannot be read")?;
-        pin_to_current_cpu()?;
+        pin_to_current_cpu().ok_or("two threads cannot be bound to one CPU")?;
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -234,33 +243,6 @@ fn sched_yield() {
     unsafe { libc::sched_yield() };
 }
 
-fn affinity() -> Option<libc::cpu_set_t> {
-    // SAFETY: an all-zero set is a valid empty set.
-    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours and as long as is said.
-    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), &mut cpus) };
-    (result == 0).then_some(cpus)
-}
-
-fn set_affinity(cpus: &libc::cpu_set_t) -> bool {
-    // SAFETY: the set is valid and as long as is said.
-    unsafe { libc::sched_setaffinity(0, size_of_val(cpus), cpus) == 0 }
-}
-
-/// Threads started from here on inherit the CPU, so that a yield has to switch.
-fn pin_to_current_cpu() -> Result<(), Reason> {
-    // SAFETY: takes no arguments.
-    let cpu = unsafe { libc::sched_getcpu() };
-    let cpu = usize::try_from(cpu).map_err(|_| "the kernel does not say which CPU this is")?;
-    // SAFETY: an all-zero set is a valid empty set.
-    let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `CPU_SET` ignores a CPU beyond the set's size.
-    unsafe { libc::CPU_SET(cpu, &mut one) };
-    set_affinity(&one)
-        .then_some(())
-        .ok_or("two threads cannot be bound to one CPU")
-}
-
 /// A sleeper with default slack may be 50 us late by request.
 fn no_timer_slack() {
     // SAFETY: sets a number of this thread; an unknown option is refused.
@@ -299,6 +281,7 @@ mod tests {
 
     fn small() -> Job {
         let run = trapline_abi::job::selected("basic").unwrap()
+            | trapline_abi::job::selected("system").unwrap()
             | trapline_abi::job::selected("stream").unwrap()
             | trapline_abi::job::selected("exits").unwrap();
         let sizes = Job {

@@ -6,9 +6,11 @@
 
 mod burn;
 mod clock;
+mod cpu;
 mod guard;
 mod init;
 mod linux;
+mod processes;
 mod region;
 mod ticking;
 

@@ -16,7 +16,7 @@ use trapline_abi::platform::{
 use trapline_abi::populate::Wish;
 use trapline_abi::{Job, Op, Record};
 use trapline_workloads::irq::{Source, Taken, Ticking};
-use trapline_workloads::{Block, Machine, Reason, System, Wake};
+use trapline_workloads::{Block, Machine, NoProcesses, Reason, System, Wake};
 
 /// Both the system and its machine: in a unikernel there is no wall between
 /// them.
@@ -93,6 +93,7 @@ fn borrow<T>(kept: &Result<T, Reason>) -> Result<&T, Reason> {
 
 impl System for Kernel {
     type Machine = Kernel;
+    type Processes = NoProcesses;
 
     fn say(&mut self, record: &Record<'_>) {
         console::say(record);
@@ -190,6 +191,10 @@ impl System for Kernel {
     #[inline(always)]
     fn machine(&mut self) -> Result<&mut Kernel, Reason> {
         Ok(self)
+    }
+
+    fn processes(&mut self) -> Result<&mut NoProcesses, Reason> {
+        Err("this needs an operating system: the image is one program without processes")
     }
 }
 

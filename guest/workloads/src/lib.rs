@@ -1,10 +1,10 @@
 //! The measured code, written once against [`System`].
 //!
 //! The image and the Linux agent both call [`run`]. It says hello, takes each
-//! operation of the job in table order, and says for each what was measured, or
+//! operation of the job in turn, and says for each what was measured, or
 //! why it was not. How an operation is repeated and timed is in [`measure`]; the
-//! operations themselves are in [`basic`], [`stream`], [`exits`], [`irq`] and
-//! [`populate`].
+//! operations themselves are in [`basic`], [`stream`], [`exits`], [`irq`],
+//! [`populate`] and [`processes`].
 #![no_std]
 
 #[cfg(test)]
@@ -15,11 +15,12 @@ mod exits;
 pub mod irq;
 pub mod measure;
 mod populate;
+mod processes;
 mod stream;
 pub mod system;
 
 pub use measure::ticks;
-pub use system::{Block, Machine, NoMachine, Reason, System, Wake};
+pub use system::{Block, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake};
 
 use measure::Bench;
 use trapline_abi::record::Speaker;
@@ -57,6 +58,8 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
     let mut bench = Bench::new(system, job);
     first_sample(&mut bench, origin);
     bench.calibrate();
+    // First, for a fork costs more the more this process has done.
+    processes::run(&mut bench);
     basic::run(&mut bench);
     exits::run(&mut bench);
     stream::run(&mut bench);

@@ -1,9 +1,10 @@
 //! What the measured code needs from the system it runs on.
 //!
 //! [`System`] is what any kernel offers its programs; [`Machine`] is what only a
-//! kernel itself has: ports, device memory, interrupts. The image has both, a
-//! Linux process has no machine ([`NoMachine`]), and the operations that need
-//! one are then skipped with the reason that the system gives.
+//! kernel itself has: ports, device memory, interrupts; [`Processes`] is what only an
+//! operating system offers. The image has no processes ([`NoProcesses`]), a Linux process
+//! has no machine ([`NoMachine`]), and the operations that need one are then skipped with
+//! the reason that the system gives.
 
 use crate::irq::{Source, Taken, Ticking};
 use core::ptr::NonNull;
@@ -37,6 +38,9 @@ pub struct Wake {
 pub trait System {
     /// What only a kernel has.
     type Machine: Machine;
+
+    /// What only an operating system offers.
+    type Processes: Processes;
 
     /// Sends a record to the lab, stamped with the clock.
     fn say(&mut self, record: &Record<'_>);
@@ -117,6 +121,105 @@ pub trait System {
     /// # Errors
     /// Why there is none.
     fn machine(&mut self) -> Result<&mut Self::Machine, Reason>;
+
+    /// The operating system.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn processes(&mut self) -> Result<&mut Self::Processes, Reason>;
+}
+
+/// Pages that [`Processes::map`] maps.
+pub const MAPPED_PAGES: u64 = 256;
+
+/// What only an operating system offers. What cannot be done gives `None`.
+pub trait Processes {
+    /// Makes ready what `op` needs. [`Self::end`] is called once after each success.
+    ///
+    /// # Errors
+    /// Why there is none of it.
+    fn begin(&mut self, op: Op) -> Result<(), Reason>;
+
+    /// Ends what [`Self::begin`] made.
+    fn end(&mut self);
+
+    /// Makes a child that ends at once with `status`; the status that it ended with.
+    fn fork(&mut self, status: u8) -> Option<u8>;
+
+    /// The same of a child that executes a program to which it gives `status`.
+    fn exec(&mut self, status: u8) -> Option<u8>;
+
+    /// Writes `byte` to a pipe and reads it from there.
+    fn pipe(&mut self, byte: u8) -> Option<u8>;
+
+    /// Sends `byte` to a partner on the same CPU, and waits for its answer: `!byte`.
+    fn answer(&mut self, byte: u8) -> Option<u8>;
+
+    /// How often this process has given its CPU away so far, as the kernel counts.
+    fn switches(&mut self) -> u64;
+
+    /// Maps a file of [`MAPPED_PAGES`] pages, all of which are in memory, so that none
+    /// of them will fault. The first word of each is its number.
+    fn map(&mut self) -> Option<Block>;
+
+    /// Unmaps what [`Self::map`] has mapped; whether it could.
+    ///
+    /// # Safety
+    /// Nothing uses the memory any more.
+    unsafe fn unmap(&mut self, mapped: Block) -> bool;
+
+    /// Makes a child that has a copy of `block`, and waits until it is there.
+    ///
+    /// # Errors
+    /// There can be no child.
+    fn share(&mut self, block: Block) -> Result<(), Reason>;
+
+    /// Ends the child of [`Self::share`]: the sum of the first words of all pages of its
+    /// copy.
+    ///
+    /// # Errors
+    /// It cannot tell.
+    fn shared(&mut self) -> Result<u64, Reason>;
+}
+
+/// The processes of a system that has none: it cannot exist.
+#[derive(Debug)]
+pub enum NoProcesses {}
+
+impl Processes for NoProcesses {
+    fn begin(&mut self, _: Op) -> Result<(), Reason> {
+        match *self {}
+    }
+    fn end(&mut self) {
+        match *self {}
+    }
+    fn fork(&mut self, _: u8) -> Option<u8> {
+        match *self {}
+    }
+    fn exec(&mut self, _: u8) -> Option<u8> {
+        match *self {}
+    }
+    fn pipe(&mut self, _: u8) -> Option<u8> {
+        match *self {}
+    }
+    fn answer(&mut self, _: u8) -> Option<u8> {
+        match *self {}
+    }
+    fn switches(&mut self) -> u64 {
+        match *self {}
+    }
+    fn map(&mut self) -> Option<Block> {
+        match *self {}
+    }
+    unsafe fn unmap(&mut self, _: Block) -> bool {
+        match *self {}
+    }
+    fn share(&mut self, _: Block) -> Result<(), Reason> {
+        match *self {}
+    }
+    fn shared(&mut self) -> Result<u64, Reason> {
+        match *self {}
+    }
 }
 
 /// What only a kernel can do.

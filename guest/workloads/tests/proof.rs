@@ -11,7 +11,8 @@ use trapline_abi::populate::Wish;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Interrupt, Job, Op, Record};
 use trapline_workloads::irq::{keep_time, Arrival, OneShot, Source, Taken, Ticking};
-use trapline_workloads::{ticks, Block, Machine, Origin, Reason, System, Wake};
+use trapline_workloads::system::MAPPED_PAGES;
+use trapline_workloads::{ticks, Block, Machine, Origin, Processes, Reason, System, Wake};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cheat {
@@ -36,6 +37,15 @@ enum Cheat {
     ShortRegion,
     NoRegion,
     KeepRegion,
+    NoProcesses,
+    WrongStatus,
+    WrongAnswer,
+    NoSwitch,
+    LosePipe,
+    WrongPages,
+    KeepMapping,
+    ShareForEver,
+    UsedPages,
 }
 
 /// A window and a little more.
@@ -55,6 +65,10 @@ struct Fake {
     turns: u64,
     blocks: Vec<Vec<u128>>,
     region: Option<Vec<u128>>,
+    begun: bool,
+    answers: u64,
+    mapped: Vec<u64>,
+    shared: Option<(Block, u64)>,
 }
 
 impl Fake {
@@ -72,6 +86,10 @@ impl Fake {
             turns: 0,
             blocks: Vec::new(),
             region: None,
+            begun: false,
+            answers: 0,
+            mapped: Vec::new(),
+            shared: None,
         }
     }
 
@@ -109,6 +127,7 @@ impl Fake {
         trapline_workloads::run(self, &job, &origin);
         assert!(self.blocks.is_empty(), "every block is released");
         assert!(self.region.is_none(), "every region is given back");
+        assert!(!self.begun, "what was made ready is ended");
     }
 
     /// The one record of `kind` that was said about `op`.
@@ -135,6 +154,7 @@ impl Fake {
 
 impl System for Fake {
     type Machine = Self;
+    type Processes = Self;
 
     fn say(&mut self, record: &Record<'_>) {
         self.said.push(format!("{record:?}"));
@@ -167,7 +187,8 @@ impl System for Fake {
         if self.cheat == Cheat::NoMemory {
             return None;
         }
-        self.blocks.push(vec![0; bytes.div_ceil(16)]);
+        let filling = u128::from(self.cheat == Cheat::UsedPages);
+        self.blocks.push(vec![filling; bytes.div_ceil(16)]);
         let start = NonNull::new(self.blocks.last_mut()?.as_mut_ptr().cast())?;
         Some(Block {
             start,
@@ -230,6 +251,78 @@ impl System for Fake {
     }
     fn machine(&mut self) -> Result<&mut Self, Reason> {
         Ok(self)
+    }
+    fn processes(&mut self) -> Result<&mut Self, Reason> {
+        match self.cheat {
+            Cheat::NoProcesses => Err("this is no operating system"),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// The first words of all pages of a block.
+fn sum(block: &Block) -> u64 {
+    let words = (0..block.length).step_by(4096).map(|page| {
+        let word = block.start.as_ptr().wrapping_add(page).cast::<u64>();
+        // SAFETY: the first word of a page of a block that `allocate` gave and that is
+        // not released yet.
+        unsafe { word.read_volatile() }
+    });
+    words.sum()
+}
+
+impl Processes for Fake {
+    fn begin(&mut self, _: Op) -> Result<(), Reason> {
+        self.begun = true;
+        Ok(())
+    }
+    fn end(&mut self) {
+        self.begun = false;
+    }
+    fn fork(&mut self, status: u8) -> Option<u8> {
+        Some(status ^ u8::from(self.cheat == Cheat::WrongStatus))
+    }
+    fn exec(&mut self, status: u8) -> Option<u8> {
+        self.fork(status)
+    }
+    fn pipe(&mut self, byte: u8) -> Option<u8> {
+        (self.cheat != Cheat::LosePipe).then_some(byte)
+    }
+    fn answer(&mut self, byte: u8) -> Option<u8> {
+        self.answers += u64::from(self.cheat != Cheat::NoSwitch);
+        match self.cheat {
+            Cheat::WrongAnswer => Some(byte),
+            _ => Some(!byte),
+        }
+    }
+    fn switches(&mut self) -> u64 {
+        self.answers
+    }
+    fn map(&mut self) -> Option<Block> {
+        let words_of_a_page = 4096 / 8;
+        let right = self.cheat != Cheat::WrongPages;
+        self.mapped = vec![0; MAPPED_PAGES as usize * words_of_a_page];
+        for (page, number) in self.mapped.chunks_mut(words_of_a_page).zip(0..) {
+            page[0] = number * u64::from(right);
+        }
+        Some(Block {
+            start: NonNull::new(self.mapped.as_mut_ptr().cast())?,
+            length: self.mapped.len() * 8,
+        })
+    }
+    unsafe fn unmap(&mut self, _: Block) -> bool {
+        self.cheat != Cheat::KeepMapping
+    }
+    fn share(&mut self, block: Block) -> Result<(), Reason> {
+        self.shared = Some((block, sum(&block)));
+        Ok(())
+    }
+    fn shared(&mut self) -> Result<u64, Reason> {
+        let (block, then) = self.shared.take().ok_or("nothing was shared")?;
+        match self.cheat {
+            Cheat::ShareForEver => Ok(sum(&block)),
+            _ => Ok(then),
+        }
     }
 }
 
@@ -368,6 +461,16 @@ fn each_way_of_cheating_is_found() {
         (Cheat::NoMemory, "basic/malloc-1m"),
         (Cheat::NoMemory, "basic/first-touch-4k"),
         (Cheat::NoMemory, "irq/own-timer"),
+        (Cheat::WrongStatus, "system/fork"),
+        (Cheat::WrongStatus, "system/exec"),
+        (Cheat::UsedPages, "system/page-fault"),
+        (Cheat::NoMemory, "system/page-fault"),
+        (Cheat::ShareForEver, "system/page-fault-cow"),
+        (Cheat::WrongAnswer, "system/context-switch"),
+        (Cheat::NoSwitch, "system/context-switch"),
+        (Cheat::LosePipe, "system/pipe"),
+        (Cheat::WrongPages, "system/mmap"),
+        (Cheat::KeepMapping, "system/mmap"),
         (Cheat::NeverTick, "irq/own-timer"),
         (Cheat::NeverTick, "irq/host-timer"),
     ] {
@@ -387,6 +490,8 @@ fn what_cannot_be_done_is_skipped_with_the_systems_reason() {
     Fake::verdict(Cheat::NoSleep, "exits/hypercall", "Skip");
     Fake::verdict(Cheat::NoSleep, "irq/host-timer", "Skip");
     Fake::verdict(Cheat::NoMemory, "stream/copy", "Skip");
+    Fake::verdict(Cheat::NoProcesses, "system/fork", "Skip");
+    Fake::verdict(Cheat::NoProcesses, "system/page-fault", "Skip");
     for cheat in [Cheat::NoRegion, Cheat::ShortRegion, Cheat::KeepRegion] {
         Fake::verdict(cheat, "populate/attach-3", "Skip");
         Fake::verdict(cheat, "populate/touch-9-2m-prefault", "Skip");

@@ -174,7 +174,7 @@ pub struct ExplainArgs {
     /// the largest change first
     #[arg(value_name = "ENV", value_parser = environment_parser(), num_args = 1..=2, required = true)]
     pub environments: Vec<EnvironmentId>,
-    /// Operation of basic, exits, boot or populate, or one of them whole
+    /// Operation of basic, system, exits, boot or populate, or one of them whole
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
     pub operation: String,
     /// Draw the call stacks as a flame graph into this file, an SVG; of one operation

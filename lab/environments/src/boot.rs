@@ -10,8 +10,7 @@ use crate::{facts, window};
 use trapline_abi::{Job, Op};
 use trapline_plan::expand::PlannedBoot;
 use trapline_plan::irq::Asked;
-use trapline_plan::populate::LeftOut;
-use trapline_plan::{Clock, Observation, Operation, Outcome};
+use trapline_plan::{Clock, LeftOut, Observation, Operation, Outcome};
 
 /// A boot that is over.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Whether there is memory for what a guest is given while it runs.
 
 use trapline_plan::expand::PlannedBoot;
-use trapline_plan::populate::{self, LeftOut};
+use trapline_plan::{populate, LeftOut};
 
 /// Of the memory of this host, what is left to others, in MiB.
 const LEFT_MIB: u64 = 512;

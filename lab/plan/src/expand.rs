@@ -10,9 +10,10 @@
 use crate::cpus;
 use crate::identity::{Clock, EnvironmentId, MachineSpec};
 use crate::irq;
+use crate::left_out::{self, LeftOut};
 use crate::load::Serial;
 use crate::placement::Conditions;
-use crate::populate::{self, LeftOut};
+use crate::populate;
 use crate::preset::{Preset, Sizes};
 use crate::scheduling::Scheduling;
 use rand::seq::SliceRandom;
@@ -149,24 +150,29 @@ fn with_work(
 ) -> (Vec<EnvironmentId>, Vec<(EnvironmentId, String)>) {
     let mut idle = Vec::new();
     let mut planned = ready;
-    planned.retain(|id| match left_out(request, *id) {
-        Some(all) if all.operations == request.operations => {
-            idle.push((*id, all.reason));
-            false
+    planned.retain(|id| {
+        let left_out = left_out(request, *id);
+        let is_idle = !left_out.is_empty() && left_out::union(&left_out) == request.operations;
+        if is_idle {
+            let reasons: Vec<_> = left_out
+                .into_iter()
+                .map(|left_out| left_out.reason)
+                .collect();
+            idle.push((*id, reasons.join("; ")));
         }
-        _ => true,
+        !is_idle
     });
     (planned, idle)
 }
 
 /// What of the request an environment does not measure.
-fn left_out(request: &Request, environment: EnvironmentId) -> Option<LeftOut> {
+fn left_out(request: &Request, environment: EnvironmentId) -> Vec<LeftOut> {
     let Request {
         operations, named, ..
     } = *request;
     match cpus::misfit(environment, request.cpus) {
         Some(reason) => Some(LeftOut { operations, reason }),
-        None => populate::left_out(environment, request.preset, operations, named),
+        None => left_out::of(environment, request.preset, operations, named),
     }
 }
 
@@ -222,7 +228,7 @@ fn boot(
         .operations()
         .fold(0, |set, op| set | op.bit());
     let left_out = left_out(request, environment);
-    let not_here = left_out.as_ref().map_or(0, |left_out| left_out.operations);
+    let not_here = left_out::union(&left_out);
     let operations = operations(request, replicate, kind) & !not_here;
     let boot_operations = operations & of_boot;
     let conditions = match operations & irq::operations() {
@@ -255,7 +261,7 @@ fn boot(
             ..sizes.machine
         },
         conditions,
-        left_out: left_out.into_iter().collect(),
+        left_out,
     }
 }
 
@@ -323,8 +329,7 @@ mod tests {
     }
 
     fn has_work(request: &Request, id: EnvironmentId) -> bool {
-        let not_here = left_out(request, id).map_or(0, |left_out| left_out.operations);
-        request.operations & !not_here != 0
+        request.operations & !left_out::union(&left_out(request, id)) != 0
     }
 
     fn boots_wanted(request: &Request) -> u32 {
@@ -375,8 +380,7 @@ mod tests {
                 boots.entry(boot.environment).or_default().push(boot);
                 let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
                 let asked = if once { request.operations & !irq::operations() } else { request.operations };
-                let not_here = boot.left_out.iter().fold(0, |set, left_out| set | left_out.operations);
-                let expected = asked & !not_here;
+                let expected = asked & !left_out::union(&boot.left_out);
                 prop_assert_eq!(boot.job.run | boot.boot_job.run, expected);
                 prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
                 let boots = boot.boot_job.run != 0 && !boot.environment.starts_with_machine();

@@ -132,6 +132,11 @@ impl EnvironmentId {
         )
     }
 
+    /// Whether what it measures is a program of an operating system: the agent.
+    pub fn has_processes(self) -> bool {
+        matches!(self, Self::Host | Self::SimLinux | Self::SimVmxLinux) || self.is_linux_guest()
+    }
+
     /// Whether the image starts with its machine, so that there is no VMM to execute.
     pub fn starts_with_machine(self) -> bool {
         matches!(self, Self::Sim | Self::SimVmx | Self::SimXenDom0)

@@ -10,6 +10,7 @@ pub mod cpus;
 pub mod expand;
 pub mod identity;
 pub mod irq;
+pub mod left_out;
 pub mod load;
 pub mod names;
 pub mod observed;
@@ -22,6 +23,7 @@ mod sharing;
 
 pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
 pub use identity::{Clock, EnvironmentId, MachineSpec};
+pub use left_out::LeftOut;
 pub use load::{Created, Filling, Load, Loads, Serial};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 pub use placement::{Conditions, Pin};

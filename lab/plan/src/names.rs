@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(describe(chosen), "exits/port-out,boot");
         assert_eq!(
             describe(known_operations()),
-            "basic,stream,exits,boot,irq,populate"
+            "basic,system,stream,exits,boot,irq,populate"
         );
         assert_eq!(describe(0), "");
     }

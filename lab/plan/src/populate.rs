@@ -4,18 +4,10 @@
 //! a guest that is asked for it would have to be told who runs it.
 
 use crate::identity::{Clock, EnvironmentId};
+use crate::left_out::LeftOut;
 use crate::preset::Preset;
 use trapline_abi::populate::{Wish, LARGE};
 use trapline_abi::{OpSet, Workload};
-
-/// Operations that are not measured, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Which.
-    pub operations: OpSet,
-    /// Why, and what mends it if anything does.
-    pub reason: String,
-}
 
 /// The set of all operations of workload `populate`.
 pub fn operations() -> OpSet {

@@ -109,8 +109,8 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     }
     if operations.is_empty() {
         let told = format!("'{}' cannot be explained", args.operation);
-        let help = "name an operation of basic, exits, boot or populate, such as exits/port-out, \
-                    or one of them whole; timer-wake is no batch of work";
+        let help = "name an operation of basic, system, exits, boot or populate, such as \
+                    exits/port-out, or one of them whole; timer-wake is no batch of work";
         return Err(Failure::new(told).help(help).status(Status::Usage));
     }
     Ok(operations)

@@ -1,0 +1,115 @@
+//! The program that a child executes: four instructions, which end it with the first byte
+//! of its first argument. Its file is in memory and is executed by its descriptor, so that
+//! neither a disk nor a path is part of what is measured.
+
+use std::arch::global_asm;
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
+use std::ptr;
+use std::slice;
+use trapline_workloads::Reason;
+
+// An executable of ELF's (System V ABI, chapters 4 and 5): its header, one segment that is
+// all of it, and the word that its stack needs not be executable.
+global_asm!(
+    ".pushsection .rodata.trapline_child, \"a\", @progbits",
+    "trapline_child:",
+    ".byte 0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0",
+    ".quad 0",
+    ".short 2, 62",
+    ".long 1",
+    ".quad {base} + 2f - trapline_child, 64, 0",
+    ".long 0",
+    ".short 64, 56, 2, 0, 0, 0",
+    ".long 1, 5",
+    ".quad 0, {base}, {base}",
+    ".quad trapline_child_end - trapline_child, trapline_child_end - trapline_child, 4096",
+    ".long 0x6474e551, 6",
+    ".quad 0, 0, 0, 0, 0, 16",
+    "2:",
+    "mov rax, [rsp + 16]",
+    "movzx edi, byte ptr [rax]",
+    "mov eax, {exit}",
+    "syscall",
+    "trapline_child_end:",
+    ".popsection",
+    base = const BASE,
+    exit = const libc::SYS_exit,
+);
+
+/// Where it is loaded, apart from all other programs.
+const BASE: u64 = 0x2000_0000;
+
+extern "C" {
+    static trapline_child: u8;
+    static trapline_child_end: u8;
+}
+
+/// Why nothing can be executed.
+pub const REFUSED: Reason = "the kernel executes no file in memory: sudo sysctl vm.memfd_noexec=0";
+
+/// The program's file.
+pub struct Executable(File);
+
+impl Executable {
+    /// The program.
+    ///
+    /// # Errors
+    /// The kernel keeps it out of memory.
+    pub fn new() -> Result<Self, Reason> {
+        // Kernels before 6.3 have no such flag, and execute all files.
+        let file = in_memory(c"trapline-child", libc::MFD_EXEC)
+            .or_else(|| in_memory(c"trapline-child", 0))
+            .ok_or(REFUSED)?;
+        file.write_all_at(bytes(), 0).map_err(|_| REFUSED)?;
+        Ok(Self(file))
+    }
+
+    /// Becomes the program, which ends with `status`; comes back only if it cannot.
+    #[inline(always)]
+    pub fn execute(&self, status: u8) {
+        let argument = [status, 0];
+        let arguments = [c"child".as_ptr(), argument.as_ptr().cast(), ptr::null()];
+        let nothing: [*const libc::c_char; 1] = [ptr::null()];
+        // SAFETY: an open descriptor, an empty path, and two arrays of strings that end
+        // with a null pointer; all of them outlive the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_execveat,
+                self.0.as_raw_fd(),
+                c"".as_ptr(),
+                arguments.as_ptr(),
+                nothing.as_ptr(),
+                libc::AT_EMPTY_PATH,
+            )
+        };
+    }
+}
+
+fn bytes() -> &'static [u8] {
+    let (start, end) = (&raw const trapline_child, &raw const trapline_child_end);
+    // SAFETY: both are labels of one constant above, the second behind its last byte.
+    unsafe { slice::from_raw_parts(start, end.addr() - start.addr()) }
+}
+
+/// An empty file in memory.
+pub fn in_memory(name: &CStr, flags: libc::c_uint) -> Option<File> {
+    // SAFETY: a string that outlives the call.
+    let file = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags) };
+    // SAFETY: the kernel made it just now and nobody else knows it.
+    (file >= 0).then(|| unsafe { File::from_raw_fd(file) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_a_small_executable() {
+        let program = bytes();
+        assert!(program.starts_with(b"\x7fELF"));
+        assert_eq!(program.len(), 64 + 2 * 56 + 15);
+    }
+}

@@ -1,0 +1,214 @@
+//! What only a kernel with processes offers: children, programs, pages that are shared,
+//! switches between processes, pipes, mappings.
+//!
+//! Each operation is proved by something that only its work can bring about: a child ends
+//! with the status that it was given, a byte comes back as its partner changes it, a page
+//! holds what it must on both sides of a copy.
+
+use crate::measure::{proved, repeat, Bench, Work};
+use crate::system::{Block, Processes, Reason, System, MAPPED_PAGES};
+use core::hint::black_box;
+use core::mem;
+use trapline_abi::platform::PAGE;
+use trapline_abi::Op;
+
+/// Bytes of memory whose pages fault in one batch.
+const BYTES: usize = 1 << 20;
+const PAGES: u64 = BYTES as u64 / PAGE;
+
+pub fn run<S: System>(bench: &mut Bench<'_, S>) {
+    fork(bench);
+    exec(bench);
+    faults(bench, Op::PageFault, read_fresh);
+    faults(bench, Op::PageFaultCow, write_shared);
+    context_switch(bench);
+    pipe(bench);
+    mmap(bench);
+}
+
+/// Makes the system ready for `op` and measures it with `how`, or says why it cannot.
+fn with_processes<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    how: impl FnOnce(&mut Bench<'_, S>),
+) {
+    if !bench.job.wants(op) {
+        return;
+    }
+    let ready = bench.system.processes();
+    if let Err(reason) = ready.and_then(|processes| processes.begin(op)) {
+        return bench.skip(op, reason);
+    }
+    how(bench);
+    if let Ok(processes) = bench.system.processes() {
+        processes.end();
+    }
+}
+
+/// Measures `op`. One is done by `one`, which is given a byte that is another each time,
+/// and says whether what it must came of it; it counts as so many `operations`.
+fn each<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    operations: u64,
+    one: impl Fn(&mut S::Processes, u8) -> bool,
+    mut prove: impl FnMut(&mut S::Processes, u64) -> Result<(), Reason>,
+) {
+    let mut byte = 0_u8;
+    bench.measure(
+        op,
+        |system, repetitions| {
+            let Ok(processes) = system.processes() else {
+                return Work::compared(repetitions, 1_u8);
+            };
+            let mut wrong = false;
+            repeat(repetitions, || {
+                byte = byte.wrapping_add(1);
+                wrong |= !one(processes, byte);
+            });
+            Work::compared(operations * repetitions, wrong)
+        },
+        |system, work| {
+            work.alike("what came back is not what had to come back")?;
+            prove(system.processes()?, work.count)
+        },
+    );
+}
+
+fn fork<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::Fork, |bench| {
+        let one = |p: &mut S::Processes, status| p.fork(status) == Some(status);
+        each(bench, Op::Fork, 1, one, |_, _| Ok(()));
+    });
+}
+
+fn exec<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::Exec, |bench| {
+        let one = |p: &mut S::Processes, status| p.exec(status) == Some(status);
+        each(bench, Op::Exec, 1, one, |_, _| Ok(()));
+    });
+}
+
+/// A byte to the partner and its answer are two switches. That this process gave its CPU
+/// away as often as it was answered, its kernel has to say, too.
+fn context_switch<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::ContextSwitch, |bench| {
+        let mut before = bench.system.processes().map_or(0, |p| p.switches());
+        let one = |p: &mut S::Processes, byte: u8| p.answer(byte) == Some(!byte);
+        each(bench, Op::ContextSwitch, 2, one, |p, switched| {
+            let now = p.switches();
+            let away = now - mem::replace(&mut before, now);
+            proved(2 * away >= switched, "the kernel counted fewer switches")
+        });
+    });
+}
+
+fn pipe<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::Pipe, |bench| {
+        let one = |p: &mut S::Processes, byte| p.pipe(byte) == Some(byte);
+        each(bench, Op::Pipe, 1, one, |_, _| Ok(()));
+    });
+}
+
+fn mmap<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::Mmap, |bench| {
+        each(bench, Op::Mmap, 1, |p, _| map_and_unmap(p), |_, _| Ok(()));
+    });
+}
+
+/// The first and the last page that are mapped hold their numbers.
+fn map_and_unmap(processes: &mut impl Processes) -> bool {
+    let Some(mapped) = processes.map() else {
+        return false;
+    };
+    const LAST: u64 = MAPPED_PAGES - 1;
+    // SAFETY: the first words of two pages of a mapping that is there until `unmap`.
+    let ends = [0, LAST].map(|page| unsafe { word(&mapped, page).read_volatile() });
+    // SAFETY: nothing points into it any more.
+    let gone = unsafe { processes.unmap(mapped) };
+    gone && ends == [0, LAST]
+}
+
+/// Measures `op`, a fault at each page of a block, by `batch`.
+fn faults<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    batch: fn(&mut Bench<'_, S>, Op, &Block) -> Result<(), Reason>,
+) {
+    with_processes(bench, op, |bench| {
+        bench.begin(op, bench.loop_cost());
+        let batches = bench.job.batches;
+        let outcome = (0..batches).try_for_each(|_| {
+            let block = bench.system.allocate(BYTES);
+            let block = block.ok_or("memory is too small for a block of 1 MiB")?;
+            let done = batch(bench, op, &block);
+            // SAFETY: allocated above, and `batch` has returned.
+            unsafe { bench.system.release(block) };
+            done
+        });
+        match outcome {
+            Ok(()) => bench.end(op, batches, PAGES),
+            Err(reason) => bench.fail(op, reason),
+        }
+    });
+}
+
+/// Reads a word of each page of `block`, which nobody has touched: all are zero.
+fn read_fresh<S: System>(bench: &mut Bench<'_, S>, op: Op, block: &Block) -> Result<(), Reason> {
+    let read = bench.timed(op, |_| {
+        let mut read = 0;
+        visit(block, |word, _| {
+            // SAFETY: `visit` gives a word of the block.
+            read |= unsafe { word.read_volatile() };
+        });
+        (PAGES, read)
+    });
+    proved(read == 0, "a page of fresh memory was not zero")
+}
+
+/// Writes to each page of `block` while a child has them, too. The child then finds its
+/// own as they were before, and this process what it has written.
+fn write_shared<S: System>(bench: &mut Bench<'_, S>, op: Op, block: &Block) -> Result<(), Reason> {
+    write(block, 0);
+    bench.system.processes()?.share(*block)?;
+    bench.timed(op, |_| (PAGES, write(block, PAGES)));
+    let kept = bench.system.processes()?.shared();
+    let mut own = true;
+    visit(block, |word, page| {
+        // SAFETY: `visit` gives a word of the block.
+        own &= unsafe { word.read_volatile() } == PAGES + page;
+    });
+    proved(own, "a page does not hold what was written to it")?;
+    proved(
+        kept? == PAGES * (PAGES - 1) / 2,
+        "the child's pages are not as they were when it was made",
+    )
+}
+
+/// Writes to each page its number and `more`.
+#[inline(never)]
+fn write(block: &Block, more: u64) {
+    let more = black_box(more);
+    visit(block, |word, page| {
+        // SAFETY: `visit` gives a word of the block.
+        unsafe { word.write_volatile(more + page) };
+    });
+}
+
+/// Gives `body` the first word of each page of `block`, in the order of addresses, and
+/// the page's number.
+#[inline(always)]
+fn visit(block: &Block, mut body: impl FnMut(*mut u64, u64)) {
+    let mut at = word(block, 0);
+    let mut page = 0;
+    repeat(block.length as u64 / PAGE, || {
+        body(at, page);
+        at = at.wrapping_byte_add(PAGE as usize);
+        page += 1;
+    });
+}
+
+fn word(block: &Block, page: u64) -> *mut u64 {
+    let first = block.start.as_ptr();
+    first.wrapping_add((page * PAGE) as usize).cast()
+}
