@@ -171,7 +171,7 @@ fn left_out(request: &Request, environment: EnvironmentId) -> Vec<LeftOut> {
         operations, named, ..
     } = *request;
     match cpus::misfit(environment, request.cpus) {
-        Some(reason) => Some(LeftOut { operations, reason }),
+        Some(reason) => vec![LeftOut { operations, reason }],
         None => left_out::of(environment, request.preset, operations, named),
     }
 }
