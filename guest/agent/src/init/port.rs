@@ -1,5 +1,9 @@
 //! The machine's ports: one takes bytes for the lab, one pauses the machine, one
 //! ends it, and two give what it has to do.
+//!
+//! A process may use them no longer than it does: while it has any port, Linux looks at its
+//! list of ports at each return to it and to every child of it, and 54 instructions would
+//! stand in each exit of a VMM.
 
 use std::arch::asm;
 use std::io;
@@ -16,23 +20,40 @@ const PATIENCE: u64 = 10_000_000_000;
 /// The item of the firmware configuration device that says who made it.
 const SIGNATURE: u16 = 0;
 
-/// The right to use the ports, which the process keeps for its life.
+/// The machine's ports, which the kernel lets this process use.
 pub struct Port(());
 
-impl Port {
-    /// Asks the kernel for the ports.
-    pub fn open() -> io::Result<Self> {
-        for (port, length) in [(DEBUG_CONSOLE, 1), (PAUSE, 1), (FW_CFG, 2), (EXIT, 4)] {
-            // SAFETY: takes numbers only. What is then written to these ports
-            // reaches the devices that the lab gave the machine for this.
-            if unsafe { libc::ioperm(port.into(), length, 1) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+/// The right to use some ports, for as long as this lives.
+struct Right {
+    first: u16,
+    count: u8,
+}
+
+impl Right {
+    fn to(first: u16, count: u8) -> io::Result<Self> {
+        // SAFETY: takes numbers only. What is then written to these ports
+        // reaches the devices that the lab gave the machine for this.
+        match unsafe { libc::ioperm(first.into(), count.into(), 1) } {
+            0 => Ok(Self { first, count }),
+            _ => Err(io::Error::last_os_error()),
         }
-        Ok(Self(()))
+    }
+}
+
+impl Drop for Right {
+    fn drop(&mut self) {
+        // SAFETY: as in `to`.
+        unsafe { libc::ioperm(self.first.into(), self.count.into(), 0) };
+    }
+}
+
+impl Port {
+    /// Asks the kernel whether the ports may be used.
+    pub fn open() -> io::Result<Self> {
+        Right::to(DEBUG_CONSOLE, 1).map(|_| Self(()))
     }
 
-    /// The ports, which `open` has opened before.
+    /// The ports, which `open` has asked for before.
     pub fn opened() -> Self {
         Self(())
     }
@@ -48,6 +69,9 @@ impl Port {
 
     /// Says bytes that are frames already.
     pub fn write(&mut self, bytes: &[u8]) {
+        let Ok(_right) = Right::to(DEBUG_CONSOLE, 1) else {
+            return;
+        };
         // SAFETY: reads `bytes` and writes them to a port that the process may use,
         // with the direction flag clear as the calling convention has it.
         unsafe {
@@ -64,6 +88,9 @@ impl Port {
     /// Stops the machine here. It goes on when the lab wants it to, in this very
     /// process or in another that was given the machine's state.
     pub fn pause(&mut self) {
+        let Ok(_right) = Right::to(PAUSE, 1) else {
+            return;
+        };
         // SAFETY: a port that the process may use; registers and memory are the
         // same when the machine goes on.
         unsafe { asm!("out dx, al", in("dx") PAUSE, in("al") PAUSE_NOW, options(nostack, nomem)) };
@@ -71,12 +98,18 @@ impl Port {
 
     /// Selects an item of the firmware configuration device, from its beginning.
     pub fn select(&mut self, item: u16) {
+        let Ok(_right) = Right::to(FW_CFG, 2) else {
+            return;
+        };
         // SAFETY: a port that the process may use; it only moves a position.
         unsafe { asm!("out dx, ax", in("dx") FW_CFG, in("ax") item, options(nostack, nomem)) };
     }
 
     /// Reads on in the selected item. Behind its end there are zeros.
     pub fn read(&mut self, bytes: &mut [u8]) {
+        let Ok(_right) = Right::to(FW_CFG, 2) else {
+            return;
+        };
         // SAFETY: writes as many bytes as `bytes` has, from a port that the process
         // may use, with the direction flag clear as the calling convention has it.
         unsafe {
@@ -100,10 +133,9 @@ impl Port {
 
     /// Resets the processor; a machine without an exit device ends with that.
     fn reset(&mut self) {
-        // SAFETY: takes numbers only; the port that may be used then is the
-        // machine's keyboard controller, which nobody else uses any more.
-        if unsafe { libc::ioperm(KEYBOARD_CONTROLLER.into(), 1, 1) } == 0 {
-            // SAFETY: a port that the process may use; the machine ends here.
+        if let Ok(_right) = Right::to(KEYBOARD_CONTROLLER, 1) {
+            // SAFETY: a port that the process may use, and that nobody else uses any more;
+            // the machine ends here.
             unsafe {
                 asm!("out dx, al", in("dx") KEYBOARD_CONTROLLER, in("al") RESET, options(nostack, nomem));
             }
@@ -112,7 +144,9 @@ impl Port {
 
     /// Ends the machine with `code`, see [`EXIT`].
     pub fn end(&mut self, code: u32) -> ! {
-        // SAFETY: a port that the process may use; the machine stops here.
+        let _right = Right::to(EXIT, 4);
+        // SAFETY: a port that the process may use, as it could when it began; the machine
+        // stops here.
         unsafe { asm!("out dx, eax", in("dx") EXIT, in("eax") code, options(nostack, nomem)) };
         if self.is_without_exit() {
             self.reset();
