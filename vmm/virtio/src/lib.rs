@@ -10,6 +10,7 @@
 //! order. Every address is checked at each use, every loop has an end, and what makes no
 //! sense is [`Broken`]: the device wants to be reset, and nothing else happens.
 
+pub mod block;
 mod chain;
 mod console;
 mod device;
@@ -21,6 +22,7 @@ mod transport;
 #[cfg(any(test, feature = "driver"))]
 pub mod driver;
 
+pub use block::Block;
 pub use chain::{slices, Chain, Part};
 pub use console::Console;
 pub use device::Device;
