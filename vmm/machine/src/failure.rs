@@ -1,5 +1,6 @@
 //! Why there is no machine, or none any more, and the exit status that says so.
 
+use crate::disk::BadDisk;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -18,6 +19,8 @@ pub enum Failure {
     Image { path: PathBuf, source: BadImage },
     #[error("kernel {path}: {source}", path = path.display())]
     Kernel { path: PathBuf, source: BadBoot },
+    #[error("disk {path}: {source}", path = path.display())]
+    Disk { path: PathBuf, source: BadDisk },
     #[error("{0}")]
     Boot(#[from] BadBoot),
     #[error("{0}")]
@@ -48,6 +51,7 @@ impl Failure {
         match self {
             Self::Usage(_) => 2,
             Self::Unreadable { .. } | Self::Image { .. } | Self::Kernel { .. } => 3,
+            Self::Disk { .. } => 3,
             Self::Boot(boot) => match boot {
                 BadBoot::Image(_) | BadBoot::Kernel(_) | BadBoot::NoPvh | BadBoot::NoDirect => 3,
                 BadBoot::OnStartInfo { .. } => 3,

@@ -5,11 +5,12 @@
 //! (image, memory, vCPU), [`console`] (what the guest says), [`events`] (what this
 //! VMM says), [`sandbox`] (what it may still do while a guest runs) and
 //! [`signals`]. [`populate`] gives the guest more memory. No threads but those of a
-//! [`ticker`] or a serial [`line`], for who asks for them, and next to no allocation: both would be paid for before the guest's
+//! [`ticker`], a serial [`line`] or a [`disk`], for who asks for them, and next to no allocation: both would be paid for before the guest's
 //! first instruction.
 
 pub mod clock;
 pub mod console;
+pub mod disk;
 pub mod ending;
 pub mod events;
 pub mod failure;

@@ -20,7 +20,8 @@ mod calls;
 
 use crate::{Failure, Settings};
 use calls::{
-    CONTROL, LIMITS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
+    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH,
+    VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
 };
 use std::io;
 
@@ -41,6 +42,12 @@ pub enum Role {
     SerialLine,
     /// It serves devices at the speed of people.
     Control,
+    /// It serves a disk, by a ring of the kernel's.
+    DiskRing,
+    /// It serves a disk, and others make the system calls.
+    DiskPool,
+    /// It makes the system calls of a disk.
+    DiskWorker,
 }
 
 // Instructions (linux/bpf_common.h) and where they look (linux/seccomp.h).
@@ -75,6 +82,9 @@ static OF_VCPU_WITH_BOTH: Filter = compile(&VCPU_WITH_BOTH);
 static OF_TICKER: Filter = compile(&TICKER);
 static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
 static OF_CONTROL: Filter = compile(&CONTROL);
+static OF_DISK_RING: Filter = compile(&DISK_RING);
+static OF_DISK_POOL: Filter = compile(&DISK_POOL);
+static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
 
 /// A program for the kernel.
 struct Filter {
@@ -329,6 +339,9 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::Ticker => &OF_TICKER,
         Role::SerialLine => &OF_SERIAL_LINE,
         Role::Control => &OF_CONTROL,
+        Role::DiskRing => &OF_DISK_RING,
+        Role::DiskPool => &OF_DISK_POOL,
+        Role::DiskWorker => &OF_DISK_WORKER,
     }
 }
 
@@ -383,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_the_list_and_nothing_else() {
-        let lists: [(Role, &[libc::c_long]); 7] = [
+        let lists: [(Role, &[libc::c_long]); 10] = [
             (Role::Vcpu, &VCPU),
             (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
             (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
@@ -391,6 +404,9 @@ mod tests {
             (Role::Ticker, &TICKER),
             (Role::SerialLine, &SERIAL_LINE),
             (Role::Control, &CONTROL),
+            (Role::DiskRing, &DISK_RING),
+            (Role::DiskPool, &DISK_POOL),
+            (Role::DiskWorker, &DISK_WORKER),
         ];
         let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
         for (role, list) in lists {

@@ -1,5 +1,6 @@
 //! What was asked for on the command line.
 
+use crate::disk::Wanted;
 use crate::line::Serial;
 use crate::sandbox::Role;
 use crate::Failure;
@@ -18,6 +19,11 @@ usage: trapline-vmm --image FILE [options]
   --image FILE      the image: an ELF file with a PVH note or Trapline's own
   --kernel FILE     a Linux kernel: a bzImage, or a vmlinux with CONFIG_PVH=y
   --initrd FILE     its initramfs
+  --disk FILE[,ro][,direct][,engine=uring|pool]
+                    a disk for a Linux: a file or block device of whole 512-byte
+                    sectors; read-only; past the host's page cache; by io_uring or
+                    by threads (default: io_uring if the kernel gives it). Repeat
+                    for more: /dev/vda is the first
   --memory SIZE     guest memory: bytes, or with K, M or G (default 64M)
   --pages SIZE      its pages: an anonymous file's (file, default), or of this
                     process alone and of 4k or 2m
@@ -45,7 +51,7 @@ usage: trapline-vmm --image FILE [options]
 The guest's console is standard output and, for COM1, standard input.
 
 exit status: 0 the guest was done, 35 it panicked, 36 it triple-faulted, 37 it
-ended in another way, 38 it reset its machine; 2 wrong usage, 3 bad image, 4 no usable /dev/kvm,
+ended in another way, 38 it reset its machine; 2 wrong usage, 3 bad image or disk, 4 no usable /dev/kvm,
 5 internal error; 128+N ended by signal N
 ";
 
@@ -83,6 +89,8 @@ pub struct Settings {
     pub image: PathBuf,
     /// The file of a kernel's initramfs.
     pub initrd: Option<PathBuf>,
+    /// Disks, in the order in which a guest finds them.
+    pub disks: Vec<Wanted>,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Guest memory in bytes.
@@ -148,6 +156,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         guest: Guest::Image,
         image: PathBuf::new(),
         initrd: None,
+        disks: Vec::new(),
         cpus: 1,
         memory: DEFAULT_MEMORY,
         pages: None,
@@ -184,7 +193,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
             Arg::Long(
                 name @ ("memory" | "pages" | "prefault" | "cpus" | "cmdline" | "ring" | "entry"
-                | "events" | "serial" | "populate" | "seconds"),
+                | "events" | "serial" | "disk" | "populate" | "seconds"),
             ) => {
                 let name = name.to_owned();
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
@@ -204,6 +213,7 @@ fn check(settings: &Settings) -> Result<(), Failure> {
     let misfit = match settings.guest {
         Guest::Image if settings.cpus != 1 => Some("--cpus above 1 goes with --kernel"),
         Guest::Image if settings.initrd.is_some() => Some("--initrd goes with --kernel"),
+        Guest::Image if !settings.disks.is_empty() => Some("--disk goes with --kernel"),
         Guest::Linux if settings.ring.is_some() => Some("--ring goes with --image"),
         Guest::Linux if settings.entry != EntryChoice::Auto => Some("--entry goes with --image"),
         Guest::Linux if settings.ticker => Some("--ticker goes with --image"),
@@ -244,6 +254,12 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
         "cpus" => {
             let cpus = text.parse().ok().filter(|cpus| CPUS.contains(cpus));
             settings.cpus = cpus.ok_or_else(|| wrong("a number from 1 to 8"))?;
+        }
+        "disk" => {
+            let wanted = || wrong("FILE[,ro][,direct][,engine=uring|pool]");
+            settings
+                .disks
+                .push(Wanted::parse(&text).ok_or_else(wanted)?);
         }
         "cmdline" => settings.command_line = text,
         "ring" => {
@@ -305,6 +321,7 @@ fn usage(error: lexopt::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Kind;
 
     fn parsed(words: &[&str]) -> Result<Request, String> {
         parse(Parser::from_args(words)).map_err(|failure| failure.to_string())
@@ -347,6 +364,7 @@ mod tests {
             guest: Guest::Image,
             image: "k".into(),
             initrd: None,
+            disks: Vec::new(),
             cpus: 1,
             memory: 1 << 30,
             pages: Some(Pages::Huge),
@@ -379,6 +397,32 @@ mod tests {
     }
 
     #[test]
+    fn disks_come_in_the_order_in_which_they_are_asked_for() {
+        let words = [
+            "--disk",
+            "a",
+            "--disk=b,ro,direct,engine=pool",
+            "--disk=c,engine=uring",
+        ];
+        let disks = run(&[&["--kernel", "k"][..], &words].concat()).disks;
+        let plain = |path: &str| Wanted {
+            path: path.into(),
+            ..Wanted::default()
+        };
+        let second = Wanted {
+            read_only: true,
+            direct: true,
+            engine: Some(Kind::Pool),
+            ..plain("b")
+        };
+        let third = Wanted {
+            engine: Some(Kind::Uring),
+            ..plain("c")
+        };
+        assert_eq!(disks, [plain("a"), second, third]);
+    }
+
+    #[test]
     fn wrong_words_are_named() {
         for (words, told) in [
             (&["--memory", "64M"][..], "no --image"),
@@ -393,6 +437,16 @@ mod tests {
             (&["--kernel", "k", "--cpus", "9"], "a number from 1 to 8"),
             (&["--kernel", "k", "--image", "i"], "one --kernel"),
             (&["--image", "k", "--initrd", "i"], "goes with --kernel"),
+            (&["--image", "k", "--disk", "d"], "goes with --kernel"),
+            (
+                &["--kernel", "k", "--disk", "d,rw"],
+                "'d,rw', which is not FILE[,ro]",
+            ),
+            (&["--kernel", "k", "--disk", ",ro"], "not FILE[,ro]"),
+            (
+                &["--kernel", "k", "--disk", "d,engine=aio"],
+                "engine=uring|pool",
+            ),
             (&["--kernel", "k", "--ring", "0"], "goes with --image"),
             (&["--kernel", "k", "--entry", "pvh"], "goes with --image"),
             (&["--kernel", "k", "--ticker"], "goes with --image"),
@@ -426,6 +480,7 @@ mod tests {
             "initrd",
             "memory",
             "cpus",
+            "disk",
             "cmdline",
             "ring",
             "entry",

@@ -12,6 +12,7 @@ mod inbox;
 mod slots;
 
 pub use exits::{Cause, ExitCounts, Exits};
+pub use slots::Worker;
 
 use self::control::Listener;
 use self::inbox::Inbox;

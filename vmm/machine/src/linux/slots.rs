@@ -1,12 +1,13 @@
 //! Which virtio devices a machine has, and the threads that serve them.
 
+use crate::disk::{self, BadDisk, DiskFile, Wanted};
 use crate::sandbox::Role;
 use crate::virtio::{place, Bus, Ram, Slot};
 use crate::{threads, Failure, Settings};
 use std::sync::Arc;
 use trapline_boot::acpi::Transport;
 use trapline_interface::Vm;
-use trapline_virtio::{Console, Device, Entropy};
+use trapline_virtio::{Block, Console, Device, Entropy};
 
 /// The devices of one machine.
 pub struct Slots {
@@ -16,6 +17,8 @@ pub struct Slots {
     pub console: Arc<Slot<Console>>,
     /// The source of random numbers.
     pub entropy: Arc<Slot<Entropy>>,
+    /// Disks, as they were asked for.
+    pub disks: Vec<Arc<Slot<Block>>>,
 }
 
 /// A thread that serves a device.
@@ -44,8 +47,8 @@ pub fn places(settings: &Settings) -> Result<Vec<Transport>, Failure> {
 }
 
 /// A console and a source of random numbers are always there.
-fn count(_settings: &Settings) -> usize {
-    2
+fn count(settings: &Settings) -> usize {
+    2 + settings.disks.len()
 }
 
 impl Slots {
@@ -56,15 +59,42 @@ impl Slots {
     pub fn new(
         vm: &impl Vm,
         ram: &Ram,
-        _settings: &Settings,
+        settings: &Settings,
     ) -> Result<(Self, Vec<Worker>), Failure> {
         let mut bus = Bus::default();
-        let slots = Self {
+        let mut slots = Self {
             console: add(&mut bus, vm, ram, Console::default())?,
             entropy: add(&mut bus, vm, ram, Entropy)?,
+            disks: Vec::new(),
             bus,
         };
-        Ok((slots, Vec::new()))
+        let mut workers = Vec::new();
+        for (disk, number) in settings.disks.iter().zip(0..) {
+            workers.extend(slots.add_disk(vm, ram, disk, number)?);
+        }
+        Ok((slots, workers))
+    }
+
+    /// A disk in the next slot, and its threads.
+    fn add_disk(
+        &mut self,
+        vm: &impl Vm,
+        ram: &Ram,
+        wanted: &Wanted,
+        number: usize,
+    ) -> Result<Vec<Worker>, Failure> {
+        let name = format!("disk{number}");
+        let bad = |source: BadDisk| Failure::Disk {
+            path: wanted.path.clone(),
+            source,
+        };
+        let file = DiskFile::open(wanted).map_err(bad)?;
+        if wanted.direct && file.direct.is_none() {
+            eprintln!("trapline-vmm: {name}: its filesystem has no O_DIRECT, so it is cached");
+        }
+        let slot = add(&mut self.bus, vm, ram, Block::new(file.shape))?;
+        self.disks.push(Arc::clone(&slot));
+        disk::worker(wanted, &name, file, slot).map_err(bad)
     }
 }
 

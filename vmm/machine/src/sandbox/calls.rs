@@ -112,6 +112,40 @@ pub const SERIAL_LINE: [libc::c_long; 7] = [
     libc::SYS_exit_group,
 ];
 
+pub const DISK_RING: [libc::c_long; 7] = [
+    libc::SYS_write, // interrupts, messages
+    libc::SYS_brk,   // small allocations
+    libc::SYS_futex, // words with the vCPUs
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_exit_group,
+    libc::SYS_io_uring_enter, // what the ring is restricted to
+];
+
+pub const DISK_POOL: [libc::c_long; 8] = [
+    libc::SYS_read, // doorbells
+    libc::SYS_write,
+    libc::SYS_poll,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit_group,
+];
+
+pub const DISK_WORKER: [libc::c_long; 10] = [
+    libc::SYS_write, // its disk's doorbell, messages
+    libc::SYS_brk,
+    libc::SYS_fdatasync,
+    libc::SYS_futex,
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit_group,
+    libc::SYS_fallocate,
+    libc::SYS_preadv,
+    libc::SYS_pwritev2,
+];
+
 pub const CONTROL: [libc::c_long; 9] = [
     libc::SYS_read,  // what is typed, and doorbells
     libc::SYS_write, // console, doorbells, interrupts, messages

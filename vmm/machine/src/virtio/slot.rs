@@ -3,6 +3,7 @@
 use super::{Counters, Ram, Registers};
 use crate::Failure;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use trapline_boot::acpi;
 use trapline_interface::{Doorbell, IoAddr, IrqLine, Vm};
@@ -12,6 +13,8 @@ use trapline_virtio::{Broken, Device, Memory, Outcome, Ring, Served, Transport, 
 pub struct Slot<D> {
     transport: Mutex<Transport<D>>,
     drained: Condvar,
+    /// A vCPU waits for that; written and read while the transport is held.
+    draining: AtomicBool,
     ram: Ram,
     pin: IrqLine,
     bell: Doorbell,
@@ -39,6 +42,7 @@ impl<D: Device> Slot<D> {
         Ok(Self {
             transport: Mutex::new(Transport::new(device)),
             drained: Condvar::new(),
+            draining: AtomicBool::new(false),
             ram: ram.clone(),
             pin: vm.irq_pin(place.pin)?,
             bell,
@@ -97,7 +101,8 @@ impl<D: Device> Slot<D> {
         if served.interrupt && !transport.is_broken() {
             transport.used();
         }
-        if transport.device().in_flight() == 0 {
+        // Telling takes a system call, whether or not anybody listens.
+        if self.draining.load(Ordering::Relaxed) && transport.device().in_flight() == 0 {
             self.drained.notify_all();
         }
         drop(transport);
@@ -113,10 +118,10 @@ impl<D: Device> Slot<D> {
         self.interrupt();
     }
 
-    /// As a driver begins.
+    /// As a driver begins that wants these features.
     #[cfg(test)]
-    pub(super) fn started(&self) {
-        trapline_virtio::driver::start(&mut self.lock(), self.ram.memory(), 0);
+    pub(crate) fn started(&self, features: u64) {
+        trapline_virtio::driver::start(&mut self.lock(), self.ram.memory(), features);
         self.ring();
     }
 
@@ -138,12 +143,14 @@ impl<D: Device> Slot<D> {
     #[inline(never)]
     fn drain(&self, mut transport: MutexGuard<'_, Transport<D>>) {
         while transport.device().in_flight() > 0 {
+            self.draining.store(true, Ordering::Relaxed);
             self.bell.ring();
             transport = self
                 .drained
                 .wait(transport)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        self.draining.store(false, Ordering::Relaxed);
     }
 }
 

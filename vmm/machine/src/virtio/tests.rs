@@ -23,7 +23,7 @@ fn started<D: Device + Send + 'static>(vm: &FakeVm, device: D) -> (Bus, Arc<Slot
     bus.add(Arc::new(empty));
     let slot = Arc::new(Slot::new(vm, bus.next().unwrap(), &ram, device).unwrap());
     bus.add(slot.clone());
-    slot.started();
+    slot.started(0);
     (bus, slot)
 }
 

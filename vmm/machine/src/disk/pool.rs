@@ -1,0 +1,160 @@
+//! Work by threads that make ordinary system calls, for a kernel or a container without
+//! io_uring.
+
+use super::job::Job;
+use super::{DiskFile, Engine};
+use crate::linux::Worker;
+use crate::sandbox::Role;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use trapline_interface::Doorbell;
+use trapline_virtio::block::{Order, Status, MOST};
+use trapline_virtio::Memory;
+
+/// How many threads: a disk that is a file seldom gains from more.
+const THREADS: usize = 4;
+
+/// The disk's own thread's side.
+pub struct Pool {
+    shared: Arc<Shared>,
+    jobs: Vec<Job>,
+    /// To be handed over.
+    begun: Vec<u16>,
+    landed: Vec<(u16, Status)>,
+    bell: Doorbell,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    waiting: Condvar,
+    /// Rung when something has landed.
+    done: Doorbell,
+    file: DiskFile,
+}
+
+struct Queue {
+    waiting: VecDeque<(u16, Job)>,
+    landed: Vec<(u16, Job, Status)>,
+}
+
+impl Pool {
+    /// Threads for this disk.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn new(name: &str, file: DiskFile, bell: OwnedFd) -> io::Result<(Self, Vec<Worker>)> {
+        let most = usize::from(MOST);
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::with_capacity(most),
+                landed: Vec::with_capacity(most),
+            }),
+            waiting: Condvar::new(),
+            done: Doorbell::alone()?,
+            file,
+        });
+        let workers = (0..THREADS).map(|number| {
+            let shared = Arc::clone(&shared);
+            Worker {
+                name: format!("{name}-{number}"),
+                role: Role::DiskWorker,
+                work: Box::new(move || shared.work()),
+            }
+        });
+        let workers = workers.collect();
+        let pool = Self {
+            shared,
+            jobs: (0..MOST).map(|_| Job::default()).collect(),
+            begun: Vec::with_capacity(most),
+            landed: Vec::with_capacity(most),
+            bell: Doorbell(bell),
+        };
+        Ok((pool, workers))
+    }
+
+    fn hand_over(&mut self) {
+        if self.begun.is_empty() {
+            return;
+        }
+        let mut queue = self.shared.lock();
+        for ticket in self.begun.drain(..) {
+            let job = std::mem::take(&mut self.jobs[usize::from(ticket)]);
+            queue.waiting.push_back((ticket, job));
+        }
+        drop(queue);
+        self.shared.waiting.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Who panicked has ended the process.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        loop {
+            let (ticket, mut job) = self.next();
+            let status = job.run(&self.file);
+            let mut queue = self.lock();
+            queue.landed.push((ticket, job, status));
+            let is_first = queue.landed.len() == 1;
+            drop(queue);
+            if is_first {
+                self.done.ring();
+            }
+        }
+    }
+
+    fn next(&self) -> (u16, Job) {
+        let mut queue = self.lock();
+        loop {
+            if let Some(next) = queue.waiting.pop_front() {
+                return next;
+            }
+            let waited = self.waiting.wait(queue);
+            queue = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Engine for Pool {
+    fn submit(&mut self, order: &Order<'_>, memory: &Memory) {
+        let job = &mut self.jobs[usize::from(order.ticket)];
+        match job.begin(order, memory, &self.shared.file) {
+            true => self.begun.push(order.ticket),
+            false => self.landed.push((order.ticket, Status::Failed)),
+        }
+    }
+
+    fn wait(&mut self, more: bool) -> bool {
+        self.hand_over();
+        let readable = |bell: &Doorbell| libc::pollfd {
+            fd: bell.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut requests = [readable(&self.bell), readable(&self.shared.done)];
+        let at_once = more || !self.landed.is_empty();
+        let timeout = if at_once { 0 } else { -1 };
+        // SAFETY: as many requests are passed as are there.
+        unsafe { libc::poll(requests.as_mut_ptr(), requests.len() as u64, timeout) };
+        requests[0].revents != 0 && self.bell.take()
+    }
+
+    fn reap(&mut self, landed: &mut dyn FnMut(u16, Status)) {
+        for (ticket, status) in self.landed.drain(..) {
+            landed(ticket, status);
+        }
+        if !self.shared.done.take() {
+            return;
+        }
+        let mut queue = self.shared.lock();
+        for (ticket, job, status) in queue.landed.drain(..) {
+            self.jobs[usize::from(ticket)] = job;
+            landed(ticket, status);
+        }
+    }
+}

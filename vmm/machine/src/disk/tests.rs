@@ -1,0 +1,413 @@
+use super::engine::{start, Started};
+use super::serve::turn;
+use super::*;
+use crate::virtio::{Bus, Ram, Registers, Slot};
+use proptest::prelude::*;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+use trapline_interface::fake::{Fake, FakeVm};
+use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
+use trapline_virtio::driver::{self, Driver, Piece};
+use trapline_virtio::{Block, Device};
+
+const SECTORS: u64 = 256;
+const HEADER: u64 = 0x100;
+const STATUS: u64 = 0x200;
+const DATA: u64 = 0x1000;
+const DATA_LENGTH: u32 = 0x8000;
+
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+const FLUSH: u32 = 4;
+const DISCARD: u32 = 11;
+const CLEAR: u32 = 13;
+
+/// A disk, who works on it, and its driver.
+struct Rig {
+    vm: FakeVm,
+    slot: Arc<Slot<Block>>,
+    engine: Box<dyn Engine>,
+    has_direct: bool,
+}
+
+/// A new file of numbered sectors.
+fn blank(directory: &Path, name: &str) -> PathBuf {
+    let path = directory.join(name);
+    let bytes: Vec<u8> = (0..SECTORS * 512).map(|at| (at / 512) as u8).collect();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+impl Rig {
+    fn new(wanted: &Wanted) -> Self {
+        let spec = VmSpec::with(Controllers::Full);
+        let vm = Fake::replaying([vec![]]).create_vm(&spec).unwrap();
+        let region = Region::new(driver::rings(1) as usize).unwrap();
+        let file = DiskFile::open(wanted).unwrap();
+        let has_direct = file.direct.is_some();
+        let disk = Block::new(file.shape);
+        let features = disk.features();
+        let place = Bus::default().next().unwrap();
+        let slot = Slot::new(&vm, place, &Ram::of(Arc::new(region)), disk).unwrap();
+        let (kind, engine, workers) = start(wanted, "disk", file, slot.bell()).unwrap();
+        assert!(wanted.engine.is_none_or(|asked| asked == kind));
+        for worker in workers {
+            worker.start(false).unwrap();
+        }
+        slot.started(features);
+        Self {
+            slot: Arc::new(slot),
+            engine,
+            has_direct,
+            vm,
+        }
+    }
+
+    fn turn_until(&mut self, mut done: impl FnMut() -> bool) {
+        let mut more = true;
+        for _ in 0..10_000 {
+            more = turn(&self.slot, self.engine.as_mut(), more);
+            if done() {
+                return;
+            }
+        }
+        panic!("nothing comes back");
+    }
+
+    /// One request, from asking to its status.
+    fn ask(&mut self, kind: u32, sector: u64, data: &[Piece]) -> u8 {
+        let slot = Arc::clone(&self.slot);
+        let mut driver = Driver::new(slot.memory(), 0);
+        driver.put(driver::rings(0), &[0; 0x3000]);
+        // The device counts on from where it is: a reset makes both begin anew.
+        slot.write(0x70, 4, 0);
+        slot.started(slot.with(|disk| disk.features()));
+        push(&mut driver, kind, sector, data, 0);
+        slot.ring();
+        self.turn_until(|| driver.used().is_some());
+        driver.bytes(STATUS, 1)[0]
+    }
+
+    fn range(&mut self, kind: u32, sector: u64, sectors: u32, flags: u32) -> u8 {
+        let mut range = sector.to_le_bytes().to_vec();
+        range.extend(sectors.to_le_bytes());
+        range.extend(flags.to_le_bytes());
+        self.driver().put(DATA, &range);
+        self.ask(kind, 0, &[(DATA, 16, false)])
+    }
+
+    fn driver(&self) -> Driver<'_> {
+        Driver::new(self.slot.memory(), 0)
+    }
+}
+
+/// The request `number` of those that are in memory at once.
+fn push(driver: &mut Driver<'_>, kind: u32, sector: u64, data: &[Piece], number: u64) {
+    let mut header = kind.to_le_bytes().to_vec();
+    header.extend([0; 4]);
+    header.extend(sector.to_le_bytes());
+    let (at, status) = (HEADER + 16 * number, STATUS + number);
+    driver.put(at, &header);
+    driver.put(status, &[0xee]);
+    let mut pieces = vec![(at, 16, false)];
+    pieces.extend(data);
+    pieces.push((status, 1, true));
+    driver.push(&pieces);
+}
+
+/// All ways to work on a disk, each on a file of its own: threads keep theirs.
+fn ways(directory: &Path) -> impl Iterator<Item = Wanted> + '_ {
+    let kinds = [Kind::Uring, Kind::Pool].into_iter();
+    let ways = kinds.flat_map(|kind| [(kind, false), (kind, true)]);
+    ways.map(|(kind, direct)| Wanted {
+        path: blank(directory, &format!("{kind:?}, direct: {direct}")),
+        read_only: false,
+        direct,
+        engine: Some(kind),
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    kind: u32,
+    sector: u64,
+    sectors: u32,
+    fill: u8,
+    /// By how much its memory is out of line.
+    shift: u32,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let kind = prop::sample::select(vec![READ, WRITE, WRITE, FLUSH, DISCARD, CLEAR]);
+    let shift = prop::sample::select(vec![0_u32, 0, 512, 3]);
+    (kind, 0..SECTORS + 2, 1_u32..60, any::<u8>(), shift).prop_map(
+        |(kind, sector, sectors, fill, shift)| Asked {
+            kind,
+            sector,
+            sectors,
+            fill,
+            shift,
+        },
+    )
+}
+
+/// Does it on the disk and on the model.
+fn check(rig: &mut Rig, model: &mut [u8], asked: &Asked) {
+    let length = asked.sectors * 512;
+    let from = asked.sector as usize * 512;
+    let place = from..from + length as usize;
+    let fits = place.end <= model.len();
+    let half = u64::from(length / 1024 * 512);
+    let at = DATA + u64::from(asked.shift);
+    let cut = |write| {
+        let whole = (at, length, write);
+        let rest = (at + half, length - half as u32, write);
+        match half {
+            0 => vec![whole],
+            _ => vec![(at, half as u32, write), rest],
+        }
+    };
+    let told = match asked.kind {
+        READ => rig.ask(READ, asked.sector, &cut(true)),
+        WRITE => {
+            rig.driver().put(at, &vec![asked.fill; length as usize]);
+            rig.ask(WRITE, asked.sector, &cut(false))
+        }
+        FLUSH => return assert_eq!(rig.ask(FLUSH, 0, &[]), 0),
+        kind => rig.range(kind, asked.sector, asked.sectors, 0),
+    };
+    assert_eq!(told, u8::from(!fits), "{asked:?}");
+    match (asked.kind, fits) {
+        (_, false) => {}
+        (READ, _) => {
+            let read = rig.driver().bytes(at, length as usize);
+            assert!(read == model[place], "{asked:?}");
+        }
+        (WRITE, _) => model[place].fill(asked.fill),
+        _ => model[place].fill(0),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn every_way_does_what_a_disk_does(all in prop::collection::vec(asked(), 1..24)) {
+        let directory = tempfile::tempdir().unwrap();
+        for wanted in ways(directory.path()) {
+            let mut model = fs::read(&wanted.path).unwrap();
+            let mut rig = Rig::new(&wanted);
+            for one in &all {
+                check(&mut rig, &mut model, one);
+            }
+            prop_assert!(fs::read(&wanted.path).unwrap() == model);
+            prop_assert_eq!(rig.slot.counters.counts().requests, all.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn several_at_once_come_back_with_few_interrupts() {
+    let directory = tempfile::tempdir().unwrap();
+    for wanted in ways(directory.path()) {
+        let mut rig = Rig::new(&wanted);
+        let slot = Arc::clone(&rig.slot);
+        let mut driver = Driver::new(slot.memory(), 0);
+        for number in 0..5 {
+            let into = (DATA + 512 * number, 512, true);
+            push(&mut driver, READ, 10 * number, &[into], number);
+        }
+        slot.ring();
+        let mut back = 0;
+        rig.turn_until(|| {
+            while driver.used().is_some() {
+                back += 1;
+            }
+            back == 5
+        });
+        for number in 0..5 {
+            let at = DATA + 512 * number;
+            assert_eq!(driver.bytes(at, 512), [10 * number as u8; 512]);
+            assert_eq!(driver.bytes(STATUS + number, 1), [0]);
+        }
+        let counts = slot.counters.counts();
+        assert_eq!(
+            (counts.requests, counts.read, counts.failures),
+            (5, 2560, 0)
+        );
+        assert!((1..=5).contains(&rig.vm.interrupts()));
+        assert!(counts.wakes >= 1);
+    }
+}
+
+#[test]
+fn what_is_read_only_is_never_written() {
+    let directory = tempfile::tempdir().unwrap();
+    for wanted in ways(directory.path()) {
+        let before = fs::read(&wanted.path).unwrap();
+        let read_only = Wanted {
+            read_only: true,
+            ..wanted
+        };
+        let (mut rig, mut other) = (Rig::new(&read_only), Rig::new(&read_only));
+        assert_eq!(rig.ask(WRITE, 0, &[(DATA, 512, false)]), 1);
+        assert_eq!(rig.range(DISCARD, 0, 1, 0), 2);
+        assert_eq!(
+            (
+                rig.ask(FLUSH, 0, &[]),
+                other.ask(READ, 0, &[(DATA, 512, true)])
+            ),
+            (0, 0)
+        );
+        let file = DiskFile::open(&read_only).unwrap();
+        assert!(write_to(&file.cached).is_err());
+        assert!(fs::read(&read_only.path).unwrap() == before);
+    }
+}
+
+fn write_to(mut file: &File) -> std::io::Result<usize> {
+    std::io::Write::write(&mut file, b"x")
+}
+
+#[test]
+fn what_a_file_has_lost_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    for wanted in ways(directory.path()) {
+        let mut rig = Rig::new(&wanted);
+        let file = File::options().write(true).open(&wanted.path).unwrap();
+        file.set_len(10 * 512).unwrap();
+        assert_eq!(rig.ask(READ, 10, &[(DATA, 512, true)]), 1);
+        assert_eq!(rig.ask(READ, 0, &[(DATA, DATA_LENGTH, true)]), 1);
+        assert_eq!(rig.ask(READ, 9, &[(DATA, 512, true)]), 0);
+        assert_eq!(rig.slot.counters.counts().failures, 2);
+    }
+}
+
+#[test]
+fn a_disk_has_one_writer_or_several_readers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = blank(directory.path(), "a disk");
+    let writer = Wanted {
+        path,
+        ..Wanted::default()
+    };
+    let reader = Wanted {
+        read_only: true,
+        ..writer.clone()
+    };
+    let told = |wanted: &Wanted| DiskFile::open(wanted).unwrap_err().to_string();
+    let held = DiskFile::open(&writer).unwrap();
+    assert!(told(&writer).contains("somebody else") && told(&reader).contains("',ro'"));
+    drop(held);
+    let _held = DiskFile::open(&reader).unwrap();
+    DiskFile::open(&reader).unwrap();
+    assert!(told(&writer).contains("somebody else"));
+}
+
+#[test]
+fn what_is_no_disk_is_told_with_a_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("odd"), [0; 513]).unwrap();
+    fs::write(at("empty"), []).unwrap();
+    for (path, words) in [
+        (
+            at("odd"),
+            "513 bytes, which is not a multiple of 512 above 0: truncate",
+        ),
+        (at("empty"), "0 bytes"),
+        (at("none"), "No such file"),
+        (
+            directory.path().to_owned(),
+            "neither a regular file nor a block device",
+        ),
+        ("/dev/null".into(), "neither a regular file"),
+    ] {
+        let wanted = Wanted {
+            path,
+            ..Wanted::default()
+        };
+        let told = DiskFile::open(&wanted).unwrap_err().to_string();
+        assert!(told.contains(words), "{told}");
+    }
+}
+
+#[test]
+fn what_goes_past_the_cache_is_seen_by_who_goes_by_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for wanted in ways(directory.path()).filter(|wanted| wanted.direct) {
+        let mut rig = Rig::new(&wanted);
+        if !rig.has_direct {
+            return eprintln!("skipped: the filesystem here has no O_DIRECT");
+        }
+        rig.driver().put(DATA, &[7; 8192]);
+        assert_eq!(rig.ask(WRITE, 8, &[(DATA, 4096, false)]), 0);
+        // A piece that cannot go past the cache does not have to.
+        assert_eq!(
+            rig.ask(
+                WRITE,
+                17,
+                &[(DATA + 1, 1000, false), (DATA + 2000, 24, false)]
+            ),
+            0
+        );
+        let bytes = fs::read(&wanted.path).unwrap();
+        assert!(bytes[8 * 512..][..4096] == [7; 4096] && bytes[17 * 512..][..1024] == [7; 1024]);
+    }
+}
+
+/// In a thread of its own, whose kernel has no rings.
+#[test]
+fn without_rings_threads_do_the_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = blank(directory.path(), "a disk");
+    let without = std::thread::spawn(move || {
+        forbid_rings();
+        let try_out = |engine| -> Result<Started, BadDisk> {
+            let wanted = Wanted {
+                path: path.clone(),
+                engine,
+                ..Wanted::default()
+            };
+            let bell = trapline_interface::Doorbell::alone().unwrap();
+            let file = DiskFile::open(&wanted)?;
+            start(&wanted, "disk", file, std::os::fd::AsFd::as_fd(&bell.0))
+        };
+        let (kind, _, workers) = try_out(None).unwrap();
+        assert_eq!((kind, workers.is_empty()), (Kind::Pool, false));
+        drop(workers);
+        let told = try_out(Some(Kind::Uring)).err().unwrap().to_string();
+        assert!(
+            told.contains("engine=uring") && told.contains("sysctl"),
+            "{told}"
+        );
+    });
+    without.join().unwrap();
+}
+
+fn forbid_rings() {
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let steps = [
+        step(0x20, 0, 0, 0),
+        step(0x15, 0, 1, libc::SYS_io_uring_setup as u32),
+        step(0x06, 0, 0, refused),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_ptr().cast_mut(),
+    };
+    // SAFETY: numbers, and a program of as many steps as it says, which the kernel copies.
+    let status = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
+    };
+    assert_eq!(status, 0);
+}
