@@ -15,6 +15,7 @@ mod chain;
 mod console;
 mod device;
 mod entropy;
+pub mod net;
 mod registers;
 mod ring;
 mod transport;

@@ -3,7 +3,9 @@
 use crate::chain::{Chain, Part};
 use crate::Broken;
 use crate::Memory;
+use std::sync::atomic::{fence, Ordering};
 use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT};
+use vm_memory::{Bytes, GuestAddress};
 
 /// What came of serving a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +31,15 @@ impl Served {
 #[derive(Debug)]
 pub struct Ring {
     queue: Queue,
+    /// Given since it was last asked whether to interrupt.
+    given: u16,
 }
+
+/// From the end of the available ring to where the driver says what it waits for, and from
+/// the used ring to its first element (section 2.7.6 and 2.7.8).
+const AVAILABLE_HEADER: u64 = 4;
+const USED_HEADER: u64 = 4;
+const USED_ELEMENT: u64 = 8;
 
 impl Ring {
     /// A ring of at most `most` entries, a power of 2.
@@ -38,6 +48,7 @@ impl Ring {
         // A ring of one entry is always possible.
         Self {
             queue: queue.unwrap_or_else(|_| unreachable!("1 is a power of 2")),
+            given: 0,
         }
     }
 
@@ -69,9 +80,35 @@ impl Ring {
     pub fn give(&mut self, memory: &Memory, head: u16, written: usize) -> Result<(), Broken> {
         // A chain holds no more than this many.
         let written = u32::try_from(written).map_err(|_| Broken::Request)?;
+        self.given = self.given.saturating_add(1);
         self.queue
             .add_used(memory, head, written)
             .map_err(|_| Broken::Ring)
+    }
+
+    /// The same of several requests, which the driver sees at once: heads, and bytes
+    /// written.
+    ///
+    /// # Errors
+    /// As of one.
+    pub fn give_all(&mut self, memory: &Memory, given: &[(u16, usize)]) -> Result<(), Broken> {
+        let Some(((head, written), before)) = given.split_last() else {
+            return Ok(());
+        };
+        let first = self.queue.next_used();
+        for (number, (head, written)) in (0..).zip(before) {
+            let place = u64::from(first.wrapping_add(number) % self.queue.size());
+            let at = self.queue.used_ring() + USED_HEADER + USED_ELEMENT * place;
+            let written = u32::try_from(*written).map_err(|_| Broken::Request)?;
+            // In memory the head comes first, and then the length, in 32 bits each.
+            let element = u64::from(*head) | u64::from(written) << 32;
+            let put = memory.write_obj(element.to_le(), GuestAddress(at));
+            put.map_err(|_| Broken::Ring)?;
+        }
+        let before = before.len() as u16;
+        self.queue.set_next_used(first.wrapping_add(before));
+        self.given = self.given.saturating_add(before);
+        self.give(memory, *head, *written)
     }
 
     /// Whether the driver waits to be interrupted for what it was given.
@@ -79,9 +116,19 @@ impl Ring {
     /// # Errors
     /// The ring is not in memory any more.
     pub fn must_interrupt(&mut self, memory: &Memory) -> Result<bool, Broken> {
-        self.queue
-            .needs_notification(memory)
-            .map_err(|_| Broken::Ring)
+        let given = std::mem::take(&mut self.given);
+        if !self.queue.state().event_idx_enabled {
+            return Ok(given > 0);
+        }
+        // What was given is seen before it is asked what the driver waits for.
+        fence(Ordering::SeqCst);
+        let entries = AVAILABLE_HEADER + 2 * u64::from(self.queue.size());
+        let at = GuestAddress(self.queue.avail_ring() + entries);
+        let awaited: u16 = memory
+            .load(at, Ordering::Relaxed)
+            .map_err(|_| Broken::Ring)?;
+        let behind = self.queue.next_used().wrapping_sub(u16::from_le(awaited));
+        Ok(behind.wrapping_sub(1) < given)
     }
 
     /// The driver need not ring while its ring is being emptied.
@@ -139,13 +186,18 @@ impl Ring {
             given += 1;
         }
         Ok(Served {
-            interrupt: given > 0 && self.must_interrupt(memory)?,
+            interrupt: self.must_interrupt(memory)?,
             more,
         })
     }
 
     pub(crate) fn queue(&mut self) -> &mut Queue {
         &mut self.queue
+    }
+
+    /// Entries, as the driver has chosen.
+    pub(crate) fn size(&self) -> u16 {
+        self.queue.size()
     }
 
     pub(crate) fn most(&self) -> u16 {
