@@ -27,6 +27,8 @@ pub enum Failure {
     Missing(#[from] Missing),
     #[error("{0}")]
     Hypervisor(#[from] trapline_interface::Error),
+    #[error("{0}")]
+    Host(String),
     #[error("cannot {what}: {source}")]
     System {
         what: &'static str,
@@ -49,7 +51,7 @@ impl Failure {
     /// The exit status.
     pub fn status(&self) -> i32 {
         match self {
-            Self::Usage(_) => 2,
+            Self::Usage(_) | Self::Host(_) => 2,
             Self::Unreadable { .. } | Self::Image { .. } | Self::Kernel { .. } => 3,
             Self::Disk { .. } => 3,
             Self::Boot(boot) => match boot {

@@ -18,6 +18,7 @@ pub mod file;
 pub mod line;
 pub mod linux;
 pub mod machine;
+pub mod net;
 pub mod populate;
 pub mod sandbox;
 pub mod settings;

@@ -20,8 +20,8 @@ mod calls;
 
 use crate::{Failure, Settings};
 use calls::{
-    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH,
-    VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
+    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, NET, SERIAL_LINE, TICKER, VCPU,
+    VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
 };
 use std::io;
 
@@ -48,6 +48,8 @@ pub enum Role {
     DiskPool,
     /// It makes the system calls of a disk.
     DiskWorker,
+    /// It serves a network card.
+    Net,
 }
 
 // Instructions (linux/bpf_common.h) and where they look (linux/seccomp.h).
@@ -85,6 +87,7 @@ static OF_CONTROL: Filter = compile(&CONTROL);
 static OF_DISK_RING: Filter = compile(&DISK_RING);
 static OF_DISK_POOL: Filter = compile(&DISK_POOL);
 static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
+static OF_NET: Filter = compile(&NET);
 
 /// A program for the kernel.
 struct Filter {
@@ -342,6 +345,7 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::DiskRing => &OF_DISK_RING,
         Role::DiskPool => &OF_DISK_POOL,
         Role::DiskWorker => &OF_DISK_WORKER,
+        Role::Net => &OF_NET,
     }
 }
 
@@ -396,7 +400,7 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_the_list_and_nothing_else() {
-        let lists: [(Role, &[libc::c_long]); 10] = [
+        let lists: [(Role, &[libc::c_long]); 11] = [
             (Role::Vcpu, &VCPU),
             (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
             (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
@@ -407,6 +411,7 @@ mod tests {
             (Role::DiskRing, &DISK_RING),
             (Role::DiskPool, &DISK_POOL),
             (Role::DiskWorker, &DISK_WORKER),
+            (Role::Net, &NET),
         ];
         let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
         for (role, list) in lists {

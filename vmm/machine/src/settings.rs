@@ -2,6 +2,7 @@
 
 use crate::disk::Wanted;
 use crate::line::Serial;
+use crate::net;
 use crate::sandbox::Role;
 use crate::Failure;
 use lexopt::{Arg, Parser, ValueExt};
@@ -31,6 +32,8 @@ usage: trapline-vmm --image FILE [options]
                     between which others get the CPU, or whole, in one call
   --cpus N          virtual CPUs: 1 (default), with --kernel up to 8
   --cmdline TEXT    the guest's command line
+  --net WHERE       with --kernel: a network card, once for each: tap=NAME, or
+                    fd=N for a tap that is open already; and mac=ADDRESS
   --ring RING       privilege ring of a direct start: 0, 3, or auto (default:
                     0, and 3 where the host only emulates ring 0)
   --entry WAY       direct, pvh, or auto (default: direct if the image can)
@@ -101,6 +104,8 @@ pub struct Settings {
     pub prefault: Option<Populate>,
     /// For the guest.
     pub command_line: String,
+    /// Network cards.
+    pub net: Vec<net::Spec>,
     /// Privilege ring of a direct start; `None`: whichever is native here.
     pub ring: Option<u8>,
     /// Which way into the image.
@@ -162,6 +167,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         pages: None,
         prefault: None,
         command_line: String::new(),
+        net: Vec::new(),
         ring: None,
         entry: EntryChoice::Auto,
         events: None,
@@ -192,8 +198,8 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
             Arg::Long(
-                name @ ("memory" | "pages" | "prefault" | "cpus" | "cmdline" | "ring" | "entry"
-                | "events" | "serial" | "disk" | "populate" | "seconds"),
+                name @ ("memory" | "pages" | "prefault" | "cpus" | "cmdline" | "net" | "ring"
+                | "entry" | "events" | "serial" | "disk" | "populate" | "seconds"),
             ) => {
                 let name = name.to_owned();
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
@@ -214,6 +220,7 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         Guest::Image if settings.cpus != 1 => Some("--cpus above 1 goes with --kernel"),
         Guest::Image if settings.initrd.is_some() => Some("--initrd goes with --kernel"),
         Guest::Image if !settings.disks.is_empty() => Some("--disk goes with --kernel"),
+        Guest::Image if !settings.net.is_empty() => Some("--net goes with --kernel"),
         Guest::Linux if settings.ring.is_some() => Some("--ring goes with --image"),
         Guest::Linux if settings.entry != EntryChoice::Auto => Some("--entry goes with --image"),
         Guest::Linux if settings.ticker => Some("--ticker goes with --image"),
@@ -262,6 +269,11 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
                 .push(Wanted::parse(&text).ok_or_else(wanted)?);
         }
         "cmdline" => settings.command_line = text,
+        "net" => {
+            let spec = net::Spec::parse(&text);
+            let wanted = "tap=NAME or fd=N, and mac=02:…:…:…:…:… if you like";
+            settings.net.push(spec.ok_or_else(|| wrong(wanted))?);
+        }
         "ring" => {
             settings.ring = match text.as_str() {
                 "auto" => None,
@@ -370,6 +382,7 @@ mod tests {
             pages: Some(Pages::Huge),
             prefault: Some(Populate::Whole),
             command_line: "a b".into(),
+            net: Vec::new(),
             ring: Some(3),
             entry: EntryChoice::Pvh,
             events: Some(7),
@@ -384,6 +397,8 @@ mod tests {
         let linux = run(&["--kernel", "k", "--initrd=i", "--cpus", "8"]);
         assert_eq!((linux.guest, linux.cpus), (Guest::Linux, 8));
         assert_eq!(linux.initrd, Some("i".into()));
+        let connected = run(&["--kernel=k", "--net=tap=a", "--net", "fd=3"]);
+        assert_eq!(connected.net.len(), 2);
         let plain = run(&["--image", "k"]);
         assert!(!plain.halt_in_guest);
         assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
@@ -452,6 +467,8 @@ mod tests {
             (&["--kernel", "k", "--ticker"], "goes with --image"),
             (&["--kernel", "k", "--populate=whole"], "goes with --image"),
             (&["--kernel", "k", "--halt-in-guest"], "goes with --image"),
+            (&["--kernel", "k", "--net", "bridge=b"], "tap=NAME or fd=N"),
+            (&["--image", "k", "--net", "tap=t"], "goes with --kernel"),
             (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
             (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
             (&["--image", "k", "--events", "-1"], "file descriptor"),
@@ -482,6 +499,7 @@ mod tests {
             "cpus",
             "disk",
             "cmdline",
+            "net",
             "ring",
             "entry",
             "events",

@@ -1,6 +1,7 @@
 //! Which virtio devices a machine has, and the threads that serve them.
 
 use crate::disk::{self, BadDisk, DiskFile, Wanted};
+use crate::net::{self, Card, Tap};
 use crate::sandbox::Role;
 use crate::virtio::{place, Bus, Ram, Slot};
 use crate::{threads, Failure, Settings};
@@ -19,6 +20,8 @@ pub struct Slots {
     pub entropy: Arc<Slot<Entropy>>,
     /// Disks, as they were asked for.
     pub disks: Vec<Arc<Slot<Block>>>,
+    /// The network cards.
+    pub cards: Vec<Arc<Slot<Card>>>,
 }
 
 /// A thread that serves a device.
@@ -48,7 +51,7 @@ pub fn places(settings: &Settings) -> Result<Vec<Transport>, Failure> {
 
 /// A console and a source of random numbers are always there.
 fn count(settings: &Settings) -> usize {
-    2 + settings.disks.len()
+    2 + settings.disks.len() + settings.net.len()
 }
 
 impl Slots {
@@ -66,13 +69,36 @@ impl Slots {
             console: add(&mut bus, vm, ram, Console::default())?,
             entropy: add(&mut bus, vm, ram, Entropy)?,
             disks: Vec::new(),
+            cards: Vec::new(),
             bus,
         };
         let mut workers = Vec::new();
         for (disk, number) in settings.disks.iter().zip(0..) {
             workers.extend(slots.add_disk(vm, ram, disk, number)?);
         }
+        for (card, number) in settings.net.iter().zip(0..) {
+            workers.push(slots.add_card(vm, ram, card, number)?);
+        }
         Ok((slots, workers))
+    }
+
+    /// A network card in the next slot, and who serves it.
+    fn add_card(
+        &mut self,
+        vm: &impl Vm,
+        ram: &Ram,
+        spec: &net::Spec,
+        number: usize,
+    ) -> Result<Worker, Failure> {
+        let tap = Arc::new(Tap::open(&spec.source)?);
+        let card = Card::new(Arc::clone(&tap), spec.mac);
+        let slot = add(&mut self.bus, vm, ram, card)?;
+        self.cards.push(Arc::clone(&slot));
+        Ok(Worker {
+            name: format!("net{number}"),
+            role: Role::Net,
+            work: Box::new(move || net::serve(&slot, &tap)),
+        })
     }
 
     /// A disk in the next slot, and its threads.

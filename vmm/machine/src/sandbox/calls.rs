@@ -157,3 +157,16 @@ pub const CONTROL: [libc::c_long; 9] = [
     libc::SYS_exit_group,
     libc::SYS_getrandom,
 ];
+
+pub const NET: [libc::c_long; 10] = [
+    libc::SYS_read,  // doorbells
+    libc::SYS_write, // interrupts, messages
+    libc::SYS_poll,
+    libc::SYS_brk,    // small allocations
+    libc::SYS_readv,  // frames
+    libc::SYS_writev, // frames
+    libc::SYS_futex,  // words with the vCPUs
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_exit_group,
+];

@@ -118,7 +118,7 @@ impl<D: Device> Slot<D> {
         self.interrupt();
     }
 
-    /// As a driver begins that wants these features.
+    /// As a driver begins that chooses these features.
     #[cfg(test)]
     pub(crate) fn started(&self, features: u64) {
         trapline_virtio::driver::start(&mut self.lock(), self.ram.memory(), features);
