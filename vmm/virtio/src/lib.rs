@@ -19,6 +19,7 @@ pub mod net;
 mod registers;
 mod ring;
 mod transport;
+pub mod vsock;
 
 #[cfg(any(test, feature = "driver"))]
 pub mod driver;
