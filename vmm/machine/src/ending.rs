@@ -19,6 +19,8 @@ pub enum Ending {
     Halted,
     /// The guest could not go on.
     Stopped(Stop),
+    /// Somebody said stop over its socket.
+    Asked,
     /// A signal said stop.
     Signal(i32),
     /// Nobody reads the console any more.
@@ -42,6 +44,7 @@ impl Ending {
             Self::Panicked => EXIT_STATUS_PANIC,
             Self::Stopped(Stop::TripleFault) => 36,
             Self::Reset => 38,
+            Self::Asked => 39,
             Self::Other(_) | Self::Halted | Self::Stopped(Stop::Shutdown) => 37,
             Self::Signal(number) => 128 + number,
             Self::Stopped(_) | Self::Deaf => 5,
@@ -56,6 +59,7 @@ impl fmt::Display for Ending {
             Self::Done | Self::Panicked => Ok(()),
             Self::Other(value) => write!(f, "the guest ended itself with {value:#x}"),
             Self::Reset => f.write_str("the guest reset its machine"),
+            Self::Asked => f.write_str("stopped, as asked for over its socket"),
             Self::Halted => f.write_str("the guest halted for ever"),
             Self::Stopped(Stop::TripleFault) => {
                 f.write_str("the guest triple-faulted: an exception that it had no handler for")

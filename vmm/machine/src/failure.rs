@@ -21,6 +21,8 @@ pub enum Failure {
     Kernel { path: PathBuf, source: BadBoot },
     #[error("disk {path}: {source}", path = path.display())]
     Disk { path: PathBuf, source: BadDisk },
+    #[error("--api {path}: {source}", path = path.display())]
+    Api { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Boot(#[from] BadBoot),
     #[error("{0}")]
@@ -51,7 +53,7 @@ impl Failure {
     /// The exit status.
     pub fn status(&self) -> i32 {
         match self {
-            Self::Usage(_) | Self::Host(_) => 2,
+            Self::Usage(_) | Self::Host(_) | Self::Api { .. } => 2,
             Self::Unreadable { .. } | Self::Image { .. } | Self::Kernel { .. } => 3,
             Self::Disk { .. } => 3,
             Self::Boot(boot) => match boot {

@@ -19,6 +19,7 @@ pub mod line;
 pub mod linux;
 pub mod machine;
 pub mod net;
+pub mod placement;
 pub mod populate;
 pub mod sandbox;
 pub mod settings;

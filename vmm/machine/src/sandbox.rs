@@ -70,7 +70,7 @@ const TREE: usize = 4;
 /// The most bounds that a list of allowed numbers has.
 const MOST_BOUNDS: usize = 2 * VCPU_WITH_BOTH.len();
 /// Steps that look at the arguments of all calls in [`LIMITS`].
-const MOST_LOOKS: usize = 8;
+const MOST_LOOKS: usize = 10;
 const MOST_STEPS: usize = TREE + MOST_BOUNDS + MOST_LOOKS + 2;
 
 /// Where the lower half of the first argument is, and from one to the next.
@@ -395,6 +395,9 @@ mod tests {
         if libc::c_long::from(number) == libc::SYS_madvise {
             arguments[2] = libc::MADV_HUGEPAGE as u32;
         }
+        if libc::c_long::from(number) == libc::SYS_tgkill {
+            arguments[2] = libc::SIGRTMIN() as u32;
+        }
         arguments
     }
 
@@ -422,6 +425,15 @@ mod tests {
                 let elsewhere = verdict(filter_of(role), 0x4000_0003, number, FITTING);
                 assert_ne!(elsewhere, libc::SECCOMP_RET_ALLOW);
             }
+        }
+    }
+
+    #[test]
+    fn the_only_signal_recalls_a_vcpu() {
+        for signal in 0..65 {
+            let arguments = [0, 0, signal, 0, 0, 0];
+            let allowed = allows(Role::Control, libc::SYS_tgkill, arguments);
+            assert_eq!(allowed, signal == libc::SIGRTMIN() as u32, "{signal}");
         }
     }
 

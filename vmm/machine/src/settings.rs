@@ -3,6 +3,7 @@
 use crate::disk::Wanted;
 use crate::line::Serial;
 use crate::net;
+use crate::placement::Placement;
 use crate::sandbox::Role;
 use crate::Failure;
 use lexopt::{Arg, Parser, ValueExt};
@@ -48,14 +49,20 @@ usage: trapline-vmm --image FILE [options]
   --seconds N       be killed after so many seconds, whatever the guest does
   --populate HOW    give the guest memory when it asks for that; what is to be
                     populated beforehand is in steps or whole
+  --pin WHERE       CPUs of its threads, counted among those that it may use: same
+                    (vCPU i on CPU i, all else on 0), disjoint (vCPU i on CPU i+1),
+                    or a list like vcpu0=1,disk0=0,others=0 (with --kernel)
+  --api PATH        a socket over which it is paused, resumed, asked for
+                    statistics, and stopped (with --kernel; docs/boot.md)
   --no-sandbox      run without the seccomp filter
   --help, --version
 
 The guest's console is standard output and, for COM1, standard input.
 
 exit status: 0 the guest was done, 35 it panicked, 36 it triple-faulted, 37 it
-ended in another way, 38 it reset its machine; 2 wrong usage, 3 bad image or disk, 4 no usable /dev/kvm,
-5 internal error; 128+N ended by signal N
+ended in another way, 38 it reset its machine, 39 stopped over its socket; 2 wrong
+usage, 3 bad image or disk, 4 no usable /dev/kvm, 5 internal error; 128+N ended by
+signal N
 ";
 
 /// Numbers of virtual CPUs that a machine may have.
@@ -106,6 +113,10 @@ pub struct Settings {
     pub command_line: String,
     /// Network cards.
     pub net: Vec<net::Spec>,
+    /// Which CPU each thread runs on.
+    pub placement: Placement,
+    /// Where the machine is asked and told.
+    pub api: Option<PathBuf>,
     /// Privilege ring of a direct start; `None`: whichever is native here.
     pub ring: Option<u8>,
     /// Which way into the image.
@@ -168,6 +179,8 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         prefault: None,
         command_line: String::new(),
         net: Vec::new(),
+        placement: Placement::Free,
+        api: None,
         ring: None,
         entry: EntryChoice::Auto,
         events: None,
@@ -198,8 +211,9 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
             Arg::Long(
-                name @ ("memory" | "pages" | "prefault" | "cpus" | "cmdline" | "net" | "ring"
-                | "entry" | "events" | "serial" | "disk" | "populate" | "seconds"),
+                name @ ("memory" | "pin" | "api" | "pages" | "prefault" | "cpus" | "cmdline"
+                | "net" | "ring" | "entry" | "events" | "serial" | "disk" | "populate"
+                | "seconds"),
             ) => {
                 let name = name.to_owned();
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
@@ -221,6 +235,8 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         Guest::Image if settings.initrd.is_some() => Some("--initrd goes with --kernel"),
         Guest::Image if !settings.disks.is_empty() => Some("--disk goes with --kernel"),
         Guest::Image if !settings.net.is_empty() => Some("--net goes with --kernel"),
+        Guest::Image if settings.api.is_some() => Some("--api goes with --kernel"),
+        Guest::Image if settings.placement != Placement::Free => Some("--pin goes with --kernel"),
         Guest::Linux if settings.ring.is_some() => Some("--ring goes with --image"),
         Guest::Linux if settings.entry != EntryChoice::Auto => Some("--entry goes with --image"),
         Guest::Linux if settings.ticker => Some("--ticker goes with --image"),
@@ -269,6 +285,11 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
                 .push(Wanted::parse(&text).ok_or_else(wanted)?);
         }
         "cmdline" => settings.command_line = text,
+        "api" => settings.api = Some(text.into()),
+        "pin" => {
+            let wanted = "same, disjoint, or a list like vcpu0=1,disk0=0,others=0";
+            settings.placement = Placement::parse(&text).ok_or_else(|| wrong(wanted))?;
+        }
         "net" => {
             let spec = net::Spec::parse(&text);
             let wanted = "tap=NAME or fd=N, and mac=02:…:…:…:…:… if you like";
@@ -383,6 +404,8 @@ mod tests {
             prefault: Some(Populate::Whole),
             command_line: "a b".into(),
             net: Vec::new(),
+            placement: Placement::Free,
+            api: None,
             ring: Some(3),
             entry: EntryChoice::Pvh,
             events: Some(7),
@@ -397,6 +420,9 @@ mod tests {
         let linux = run(&["--kernel", "k", "--initrd=i", "--cpus", "8"]);
         assert_eq!((linux.guest, linux.cpus), (Guest::Linux, 8));
         assert_eq!(linux.initrd, Some("i".into()));
+        let placed = run(&["--kernel", "k", "--pin=disjoint", "--api", "a"]);
+        assert_eq!(placed.placement, Placement::Disjoint);
+        assert_eq!(placed.api, Some("a".into()));
         let connected = run(&["--kernel=k", "--net=tap=a", "--net", "fd=3"]);
         assert_eq!(connected.net.len(), 2);
         let plain = run(&["--image", "k"]);
@@ -469,6 +495,12 @@ mod tests {
             (&["--kernel", "k", "--halt-in-guest"], "goes with --image"),
             (&["--kernel", "k", "--net", "bridge=b"], "tap=NAME or fd=N"),
             (&["--image", "k", "--net", "tap=t"], "goes with --kernel"),
+            (
+                &["--kernel", "k", "--pin", "vcpu0"],
+                "same, disjoint, or a list",
+            ),
+            (&["--image", "k", "--pin", "same"], "goes with --kernel"),
+            (&["--image", "k", "--api", "a"], "goes with --kernel"),
             (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
             (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
             (&["--image", "k", "--events", "-1"], "file descriptor"),
@@ -498,6 +530,8 @@ mod tests {
             "memory",
             "cpus",
             "disk",
+            "pin",
+            "api",
             "cmdline",
             "net",
             "ring",

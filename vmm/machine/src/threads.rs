@@ -1,8 +1,51 @@
 //! Threads beside the one that runs the vCPU.
 
+use crate::placement;
 use crate::sandbox::{self, Role};
 use crate::Failure;
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The threads that have introduced themselves, and the clocks that count their time.
+static CLOCKS: Mutex<Vec<(String, libc::clockid_t)>> = Mutex::new(Vec::new());
+
+/// This thread's name from now on: where it runs, and under which name its time is told.
+pub fn introduce(name: &str) {
+    placement::settle(name);
+    let mut clock = 0;
+    // SAFETY: the thread lives, and there is place for the number of its clock.
+    if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } == 0 {
+        clocks().push((name.to_owned(), clock));
+    }
+}
+
+/// CPU time of each thread in nanoseconds, by their names. One that has ended is not told.
+pub fn times() -> Vec<(String, u64)> {
+    let time = |(name, clock): &(String, _)| Some((name.clone(), time_of(*clock)?));
+    clocks().iter().filter_map(time).collect()
+}
+
+fn clocks() -> MutexGuard<'static, Vec<(String, libc::clockid_t)>> {
+    CLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn time_of(clock: libc::clockid_t) -> Option<u64> {
+    // SAFETY: all zero is a valid time.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one time, and there is one.
+    let status = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (status == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Lets this thread be interrupted by those that recall vCPUs.
+pub fn hear_recalls() {
+    // SAFETY: all zero is a valid set, and the kernel reads one.
+    unsafe {
+        let mut recall: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut recall, libc::SIGRTMIN());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const recall, ptr::null_mut());
+    }
+}
 
 /// Starts a thread that takes no signals - those are for who runs the first vCPU - and,
 /// with `sandbox`, confines itself to its role before it works.
@@ -36,9 +79,13 @@ pub fn unconfined(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
     }
+    let own = name.to_owned();
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
-        .spawn(work);
+        .spawn(move || {
+            introduce(&own);
+            work();
+        });
     // SAFETY: what was there before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
     thread

@@ -1,6 +1,7 @@
 //! The thread that does what is done at the speed of people: what is typed goes to the
 //! guest, what it says over its virtio console goes out, and random numbers go in.
 
+use super::api::Api;
 use super::Common;
 use crate::sandbox::Role;
 use crate::virtio::Slot;
@@ -37,13 +38,13 @@ impl Listener {
     }
 }
 
-/// Starts it.
+/// Starts it, with a socket over which the machine is told what to do, if there is one.
 ///
 /// # Errors
 /// There can be no further thread.
-pub fn start(common: Arc<Common>, sandbox: bool) -> Result<(), Failure> {
+pub fn start(common: Arc<Common>, api: Option<Api>, sandbox: bool) -> Result<(), Failure> {
     threads::spawn("control", Role::Control, sandbox, move || {
-        Control::new(&common).run();
+        Control::new(&common, api).run();
     })
 }
 
@@ -51,10 +52,11 @@ struct Control<'a> {
     common: &'a Common,
     input: ManuallyDrop<File>,
     input_ended: bool,
+    api: Option<Api>,
 }
 
 impl<'a> Control<'a> {
-    fn new(common: &'a Common) -> Self {
+    fn new(common: &'a Common, api: Option<Api>) -> Self {
         // SAFETY: the file is never dropped, so that it closes nothing that is not its own; a
         // descriptor that is not open gives errors, which are handled.
         let input = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDIN_FILENO) });
@@ -62,6 +64,7 @@ impl<'a> Control<'a> {
             common,
             input,
             input_ended: false,
+            api,
         }
     }
 
@@ -71,6 +74,9 @@ impl<'a> Control<'a> {
             let typed = self.wait(more);
             if typed {
                 self.hear();
+            }
+            if let Some(api) = &mut self.api {
+                api.serve(self.common);
             }
             self.common.slots.console.heard();
             more = self.serve_console();
@@ -87,21 +93,18 @@ impl<'a> Control<'a> {
         let full = self.input_ended || self.common.inbox.room() == 0;
         // The kernel passes over a negative descriptor.
         let input = if full { -1 } else { self.input.as_raw_fd() };
-        let mut requests = [
+        let mut requests = vec![
+            readable(input),
             readable(slots.console.bell().as_raw_fd()),
             readable(slots.entropy.bell().as_raw_fd()),
-            readable(input),
         ];
+        let told = self.api.iter().flat_map(Api::descriptors);
+        requests.extend(told.map(|fd| readable(fd.as_raw_fd())));
         let timeout = if more { 0 } else { -1 };
+        let count = requests.len() as libc::nfds_t;
         // SAFETY: as many requests are passed as are there.
-        unsafe {
-            libc::poll(
-                requests.as_mut_ptr(),
-                requests.len() as libc::nfds_t,
-                timeout,
-            )
-        };
-        requests[2].revents != 0
+        unsafe { libc::poll(requests.as_mut_ptr(), count, timeout) };
+        requests[0].revents != 0
     }
 
     fn hear(&mut self) {

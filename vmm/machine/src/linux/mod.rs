@@ -6,15 +6,20 @@
 //! its own does what is slow ([`control`]). Whichever vCPU sees the end of the machine
 //! ends the process, so nobody waits for anybody.
 
+mod api;
 mod control;
 mod exits;
+mod gate;
 mod inbox;
 mod slots;
+mod statistics;
 
 pub use exits::{Cause, ExitCounts, Exits};
 pub use slots::Worker;
 
+use self::api::Api;
 use self::control::Listener;
+use self::gate::Gate;
 use self::inbox::Inbox;
 use self::slots::Slots;
 use crate::console::Console;
@@ -47,6 +52,7 @@ pub struct Ready<H: Hypervisor> {
     boot: BootState,
     cpus: u32,
     serial: IrqLine,
+    button: IrqLine,
 }
 
 /// Makes the machine that `settings` ask for.
@@ -100,6 +106,7 @@ fn assemble<H: Hypervisor>(
     Ok(Ready {
         ram: Ram::of(memory),
         serial: vm.irq_pin(SERIAL_PIN)?,
+        button: vm.irq_pin(BUTTON_PIN)?,
         vm,
         boot: prepared.boot,
         cpus: settings.cpus,
@@ -113,6 +120,8 @@ pub struct Common {
     inbox: Arc<Inbox>,
     listener: Listener,
     exits: Vec<Exits>,
+    gate: Gate,
+    button: IrqLine,
     /// Until every vCPU is there: one that starts another must find it.
     assembled: Barrier,
     settings: Settings,
@@ -156,6 +165,9 @@ pub fn run<H: Hypervisor>(
 where
     H::Vm: Send + Sync + 'static,
 {
+    settings.placement.apply(ready.cpus)?;
+    threads::introduce("vcpu0");
+    let api = settings.api.as_deref().map(Api::bind).transpose()?;
     let first = ready.vm.create_vcpu(VcpuId(0), Some(&ready.boot))?;
     let (slots, workers) = Slots::new(&ready.vm, &ready.ram, settings)?;
     let inbox = Arc::new(Inbox::default());
@@ -174,12 +186,15 @@ where
         slots,
         inbox,
         listener,
+        gate: Gate::new(ready.cpus),
+        button: ready.button,
         exits: (0..ready.cpus).map(|_| Exits::default()).collect(),
         assembled: Barrier::new(ready.cpus as usize),
         settings: settings.clone(),
         end,
     });
-    control::start(Arc::clone(&common), settings.sandbox)?;
+    common.gate.introduce(0, first.kicker());
+    control::start(Arc::clone(&common), api, settings.sandbox)?;
     for worker in workers {
         worker.start(settings.sandbox)?;
     }
@@ -201,7 +216,11 @@ fn start_another<M: Vm + Send + Sync + 'static>(
 ) -> Result<(), Failure> {
     let (vm, common) = (Arc::clone(vm), Arc::clone(common));
     threads::unconfined(&format!("vcpu{}", number.0), move || {
+        threads::hear_recalls();
         let created = vm.create_vcpu(number, None);
+        if let Ok(vcpu) = &created {
+            common.gate.introduce(number.0, vcpu.kicker());
+        }
         common.assembled.wait();
         let confined = sandbox::confine(&common.settings);
         match confined.and_then(|()| Ok(created?)) {
@@ -220,6 +239,11 @@ impl Common {
     /// Exits to this program, of each vCPU.
     pub fn exits(&self) -> impl Iterator<Item = ExitCounts> + '_ {
         self.exits.iter().map(Exits::counts)
+    }
+
+    /// Ends the machine from outside of it.
+    fn stop(&self, ending: Ending) -> ! {
+        (self.end)(self, &mut self.devices(), Ok(ending))
     }
 
     fn run<V: Vcpu>(&self, mut vcpu: V, number: VcpuId) -> ! {
@@ -274,10 +298,11 @@ impl Common {
                 Exit::Started => Entry::Resume,
                 Exit::Kicked => {
                     exits.count(Cause::Other);
-                    match self.devices().recalled() {
-                        None => Entry::Resume,
-                        Some(ending) => return Ok(ending),
+                    if let Some(ending) = self.devices().recalled() {
+                        return Ok(ending);
                     }
+                    self.gate.pass();
+                    Entry::Resume
                 }
                 // The kernel answers those that it knows.
                 Exit::Hypercall { .. } => {

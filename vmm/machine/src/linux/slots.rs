@@ -3,7 +3,7 @@
 use crate::disk::{self, BadDisk, DiskFile, Wanted};
 use crate::net::{self, Card, Tap};
 use crate::sandbox::Role;
-use crate::virtio::{place, Bus, Ram, Slot};
+use crate::virtio::{place, Bus, Counts, Ram, Slot};
 use crate::{threads, Failure, Settings};
 use std::sync::Arc;
 use trapline_boot::acpi::Transport;
@@ -80,6 +80,21 @@ impl Slots {
             workers.push(slots.add_card(vm, ram, card, number)?);
         }
         Ok((slots, workers))
+    }
+
+    /// What each of them has done, by their names.
+    pub fn counts(&self) -> Vec<(String, Counts)> {
+        let disks = self.disks.iter().map(|disk| &disk.counters).zip(0..);
+        let disks = disks.map(|(counters, number)| (format!("disk{number}"), counters));
+        let cards = self.cards.iter().map(|card| &card.counters).zip(0..);
+        let cards = cards.map(|(counters, number)| (format!("net{number}"), counters));
+        let small = [
+            ("console".to_owned(), &self.console.counters),
+            ("entropy".to_owned(), &self.entropy.counters),
+        ];
+        let all = small.into_iter().chain(disks).chain(cards);
+        all.map(|(name, counters)| (name, counters.counts()))
+            .collect()
     }
 
     /// A network card in the next slot, and who serves it.

@@ -67,8 +67,9 @@ pub const VCPU_WITH_BOTH: [libc::c_long; 15] = [
 /// argument, and the values that it may have.
 pub type Limit = (libc::c_long, &'static [(u32, &'static [libc::c_int])]);
 
-/// New memory is nobody else's, and none of it can be executed.
-pub const LIMITS: [Limit; 2] = [
+/// New memory is nobody else's, and none of it can be executed; the only signal is one that
+/// recalls a vCPU.
+pub const LIMITS: [Limit; 3] = [
     (
         libc::SYS_mmap,
         &[
@@ -90,7 +91,11 @@ pub const LIMITS: [Limit; 2] = [
             ],
         )],
     ),
+    (libc::SYS_tgkill, &[(2, &[RECALL])]),
 ];
+
+/// `SIGRTMIN` as the C library counts, which keeps the first two for itself.
+const RECALL: libc::c_int = 34;
 
 pub const TICKER: [libc::c_long; 7] = [
     libc::SYS_write, // messages
@@ -146,15 +151,20 @@ pub const DISK_WORKER: [libc::c_long; 10] = [
     libc::SYS_pwritev2,
 ];
 
-pub const CONTROL: [libc::c_long; 9] = [
-    libc::SYS_read,  // what is typed, and doorbells
-    libc::SYS_write, // console, doorbells, interrupts, messages
+pub const CONTROL: [libc::c_long; 14] = [
+    libc::SYS_read,  // what is typed, doorbells, commands
+    libc::SYS_write, // console, doorbells, interrupts, answers, messages
+    libc::SYS_close, // who has gone
     libc::SYS_poll,
-    libc::SYS_brk,   // small allocations
+    libc::SYS_brk,          // small allocations
+    libc::SYS_rt_sigaction, // the first time that a vCPU is recalled
+    libc::SYS_getpid,
     libc::SYS_futex, // words with the vCPUs
     libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_gettime, // threads' times
     libc::SYS_exit_group,
+    libc::SYS_tgkill, // recalling vCPUs
+    libc::SYS_accept4,
     libc::SYS_getrandom,
 ];
 

@@ -1,0 +1,136 @@
+//! Where vCPUs wait while their machine is paused.
+
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use trapline_interface::Kicker;
+
+/// How long a vCPU may take to come: longer than any write to a console that is read.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The gate, and ways to call vCPUs to it.
+#[derive(Debug)]
+pub struct Gate {
+    kickers: Vec<OnceLock<Kicker>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    /// An open one, for so many vCPUs.
+    pub fn new(vcpus: u32) -> Self {
+        Self {
+            kickers: (0..vcpus).map(|_| OnceLock::new()).collect(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// How vCPU `number` is called.
+    pub fn introduce(&self, number: u32, kicker: Kicker) {
+        // Each introduces itself once.
+        let _only_once = self.kickers[number as usize].set(kicker);
+    }
+
+    /// A vCPU that was recalled passes, or waits until it may.
+    pub fn pass(&self) {
+        let mut state = self.lock();
+        if !state.closed {
+            return;
+        }
+        state.waiting += 1;
+        self.changed.notify_all();
+        while state.closed {
+            state = self.wait(state);
+        }
+        state.waiting -= 1;
+    }
+
+    /// Calls all vCPUs, and closes. True if all have come.
+    pub fn close(&self) -> bool {
+        self.lock().closed = true;
+        self.call();
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.lock();
+        while state.waiting < self.kickers.len() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Lets them go on.
+    pub fn open(&self) {
+        self.lock().closed = false;
+        self.changed.notify_all();
+    }
+
+    /// Whether vCPUs wait, or will.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn call(&self) {
+        self.kickers
+            .iter()
+            .filter_map(OnceLock::get)
+            .for_each(Kicker::kick);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{channel, Sender};
+    use std::sync::Arc;
+    use std::thread;
+    use trapline_interface::Kick;
+
+    /// Recalls a vCPU that waits for words.
+    struct ByWord(Sender<()>);
+
+    impl Kick for ByWord {
+        fn mark(&self) {}
+        fn interrupt(&self) {
+            let _gone = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn a_pause_holds_who_was_called_until_it_ends() {
+        let gate = Arc::new(Gate::new(1));
+        let (sender, calls) = channel();
+        gate.introduce(0, Kicker::new(ByWord(sender)));
+        let vcpu = {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || {
+                calls.recv().unwrap();
+                gate.pass();
+            })
+        };
+        assert!(gate.close() && gate.is_closed() && !vcpu.is_finished());
+        gate.open();
+        vcpu.join().unwrap();
+        // Open, it holds nobody.
+        gate.pass();
+    }
+}

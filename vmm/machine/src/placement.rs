@@ -1,0 +1,199 @@
+//! Which CPU each thread runs on.
+//!
+//! Two presets are those of the comparison of kernels under one VMM that this project began
+//! with (Genode 19.08): *same* puts vCPU i on CPU i, so that the first one shares its CPU
+//! with everything else of the VMM, *disjoint* puts it on CPU i + 1.
+
+use crate::Failure;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::OnceLock;
+
+/// Everything that is no vCPU, unless it has a place of its own.
+const OTHERS: &str = "others";
+
+static PLACES: OnceLock<Places> = OnceLock::new();
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Nothing: the kernel chooses.
+    #[default]
+    Free,
+    /// vCPU i on CPU i, all else on CPU 0.
+    Same,
+    /// vCPU i on CPU i + 1, all else on CPU 0.
+    Disjoint,
+    /// Threads by their names on CPUs by their numbers.
+    Named(BTreeMap<String, usize>),
+}
+
+impl Placement {
+    /// What `text` asks for; `None` if it makes no sense.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "same" => Some(Self::Same),
+            "disjoint" => Some(Self::Disjoint),
+            list => list
+                .split(',')
+                .map(pair)
+                .collect::<Option<_>>()
+                .map(Self::Named),
+        }
+    }
+
+    /// For a machine of so many vCPUs. CPU numbers count those that this process may use.
+    ///
+    /// # Errors
+    /// There are not so many CPUs.
+    pub fn apply(&self, vcpus: u32) -> Result<(), Failure> {
+        let allowed = allowed().map_err(Failure::system("ask on which CPUs it may run"))?;
+        if let Some(places) = self.places(vcpus, &allowed)? {
+            // Called once.
+            let _only_once = PLACES.set(places);
+        }
+        Ok(())
+    }
+
+    fn places(&self, vcpus: u32, allowed: &[usize]) -> Result<Option<Places>, Failure> {
+        let vcpus = vcpus as usize;
+        let wanted: BTreeMap<String, usize> = match self {
+            Self::Free => return Ok(None),
+            Self::Same => preset(vcpus, 0),
+            Self::Disjoint => preset(vcpus, 1),
+            Self::Named(wanted) => wanted.clone(),
+        };
+        let cpu = |(name, number): (String, usize)| match allowed.get(number) {
+            Some(cpu) => Ok((name, *cpu)),
+            None => Err(Failure::Usage(format!(
+                "--pin: {name} is to run on CPU {number}, and this process may use {} CPUs: \
+                 ask for fewer vCPUs or another placement",
+                allowed.len()
+            ))),
+        };
+        let cpus = wanted.into_iter().map(cpu).collect::<Result<_, _>>()?;
+        Ok(Some(Places { cpus }))
+    }
+}
+
+fn preset(vcpus: usize, first: usize) -> BTreeMap<String, usize> {
+    let each = (0..vcpus).map(|number| (format!("vcpu{number}"), number + first));
+    each.chain([(OTHERS.to_owned(), 0)]).collect()
+}
+
+fn pair(text: &str) -> Option<(String, usize)> {
+    let (name, cpu) = text.split_once('=')?;
+    let known = name == OTHERS || is_thread(name);
+    Some((known.then(|| name.to_owned())?, cpu.parse().ok()?))
+}
+
+/// Whether there can be a thread of this name: a kind, and a number where there are several.
+fn is_thread(name: &str) -> bool {
+    const KINDS: [(&str, bool); 5] = [
+        ("control", false),
+        ("vsock", false),
+        ("vcpu", true),
+        ("disk", true),
+        ("net", true),
+    ];
+    KINDS.iter().any(|(kind, numbered)| {
+        let rest = name.strip_prefix(kind);
+        rest.is_some_and(|rest| match numbered {
+            true => !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit()),
+            false => rest.is_empty(),
+        })
+    })
+}
+
+/// CPUs of this host, by the threads' names.
+#[derive(Debug)]
+struct Places {
+    cpus: BTreeMap<String, usize>,
+}
+
+impl Places {
+    fn of(&self, name: &str) -> Option<usize> {
+        // The helpers of a disk go where it goes.
+        let own = self.cpus.get(name).or_else(|| {
+            let (device, _) = name.split_once('.')?;
+            self.cpus.get(device)
+        });
+        own.or_else(|| self.cpus.get(OTHERS)).copied()
+    }
+}
+
+/// Puts this thread, which is called `name`, where it was asked for.
+pub fn settle(name: &str) {
+    let Some(cpu) = PLACES.get().and_then(|places| places.of(name)) else {
+        return;
+    };
+    // SAFETY: all zero is a valid set, and the kernel reads one.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        // It was allowed a moment ago.
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+    }
+}
+
+/// The CPUs that this process may use.
+fn allowed() -> io::Result<Vec<usize>> {
+    // SAFETY: all zero is a valid set, and the kernel writes one.
+    let (status, set) = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let status = libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        (status, set)
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let most = libc::CPU_SETSIZE as usize;
+    // SAFETY: looks at numbers below the size of the set.
+    Ok((0..most)
+        .filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(text: &str, vcpus: u32, allowed: &[usize]) -> Result<Places, String> {
+        let placement = Placement::parse(text).unwrap();
+        let places = placement.places(vcpus, allowed);
+        places.map(Option::unwrap).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn presets_are_those_of_the_document() {
+        let same = places("same", 2, &[4, 6]).unwrap();
+        let at = |places: &Places, name| places.of(name);
+        assert_eq!(at(&same, "vcpu0"), Some(4));
+        assert_eq!(at(&same, "vcpu1"), Some(6));
+        assert_eq!(at(&same, "control"), Some(4));
+        let disjoint = places("disjoint", 1, &[4, 6]).unwrap();
+        assert_eq!(at(&disjoint, "vcpu0"), Some(6));
+        assert_eq!(at(&disjoint, "disk0"), Some(4));
+        let failure = places("disjoint", 2, &[4, 6]).unwrap_err();
+        assert!(failure.contains("vcpu1 is to run on CPU 2"), "{failure}");
+    }
+
+    #[test]
+    fn threads_have_places_by_name_and_nonsense_is_refused() {
+        let named = places("vcpu0=1,disk0=0", 1, &[0, 1]).unwrap();
+        assert_eq!((named.of("vcpu0"), named.of("disk0.1")), (Some(1), Some(0)));
+        assert_eq!(named.of("control"), None);
+        for text in [
+            "",
+            "vcpu=1",
+            "vcpu0",
+            "vcpu0=x",
+            "cpu0=1",
+            "control1=0",
+            "x=1",
+        ] {
+            assert_eq!(Placement::parse(text), None, "{text}");
+        }
+        assert!(!allowed().unwrap().is_empty());
+    }
+}
