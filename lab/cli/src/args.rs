@@ -2,12 +2,14 @@
 //! all come from here. Names of environments and operations are values that
 //! clap knows, so that a mistyped one is answered with the nearest.
 
+mod boot;
 mod cache;
 mod gate;
 mod irq;
 mod populate;
 mod scheduling;
 
+pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use irq::{Contradiction, IrqArgs};
@@ -62,6 +64,8 @@ pub enum Command {
     Irq(IrqArgs),
     /// Measure what it costs to give a guest memory
     Populate(PopulateArgs),
+    /// Run a Linux in our VMM, with this terminal as its console
+    Boot(BootArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
     /// Write exact figures, to be checked against later

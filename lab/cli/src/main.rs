@@ -5,6 +5,7 @@
 
 mod args;
 mod bisect;
+mod boot;
 mod cache;
 mod doctor;
 mod explain;
@@ -66,6 +67,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Run(args) => return run::run(&args),
         Command::Irq(args) => return irq::irq(&args),
         Command::Populate(args) => return populate::populate(&args),
+        Command::Boot(args) => return boot::boot(&args),
         Command::Baseline(args) => gate::baseline(&args)?,
         Command::Check(args) => return gate::check(&args),
         Command::Bisect(args) => return bisect::bisect(&args),

@@ -48,6 +48,14 @@ pub fn check_halt(halt: Halt) -> Result<(), EnvError> {
     }
 }
 
+/// Whether this host's KVM runs a Linux.
+///
+/// # Errors
+/// There is none, or it emulates ring 0.
+pub fn ready_for_linux() -> Result<(), EnvError> {
+    check().and_then(|()| check_ring0())
+}
+
 /// Whether the kernel of a guest runs as fast as its programs.
 ///
 /// # Errors

@@ -47,6 +47,8 @@ pub use environment::{
     Availability, Environment, Facts, Guest, Progress, Requirements, SampleSink, Watch, Work,
 };
 pub use error::EnvError;
+pub use kvm::ready_for_linux;
+pub use linux_guest::stock_kernel;
 pub use observe::{last_stage, Finished, Offset};
 pub use parts::{sha256_of_file, GuestImage, Part, Parts};
 pub use plugin::Plugin;

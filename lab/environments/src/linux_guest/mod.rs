@@ -130,6 +130,15 @@ impl Linux {
     }
 }
 
+/// The kernel that guests boot where nobody names one: the distribution's for clouds, or
+/// what was given for the simulated machine.
+///
+/// # Errors
+/// There is none, and it cannot be fetched.
+pub fn stock_kernel(settings: &Settings) -> Result<PathBuf, EnvError> {
+    Ok(kernel::chosen(settings, Maker::Amd)?.image)
+}
+
 /// The machine that a guest's Linux was given.
 fn machine_facts(machine: &MachineSpec) -> Facts {
     named([
