@@ -134,9 +134,12 @@ fn punches(file: &File, length: u64) -> bool {
 fn alignment(file: &File) -> usize {
     // SAFETY: all zero is a valid value of it.
     let mut told: libc::statx = unsafe { std::mem::zeroed() };
+    // Not the C library's function: Rust's own library refers to that weakly, and in a
+    // static program it is then not there.
     // SAFETY: an open descriptor, an empty path that says so, and room for what is told.
     let status = unsafe {
-        libc::statx(
+        libc::syscall(
+            libc::SYS_statx,
             file.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH,
