@@ -106,6 +106,14 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// The same, of one that has offered so many requests and taken none back.
+    pub fn continuing(memory: &'a Memory, number: u32, offered: u16) -> Self {
+        Self {
+            available: offered,
+            ..Self::new(memory, number)
+        }
+    }
+
     /// Puts a request into the ring, and returns the number of its first descriptor.
     pub fn push(&mut self, pieces: &[Piece]) -> u16 {
         let head = self.next_descriptor % ENTRIES;

@@ -23,6 +23,8 @@ pub mod vsock;
 
 #[cfg(any(test, feature = "driver"))]
 pub mod driver;
+#[cfg(feature = "exercise")]
+pub mod exercise;
 
 pub use block::Block;
 pub use chain::{slices, Chain, Part};

@@ -106,7 +106,8 @@ fn data(shape: &Shape, sector: u64, length: usize) -> Option<u64> {
 /// Where `sectors` from `sector` on begin, in bytes, if the disk has them.
 fn within(shape: &Shape, sector: u64, sectors: u64) -> Option<u64> {
     let end = sector.checked_add(sectors)?;
-    (end <= shape.sectors).then(|| sector.checked_mul(SECTOR))?
+    end.checked_mul(SECTOR)?;
+    (end <= shape.sectors).then_some(sector * SECTOR)
 }
 
 /// A range to be given up or cleared, at byte `at` of what is given.
