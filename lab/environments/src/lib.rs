@@ -48,7 +48,7 @@ pub use environment::{
 };
 pub use error::EnvError;
 pub use kvm::ready_for_linux;
-pub use linux_guest::stock_kernel;
+pub use linux_guest::{stock_kernel, Root};
 pub use observe::{last_stage, Finished, Offset};
 pub use parts::{sha256_of_file, GuestImage, Part, Parts};
 pub use plugin::Plugin;

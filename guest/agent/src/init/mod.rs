@@ -10,6 +10,8 @@
 
 mod alone;
 mod beside;
+mod disk;
+mod drivers;
 mod foreign;
 mod guest;
 mod job;
@@ -52,6 +54,11 @@ pub fn main(main: u64) -> ! {
         Err(error) => panic!("no access to the machine's ports: {error}"),
     };
     std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
+    match disk::look() {
+        Ok(false) => {}
+        Ok(true) => Port::opened().end(trapline_abi::platform::EXIT_DONE),
+        Err(trouble) => last_words(&trouble),
+    }
     match task {
         Ok(_) => be_init(port),
         Err(error) => last_words(&format!("/proc: {error}")),

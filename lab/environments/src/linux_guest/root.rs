@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct Root {
     /// Those below the agent's, each a file: "newc" cpio, which may be compressed.
     below: Vec<PathBuf>,
-    /// The agent's.
+    /// The agent's, and what it is on besides.
     agent: Vec<u8>,
 }
 
@@ -45,6 +45,17 @@ impl Root {
             below: settings.root.clone(),
             agent: archive.bytes(),
         })
+    }
+
+    /// The same on another archive, of this process's making.
+    #[must_use]
+    pub fn on(self, mut archive: Vec<u8>) -> Self {
+        archive.resize(archive.len().next_multiple_of(ALIGNED as usize), 0);
+        archive.extend(self.agent);
+        Self {
+            agent: archive,
+            ..self
+        }
     }
 
     /// All of it, in one piece.

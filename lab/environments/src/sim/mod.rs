@@ -12,6 +12,7 @@ mod base;
 mod beside;
 mod closure;
 mod custom;
+pub mod drivers;
 mod initramfs;
 mod inner;
 pub mod kernel;

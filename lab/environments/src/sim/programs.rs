@@ -52,6 +52,9 @@ pub struct Output {
 /// Memory that the programs may use together, in MiB.
 const MEMORY: u32 = 256;
 
+/// A file of the machine besides the programs: where, and what it holds.
+pub type Extra<'a> = (&'a str, &'a [u8]);
+
 /// Runs `programs` in Linux on the simulated machine, on which /dev/kvm is there,
 /// and returns what each did and the hash of all that the machine said: equal
 /// for two runs in which everything was equal.
@@ -63,8 +66,24 @@ pub fn run(
     programs: &[Program],
     watch: &Watch,
 ) -> Result<(Vec<Output>, String), EnvError> {
+    run_with(settings, programs, &[], watch)
+}
+
+/// The same with further files on the machine.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    settings: &Settings,
+    programs: &[Program],
+    files: &[Extra<'_>],
+    watch: &Watch,
+) -> Result<(Vec<Output>, String), EnvError> {
     let base = Base::linux(settings, Maker::Amd)?;
     let machine = Machine::new(settings, base, MEMORY, &mut |archive, _| {
+        for (place, bytes) in files {
+            archive.file(place, bytes.to_vec());
+        }
         add(programs, archive)
     })?;
     let mut script = Script::default();
