@@ -8,6 +8,8 @@
 //! [`ticker`], a serial [`line`] or a [`disk`], for who asks for them, and next to no allocation: both would be paid for before the guest's
 //! first instruction.
 
+#[cfg(test)]
+mod apart;
 pub mod clock;
 pub mod console;
 pub mod disk;
@@ -29,6 +31,7 @@ pub mod threads;
 pub mod ticker;
 pub mod usage;
 pub mod virtio;
+pub mod vsock;
 
 pub use ending::Ending;
 pub use failure::Failure;

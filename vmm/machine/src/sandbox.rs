@@ -21,7 +21,7 @@ mod calls;
 use crate::{Failure, Settings};
 use calls::{
     CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, NET, SERIAL_LINE, TICKER, VCPU,
-    VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY,
+    VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
 };
 use std::io;
 
@@ -50,6 +50,10 @@ pub enum Role {
     DiskWorker,
     /// It serves a network card.
     Net,
+    /// It serves streams between guest and host, which either of them may begin.
+    Vsock,
+    /// The same where only the host may.
+    VsockIn,
 }
 
 // Instructions (linux/bpf_common.h) and where they look (linux/seccomp.h).
@@ -70,7 +74,7 @@ const TREE: usize = 4;
 /// The most bounds that a list of allowed numbers has.
 const MOST_BOUNDS: usize = 2 * VCPU_WITH_BOTH.len();
 /// Steps that look at the arguments of all calls in [`LIMITS`].
-const MOST_LOOKS: usize = 10;
+const MOST_LOOKS: usize = 18;
 const MOST_STEPS: usize = TREE + MOST_BOUNDS + MOST_LOOKS + 2;
 
 /// Where the lower half of the first argument is, and from one to the next.
@@ -88,6 +92,8 @@ static OF_DISK_RING: Filter = compile(&DISK_RING);
 static OF_DISK_POOL: Filter = compile(&DISK_POOL);
 static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
 static OF_NET: Filter = compile(&NET);
+static OF_VSOCK: Filter = compile(&VSOCK);
+static OF_VSOCK_IN: Filter = compile(&VSOCK_IN);
 
 /// A program for the kernel.
 struct Filter {
@@ -122,7 +128,9 @@ impl Bounds {
                 "the numbers must ascend"
             );
             let number = allowed[i] as u32;
-            if bounds.count > 0 && bounds.at[bounds.count - 1] == number {
+            let joins = bounds.count > 0 && bounds.at[bounds.count - 1] == number;
+            // A call that is looked at stands alone.
+            if joins && !is_limited(number) && !is_limited(number - 1) {
                 bounds.at[bounds.count - 1] = number + 1;
             } else {
                 bounds.at[bounds.count] = number;
@@ -173,6 +181,18 @@ impl Bounds {
         }
         self.allow()
     }
+}
+
+/// Whether not every form of this call is allowed.
+const fn is_limited(number: u32) -> bool {
+    let mut limit = 0;
+    while limit < LIMITS.len() {
+        if LIMITS[limit].0 as u32 == number {
+            return true;
+        }
+        limit += 1;
+    }
+    false
 }
 
 /// Steps that look at a limited call's arguments.
@@ -346,6 +366,8 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::DiskPool => &OF_DISK_POOL,
         Role::DiskWorker => &OF_DISK_WORKER,
         Role::Net => &OF_NET,
+        Role::Vsock => &OF_VSOCK,
+        Role::VsockIn => &OF_VSOCK_IN,
     }
 }
 
@@ -390,20 +412,26 @@ mod tests {
         [0, 4096, access as u32, kind as u32, u32::MAX, 0]
     };
 
+    const UNIX_STREAM: [u32; 3] = {
+        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        [libc::AF_UNIX as u32, kind as u32, 0]
+    };
+
     fn fitting(number: u32) -> [u32; 6] {
         let mut arguments = FITTING;
-        if libc::c_long::from(number) == libc::SYS_madvise {
-            arguments[2] = libc::MADV_HUGEPAGE as u32;
-        }
-        if libc::c_long::from(number) == libc::SYS_tgkill {
-            arguments[2] = libc::SIGRTMIN() as u32;
+        match libc::c_long::from(number) {
+            libc::SYS_madvise => arguments[2] = libc::MADV_HUGEPAGE as u32,
+            libc::SYS_tgkill => arguments[2] = libc::SIGRTMIN() as u32,
+            libc::SYS_fcntl => arguments[1] = libc::F_GETFD as u32,
+            libc::SYS_socket => arguments[..3].copy_from_slice(&UNIX_STREAM),
+            _ => {}
         }
         arguments
     }
 
     #[test]
     fn what_is_allowed_is_the_list_and_nothing_else() {
-        let lists: [(Role, &[libc::c_long]); 11] = [
+        let lists: [(Role, &[libc::c_long]); 13] = [
             (Role::Vcpu, &VCPU),
             (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
             (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
@@ -415,6 +443,8 @@ mod tests {
             (Role::DiskPool, &DISK_POOL),
             (Role::DiskWorker, &DISK_WORKER),
             (Role::Net, &NET),
+            (Role::Vsock, &VSOCK),
+            (Role::VsockIn, &VSOCK_IN),
         ];
         let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
         for (role, list) in lists {
@@ -472,6 +502,26 @@ mod tests {
                 libc::MADV_POPULATE_WRITE,
             ];
             assert_eq!(advised(advice), pages.contains(&advice), "{advice}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_streams_on_this_host() {
+        let allowed = |role, socket: [u32; 3]| {
+            let mut arguments = FITTING;
+            arguments[..3].copy_from_slice(&socket);
+            allows(role, libc::SYS_socket, arguments)
+        };
+        let [family, kind, _] = UNIX_STREAM;
+        assert!(allowed(Role::Vsock, UNIX_STREAM));
+        assert!(!allowed(Role::VsockIn, UNIX_STREAM));
+        for (family, kind, protocol) in [
+            (libc::AF_INET as u32, kind, 0),
+            (libc::AF_NETLINK as u32, kind, 0),
+            (family, libc::SOCK_DGRAM as u32, 0),
+            (family, kind, 1),
+        ] {
+            assert!(!allowed(Role::Vsock, [family, kind, protocol]));
         }
     }
 }

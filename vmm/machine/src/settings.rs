@@ -5,6 +5,7 @@ use crate::line::Serial;
 use crate::net;
 use crate::placement::Placement;
 use crate::sandbox::Role;
+use crate::vsock;
 use crate::Failure;
 use lexopt::{Arg, Parser, ValueExt};
 use std::os::fd::RawFd;
@@ -33,6 +34,8 @@ usage: trapline-vmm --image FILE [options]
                     between which others get the CPU, or whole, in one call
   --cpus N          virtual CPUs: 1 (default), with --kernel up to 8
   --cmdline TEXT    the guest's command line
+  --vsock WHERE     with --kernel: streams to programs of the host: cid=N (3 or
+                    more), path=SOCKET, and in if only they may begin one
   --net WHERE       with --kernel: a network card, once for each: tap=NAME, or
                     fd=N for a tap that is open already; and mac=ADDRESS
   --ring RING       privilege ring of a direct start: 0, 3, or auto (default:
@@ -117,6 +120,8 @@ pub struct Settings {
     pub placement: Placement,
     /// Where the machine is asked and told.
     pub api: Option<PathBuf>,
+    /// Streams to programs of the host.
+    pub vsock: Option<vsock::Spec>,
     /// Privilege ring of a direct start; `None`: whichever is native here.
     pub ring: Option<u8>,
     /// Which way into the image.
@@ -181,6 +186,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         net: Vec::new(),
         placement: Placement::Free,
         api: None,
+        vsock: None,
         ring: None,
         entry: EntryChoice::Auto,
         events: None,
@@ -212,8 +218,8 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
             Arg::Long(
                 name @ ("memory" | "pin" | "api" | "pages" | "prefault" | "cpus" | "cmdline"
-                | "net" | "ring" | "entry" | "events" | "serial" | "disk" | "populate"
-                | "seconds"),
+                | "net" | "vsock" | "ring" | "entry" | "events" | "serial" | "disk"
+                | "populate" | "seconds"),
             ) => {
                 let name = name.to_owned();
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
@@ -237,6 +243,7 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         Guest::Image if !settings.net.is_empty() => Some("--net goes with --kernel"),
         Guest::Image if settings.api.is_some() => Some("--api goes with --kernel"),
         Guest::Image if settings.placement != Placement::Free => Some("--pin goes with --kernel"),
+        Guest::Image if settings.vsock.is_some() => Some("--vsock goes with --kernel"),
         Guest::Linux if settings.ring.is_some() => Some("--ring goes with --image"),
         Guest::Linux if settings.entry != EntryChoice::Auto => Some("--entry goes with --image"),
         Guest::Linux if settings.ticker => Some("--ticker goes with --image"),
@@ -294,6 +301,14 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
             let spec = net::Spec::parse(&text);
             let wanted = "tap=NAME or fd=N, and mac=02:…:…:…:…:… if you like";
             settings.net.push(spec.ok_or_else(|| wrong(wanted))?);
+        }
+        "vsock" => {
+            let spec = vsock::Spec::parse(&text);
+            let wanted = "cid=N,path=SOCKET, and in if you like; N is from 3 on";
+            let spec = spec.ok_or_else(|| wrong(wanted))?;
+            if settings.vsock.replace(spec).is_some() {
+                return Err(Failure::Usage("give one --vsock".into()));
+            }
         }
         "ring" => {
             settings.ring = match text.as_str() {
@@ -406,6 +421,7 @@ mod tests {
             net: Vec::new(),
             placement: Placement::Free,
             api: None,
+            vsock: None,
             ring: Some(3),
             entry: EntryChoice::Pvh,
             events: Some(7),
@@ -425,6 +441,8 @@ mod tests {
         assert_eq!(placed.api, Some("a".into()));
         let connected = run(&["--kernel=k", "--net=tap=a", "--net", "fd=3"]);
         assert_eq!(connected.net.len(), 2);
+        let connected = run(&["--kernel=k", "--vsock=cid=9,path=p"]);
+        assert_eq!(connected.vsock.map(|spec| spec.cid), Some(9));
         let plain = run(&["--image", "k"]);
         assert!(!plain.halt_in_guest);
         assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
@@ -501,6 +519,18 @@ mod tests {
             ),
             (&["--image", "k", "--pin", "same"], "goes with --kernel"),
             (&["--image", "k", "--api", "a"], "goes with --kernel"),
+            (
+                &["--kernel", "k", "--vsock", "cid=2,path=p"],
+                "N is from 3 on",
+            ),
+            (
+                &["--image", "k", "--vsock", "cid=3,path=p"],
+                "goes with --kernel",
+            ),
+            (
+                &["--kernel=k", "--vsock=cid=3,path=p", "--vsock=cid=3,path=p"],
+                "one --vsock",
+            ),
             (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
             (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
             (&["--image", "k", "--events", "-1"], "file descriptor"),
@@ -534,6 +564,7 @@ mod tests {
             "api",
             "cmdline",
             "net",
+            "vsock",
             "ring",
             "entry",
             "events",

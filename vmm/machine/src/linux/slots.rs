@@ -4,10 +4,12 @@ use crate::disk::{self, BadDisk, DiskFile, Wanted};
 use crate::net::{self, Card, Tap};
 use crate::sandbox::Role;
 use crate::virtio::{place, Bus, Counts, Ram, Slot};
+use crate::vsock::{self, Door};
 use crate::{threads, Failure, Settings};
 use std::sync::Arc;
 use trapline_boot::acpi::Transport;
 use trapline_interface::Vm;
+use trapline_virtio::vsock::Vsock;
 use trapline_virtio::{Block, Console, Device, Entropy};
 
 /// The devices of one machine.
@@ -22,6 +24,8 @@ pub struct Slots {
     pub disks: Vec<Arc<Slot<Block>>>,
     /// The network cards.
     pub cards: Vec<Arc<Slot<Card>>>,
+    /// Streams to the host.
+    pub vsock: Option<Arc<Slot<Vsock>>>,
 }
 
 /// A thread that serves a device.
@@ -51,7 +55,7 @@ pub fn places(settings: &Settings) -> Result<Vec<Transport>, Failure> {
 
 /// A console and a source of random numbers are always there.
 fn count(settings: &Settings) -> usize {
-    2 + settings.disks.len() + settings.net.len()
+    2 + settings.disks.len() + settings.net.len() + usize::from(settings.vsock.is_some())
 }
 
 impl Slots {
@@ -70,6 +74,7 @@ impl Slots {
             entropy: add(&mut bus, vm, ram, Entropy)?,
             disks: Vec::new(),
             cards: Vec::new(),
+            vsock: None,
             bus,
         };
         let mut workers = Vec::new();
@@ -78,6 +83,9 @@ impl Slots {
         }
         for (card, number) in settings.net.iter().zip(0..) {
             workers.push(slots.add_card(vm, ram, card, number)?);
+        }
+        if let Some(spec) = &settings.vsock {
+            workers.push(slots.add_vsock(vm, ram, spec)?);
         }
         Ok((slots, workers))
     }
@@ -92,9 +100,28 @@ impl Slots {
             ("console".to_owned(), &self.console.counters),
             ("entropy".to_owned(), &self.entropy.counters),
         ];
-        let all = small.into_iter().chain(disks).chain(cards);
+        let vsock = self.vsock.iter();
+        let vsock = vsock.map(|slot| ("vsock".to_owned(), &slot.counters));
+        let all = small.into_iter().chain(disks).chain(cards).chain(vsock);
         all.map(|(name, counters)| (name, counters.counts()))
             .collect()
+    }
+
+    /// Streams to the host in the next slot, and who serves them.
+    fn add_vsock(
+        &mut self,
+        vm: &impl Vm,
+        ram: &Ram,
+        spec: &vsock::Spec,
+    ) -> Result<Worker, Failure> {
+        let door = Door::open(spec)?;
+        let slot = add(&mut self.bus, vm, ram, Vsock::new(spec.cid))?;
+        self.vsock = Some(Arc::clone(&slot));
+        Ok(Worker {
+            name: "vsock".to_owned(),
+            role: spec.role(),
+            work: Box::new(move || vsock::serve(&slot, &door)),
+        })
     }
 
     /// A network card in the next slot, and who serves it.

@@ -4,6 +4,7 @@
 mod skip;
 
 use super::*;
+use crate::apart::is_apart;
 use crate::sandbox::Role;
 use crate::threads;
 use crate::virtio::{Bus, Ram};
@@ -17,9 +18,6 @@ use trapline_virtio::driver::{self, Driver};
 use trapline_virtio::net::HEADER;
 
 const WHAT: &str = "a network card at a tap";
-
-/// Set in the process that has a network of its own.
-const INSIDE: &str = "TRAPLINE_TEST_NETWORK";
 
 const GUEST_CHECKSUM: u64 = 1 << 1;
 const GUEST_TCP4: u64 = 1 << 7;
@@ -54,34 +52,15 @@ fn a_tap_that_cannot_be_had_is_told_with_a_remedy() {
 
 /// Runs the test `name` in a network of its own, where it is root. True in there.
 fn has_network(name: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
     let may = Command::new("unshare")
         .args(["-rn", "ip", "tuntap", "add", "t", "mode", "tap"])
         .output();
-    let may = may.is_ok_and(|output| output.status.success());
-    if !may {
-        skip(
-            WHAT,
-            "no network namespace with a tap can be made here (unshare -rn ip tuntap)",
-        );
+    if !may.is_ok_and(|output| output.status.success()) {
+        let why = "no network with a tap can be made here (unshare -rn ip tuntap)";
+        skip(WHAT, why);
         return false;
     }
-    let inside = Command::new("unshare")
-        .arg("-rn")
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--test-threads=1", "--nocapture"])
-        .env(INSIDE, "1")
-        // As the VMM does it: the heap grows by a call that filters allow.
-        .env("MALLOC_ARENA_MAX", "1")
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&inside.stdout);
-    let errors = String::from_utf8_lossy(&inside.stderr);
-    assert!(inside.status.success(), "{}: {told}{errors}", inside.status);
-    assert!(told.contains("1 passed"), "{told}");
-    false
+    is_apart(&["unshare", "-rn"], name)
 }
 
 fn ip(words: &str) {

@@ -67,9 +67,9 @@ pub const VCPU_WITH_BOTH: [libc::c_long; 15] = [
 /// argument, and the values that it may have.
 pub type Limit = (libc::c_long, &'static [(u32, &'static [libc::c_int])]);
 
-/// New memory is nobody else's, and none of it can be executed; the only signal is one that
-/// recalls a vCPU.
-pub const LIMITS: [Limit; 3] = [
+/// New memory is nobody else's, and none of it can be executed; new sockets are streams on this
+/// host; the only signal is one that recalls a vCPU.
+pub const LIMITS: [Limit; 5] = [
     (
         libc::SYS_mmap,
         &[
@@ -92,6 +92,18 @@ pub const LIMITS: [Limit; 3] = [
         )],
     ),
     (libc::SYS_tgkill, &[(2, &[RECALL])]),
+    (
+        libc::SYS_socket,
+        &[
+            (0, &[libc::AF_UNIX]),
+            (
+                1,
+                &[libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC],
+            ),
+            (2, &[0]),
+        ],
+    ),
+    (libc::SYS_fcntl, &[(1, &[libc::F_GETFD])]),
 ];
 
 /// `SIGRTMIN` as the C library counts, which keeps the first two for itself.
@@ -151,7 +163,7 @@ pub const DISK_WORKER: [libc::c_long; 10] = [
     libc::SYS_pwritev2,
 ];
 
-pub const CONTROL: [libc::c_long; 14] = [
+pub const CONTROL: [libc::c_long; 15] = [
     libc::SYS_read,  // what is typed, doorbells, commands
     libc::SYS_write, // console, doorbells, interrupts, answers, messages
     libc::SYS_close, // who has gone
@@ -159,6 +171,7 @@ pub const CONTROL: [libc::c_long; 14] = [
     libc::SYS_brk,          // small allocations
     libc::SYS_rt_sigaction, // the first time that a vCPU is recalled
     libc::SYS_getpid,
+    libc::SYS_fcntl, // a debug build looks whether what it closes is open
     libc::SYS_futex, // words with the vCPUs
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // threads' times
@@ -179,4 +192,40 @@ pub const NET: [libc::c_long; 10] = [
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // where it takes a system call
     libc::SYS_exit_group,
+];
+
+pub const VSOCK: [libc::c_long; 16] = [
+    libc::SYS_read,  // doorbells
+    libc::SYS_write, // interrupts, messages
+    libc::SYS_close, // connections
+    libc::SYS_poll,
+    libc::SYS_brk,      // small allocations
+    libc::SYS_socket,   // what the guest connects to
+    libc::SYS_connect,  // the same
+    libc::SYS_sendto,   // bytes
+    libc::SYS_recvfrom, // bytes
+    libc::SYS_shutdown, // half of a connection
+    libc::SYS_fcntl,    // whether it is open, before each close in a build for tests
+    libc::SYS_futex,    // words with the vCPUs
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_exit_group,
+    libc::SYS_accept4, // what connects to the guest
+];
+
+pub const VSOCK_IN: [libc::c_long; 14] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_close,
+    libc::SYS_poll,
+    libc::SYS_brk,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_shutdown,
+    libc::SYS_fcntl,
+    libc::SYS_futex,
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit_group,
+    libc::SYS_accept4,
 ];

@@ -1,0 +1,274 @@
+//! The device between real sockets of the host and a driver that a test plays.
+
+use super::*;
+use crate::apart::is_apart;
+use crate::threads;
+use crate::virtio::{Bus, Ram};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trapline_interface::fake::{Fake, FakeVm};
+use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
+use trapline_virtio::driver::{self, Driver};
+
+const CID: u64 = 9;
+const HEADER: usize = 44;
+const REQUEST: u16 = 1;
+const RESPONSE: u16 = 2;
+const RST: u16 = 3;
+const SHUTDOWN: u16 = 4;
+const RW: u16 = 5;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Rooms for what the guest hears, and where it says what.
+const ROOMS: u64 = 8;
+const ROOM: u64 = 4096;
+const OWN: u64 = 0x9000;
+
+/// A guest, its device, and where programs of the host connect.
+struct Guest<'a> {
+    slot: &'a Slot<Vsock>,
+    hears: Driver<'a>,
+    says: Driver<'a>,
+    path: PathBuf,
+}
+
+/// A packet, and the ports as the guest sees them.
+#[derive(Debug, PartialEq)]
+struct Packet {
+    operation: u16,
+    own: u32,
+    host: u32,
+    flags: u32,
+    bytes: Vec<u8>,
+}
+
+fn slot(vm: &FakeVm) -> Arc<Slot<Vsock>> {
+    let ram = Ram::of(Arc::new(Region::new(driver::rings(3) as usize).unwrap()));
+    let place = Bus::default().next().unwrap();
+    Arc::new(Slot::new(vm, place, &ram, Vsock::new(CID as u32)).unwrap())
+}
+
+fn vm() -> FakeVm {
+    let spec = VmSpec::with(Controllers::Full);
+    Fake::replaying([vec![]]).create_vm(&spec).unwrap()
+}
+
+impl<'a> Guest<'a> {
+    /// Served by a confined thread, behind a socket in `directory`.
+    fn of(slot: &'a Arc<Slot<Vsock>>, directory: &Path, more: &str) -> Self {
+        let path = directory.join("v.sock");
+        let spec = format!("cid={CID},path={}{more}", path.display());
+        let spec = Spec::parse(&spec).unwrap();
+        let (door, served) = (Door::open(&spec).unwrap(), Arc::clone(slot));
+        threads::spawn("vsock", spec.role(), true, move || serve(&served, &door)).unwrap();
+        slot.started(0);
+        let mut guest = Self {
+            hears: Driver::new(slot.memory(), 0),
+            says: Driver::new(slot.memory(), 1),
+            slot,
+            path,
+        };
+        (0..ROOMS).for_each(|number| guest.offer(number));
+        slot.ring();
+        guest
+    }
+
+    fn offer(&mut self, number: u64) {
+        self.hears.push(&[(number * ROOM, ROOM as u32, true)]);
+    }
+
+    fn say(&mut self, operation: u16, (own, host): (u32, u32), flags: u32, bytes: &[u8]) {
+        let mut packet = Vec::new();
+        packet.extend(CID.to_le_bytes());
+        packet.extend(2_u64.to_le_bytes());
+        let kind = 1 | u32::from(operation) << 16;
+        for word in [own, host, bytes.len() as u32, kind, flags, 1 << 20, 0] {
+            packet.extend(word.to_le_bytes());
+        }
+        packet.extend(bytes);
+        self.says.put(OWN, &packet);
+        self.says.push(&[(OWN, packet.len() as u32, false)]);
+        self.slot.ring();
+        let says = &mut self.says;
+        until("a packet is taken", || says.used());
+    }
+
+    fn hear(&mut self) -> Packet {
+        let hears = &mut self.hears;
+        let (head, length) = until("a packet comes", || hears.used());
+        let at = u64::from(head) % ROOMS * ROOM;
+        let packet = Packet {
+            operation: self.hears.get(at + 30),
+            host: self.hears.get(at + 16),
+            own: self.hears.get(at + 20),
+            flags: self.hears.get(at + 32),
+            bytes: self
+                .hears
+                .bytes(at + HEADER as u64, length as usize - HEADER),
+        };
+        self.offer(u64::from(head) % ROOMS);
+        self.slot.ring();
+        packet
+    }
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "waiting until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn read(stream: &mut UnixStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+fn has_ended(stream: &mut UnixStream) -> bool {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    matches!(stream.read(&mut [0]), Ok(0))
+}
+
+#[test]
+fn programs_of_the_host_connect_to_the_guest() {
+    if !is_apart(
+        &[],
+        "vsock::tests::programs_of_the_host_connect_to_the_guest",
+    ) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (vm, mut programs) = (vm(), Vec::new());
+    let slot = slot(&vm);
+    let mut guest = Guest::of(&slot, directory.path(), ",in");
+    for number in 0..2 {
+        let mut program = UnixStream::connect(&guest.path).unwrap();
+        program.write_all(b"CONNECT 1024\nhello").unwrap();
+        let asked = guest.hear();
+        assert_eq!((asked.operation, asked.own), (REQUEST, 1024));
+        let ports = (1024, asked.host);
+        guest.say(RESPONSE, ports, 0, &[]);
+        assert_eq!(
+            read(&mut program, 14),
+            format!("OK {}\n", asked.host).as_bytes()
+        );
+        let said = guest.hear();
+        assert_eq!((said.operation, &said.bytes[..]), (RW, &b"hello"[..]));
+        guest.say(RW, ports, 0, b"world");
+        assert_eq!(read(&mut program, 5), b"world");
+        assert_eq!(asked.host, (1 << 30) + number);
+        programs.push((program, ports));
+    }
+    // The guest ends one, its program the other.
+    let (mut program, ports) = programs.remove(0);
+    guest.say(SHUTDOWN, ports, 3, &[]);
+    assert_eq!(guest.hear().operation, RST);
+    assert!(has_ended(&mut program));
+    drop(programs);
+    let told = guest.hear();
+    assert_eq!((told.operation, told.flags), (SHUTDOWN, 2));
+    // Those that say nothing sensible are sent away; the guest may not call.
+    let mut program = UnixStream::connect(&guest.path).unwrap();
+    program.write_all(b"HELO\n").unwrap();
+    assert!(has_ended(&mut program));
+    let mut silent = UnixStream::connect(&guest.path).unwrap();
+    let others: Vec<_> = (0..MOST_CALLERS)
+        .map(|_| UnixStream::connect(&guest.path).unwrap())
+        .collect();
+    assert!(has_ended(&mut silent));
+    let at_path = guest.path.with_file_name("v.sock_80");
+    let _listener = UnixListener::bind(at_path).unwrap();
+    guest.say(REQUEST, (5, 80), 0, &[]);
+    assert_eq!(guest.hear().operation, RST);
+    drop(others);
+    let counts = slot.counters.counts();
+    assert_eq!((counts.read, counts.written), (10, 10));
+}
+
+#[test]
+fn programs_of_the_guest_connect_to_the_host() {
+    if !is_apart(
+        &[],
+        "vsock::tests::programs_of_the_guest_connect_to_the_host",
+    ) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let vm = vm();
+    let slot = slot(&vm);
+    let mut guest = Guest::of(&slot, directory.path(), "");
+    let listener = UnixListener::bind(guest.path.with_file_name("v.sock_80")).unwrap();
+    guest.say(REQUEST, (5, 81), 0, &[]);
+    assert_eq!(guest.hear().operation, RST);
+    guest.say(REQUEST, (5, 80), 0, &[]);
+    let answer = guest.hear();
+    assert_eq!(
+        (answer.operation, answer.own, answer.host),
+        (RESPONSE, 5, 80)
+    );
+    let (mut program, _) = listener.accept().unwrap();
+    // More than a socket holds, to a program that does not read, and then does.
+    let piece: Vec<u8> = (0..16 << 10).map(|at| (at % 253) as u8).collect();
+    for _ in 0..4 {
+        guest.say(RW, (5, 80), 0, &piece);
+    }
+    assert_eq!(read(&mut program, 64 << 10), piece.repeat(4));
+    program.write_all(&piece).unwrap();
+    program.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut heard = Vec::new();
+    let ended = loop {
+        let packet = guest.hear();
+        match packet.operation {
+            RW => heard.extend(packet.bytes),
+            SHUTDOWN => break packet.flags,
+            _ => {}
+        }
+    };
+    assert_eq!((heard == piece, ended), (true, 2));
+    guest.say(SHUTDOWN, (5, 80), 2, &[]);
+    assert!(has_ended(&mut program));
+    // A driver that resets its device waits until the host has let go.
+    guest.say(REQUEST, (6, 80), 0, &[]);
+    assert_eq!(guest.hear().operation, RESPONSE);
+    let (mut program, _) = listener.accept().unwrap();
+    let registers: &dyn crate::virtio::Registers = &*slot;
+    registers.write(0x70, 4, 0);
+    assert!(has_ended(&mut program));
+    assert!(UnixStream::connect(&guest.path).is_ok_and(|mut program| {
+        program.write_all(b"CONNECT 1\n").unwrap();
+        has_ended(&mut program)
+    }));
+}
+
+#[test]
+fn a_socket_that_was_left_is_removed_and_nothing_else_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("v.sock");
+    let spec = Spec::parse(&format!("cid=3,path={}", path.display())).unwrap();
+    let refusal = || Door::open(&spec).map(|_| ()).unwrap_err();
+    drop(UnixListener::bind(&path).unwrap());
+    let door = Door::open(&spec).unwrap();
+    assert!(refusal()
+        .to_string()
+        .contains("another program listens there"));
+    drop(door);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    assert!(refusal().to_string().contains("no socket"));
+    assert_eq!(refusal().status(), 2);
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    let missing = Spec::parse("cid=3,path=/no/such/directory/v").unwrap();
+    let missing = Door::open(&missing).map(|_| ()).unwrap_err().to_string();
+    assert!(
+        missing.starts_with("vsock /no/such/directory/v: "),
+        "{missing}"
+    );
+}
