@@ -3,13 +3,14 @@
 //! A seccomp filter for each kind of thread allows a dozen system calls by number and kills the process for
 //! any other. It looks at no arguments, so that the kernel can decide each call from
 //! its number alone: looking at those of `ioctl` would cost 350 to 1,000
-//! instructions at every exit. Only the rare calls that give a guest memory are looked
-//! at, where any are allowed: what they make is private, and never executable. What this
+//! instructions at every exit. Only the rare calls that give a guest memory or connect it
+//! are looked at, where any are allowed: that memory is private, and never executable. What this
 //! leaves to a guest that has taken this
 //! process over: any request to the descriptors that are open (its own machine, its
 //! console, its events), reading and writing them, and burning CPU time. It can
-//! open no file or socket, start no process or thread, and signal nobody; map memory it
-//! can only where its guest may ask for some.
+//! open no file, start no process or thread, and signal nobody; make a socket it can
+//! only where its guest may connect to programs of the host, and map memory only where
+//! its guest may ask for some.
 //!
 //! The compiler makes the filter: a search tree, because the kernel tries it with
 //! every system call's number when it is put on. A list of comparisons, as general
