@@ -39,6 +39,24 @@ pub fn children(parent: u32, name: &str) -> Vec<i32> {
     all.into_iter().filter(is_called).collect()
 }
 
+/// How many processes of a group live.
+pub fn living_in_group(group: i32) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("/proc is mounted");
+    let stats = entries
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    // proc(5): behind the name stand the state, the parent and the group.
+    let fields = |stat: &String| -> Option<(String, i32)> {
+        let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = words.next()?.to_owned();
+        Some((state, words.nth(1)?.parse().ok()?))
+    };
+    let states = stats.filter_map(|stat| fields(&stat));
+    states
+        .filter(|(state, of)| *of == group && state != "Z")
+        .count()
+}
+
 /// Waits until `condition` holds, at most `limit`; whether it came to hold.
 pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();

@@ -1,48 +1,214 @@
-//! A Linux in a virtual machine of ours, as people measure in it: a distribution's kernel
-//! gets to our init on KVM on the simulated machine, measures, and is the same twice.
+//! Linux guests as people measure in them: a distribution's kernel gets to our init in
+//! QEMU and in our VMM, here and on the simulated machine, and as a process of this host;
+//! and whoever cannot run one says why.
 
 use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use trapline_tests::processes::{children, living_in_group, signal, wait_until};
 use trapline_tests::run::Place;
-use trapline_tests::{has_qemu, skip};
+use trapline_tests::{has_qemu, on_path, skip};
 
-const WHAT: &str = "a Linux guest of our VMM";
+const WHAT: &str = "a Linux guest";
+
+fn cell<'a>(told: &'a Value, environment: &str, operation: &str) -> &'a Value {
+    let mut cells = told["cells"].as_array().expect("there are cells").iter();
+    let found =
+        cells.find(|cell| cell["environment"] == environment && cell["operation"] == operation);
+    found.unwrap_or_else(|| panic!("{environment} has no {operation}: {told}"))
+}
+
+fn estimate(told: &Value, environment: &str, operation: &str) -> f64 {
+    let cell = cell(told, environment, operation);
+    let estimate = cell["estimate"].as_f64();
+    estimate.unwrap_or_else(|| panic!("{environment} did not measure {operation}: {cell}"))
+}
+
+fn reason<'a>(told: &'a Value, environment: &str, operation: &str) -> &'a str {
+    let cell = cell(told, environment, operation);
+    cell["skip"].as_str().unwrap_or_else(|| panic!("{cell}"))
+}
+
+fn facts<'a>(told: &'a Value, environment: &str) -> &'a Value {
+    &told["environments"][environment]["facts"]
+}
+
+/// Those of these environments that can be used here; of others says why not.
+fn ready<'a>(place: &Place, environments: &[&'a str]) -> Vec<&'a str> {
+    let ended = place.run(&["list", "--format", "json"]);
+    let list: Value = serde_json::from_str(&ended.output).expect("it is JSON");
+    let reason_of = |name: &str| {
+        let all = list["environments"].as_array().expect("there are some");
+        let found = all.iter().find(|one| one["name"] == name);
+        found.expect("it is known")["reason"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let is_ready = |name: &&&str| match reason_of(name) {
+        None => true,
+        Some(reason) => {
+            skip(WHAT, &format!("{name}: {reason}"));
+            false
+        }
+    };
+    environments.iter().filter(is_ready).copied().collect()
+}
 
 #[test]
-fn a_distributions_kernel_measures_in_our_vmm_and_is_the_same_twice() {
+fn a_distributions_kernel_measures_on_kvm_there_and_is_the_same_twice() {
     if !has_qemu(WHAT) {
         return;
     }
     let place = Place::new();
-    let store = place.store();
-    let store = store.to_str().expect("the path is text");
-    let ended = place.run(&[
-        "run",
-        "--env",
-        "sim/kvm/linux",
-        "--workload",
-        "basic/getpid,boot",
-        "--store",
-        store,
-        "--format",
-        "json",
-    ]);
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told: Value = serde_json::from_str(&ended.output).expect("it is JSON");
-    let cells = told["cells"].as_array().expect("there are cells");
-    let cell = |operation: &str| {
-        let mut cells = cells.iter();
-        cells.find(|cell| cell["operation"] == operation).unwrap()
-    };
-    if let Some(reason) = cell("getpid")["skip"].as_str() {
-        return skip(WHAT, reason);
+    let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
+    if ready(&place, &both).len() < both.len() {
+        return;
     }
-    let getpid = cell("getpid")["estimate"].as_f64().unwrap();
+    let told = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid,boot"]);
+    for environment in both {
+        let getpid = estimate(&told, environment, "getpid");
+        assert!(
+            (200.0..2_000.0).contains(&getpid),
+            "{environment}: {getpid}"
+        );
+        let main = estimate(&told, environment, "main");
+        assert!(main > 1e8 && estimate(&told, environment, "exit") > main);
+    }
+    let of = |environment| facts(&told, environment)["guest-initramfs-sha256"].clone();
+    assert_eq!(of(both[0]), of(both[1]), "both boot the same");
+    let entered = estimate(&told, both[0], "first-instruction");
+    assert!(entered < estimate(&told, both[0], "main") / 2.0);
+    assert!(reason(&told, both[1], "first-instruction").contains("QEMU does not tell"));
+}
+
+#[test]
+fn a_linux_guest_measures_here_and_says_what_it_cannot() {
+    let place = Place::new();
+    let environments = ready(&place, &["qemu-tcg/linux", "uml"]);
+    if environments.is_empty() {
+        return;
+    }
+    let workload = "basic/getpid,basic/first-touch-4k,exits/cpuid,exits/port-out,boot";
+    let told = place.measure(&[
+        "--env",
+        &environments.join(","),
+        "--workload",
+        workload,
+        "--boots",
+        "1",
+    ]);
+    for environment in environments {
+        for operation in ["getpid", "first-touch-4k", "cpuid"] {
+            assert!(estimate(&told, environment, operation) > 0.0);
+        }
+        let main = estimate(&told, environment, "main");
+        assert!(main > 1e8 && estimate(&told, environment, "exit") > main);
+        assert!(reason(&told, environment, "port-out").contains("has no ports"));
+        cell(&told, environment, "first-instruction")["skip"]
+            .as_str()
+            .expect("nobody tells");
+        let facts = facts(&told, environment);
+        assert_eq!(facts["guest-cpus"], "1");
+        for name in [
+            "guest-kernel-sha256",
+            "guest-initramfs-sha256",
+            "agent-sha256",
+        ] {
+            assert_eq!(facts[name].as_str().map(str::len), Some(64), "{name}");
+        }
+    }
+}
+
+#[test]
+fn several_cpus_come_up_or_their_absence_is_told() {
+    if !has_qemu(WHAT) {
+        return;
+    }
+    let place = Place::new();
+    let environment = "qemu-tcg/linux";
+    if ready(&place, &[environment]).is_empty() {
+        return;
+    }
+    let words = "--workload basic/getpid --boots 1 --cpus 2";
+    let words: Vec<_> = words.split(' ').collect();
+    let measure =
+        |environments: &str| place.measure(&[&["--env", environments][..], &words].concat());
+    let told = measure("kvm,uml,qemu-tcg/linux");
+    assert!(estimate(&told, environment, "getpid") > 0.0);
+    assert_eq!(facts(&told, environment)["guest-cpus"], "2");
+    for one in ["kvm", "uml"] {
+        let why = told.to_string();
+        let expected = format!("what is measured in {one} has one CPU: leave --cpus 2 out");
+        let is_missing = !ready(&place, &[one]).contains(&one);
+        assert!(is_missing || why.contains(&expected), "{why}");
+    }
+    place.wrap_qemu("[ $# -lt 5 ] || set -- \"$@\" -smp 1");
+    let told = measure(environment).to_string();
     assert!(
-        (200.0..2_000.0).contains(&getpid),
-        "a system call: {getpid}"
+        told.contains("1 CPUs are online in this machine, which has 2"),
+        "{told}"
     );
-    let (main, exit) = (cell("main"), cell("exit"));
-    let (main, exit) = (&main["estimate"], &exit["estimate"]);
-    assert!(main.as_f64() > Some(1e8) && exit.as_f64() > main.as_f64());
-    assert!(cell("first-instruction")["skip"].is_string());
+}
+
+#[test]
+fn where_kvm_emulates_ring_0_no_linux_guest_is_tried() {
+    let place = Place::new();
+    let listed = place.run(&["list", "--format", "json"]);
+    let list: Value = serde_json::from_str(&listed.output).expect("it is JSON");
+    let doubtful = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let has_hardware = doubtful
+        .lines()
+        .filter(|line| line.starts_with("flags"))
+        .any(|line| line.split(' ').any(|flag| flag == "vmx" || flag == "svm"));
+    let all = list["environments"].as_array().expect("there are some");
+    for name in ["kvm/linux", "qemu-kvm/linux"] {
+        let found = all.iter().find(|one| one["name"] == name);
+        let reason = found.expect("it is known")["reason"].as_str();
+        match (has_hardware, reason) {
+            (false, reason) => {
+                let reason = reason.expect("it cannot run");
+                let is_told = reason.contains("KVM emulates ring 0")
+                    || reason.contains("/dev/kvm")
+                    || reason.contains("qemu");
+                assert!(is_told, "{reason}");
+            }
+            (true, Some(reason)) => skip(WHAT, &format!("{name}: {reason}")),
+            (true, None) => {
+                let words = ["--env", name, "--workload", "basic/getpid", "--boots", "1"];
+                assert!(estimate(&place.measure(&words), name, "getpid") > 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn user_mode_linux_ends_with_whoever_started_it() {
+    let place = Place::new();
+    if ready(&place, &["uml"]).is_empty() {
+        return;
+    }
+    // Fetched beforehand, so that what is waited for is its start alone.
+    let words = ["--env", "uml", "--workload", "basic/getpid", "--boots", "1"];
+    assert!(estimate(&place.measure(&words), "uml", "getpid") > 0.0);
+    for how in [libc::SIGKILL, libc::SIGINT] {
+        let long = "run --env uml --workload basic --boots 50 --quiet";
+        let long: Vec<_> = long.split(' ').collect();
+        let mut command = place.trapline(&long);
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut lab = quiet.spawn().expect("it starts");
+        let program = || children(lab.id(), "linux.uml").first().copied();
+        let limit = Duration::from_secs(30);
+        assert!(wait_until(limit, || program().is_some()));
+        let group = program().expect("it was there just now");
+        // The kernel, its helpers, a process of its own, and the guard.
+        assert!(wait_until(limit, || living_in_group(group) > 3));
+        signal(&lab, how);
+        lab.wait().expect("it was started here");
+        let is_gone = || living_in_group(group) == 0;
+        assert!(wait_until(Duration::from_secs(10), is_gone), "signal {how}");
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let is_clean = home.is_none_or(|home| !home.join(".uml").exists());
+    assert!(is_clean || on_path("linux.uml").is_some());
 }

@@ -78,13 +78,16 @@ fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failu
 
 /// Where something can be explained.
 const COUNTED: &str = "instructions are counted in sim and sim-vmx, and in the environments \
-                       named sim/ and sim-vmx/";
+                       named sim/ and sim-vmx/, but for those with a Linux as the guest";
 
 /// The operations, if there are marks around their batches or at their stages.
 fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
-    let wall = args.environments.iter().find(|id| !id.has_ledgers());
-    if let Some(environment) = wall {
-        let told = format!("{environment} is not on the instruction clock");
+    let uncounted = args.environments.iter().find(|id| !id.has_ledgers());
+    if let Some(environment) = uncounted {
+        let told = match environment.clock() {
+            Clock::Wall => format!("{environment} is not on the instruction clock"),
+            _ => format!("whose instructions are whose is not told apart in {environment}"),
+        };
         return Err(Failure::new(told).help(COUNTED).status(Status::Usage));
     }
     let clocks = args.environments.iter().map(|id| id.clock());
