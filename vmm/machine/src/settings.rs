@@ -160,7 +160,7 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A machine.
-    Run(Settings),
+    Run(Box<Settings>),
     /// [`HELP`].
     Help,
     /// The version.
@@ -231,7 +231,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
     settings.image =
         image.ok_or_else(|| Failure::Usage("no --image or --kernel was given".into()))?;
     check(&settings)?;
-    Ok(Request::Run(settings))
+    Ok(Request::Run(Box::new(settings)))
 }
 
 /// What only one kind of guest has.
@@ -377,7 +377,7 @@ mod tests {
 
     fn run(words: &[&str]) -> Settings {
         match parsed(words) {
-            Ok(Request::Run(settings)) => settings,
+            Ok(Request::Run(settings)) => *settings,
             other => panic!("{words:?}: {other:?}"),
         }
     }
