@@ -93,6 +93,9 @@ fn a_compressed_kernel_starts_in_64_bit_mode_where_it_prefers_to_be() {
     );
     assert_eq!(&piece(&prepared, PREFERRED).bytes[..4], b"code");
     assert_eq!(&piece(&prepared, TABLES).bytes[..8], b"RSD PTR ");
+    // mov dx, 0x602; mov al, 1; out dx, al; hlt: where a restart through the firmware goes.
+    let restart = &piece(&prepared, 0xf_fff0).bytes;
+    assert_eq!(restart[..7], [0xba, 0x02, 0x06, 0xb0, 0x01, 0xee, 0xf4]);
     let told = &piece(&prepared, boot.general.rsi).bytes;
     assert_eq!(&told[0x202..0x206], b"HdrS");
     let (at, length) = (word(told, 0x218), word(told, 0x21c));

@@ -17,6 +17,7 @@ use crate::registers::{self, Tables, LINUX_DESCRIPTORS};
 use crate::{info, MOST_MEMORY};
 use bzimage::{BzImage, ENTRY};
 use std::ops::Range;
+use trapline_abi::platform::{POWER_RESET, POWER_RESET_PORT};
 use trapline_interface::{Gpa, PAGE};
 
 /// A kernel that can be started, in memory that is large enough.
@@ -62,6 +63,27 @@ const PARAMETERS: u64 = 0x7000;
 const PAGES: u64 = 0x9000;
 const COMMAND_LINE: u64 = 0x2_0000;
 
+/// Where a processor begins after a reset, as real mode sees it (Intel SDM volume 3, 10.1.4): a
+/// kernel that restarts its machine through the firmware jumps there. Linux does, on a
+/// platform of reduced hardware that has no EFI.
+const RESET_VECTOR: u64 = 0xf_fff0;
+
+/// All the firmware that there is: it resets the machine, and waits for that.
+fn restart() -> [u8; 9] {
+    let [low, high] = POWER_RESET_PORT.to_le_bytes();
+    [
+        0xba,
+        low,
+        high, // mov dx, the port
+        0xb0,
+        POWER_RESET, // mov al, the value
+        0xee,        // out dx, al
+        0xf4,        // hlt
+        0xeb,
+        0xfd, // jmp back to the hlt
+    ]
+}
+
 /// Says what to put where for `kernel` to start as planned. Every piece lies within
 /// the planned memory.
 ///
@@ -77,6 +99,8 @@ pub fn prepare_linux<'a>(
     };
     let tables = acpi::tables(plan.hardware);
     prepared.pieces.push(Piece::made(acpi::TABLES, tables));
+    let restart = Piece::made(RESET_VECTOR, restart().to_vec());
+    prepared.pieces.push(restart);
     Ok(prepared)
 }
 
