@@ -182,15 +182,16 @@ fn table(floors: &Floors) -> String {
     let mut text = String::from(
         "What one exit costs around KVM_RUN, for a guest that does nothing else.\n\
          unfiltered: no look at why it came back; filtered: the same under the seccomp\n\
-         filter of trapline-vmm; vmm: the real loop of trapline-vmm, filter on.\n\n",
+         filter of trapline-vmm; vmm: the real loop of trapline-vmm, filter on; kernel:\n\
+         a doorbell, which no VMM is asked about.\n\n",
     );
     text.push_str(&format!(
-        "{:<10} {:<10} {:<11} {:>12} {:>12}\n",
+        "{:<10} {:<12} {:<11} {:>12} {:>12}\n",
         "", "", "", "minimum", "median"
     ));
     for floor in &floors.floors {
         let line = format!(
-            "{:<10} {:<10} {:<11} {:>7.0} {:<4} {:>7.0} {}\n",
+            "{:<10} {:<12} {:<11} {:>7.0} {:<4} {:>7.0} {}\n",
             floor.environment,
             floor.operation,
             floor.around,

@@ -1,49 +1,96 @@
 //! The floor: what an exit costs with no VMM around it.
 //!
 //! A guest writes to a port in a loop, the same instructions as the image's own
-//! `port-out`, and takes the time itself. Three machines like those of
-//! `trapline-vmm` run it, and each prints ticks per write as lines of `name`, tab,
-//! `value`: one around which KVM_RUN is called again and again without a look at why
-//! it came back (`unfiltered`), the same under the seccomp filter (`filtered`), and
-//! one in the real loop of `trapline-vmm`, under the filter as well (`vmm`).
+//! `port-out`, and takes the time itself; another writes a register in memory, another
+//! reads one. Three machines like those of `trapline-vmm` run each of them: one around
+//! which KVM_RUN is called again and again without a look at why it came back
+//! (`unfiltered`), the same under the seccomp filter (`filtered`), and one in the real loop
+//! of `trapline-vmm`, under the filter as well (`vmm`). A fourth guest writes where a
+//! doorbell is: the kernel takes that, and no VMM is in it (`kernel`). Each prints ticks
+//! per access as lines of `name`, tab, `value`.
 //!
 //! Exit status 0, or 77 where there is no /dev/kvm, or 1.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use trapline_abi::platform::{EXIT, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MMIO};
 use trapline_boot::specimen::{direct_note, Specimen, BASE};
 use trapline_boot::{Image, Plan, Way};
-use trapline_interface::{Entry, Exit, Gpa, RegSet, Region, Vcpu, VcpuState};
+use trapline_interface::{Entry, Exit, Gpa, IoAddr, RegSet, Region, Vcpu, VcpuState, Vm};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::setup::{assemble, native_ring, Ready};
 use trapline_machine::{sandbox, Ending, Failure, Machine};
+use trapline_virtio::QUEUE_NOTIFY;
 
 const SKIPPED: i32 = 77;
 
-/// Batches, and writes in each. The first batches warm up.
+/// Batches, and accesses in each. The first batches warm up.
 const BATCHES: u64 = 24;
 const WARM_UP: usize = 4;
-const WRITES: u64 = 1_000;
+const ACCESSES: u64 = 1_000;
 
 /// Where the guest leaves what its batches took.
 const RESULTS: u64 = BASE + 0x100;
 
-/// The guest; r8 batches, r9 writes in each, r10 where to leave the results.
+/// What a guest does again and again.
+struct Access {
+    name: &'static str,
+    code: &'static [u8],
+    /// In rbx.
+    address: u64,
+}
+
+/// As in the image: load, out.
+const PORT_OUT: Access = Access {
+    name: "port-out",
+    code: &[
+        0x66, 0xba, 0xff, 0x03, // mov dx, 0x3ff
+        0xb0, 0x5a, // mov al, 0x5a
+        0xee, // out dx, al
+    ],
+    address: 0,
+};
+
+const MMIO_WRITE: Access = Access {
+    name: "mmio-write",
+    code: &[0x89, 0x03], // mov [rbx], eax
+    address: VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES_SEL,
+};
+
+const MMIO_READ: Access = Access {
+    name: "mmio-read",
+    code: &[0x8b, 0x03], // mov eax, [rbx]
+    address: VIRTIO_MMIO,
+};
+
+const NOTIFICATION: Access = Access {
+    name: "notification",
+    address: VIRTIO_MMIO + QUEUE_NOTIFY as u64,
+    ..MMIO_WRITE
+};
+
+/// Bytes of the loop around an access, and of a batch around that.
+const AROUND_ACCESS: u8 = 5;
+const AROUND_BATCH: u8 = 59;
+
+/// The guest; r8 batches, r9 accesses in each, r10 where to leave the results.
 #[rustfmt::skip]
-const GUEST: &[&[u8]] = &[
+fn guest(access: &Access) -> Vec<u8> {
+    let length = access.code.len() as u8;
+    let (again, batch) = ((AROUND_ACCESS + length).wrapping_neg(), (AROUND_BATCH + length).wrapping_neg());
+    [
     // a batch: how many, and the clock before
-    &[0x4d, 0x89, 0xcb],               // mov r11, r9
+    &[0x4d, 0x89, 0xcb][..],           // mov r11, r9
     &[0x0f, 0xae, 0xe8],               // lfence
     &[0x0f, 0x31],                     // rdtsc
     &[0x0f, 0xae, 0xe8],               // lfence
     &[0x48, 0x89, 0xd6],               // mov rsi, rdx
     &[0x48, 0x89, 0xc7],               // mov rdi, rax
-    // the loop, as in the image: load, out, count, again
-    &[0x66, 0xba, 0xff, 0x03],         // mov dx, 0x3ff
-    &[0xb0, 0x5a],                     // mov al, 0x5a
-    &[0xee],                           // out dx, al
+    // the loop: access, count, again
+    access.code,
     &[0x49, 0xff, 0xcb],               // dec r11
-    &[0x75, 0xf4],                     // jnz back to the loop
+    &[0x75, again],                    // jnz back to the access
     // the clock after
     &[0x0f, 0xae, 0xe8],               // lfence
     &[0x0f, 0x31],                     // rdtsc
@@ -58,12 +105,13 @@ const GUEST: &[&[u8]] = &[
     // the next batch; in the end, the exit port
     &[0x49, 0x83, 0xc2, 0x08],         // add r10, 0x8
     &[0x49, 0xff, 0xc8],               // dec r8
-    &[0x75, 0xbe],                     // jnz back to the batch
+    &[0x75, batch],                    // jnz back to the batch
     &[0xb8, 0x10, 0x00, 0x00, 0x00],   // mov eax, 0x10
     &[0x66, 0xba, 0x01, 0x05],         // mov dx, 0x501
     &[0xef],                           // out dx, eax
     &[0x0f, 0x0b],                     // ud2
-];
+    ].concat()
+}
 
 fn main() {
     let status = match run() {
@@ -84,30 +132,52 @@ fn main() {
 
 fn run() -> Result<(), Failure> {
     // Under the filter no machine can be made, and none be given back.
-    let mut unfiltered = ManuallyDrop::new(machine()?);
-    let mut filtered = ManuallyDrop::new(machine()?);
-    let real = machine()?;
-    let memory = ManuallyDrop::new(real.memory.clone());
-    let mut real = ManuallyDrop::new(wire(real));
-    print("unfiltered", &run_blindly(&mut unfiltered)?);
-    sandbox::enter(sandbox::Role::Vcpu).map_err(Failure::system("put on the seccomp filter"))?;
-    print("filtered", &run_blindly(&mut filtered)?);
-    match real.run(|| ())? {
-        Ending::Done => print("vmm", &results(&memory)),
-        other => return Err(astray(&other.to_string())),
+    let accesses = [PORT_OUT, MMIO_WRITE, MMIO_READ];
+    let machines = || accesses.iter().map(machine).collect::<Result<Vec<_>, _>>();
+    let mut unfiltered = ManuallyDrop::new(machines()?);
+    let mut filtered = ManuallyDrop::new(machines()?);
+    let mut real = ManuallyDrop::new(machines()?.into_iter().map(wire).collect::<Vec<_>>());
+    let mut rung = ManuallyDrop::new(with_doorbell()?);
+    for (access, machine) in accesses.iter().zip(unfiltered.iter_mut()) {
+        print(access, "unfiltered", &run_blindly(machine)?);
     }
+    sandbox::enter(sandbox::Role::Vcpu).map_err(Failure::system("put on the seccomp filter"))?;
+    for (access, machine) in accesses.iter().zip(filtered.iter_mut()) {
+        print(access, "filtered", &run_blindly(machine)?);
+    }
+    for (access, (machine, memory)) in accesses.iter().zip(real.iter_mut()) {
+        match machine.run(|| ())? {
+            Ending::Done => print(access, "vmm", &results(memory)),
+            other => return Err(astray(&other.to_string())),
+        }
+    }
+    print(&NOTIFICATION, "kernel", &run_to_its_end(&mut rung)?);
     Ok(())
 }
 
-fn wire(ready: Ready<Kvm>) -> Machine<KvmVcpu> {
+/// The real loop around it, and its memory.
+fn wire(ready: Ready<Kvm>) -> (Machine<KvmVcpu>, Arc<Region>) {
     let kicker = ready.vcpu.kicker();
     let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
     let interrupts = Some(Gpa(direct_note().interrupts));
-    Machine::new(ready.vcpu, console, ready.memory, interrupts)
+    let memory = Arc::clone(&ready.memory);
+    (
+        Machine::new(ready.vcpu, console, ready.memory, interrupts),
+        memory,
+    )
 }
 
-fn machine() -> Result<Ready<Kvm>, Failure> {
-    let bytes = Specimen::direct(&GUEST.concat()).bytes();
+/// A machine whose guest rings, and nobody listens.
+fn with_doorbell() -> Result<Ready<Kvm>, Failure> {
+    let ready = machine(&NOTIFICATION)?;
+    let bell = ready.vm.doorbell(IoAddr::Mmio(NOTIFICATION.address))?;
+    // It stays as long as the process.
+    std::mem::forget(bell);
+    Ok(ready)
+}
+
+fn machine(access: &Access) -> Result<Ready<Kvm>, Failure> {
+    let bytes = Specimen::direct(&guest(access)).bytes();
     let image = Image::parse(&bytes).map_err(|error| Failure::Boot(error.into()))?;
     let plan = Plan {
         memory: 4 << 20,
@@ -119,19 +189,32 @@ fn machine() -> Result<Ready<Kvm>, Failure> {
     let mut ready = assemble::<Kvm>(&image, &plan, false)?;
     let general = ready.vcpu.state(RegSet::GENERAL)?.general;
     let mut general = general.unwrap_or_default();
-    (general.r8, general.r9, general.r10) = (BATCHES, WRITES, RESULTS);
+    (general.r8, general.r9, general.r10) = (BATCHES, ACCESSES, RESULTS);
+    general.rbx = access.address;
     ready.vcpu.set_state(&VcpuState::from(general))?;
     Ok(ready)
 }
 
-/// Enters the guest once for each write, and looks only at the last exit.
+/// Enters the guest once for each access, and looks only at the last exit.
 fn run_blindly(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
     ready
         .vcpu
-        .run_blindly(BATCHES * WRITES)
+        .run_blindly(BATCHES * ACCESSES)
         .map_err(Failure::system("run the guest"))?;
-    match ready.vcpu.run(Entry::Resume)? {
-        Exit::Write { .. } => Ok(results(&ready.memory)),
+    run_to_its_end(ready)
+}
+
+/// Its next exit is its last.
+fn run_to_its_end(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
+    let mut exit = ready.vcpu.run(Entry::Resume)?;
+    if exit == Exit::Started {
+        exit = ready.vcpu.run(Entry::Resume)?;
+    }
+    match exit {
+        Exit::Write {
+            at: IoAddr::Port(EXIT),
+            ..
+        } => Ok(results(&ready.memory)),
         other => Err(astray(&other.to_string())),
     }
 }
@@ -152,11 +235,10 @@ fn results(memory: &Region) -> Vec<u64> {
     results
 }
 
-fn print(name: &str, results: &[u64]) {
-    let each = |ticks: u64| ticks as f64 / WRITES as f64;
-    println!("port-out/{name}/min\t{:.3}", each(results[0]));
-    println!(
-        "port-out/{name}/median\t{:.3}",
-        each(results[results.len() / 2])
-    );
+fn print(access: &Access, around: &str, results: &[u64]) {
+    let each = |ticks: u64| ticks as f64 / ACCESSES as f64;
+    let name = access.name;
+    println!("{name}/{around}/min\t{:.3}", each(results[0]));
+    let median = each(results[results.len() / 2]);
+    println!("{name}/{around}/median\t{median:.3}");
 }
