@@ -171,6 +171,8 @@ fn left_out(request: &Request, environment: EnvironmentId) -> Vec<LeftOut> {
         operations, named, ..
     } = *request;
     match cpus::misfit(environment, request.cpus) {
+        // Who asks for nothing misses nothing.
+        Some(_) if operations == 0 => Vec::new(),
         Some(reason) => vec![LeftOut { operations, reason }],
         None => left_out::of(environment, request.preset, operations, named),
     }
