@@ -1,6 +1,7 @@
 use super::engine::{start, Started};
 use super::serve::turn;
 use super::*;
+use crate::linux::Worker;
 use crate::virtio::{Bus, Ram, Registers, Slot};
 use proptest::prelude::*;
 use std::fs::{self, File};
@@ -41,6 +42,15 @@ fn blank(directory: &Path, name: &str) -> PathBuf {
 
 impl Rig {
     fn new(wanted: &Wanted) -> Self {
+        let (rig, workers) = Self::idle(wanted);
+        workers.into_iter().for_each(|worker| {
+            worker.start(false).unwrap();
+        });
+        rig
+    }
+
+    /// Without the threads that do its work.
+    fn idle(wanted: &Wanted) -> (Self, Vec<Worker>) {
         let spec = VmSpec::with(Controllers::Full);
         let vm = Fake::replaying([vec![]]).create_vm(&spec).unwrap();
         let region = Region::new(driver::rings(1) as usize).unwrap();
@@ -52,16 +62,14 @@ impl Rig {
         let slot = Slot::new(&vm, place, &Ram::of(Arc::new(region)), disk).unwrap();
         let (kind, engine, workers) = start(wanted, "disk", file, slot.bell()).unwrap();
         assert!(wanted.engine.is_none_or(|asked| asked == kind));
-        for worker in workers {
-            worker.start(false).unwrap();
-        }
         slot.started(features);
-        Self {
+        let rig = Self {
             slot: Arc::new(slot),
             engine,
             has_direct,
             vm,
-        }
+        };
+        (rig, workers)
     }
 
     fn turn_until(&mut self, mut done: impl FnMut() -> bool) {
@@ -355,6 +363,49 @@ fn what_goes_past_the_cache_is_seen_by_who_goes_by_it() {
         let bytes = fs::read(&wanted.path).unwrap();
         assert!(bytes[8 * 512..][..4096] == [7; 4096] && bytes[17 * 512..][..1024] == [7; 1024]);
     }
+}
+
+#[test]
+fn a_reset_waits_for_the_disk_and_nothing_is_told_of_what_was_asked_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut rig, workers) = Rig::idle(&Wanted {
+        path: blank(directory.path(), "a disk"),
+        engine: Some(Kind::Pool),
+        ..Wanted::default()
+    });
+    let slot = Arc::clone(&rig.slot);
+    let mut driver = Driver::new(slot.memory(), 0);
+    for number in 0..5 {
+        push(&mut driver, READ, number, &[(DATA, 512, true)], number);
+    }
+    turn(&slot, rig.engine.as_mut(), true);
+    assert_eq!(slot.with(|disk| disk.in_flight()), 5);
+    let resetting = std::thread::spawn({
+        let slot = Arc::clone(&slot);
+        move || slot.write(0x70, 4, 0)
+    });
+    // It rings for the disk's thread, and waits.
+    turn(&slot, rig.engine.as_mut(), false);
+    turn(&slot, rig.engine.as_mut(), true);
+    assert!(!resetting.is_finished() && slot.with(|disk| disk.in_flight()) == 5);
+    workers.into_iter().for_each(|worker| {
+        worker.start(false).unwrap();
+    });
+    while slot.with(|disk| disk.in_flight()) > 0 {
+        turn(&slot, rig.engine.as_mut(), false);
+    }
+    resetting.join().unwrap();
+    assert_eq!(
+        (driver.used(), driver.bytes(STATUS, 5)),
+        (None, vec![0xee; 5])
+    );
+    assert_eq!(
+        (rig.vm.interrupts(), slot.counters.counts().requests),
+        (0, 0)
+    );
+    // What was under way has been: the next driver finds the disk as it is.
+    assert_eq!(rig.ask(READ, 3, &[(DATA, 512, true)]), 0);
+    assert_eq!(rig.driver().bytes(DATA, 1), [3]);
 }
 
 /// In a thread of its own, whose kernel has no rings.
