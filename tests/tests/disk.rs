@@ -2,6 +2,7 @@
 //! with its own driver writes, flushes, discards and reads, whoever does the work.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 use trapline_environments::sim::kernel::{self, Maker};
 use trapline_environments::sim::{drivers, programs};
@@ -9,66 +10,63 @@ use trapline_environments::{Root, Watch};
 use trapline_tests::{has_qemu, parts, settings, skip};
 
 const WHAT: &str = "disks of a Linux guest";
-const PATIENCE: Duration = Duration::from_secs(200);
+const PATIENCE: Duration = Duration::from_secs(500);
 
 /// 2 MiB, and 1 MiB that is read-only.
 const LENGTHS: [usize; 2] = [2 << 20, 1 << 20];
 
-fn vmm(disks: [&str; 2]) -> programs::Program {
-    let words = "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests panic=-1 \
-                 clearcpuid=rdrand,rdseed trapline-disk=vda trapline-disk=vdb";
-    let arguments = [
-        "--kernel",
-        "/kernel",
-        "--initrd",
-        "/initrd",
-        "--memory",
-        "256M",
-        "--cmdline",
-        words,
-        "--disk",
-        disks[0],
-        "--disk",
-        disks[1],
+/// Our VMM with a Linux that is told so and has these disks.
+fn vmm(told: &str, options: &[&str]) -> programs::Program {
+    let words = format!(
+        "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests panic=-1 \
+         clearcpuid=rdrand,rdseed {told}"
+    );
+    let always = [
+        "--kernel", "/kernel", "--initrd", "/initrd", "--memory", "256M",
     ];
+    let arguments = [&always[..], options, &["--cmdline", &words]].concat();
     programs::Program {
         file: parts().join("trapline-vmm"),
-        arguments: arguments.map(OsString::from).to_vec(),
+        arguments: arguments.into_iter().map(OsString::from).collect(),
     }
 }
 
-#[test]
-fn a_distributions_kernel_uses_disks_whoever_does_the_work() {
+/// What VMMs did one after the other with the same disks; nothing where there is a reason.
+fn run(vmms: &[programs::Program]) -> Vec<programs::Output> {
     if !has_qemu(WHAT) {
-        return;
+        return Vec::new();
     }
     let settings = settings();
     let drivers = match drivers::chosen(&settings, &["virtio_mmio", "virtio_blk"]) {
         Ok(drivers) => drivers,
-        Err(error) => return skip(WHAT, &error.to_string()),
+        Err(error) => {
+            skip(WHAT, &error.to_string());
+            return Vec::new();
+        }
     };
     let kernel = kernel::chosen(&settings, Maker::Amd).expect("it was there just now");
     let kernel = std::fs::read(kernel.image).expect("it can be read");
     let root = Root::new(&settings).expect("the agent is built");
-    let root = root
-        .on(drivers::archive(&drivers))
-        .bytes()
-        .expect("it is composed");
-    let ran = programs::run_with(
-        &settings,
-        &[
-            vmm(["/disk,engine=uring", "/other,ro"]),
-            vmm(["/disk,engine=pool,direct", "/other,ro,engine=pool"]),
-        ],
-        &[
-            ("/kernel", &kernel),
-            ("/initrd", &root),
-            ("/disk", &vec![0; LENGTHS[0]]),
-            ("/other", &vec![0; LENGTHS[1]]),
-        ],
-        &Watch::of(PATIENCE),
-    );
-    let (outputs, _) = ran.expect("the machine works");
+    let root = root.on(drivers::archive(&drivers));
+    let root = root.bytes().expect("it is composed");
+    let files: [(&str, &[u8]); 4] = [
+        ("/kernel", &kernel),
+        ("/initrd", &root),
+        ("/disk", &vec![0; LENGTHS[0]]),
+        ("/other", &vec![0; LENGTHS[1]]),
+    ];
+    let ran = programs::run_with(&settings, vmms, &files, &Watch::of(PATIENCE));
+    ran.expect("the machine works").0
+}
+
+#[test]
+fn a_distributions_kernel_uses_disks_whoever_does_the_work() {
+    let told = "trapline-disk=vda trapline-disk=vdb";
+    let disks = |first, second| vmm(told, &["--disk", first, "--disk", second]);
+    let outputs = run(&[
+        disks("/disk,engine=uring", "/other,ro"),
+        disks("/disk,engine=pool,direct", "/other,ro,engine=pool"),
+    ]);
     for output in outputs {
         let console = String::from_utf8_lossy(&output.console);
         let errors = String::from_utf8_lossy(&output.errors);
@@ -83,5 +81,33 @@ fn a_distributions_kernel_uses_disks_whoever_does_the_work() {
         ] {
             assert!(console.contains(told), "{console}{errors}");
         }
+    }
+}
+
+/// The number behind `word` in the last whole line that has it.
+fn last(console: &str, word: &str) -> Option<u64> {
+    let whole = &console[..=console.rfind('\n')?];
+    let mut numbers = whole.lines().rev().filter_map(|line| line.split_once(word));
+    numbers.find_map(|(_, rest)| rest.split(',').next()?.trim().parse().ok())
+}
+
+#[test]
+fn what_was_flushed_is_there_after_the_vmm_was_killed() {
+    let killed = |disk| vmm("trapline-journal=vda", &["--seconds", "2", "--disk", disk]);
+    let outputs = run(&[killed("/disk,engine=uring"), killed("/disk,engine=pool")]);
+    let mut stable = 0;
+    for output in outputs {
+        let console = String::from_utf8_lossy(&output.console);
+        assert_eq!(output.status.signal(), Some(14), "{console}");
+        let found = last(&console, ": found ").expect("it looked");
+        // The one that was under way may have come to its end.
+        assert!(
+            (stable..=stable + 1).contains(&found),
+            "{found} of {stable}"
+        );
+        let unbroken = last(&console, ", unbroken ").expect("it looked");
+        assert_eq!(unbroken, found.min(63));
+        stable = last(&console, ": stable ").expect("it wrote");
+        assert!(stable > found + 20, "{console}");
     }
 }

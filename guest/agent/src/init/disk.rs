@@ -1,5 +1,7 @@
 //! A look at a disk, for who wants to know whether a guest's disks work: writes, flushes and
 //! reads past the page cache, discards, and says on the kernel's console what came of it.
+//! Or a journal on one, for who ends its machine meanwhile: what it has called stable it
+//! must find the next time.
 
 use super::{drivers, mount, Trouble};
 use std::fs::{self, File};
@@ -8,8 +10,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Before the name of a block device, among the words of the kernel's command line.
-const WORD: &str = "trapline-disk=";
+/// Before the name of a block device, among the words of the kernel's command line: to look
+/// at it, or to keep a journal there.
+const LOOK: &str = "trapline-disk=";
+const JOURNAL: &str = "trapline-journal=";
 
 /// Memory and lengths are multiples of this.
 const ALIGNED: usize = 4096;
@@ -29,17 +33,23 @@ const ZERO_OUT: libc::c_ulong = 0x127f;
 pub fn look() -> Result<bool, Trouble> {
     let words = fs::read_to_string("/proc/cmdline").map_err(|error| error.to_string())?;
     let words = words.split_ascii_whitespace();
-    let disks: Vec<_> = words.filter_map(|word| word.strip_prefix(WORD)).collect();
-    if disks.is_empty() {
+    let is_ours = |word: &&str| word.starts_with(LOOK) || word.starts_with(JOURNAL);
+    let words: Vec<_> = words.filter(is_ours).collect();
+    if words.is_empty() {
         return Ok(false);
     }
     for (kind, at) in [("devtmpfs", "/dev"), ("sysfs", "/sys")] {
         mount(kind, at).map_err(|error| format!("{at}: {error}"))?;
     }
     drivers::load().map_err(|error| error.to_string())?;
-    for disk in disks {
-        let told = look_at(disk).map_err(|error| format!("{disk}: {error}"))?;
-        println!("{disk}: {told}");
+    for word in words {
+        match word.strip_prefix(LOOK) {
+            Some(disk) => {
+                let told = look_at(disk).map_err(|error| format!("{disk}: {error}"))?;
+                println!("{disk}: {told}");
+            }
+            None => keep_journal(&word[JOURNAL.len()..]).map_err(|error| error.to_string())?,
+        }
     }
     Ok(true)
 }
@@ -56,11 +66,7 @@ fn look_at(disk: &str) -> io::Result<String> {
         setting("ro")?
     );
     let is_writable = setting("ro")? == "0";
-    let mut options = File::options();
-    let options = options.read(true).write(is_writable);
-    let file = options
-        .custom_flags(libc::O_DIRECT)
-        .open(Path::new("/dev").join(disk))?;
+    let file = open(disk, is_writable)?;
     let mut room = vec![0; PIECE + ALIGNED];
     let start = room.as_ptr().align_offset(ALIGNED);
     let piece = &mut room[start..start + PIECE];
@@ -73,6 +79,14 @@ fn look_at(disk: &str) -> io::Result<String> {
         clear(&file, piece, how)?;
     }
     Ok(told + ", all that was written was read")
+}
+
+/// Past the page cache.
+fn open(disk: &str, is_writable: bool) -> io::Result<File> {
+    let mut options = File::options();
+    let options = options.read(true).write(is_writable);
+    let options = options.custom_flags(libc::O_DIRECT);
+    options.open(Path::new("/dev").join(disk))
 }
 
 /// Where a piece is: each in another place than the one before.
@@ -115,5 +129,55 @@ fn clear(file: &File, piece: &mut [u8], how: libc::c_ulong) -> io::Result<()> {
     match piece.iter().all(|byte| *byte == 0) {
         true => file.write_all_at(piece, 0),
         false => Err(io::Error::other("what was cleared is not zero")),
+    }
+}
+
+/// Records of the journal, which is a ring: each takes one place of [`ALIGNED`] bytes.
+const RECORDS: u64 = 64;
+
+/// Says what is there, and goes on from there until the machine ends.
+fn keep_journal(disk: &str) -> io::Result<()> {
+    let file = open(disk, true)?;
+    let mut room = vec![0; 2 * ALIGNED];
+    let start = room.as_ptr().align_offset(ALIGNED);
+    let record = &mut room[start..start + ALIGNED];
+    let mut found = Vec::new();
+    for place in 0..RECORDS {
+        file.read_exact_at(record, place * ALIGNED as u64)?;
+        found.extend(number_of(record));
+    }
+    let last = found.iter().max().copied().unwrap_or(0);
+    // The place of the next one may hold half of it.
+    let unbroken = (1..RECORDS).take_while(|back| found.contains(&(last + 1).wrapping_sub(*back)));
+    println!("{disk}: found {last}, unbroken {}", unbroken.count());
+    for number in last + 1.. {
+        fill(record, number);
+        file.write_all_at(record, number % RECORDS * ALIGNED as u64)?;
+        file.sync_data()?;
+        println!("{disk}: stable {number}");
+    }
+    Ok(())
+}
+
+/// Which record this is, if all of it is there.
+fn number_of(record: &[u8]) -> Option<u64> {
+    let mut whole = vec![0; record.len()];
+    let number = u64::from(u32::from_le_bytes(*record[4..].first_chunk()?));
+    fill(&mut whole, number);
+    (number > 0 && whole == record).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_record_is_none() {
+        let mut record = vec![0; ALIGNED];
+        assert_eq!(number_of(&record), None);
+        fill(&mut record, 70_000);
+        assert_eq!(number_of(&record), Some(70_000));
+        record[ALIGNED / 2..].fill(0);
+        assert_eq!(number_of(&record), None);
     }
 }
