@@ -44,6 +44,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
         irq: Default::default(),
+        block: Default::default(),
     });
     let mut boot = plan.boots.into_iter().next().expect("one boot is planned");
     boot.job = Job {

@@ -73,6 +73,7 @@ fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {
         &["explain", "--help"],
         &["irq", "--help"],
         &["populate", "--help"],
+        &["block", "--help"],
     ] {
         let ended = place.run(words);
         assert_eq!(ended.status, Some(0), "{words:?}: {}", ended.errors);
@@ -170,7 +171,7 @@ fn the_list_has_every_environment_with_a_reason_where_it_cannot_run() {
         .iter()
         .map(|workload| workload["operations"].as_array().map_or(0, Vec::len))
         .sum();
-    assert_eq!(operations, 57);
+    assert_eq!(operations, 66);
 }
 
 #[test]

@@ -45,11 +45,13 @@ pub enum Workload {
     Irq,
     /// Memory that a guest is given while it runs.
     Populate,
+    /// Requests to a disk, and their latency.
+    Block,
 }
 
 impl Workload {
     /// Every workload, in the order in which tables show them.
-    pub const ALL: [Workload; 7] = [
+    pub const ALL: [Workload; 8] = [
         Self::Basic,
         Self::System,
         Self::Stream,
@@ -57,6 +59,7 @@ impl Workload {
         Self::Boot,
         Self::Irq,
         Self::Populate,
+        Self::Block,
     ];
 
     /// The name people type.
@@ -69,6 +72,7 @@ impl Workload {
             Self::Boot => "boot",
             Self::Irq => "irq",
             Self::Populate => "populate",
+            Self::Block => "block",
         }
     }
 
@@ -82,6 +86,7 @@ impl Workload {
             Self::Boot => "How long until the guest runs, and where does the time go?",
             Self::Irq => "How late does a timer's interrupt reach the guest, and why?",
             Self::Populate => "What does it cost to give a guest memory?",
+            Self::Block => "How long does a request to a disk take, and how many are served?",
         }
     }
 
@@ -260,6 +265,24 @@ operations! {
         "262,144 pages (1 GiB) of memory are given to the guest, populated at once, in pages of 2 MiB";
     Touch18HugePrefault = 87, Populate, "touch-18-2m-prefault", Time, Less,
         "the guest writes to each of 262,144 pages (1 GiB) that it was given, populated before, in pages of 2 MiB";
+    Read4k1 = 96, Block, "read-4k-1", Time, Less,
+        "one read of 4 KiB at a random place of a disk, one at a time";
+    Read4k32 = 97, Block, "read-4k-32", Time, Less,
+        "one read of 4 KiB at a random place of a disk, 32 at a time";
+    Read1m1 = 98, Block, "read-1m-1", Time, Less,
+        "one read of 1 MiB of a disk, in order, one at a time";
+    Read1m32 = 99, Block, "read-1m-32", Time, Less,
+        "one read of 1 MiB of a disk, in order, 32 at a time";
+    Write4k1 = 100, Block, "write-4k-1", Time, Less,
+        "one write of 4 KiB to a random place of a disk, one at a time, not flushed";
+    Write4k32 = 101, Block, "write-4k-32", Time, Less,
+        "one write of 4 KiB to a random place of a disk, 32 at a time, not flushed";
+    Write4kSync = 102, Block, "write-4k-sync", Time, Less,
+        "one write of 4 KiB to a random place of a disk and its flush (fdatasync), one at a time";
+    Write1m1 = 103, Block, "write-1m-1", Time, Less,
+        "one write of 1 MiB to a disk, in order, one at a time, not flushed";
+    Write1m32 = 104, Block, "write-1m-32", Time, Less,
+        "one write of 1 MiB to a disk, in order, 32 at a time, not flushed";
 }
 
 impl Op {

@@ -6,6 +6,7 @@
 //! word with the prefix is an error, because a job half understood would give
 //! figures that mean something else.
 
+use crate::block::{self, Disk};
 use crate::catalogue::{Op, OpSet, Workload};
 use core::fmt;
 
@@ -199,6 +200,13 @@ pub struct Job {
     /// What the guest of `irq` does between them. The words of `irq` are sent only where
     /// it is asked for.
     pub between: Wait,
+    /// The disk of `block`, if there is one. Its words are sent only where it is asked for.
+    pub disk: Option<Disk>,
+    /// How much of it is used, in MiB.
+    pub disk_mib: u32,
+    /// Small requests that are made of it at depth 32, see
+    /// [`crate::block::Transfer::requests`].
+    pub requests: u32,
     /// Where records go.
     pub console: Console,
     /// The machine offers Trapline's own ports (see [`crate::platform`]).
@@ -227,6 +235,9 @@ impl Job {
         expiries: 10_000,
         period: 10_000_000,
         between: Wait::Halt,
+        disk: None,
+        disk_mib: 256,
+        requests: 32_768,
         console: Console::Serial,
         ports: false,
         ring: 0,
@@ -273,6 +284,9 @@ impl Job {
             "expiries" => self.expiries = value.parse().ok()?,
             "period" => self.period = value.parse().ok().filter(|period| *period != 0)?,
             "between" => self.between = Wait::from_name(value)?,
+            "disk" => self.disk = Some(Disk::from_name(value)?),
+            "disk-mib" => self.disk_mib = value.parse().ok().filter(|mib| *mib != 0)?,
+            "requests" => self.requests = value.parse().ok()?,
             "console" => self.console = Console::from_name(value)?,
             "ports" => self.ports = flag(value)?,
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
@@ -343,6 +357,13 @@ impl fmt::Display for Job {
         if Workload::Populate.operations().any(|op| self.wants(op)) {
             write!(f, " trapline.large-regions={}", self.large_regions)?;
         }
+        if self.run & block::operations() != 0 {
+            if let Some(disk) = self.disk {
+                write!(f, " trapline.disk={disk}")?;
+            }
+            let (mib, requests) = (self.disk_mib, self.requests);
+            write!(f, " trapline.disk-mib={mib} trapline.requests={requests}")?;
+        }
         let console = self.console.name();
         write!(
             f,
@@ -410,7 +431,11 @@ mod tests {
             run: selected("basic").unwrap()
                 | Op::PortOut.bit()
                 | Op::OwnTimer.bit()
-                | Op::Touch9.bit(),
+                | Op::Touch9.bit()
+                | Op::Read4k1.bit(),
+            disk: Disk::from_name("vda"),
+            disk_mib: 64,
+            requests: 77,
             batches: 7,
             large_regions: 3,
             expiries: 2048,
@@ -425,13 +450,16 @@ mod tests {
         };
         let words = job.to_string();
         assert!(
-            words.starts_with("trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9 "),
+            words.starts_with(
+                "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1 "
+            ),
             "{words}"
         );
         assert_eq!(Job::parse(words.split(' ')), Ok(job));
         assert!(words.contains(" trapline.end=reset "), "{words}");
-        for word in ["trapline.end", "trapline.period", "trapline.large-regions"] {
-            assert!(!Job::EMPTY.to_string().contains(word));
+        for word in ["end", "period", "large-regions", "disk", "requests"] {
+            let word = std::format!("trapline.{word}");
+            assert!(!Job::EMPTY.to_string().contains(&word));
         }
         assert!(!job.in_xen());
         for end in ["xen", "xen-machine"] {
@@ -455,6 +483,8 @@ mod tests {
             "trapline.end=never",
             "trapline.period=0",
             "trapline.between=sleep",
+            "trapline.disk=../vda",
+            "trapline.disk-mib=0",
             "trapline.run=exits/port-oot",
         ] {
             assert_eq!(Job::parse([word]), Err(BadWord(word)));

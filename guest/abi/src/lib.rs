@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod block;
 pub mod catalogue;
 pub mod codec;
 pub mod frame;

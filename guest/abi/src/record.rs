@@ -7,6 +7,7 @@
 //! (`Launch`, `Relay`, `Reaped`). [`encode`] writes a whole frame around a
 //! record; reading is [`crate::frame::Decoder`].
 
+use crate::block;
 use crate::catalogue::{Op, OpSet};
 use crate::codec::{Error, Reader, Writer};
 use crate::interrupt;
@@ -227,6 +228,14 @@ pub enum Record<'a> {
         /// What [`interrupt::pack`] made of them.
         packed: &'a [u8],
     },
+    /// Requests of an operation of workload `block`, in place of samples, in the order in
+    /// which they were made.
+    Requests {
+        /// Of which operation.
+        op: Op,
+        /// What [`block::pack`] made of them.
+        packed: &'a [u8],
+    },
 }
 
 impl Record<'_> {
@@ -248,6 +257,7 @@ impl Record<'_> {
             Self::Reaped { .. } => 13,
             Self::Ready => 14,
             Self::Interrupts { .. } => 15,
+            Self::Requests { .. } => 16,
         }
     }
 
@@ -332,7 +342,7 @@ impl Record<'_> {
                 out.number(u64::from(status))?;
                 out.number(peak_kib)
             }
-            Self::Interrupts { op, packed } => {
+            Self::Interrupts { op, packed } | Self::Requests { op, packed } => {
                 out.byte(op.number())?;
                 out.bytes(packed)
             }
@@ -409,6 +419,7 @@ impl<'a> Record<'a> {
             },
             14 => Self::Ready,
             15 => read_interrupts(input)?,
+            16 => read_requests(input)?,
             _ => return Err(Error::Malformed),
         })
     }
@@ -432,6 +443,13 @@ fn read_interrupts<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
     let packed = input.bytes()?;
     interrupt::unpack(packed, &mut |_| {})?;
     Ok(Record::Interrupts { op, packed })
+}
+
+fn read_requests<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
+    let op = read_op(input)?;
+    let packed = input.bytes()?;
+    block::unpack(packed, &mut |_| {})?;
+    Ok(Record::Requests { op, packed })
 }
 
 fn read_op(input: &mut Reader<'_>) -> Result<Op, Error> {

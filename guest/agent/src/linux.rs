@@ -4,6 +4,7 @@
 //! settings differ from a program's defaults, because the operation says so:
 //! memory is mapped in pages of 4 KiB, and timers have no slack.
 
+use crate::block::Target;
 use crate::clock::{TickClock, CALIBRATION, PRECISELY};
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use crate::processes::Family;
@@ -14,6 +15,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use trapline_abi::block::{Request, Transfer, FACT_PREFIX};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::Wait;
 use trapline_abi::populate::{Wish, NO_HUGE_PAGES};
@@ -43,6 +45,7 @@ pub fn run(job: &Job, main: u64, sink: Sink<'_>) {
         // To be asked for once: the answer does not change while it is measured.
         huge: has_huge_pages(),
         family: Family::default(),
+        disk: None,
     };
     trapline_workloads::run(&mut system, job, &origin);
 }
@@ -54,6 +57,8 @@ struct Linux<'a> {
     region: Result<Region, Reason>,
     huge: bool,
     family: Family,
+    /// Opened when it is first asked for.
+    disk: Option<Result<Target, Reason>>,
 }
 
 impl System for Linux<'_> {
@@ -175,8 +180,37 @@ impl System for Linux<'_> {
         Err("a Linux process has no ports, device memory or interrupts of its own")
     }
 
+    fn open_disk(&mut self, job: &Job) -> Result<(), Reason> {
+        if self.disk.is_none() {
+            let disk = Target::open(job);
+            for (name, fact) in disk.iter().flat_map(Target::facts) {
+                (self.sink)(format!("{FACT_PREFIX}{name} {fact}\n").as_bytes());
+            }
+            self.disk = Some(disk);
+        }
+        self.disk().map(drop)
+    }
+
+    fn transfer(
+        &mut self,
+        transfer: &Transfer,
+        job: &Job,
+        slots: &mut [Request],
+    ) -> Result<usize, Reason> {
+        self.disk()?.transfer(transfer, job, slots)
+    }
+
     fn processes(&mut self) -> Result<&mut Family, Reason> {
         Ok(&mut self.family)
+    }
+}
+
+impl Linux<'_> {
+    fn disk(&self) -> Result<&Target, Reason> {
+        match &self.disk {
+            Some(disk) => disk.as_ref().map_err(|reason| *reason),
+            None => Err("nobody has opened the disk"),
+        }
     }
 }
 

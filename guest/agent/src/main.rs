@@ -4,6 +4,7 @@
 //! does the job that the kernel was told; with
 //! `trapline.burn=…` it disturbs others, and with `trapline.guard=…` it ends others.
 
+mod block;
 mod burn;
 mod clock;
 mod cpu;

@@ -8,6 +8,7 @@ use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
 use crate::{console, memory, ticks};
 use core::cell::OnceCell;
+use trapline_abi::block::{Request, Transfer};
 use trapline_abi::job::Wait;
 use trapline_abi::platform::{
     EXITS_HIGH, EXITS_LOW, NO_DEVICE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
@@ -193,6 +194,14 @@ impl System for Kernel {
         Ok(self)
     }
 
+    fn open_disk(&mut self, _: &Job) -> Result<(), Reason> {
+        Err(NO_DISK)
+    }
+
+    fn transfer(&mut self, _: &Transfer, _: &Job, _: &mut [Request]) -> Result<usize, Reason> {
+        Err(NO_DISK)
+    }
+
     fn processes(&mut self) -> Result<&mut NoProcesses, Reason> {
         Err("this needs an operating system: the image is one program without processes")
     }
@@ -268,6 +277,8 @@ impl Machine for Kernel {
         xen::taken()
     }
 }
+
+const NO_DISK: Reason = "the image has no driver for disks";
 
 /// Whether the first serial port keeps what is written to its scratch register.
 fn scratch_register() -> Result<(), Reason> {

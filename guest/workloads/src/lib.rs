@@ -4,13 +4,14 @@
 //! operation of the job in turn, and says for each what was measured, or
 //! why it was not. How an operation is repeated and timed is in [`measure`]; the
 //! operations themselves are in [`basic`], [`stream`], [`exits`], [`irq`],
-//! [`populate`] and [`processes`].
+//! [`populate`], [`block`] and [`processes`].
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
 mod basic;
+pub mod block;
 mod exits;
 pub mod irq;
 pub mod measure;
@@ -65,6 +66,7 @@ pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
     stream::run(&mut bench);
     irq::run(&mut bench);
     populate::run(&mut bench);
+    block::run(&mut bench);
     bench.stage(Stage::GuestExit, stamp!(GuestExit));
     bench.system.say(&Record::Done);
 }

@@ -8,9 +8,10 @@
 
 use crate::irq::{Source, Taken, Ticking};
 use core::ptr::NonNull;
+use trapline_abi::block::{Request, Transfer};
 use trapline_abi::job::Wait;
 use trapline_abi::populate::Wish;
-use trapline_abi::{Op, Record};
+use trapline_abi::{Job, Op, Record};
 
 /// Why something cannot be done here, for people.
 pub type Reason = &'static str;
@@ -121,6 +122,28 @@ pub trait System {
     /// # Errors
     /// Why there is none.
     fn machine(&mut self) -> Result<&mut Self::Machine, Reason>;
+
+    /// Makes the job's disk ready: all of it that is used holds what
+    /// [`crate::block::fill`] writes for [`crate::block::PREPARED`]. Only the first call
+    /// has anything to do.
+    ///
+    /// # Errors
+    /// Why there is no disk, or it cannot be used.
+    fn open_disk(&mut self, job: &Job) -> Result<(), Reason>;
+
+    /// Makes the requests of `transfer`, as many as there are slots or as there is time
+    /// for, and puts down when each was made and done, in the order in which they were
+    /// made. Returns how many. What is read is compared with what must be there, and
+    /// what was written is read back. Called only after [`Self::open_disk`].
+    ///
+    /// # Errors
+    /// What went wrong.
+    fn transfer(
+        &mut self,
+        transfer: &Transfer,
+        job: &Job,
+        slots: &mut [Request],
+    ) -> Result<usize, Reason>;
 
     /// The operating system.
     ///

@@ -4,6 +4,7 @@
 //! each way of cheating must be found.
 
 use std::ptr::NonNull;
+use trapline_abi::block::{Request, Transfer};
 use trapline_abi::interrupt::unpack;
 use trapline_abi::job::Wait;
 use trapline_abi::platform::{NO_DEVICE, SCRATCH, VIRTIO_MAGIC};
@@ -46,6 +47,9 @@ enum Cheat {
     KeepMapping,
     ShareForEver,
     UsedPages,
+    NoDisk,
+    WrongUnit,
+    NoRequest,
 }
 
 /// A window and a little more.
@@ -251,6 +255,23 @@ impl System for Fake {
     }
     fn machine(&mut self) -> Result<&mut Self, Reason> {
         Ok(self)
+    }
+    fn open_disk(&mut self, _: &Job) -> Result<(), Reason> {
+        match self.cheat {
+            Cheat::NoDisk => Err("there is no disk"),
+            _ => Ok(()),
+        }
+    }
+    fn transfer(&mut self, _: &Transfer, _: &Job, slots: &mut [Request]) -> Result<usize, Reason> {
+        for (slot, start) in slots.iter_mut().zip(ticks()..) {
+            let end = start + 1000;
+            *slot = Request { start, end };
+        }
+        match self.cheat {
+            Cheat::WrongUnit => Err("a unit is not what it must be"),
+            Cheat::NoRequest => Ok(0),
+            _ => Ok(slots.len()),
+        }
     }
     fn processes(&mut self) -> Result<&mut Self, Reason> {
         match self.cheat {
@@ -471,6 +492,9 @@ fn each_way_of_cheating_is_found() {
         (Cheat::LosePipe, "system/pipe"),
         (Cheat::WrongPages, "system/mmap"),
         (Cheat::KeepMapping, "system/mmap"),
+        (Cheat::WrongUnit, "block/read-4k-1"),
+        (Cheat::NoRequest, "block/write-1m-32"),
+        (Cheat::NoMemory, "block/read-4k-32"),
         (Cheat::NeverTick, "irq/own-timer"),
         (Cheat::NeverTick, "irq/host-timer"),
     ] {
@@ -491,6 +515,7 @@ fn what_cannot_be_done_is_skipped_with_the_systems_reason() {
     Fake::verdict(Cheat::NoSleep, "irq/host-timer", "Skip");
     Fake::verdict(Cheat::NoMemory, "stream/copy", "Skip");
     Fake::verdict(Cheat::NoProcesses, "system/fork", "Skip");
+    Fake::verdict(Cheat::NoDisk, "block/read-4k-1", "Skip");
     Fake::verdict(Cheat::NoProcesses, "system/page-fault", "Skip");
     for cheat in [Cheat::NoRegion, Cheat::ShortRegion, Cheat::KeepRegion] {
         Fake::verdict(cheat, "populate/attach-3", "Skip");

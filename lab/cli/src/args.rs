@@ -2,6 +2,7 @@
 //! all come from here. Names of environments and operations are values that
 //! clap knows, so that a mistyped one is answered with the nearest.
 
+mod block;
 mod boot;
 mod cache;
 mod gate;
@@ -9,6 +10,7 @@ mod irq;
 mod populate;
 mod scheduling;
 
+pub use block::BlockArgs;
 pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
@@ -64,6 +66,8 @@ pub enum Command {
     Irq(IrqArgs),
     /// Measure what it costs to give a guest memory
     Populate(PopulateArgs),
+    /// Measure how long a disk takes for a request, and how many it serves
+    Block(BlockArgs),
     /// Run a Linux in our VMM, with this terminal as its console
     Boot(BootArgs),
     /// Show the tables of an earlier run again, from the store alone

@@ -33,6 +33,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         scheduling: lab.scheduling(),
         seed: args.seed,
         irq: settings,
+        block: Default::default(),
     };
     let wanted = request.operations & Op::OwnTimer.bit() != 0;
     let followers = wanted.then(|| Followers::find(&lab, &request.environments, &interrupt));

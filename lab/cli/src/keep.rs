@@ -3,7 +3,7 @@
 use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::PathBuf;
-use trapline_abi::OpSet;
+use trapline_abi::{block, OpSet};
 use trapline_plan::{expand, irq, names, Request, Scheduling};
 
 /// The file that `args` name, or the user's own.
@@ -56,6 +56,10 @@ pub fn describe(request: &Request) -> String {
             }
         }
     }
+    if request.operations & block::operations() != 0 {
+        let (mib, requests) = (request.block.mib, request.block.requests);
+        words.push_str(&format!(" --size {mib}M --requests {requests}"));
+    }
     words
 }
 
@@ -89,6 +93,7 @@ mod tests {
             },
             seed: 7,
             irq: Default::default(),
+            block: Default::default(),
         };
         let words = describe(&request);
         let expected =

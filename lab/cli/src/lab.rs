@@ -2,7 +2,7 @@
 
 use crate::args::SimulatedArgs;
 use crate::failure::{Failure, Status};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Requirements, Settings, Start,
 };
@@ -43,6 +43,16 @@ impl Lab {
     pub fn for_interrupts(simulated: &SimulatedArgs) -> Result<Self, Failure> {
         let settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
         Self::with(settings, simulated)
+    }
+
+    /// The same with a file to be made on the disk that is measured.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with_disk(simulated: &SimulatedArgs, disk: Option<PathBuf>) -> Result<Self, Failure> {
+        check_sched(simulated)?;
+        let settings = Settings::find().map_err(|error| Failure::from_error(&error))?;
+        Self::with(Settings { disk, ..settings }, simulated)
     }
 
     /// The same with what is measured in another directory.
@@ -188,6 +198,7 @@ fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
         scheduling,
         seed: 0,
         irq: Default::default(),
+        block: Default::default(),
     });
     plan.boots[0].machine
 }

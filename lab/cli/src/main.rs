@@ -5,6 +5,7 @@
 
 mod args;
 mod bisect;
+mod block;
 mod boot;
 mod cache;
 mod doctor;
@@ -66,6 +67,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::List(args) => list::list(&args)?,
         Command::Run(args) => return run::run(&args),
         Command::Irq(args) => return irq::irq(&args),
+        Command::Block(args) => return block::block(&args),
         Command::Populate(args) => return populate::populate(&args),
         Command::Boot(args) => return boot::boot(&args),
         Command::Baseline(args) => gate::baseline(&args)?,

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 use trapline_abi::job::Wait;
-use trapline_abi::Op;
+use trapline_abi::{block, Op};
 use trapline_environments::transcript::Window;
 use trapline_environments::{EnvError, Environment, Facts, GuestImage, Progress, Watch};
 use trapline_plan::{
@@ -273,7 +273,15 @@ fn patience(boot: &PlannedBoot) -> Duration {
         Clock::Wall => PATIENCE_WALL,
         Clock::Insn | Clock::InsnVmx => PATIENCE_INSN,
     };
-    usual + interrupts(boot) + memory(boot)
+    usual + interrupts(boot) + memory(boot) + disk(boot)
+}
+
+/// The most time that a disk may take: to be filled and read back at 10 MB/s for each
+/// operation, and 10 s for its requests.
+fn disk(boot: &PlannedBoot) -> Duration {
+    let operations = (boot.job.run & block::operations()).count_ones();
+    let all = Duration::from_secs(u64::from(boot.job.disk_mib) / 10 + 10);
+    all * operations
 }
 
 /// The most time that giving a guest large regions may take.

@@ -16,6 +16,7 @@ pub fn report(run: &Run) -> Report {
     Report {
         version: run.info.version.clone(),
         facts: run.info.facts.clone(),
+        requests: trapline_stats::block::summarise(&run.observations, &summary, run.info.seed),
         interrupts: trapline_stats::irq::summarise(&run.observations, &summary, &irq),
         irq,
         summary,

@@ -82,6 +82,7 @@ fn request(
         scheduling: lab.scheduling(),
         seed: args.seed,
         irq: Settings::default(),
+        block: Default::default(),
     }
 }
 

@@ -12,8 +12,8 @@ use crate::measure::{self, Storekeeper};
 use crate::progress::Bar;
 use crate::{doctor, keep, outcome};
 use std::time::Duration;
-use trapline_abi::OpSet;
-use trapline_environments::Availability;
+use trapline_abi::{block, OpSet};
+use trapline_environments::{disk, Availability};
 use trapline_plan::{
     expand, irq, names, populate, EnvironmentId, Plan, Preset, Request, Scheduling,
 };
@@ -75,6 +75,7 @@ pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Re
         scheduling: lab.scheduling(),
         seed: SEED,
         irq: irq::Settings::default(),
+        block: Default::default(),
     }
 }
 
@@ -140,6 +141,7 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         scheduling: lab.scheduling(),
         seed: args.seed,
         irq: irq::Settings::default(),
+        block: Default::default(),
     }
 }
 
@@ -176,6 +178,9 @@ fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result
     let mut facts = doctor::facts();
     if request.operations & irq::operations() != 0 {
         facts.extend(request.irq.facts());
+    }
+    if request.operations & block::operations() != 0 {
+        facts.extend(disk::facts(lab.settings(), request.block.mib));
     }
     let run = NewRun {
         seed: request.seed,

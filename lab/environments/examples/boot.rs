@@ -61,6 +61,7 @@ fn observe(
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
         irq: Default::default(),
+        block: Default::default(),
     });
     let planned = &plan.boots[0];
     let machine = planned.machine;

@@ -14,6 +14,7 @@ mod bzimage;
 pub mod cache;
 mod custom;
 pub mod cyclictest;
+pub mod disk;
 mod environment;
 mod error;
 mod facts;

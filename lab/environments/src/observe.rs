@@ -11,7 +11,7 @@ use crate::transcript::{Account, Elapsed, Ending};
 use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
 use trapline_abi::record::Speaker;
-use trapline_abi::{Counter, Interrupt, Op, OpSet, Stage, Workload};
+use trapline_abi::{block, Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_plan::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 use trapline_plan::{irq, EnvironmentId};
 
@@ -347,6 +347,18 @@ impl<'a> Recorder<'a> {
         self.facts.extend(told);
     }
 
+    /// What the agent tells of its disk is among what it printed.
+    fn take_disk(&mut self, finished: &Finished) {
+        if finished.account.asked & block::operations() == 0 {
+            return;
+        }
+        let told = finished.account.log.lines().filter_map(|line| {
+            let (name, fact) = line.strip_prefix(block::FACT_PREFIX)?.split_once(' ')?;
+            Some((format!("disk-{name}"), fact.to_owned()))
+        });
+        self.facts.extend(told);
+    }
+
     fn take_log(&mut self, account: &Account) {
         for text in [&account.log, &account.errors] {
             if !text.trim().is_empty() && self.log.len() + text.len() < MOST_LOG {
@@ -433,6 +445,7 @@ impl SampleSink for Recorder<'_> {
         }
         self.take_cpu_time(&finished);
         self.take_loads(&finished.account.errors);
+        self.take_disk(&finished);
         self.take_log(&finished.account);
         for problem in finished.account.problems {
             self.problem(problem);

@@ -30,6 +30,8 @@ pub struct Settings {
     /// Archives of files that every Linux guest has in its root beside the agent: "newc"
     /// cpio, which may be compressed.
     pub root: Vec<PathBuf>,
+    /// The file to be made for a disk that is measured, if it is not to be in the cache.
+    pub disk: Option<PathBuf>,
     /// What is kept between runs.
     pub cache: Cache,
     /// How machines get to where they work.
@@ -55,6 +57,7 @@ impl Settings {
             qemu: None,
             kernel: None,
             root: Vec::new(),
+            disk: None,
             cache: Cache {
                 directory: cache_directory(),
                 limit: DEFAULT_LIMIT,

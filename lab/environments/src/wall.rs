@@ -3,6 +3,7 @@
 
 use crate::bzimage;
 use crate::custom::{CustomVmm, Foreign, NONE_GIVEN};
+use crate::disk;
 use crate::error::EnvError;
 use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
 use crate::kvm::{self, Hardware};
@@ -20,6 +21,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
+use trapline_abi::block::{self, Disk};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
 use trapline_plan::{populate, EnvironmentId, Halt, MachineSpec, Serial};
@@ -32,8 +34,12 @@ pub fn host(settings: Settings) -> Stack {
         needs: &[Need::Part(Part::Agent)],
         make: |_, settings, image, _| {
             let agent = settings.parts.get(Part::Agent)?;
+            let recipe = Agent {
+                agent,
+                settings: settings.clone(),
+            };
             Ok(Box::new(
-                ProcessGuest::new(Agent(agent)).beside(crew(settings, image)),
+                ProcessGuest::new(recipe).beside(crew(settings, image)),
             ))
         },
     }
@@ -205,11 +211,21 @@ impl Recipe for Theirs {
 }
 
 /// The agent as a process.
-struct Agent(PathBuf);
+struct Agent {
+    agent: PathBuf,
+    /// They say where its disk is to be.
+    settings: Settings,
+}
 
 impl Recipe for Agent {
     fn command(&self, job: &Job) -> Result<Command, EnvError> {
-        Ok(Command::new(&self.0).words(&job.to_string()))
+        let mut command = Command::new(&self.agent);
+        let mut job = *job;
+        if job.run & block::operations() != 0 {
+            let disk = command.give(disk::scratch(&self.settings, job.disk_mib)?);
+            job.disk = Some(Disk::Descriptor(disk as u8));
+        }
+        Ok(command.words(&job.to_string()))
     }
 
     fn statuses(&self) -> Statuses {

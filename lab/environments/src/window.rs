@@ -45,6 +45,7 @@ mod tests {
             scheduling: Scheduling::USUAL,
             seed: 1,
             irq: Default::default(),
+            block: Default::default(),
         });
         plan.boots[0].clone()
     }

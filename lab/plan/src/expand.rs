@@ -7,6 +7,7 @@
 //! nothing drifts; there each environment is booted twice, to prove that its
 //! figures are exact.
 
+use crate::block;
 use crate::cpus;
 use crate::identity::{Clock, EnvironmentId, MachineSpec};
 use crate::irq;
@@ -49,6 +50,8 @@ pub struct Request {
     pub seed: u64,
     /// How interrupts are made, where any are asked for.
     pub irq: irq::Settings,
+    /// How much of a disk is measured, where any is.
+    pub block: block::Settings,
 }
 
 /// What is to be done, in this order.
@@ -152,7 +155,8 @@ fn with_work(
     let mut planned = ready;
     planned.retain(|id| {
         let left_out = left_out(request, *id);
-        let is_idle = !left_out.is_empty() && left_out::union(&left_out) == request.operations;
+        let nothing_left = left_out::union(&left_out) == request.operations;
+        let is_idle = nothing_left && request.operations != 0;
         if is_idle {
             let reasons: Vec<_> = left_out
                 .into_iter()
@@ -246,6 +250,8 @@ fn boot(
             expiries: request.irq.expiries(environment, request.preset),
             period: request.irq.period.0,
             between: request.irq.between,
+            disk_mib: request.block.mib,
+            requests: request.block.requests,
             ..sizes.job(operations & !of_boot)
         },
         boot_job: sizes.job(boot_operations),
@@ -268,10 +274,11 @@ fn boot(
 }
 
 /// What is measured where nobody says what: all but interrupts, which take as long as
-/// everything else together, and giving memory, of which there is as much as a machine
-/// has; both have a command of their own.
+/// everything else together, giving memory, of which there is as much as a machine
+/// has, and disks, which are the user's to name; all of them have a command of their own.
 pub fn usual_operations() -> OpSet {
-    known_operations() & !irq::operations() & !populate::operations()
+    let apart = irq::operations() | populate::operations() | trapline_abi::block::operations();
+    known_operations() & !apart
 }
 
 /// The set of all operations there are.
@@ -311,6 +318,7 @@ mod tests {
                 scheduling: Scheduling::USUAL,
                 seed,
                 irq: irq::Settings::default(),
+                block: block::Settings::default(),
             }
         }
     }
@@ -327,6 +335,7 @@ mod tests {
             scheduling: Scheduling::USUAL,
             seed,
             irq: irq::Settings::default(),
+            block: block::Settings::default(),
         }
     }
 

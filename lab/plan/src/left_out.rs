@@ -1,6 +1,7 @@
 //! What of a request an environment cannot measure, known before anything is started: it
 //! is never asked for it.
 
+use crate::block;
 use crate::identity::EnvironmentId;
 use crate::populate;
 use crate::preset::Preset;
@@ -25,7 +26,8 @@ pub fn of(
 ) -> Vec<LeftOut> {
     let memory = populate::left_out(environment, preset, operations, named);
     let processes = without_processes(environment, operations);
-    memory.into_iter().chain(processes).collect()
+    let disk = block::left_out(environment, operations);
+    memory.into_iter().chain(processes).chain(disk).collect()
 }
 
 /// The operations of all these.

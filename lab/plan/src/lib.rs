@@ -6,6 +6,7 @@
 //! or opens a file.
 #![forbid(unsafe_code)]
 
+pub mod block;
 pub mod cpus;
 pub mod expand;
 pub mod identity;

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(describe(chosen), "exits/port-out,boot");
         assert_eq!(
             describe(known_operations()),
-            "basic,system,stream,exits,boot,irq,populate"
+            "basic,system,stream,exits,boot,irq,populate,block"
         );
         assert_eq!(describe(0), "");
     }

@@ -11,9 +11,14 @@ use trapline_plan::Clock;
 pub fn value(value: f64, op: Op, clock: Clock, unicode: bool) -> String {
     match (op.unit(), clock) {
         (Unit::Time, Clock::Wall) => nanoseconds(value, unicode),
-        (Unit::Rate, Clock::Wall) => grouped(&three_digits(rounded(value))),
+        (Unit::Rate, Clock::Wall) => rate(value),
         (_, Clock::Insn | Clock::InsnVmx) => exact(value),
     }
+}
+
+/// A rate with three significant digits, whose unit stands elsewhere.
+pub fn rate(value: f64) -> String {
+    grouped(&three_digits(rounded(value)))
 }
 
 /// Time on `clock` since some moment.

@@ -1,6 +1,7 @@
 //! A report for programs. `docs/json.md` describes this form; keys it names
 //! stay as they are, others may come.
 
+use crate::block::{self, JsonRequests};
 use crate::irq::json::JsonInterrupts;
 use crate::neighbours::JsonNeighbour;
 use crate::populate::{self, Given};
@@ -30,6 +31,7 @@ pub fn json(report: &Report) -> String {
             .map(|interrupts| JsonInterrupts::new(interrupts, &report.irq))
             .collect(),
         populate: populate::given(report),
+        requests: block::json(report),
         neighbours: report.neighbours.iter().map(JsonNeighbour::from).collect(),
         problems: problems(report),
     };
@@ -49,6 +51,8 @@ struct Document<'a> {
     interrupts: Vec<JsonInterrupts>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     populate: Vec<Given>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    requests: Vec<JsonRequests>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     neighbours: Vec<JsonNeighbour>,
     problems: Vec<JsonProblem<'a>>,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod against;
+mod block;
 mod csv;
 pub mod figures;
 mod grid;
@@ -31,6 +32,7 @@ use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_plan::irq::Settings;
 use trapline_plan::EnvironmentId;
+use trapline_stats::block::Requests;
 use trapline_stats::irq::Interrupts;
 use trapline_stats::{value, Cell, Summary, Value};
 
@@ -52,6 +54,8 @@ pub struct Report {
     pub interrupts: Vec<Interrupts>,
     /// How they were made, and what was demanded of them.
     pub irq: Settings,
+    /// What requests to disks say, where any were asked for.
+    pub requests: Vec<Requests>,
     /// Guests beside machines that were populated; each was a run of its own.
     pub neighbours: Vec<Neighbour>,
 }

@@ -3,7 +3,7 @@
 
 use crate::sheet::{Look, Span};
 use crate::{against, notes, printable, table, timelines, Report, Style};
-use trapline_abi::{OpSet, Workload};
+use trapline_abi::{block, OpSet, Workload};
 use trapline_plan::{irq, populate, Clock, EnvironmentId};
 use trapline_stats::Cell;
 
@@ -19,8 +19,8 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     };
     let cells = report.cells();
     page.title(report);
-    // Interrupts and memory have tables of their own, which say more.
-    let apart = irq::operations() | populate::operations();
+    // Interrupts, memory and disks have tables of their own, which say more.
+    let apart = irq::operations() | populate::operations() | block::operations();
     let only_apart = report.operations & !apart == 0;
     for clock in Clock::ALL {
         if !only_apart {
@@ -29,6 +29,7 @@ pub fn terminal(report: &Report, style: &Style) -> String {
         page.interrupts(report, &cells, clock);
         page.populate(report, &cells, clock);
         page.neighbours(report, clock);
+        page.requests(report, &cells, clock);
         page.costs(&cells, clock);
     }
     page.against(&cells);

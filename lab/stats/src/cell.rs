@@ -163,9 +163,9 @@ impl<'a> Boot<'a> {
             return Ok(None);
         };
         let samples = told.outcome.batches();
-        // Lateness is a difference of two moments, not the length of what was executed
-        // between two readings of the clock.
-        let is_lateness = op.workload() == Workload::Irq;
+        // Lateness and latency are differences of two moments, not the length of what was
+        // executed between two readings of the clock.
+        let is_lateness = matches!(op.workload(), Workload::Irq | Workload::Block);
         let calibration = Calibration {
             unit_per_tick: told.unit_per_tick,
             clock_cost: if is_lateness { 0 } else { *clock_cost },

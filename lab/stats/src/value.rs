@@ -74,7 +74,7 @@ pub fn operations(op: Op, samples: &[Sample]) -> f64 {
 
 /// The share of an operation's time, from its first batch to its last, that the
 /// batches themselves took; the rest went into telling them. 1 where a sample is
-/// not a whole batch: of a timer it holds only the lateness.
+/// not a whole batch: of a timer it holds only the lateness, and requests to a disk overlap.
 pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return 1.0;
@@ -85,7 +85,8 @@ pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
         .map(|batch| length(batch.start, batch.end))
         .sum();
     let all = length(first.start, last.end);
-    let is_lateness = op == Op::TimerWake || op.workload() == Workload::Irq;
+    let is_lateness =
+        op == Op::TimerWake || matches!(op.workload(), Workload::Irq | Workload::Block);
     let is_whole = !is_lateness && all > 0.0;
     if is_whole {
         (inside / all).min(1.0)

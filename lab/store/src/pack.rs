@@ -1,35 +1,91 @@
 //! A million interrupts in one column: as they came over the wire, some twenty bytes
-//! each. A piece is as many as [`interrupt::pack`] puts into a record, with its length
-//! before it, because each piece is told apart from those before.
+//! each; and requests to a disk, some six. A piece is as many as [`interrupt::pack`] or
+//! [`block::pack`] puts into a record, with its length before it, because each piece is told
+//! apart from those before.
 
+use trapline_abi::block::{self, Request};
 use trapline_abi::interrupt::{self, MAX_PACKED};
 use trapline_abi::Interrupt;
+use trapline_plan::Sample;
 
 /// All of `interrupts`, packed.
-pub fn packed(mut interrupts: &[Interrupt]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(interrupts.len() * 24);
+pub fn packed(interrupts: &[Interrupt]) -> Vec<u8> {
     let mut buffer = [0; MAX_PACKED];
-    while !interrupts.is_empty() {
+    pieces(interrupts, |rest| {
+        let (count, used) = interrupt::pack(rest, &mut buffer);
+        (count, buffer[..used].to_vec())
+    })
+}
+
+/// What [`packed`] has packed; `None` where it is damaged.
+pub fn unpacked(bytes: &[u8]) -> Option<Vec<Interrupt>> {
+    let mut interrupts = Vec::new();
+    for_each_piece(bytes, |piece| {
+        interrupt::unpack(piece, &mut |interrupt| interrupts.push(interrupt)).ok()
+    })?;
+    Some(interrupts)
+}
+
+/// Whether `samples` are such that nothing is lost when they are packed.
+pub fn are_requests(samples: &[Sample]) -> bool {
+    let mut before = 0;
+    samples.iter().all(|sample| {
+        let in_order = before <= sample.start && sample.start <= sample.end;
+        before = sample.start;
+        in_order && sample.count == 1 && sample.host_ns.is_none()
+    })
+}
+
+/// All of `requests`, packed.
+pub fn packed_requests(requests: &[Sample]) -> Vec<u8> {
+    let request = |&Sample { start, end, .. }: &Sample| Request { start, end };
+    let requests: Vec<_> = requests.iter().map(request).collect();
+    let mut buffer = [0; block::MAX_PACKED];
+    pieces(&requests, |rest| {
+        let (count, used) = block::pack(rest, &mut buffer);
+        (count, buffer[..used].to_vec())
+    })
+}
+
+/// What [`packed_requests`] has packed; `None` where it is damaged.
+pub fn unpacked_requests(bytes: &[u8]) -> Option<Vec<Sample>> {
+    let mut requests = Vec::new();
+    for_each_piece(bytes, |piece| {
+        let mut keep = |Request { start, end }| {
+            requests.push(Sample {
+                start,
+                end,
+                count: 1,
+                host_ns: None,
+            });
+        };
+        block::unpack(piece, &mut keep).ok()
+    })?;
+    Some(requests)
+}
+
+/// Puts together what `pack` makes of the first of those that are left, again and again.
+fn pieces<T>(mut rest: &[T], mut pack: impl FnMut(&[T]) -> (usize, Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(rest.len() * 24);
+    while !rest.is_empty() {
         // At least one fits: none is longer than a hundred bytes.
-        let (count, used) = interrupt::pack(interrupts, &mut buffer);
-        bytes.extend((used as u16).to_le_bytes());
-        bytes.extend(&buffer[..used]);
-        interrupts = &interrupts[count.max(1)..];
+        let (count, piece) = pack(rest);
+        bytes.extend((piece.len() as u16).to_le_bytes());
+        bytes.extend(piece);
+        rest = &rest[count.max(1)..];
     }
     bytes
 }
 
-/// What [`packed`] has packed; `None` where it is damaged.
-pub fn unpacked(mut bytes: &[u8]) -> Option<Vec<Interrupt>> {
-    let mut interrupts = Vec::new();
+fn for_each_piece(mut bytes: &[u8], mut unpack: impl FnMut(&[u8]) -> Option<()>) -> Option<()> {
     while !bytes.is_empty() {
         let (length, rest) = bytes.split_first_chunk()?;
         let length = usize::from(u16::from_le_bytes(*length));
         let (piece, rest) = rest.split_at_checked(length)?;
-        interrupt::unpack(piece, &mut |interrupt| interrupts.push(interrupt)).ok()?;
+        unpack(piece)?;
         bytes = rest;
     }
-    Some(interrupts)
+    Some(())
 }
 
 #[cfg(test)]
@@ -57,6 +113,27 @@ mod tests {
         assert!(bytes.len() < 24_000_000, "{} bytes", bytes.len());
         assert!(unpacked(&bytes).unwrap() == interrupts);
         assert_eq!(unpacked(&[]), Some(Vec::new()));
+    }
+
+    #[test]
+    fn requests_are_small_and_come_back() {
+        let sample = |number: u64| Sample {
+            start: (1 << 50) + 30_000 * number,
+            end: (1 << 50) + 30_000 * number + 700_000,
+            count: 1,
+            host_ns: None,
+        };
+        let requests: Vec<_> = (0..30_000).map(sample).collect();
+        let bytes = packed_requests(&requests);
+        assert!(bytes.len() < 200_000, "{} bytes", bytes.len());
+        assert!(unpacked_requests(&bytes).unwrap() == requests);
+        assert_eq!(unpacked_requests(&bytes[..bytes.len() - 1]), None);
+        assert!(are_requests(&requests));
+        let of_two = Sample {
+            count: 2,
+            ..requests[0]
+        };
+        assert!(!are_requests(&[of_two]) && !are_requests(&[requests[1], requests[0]]));
     }
 
     #[test]

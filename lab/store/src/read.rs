@@ -6,7 +6,7 @@
 use crate::{pack, schema, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
-use trapline_abi::{Counter, Interrupt, Op, Stage};
+use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
 use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 
 const RUN_COLUMNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
@@ -85,12 +85,12 @@ fn operations(connection: &Connection, boot: i64) -> Result<Vec<Operation>, Prob
         let op = Op::from_path(&path).ok_or_else(|| damage("operation", &path))?;
         Ok(Operation {
             op,
-            outcome: outcome(connection, row)?,
+            outcome: outcome(connection, op, row)?,
         })
     })
 }
 
-fn outcome(connection: &Connection, row: &Row<'_>) -> Result<Outcome, Problem> {
+fn outcome(connection: &Connection, op: Op, row: &Row<'_>) -> Result<Outcome, Problem> {
     let optional = |column: usize| -> Result<Option<u64>, Problem> {
         Ok(row.get::<_, Option<i64>>(column)?.map(unsigned))
     };
@@ -102,7 +102,10 @@ fn outcome(connection: &Connection, row: &Row<'_>) -> Result<Outcome, Problem> {
         "measured" => Outcome::Measured {
             clock_cost: number(4)?,
             loop_cost: number(5)?,
-            samples: samples(connection, row.get(0)?)?,
+            samples: match (op.workload(), samples(connection, row.get(0)?)?) {
+                (Workload::Block, none) if none.is_empty() => requests(connection, row.get(0)?)?,
+                (_, samples) => samples,
+            },
             interrupts: interrupts(connection, row.get(0)?)?,
             check: number(6)?,
             exits: optional(7)?,
@@ -131,12 +134,36 @@ fn interrupts(connection: &Connection, operation: i64) -> Result<Vec<Interrupt>,
         return Ok(Vec::new());
     }
     let sql = "SELECT count, packed FROM interrupts WHERE operation = ?1";
+    packed(connection, sql, operation, "interrupts", pack::unpacked)
+}
+
+fn requests(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Problem> {
+    if !schema::has_requests(connection)? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT count, packed FROM requests WHERE operation = ?1";
+    packed(
+        connection,
+        sql,
+        operation,
+        "requests",
+        pack::unpacked_requests,
+    )
+}
+
+/// What `unpack` makes of the one row that there may be.
+fn packed<T>(
+    connection: &Connection,
+    sql: &str,
+    operation: i64,
+    what: &str,
+    unpack: impl Fn(&[u8]) -> Option<Vec<T>>,
+) -> Result<Vec<T>, Problem> {
     let found = collect(connection, sql, operation, |row| {
         let (count, packed): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
-        let interrupts = pack::unpacked(&packed);
-        interrupts
-            .filter(|interrupts| interrupts.len() as i64 == count)
-            .ok_or_else(|| Problem::Corrupt("interrupts in it are damaged".to_owned()))
+        unpack(&packed)
+            .filter(|all| all.len() as i64 == count)
+            .ok_or_else(|| Problem::Corrupt(format!("{what} in it are damaged")))
     })?;
     Ok(found.into_iter().next().unwrap_or_default())
 }

@@ -8,10 +8,13 @@ use crate::Problem;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = 2;
+pub const VERSION: i64 = 3;
 
 /// The first format that has interrupts.
-pub const WITH_INTERRUPTS: i64 = 2;
+const WITH_INTERRUPTS: i64 = 2;
+
+/// The first format that has requests to disks.
+const WITH_REQUESTS: i64 = 3;
 
 /// Marks a database as ours (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
@@ -103,6 +106,19 @@ CREATE TABLE interrupts (        -- of an operation of workload irq
 );
 ";
 
+/// What was added to format 2. Requests are up to some ten thousand an operation.
+const REQUESTS: &str = "
+CREATE TABLE requests (          -- of an operation of workload block
+    operation INTEGER PRIMARY KEY REFERENCES operations,
+    count     INTEGER NOT NULL,
+    packed    BLOB NOT NULL      -- pieces: length (2 bytes, little endian), then as
+                                 -- many bytes of guest/abi/src/block.rs
+);
+";
+
+/// What has to be added to a format before the first of each pair.
+const ADDED: [(i64, &str); 2] = [(WITH_INTERRUPTS, INTERRUPTS), (WITH_REQUESTS, REQUESTS)];
+
 /// Makes the tables where there are none, and refuses what is not ours.
 pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
     // Nothing has to be waited for in a store that is there already.
@@ -110,7 +126,7 @@ pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
         create(connection)?;
     }
     verify(connection)?;
-    if pragma(connection, "user_version")? < WITH_INTERRUPTS {
+    if pragma(connection, "user_version")? < VERSION {
         migrate(connection)?;
     }
     connection.pragma_update(None, "foreign_keys", true)?;
@@ -124,7 +140,9 @@ fn create(connection: &mut Connection) -> Result<(), Problem> {
         transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     if tables == 0 {
         transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(INTERRUPTS)?;
+        for (_, added) in ADDED {
+            transaction.execute_batch(added)?;
+        }
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
@@ -132,14 +150,15 @@ fn create(connection: &mut Connection) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Adds what format 1 has not. Nothing that is there is touched.
+/// Adds what an earlier format has not. Nothing that is there is touched.
 fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another may have been here while we waited for the lock.
-    if pragma(&transaction, "user_version")? < WITH_INTERRUPTS {
-        transaction.execute_batch(INTERRUPTS)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
+    let found = pragma(&transaction, "user_version")?;
+    for (_, added) in ADDED.iter().filter(|(with, _)| found < *with) {
+        transaction.execute_batch(added)?;
     }
+    transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     Ok(())
 }
@@ -148,6 +167,11 @@ fn migrate(connection: &mut Connection) -> Result<(), Problem> {
 /// be read has not.
 pub fn has_interrupts(connection: &Connection) -> Result<bool, Problem> {
     Ok(pragma(connection, "user_version")? >= WITH_INTERRUPTS)
+}
+
+/// Whether the store has requests to disks: the same.
+pub fn has_requests(connection: &Connection) -> Result<bool, Problem> {
+    Ok(pragma(connection, "user_version")? >= WITH_REQUESTS)
 }
 
 /// Whether this is a store, undamaged, and of a format that we know. Damage is

@@ -4,7 +4,7 @@ use crate::{pack, NewRun, Problem, RunId};
 use rusqlite::{params, Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
-use trapline_abi::Interrupt;
+use trapline_abi::{Interrupt, Workload};
 use trapline_plan::{names, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
@@ -110,7 +110,11 @@ fn add_operation(
     } = &operation.outcome
     {
         add_measurement(transaction, id, &operation.outcome)?;
-        add_samples(transaction, id, samples)?;
+        let is_packed = operation.op.workload() == Workload::Block && pack::are_requests(samples);
+        match is_packed {
+            true => add_requests(transaction, id, samples)?,
+            false => add_samples(transaction, id, samples)?,
+        }
         add_interrupts(transaction, id, interrupts)?;
     }
     Ok(())
@@ -170,6 +174,21 @@ fn add_samples(
             sample.host_ns.map(signed),
         ])?;
     }
+    Ok(())
+}
+
+fn add_requests(
+    transaction: &Transaction<'_>,
+    operation: i64,
+    requests: &[Sample],
+) -> Result<(), Problem> {
+    transaction
+        .prepare_cached("INSERT INTO requests (operation, count, packed) VALUES (?1, ?2, ?3)")?
+        .execute(params![
+            operation,
+            requests.len() as i64,
+            pack::packed_requests(requests)
+        ])?;
     Ok(())
 }
 

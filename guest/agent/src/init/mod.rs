@@ -169,7 +169,11 @@ fn mount_all() -> Result<(), Trouble> {
     Ok(())
 }
 
-fn mount(kind: &str, at: &str) -> io::Result<()> {
+/// Mounts a file system of this kind, which has no device.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn mount(kind: &str, at: &str) -> io::Result<()> {
     if !Path::new(at).exists() {
         fs::create_dir(at)?;
     }

@@ -54,7 +54,7 @@ impl Default for SnapshotArgs {
 }
 
 /// A number of bytes, with K, M, G or T for powers of 1,024.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let number: Option<u64> = digits.parse().ok();
     let suffix = text[digits.len()..].to_ascii_uppercase();

@@ -18,7 +18,11 @@ pub struct Marked<'a> {
 /// Whether marks surround the batches of an operation: a wake is no batch of work,
 /// and stages of a boot are stamped by several programs.
 pub fn is_marked(op: Op) -> bool {
-    !matches!(op.workload(), Workload::Boot | Workload::Irq) && op != Op::TimerWake
+    let unmarked = matches!(
+        op.workload(),
+        Workload::Boot | Workload::Irq | Workload::Block
+    );
+    !unmarked && op != Op::TimerWake
 }
 
 /// Gives each marked operation of a run its windows.

@@ -3,7 +3,7 @@
 use super::window::{self, Window};
 use super::Seen;
 use trapline_abi::interrupt::unpack;
-use trapline_abi::{Interrupt, Op};
+use trapline_abi::{block, Interrupt, Op};
 use trapline_plan::observed::{Outcome, Sample};
 
 /// Batches of one operation that are kept. The largest job asks for some
@@ -21,7 +21,9 @@ pub struct Draft {
     samples: Vec<Sample>,
     surplus: u64,
     interrupts: Vec<Interrupt>,
-    /// What cannot be believed of them, of the first where that is so.
+    /// Whether there were more requests than were asked for.
+    too_many: bool,
+    /// What cannot be believed of interrupts, of the first where that is so.
     nonsense: Option<&'static str>,
     /// Windows that were told of.
     windows: u32,
@@ -67,6 +69,7 @@ impl Draft {
             samples: Vec::new(),
             surplus: 0,
             interrupts: Vec::new(),
+            too_many: false,
             nonsense: None,
             windows: 0,
             stamps: Vec::new(),
@@ -102,6 +105,27 @@ impl Draft {
                 interrupts.push(interrupt);
             }
         });
+        self.stamps.extend(heard.map(|heard| Stamp { said, heard }));
+    }
+
+    /// Further requests to a disk, of which so many were asked for.
+    pub fn requests(&mut self, packed: &[u8], asked: u32, said: u64, heard: Option<u64>) {
+        let Self {
+            samples, too_many, ..
+        } = self;
+        // What was received was looked through, so nothing is found wrong here.
+        let _ = block::unpack(
+            packed,
+            &mut |block::Request { start, end }| match samples.len() < asked as usize {
+                true => samples.push(Sample {
+                    start,
+                    end,
+                    count: 1,
+                    host_ns: None,
+                }),
+                false => *too_many = true,
+            },
+        );
         self.stamps.extend(heard.map(|heard| Stamp { said, heard }));
     }
 
@@ -153,6 +177,9 @@ impl Draft {
     fn objection(&self, told: &Told) -> Option<String> {
         if self.surplus > 0 {
             return Some(format!("more than {MOST_SAMPLES} samples were sent"));
+        }
+        if self.too_many {
+            return Some("more requests were told than were asked for".to_owned());
         }
         if let Some(nonsense) = self.nonsense {
             return Some(nonsense.to_owned());

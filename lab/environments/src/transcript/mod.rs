@@ -18,6 +18,7 @@ pub use window::{Lateness, Window};
 
 use draft::{Draft, Told};
 use std::collections::BTreeMap;
+use trapline_abi::block::Transfer;
 use trapline_abi::job::Wait;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Counter, Decoder, Item, Job, Op, OpSet, Record, Stage, Workload, VERSION};
@@ -150,6 +151,8 @@ struct Heard {
     asked: OpSet,
     /// Expiries of each timer that it was asked for.
     expiries: u32,
+    /// What it was asked, all told.
+    job: Job,
     /// Whether the guest reads the clock of whoever started it.
     one_clock: bool,
     hello: Option<Hello>,
@@ -302,6 +305,7 @@ impl Heard {
         Self {
             asked: job.run,
             expiries: job.expiries,
+            job: *job,
             one_clock: false,
             hello: None,
             stages: BTreeMap::new(),
@@ -391,6 +395,7 @@ impl Heard {
                 self.sample(op, sample, said, at);
             }
             Record::Interrupts { op, packed } => self.interrupts(op, packed, said, at),
+            Record::Requests { op, packed } => self.requests(op, packed, said, at),
             Record::End {
                 op,
                 samples,
@@ -459,7 +464,7 @@ impl Heard {
 
     fn sample(&mut self, op: Op, sample: Sample, said: u64, at: Option<u64>) {
         match &mut self.draft {
-            Some(draft) if draft.op == op && op.workload() != Workload::Irq => {
+            Some(draft) if draft.op == op && is_in_batches(op) => {
                 draft.sample(sample, said, at);
             }
             _ => self.problem(&format!("a sample of {} came out of turn", path(op))),
@@ -475,6 +480,16 @@ impl Heard {
                 self.windows.extend(window);
             }
             _ => self.problem(&format!("interrupts of {} came out of turn", path(op))),
+        }
+    }
+
+    fn requests(&mut self, op: Op, packed: &[u8], said: u64, at: Option<u64>) {
+        let transfer = Transfer::of(op);
+        match (&mut self.draft, transfer) {
+            (Some(draft), Some(transfer)) if draft.op == op => {
+                draft.requests(packed, transfer.requests(&self.job), said, at);
+            }
+            _ => self.problem(&format!("requests of {} came out of turn", path(op))),
         }
     }
 
@@ -580,6 +595,11 @@ impl Heard {
             self.problems.push(format!("{damaged} damaged records"));
         }
     }
+}
+
+/// Whether it is told in batches, one a record.
+fn is_in_batches(op: Op) -> bool {
+    !matches!(op.workload(), Workload::Irq | Workload::Block)
 }
 
 fn path(op: Op) -> String {

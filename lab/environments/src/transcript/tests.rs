@@ -490,3 +490,52 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn requests_to_a_disk_arrive_as_they_were_told_and_no_more_than_were_asked_for() {
+    use trapline_abi::block;
+    let op = Op::Write4kSync;
+    let job = Job {
+        run: op.bit() | Op::Getpid.bit(),
+        requests: 320,
+        ..Job::EMPTY
+    };
+    let request = |number: u64| block::Request {
+        start: 1000 * number,
+        end: 1000 * number + 700,
+    };
+    let told = |count: u64, also: &[Record<'_>]| {
+        let requests: Vec<_> = (0..count).map(request).collect();
+        let mut buffer = [0; block::MAX_PACKED];
+        let (packed, used) = block::pack(&requests, &mut buffer);
+        assert_eq!(packed, requests.len());
+        let packed = &buffer[..used];
+        let mut records = vec![begin(op), Record::Requests { op, packed }];
+        records.extend_from_slice(also);
+        records.push(end(op, count as u32));
+        let mut transcript = Transcript::new(&job);
+        transcript.console(&frames(&records), Some(1_000_000), &mut Blind);
+        transcript.finish("the guest ended early")
+    };
+    let account = told(10, &[]);
+    let Outcome::Measured { samples, .. } = outcome(&account, op) else {
+        panic!("{account:?}");
+    };
+    assert_eq!(
+        (samples.len(), samples[9].end, samples[9].count),
+        (10, 9700, 1)
+    );
+    let Outcome::Failed(reason) = outcome(&told(11, &[]), op).clone() else {
+        panic!("one more than were asked for");
+    };
+    assert!(reason.contains("more requests"), "{reason}");
+    let out_of_turn = [
+        sample(op, 0, 1),
+        Record::Requests {
+            op: Op::Getpid,
+            packed: &[],
+        },
+    ];
+    let problems = told(10, &out_of_turn).problems;
+    assert_eq!(problems.len(), 2, "{problems:?}");
+}

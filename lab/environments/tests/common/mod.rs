@@ -50,6 +50,7 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
         scheduling: trapline_plan::Scheduling::USUAL,
         seed: 1,
         irq: Default::default(),
+        block: Default::default(),
     });
     let mut boot = plan.boots[0].clone();
     boot.boot_launches = boot.boot_launches.min(1);

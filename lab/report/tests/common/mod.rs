@@ -238,6 +238,7 @@ pub fn report() -> Report {
         interrupts: vec![],
         neighbours: vec![],
         irq: Default::default(),
+        requests: Vec::new(),
         version: "0.1.0".into(),
         facts: BTreeMap::from([
             fact("cpu", "AMD EPYC 9R14"),

@@ -1,0 +1,139 @@
+//! The arguments of `block`: how long a disk takes for a request.
+
+use super::cache::size;
+use super::{environment_parser, Format, MannerArgs, Preset};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::Args;
+use std::path::PathBuf;
+use trapline_abi::block::{operations, Transfer};
+use trapline_abi::{Op, OpSet};
+use trapline_plan::block::Settings;
+use trapline_plan::EnvironmentId;
+
+/// Of `trapline block`.
+#[derive(Args, Debug)]
+#[command(after_help = REQUESTS)]
+pub struct BlockArgs {
+    /// Environments to measure in [default: host]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    pub environments: Vec<EnvironmentId>,
+    /// Requests to measure [default: all]
+    #[arg(long = "op", value_name = "A,B", value_delimiter = ',', value_parser = op_parser())]
+    pub chosen: Vec<Op>,
+    /// How much of the disk to use, from 1M to 1T
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = mib)]
+    pub size: u32,
+    /// A file to be made on the disk that is measured, and removed again
+    /// [default: one in the cache's directory]
+    #[arg(long = "file", value_name = "PATH")]
+    pub disk: Option<PathBuf>,
+    /// Requests of 4 KiB at depth 32; of the others there are fewer
+    #[arg(long, value_name = "N", default_value_t = Settings::default().requests,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub requests: u32,
+    /// How much to measure
+    #[arg(long, value_enum, default_value_t = Preset::Quick)]
+    pub preset: Preset,
+    /// Boots of each wall-clock environment [default: the preset's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub boots: Option<u32>,
+    /// Seed of the order of boots
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    #[command(flatten)]
+    pub manner: MannerArgs,
+}
+
+const REQUESTS: &str = "\
+Requests of 4 KiB go to random places, no two to the same; of 1 MiB in order. The
+number at the end is how many are under way at a time; -sync flushes each
+(fdatasync). Everything is read and written past the kernel's cache where the
+file system can do that, and what is read or written is checked.
+
+Each boot writes the whole file first, and no operation takes more than 10 s.";
+
+impl BlockArgs {
+    /// The operations that are wanted, and those of them that were named.
+    pub fn operations(&self) -> (OpSet, OpSet) {
+        match self.chosen.as_slice() {
+            [] => (operations(), 0),
+            chosen => {
+                let named = chosen.iter().fold(0, |set, op| set | op.bit());
+                (named, named)
+            }
+        }
+    }
+
+    /// Where it is measured.
+    pub fn environments(&self) -> Vec<EnvironmentId> {
+        match self.environments.as_slice() {
+            [] => vec![EnvironmentId::Host],
+            chosen => chosen.to_vec(),
+        }
+    }
+
+    /// How much is measured.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            mib: self.size,
+            requests: self.requests,
+        }
+    }
+}
+
+fn op_parser() -> impl TypedValueParser<Value = Op> {
+    let names = Transfer::ALL.map(|transfer| transfer.op.name());
+    PossibleValuesParser::new(names).map(|name| {
+        let mut all = Transfer::ALL.into_iter().map(|transfer| transfer.op);
+        all.find(|op| op.name() == name)
+            .expect("the name was checked")
+    })
+}
+
+/// Whole MiB.
+fn mib(text: &str) -> Result<u32, String> {
+    const REFUSED: &str = "write whole MiB from 1M to 1T, such as 256M";
+    let bytes = size(text)?;
+    let mib = u32::try_from(bytes >> 20).ok();
+    let whole = mib.filter(|mib| (1..=1 << 20).contains(mib) && bytes & 0xf_ffff == 0);
+    whole.ok_or_else(|| REFUSED.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cli, Command};
+    use super::*;
+    use clap::Parser;
+
+    fn parsed(words: &[&str]) -> Result<BlockArgs, clap::Error> {
+        let words = ["trapline", "block"].iter().chain(words);
+        let Command::Block(args) = Cli::try_parse_from(words)?.command else {
+            panic!("block was parsed as another command");
+        };
+        Ok(args)
+    }
+
+    #[test]
+    fn sizes_are_whole_mebibytes() {
+        assert_eq!(parsed(&[]).unwrap().settings(), Settings::default());
+        assert_eq!(parsed(&["--size", "2G"]).unwrap().settings().mib, 2048);
+        for bad in ["0", "4K", "1048577", "2T", "much"] {
+            assert!(parsed(&["--size", bad]).is_err(), "{bad}");
+        }
+        for bad in ["0", "2000000"] {
+            assert!(parsed(&["--requests", bad]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn requests_are_chosen_by_name() {
+        assert_eq!(parsed(&[]).unwrap().operations(), (operations(), 0));
+        let two = parsed(&["--op", "read-4k-1,write-4k-sync"]).unwrap();
+        let set = Op::Read4k1.bit() | Op::Write4kSync.bit();
+        assert_eq!(two.operations(), (set, set));
+        assert!(parsed(&["--op", "read-8k-1"]).is_err());
+    }
+}

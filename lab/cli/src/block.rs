@@ -1,0 +1,64 @@
+//! `trapline block`: how long a disk takes for a request, and how many it serves. It
+//! measures, stores and shows as `trapline run` does.
+
+use crate::args::BlockArgs;
+use crate::failure::{Failure, Status};
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::outcome;
+use crate::run::{self, Means};
+use trapline_plan::{irq, Request};
+
+/// Measures, stores and shows.
+///
+/// # Errors
+/// A part is missing, the file is there already, the store cannot be written, or output
+/// cannot.
+pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
+    check_file(args)?;
+    let mut store = run::open_store(&args.manner)?;
+    let interrupt = Interrupt::watch()?;
+    let lab = Lab::with_disk(&args.manner.simulated, args.disk.clone())?;
+    let (operations, named) = args.operations();
+    let request = Request {
+        environments: args.environments(),
+        ready: run::ready(&lab),
+        operations,
+        named,
+        preset: args.preset.into(),
+        boots: args.boots,
+        cpus: 1,
+        scheduling: lab.scheduling(),
+        seed: args.seed,
+        irq: irq::Settings::default(),
+        block: args.settings(),
+    };
+    let means = Means {
+        lab: &lab,
+        interrupt: &interrupt,
+        manner: &args.manner,
+        counters: None,
+        followers: None,
+    };
+    let run = run::perform(&mut store, &request, &means)?;
+    run::show(&run, &outcome::report(&run), args.format, &interrupt)
+}
+
+/// All that is in the file would be lost.
+fn check_file(args: &BlockArgs) -> Result<(), Failure> {
+    let usage = |told: String, help: &str| Err(Failure::new(told).help(help).status(Status::Usage));
+    let Some(path) = &args.disk else {
+        return Ok(());
+    };
+    if path.exists() {
+        let told = format!("--file: {} is there, and would be lost", path.display());
+        return usage(told, "name a new file on the disk that is to be measured");
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            let told = format!("--file: there is no directory {}", parent.display());
+            usage(told, "name a new file in one that is there")
+        }
+        _ => Ok(()),
+    }
+}

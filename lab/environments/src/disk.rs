@@ -1,0 +1,119 @@
+//! The file that stands for a disk: it is made for one boot, and gone with whoever has it
+//! open, so that nothing is left behind and nothing of the user's is written over.
+
+use crate::environment::Facts;
+use crate::error::EnvError;
+use crate::settings::Settings;
+use rustix::fs::{fallocate, FallocateFlags};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A new file of so many MiB, where the user wants it or else in the cache.
+///
+/// # Errors
+/// It is there already, or there is no room.
+pub fn scratch(settings: &Settings, mib: u32) -> Result<Arc<File>, EnvError> {
+    let (file, path) = match &settings.disk {
+        Some(path) => (named(path)?, path.clone()),
+        None => nameless(&settings.cache.directory)?,
+    };
+    let bytes = u64::from(mib) << 20;
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        // A file system that cannot do that finds out when the file is filled.
+        Err(Errno::OPNOTSUPP) => file.set_len(bytes),
+        reserved => reserved.map_err(Into::into),
+    }
+    .map_err(EnvError::file(&path))?;
+    Ok(Arc::new(file))
+}
+
+/// A file that was not there before, and whose name is gone at once.
+fn named(path: &Path) -> Result<File, EnvError> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create_new(true);
+    let file = options.open(path).map_err(EnvError::file(path))?;
+    fs::remove_file(path).map_err(EnvError::file(path))?;
+    Ok(file)
+}
+
+fn nameless(directory: &Path) -> Result<(File, PathBuf), EnvError> {
+    fs::create_dir_all(directory).map_err(EnvError::file(directory))?;
+    let file = tempfile::tempfile_in(directory).map_err(EnvError::file(directory))?;
+    Ok((file, directory.to_owned()))
+}
+
+/// Where the file is, for people.
+pub fn facts(settings: &Settings, mib: u32) -> Facts {
+    let directory = match &settings.disk {
+        Some(path) => path.parent().unwrap_or(Path::new(".")).to_owned(),
+        None => settings.cache.directory.clone(),
+    };
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let directory = existing(&directory);
+    let mut facts = Facts::from([("disk-mib".to_owned(), mib.to_string())]);
+    let found = file_system(&mounts, &directory);
+    facts.extend(found.map(|found| ("disk-file-system".to_owned(), found)));
+    facts
+}
+
+/// The nearest directory above that is there.
+fn existing(directory: &Path) -> PathBuf {
+    let mut above = directory.ancestors();
+    let there = above.find_map(|above| fs::canonicalize(above).ok());
+    there.unwrap_or_else(|| "/".into())
+}
+
+/// Of the mounts in `/proc/self/mountinfo` (Linux `proc(5)`), that in which `directory` is.
+fn file_system(mounts: &str, directory: &Path) -> Option<String> {
+    let mount = |line: &str| {
+        let (front, back) = line.split_once(" - ")?;
+        let at = PathBuf::from(front.split(' ').nth(4)?);
+        let mut back = back.split(' ');
+        let told = format!("{} on {}", back.next()?, back.next()?);
+        directory
+            .starts_with(&at)
+            .then(|| (at.as_os_str().len(), told))
+    };
+    // Of two at one place the later hides the earlier.
+    let all = mounts.lines().filter_map(mount);
+    all.max_by_key(|(length, _)| *length).map(|(_, told)| told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_is_new_and_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        let settings = Settings {
+            disk: Some(path.clone()),
+            ..Settings::find().unwrap()
+        };
+        let file = scratch(&settings, 1).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+        assert!(!path.exists());
+        File::create(&path).unwrap().write_all(b"precious").unwrap();
+        let error = scratch(&settings, 1).unwrap_err().to_string();
+        assert!(error.contains("disk"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        assert!(facts(&settings, 1).contains_key("disk-file-system"));
+    }
+
+    #[test]
+    fn the_file_system_is_that_of_the_longest_mount() {
+        let mounts = "\
+            22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+            40 22 0:35 / /home/me rw - tmpfs tmp rw\n\
+            41 22 0:36 / /home rw - btrfs /dev/vdb rw\n";
+        let of = |path: &str| file_system(mounts, Path::new(path)).unwrap();
+        assert_eq!(of("/home/me/.cache"), "tmpfs on tmp");
+        assert_eq!(of("/home/you"), "btrfs on /dev/vdb");
+        assert_eq!(of("/homes"), "ext4 on /dev/vda");
+        assert_eq!(file_system("nonsense", Path::new("/")), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! Requests to disks: a table for each clock, with a row for each operation in each
+//! environment, so that native file and guests stand side by side.
+
+use crate::grid::Grid;
+use crate::sheet::{Look, Span};
+use crate::terminal::Page;
+use crate::{figures, Report};
+use serde::Serialize;
+use trapline_abi::block::SMALL;
+use trapline_plan::{Clock, EnvironmentId};
+use trapline_stats::block::Requests;
+use trapline_stats::Cell;
+
+/// One operation in one environment, for programs.
+#[derive(Debug, Serialize)]
+pub struct JsonRequests {
+    environment: &'static str,
+    workload: &'static str,
+    operation: &'static str,
+    clock: &'static str,
+    unit: &'static str,
+    bytes: u32,
+    depth: u32,
+    boots: usize,
+    count: usize,
+    mean: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+    rate: f64,
+    rate_interval: Option<(f64, f64)>,
+    megabytes: f64,
+    rate_ratio: Option<f64>,
+}
+
+/// All that was measured, in table order.
+pub fn json(report: &Report) -> Vec<JsonRequests> {
+    let one = |requests: &Requests| JsonRequests {
+        environment: requests.environment.name(),
+        workload: requests.op.workload().name(),
+        operation: requests.op.name(),
+        clock: requests.clock.name(),
+        unit: trapline_stats::value::unit(requests.op, requests.clock),
+        bytes: requests.bytes,
+        depth: requests.depth,
+        boots: requests.boots,
+        count: requests.count,
+        mean: requests.mean,
+        p50: requests.p50,
+        p90: requests.p90,
+        p99: requests.p99,
+        p999: requests.p999,
+        max: requests.max,
+        rate: requests.rate,
+        rate_interval: requests.rate_interval,
+        megabytes: requests.megabytes(),
+        rate_ratio: ratio(report, requests),
+    };
+    report.requests.iter().map(one).collect()
+}
+
+/// Times the rate of a program of this clock's own kernel; `None` for that itself.
+fn ratio(report: &Report, requests: &Requests) -> Option<f64> {
+    let native = native(requests.clock);
+    let mut all = report.requests.iter();
+    let of_native = all.find(|one| one.environment == native && one.op == requests.op)?;
+    (requests.environment != native).then(|| requests.rate / of_native.rate)
+}
+
+fn native(clock: Clock) -> EnvironmentId {
+    match clock {
+        Clock::Wall => EnvironmentId::Host,
+        Clock::Insn => EnvironmentId::SimLinux,
+        Clock::InsnVmx => EnvironmentId::SimVmxLinux,
+    }
+}
+
+impl Page {
+    /// What requests to disks took on one clock.
+    pub(crate) fn requests(&mut self, report: &Report, cells: &[Cell], clock: Clock) {
+        let of_clock = report.requests.iter().filter(|one| one.clock == clock);
+        let shown: Vec<&Requests> = of_clock.collect();
+        if shown.is_empty() {
+            return;
+        }
+        self.heading(&(heading(clock), unit(clock).to_owned()));
+        let grid = grid(report, &shown, clock, self.style.unicode);
+        self.text.push_str(&grid.render(&self.style));
+        self.paragraph("   ", WORDS, Look::Faint);
+        self.facts(report, clock);
+        self.notes_on(cells, clock);
+    }
+
+    /// How the disks were measured.
+    fn facts(&mut self, report: &Report, clock: Clock) {
+        let ids = EnvironmentId::ALL.into_iter();
+        for id in ids.filter(|id| id.clock() == clock) {
+            let facts = report.summary.facts.get(&id);
+            let told = |name: &str| facts.and_then(|facts| facts.get(name));
+            if let (Some(cache), Some(engine)) = (told("disk-cache"), told("disk-engine")) {
+                let text = crate::printable(&format!("{id}: cache {cache}; {engine}"));
+                self.paragraph("   ", &text, Look::Faint);
+            }
+        }
+    }
+}
+
+const WORDS: &str = "latency of every request of all boots, from asking to being told; served: \
+                     requests of 4 KiB, and MB of large ones, a second while any is under way, \
+                     median over boots; writes are not flushed but for write-4k-sync";
+
+fn heading(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Wall => "Requests to a disk, wall clock",
+        Clock::Insn => "Requests to a disk, instruction clock",
+        Clock::InsnVmx => "Requests to a disk, Intel instruction clock",
+    }
+}
+
+fn unit(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Wall => "in microseconds",
+        Clock::Insn | Clock::InsnVmx => "in instructions; a second is a thousand million",
+    }
+}
+
+fn grid(report: &Report, shown: &[&Requests], clock: Clock, unicode: bool) -> Grid {
+    let ratios: Vec<_> = shown.iter().map(|one| ratio(report, one)).collect();
+    let with_ratio = ratios.iter().any(Option::is_some);
+    let times = if unicode { "×" } else { "x" };
+    let last = with_ratio.then(|| format!("{times} {}", native(clock)));
+    let columns = ["p50", "p90", "p99", "p99.9", "max", "served"].map(str::to_owned);
+    let mut grid = Grid::new("request", columns.into_iter().chain(last));
+    for (one, ratio) in shown.iter().zip(ratios) {
+        let time = |value: f64, look| Span::new(latency(value, clock), look);
+        let mut cells = vec![
+            time(one.p50, Look::Strong),
+            time(one.p90, Look::Plain),
+            time(one.p99, Look::Strong),
+            time(one.p999, Look::Plain),
+            time(one.max, Look::Plain),
+            Span::new(served(one), Look::Strong),
+        ];
+        if with_ratio {
+            let ratio = ratio.map_or(String::new(), figures::quantity);
+            cells.push(Span::new(ratio, Look::Faint));
+        }
+        grid.row(format!("{} {}", one.op.name(), one.environment), cells);
+    }
+    // 90%, 99.9%.
+    grid.giving_way(&[1, 3])
+}
+
+fn latency(value: f64, clock: Clock) -> String {
+    match clock {
+        Clock::Wall => figures::microseconds(value),
+        Clock::Insn | Clock::InsnVmx => figures::exact(value.round()),
+    }
+}
+
+fn served(one: &Requests) -> String {
+    match one.bytes {
+        SMALL => figures::rate(one.rate),
+        _ => format!("{} MB", figures::rate(one.megabytes())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_abi::block::Transfer;
+    use trapline_plan::EnvironmentId::{Host, QemuTcg};
+
+    fn report() -> Report {
+        let one = |transfer: &Transfer, environment, slower: f64| Requests {
+            environment,
+            op: transfer.op,
+            clock: Clock::Wall,
+            bytes: transfer.bytes,
+            depth: transfer.depth,
+            boots: 5,
+            count: 1000,
+            mean: 20_000.0 * slower,
+            p50: 19_000.0 * slower,
+            p90: 27_000.0 * slower,
+            p99: 38_000.0 * slower,
+            p999: 313_000.0 * slower,
+            max: 4_038_000.0 * slower,
+            rate: 41_374.0 / slower,
+            rate_interval: Some((40_000.0, 42_000.0)),
+        };
+        let of = |transfer: &Transfer| [one(transfer, Host, 1.0), one(transfer, QemuTcg, 2.0)];
+        Report {
+            operations: trapline_abi::block::operations(),
+            requests: Transfer::ALL.iter().flat_map(of).collect(),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn a_table_fits_a_terminal_with_all_its_columns() {
+        let text = crate::terminal(&report(), &crate::Style::default());
+        assert!(text.contains("p99.9"), "{text}");
+        let wide = |line: &&str| line.chars().count() > 80;
+        assert_eq!(text.lines().find(wide), None, "{text}");
+        let row = text
+            .lines()
+            .find(|line| line.contains("read-4k-1 qemu-tcg"));
+        let words: Vec<_> = row.expect("a row").split_whitespace().collect();
+        let expected = "read-4k-1 qemu-tcg 38.0 54.0 76.0 626 8,076 20,700 0.50";
+        assert_eq!(words.join(" "), expected);
+        assert!(text.contains(" 43,400 MB"), "{text}");
+    }
+
+    #[test]
+    fn programs_are_told_all_of_it() {
+        let told = serde_json::to_value(json(&report())).unwrap();
+        assert_eq!(told.as_array().unwrap().len(), 18);
+        assert_eq!(told[1]["rate_ratio"], 0.5);
+        assert!(told[0]["rate_ratio"].is_null());
+        assert_eq!(told[0]["p999"], 313_000.0);
+    }
+}
