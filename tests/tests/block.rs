@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use trapline_tests::run::{Ended, Place};
+use trapline_tests::{has_qemu, skip};
 
 fn block(place: &Place, words: &str) -> Ended {
     let store = place.store();
@@ -101,6 +102,31 @@ fn without_a_disk_there_is_a_reason() {
         assert!(cell["skip"].is_string(), "{cell:#}");
     }
     assert_eq!(told["requests"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_linux_guest_has_a_disk_whose_requests_are_checked() {
+    let what = "the disk of a Linux guest";
+    if !has_qemu(what) {
+        return;
+    }
+    let place = Place::new();
+    let ops = "read-4k-1,read-1m-32,write-4k-sync";
+    let words = format!("{SMALL} --env qemu-tcg/linux --op {ops} --format json");
+    let ended = block(&place, &words);
+    let told = json(&ended);
+    let cells = told["cells"].as_array().expect("a list");
+    if let Some(reason) = cells[0]["skip"].as_str() {
+        return skip(what, reason);
+    }
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(
+        told["requests"].as_array().map(Vec::len),
+        Some(3),
+        "{told:#}"
+    );
+    let facts = &told["environments"]["qemu-tcg/linux"]["facts"];
+    assert_eq!(facts["disk-cache"], "none (O_DIRECT)");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use crate::settings::Settings;
 use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +29,14 @@ pub fn scratch(settings: &Settings, mib: u32) -> Result<Arc<File>, EnvError> {
     }
     .map_err(EnvError::file(&path))?;
     Ok(Arc::new(file))
+}
+
+/// Whether its file system lets who opens it past the kernel's cache.
+pub fn is_direct(file: &File) -> bool {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(libc::O_DIRECT);
+    options.open(path).is_ok()
 }
 
 /// A file that was not there before, and whose name is gone at once.

@@ -10,6 +10,7 @@ mod one;
 mod ring;
 mod threads;
 
+use crate::init;
 use buffers::Buffers;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -52,7 +53,8 @@ impl Target {
         let path = path(disk);
         if matches!(disk, Disk::Device(_)) && !path.exists() {
             // The init of a guest has no devices yet; who is no init may not, and need not.
-            let _ = crate::init::mount("devtmpfs", "/dev");
+            let _ = init::mount("devtmpfs", "/dev");
+            init::drivers::load().map_err(|_| "the kernel refuses the disk's driver")?;
         }
         let (file, direct) = open(&path).map_err(|_| "the disk cannot be opened")?;
         let target = Self {

@@ -11,7 +11,7 @@
 mod alone;
 mod beside;
 mod disk;
-mod drivers;
+pub mod drivers;
 mod foreign;
 mod guest;
 mod job;

@@ -5,6 +5,7 @@
 //! [`Linux`] is that; who runs it is in [`wall`], in [`uml`], whose kernel is a program
 //! of its own, and in `sim::inner`.
 
+mod disk;
 mod root;
 mod uml;
 mod wall;

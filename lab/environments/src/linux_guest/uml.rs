@@ -6,6 +6,7 @@
 //! time stamp counter is the host's. It is the distribution's package, and leaves no
 //! files: its memory has no name, and it is given no directory for its sockets.
 
+use super::disk::GuestDisk;
 use super::{machine_facts, named, Root};
 use crate::cache::{Cache, Kind};
 use crate::environment::Facts;
@@ -58,6 +59,7 @@ pub fn uml(settings: Settings) -> Stack {
                 initrd: root.file()?,
                 facts,
                 machine: *machine,
+                settings: settings.clone(),
             };
             Ok(Box::new(
                 ProcessGuest::new(recipe).beside(crew(settings, image)),
@@ -150,16 +152,23 @@ struct UserMode {
     initrd: Arc<File>,
     facts: Facts,
     machine: MachineSpec,
+    /// They say where its disk is to be.
+    settings: Settings,
 }
 
 impl Recipe for UserMode {
     fn command(&self, job: &Job) -> Result<Command, EnvError> {
-        let job = Job {
+        let mut command = Command::new(&self.program).guarded_by(&self.agent);
+        let mut job = Job {
             console: Console::Serial,
             ports: false,
             ..*job
         };
-        let mut command = Command::new(&self.program).guarded_by(&self.agent);
+        if let Some(disk) = GuestDisk::of(&self.settings, &job)? {
+            let number = disk.to_user_mode(&mut command);
+            command = command.words(&format!("ubd0=/proc/self/fd/{number}"));
+            job = disk.job(&job, "ubda");
+        }
         let initrd = command.give(Arc::clone(&self.initrd));
         let MachineSpec {
             memory_mib, cpus, ..

@@ -1,5 +1,6 @@
 //! Linux guests on this host: in our VMM, and in QEMU with and without KVM.
 
+use super::disk::GuestDisk;
 use super::Linux;
 use crate::environment::{Facts, Guest};
 use crate::error::EnvError;
@@ -88,6 +89,7 @@ fn guest(
         facts: linux.facts()?,
         linux,
         monitor,
+        settings: settings.clone(),
     };
     Ok(Box::new(
         ProcessGuest::new(recipe).beside(crew(settings, image)),
@@ -110,13 +112,15 @@ struct InMonitor {
     linux: Linux,
     initrd: Arc<File>,
     facts: Facts,
+    /// They say where its disk is to be, and where its drivers are from.
+    settings: Settings,
 }
 
-impl Recipe for InMonitor {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
-        let initrd = |command: Command| command.file(Arc::clone(&self.initrd));
+impl InMonitor {
+    fn without_disk(&self, initrd: &Arc<File>, job: &Job) -> Command {
+        let initrd = |command: Command| command.file(Arc::clone(initrd));
         let kernel = &self.linux.kernel;
-        Ok(match &self.monitor {
+        match &self.monitor {
             Monitor::Ours(vmm) => {
                 let vmm = Command::new(vmm);
                 self.linux.in_our_vmm(vmm, kernel, initrd, job)
@@ -124,6 +128,20 @@ impl Recipe for InMonitor {
             Monitor::Qemu { qemu, accelerator } => {
                 self.linux.in_qemu(qemu, kernel, initrd, accelerator, job)
             }
+        }
+    }
+}
+
+impl Recipe for InMonitor {
+    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+        let Some(disk) = GuestDisk::of(&self.settings, job)? else {
+            return Ok(self.without_disk(&self.initrd, job));
+        };
+        let initrd = disk.root(&self.linux.root, &self.settings)?;
+        let command = self.without_disk(&initrd, &disk.job(job, "vda"));
+        Ok(match self.monitor {
+            Monitor::Ours(_) => disk.to_our_vmm(command),
+            Monitor::Qemu { .. } => disk.to_qemu(command),
         })
     }
 
