@@ -7,10 +7,14 @@
 //! [`Subject`], with what only it can promise.
 
 mod block;
+mod net;
 mod small;
+mod vsock;
 
 pub use block::Disk;
+pub use net::Wire;
 pub use small::{Bytes, Numbers};
+pub use vsock::Programs;
 
 use crate::driver::{self, Driver, Piece, ENTRIES};
 use crate::registers::{FEATURES_OK, QUEUE_NOTIFY, SIZE, STATUS};
@@ -300,13 +304,15 @@ fn chain(driver: &mut Driver<'_>, first: u16, pieces: &[Piece]) {
 pub type Target = fn(&[u8]);
 
 /// All exercises, by the names of fuzz targets and of the folders of their corpus.
-pub const TARGETS: [(&str, Target); 3] = [
+pub const TARGETS: [(&str, Target); 5] = [
     ("transport", poke::<Bytes>),
     ("rings", |bytes| match bytes.split_first() {
         Some((which, rest)) if which % 2 == 0 => exercise::<Bytes>(rest),
         _ => exercise::<Numbers>(bytes),
     }),
     ("block", exercise::<Disk>),
+    ("net", exercise::<Wire>),
+    ("vsock", exercise::<Programs>),
 ];
 
 /// The exercise of this name.

@@ -109,7 +109,7 @@ impl Net {
     }
 
     /// What the driver may leave to the network.
-    fn to_network(&self) -> Offloads {
+    pub(crate) fn to_network(&self) -> Offloads {
         Offloads::of(self.features, CHECKSUM, HOST_TCP4, HOST_TCP6)
     }
 

@@ -8,7 +8,7 @@
 //! refusals; while that is full the guest is not heard.
 
 mod connection;
-mod header;
+pub(crate) mod header;
 #[cfg(test)]
 mod tests;
 
