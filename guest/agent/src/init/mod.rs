@@ -16,6 +16,7 @@ mod foreign;
 mod guest;
 mod job;
 mod line;
+mod network;
 mod port;
 mod script;
 mod settle;
@@ -54,7 +55,8 @@ pub fn main(main: u64) -> ! {
         Err(error) => panic!("no access to the machine's ports: {error}"),
     };
     std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
-    match disk::look() {
+    let looked = disk::look().and_then(|looked| Ok(looked || network::look()?));
+    match looked {
         Ok(false) => {}
         Ok(true) => Port::opened().end(trapline_abi::platform::EXIT_DONE),
         Err(trouble) => last_words(&trouble),

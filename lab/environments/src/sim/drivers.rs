@@ -8,13 +8,16 @@ use crate::settings::Settings;
 use std::fs;
 use std::path::Path;
 
-/// What is kept: disks, network cards, and a filesystem with a journal.
-const KEPT: [&str; 5] = [
+/// What is kept: disks, network cards, sockets, a filesystem with a journal; and taps, for the
+/// machine that has such a guest.
+const KEPT: [&str; 7] = [
     "virtio_mmio",
     "virtio_blk",
     "virtio_net",
+    "vmw_vsock_virtio_transport",
     "ext4",
     "crc32c_generic",
+    "tun",
 ];
 
 /// Where a guest's init looks for them.
@@ -22,6 +25,9 @@ const PLACE: &str = "/trapline/drivers";
 
 /// The file of their order in the folder of a kernel.
 const ORDER: &str = "modules";
+
+/// The file that says what was kept, as an older lab kept less.
+const SAYS: &str = "kept";
 
 /// The drivers `wanted`, each behind those that it needs. One that is not there is taken
 /// for part of the kernel.
@@ -35,7 +41,8 @@ pub fn chosen(settings: &Settings, wanted: &[&str]) -> Result<Vec<Module>, Kerne
             let image = kernel::chosen(settings, Maker::Amd)?.image;
             let kernel = image.parent().unwrap_or(Path::new("/"));
             let place = kernel.join("drivers");
-            if !place.join(ORDER).is_file() {
+            let kept = fs::read_to_string(place.join(SAYS));
+            if !kept.is_ok_and(|kept| kept == KEPT.join("\n")) {
                 fetch(kernel, &place)?;
             }
             those_there(&place, wanted)
@@ -63,7 +70,9 @@ fn fetch(kernel: &Path, place: &Path) -> Result<(), KernelError> {
     let unpacked = work.path().join("unpacked");
     let drivers = those_there(&unpacked, &KEPT)?;
     fs::create_dir_all(place).map_err(KernelError::file(place))?;
-    kernel::keep_modules(&drivers, place, ORDER)
+    kernel::keep_modules(&drivers, place, ORDER)?;
+    let says = place.join(SAYS);
+    fs::write(&says, KEPT.join("\n")).map_err(KernelError::file(&says))
 }
 
 fn those_there(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, KernelError> {

@@ -1,0 +1,171 @@
+//! A look at the network and the sockets of a guest, for who wants to know whether they
+//! work: what comes over TCP or a socket of the host's goes back, and a program of the
+//! host's that does the same is told something, too.
+
+use super::{drivers, mount, zero_or_error, Trouble};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::mem::zeroed;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Before the address that the guest's network card is to have.
+const WORD: &str = "trapline-echo=";
+
+const CARD: &[u8] = b"eth0";
+
+/// Where it listens, and where somebody does at the host.
+const PORT: u16 = 7;
+const HOST_PORT: u32 = 80;
+
+/// Bytes that are sent, and that are moved at once.
+const LENGTH: usize = 256 << 10;
+const PIECE: usize = 16 << 10;
+
+/// Does what the kernel was told to do, until it was called once in each way; true if there
+/// was such a word.
+///
+/// # Errors
+/// What does not work.
+pub fn look() -> Result<bool, Trouble> {
+    let words = fs::read_to_string("/proc/cmdline").map_err(|error| error.to_string())?;
+    let mut words = words.split_ascii_whitespace();
+    let Some(address) = words.find_map(|word| word.strip_prefix(WORD)) else {
+        return Ok(false);
+    };
+    let address = address.parse().map_err(|_| format!("{WORD}{address}"))?;
+    mount("devtmpfs", "/dev").map_err(|error| format!("/dev: {error}"))?;
+    drivers::load().map_err(|error| error.to_string())?;
+    let told = look_from(address).map_err(|error| error.to_string())?;
+    println!("{told}");
+    Ok(true)
+}
+
+fn look_from(address: Ipv4Addr) -> io::Result<String> {
+    connect_card(address).map_err(named("eth0"))?;
+    let over_tcp = TcpListener::bind((address, PORT))?;
+    let from_host = listen().map_err(named("a socket for the host"))?;
+    call_host().map_err(named("a program of the host"))?;
+    let by_socket = echo(&mut accept(&from_host)?)?;
+    let (mut stream, _) = over_tcp.accept()?;
+    let by_tcp = echo(&mut stream)?;
+    Ok(format!(
+        "echoed {by_socket} bytes of a socket, {by_tcp} over TCP"
+    ))
+}
+
+fn named(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::other(format!("{what}: {error}"))
+}
+
+/// Gives the card its address, in a network of 256, and switches it on.
+fn connect_card(address: Ipv4Addr) -> io::Result<()> {
+    // SAFETY: makes a new descriptor from numbers.
+    let socket = owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) })?;
+    for (request, address) in [
+        (libc::SIOCSIFADDR, address),
+        (libc::SIOCSIFNETMASK, Ipv4Addr::new(255, 255, 255, 0)),
+    ] {
+        // SAFETY: all zero is a valid address.
+        let mut internet: libc::sockaddr_in = unsafe { zeroed() };
+        internet.sin_family = libc::AF_INET as u16;
+        internet.sin_addr.s_addr = u32::from(address).to_be();
+        let mut card = card();
+        // SAFETY: one kind of address is as long as the other.
+        let any = unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(internet) };
+        card.ifr_ifru.ifru_addr = any;
+        ask(&socket, request as libc::c_ulong, &mut card)?;
+    }
+    let mut card = card();
+    card.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+    ask(&socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut card)
+}
+
+fn card() -> libc::ifreq {
+    // SAFETY: all zero is a valid request.
+    let mut card: libc::ifreq = unsafe { zeroed() };
+    for (place, byte) in card.ifr_name.iter_mut().zip(CARD) {
+        *place = *byte as libc::c_char;
+    }
+    card
+}
+
+fn ask(socket: &OwnedFd, request: libc::c_ulong, card: &mut libc::ifreq) -> io::Result<()> {
+    let request = request as libc::Ioctl;
+    // SAFETY: each of these requests reads this structure.
+    zero_or_error(unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut *card) }.into())
+}
+
+/// A socket to which programs of the host can connect.
+fn listen() -> io::Result<OwnedFd> {
+    let (socket, here) = (stream()?, address(libc::VMADDR_CID_ANY, PORT.into()));
+    let length = size_of_val(&here) as libc::socklen_t;
+    // SAFETY: the address is as long as it says.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const here).cast(), length) };
+    zero_or_error(bound.into())?;
+    // SAFETY: takes numbers.
+    zero_or_error(unsafe { libc::listen(socket.as_raw_fd(), 1) }.into())?;
+    Ok(socket)
+}
+
+fn accept(socket: &OwnedFd) -> io::Result<File> {
+    let nowhere = std::ptr::null_mut();
+    // SAFETY: it is not asked who has connected.
+    let accepted = unsafe { libc::accept(socket.as_raw_fd(), nowhere, nowhere.cast()) };
+    owned(accepted).map(File::from)
+}
+
+/// Tells a program of the host something, which it says back.
+fn call_host() -> io::Result<()> {
+    let (socket, there) = (stream()?, address(libc::VMADDR_CID_HOST, HOST_PORT));
+    let length = size_of_val(&there) as libc::socklen_t;
+    // SAFETY: the address is as long as it says.
+    let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const there).cast(), length) };
+    zero_or_error(connected.into())?;
+    let mut stream = File::from(socket);
+    let (mut said, mut heard) = (vec![0; PIECE], vec![0; PIECE]);
+    for number in 0..LENGTH / PIECE {
+        said.fill(number as u8);
+        stream.write_all(&said)?;
+        stream.read_exact(&mut heard)?;
+        if said != heard {
+            return Err(io::Error::other("it says something else back"));
+        }
+    }
+    Ok(())
+}
+
+fn stream() -> io::Result<OwnedFd> {
+    // SAFETY: makes a new descriptor from numbers.
+    owned(unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) })
+}
+
+fn address(cid: u32, port: u32) -> libc::sockaddr_vm {
+    // SAFETY: all zero is a valid address.
+    let mut address: libc::sockaddr_vm = unsafe { zeroed() };
+    address.svm_family = libc::AF_VSOCK as u16;
+    (address.svm_cid, address.svm_port) = (cid, port);
+    address
+}
+
+fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    match fd {
+        ..0 => Err(io::Error::last_os_error()),
+        // SAFETY: it is new, and nobody else's.
+        _ => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+/// Says all back until there is no more; how much that was.
+fn echo(stream: &mut (impl Read + Write)) -> io::Result<usize> {
+    let (mut bytes, mut all) = (vec![0; PIECE], 0);
+    loop {
+        match stream.read(&mut bytes)? {
+            0 => return Ok(all),
+            count => {
+                stream.write_all(&bytes[..count])?;
+                all += count;
+            }
+        }
+    }
+}
