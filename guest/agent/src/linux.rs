@@ -7,6 +7,7 @@
 use crate::block::Target;
 use crate::clock::{TickClock, CALIBRATION, PRECISELY};
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
+use crate::machine::GuestMachine;
 use crate::processes::Family;
 use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
@@ -22,7 +23,7 @@ use trapline_abi::populate::{Wish, NO_HUGE_PAGES};
 use trapline_abi::record::Speaker;
 use trapline_abi::{Job, Record};
 use trapline_workloads::irq::{Source, Taken, Ticking};
-use trapline_workloads::{ticks, Block, NoMachine, Origin, Reason, System, Wake};
+use trapline_workloads::{ticks, Block, Origin, Reason, System, Wake};
 
 /// Where whole frames go.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
@@ -30,6 +31,15 @@ pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
 /// Runs `job` in this process. `main` is the clock at the program's beginning,
 /// in ticks.
 pub fn run(job: &Job, main: u64, sink: Sink<'_>) {
+    run_on(None, job, main, sink);
+}
+
+/// The same as the only program of a machine, all of which is its own.
+pub fn run_alone(job: &Job, main: u64, sink: Sink<'_>) {
+    run_on(Some(GuestMachine::default()), job, main, sink);
+}
+
+fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
     let origin = Origin {
         speaker: Speaker::Agent,
         ring: 3,
@@ -46,6 +56,7 @@ pub fn run(job: &Job, main: u64, sink: Sink<'_>) {
         huge: has_huge_pages(),
         family: Family::default(),
         disk: None,
+        machine,
     };
     trapline_workloads::run(&mut system, job, &origin);
 }
@@ -59,10 +70,11 @@ struct Linux<'a> {
     family: Family,
     /// Opened when it is first asked for.
     disk: Option<Result<Target, Reason>>,
+    machine: Option<GuestMachine>,
 }
 
 impl System for Linux<'_> {
-    type Machine = NoMachine;
+    type Machine = GuestMachine;
     type Processes = Family;
 
     fn say(&mut self, record: &Record<'_>) {
@@ -176,8 +188,10 @@ impl System for Linux<'_> {
         Ok(())
     }
 
-    fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
-        Err("a Linux process has no ports, device memory or interrupts of its own")
+    #[inline(always)]
+    fn machine(&mut self) -> Result<&mut GuestMachine, Reason> {
+        let none = "a Linux process has no ports, device memory or interrupts of its own";
+        self.machine.as_mut().ok_or(none)
     }
 
     fn open_disk(&mut self, job: &Job) -> Result<(), Reason> {

@@ -11,6 +11,7 @@ mod cpu;
 mod guard;
 mod init;
 mod linux;
+mod machine;
 mod processes;
 mod region;
 mod ticking;

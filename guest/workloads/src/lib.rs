@@ -21,7 +21,7 @@ mod stream;
 pub mod system;
 
 pub use measure::ticks;
-pub use system::{Block, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake};
+pub use system::{Block, Machine, NoProcesses, Processes, Reason, System, Wake};
 
 use measure::Bench;
 use trapline_abi::record::Speaker;

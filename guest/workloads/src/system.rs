@@ -3,7 +3,7 @@
 //! [`System`] is what any kernel offers its programs; [`Machine`] is what only a
 //! kernel itself has: ports, device memory, interrupts; [`Processes`] is what only an
 //! operating system offers. The image has no processes ([`NoProcesses`]), a Linux process
-//! has no machine ([`NoMachine`]), and the operations that need one are then skipped with
+//! usually has no machine, and the operations that need one are then skipped with
 //! the reason that the system gives.
 
 use crate::irq::{Source, Taken, Ticking};
@@ -282,44 +282,4 @@ pub trait Machine {
 
     /// How many events of [`Self::send_event`] have been handled so far.
     fn events(&mut self) -> u64;
-}
-
-/// The machine of a system that has none: it cannot exist.
-#[derive(Debug)]
-pub enum NoMachine {}
-
-impl Machine for NoMachine {
-    fn supports(&self, _: Op) -> Result<(), Reason> {
-        match *self {}
-    }
-    fn port_out(&mut self, _: u16, _: u8) {
-        match *self {}
-    }
-    fn port_in(&mut self, _: u16) -> u8 {
-        match *self {}
-    }
-    fn mmio_read(&mut self, _: u64) -> u32 {
-        match *self {}
-    }
-    fn mmio_write(&mut self, _: u64, _: u32) {
-        match *self {}
-    }
-    fn hypercall(&mut self) -> i64 {
-        match *self {}
-    }
-    fn self_ipi(&mut self) {
-        match *self {}
-    }
-    fn self_ipis(&mut self) -> u64 {
-        match *self {}
-    }
-    fn xen_version(&mut self) -> i64 {
-        match *self {}
-    }
-    fn send_event(&mut self) {
-        match *self {}
-    }
-    fn events(&mut self) -> u64 {
-        match *self {}
-    }
 }

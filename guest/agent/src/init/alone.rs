@@ -64,7 +64,11 @@ pub fn run(task: &Task, main: u64) -> ! {
     if let Some(trouble) = task.cpus.and_then(missing_cpus) {
         way.last_words(&trouble);
     }
-    linux::run(&task.job, main, &mut |frame| way.write(frame));
+    match console {
+        // In user-mode Linux there is no machine around it.
+        Console::Serial => linux::run(&task.job, main, &mut |frame| way.write(frame)),
+        _ => linux::run_alone(&task.job, main, &mut |frame| way.write(frame)),
+    }
     way.end(EXIT_DONE)
 }
 

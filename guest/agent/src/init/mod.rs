@@ -22,6 +22,8 @@ mod script;
 mod settle;
 mod xen;
 
+pub use port::Right;
+
 use beside::Beside;
 use port::Port;
 use script::{Kind, Step};

@@ -24,13 +24,17 @@ const SIGNATURE: u16 = 0;
 pub struct Port(());
 
 /// The right to use some ports, for as long as this lives.
-struct Right {
+pub struct Right {
     first: u16,
     count: u8,
 }
 
 impl Right {
-    fn to(first: u16, count: u8) -> io::Result<Self> {
+    /// To `count` ports from `first` on.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn to(first: u16, count: u8) -> io::Result<Self> {
         // SAFETY: takes numbers only. What is then written to these ports
         // reaches the devices that the lab gave the machine for this.
         match unsafe { libc::ioperm(first.into(), count.into(), 1) } {
