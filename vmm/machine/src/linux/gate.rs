@@ -1,11 +1,15 @@
 //! Where vCPUs wait while their machine is paused.
 
+use crate::signals;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use trapline_interface::Kicker;
 
 /// How long a vCPU may take to come: longer than any write to a console that is read.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often one that waits looks for a signal.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The gate, and ways to call vCPUs to it.
 #[derive(Debug)]
@@ -37,7 +41,7 @@ impl Gate {
         let _only_once = self.kickers[number as usize].set(kicker);
     }
 
-    /// A vCPU that was recalled passes, or waits until it may.
+    /// A vCPU that was recalled passes, or waits until it may, or until a signal has said stop.
     pub fn pass(&self) {
         let mut state = self.lock();
         if !state.closed {
@@ -45,8 +49,9 @@ impl Gate {
         }
         state.waiting += 1;
         self.changed.notify_all();
-        while state.closed {
-            state = self.wait(state);
+        while state.closed && signals::stopped().is_none() {
+            let waited = self.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiting -= 1;
     }
@@ -88,12 +93,6 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

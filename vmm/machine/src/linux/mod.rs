@@ -8,12 +8,14 @@
 
 mod api;
 mod control;
+mod devices;
 mod exits;
 mod gate;
 mod inbox;
 mod slots;
 mod statistics;
 
+pub use devices::Devices;
 pub use exits::{Cause, ExitCounts, Exits};
 pub use slots::Worker;
 
@@ -26,20 +28,18 @@ use crate::console::Console;
 use crate::events::Events;
 use crate::file::MappedFile;
 use crate::usage::Account;
-use crate::virtio::{Ram, Slot};
-use crate::{sandbox, signals, threads, Ending, Failure, Settings};
+use crate::virtio::Ram;
+use crate::{sandbox, threads, Ending, Failure, Settings};
 use std::convert::Infallible;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use trapline_abi::platform::COM1;
-use trapline_abi::{stamp, Stage};
 use trapline_boot::acpi::{Hardware, SerialPort, Transport};
 use trapline_boot::{prepare_linux, Kernel, LinuxPlan, Prepared};
-use trapline_devices::{Board, Counts, Effect, Host, Terminal, Trigger};
+use trapline_devices::Board;
 use trapline_interface::{
     Access, BootState, Controllers, Entry, Exit, Gpa, Hypervisor, IoAddr, IrqLine, Vcpu, VcpuId,
     Vm, VmSpec,
 };
-use trapline_virtio::Console as VirtioConsole;
 
 /// Where the serial port interrupts, as on every PC, and the power button.
 const SERIAL_PIN: u8 = 4;
@@ -131,24 +131,6 @@ pub struct Common {
 /// How the process ends with the machine: whoever sees that calls this, while all others
 /// are shut out.
 pub type End = fn(&Common, &mut Devices, Result<Ending, Failure>) -> !;
-
-/// What is behind the lock.
-pub struct Devices {
-    board: Board,
-    /// The guest's console.
-    pub console: Console,
-    /// Where is told how it went.
-    pub events: Events,
-    /// What this process uses, where somebody wants to know.
-    pub account: Option<Account>,
-    /// Guest TSC minus host TSC, where it is known.
-    pub tsc_offset: Option<i64>,
-    serial: IrqLine,
-    /// What is typed, if the serial port hears that.
-    inbox: Option<Arc<Inbox>>,
-    /// Wakes who reads what is typed, when there is room for it again.
-    wake: Arc<Slot<VirtioConsole>>,
-}
 
 /// Runs a machine to its end, and the process with it. `console` makes the console for the
 /// first vCPU.
@@ -246,6 +228,16 @@ impl Common {
         (self.end)(self, &mut self.devices(), Ok(ending))
     }
 
+    /// A vCPU was recalled: it waits while the machine is paused. What it was recalled for may
+    /// come before that, or meanwhile.
+    fn recalled(&self) -> Option<Ending> {
+        let before = self.devices().recalled();
+        before.or_else(|| {
+            self.gate.pass();
+            self.devices().recalled()
+        })
+    }
+
     fn run<V: Vcpu>(&self, mut vcpu: V, number: VcpuId) -> ! {
         let exits = &self.exits[number.0 as usize];
         let ending = self.run_loop(&mut vcpu, exits);
@@ -298,11 +290,10 @@ impl Common {
                 Exit::Started => Entry::Resume,
                 Exit::Kicked => {
                     exits.count(Cause::Other);
-                    if let Some(ending) = self.devices().recalled() {
-                        return Ok(ending);
+                    match self.recalled() {
+                        None => Entry::Resume,
+                        Some(ending) => return Ok(ending),
                     }
-                    self.gate.pass();
-                    Entry::Resume
                 }
                 // The kernel answers those that it knows.
                 Exit::Hypercall { .. } => {
@@ -313,112 +304,5 @@ impl Common {
                 Exit::Stopped(stop) => return Ok(Ending::Stopped(stop)),
             }
         }
-    }
-}
-
-impl Devices {
-    /// The last moment before the guest's first instruction.
-    fn begin(&mut self) {
-        self.events.stage(Stage::VmmEntry, stamp!(VmmEntry));
-        self.events.flush();
-    }
-
-    /// Accesses to what is no virtio device.
-    pub fn counts(&self) -> Counts {
-        self.board.counts()
-    }
-
-    fn write(&mut self, port: u16, size: u8, data: u64, vcpu: &mut impl Vcpu) -> Option<Ending> {
-        let (board, mut around) = self.split(vcpu);
-        ending_of(board.write_port(port, size, data as u32, &mut around))
-    }
-
-    fn read(&mut self, port: u16, size: u8, vcpu: &mut impl Vcpu) -> u64 {
-        let (board, mut around) = self.split(vcpu);
-        board.read_port(port, size, &mut around).into()
-    }
-
-    /// Something was typed that the serial port is to hear.
-    fn arrived(&mut self) {
-        let mut nobody = ();
-        let (board, mut around) = self.split(&mut nobody);
-        board.arrived(&mut around);
-    }
-
-    fn split<'a, V>(&'a mut self, vcpu: &'a mut V) -> (&'a mut Board, Around<'a, V>) {
-        let around = Around {
-            console: &mut self.console,
-            serial: &self.serial,
-            inbox: self.inbox.as_deref(),
-            wake: &self.wake,
-            vcpu,
-        };
-        (&mut self.board, around)
-    }
-
-    fn recalled(&mut self) -> Option<Ending> {
-        self.console.flush();
-        let deaf = self.console.failure().map(|_| Ending::Deaf);
-        signals::stopped().map(Ending::Signal).or(deaf)
-    }
-}
-
-/// What a write means for the machine.
-fn ending_of(effect: Effect) -> Option<Ending> {
-    match effect {
-        Effect::Exit(value) => Some(Ending::of_exit(value)),
-        Effect::Off => Some(Ending::Done),
-        Effect::Reset => Some(Ending::Reset),
-        // Not offered here, or of no consequence.
-        Effect::None
-        | Effect::Idle(_)
-        | Effect::Frame(_)
-        | Effect::Tick(_)
-        | Effect::Populate(_) => None,
-    }
-}
-
-/// What the devices see of the machine around them.
-struct Around<'a, V> {
-    console: &'a mut Console,
-    serial: &'a IrqLine,
-    inbox: Option<&'a Inbox>,
-    wake: &'a Slot<VirtioConsole>,
-    vcpu: &'a mut V,
-}
-
-impl<V> Terminal for Around<'_, V> {
-    fn say(&mut self, byte: u8) {
-        self.console.send(byte);
-    }
-
-    fn has_room(&self) -> bool {
-        self.console.has_room()
-    }
-
-    fn hear(&mut self) -> Option<u8> {
-        let (byte, was_full) = self.inbox?.get()?;
-        if was_full {
-            self.wake.ring();
-        }
-        Some(byte)
-    }
-}
-
-impl<V> Trigger for Around<'_, V> {
-    fn trigger(&mut self) {
-        // The guest polls where its interrupt cannot be delivered.
-        let _delivered = self.serial.trigger();
-    }
-}
-
-impl<V: Vcpu> Host for Around<'_, V> {
-    fn print(&mut self, byte: u8) {
-        self.console.put(byte);
-    }
-
-    fn exits(&mut self, accesses: u64) -> u64 {
-        self.console.flush();
-        self.vcpu.tally().kernel.unwrap_or(accesses)
     }
 }

@@ -1,0 +1,211 @@
+use super::*;
+use crate::disk::Kind;
+
+fn parsed(words: &[&str]) -> Result<Request, String> {
+    parse(Parser::from_args(words)).map_err(|failure| failure.to_string())
+}
+
+fn run(words: &[&str]) -> Settings {
+    match parsed(words) {
+        Ok(Request::Run(settings)) => *settings,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn every_option_has_its_effect() {
+    let settings = run(&[
+        "--image=k",
+        "--memory",
+        "1G",
+        "--pages",
+        "2m",
+        "--prefault=whole",
+        "--populate=steps",
+        "--cpus",
+        "1",
+        "--cmdline",
+        "a b",
+        "--ring",
+        "3",
+        "--entry",
+        "pvh",
+        "--events",
+        "7",
+        "--serial=buffered",
+        "--ticker",
+        "--halt-in-guest",
+        "--seconds=90",
+        "--no-sandbox",
+    ]);
+    let wanted = Settings {
+        guest: Guest::Image,
+        image: "k".into(),
+        initrd: None,
+        disks: Vec::new(),
+        cpus: 1,
+        memory: 1 << 30,
+        pages: Some(Pages::Huge),
+        prefault: Some(Populate::Whole),
+        command_line: "a b".into(),
+        net: Vec::new(),
+        placement: Placement::Free,
+        api: None,
+        vsock: None,
+        ring: Some(3),
+        entry: EntryChoice::Pvh,
+        events: Some(7),
+        serial: Serial::Buffered,
+        ticker: true,
+        halt_in_guest: true,
+        seconds: Some(90),
+        populate: Some(Populate::Steps),
+        sandbox: false,
+    };
+    assert_eq!(settings, wanted);
+    let linux = run(&["--kernel", "k", "--initrd=i", "--cpus", "8"]);
+    assert_eq!((linux.guest, linux.cpus), (Guest::Linux, 8));
+    assert_eq!(linux.initrd, Some("i".into()));
+    let placed = run(&["--kernel", "k", "--pin=disjoint", "--api", "a"]);
+    assert_eq!(placed.placement, Placement::Disjoint);
+    assert_eq!(placed.api, Some("a".into()));
+    let connected = run(&["--kernel=k", "--net=tap=a", "--net", "fd=3"]);
+    assert_eq!(connected.net.len(), 2);
+    let connected = run(&["--kernel=k", "--vsock=cid=9,path=p"]);
+    assert_eq!(connected.vsock.map(|spec| spec.cid), Some(9));
+    let plain = run(&["--image", "k"]);
+    assert!(!plain.halt_in_guest);
+    assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
+    assert!(plain.pages.is_none() && plain.prefault.is_none() && plain.populate.is_none());
+    assert_eq!(plain.role(), Role::Vcpu);
+    assert_eq!(settings.role(), Role::VcpuWithBoth);
+    assert_eq!(
+        run(&["--image=k", "--populate=whole"]).role(),
+        Role::VcpuWithMemory
+    );
+}
+
+#[test]
+fn disks_come_in_the_order_in_which_they_are_asked_for() {
+    let words = [
+        "--disk",
+        "a",
+        "--disk=b,ro,direct,engine=pool",
+        "--disk=c,engine=uring",
+    ];
+    let disks = run(&[&["--kernel", "k"][..], &words].concat()).disks;
+    let plain = |path: &str| Wanted {
+        path: path.into(),
+        ..Wanted::default()
+    };
+    let second = Wanted {
+        read_only: true,
+        direct: true,
+        engine: Some(Kind::Pool),
+        ..plain("b")
+    };
+    let third = Wanted {
+        engine: Some(Kind::Uring),
+        ..plain("c")
+    };
+    assert_eq!(disks, [plain("a"), second, third]);
+}
+
+#[test]
+fn wrong_words_are_named() {
+    for (words, told) in [
+        (&["--memory", "64M"][..], "no --image"),
+        (&["--image"], "image"),
+        (
+            &["--image", "k", "--memory", "lots"],
+            "'lots', which is not a size",
+        ),
+        (&["--image", "k", "--memory", "99999999999G"], "not a size"),
+        (&["--image", "k", "--memory", ""], "not a size"),
+        (&["--image", "k", "--cpus", "2"], "goes with --kernel"),
+        (&["--kernel", "k", "--cpus", "9"], "a number from 1 to 8"),
+        (&["--kernel", "k", "--image", "i"], "one --kernel"),
+        (&["--image", "k", "--initrd", "i"], "goes with --kernel"),
+        (&["--image", "k", "--disk", "d"], "goes with --kernel"),
+        (
+            &["--kernel", "k", "--disk", "d,rw"],
+            "'d,rw', which is not FILE[,ro]",
+        ),
+        (&["--kernel", "k", "--disk", ",ro"], "not FILE[,ro]"),
+        (
+            &["--kernel", "k", "--disk", "d,engine=aio"],
+            "engine=uring|pool",
+        ),
+        (&["--kernel", "k", "--ring", "0"], "goes with --image"),
+        (&["--kernel", "k", "--entry", "pvh"], "goes with --image"),
+        (&["--kernel", "k", "--ticker"], "goes with --image"),
+        (&["--kernel", "k", "--populate=whole"], "goes with --image"),
+        (&["--kernel", "k", "--halt-in-guest"], "goes with --image"),
+        (&["--kernel", "k", "--net", "bridge=b"], "tap=NAME or fd=N"),
+        (&["--image", "k", "--net", "tap=t"], "goes with --kernel"),
+        (
+            &["--kernel", "k", "--pin", "vcpu0"],
+            "same, disjoint, or a list",
+        ),
+        (&["--image", "k", "--pin", "same"], "goes with --kernel"),
+        (&["--image", "k", "--api", "a"], "goes with --kernel"),
+        (
+            &["--kernel", "k", "--vsock", "cid=2,path=p"],
+            "N is from 3 on",
+        ),
+        (
+            &["--image", "k", "--vsock", "cid=3,path=p"],
+            "goes with --kernel",
+        ),
+        (
+            &["--kernel=k", "--vsock=cid=3,path=p", "--vsock=cid=3,path=p"],
+            "one --vsock",
+        ),
+        (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
+        (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
+        (&["--image", "k", "--events", "-1"], "file descriptor"),
+        (
+            &["--image", "k", "--serial", "fast"],
+            "lines, direct or buffered",
+        ),
+        (&["--image", "k", "--seconds", "0"], "a number of seconds"),
+        (&["--image", "k", "--pages", "1g"], "file, 4k or 2m"),
+        (&["--image", "k", "--prefault", "yes"], "no, steps or whole"),
+        (&["--image", "k", "--populate", "no"], "steps or whole"),
+        (&["--image", "k", "--memroy", "1M"], "--memroy"),
+        (&["--image", "k", "stray"], "stray"),
+    ] {
+        let failure = parsed(words).unwrap_err();
+        assert!(failure.contains(told), "{words:?}: {failure}");
+    }
+}
+
+#[test]
+fn help_names_every_option() {
+    assert_eq!(parsed(&["--help"]), Ok(Request::Help));
+    for option in [
+        "image",
+        "kernel",
+        "initrd",
+        "memory",
+        "cpus",
+        "disk",
+        "pin",
+        "api",
+        "cmdline",
+        "net",
+        "vsock",
+        "ring",
+        "entry",
+        "events",
+        "serial",
+        "ticker",
+        "halt-in-guest",
+        "seconds",
+        "pages",
+        "prefault",
+        "populate",
+    ] {
+        assert!(HELP.contains(&format!("--{option} ")), "{option}");
+    }
+}
