@@ -1,17 +1,15 @@
 //! Real guests on the real kernel: each way a machine can end, and each way a guest
 //! can make trouble. Where there is no /dev/kvm the tests say so and pass.
 
-#[path = "../../../tests/src/skip.rs"]
-mod skip;
+mod common;
 
-use skip::skip;
+use common::{await_end, no_kvm, signal, vmm, ImageFile, SPIN};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT, EXIT_DONE, EXIT_PANIC, POPULATE};
@@ -19,47 +17,7 @@ use trapline_abi::populate::{Refusal, Wish, GIVE_BACK};
 use trapline_abi::record::{Counter, Record, Stage};
 use trapline_abi::{Decoder, Item};
 use trapline_boot::specimen::Specimen;
-use trapline_interface::{has_huge_pages, Hypervisor};
-
-/// Longer than any of this takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn no_kvm() -> bool {
-    match trapline_kvm::Kvm::probe() {
-        Ok(_) => false,
-        Err(missing) => {
-            skip("trapline-vmm with real guests", &missing.to_string());
-            true
-        }
-    }
-}
-
-/// An image in a file that goes away again.
-struct ImageFile(PathBuf);
-
-impl ImageFile {
-    fn new(bytes: &[u8]) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("trapline-guest-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::write(&path, bytes).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for ImageFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-fn vmm(image: &ImageFile) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-vmm"));
-    command.args(["--memory", "8M", "--image"]).arg(&image.0);
-    command.stdin(Stdio::null()).stderr(Stdio::piped());
-    command
-}
+use trapline_interface::has_huge_pages;
 
 struct Run {
     status: ExitStatus,
@@ -103,7 +61,6 @@ fn leave(value: u32) -> Vec<u8> {
     code
 }
 
-const SPIN: [u8; 2] = [0xeb, 0xfe]; // jmp to itself
 const FLOOD: [u8; 5] = [0xb0, b'x', 0xee, 0xeb, 0xfd]; // mov al, 'x'; out dx, al; jmp to the out
 const CRASH: [u8; 2] = [0x0f, 0x0b]; // ud2
 
@@ -247,22 +204,6 @@ fn records(bytes: &[u8]) -> (Vec<Stage>, Vec<(Counter, u64)>) {
         other => panic!("{other:?}"),
     });
     (stages, counts)
-}
-
-fn signal(child: &Child, number: i32) {
-    // SAFETY: takes numbers only; the child has not been reaped.
-    unsafe { libc::kill(child.id() as i32, number) };
-}
-
-fn await_end(child: &mut Child) -> ExitStatus {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        assert!(begun.elapsed() < PATIENCE, "the VMM does not end");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

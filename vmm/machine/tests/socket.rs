@@ -1,0 +1,150 @@
+//! The socket of a machine, from outside: what is answered, and who is shut out. The kernel
+//! is a few bytes that never end, so that this runs wherever there is a KVM.
+
+mod common;
+
+use common::{await_end, no_kvm, signal, ImageFile, SPIN};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+use trapline_boot::specimen::Specimen;
+
+/// A machine that listens, and its socket.
+struct Machine {
+    child: Child,
+    socket: PathBuf,
+    _kernel: ImageFile,
+}
+
+fn command(kernel: &ImageFile, socket: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-vmm"));
+    command.args(["--memory", "8M", "--cpus", "2", "--kernel"]);
+    command.arg(&kernel.0).arg("--api").arg(socket);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+impl Machine {
+    fn start() -> Self {
+        let kernel = ImageFile::new(&Specimen::pvh(&SPIN).bytes());
+        let socket = kernel.0.with_extension("socket");
+        Self {
+            child: command(&kernel, &socket).spawn().unwrap(),
+            socket,
+            _kernel: kernel,
+        }
+    }
+
+    fn connect(&mut self) -> Peer {
+        let stream = loop {
+            match UnixStream::connect(&self.socket) {
+                Ok(stream) => break stream,
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert_eq!(ended, None, "it ended before it listened");
+        };
+        let mut peer = Peer(BufReader::new(stream));
+        assert_eq!(peer.hear(), r#"{"trapline-vmm":"api","version":1}"#);
+        peer
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _reaped = self.child.wait();
+        let _gone = std::fs::remove_file(&self.socket);
+    }
+}
+
+struct Peer(BufReader<UnixStream>);
+
+impl Peer {
+    /// The next line; empty if there will be none.
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        let _reset = self.0.read_line(&mut line);
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        let sent = writeln!(self.0.get_mut(), "{command}");
+        sent.expect("the machine listens");
+        self.hear()
+    }
+}
+
+const OK: &str = r#"{"ok":true}"#;
+
+#[test]
+fn a_machine_is_paused_asked_and_stopped() {
+    if no_kvm() {
+        return;
+    }
+    let mut machine = Machine::start();
+    let mut peer = machine.connect();
+    assert!(peer.ask("statistics").contains(r#""state":"running""#));
+    assert_eq!(peer.ask("pause"), OK);
+    let told = peer.ask("statistics");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("it is JSON");
+    assert_eq!(told["state"], "paused");
+    // Both vCPUs came, the one that nobody has started, too.
+    let vcpus = told["vcpus"].as_array().unwrap();
+    assert_eq!(vcpus.len(), 2);
+    assert!(vcpus.iter().all(|vcpu| vcpu["other"] == 1), "{told}");
+    let names = |what: &str| -> Vec<String> {
+        let all = told[what].as_array().unwrap();
+        all.iter()
+            .map(|one| one["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names("devices"), ["console", "entropy"]);
+    assert!(names("threads").iter().any(|name| name == "vcpu1"));
+    assert_eq!(peer.ask("resume"), OK);
+    assert_eq!(peer.ask("button"), OK);
+    assert!(peer.ask("dance").contains(r#""ok":false"#));
+    assert_eq!(peer.ask("stop"), "");
+    assert_eq!(await_end(&mut machine.child).code(), Some(39));
+}
+
+#[test]
+fn who_misbehaves_is_shut_out_and_others_are_served() {
+    if no_kvm() {
+        return;
+    }
+    let mut machine = Machine::start();
+    let mut other = machine.connect();
+    let mut peer = machine.connect();
+    assert!(peer.ask(&"x".repeat(100)).contains("too long"));
+    assert_eq!(peer.hear(), "");
+    assert!(other.ask("statistics").contains("running"));
+    // A second machine does not take the socket from the first.
+    let second = command(&machine._kernel, &machine.socket).output().unwrap();
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(2), "{told}");
+    assert!(told.contains("a machine listens there already"), "{told}");
+    assert!(other.ask("statistics").contains("running"));
+}
+
+#[test]
+fn a_paused_machine_can_still_be_ended() {
+    if no_kvm() {
+        return;
+    }
+    let mut machine = Machine::start();
+    assert_eq!(machine.connect().ask("pause"), OK);
+    signal(&machine.child, libc::SIGTERM);
+    let status = await_end(&mut machine.child);
+    assert_eq!(
+        (status.code(), status.signal()),
+        (Some(128 + libc::SIGTERM), None)
+    );
+    // What it left behind is replaced.
+    machine.child = command(&machine._kernel, &machine.socket).spawn().unwrap();
+    assert!(machine.connect().ask("statistics").contains("running"));
+}
