@@ -74,6 +74,7 @@ fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {
         &["irq", "--help"],
         &["populate", "--help"],
         &["block", "--help"],
+        &["kernel-build", "--help"],
     ] {
         let ended = place.run(words);
         assert_eq!(ended.status, Some(0), "{words:?}: {}", ended.errors);

@@ -217,6 +217,9 @@ pub struct Job {
     pub wait: bool,
     /// How the image ends the machine. Sent only where it is not by the port.
     pub end: End,
+    /// Build a kernel with so many jobs instead of measuring anything; 0 for no build. Sent
+    /// only where it is asked for, to the agent.
+    pub build: u32,
     /// Misbehave before doing the job. Sent only where it is asked for.
     pub fault: Option<Fault>,
 }
@@ -243,6 +246,7 @@ impl Job {
         ring: 0,
         wait: false,
         end: End::Port,
+        build: 0,
         fault: None,
     };
 
@@ -292,6 +296,7 @@ impl Job {
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
             "wait" => self.wait = flag(value)?,
             "end" => self.end = End::from_name(value)?,
+            "build" => self.build = value.parse().ok().filter(|jobs| *jobs != 0)?,
             "fault" => self.fault = Some(Fault::from_name(value)?),
             _ => return None,
         }
@@ -379,6 +384,9 @@ impl fmt::Display for Job {
         if self.end != End::Port {
             write!(f, " trapline.end={}", self.end.name())?;
         }
+        if self.build != 0 {
+            write!(f, " trapline.build={}", self.build)?;
+        }
         self.fault.map_or(Ok(()), |fault| {
             write!(f, " trapline.fault={}", fault.name())
         })
@@ -445,6 +453,7 @@ mod tests {
             console: Console::Frames,
             ports: true,
             end: End::Reset,
+            build: 2,
             fault: Some(Fault::Garble),
             ..Job::EMPTY
         };
@@ -457,8 +466,15 @@ mod tests {
         );
         assert_eq!(Job::parse(words.split(' ')), Ok(job));
         assert!(words.contains(" trapline.end=reset "), "{words}");
-        for word in ["end", "period", "large-regions", "disk", "requests"] {
-            let word = std::format!("trapline.{word}");
+        for word in [
+            "end",
+            "period",
+            "large-regions",
+            "disk",
+            "requests",
+            "build",
+        ] {
+            let word = std::format!("trapline.{word}=");
             assert!(!Job::EMPTY.to_string().contains(&word));
         }
         assert!(!job.in_xen());

@@ -2,9 +2,11 @@
 //! writes its records to standard output. Started as process 1 it is the init
 //! of a simulated machine and runs the script it finds there, or that of a Linux guest and
 //! does the job that the kernel was told; with
-//! `trapline.burn=…` it disturbs others, and with `trapline.guard=…` it ends others.
+//! `trapline.burn=…` it disturbs others, with `trapline.guard=…` it ends others, and with
+//! `trapline.build=…` it builds a kernel.
 
 mod block;
+mod build;
 mod burn;
 mod clock;
 mod cpu;
@@ -39,6 +41,9 @@ fn main() -> ExitCode {
     if let Some(asked) = burn::parse(&words) {
         return burn_as(asked);
     }
+    if let Some(built) = build::obey(&words, &mut tell) {
+        return built.unwrap_or_else(|why| complain(1, &why));
+    }
     match Job::parse(words.iter().map(String::as_str)) {
         Ok(job) => run(&job, main),
         Err(bad) => complain(USAGE, &bad.to_string()),
@@ -57,6 +62,12 @@ fn burn_as(asked: Result<(burn::Burn<'_>, u32), String>) -> ExitCode {
 fn complain(status: u8, why: &str) -> ExitCode {
     eprintln!("trapline-agent: {why}");
     ExitCode::from(status)
+}
+
+/// Sends what is said to standard output. If nobody listens any more, the kernel ends us.
+fn tell(frame: &[u8]) {
+    let mut output = io::stdout().lock();
+    let _nobody_listens = output.write_all(frame).and_then(|()| output.flush());
 }
 
 /// Runs the job with standard output as the console. If nobody listens any

@@ -7,6 +7,7 @@ mod boot;
 mod cache;
 mod gate;
 mod irq;
+mod kernel_build;
 mod populate;
 mod scheduling;
 
@@ -15,6 +16,7 @@ pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use irq::{Contradiction, IrqArgs};
+pub use kernel_build::KernelBuildArgs;
 pub use populate::{ways, PopulateArgs};
 pub use scheduling::SchedulingArgs;
 
@@ -70,6 +72,8 @@ pub enum Command {
     Block(BlockArgs),
     /// Run a Linux in our VMM, with this terminal as its console
     Boot(BootArgs),
+    /// Measure how long a kernel takes to build, by CPUs and where they are
+    KernelBuild(KernelBuildArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
     /// Write exact figures, to be checked against later

@@ -63,7 +63,7 @@ fn as_json(entry: &Entry) -> serde_json::Value {
 }
 
 /// Columns before the name.
-const BEFORE: usize = 8 + 1 + 12 + 2 + 20 + 2;
+const BEFORE: usize = 12 + 1 + 12 + 2 + 20 + 2;
 
 fn table(entries: &[Entry], width: usize) -> String {
     let lines = entries.iter().map(|entry| {
@@ -71,7 +71,7 @@ fn table(entries: &[Entry], width: usize) -> String {
         let name: String = entry.name.chars().take(room).collect();
         let (kind, bytes) = (entry.kind.name(), HumanBytes(entry.bytes).to_string());
         let used = moment(entry.used);
-        format!("{kind:<8} {bytes:>12}  {used}  {name}\n")
+        format!("{kind:<12} {bytes:>12}  {used}  {name}\n")
     });
     lines.collect()
 }

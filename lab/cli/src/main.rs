@@ -17,6 +17,7 @@ mod gate;
 mod interrupt;
 mod irq;
 mod keep;
+mod kernel_build;
 mod lab;
 mod ledgers;
 mod list;
@@ -70,6 +71,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Block(args) => return block::block(&args),
         Command::Populate(args) => return populate::populate(&args),
         Command::Boot(args) => return boot::boot(&args),
+        Command::KernelBuild(args) => return kernel_build::kernel_build(&args),
         Command::Baseline(args) => gate::baseline(&args)?,
         Command::Check(args) => return gate::check(&args),
         Command::Bisect(args) => return bisect::bisect(&args),

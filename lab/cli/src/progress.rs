@@ -31,6 +31,11 @@ impl Bar {
         Self { bar }
     }
 
+    /// This is done now.
+    pub fn step(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
     /// Tells what is waited for, where there is but one thing.
     pub fn of_one(what: &str) -> Self {
         if !terminal::is_watched() {

@@ -33,6 +33,8 @@ pub enum Kind {
     RtTests,
     /// User-mode Linux, as it was fetched.
     Uml,
+    /// What kernels are built from and with.
+    KernelBuild,
     /// The state of a machine that was booted.
     Snapshot,
     /// Where code lies on a machine.
@@ -40,11 +42,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Kernel,
         Self::Xen,
         Self::RtTests,
         Self::Uml,
+        Self::KernelBuild,
         Self::Snapshot,
         Self::Symbols,
     ];
@@ -56,6 +59,7 @@ impl Kind {
             Self::Xen => "xen",
             Self::RtTests => "rt-tests",
             Self::Uml => "uml",
+            Self::KernelBuild => "kernel-build",
             Self::Snapshot => "snapshot",
             Self::Symbols => "symbols",
         }
@@ -67,6 +71,7 @@ impl Kind {
             Self::Xen => "xen",
             Self::RtTests => "rt-tests",
             Self::Uml => "uml",
+            Self::KernelBuild => "kernel-build",
             Self::Snapshot => "snapshots",
             Self::Symbols => "symbols",
         }
@@ -74,7 +79,10 @@ impl Kind {
 
     /// Whether it can be made again with the same result.
     const fn gives_way(self) -> bool {
-        !matches!(self, Self::Kernel | Self::Xen | Self::RtTests | Self::Uml)
+        !matches!(
+            self,
+            Self::Kernel | Self::Xen | Self::RtTests | Self::Uml | Self::KernelBuild
+        )
     }
 }
 
@@ -175,7 +183,7 @@ fn entry(kind: Kind, found: &fs::DirEntry) -> Option<Entry> {
     let name = found.file_name().to_string_lossy().into_owned();
     let about = found.metadata().ok()?;
     let fits = match kind {
-        Kind::Kernel | Kind::Xen | Kind::RtTests | Kind::Uml => about.is_dir(),
+        Kind::Kernel | Kind::Xen | Kind::RtTests | Kind::Uml | Kind::KernelBuild => about.is_dir(),
         _ => about.is_file() && (is_ours(&name) || is_forgotten(&found.path())),
     };
     fits.then(|| Entry {

@@ -136,6 +136,9 @@ pub enum EnvError {
         /// The last that it said.
         words: String,
     },
+    /// The workload `kernel-build` could not be prepared, or `make` failed.
+    #[error("the kernel was not built: {0}")]
+    NotBuilt(String),
     /// No kernel for the simulated machine.
     #[error(transparent)]
     Kernel(#[from] crate::sim::kernel::KernelError),

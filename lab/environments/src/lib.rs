@@ -19,6 +19,7 @@ mod environment;
 mod error;
 mod facts;
 mod guest;
+pub mod kernel_build;
 mod kvm;
 mod linux_guest;
 mod loads;

@@ -121,6 +121,11 @@ impl Qemu {
     }
 }
 
+/// Lets its threads have names, by which those of virtual CPUs are found.
+pub fn with_named_threads(command: Command) -> Command {
+    command.words("-name guest=trapline,debug-threads=on")
+}
+
 /// The machine. Without ACPI its firmware is qboot, which loads a PVH image by
 /// itself and so needs no option ROMs.
 const MICROVM: &str = "microvm,acpi=off,rtc=off,x-option-roms=off";

@@ -353,7 +353,7 @@ impl Recipe for InQemu {
     }
 
     fn with_named_threads(&self, command: Command) -> Command {
-        command.words("-name guest=trapline,debug-threads=on")
+        qemu::with_named_threads(command)
     }
 
     fn clock(&self) -> BootClock {

@@ -11,6 +11,7 @@ pub mod cpus;
 pub mod expand;
 pub mod identity;
 pub mod irq;
+pub mod kernel_build;
 pub mod left_out;
 pub mod load;
 pub mod names;

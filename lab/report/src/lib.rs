@@ -12,6 +12,7 @@ pub mod figures;
 mod grid;
 mod irq;
 mod json;
+pub mod kernel_build;
 mod markdown;
 mod neighbours;
 mod notes;

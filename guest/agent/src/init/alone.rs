@@ -7,9 +7,10 @@
 
 use super::line::Line;
 use super::port::Port;
-use crate::linux;
+use crate::{build, linux};
 use std::fs;
 use std::io;
+use std::path::Path;
 use trapline_abi::frame::{clip, encode, MAX_FRAME};
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::platform::{EXIT_DONE, EXIT_PANIC};
@@ -64,12 +65,24 @@ pub fn run(task: &Task, main: u64) -> ! {
     if let Some(trouble) = task.cpus.and_then(missing_cpus) {
         way.last_words(&trouble);
     }
-    match console {
+    let sink = &mut |frame: &[u8]| way.write(frame);
+    match (task.job.build, console) {
         // In user-mode Linux there is no machine around it.
-        Console::Serial => linux::run(&task.job, main, &mut |frame| way.write(frame)),
-        _ => linux::run_alone(&task.job, main, &mut |frame| way.write(frame)),
+        (0, Console::Serial) => linux::run(&task.job, main, sink),
+        (0, _) => linux::run_alone(&task.job, main, sink),
+        (jobs, _) => {
+            give_devices();
+            build::run(jobs, sink);
+        }
     }
     way.end(EXIT_DONE)
+}
+
+/// Programs expect a `/dev/null`. Where there is none, starting them will say so.
+fn give_devices() {
+    if !Path::new("/dev/null").exists() {
+        let _told_later = super::mount("devtmpfs", "/dev");
+    }
 }
 
 /// What there is to say if the kernel did not bring up as many CPUs as the machine has.

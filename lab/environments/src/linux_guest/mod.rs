@@ -16,6 +16,7 @@ pub use wall::{kvm, qemu_kvm, qemu_tcg};
 
 use crate::environment::Facts;
 use crate::error::EnvError;
+use crate::guest::Recipe;
 use crate::parts::sha256_of_file;
 use crate::process::Command;
 use crate::qemu::Qemu;
@@ -24,7 +25,7 @@ use crate::sim::kernel::{self, Kernel, Maker};
 use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::Job;
-use trapline_plan::MachineSpec;
+use trapline_plan::{EnvironmentId, MachineSpec};
 
 /// What every guest's Linux is told, as the simulated machine's own is: no randomness, no
 /// self-tests, its warnings on the serial port, to end where it cannot go on, and to leave
@@ -138,6 +139,21 @@ impl Linux {
 /// There is none, and it cannot be fetched.
 pub fn stock_kernel(settings: &Settings) -> Result<PathBuf, EnvError> {
     Ok(kernel::chosen(settings, Maker::Amd)?.image)
+}
+
+/// How the Linux guest of an environment of this host is run.
+///
+/// # Errors
+/// Something that it is made of is missing.
+pub fn recipe(
+    id: EnvironmentId,
+    settings: &Settings,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Recipe>, EnvError> {
+    Ok(match id {
+        EnvironmentId::Uml => Box::new(uml::recipe(settings, machine)?),
+        _ => Box::new(wall::recipe(id, settings, machine)?),
+    })
 }
 
 /// The machine that a guest's Linux was given.

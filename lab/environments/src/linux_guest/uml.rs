@@ -48,24 +48,32 @@ pub fn uml(settings: Settings) -> Stack {
         settings,
         needs: &[Need::Part(Part::Agent), Need::Uml],
         make: |_, settings, image, machine| {
-            check_room(machine)?;
-            let directory = PACKAGE.fetched(&settings.cache)?;
-            let root = Root::new(settings)?;
-            let mut facts = root.facts()?;
-            facts.extend(machine_facts(machine));
-            let recipe = UserMode {
-                program: directory.join(PACKAGE.program),
-                agent: settings.parts.get(Part::Agent)?,
-                initrd: root.file()?,
-                facts,
-                machine: *machine,
-                settings: settings.clone(),
-            };
+            let recipe = recipe(settings, machine)?;
             Ok(Box::new(
                 ProcessGuest::new(recipe).beside(crew(settings, image)),
             ))
         },
     }
+}
+
+/// How it is run.
+///
+/// # Errors
+/// Something that it is made of is missing, or there is no room for its memory.
+pub fn recipe(settings: &Settings, machine: &MachineSpec) -> Result<UserMode, EnvError> {
+    check_room(machine)?;
+    let directory = PACKAGE.fetched(&settings.cache)?;
+    let root = Root::new(settings)?;
+    let mut facts = root.facts()?;
+    facts.extend(machine_facts(machine));
+    Ok(UserMode {
+        program: directory.join(PACKAGE.program),
+        agent: settings.parts.get(Part::Agent)?,
+        initrd: root.file()?,
+        facts,
+        machine: *machine,
+        settings: settings.clone(),
+    })
 }
 
 /// Whether it can be had, and may trace its processes.
@@ -146,7 +154,7 @@ fn check_room(machine: &MachineSpec) -> Result<(), EnvError> {
 }
 
 /// A user-mode Linux.
-struct UserMode {
+pub struct UserMode {
     program: PathBuf,
     agent: PathBuf,
     initrd: Arc<File>,

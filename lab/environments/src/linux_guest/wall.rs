@@ -16,7 +16,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use trapline_abi::Job;
-use trapline_plan::EnvironmentId;
+use trapline_plan::{EnvironmentId, MachineSpec};
 
 /// `kvm/linux`.
 pub fn kvm(settings: Settings) -> Stack {
@@ -30,11 +30,7 @@ pub fn kvm(settings: Settings) -> Stack {
             Need::Ring0,
             Need::GuestLinux,
         ],
-        make: |_, settings, image, machine| {
-            let vmm = Monitor::Ours(settings.parts.get(Part::Vmm)?);
-            let linux = Linux::new(settings, machine)?;
-            guest(vmm, linux, settings, image)
-        },
+        make,
     }
 }
 
@@ -50,24 +46,17 @@ pub fn qemu_kvm(settings: Settings) -> Stack {
             Need::Ring0,
             Need::GuestLinux,
         ],
-        make: |_, settings, image, machine| {
-            let linux = Linux::new(settings, machine)?;
-            guest(in_qemu(settings, qemu::KVM)?, linux, settings, image)
-        },
+        make,
     }
 }
 
-/// `qemu-tcg/linux`. Its time stamp counter is the host's, and on a host that is busy its
-/// kernel fails to measure it.
+/// `qemu-tcg/linux`.
 pub fn qemu_tcg(settings: Settings) -> Stack {
     Stack {
         id: EnvironmentId::QemuTcgLinux,
         settings,
         needs: &[Need::Part(Part::Agent), Need::Qemu, Need::GuestLinux],
-        make: |_, settings, image, machine| {
-            let linux = Linux::new(settings, machine)?.with_rate(Rate::of_this_host().hertz);
-            guest(in_qemu(settings, qemu::TCG)?, linux, settings, image)
-        },
+        make,
     }
 }
 
@@ -78,22 +67,45 @@ fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<Monitor, En
     })
 }
 
-fn guest(
-    monitor: Monitor,
-    linux: Linux,
+fn make(
+    id: EnvironmentId,
     settings: &Settings,
     image: &GuestImage,
+    machine: &MachineSpec,
 ) -> Result<Box<dyn Guest>, EnvError> {
-    let recipe = InMonitor {
+    let recipe = recipe(id, settings, machine)?;
+    Ok(Box::new(
+        ProcessGuest::new(recipe).beside(crew(settings, image)),
+    ))
+}
+
+/// How the Linux of an environment of these is run, if it is one of them.
+///
+/// # Errors
+/// Something that it is made of is missing.
+pub fn recipe(
+    id: EnvironmentId,
+    settings: &Settings,
+    machine: &MachineSpec,
+) -> Result<InMonitor, EnvError> {
+    let linux = Linux::new(settings, machine)?;
+    let (monitor, linux) = match id {
+        EnvironmentId::KvmLinux => (Monitor::Ours(settings.parts.get(Part::Vmm)?), linux),
+        EnvironmentId::QemuKvmLinux => (in_qemu(settings, qemu::KVM)?, linux),
+        // Its time stamp counter is the host's, and on a host that is busy its kernel fails
+        // to measure it.
+        _ => (
+            in_qemu(settings, qemu::TCG)?,
+            linux.with_rate(Rate::of_this_host().hertz),
+        ),
+    };
+    Ok(InMonitor {
         initrd: linux.root.file()?,
         facts: linux.facts()?,
         linux,
         monitor,
         settings: settings.clone(),
-    };
-    Ok(Box::new(
-        ProcessGuest::new(recipe).beside(crew(settings, image)),
-    ))
+    })
 }
 
 /// Who runs the guest.
@@ -107,7 +119,7 @@ enum Monitor {
 }
 
 /// A Linux in a virtual machine.
-struct InMonitor {
+pub struct InMonitor {
     monitor: Monitor,
     linux: Linux,
     initrd: Arc<File>,
@@ -149,6 +161,13 @@ impl Recipe for InMonitor {
         match self.monitor {
             Monitor::Ours(_) => Statuses::VMM,
             Monitor::Qemu { .. } => Statuses::QEMU,
+        }
+    }
+
+    fn with_named_threads(&self, command: Command) -> Command {
+        match self.monitor {
+            Monitor::Ours(_) => command,
+            Monitor::Qemu { .. } => qemu::with_named_threads(command),
         }
     }
 

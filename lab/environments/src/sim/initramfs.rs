@@ -17,11 +17,16 @@ pub struct Archive {
 enum Entry {
     Directory,
     Program(Vec<u8>),
+    Document(Vec<u8>),
+    Link(Vec<u8>),
 }
 
-/// Modes of the two kinds of entries: directory or regular file, and permissions.
+/// Modes of the kinds of entries: directory, regular file or symbolic link, and
+/// permissions.
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
+const DOCUMENT: u32 = 0o100_644;
+const LINK: u32 = 0o120_777;
 
 /// The name of the last entry.
 const TRAILER: &str = "TRAILER!!!";
@@ -43,13 +48,27 @@ impl Archive {
 
     /// Adds a file that everybody may read and execute, and the directories above it.
     pub fn file(&mut self, path: impl AsRef<Path>, contents: Vec<u8>) {
-        let path = path.as_ref();
+        self.add(path.as_ref(), Entry::Program(contents));
+    }
+
+    /// The same of one that nobody may execute.
+    pub fn document(&mut self, path: impl AsRef<Path>, contents: Vec<u8>) {
+        self.add(path.as_ref(), Entry::Document(contents));
+    }
+
+    /// Adds a symbolic link, and the directories above it.
+    pub fn link(&mut self, path: impl AsRef<Path>, target: &Path) {
+        let target = target.as_os_str().as_encoded_bytes().to_vec();
+        self.add(path.as_ref(), Entry::Link(target));
+    }
+
+    fn add(&mut self, path: &Path, entry: Entry) {
         if let Some(parent) = path.parent() {
             self.directory(parent);
         }
         let name = path.to_string_lossy();
         let name = name.trim_start_matches('/').to_owned();
-        self.entries.insert(name, Entry::Program(contents));
+        self.entries.insert(name, entry);
     }
 
     /// The archive's bytes.
@@ -59,6 +78,8 @@ impl Archive {
             match entry {
                 Entry::Directory => append(&mut bytes, number, name, DIRECTORY, &[]),
                 Entry::Program(contents) => append(&mut bytes, number, name, PROGRAM, contents),
+                Entry::Document(contents) => append(&mut bytes, number, name, DOCUMENT, contents),
+                Entry::Link(target) => append(&mut bytes, number, name, LINK, target),
             }
         }
         append(&mut bytes, 0, TRAILER, 0, &[]);

@@ -69,6 +69,9 @@ pub enum KernelError {
         /// Its version.
         version: String,
     },
+    /// What kernels are built from is not among the distribution's packages.
+    #[error("no package {0} is known, of which kernels are built: sudo apt-get update")]
+    NoSource(&'static str),
     /// A tool failed.
     #[error("{command} failed: {words}")]
     Tool {
@@ -267,7 +270,7 @@ fn concrete_image(text: &str) -> Option<String> {
 }
 
 /// The packages in what apt-cache says that one depends on.
-pub(super) fn dependencies(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn dependencies(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines();
     lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
 }
@@ -321,7 +324,8 @@ pub(crate) fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>,
     for entry in fs::read_dir(directory).map_err(KernelError::file(directory))? {
         let path = entry.map_err(KernelError::file(directory))?.path();
         let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let Some(stem) = file.strip_suffix("_amd64.deb") else {
+        let stem = file.strip_suffix("_amd64.deb");
+        let Some(stem) = stem.or_else(|| file.strip_suffix("_all.deb")) else {
             continue;
         };
         if stem.starts_with(main) {

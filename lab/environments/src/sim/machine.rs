@@ -132,6 +132,11 @@ impl Machine {
         Ok(hexadecimal(&Sha256::digest(all.join("\n"))))
     }
 
+    /// What is known about it before it is started.
+    pub fn known(&self) -> Facts {
+        self.facts.clone()
+    }
+
     /// Brings a machine of this kind to where `job` can start.
     ///
     /// # Errors

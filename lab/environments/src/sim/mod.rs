@@ -10,6 +10,7 @@
 mod ability;
 mod base;
 mod beside;
+mod build;
 mod closure;
 mod custom;
 pub mod drivers;
@@ -28,6 +29,7 @@ pub mod symbols;
 mod xen;
 
 pub(crate) use ability::{check_counting, check_nesting};
+pub(crate) use build::build;
 pub use custom::custom;
 pub use machine::START;
 pub(crate) use machine::{

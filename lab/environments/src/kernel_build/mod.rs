@@ -1,0 +1,164 @@
+//! The workload `kernel-build`: the distribution's compiler builds the distribution's
+//! kernel, from memory to memory, with a job for each CPU.
+//!
+//! [`Root`] is what it is built in and from, the same in every environment: a guest has it
+//! as its own root, and a process of this host, or of the simulated machine's Linux, in a
+//! ground of its own. [`build`] does it once, in one [`Column`]'s places, and gives the time
+//! by two clocks with a [`Proof`] of what was made.
+
+mod ear;
+mod packages;
+mod read;
+mod recipe;
+mod root;
+mod seats;
+
+pub use ear::Proof;
+pub use root::{check, Root};
+
+use crate::environment::{Facts, Watch};
+use crate::error::EnvError;
+use crate::facts;
+use crate::linux_guest;
+use crate::parts::Part;
+use crate::process::{Command, Running};
+use crate::settings::{Settings, Start};
+use crate::sim;
+use crate::tsc::Rate;
+use ear::{Builder, Heard};
+use seats::{Seats, Threads};
+use trapline_abi::Job;
+use trapline_plan::kernel_build::Column;
+use trapline_plan::{Clock, EnvironmentId, Halt, MachineSpec, Scheduling, Serial};
+
+/// A build that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Built {
+    /// How long it took by the clock of the Linux in which it ran, in nanoseconds.
+    pub own_ns: u64,
+    /// The same by the clock of its environment: nanoseconds of this host, or
+    /// instructions.
+    pub took: u64,
+    /// What was made.
+    pub proof: Proof,
+    /// What is to be told about it.
+    pub facts: Facts,
+}
+
+/// Why nothing can be built there on this host, with what mends it.
+pub fn misfit(environment: EnvironmentId, column: Column) -> Option<String> {
+    let on_host = environment.clock() == Clock::Wall;
+    let several = trapline_plan::cpus::misfit(environment, column.cpus);
+    let misfit = column.misfit(environment).or(several);
+    misfit.or_else(|| on_host.then(|| seats::misfit(column)).flatten())
+}
+
+/// Builds once. Must be called from a thread that lives as long: processes die with the
+/// thread that started them.
+///
+/// # Errors
+/// It cannot be built there, or was not.
+pub fn build(
+    settings: &Settings,
+    environment: EnvironmentId,
+    root: &Root,
+    column: Column,
+    watch: &Watch,
+) -> Result<Built, EnvError> {
+    if let Some(reason) = misfit(environment, column) {
+        return Err(EnvError::Missing(reason));
+    }
+    let settings = Settings {
+        root: vec![root.archive.clone()],
+        // It is used once, and a machine with a root in memory is a large one to keep.
+        start: Start::Boot,
+        ..settings.clone()
+    };
+    let (heard, facts) = match environment.clock() {
+        Clock::Wall => on_host(&settings, environment, root, column, watch)?,
+        Clock::Insn | Clock::InsnVmx => on_machine(&settings, environment, root, watch)?,
+    };
+    let rate = Rate::of_this_host().ns_per_tick();
+    let by_host = |(began, ended): (u64, u64)| (ended.saturating_sub(began) as f64 * rate) as u64;
+    let mut all = root.facts.clone();
+    all.extend(facts);
+    Ok(Built {
+        own_ns: heard.own_ns,
+        took: heard.at.map_or(heard.ticks, by_host),
+        proof: heard.proof,
+        facts: all,
+    })
+}
+
+/// What the guest or the process is asked.
+fn job(column: Column) -> Job {
+    Job {
+        build: column.cpus,
+        ..Job::EMPTY
+    }
+}
+
+/// The machine of a guest.
+fn machine(root: &Root, column: Column) -> MachineSpec {
+    MachineSpec {
+        memory_mib: root.size.memory_mib(),
+        window_mib: 0,
+        cpus: column.cpus,
+        scheduling: Scheduling::USUAL,
+        serial: Serial::Lines,
+        halt: Halt::Exits,
+    }
+}
+
+fn on_host(
+    settings: &Settings,
+    environment: EnvironmentId,
+    root: &Root,
+    column: Column,
+    watch: &Watch,
+) -> Result<(Heard, Facts), EnvError> {
+    let mut facts = facts::of_host();
+    let (command, threads) = match environment {
+        EnvironmentId::Host => (native(settings, root, column)?, Threads::Any),
+        guest => {
+            let recipe = linux_guest::recipe(guest, settings, &machine(root, column))?;
+            facts.extend(recipe.facts());
+            let command = recipe.command(&job(column))?;
+            (recipe.with_named_threads(command), Threads::of(guest))
+        }
+    };
+    let seats = Seats::of(column, threads)?;
+    facts.insert("placement".to_owned(), seats.describe());
+    let mut running = seats.start(|| Running::start(&command))?;
+    seats.take(running.pid())?;
+    let mut ear = Builder::default();
+    let over = running.hear(&mut ear, watch)?;
+    let heard = ear.finish_after(&command.name(), &over)?;
+    Ok((heard, facts))
+}
+
+/// The agent as a process, in a ground of its own.
+fn native(settings: &Settings, root: &Root, column: Column) -> Result<Command, EnvError> {
+    let mut command = Command::new(settings.parts.get(Part::Agent)?);
+    let number = command.give(root.open()?);
+    Ok(command
+        .arg(format!("trapline.build={}", column.cpus))
+        .arg(format!("trapline.root=/proc/self/fd/{number}")))
+}
+
+fn on_machine(
+    settings: &Settings,
+    environment: EnvironmentId,
+    root: &Root,
+    watch: &Watch,
+) -> Result<(Heard, Facts), EnvError> {
+    let column = Column {
+        cpus: 1,
+        ..Column::BASE
+    };
+    let machine = machine(root, column);
+    let (console, facts) = sim::build(settings, environment, &machine, &job(column), watch)?;
+    let mut builder = Builder::default();
+    builder.hear(&console, None);
+    Ok((builder.finish()?, facts))
+}

@@ -1,0 +1,160 @@
+//! The packages of a compiler with all that it needs, and of the kernel's source, as they
+//! come: kept in the cache, and never installed.
+
+use super::recipe::{SOURCE, TOOLS};
+use super::root::work_in;
+use crate::cache::{Cache, Kind};
+use crate::sim::kernel::{self, KernelError};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the name of their directory begins with.
+const PREFIX: &str = "packages-";
+
+/// What the name of a package's file ends with.
+const PACKAGE: &str = "deb";
+
+/// Their directory in the cache, if they were fetched before; of several the last by name.
+pub fn in_cache(cache: &Cache) -> Option<PathBuf> {
+    let entries = fs::read_dir(cache.of(Kind::KernelBuild)).ok()?;
+    let entries = entries.flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    ours.map(|entry| entry.path()).max()
+}
+
+/// The same, or else downloaded into it.
+///
+/// # Errors
+/// They are not in the cache and cannot be had.
+pub fn fetched(cache: &Cache) -> Result<PathBuf, KernelError> {
+    if let Some(directory) = in_cache(cache) {
+        return Ok(directory);
+    }
+    let source = source()?;
+    let mut wanted = needed()?;
+    wanted.insert(source.clone());
+    let work = work_in(&cache.of(Kind::KernelBuild))?;
+    kernel::download_all(wanted.iter().map(String::as_str), work.path())?;
+    let version = version_of(&source, work.path()).unwrap_or(source);
+    let directory = cache
+        .of(Kind::KernelBuild)
+        .join(format!("{PREFIX}{version}"));
+    match fs::rename(work.path(), &directory) {
+        // Somebody else was as quick; what is there is complete as well.
+        Err(_) if directory.is_dir() => {}
+        Err(error) => return Err(KernelError::file(&directory)(error)),
+        Ok(()) => {}
+    }
+    Ok(directory)
+}
+
+/// Which source they are, from their directory.
+pub fn origin(directory: &Path) -> String {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix(PREFIX).unwrap_or(&name).to_owned()
+}
+
+/// Whether they can be expected to be had.
+///
+/// # Errors
+/// Why not.
+pub fn check(cache: &Cache) -> Result<(), KernelError> {
+    match in_cache(cache) {
+        Some(_) => Ok(()),
+        None => source().map(drop),
+    }
+}
+
+/// The files of all packages in a directory, in order.
+///
+/// # Errors
+/// It cannot be read.
+pub fn files(directory: &Path) -> Result<BTreeSet<PathBuf>, KernelError> {
+    let entries = fs::read_dir(directory).map_err(KernelError::file(directory))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    Ok(paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == PACKAGE))
+        .collect())
+}
+
+/// The package of the source.
+fn source() -> Result<String, KernelError> {
+    let told = depends(&["--important", SOURCE])?;
+    let mut names = kernel::dependencies(&told);
+    let name = names.find(|name| name.starts_with(SOURCE));
+    name.map(str::to_owned).ok_or(KernelError::NoSource(SOURCE))
+}
+
+/// The tools with all that they need.
+fn needed() -> Result<BTreeSet<String>, KernelError> {
+    let arguments = ["--recurse", "--important"].into_iter().chain(TOOLS);
+    Ok(packages_in(&depends(&arguments.collect::<Vec<_>>())?))
+}
+
+fn depends(arguments: &[&str]) -> Result<String, KernelError> {
+    let arguments = [&["depends"], arguments].concat();
+    let output = kernel::run("apt-cache", &arguments, Path::new("/"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The real ones among the packages that apt-cache speaks of: each begins a line, and
+/// those that are only names for others stand in brackets.
+fn packages_in(told: &str) -> BTreeSet<String> {
+    let lines = told.lines();
+    let real = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
+    real.map(str::to_owned).collect()
+}
+
+/// Name and version of a package whose file is in a directory.
+fn version_of(package: &str, directory: &Path) -> Option<String> {
+    let start = format!("{package}_");
+    let files = files(directory).ok()?.into_iter();
+    let mut names = files.filter_map(|path| path.file_stem()?.to_str().map(str::to_owned));
+    let name = names.find(|name| name.starts_with(&start))?;
+    let name = name.strip_suffix("_all").unwrap_or(&name);
+    Some(name.replace('%', "-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_are_only_names_are_left_out() {
+        let told = "gcc\n  Depends: cpp\n  Depends: <awk>\n    mawk\ncpp\n<awk>\nlibc6\n";
+        let names: Vec<_> = packages_in(told).into_iter().collect();
+        assert_eq!(names, ["cpp", "gcc", "libc6"]);
+    }
+
+    #[test]
+    fn a_source_is_known_by_its_version() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in [
+            "linux-source-6.1_6.1.192-2_all.deb",
+            "make_4.3-4.1_amd64.deb",
+        ] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        let found = version_of("linux-source-6.1", directory.path());
+        assert_eq!(found.as_deref(), Some("linux-source-6.1_6.1.192-2"));
+        assert_eq!(files(directory.path()).unwrap().len(), 2);
+        assert_eq!(origin(Path::new("/cache/packages-linux_1")), "linux_1");
+    }
+
+    #[test]
+    fn what_was_fetched_is_found_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            directory: directory.path().to_owned(),
+            limit: 0,
+        };
+        assert_eq!(in_cache(&cache), None);
+        let place = cache.of(Kind::KernelBuild);
+        fs::create_dir_all(place.join(".making-1-x")).unwrap();
+        fs::create_dir_all(place.join("mini-1")).unwrap();
+        assert_eq!(in_cache(&cache), None);
+        fs::create_dir_all(place.join("packages-linux_1")).unwrap();
+        assert_eq!(in_cache(&cache), Some(place.join("packages-linux_1")));
+    }
+}

@@ -1,0 +1,213 @@
+//! How long kernels took to build: environments down, CPUs and their places across, as the
+//! document has it from which the workload comes - with what that leaves out: the spread,
+//! a row without virtualization, and every percentage computed.
+//!
+//! [`Matrix::new`] takes what came of each build. All must have made the same: whoever made
+//! something else has failed, however fast.
+
+mod json;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use json::json;
+pub use table::table;
+
+use std::collections::BTreeMap;
+use trapline_plan::kernel_build::{Column, Size};
+use trapline_plan::{Clock, EnvironmentId};
+use trapline_stats::spread::Sorted;
+
+/// One build.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Build {
+    /// Where.
+    pub environment: EnvironmentId,
+    /// On which CPUs.
+    pub column: Column,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a build.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It was done.
+    Done(Done),
+    /// It cannot be done there, for this reason.
+    Skipped(String),
+    /// It should have been done, and was not.
+    Failed(String),
+}
+
+/// A build that was done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// How long it took by the clock of the Linux in which it ran, in nanoseconds.
+    pub own_ns: u64,
+    /// The same by the clock of its environment: nanoseconds, or instructions.
+    pub took: u64,
+    /// Object files that it made.
+    pub objects: u32,
+    /// The hash of their symbols.
+    pub proof: String,
+}
+
+impl Done {
+    /// How far the clock of its Linux is off, as a share of the time; an instruction of a
+    /// simulated machine is a nanosecond of its time.
+    fn off(&self) -> f64 {
+        (self.own_ns as f64 - self.took as f64) / (self.took as f64).max(1.0)
+    }
+}
+
+/// Clocks that differ by more than this share disagree.
+const AGREEMENT: f64 = 0.01;
+
+/// All builds of one size.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matrix {
+    /// The cells that there are.
+    cells: BTreeMap<(EnvironmentId, Column), Cell>,
+    /// What is known about them.
+    facts: BTreeMap<String, String>,
+    size: Option<Size>,
+}
+
+/// What came of all builds of an environment on the same CPUs.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Cell {
+    done: Vec<Done>,
+    skipped: Option<String>,
+    failed: Option<String>,
+}
+
+impl Cell {
+    fn took(&self) -> Option<Sorted> {
+        let usable = self.failed.is_none();
+        let all = self.done.iter().filter(|_| usable);
+        Sorted::new(all.map(|done| done.took as f64).collect())
+    }
+
+    /// The largest difference of its clocks, if they disagree.
+    fn disagreement(&self) -> Option<f64> {
+        let off = self.done.iter().map(Done::off);
+        let most = off.max_by(|one, other| one.abs().total_cmp(&other.abs()));
+        most.filter(|off| off.abs() > AGREEMENT)
+    }
+
+    /// Whether builds on an exact clock took different times.
+    fn wavers(&self) -> bool {
+        let first = self.done.first().map(|done| done.took);
+        self.done.iter().any(|done| Some(done.took) != first)
+    }
+}
+
+impl Matrix {
+    /// What came of these builds, in the order in which they were done.
+    pub fn new(size: Size, builds: Vec<Build>, facts: BTreeMap<String, String>) -> Self {
+        let reference = builds.iter().find_map(|build| match &build.outcome {
+            Outcome::Done(done) => Some((done.clone(), build.environment, build.column)),
+            _ => None,
+        });
+        let mut cells: BTreeMap<_, Cell> = BTreeMap::new();
+        for build in builds {
+            let cell = cells.entry((build.environment, build.column)).or_default();
+            match build.outcome {
+                Outcome::Done(done) => {
+                    let unequal = reference.as_ref().and_then(|known| unequal(&done, known));
+                    cell.failed = cell.failed.take().or(unequal);
+                    cell.done.push(done);
+                }
+                Outcome::Skipped(reason) => cell.skipped = Some(reason),
+                Outcome::Failed(reason) => cell.failed = Some(reason),
+            }
+        }
+        Self {
+            cells,
+            facts,
+            size: Some(size),
+        }
+    }
+
+    /// Whether all that was not skipped was done, and made the same.
+    pub fn is_good(&self) -> bool {
+        self.cells.values().all(|cell| cell.failed.is_none())
+    }
+
+    /// Whether anything was built.
+    pub fn has_figures(&self) -> bool {
+        self.cells.values().any(|cell| cell.took().is_some())
+    }
+
+    /// Whether the same build on an exact clock took another time.
+    pub fn wavers(&self) -> bool {
+        let exact = self
+            .cells
+            .iter()
+            .filter(|((id, _), _)| id.clock().is_exact());
+        exact.into_iter().any(|(_, cell)| cell.wavers())
+    }
+
+    fn environments(&self, clock: Clock) -> Vec<EnvironmentId> {
+        let mut all: Vec<_> = self.cells.keys().map(|(id, _)| *id).collect();
+        all.dedup();
+        all.retain(|id| id.clock() == clock);
+        all
+    }
+
+    fn columns(&self, clock: Clock) -> Vec<Column> {
+        let of_clock = self.cells.keys().filter(|(id, _)| id.clock() == clock);
+        let mut all: Vec<_> = of_clock.map(|(_, column)| *column).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn took(&self, environment: EnvironmentId, column: Column) -> Option<Sorted> {
+        self.cells.get(&(environment, column))?.took()
+    }
+
+    /// By how much the median of a cell is above that of another, as a share.
+    fn above(&self, cell: (EnvironmentId, Column), base: (EnvironmentId, Column)) -> Option<f64> {
+        let (cell, base) = (self.took(cell.0, cell.1)?, self.took(base.0, base.1)?);
+        Some(cell.median() / base.median() - 1.0)
+    }
+
+    /// The same against the same environment with one CPU of its own.
+    fn above_base(&self, environment: EnvironmentId, column: Column) -> Option<f64> {
+        self.above((environment, column), (environment, Column::BASE))
+    }
+
+    /// The same against the environment without virtualization, on the same CPUs.
+    fn above_native(&self, environment: EnvironmentId, column: Column) -> Option<f64> {
+        let native = native(environment.clock());
+        let other = environment != native;
+        other.then(|| self.above((environment, column), (native, column)))?
+    }
+}
+
+/// The environment without virtualization that has a Linux.
+fn native(clock: Clock) -> EnvironmentId {
+    match clock {
+        Clock::Wall => EnvironmentId::Host,
+        Clock::Insn => EnvironmentId::SimLinux,
+        Clock::InsnVmx => EnvironmentId::SimVmxLinux,
+    }
+}
+
+/// What there is to say if this is not what the first has made.
+fn unequal(done: &Done, known: &(Done, EnvironmentId, Column)) -> Option<String> {
+    let (first, environment, column) = known;
+    (done.proof != first.proof).then(|| {
+        let digits = |proof: &str| proof.chars().take(12).collect::<String>();
+        format!(
+            "it made something else than {environment} {column}: {} object files with symbols \
+             {}, not {} with {}",
+            done.objects,
+            digits(&done.proof),
+            first.objects,
+            digits(&first.proof)
+        )
+    })
+}

@@ -1,0 +1,135 @@
+//! `trapline kernel-build` as people use it: a real compiler builds real files of a real
+//! kernel, twice the same; what cannot be built has a reason, and who is killed leaves
+//! nothing behind.
+//!
+//! The first run on a machine fetches compiler and source and prepares them, which takes
+//! a minute or two; they are kept in the user's cache.
+
+use serde_json::Value;
+use std::time::Duration;
+use trapline_tests::processes::{naming, signal, wait_until};
+use trapline_tests::run::{Ended, Place};
+use trapline_tests::skip;
+
+const WHAT: &str = "building a kernel";
+
+fn kernel_build(place: &Place, words: &str) -> Ended {
+    let all: Vec<_> = ["kernel-build"]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
+    place.run(&all)
+}
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+#[test]
+fn words_that_make_no_sense_are_refused() {
+    let place = Place::new();
+    for (words, told) in [
+        ("--size huge", "there are: mini, tiny, def"),
+        ("--size tni", "did you mean 'tiny'?"),
+        ("--cpus 0", "'0'"),
+        ("--cpus 9", "'9'"),
+        ("--place there", "there are: same, disjoint"),
+        ("--env sim/kmv/linux", "did you mean 'sim/kvm/linux'?"),
+        ("--boots 0", "--boots"),
+    ] {
+        let ended = kernel_build(&place, words);
+        assert_eq!(ended.status, Some(2), "{words}: {ended:?}");
+        assert!(ended.errors.contains(told), "{words}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn what_cannot_build_says_why() {
+    let place = Place::new();
+    let told = json(&kernel_build(
+        &place,
+        "--env qemu-tcg,uml,sim/linux --cpus 8 --place disjoint --format json",
+    ));
+    let cells = told["cells"].as_array().expect("a list");
+    let reason = |environment: &str| {
+        let mut cells = cells.iter();
+        let cell = cells.find(|cell| cell["environment"] == environment);
+        cell.expect("a cell")["skip"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(reason("qemu-tcg").contains("has no processes"), "{told:#}");
+    assert!(reason("uml").contains("has one CPU"), "{told:#}");
+    assert!(reason("sim/linux").contains("has one CPU"), "{told:#}");
+    let table = kernel_build(&place, "--env qemu-tcg --cpus 1");
+    assert_eq!(table.status, Some(0), "{table:?}");
+    assert!(
+        table.output.contains("qemu-tcg 1(s) not built: "),
+        "{}",
+        table.output
+    );
+}
+
+#[test]
+fn a_process_builds_and_proves_it_twice() {
+    let place = Place::new();
+    let words = "--env host --size mini --cpus 1 --place same --boots 2";
+    let ended = kernel_build(&place, &format!("{words} --format json"));
+    let told = json(&ended);
+    let cell = &told["cells"][0];
+    if let Some(reason) = cell["skip"].as_str() {
+        return skip(WHAT, reason);
+    }
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let builds = cell["builds"].as_array().expect("a list");
+    assert_eq!(builds.len(), 2, "{told:#}");
+    for build in builds {
+        assert_eq!(build["objects"], 30, "{told:#}");
+        assert_eq!(build["proof"], builds[0]["proof"], "{told:#}");
+        let (took, own) = (build["took"].as_f64(), build["own_ns"].as_f64());
+        let (took, own) = (took.expect("a number"), own.expect("a number"));
+        assert!(took > 3e8, "30 files in no time: {told:#}");
+        // It is the same clock, and hearing takes no hundredth of a second.
+        assert!((took - own).abs() < 0.05 * took + 1e8, "{told:#}");
+    }
+    assert_eq!(told["facts"]["build-size"], "mini");
+    let table = kernel_build(&place, &words.replace("--boots 2", "--boots 1"));
+    assert!(table.output.contains("\n host  "), "{}", table.output);
+    for line in table.output.lines() {
+        assert!(line.chars().count() <= 80, "too wide: {line}");
+    }
+}
+
+#[test]
+fn who_is_killed_leaves_nothing_behind() {
+    let place = Place::new();
+    for how in [libc::SIGKILL, libc::SIGINT] {
+        let words = [
+            "kernel-build",
+            "--env",
+            "host",
+            "--cpus",
+            "1",
+            "--boots",
+            "50",
+        ];
+        let mut lab = place.trapline(&words);
+        let mut lab = lab.spawn().expect("trapline can be started");
+        let builds = || !naming(&place.parts().join("trapline-agent")).is_empty();
+        let begun = wait_until(Duration::from_secs(10), builds);
+        if begun {
+            // It unpacks, and then make and its children work.
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+        signal(&lab, how);
+        let ended = lab.wait().expect("it was not waited for");
+        let told = if how == libc::SIGINT { Some(130) } else { None };
+        assert!(!begun || ended.code() == told, "signal {how}: {ended}");
+        if !begun {
+            return skip(WHAT, "nothing was built; another test tells why");
+        }
+        let gone = wait_until(Duration::from_secs(10), || !builds());
+        assert!(gone, "signal {how} left {:?}", naming(&place.parts()));
+    }
+}
