@@ -42,6 +42,7 @@ mod wall;
 mod window;
 mod witness;
 
+pub use bochs::unpacked_kernel;
 pub use boot::{boot, Booted};
 pub use cache::Cache;
 pub use custom::{BadCommand, CustomVmm};

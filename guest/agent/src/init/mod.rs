@@ -10,11 +10,13 @@
 
 mod alone;
 mod beside;
+mod cycles;
 mod disk;
 pub mod drivers;
 mod foreign;
 mod guest;
 mod job;
+mod journal;
 mod line;
 mod network;
 mod port;
@@ -57,16 +59,37 @@ pub fn main(main: u64) -> ! {
         Err(error) => panic!("no access to the machine's ports: {error}"),
     };
     std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
-    let looked = disk::look().and_then(|looked| Ok(looked || network::look()?));
-    match looked {
-        Ok(false) => {}
-        Ok(true) => Port::opened().end(trapline_abi::platform::EXIT_DONE),
-        Err(trouble) => last_words(&trouble),
-    }
+    look_after_devices();
     match task {
         Ok(_) => be_init(port),
         Err(error) => last_words(&format!("/proc: {error}")),
     }
+}
+
+/// Does what there is to be done with devices; then this does not come back.
+fn look_after_devices() {
+    let looked = disk::look().and_then(|looked| Ok(looked || network::look()?));
+    let looked = looked.and_then(|looked| Ok(looked || cycles::supervise()?));
+    let done = looked.and_then(|looked| match looked {
+        true => Port::opened().end(trapline_abi::platform::EXIT_DONE),
+        false => journal::keep(),
+    });
+    match done {
+        Ok(false) => {}
+        Ok(true) => power_off(),
+        Err(trouble) => {
+            // Whoever has no such port reads the console.
+            println!("{trouble}");
+            last_words(&trouble)
+        }
+    }
+}
+
+/// Ends the machine as somebody who uses it does.
+fn power_off() -> ! {
+    // SAFETY: a number that every kernel knows.
+    unsafe { libc::reboot(libc::RB_POWER_OFF) };
+    last_words("the kernel cannot power this machine off")
 }
 
 /// Follows the scripts of a simulated machine.
@@ -178,14 +201,19 @@ fn mount_all() -> Result<(), Trouble> {
 /// # Errors
 /// The kernel's refusal.
 pub fn mount(kind: &str, at: &str) -> io::Result<()> {
+    mount_from(kind, kind, at)
+}
+
+fn mount_from(source: &str, kind: &str, at: &str) -> io::Result<()> {
     if !Path::new(at).exists() {
         fs::create_dir(at)?;
     }
+    let source = CString::new(source)?;
     let (kind, at) = (CString::new(kind)?, CString::new(at)?);
     // SAFETY: three strings that outlive the call, and no data for the filesystem.
     let result = unsafe {
         libc::mount(
-            kind.as_ptr(),
+            source.as_ptr(),
             at.as_ptr(),
             kind.as_ptr(),
             0,

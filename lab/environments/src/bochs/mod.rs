@@ -16,6 +16,7 @@ mod watch;
 pub(crate) use linux::{facts as linux_facts, LinuxMachine, KERNEL_WORDS};
 pub(crate) use machine::facts;
 pub(crate) use program::Bochs;
+pub use unpack::kernel as unpacked_kernel;
 
 use crate::environment::Guest;
 use crate::error::EnvError;

@@ -56,7 +56,7 @@ use crate::settings::Settings;
 use crate::stack::{Need, Stack};
 use crate::wall::{our_vmm, InQemu};
 pub(crate) use base::Loaded;
-pub(crate) use initramfs::Archive;
+pub use initramfs::Archive;
 use kernel::Maker;
 use linux::LinuxGuest;
 pub(crate) use linux::{script, Contents};

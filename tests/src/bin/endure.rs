@@ -1,0 +1,70 @@
+//! `make endure`: power-cycles a Linux guest until either everything that is planned has
+//! gone well, or something that was flushed is not there. Arguments: how many runs end by a
+//! power-off, by a SIGKILL of the VMM, by a power cut of its machine, and the seed.
+
+use std::process::ExitCode;
+use std::time::Instant;
+use trapline_tests::cycles::{self, Parts, Plan, Sum};
+use trapline_tests::settings;
+
+/// What is planned if nothing is said.
+const PLAN: [u64; 4] = [200, 50, 4, 1];
+
+fn main() -> ExitCode {
+    let start = Instant::now();
+    let seconds = || start.elapsed().as_secs_f64();
+    match endure(&mut |sum, line| say(seconds(), sum, line)) {
+        Ok(sum) => {
+            println!("{}", summary(seconds(), &sum));
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("endure: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn endure(tell: &mut dyn FnMut(&Sum, &str)) -> Result<Sum, String> {
+    let plan = plan(std::env::args().skip(1))?;
+    let parts = Parts::find(settings())?;
+    let place = tempfile::tempdir().map_err(|error| error.to_string())?;
+    cycles::run(&parts, &plan, place.path(), tell)
+}
+
+fn plan(words: impl Iterator<Item = String>) -> Result<Plan, String> {
+    let mut numbers = PLAN;
+    for (at, word) in words.enumerate() {
+        let number = numbers.get_mut(at).ok_or("four numbers at the most")?;
+        *number = word.parse().map_err(|_| format!("'{word}' is no number"))?;
+    }
+    let [own, kills, cuts] = [0, 1, 2].map(|at| u32::try_from(numbers[at]));
+    let told = |_| "as many runs cannot be".to_owned();
+    Ok(Plan {
+        own: own.map_err(told)?,
+        kills: kills.map_err(told)?,
+        cuts: cuts.map_err(told)?,
+        seed: numbers[3],
+    })
+}
+
+fn say(seconds: f64, sum: &Sum, line: &str) {
+    println!(
+        "{seconds:7.1} s  {:3} {:2} {}  {line}",
+        sum.own, sum.kills, sum.cuts
+    );
+}
+
+fn summary(seconds: f64, sum: &Sum) -> String {
+    let runs = sum.own + sum.kills + sum.cuts;
+    format!(
+        "{} power-offs, {} kills and {} power cuts, {:.1} s each; {} records were told when\n\
+         they were flushed, and all were there the {} times that a file was read",
+        sum.own,
+        sum.kills,
+        sum.cuts,
+        seconds / f64::from(runs.max(1)),
+        sum.told,
+        sum.found
+    )
+}

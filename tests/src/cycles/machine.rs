@@ -1,0 +1,183 @@
+//! The machine that the VMM is on: QEMU's translator with AMD's virtualization, a stock
+//! kernel with KVM, and the agent as the init that starts the VMM over and over.
+
+use super::judge::Source;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use trapline_environments::sim::kernel::{self, Maker};
+use trapline_environments::sim::{drivers, Archive};
+use trapline_environments::{unpacked_kernel, Part, Rate, Root, Settings};
+
+/// What machine and guest are made of.
+pub struct Parts {
+    settings: Settings,
+    kernel: PathBuf,
+    /// The same for the guest: it would take longer to unpack itself than to boot.
+    unpacked: Vec<u8>,
+    /// Drivers of the machine: KVM's, and its disk's.
+    host: Vec<u8>,
+    /// Of the guest, all of it.
+    guest: Vec<u8>,
+}
+
+/// What both have a disk by.
+const DRIVERS: [&str; 2] = ["virtio_mmio", "virtio_blk"];
+
+const FILES: [&str; 2] = ["/trapline/cycles/kernel", "/trapline/cycles/initrd"];
+const VMM: &str = "/trapline/cycles/vmm";
+
+/// What the guest's kernel is told, before the last word.
+const GUEST: &str =
+    "console=ttyS0 loglevel=4 panic=-1 cryptomgr.notests nokaslr trapline-journal=vda";
+
+const HOST: &str = "console=ttyS0 loglevel=4 panic=-1 reboot=t cryptomgr.notests nokaslr";
+
+impl Parts {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub fn find(settings: Settings) -> Result<Self, String> {
+        let told = |error: &dyn std::fmt::Display| error.to_string();
+        let chosen = drivers::chosen(&settings, &DRIVERS).map_err(|error| told(&error))?;
+        let kernel = kernel::chosen(&settings, Maker::Amd).map_err(|error| told(&error))?;
+        let guest = Root::new(&settings).map_err(|error| told(&error))?;
+        let guest = guest.on(drivers::archive(&chosen)).bytes();
+        let host = [kernel.modules, chosen].concat();
+        let unpacked = unpacked_kernel(&read(&kernel.image)?);
+        Ok(Self {
+            settings,
+            kernel: kernel.image,
+            unpacked: unpacked.map_err(|error| told(&error))?,
+            host: drivers::archive(&host),
+            guest: guest.map_err(|error| told(&error))?,
+        })
+    }
+
+    /// The machine's root, with a schedule of runs.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn root(&self, runs: &[String]) -> Result<Vec<u8>, String> {
+        let told = |error: &dyn std::fmt::Display| error.to_string();
+        let vmm = self.settings.parts.get(Part::Vmm);
+        let vmm = vmm.map_err(|error| told(&error))?;
+        let mut archive = Archive::default();
+        archive.file(FILES[0], self.unpacked.clone());
+        archive.file(FILES[1], self.guest.clone());
+        archive.file(VMM, read(&vmm)?);
+        archive.file("/trapline/cycles/command", command().into_bytes());
+        archive.file("/trapline/cycles/schedule", runs.join("\n").into_bytes());
+        let root = Root::new(&self.settings).map_err(|error| told(&error))?;
+        let root = root.on(self.host.clone()).on(archive.bytes()).bytes();
+        root.map_err(|error| told(&error))
+    }
+
+    /// Starts a machine that may run for so long.
+    ///
+    /// # Errors
+    /// QEMU is missing.
+    pub fn start(&self, initrd: &Path, disk: &Path, patience: Duration) -> Result<Machine, String> {
+        let mut drive = OsString::from("if=none,id=disk,format=raw,file=");
+        drive.push(disk);
+        let words =
+            "-M microvm,acpi=on,rtc=on -bios qboot.rom -nodefaults -no-user-config -display none \
+             -accel tcg -cpu max -m 1G -smp 1 -no-reboot -serial stdio \
+             -global virtio-mmio.force-legacy=false -device virtio-blk-device,drive=disk \
+             -device isa-debug-exit,iobase=0x501,iosize=4";
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args(words.split_ascii_whitespace());
+        command.arg("-drive").arg(drive);
+        command.arg("-kernel").arg(&self.kernel);
+        // It has no clock by which its counter, which is this host's, could be measured.
+        let khz = Rate::of_this_host().hertz / 1e3;
+        let told = format!("{HOST} tsc_early_khz={khz:.0} tsc=reliable");
+        command.arg("-initrd").arg(initrd).args(["-append", &told]);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut qemu = quiet.spawn().map_err(|error| format!("QEMU: {error}"))?;
+        let output = qemu.stdout.take().ok_or("QEMU has no output")?;
+        Ok(Machine {
+            qemu,
+            lines: lines_of(output),
+            limit: Instant::now() + patience,
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The VMM as it is started each time, a word a line, up to the last words for the kernel.
+fn command() -> String {
+    let [kernel, initrd] = FILES;
+    let words = [
+        VMM,
+        "--kernel",
+        kernel,
+        "--initrd",
+        initrd,
+        "--cpus",
+        "2",
+        "--memory",
+        "192M",
+        "--seconds",
+        "110",
+        "--disk",
+        "/dev/vda",
+        "--cmdline",
+        GUEST,
+    ];
+    words.join("\n")
+}
+
+/// A machine that runs.
+pub struct Machine {
+    qemu: Child,
+    lines: mpsc::Receiver<io::Result<String>>,
+    limit: Instant,
+}
+
+impl Machine {
+    /// Ends it, if it has not ended.
+    pub fn end(mut self) {
+        self.cut();
+        // It was started here, and was killed just now.
+        let _ = self.qemu.wait();
+    }
+}
+
+impl Source for Machine {
+    fn line(&mut self) -> io::Result<Option<String>> {
+        let left = self.limit.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left) {
+            Ok(line) => line.map(|line| Some(line.trim_end().to_owned())),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Ok(None),
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(io::Error::other("nothing more came")),
+        }
+    }
+
+    fn cut(&mut self) {
+        // One that has ended needs no end.
+        let _ = self.qemu.kill();
+    }
+}
+
+/// What a machine says, line by line, read by a thread that ends with the machine.
+fn lines_of(output: ChildStdout) -> mpsc::Receiver<io::Result<String>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

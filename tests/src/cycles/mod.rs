@@ -1,0 +1,105 @@
+//! Power-cycles of a Linux guest in our VMM, one after the other: some end by a power-off,
+//! some by a SIGKILL of the VMM while the guest writes to a journalled disk, and some by a
+//! power cut of the whole machine that the VMM is on. What the guest was told to be on the
+//! disk must be there at the next boot.
+//!
+//! The VMM is on a machine of QEMU's, as the KVM of a host may emulate ring 0. Times
+//! matter there, so no instructions are counted. The disk is one of that machine, a file
+//! here: after a power cut nothing is left of the caches of the machine's kernel.
+
+mod judge;
+mod machine;
+mod schedule;
+
+pub use judge::{Judge, Sum};
+pub use machine::Parts;
+pub use schedule::{Cut, Plan};
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// What one machine may take for each run, and for itself.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Does all that is planned with a new disk in `directory`, and calls `tell` with every line
+/// that says something about a run.
+///
+/// # Errors
+/// Something is missing, or was not as it must be: what, and after which lines.
+pub fn run(
+    parts: &Parts,
+    plan: &Plan,
+    directory: &Path,
+    tell: &mut dyn FnMut(&Sum, &str),
+) -> Result<Sum, String> {
+    let disk = directory.join("disk");
+    make(&disk)?;
+    let mut judge = Judge::default();
+    for part in plan.parts() {
+        let patience = PATIENCE * (part.runs.len() as u32 + 1);
+        let initrd = directory.join("initrd");
+        std::fs::write(&initrd, parts.root(&part.runs)?).map_err(|error| error.to_string())?;
+        let mut machine = parts.start(&initrd, &disk, patience)?;
+        let end = judge.follow(&mut machine, part.cut, tell);
+        machine.end();
+        end?;
+        check(&disk, part.cut)?;
+    }
+    Ok(judge.sum)
+}
+
+/// Bytes of the disk.
+const DISK: u64 = 64 << 20;
+
+/// The tools of ext4, in the Debian package e2fsprogs.
+const MAKER: &str = "mkfs.ext4";
+const CHECKER: &str = "e2fsck";
+
+/// Whether both are here.
+pub fn has_tools() -> bool {
+    [MAKER, CHECKER]
+        .into_iter()
+        .all(|tool| find(tool).is_some())
+}
+
+/// They lie where only an administrator's shell looks.
+fn find(tool: &str) -> Option<PathBuf> {
+    let place = Path::new("/usr/sbin").join(tool);
+    super::on_path(tool).or_else(|| place.is_file().then_some(place))
+}
+
+fn make(disk: &Path) -> Result<(), String> {
+    let file = std::fs::File::create(disk).map_err(|error| error.to_string())?;
+    file.set_len(DISK).map_err(|error| error.to_string())?;
+    tool(MAKER, &["-q", "-F", "-E", "lazy_itable_init=0"], disk)
+}
+
+/// What lies on the disk is a filesystem without any flaw, once its journal is replayed: on
+/// a copy, as the guest is to do that itself.
+fn check(disk: &Path, cut: Option<Cut>) -> Result<(), String> {
+    let copy = disk.with_extension("copy");
+    std::fs::copy(disk, &copy).map_err(|error| error.to_string())?;
+    if cut.is_some() {
+        tool(CHECKER, &["-E", "journal_only", "-p"], &copy)?;
+    }
+    tool(CHECKER, &["-f", "-n"], &copy)
+}
+
+fn tool(tool: &str, words: &[&str], disk: &Path) -> Result<(), String> {
+    let missing = || format!("{tool} is not installed (package e2fsprogs)");
+    let mut command = Command::new(find(tool).ok_or_else(missing)?);
+    let ran = command.args(words).arg(disk).output();
+    let ran = ran.map_err(|error| format!("{tool}: {error}"))?;
+    // 1: e2fsck has changed something, here by replaying the journal.
+    let is_well = ran.status.success() || words.contains(&"-p") && ran.status.code() == Some(1);
+    match is_well {
+        true => Ok(()),
+        false => Err(format!(
+            "{tool} {}: {}{}",
+            ran.status,
+            String::from_utf8_lossy(&ran.stdout),
+            String::from_utf8_lossy(&ran.stderr)
+        )),
+    }
+}

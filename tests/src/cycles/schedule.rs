@@ -1,0 +1,133 @@
+//! Which power-cycles there are, in which order, and when the hard ones fall: by a seed, so
+//! that the same can be tried again.
+
+/// What is to be tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Runs that end by a power-off.
+    pub own: u32,
+    /// Runs in which the VMM is killed.
+    pub kills: u32,
+    /// Power cuts of the machine with VMM and guest.
+    pub cuts: u32,
+    /// What the moments come from.
+    pub seed: u64,
+}
+
+/// A power cut after so many records were told by the last run of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut(pub u64);
+
+/// What one machine does, from its start to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The lines of its schedule.
+    pub runs: Vec<String>,
+    /// How it ends, if not by itself.
+    pub cut: Option<Cut>,
+}
+
+/// Records that a guest writes before it powers off.
+const RECORDS: u64 = 4;
+
+/// A guest is killed after at most so many records, and so many milliseconds more.
+const MOST_LINES: u64 = 48;
+const MOST_DELAY: u64 = 25;
+
+/// A guest's word for how many records it writes.
+fn until(records: u64) -> String {
+    format!("trapline-records={records}")
+}
+
+impl Plan {
+    /// Machines, one after the other, between which the power is cut; a run more at the
+    /// end finds what the last hard end has left.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Part> {
+        let mut draw = Draw(self.seed);
+        let mut runs = self.shuffled(&mut draw);
+        let each = runs.len().div_ceil(self.cuts as usize + 1).max(1);
+        let mut parts: Vec<Part> = Vec::new();
+        for number in 0..=self.cuts {
+            let rest = runs.split_off(each.min(runs.len()));
+            let mut runs = std::mem::replace(&mut runs, rest);
+            let cut = (number < self.cuts).then(|| Cut(1 + draw.below(MOST_LINES)));
+            // A guest that writes until the power is cut, or looks a last time.
+            let last = if cut.is_some() { u64::MAX } else { RECORDS };
+            runs.push(format!("own:{}", until(last)));
+            parts.push(Part { runs, cut });
+        }
+        parts
+    }
+
+    fn shuffled(&self, draw: &mut Draw) -> Vec<String> {
+        // The last one of all is that which looks again.
+        let own = self.own.saturating_sub(1);
+        let mut kills = self.kills;
+        let all = own + kills;
+        let runs = (0..all).map(|done| {
+            let is_kill = draw.below(u64::from(all - done)) < u64::from(kills);
+            kills -= u32::from(is_kill);
+            match is_kill {
+                true => {
+                    let (lines, delay) = (1 + draw.below(MOST_LINES), draw.below(MOST_DELAY));
+                    format!("kill {lines} {delay}:{}", until(u64::MAX))
+                }
+                false => format!("own:{}", until(RECORDS)),
+            }
+        });
+        runs.collect()
+    }
+}
+
+/// Numbers by chance: Marsaglia's xorshift, times a constant (Vigna 2016, xorshift64*).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, limit: u64) -> u64 {
+        let mut state = self.0.max(1);
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        self.0 = state;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % limit.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_is_there_once_and_the_same_seed_gives_the_same() {
+        let plan = Plan {
+            own: 200,
+            kills: 50,
+            cuts: 3,
+            seed: 7,
+        };
+        let parts = plan.parts();
+        assert_eq!(parts, plan.parts());
+        assert_ne!(parts, Plan { seed: 8, ..plan }.parts());
+        let runs = || parts.iter().flat_map(|part| &part.runs);
+        assert_eq!(runs().filter(|run| run.starts_with("kill ")).count(), 50);
+        // A power-off each, and three that the power is cut under.
+        assert_eq!(runs().filter(|run| run.starts_with("own:")).count(), 203);
+        let cut: Vec<_> = parts.iter().map(|part| part.cut.is_some()).collect();
+        assert_eq!(cut, [true, true, true, false]);
+        assert!(parts.iter().all(|part| part.runs.len() > 50));
+    }
+
+    #[test]
+    fn few_runs_are_few() {
+        let plan = Plan {
+            own: 1,
+            kills: 0,
+            cuts: 0,
+            seed: 1,
+        };
+        let parts = plan.parts();
+        assert_eq!(parts.len(), 1);
+        assert_eq!(parts[0].runs, ["own:trapline-records=4"]);
+    }
+}
