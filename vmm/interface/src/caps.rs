@@ -22,10 +22,14 @@ pub struct Caps {
     pub vcpus: u32,
     /// Local interrupt controllers in the kernel, reached by [`crate::Vm::irq_line`].
     pub irq_lines: bool,
+    /// One with pins for devices, reached by [`crate::Vm::irq_pin`].
+    pub irq_pins: bool,
     /// [`crate::Vm::doorbell`] works.
     pub doorbells: bool,
     /// Memory can be attached [`crate::Access::ReadOnly`].
     pub read_only: bool,
+    /// [`crate::Vm::track`] works.
+    pub dirty: bool,
     /// The guest's TSC can be made equal to the host's.
     pub tsc_offset: bool,
     /// The kernel tells how often a vCPU left the guest.

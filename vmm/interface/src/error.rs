@@ -26,6 +26,9 @@ pub enum Error {
     /// Nothing is attached there.
     #[error("no memory is attached at {0}")]
     NotAttached(Gpa),
+    /// Nobody asked for its list of writes.
+    #[error("writes to the memory at {0} are not tracked: call Vm::track first")]
+    NotTracked(Gpa),
     /// The backend does not offer it; [`crate::Caps`] would have said so.
     #[error("this hypervisor cannot {0}")]
     Unsupported(&'static str),

@@ -8,13 +8,11 @@
 use crate::{
     Access, Activity, BootState, Caps, Doorbell, Entry, Error, Exit, General, Gpa, Hypervisor,
     IoAddr, IrqId, IrqLine, Kick, Kicker, Missing, RegSet, Region, Result, Ring0, System, Tally,
-    Vcpu, VcpuId, VcpuState, Vm, VmSpec,
+    Vcpu, VcpuId, VcpuState, Vm, VmSpec, PAGE,
 };
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One exit, and what the guest has done before it.
 #[derive(Clone, Debug)]
@@ -63,19 +61,25 @@ impl Step {
     }
 }
 
-/// What one machine's only vCPU does.
+/// What one vCPU does.
 pub type Script = Vec<Step>;
 
 /// A hypervisor whose machines, in the order of their creation, replay scripts.
 pub struct Fake {
-    scripts: RefCell<VecDeque<Script>>,
+    machines: Mutex<VecDeque<Vec<Script>>>,
 }
 
 impl Fake {
-    /// A hypervisor for as many machines as there are scripts.
+    /// A hypervisor for as many machines of one vCPU as there are scripts.
     pub fn replaying(scripts: impl IntoIterator<Item = Script>) -> Self {
+        Self::with_machines(scripts.into_iter().map(|script| vec![script]))
+    }
+
+    /// A hypervisor for these machines, each with a script for each vCPU. The scripts of a
+    /// machine do not wait for each other.
+    pub fn with_machines(machines: impl IntoIterator<Item = Vec<Script>>) -> Self {
         Self {
-            scripts: RefCell::new(scripts.into_iter().collect()),
+            machines: Mutex::new(machines.into_iter().collect()),
         }
     }
 }
@@ -88,8 +92,10 @@ impl Hypervisor for Fake {
             ring0: Ring0::Emulated,
             vcpus: 1,
             irq_lines: true,
+            irq_pins: true,
             doorbells: false,
             read_only: true,
+            dirty: true,
             tsc_offset: false,
             kernel_exits: false,
             halt_in_guest: true,
@@ -101,20 +107,47 @@ impl Hypervisor for Fake {
     }
 
     fn create_vm(&self, _spec: &VmSpec) -> Result<FakeVm> {
-        let script = self.scripts.borrow_mut().pop_front();
+        let scripts = held(&self.machines).pop_front().unwrap_or_default();
         Ok(FakeVm {
-            script: RefCell::new(script),
-            memory: Rc::default(),
+            scripts: Mutex::new(scripts.into_iter().map(Some).collect()),
+            memory: Arc::default(),
             interrupts: Arc::default(),
         })
     }
 }
 
-type Memory = Rc<RefCell<BTreeMap<Gpa, (Arc<Region>, Access)>>>;
+/// Whoever panicked left it whole.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Memory = Arc<Mutex<BTreeMap<Gpa, Attached>>>;
+
+struct Attached {
+    region: Arc<Region>,
+    access: Access,
+    /// One bit for each page that was written to, if anybody wants to know.
+    dirty: Option<Vec<u64>>,
+}
+
+impl Attached {
+    fn clean(&self) -> Vec<u64> {
+        vec![0; (self.region.len() / PAGE).div_ceil(64)]
+    }
+
+    fn note(&mut self, offset: u64, length: usize) {
+        let pages = offset as usize / PAGE..(offset as usize + length).div_ceil(PAGE);
+        for page in pages {
+            if let Some(dirty) = &mut self.dirty {
+                dirty[page / 64] |= 1 << (page % 64);
+            }
+        }
+    }
+}
 
 /// A machine without a kernel.
 pub struct FakeVm {
-    script: RefCell<Option<Script>>,
+    scripts: Mutex<Vec<Option<Script>>>,
     memory: Memory,
     interrupts: Arc<AtomicU32>,
 }
@@ -123,29 +156,50 @@ impl Vm for FakeVm {
     type Vcpu = FakeVcpu;
 
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
-        let mut memory = self.memory.borrow_mut();
+        let mut memory = held(&self.memory);
         let end = at.0 + region.len() as u64;
         let taken = memory
             .iter()
-            .any(|(other, (there, _))| other.0 < end && at.0 < other.0 + there.len() as u64);
+            .any(|(other, there)| other.0 < end && at.0 < other.0 + there.region.len() as u64);
         if taken {
             return Err(Error::BadAttach {
                 at,
                 reason: "memory is attached there already",
             });
         }
-        memory.insert(at, (region, access));
+        let attached = Attached {
+            region,
+            access,
+            dirty: None,
+        };
+        memory.insert(at, attached);
         Ok(())
     }
 
     fn detach(&self, at: Gpa) -> Result<Arc<Region>> {
-        let gone = self.memory.borrow_mut().remove(&at);
-        gone.map(|(region, _)| region).ok_or(Error::NotAttached(at))
+        let gone = held(&self.memory).remove(&at);
+        gone.map(|there| there.region).ok_or(Error::NotAttached(at))
     }
 
-    fn create_vcpu(&self, _id: VcpuId, boot: Option<&BootState>) -> Result<FakeVcpu> {
+    fn track(&self, at: Gpa, on: bool) -> Result<()> {
+        let mut memory = held(&self.memory);
+        let there = memory.get_mut(&at).ok_or(Error::NotAttached(at))?;
+        there.dirty = on.then(|| there.clean());
+        Ok(())
+    }
+
+    fn dirty(&self, at: Gpa) -> Result<Vec<u64>> {
+        let mut memory = held(&self.memory);
+        let there = memory.get_mut(&at).ok_or(Error::NotAttached(at))?;
+        let clean = there.clean();
+        let dirty = there.dirty.as_mut().ok_or(Error::NotTracked(at))?;
+        Ok(std::mem::replace(dirty, clean))
+    }
+
+    fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<FakeVcpu> {
         let boot = boot.copied().unwrap_or_default();
-        let script = self.script.borrow_mut().take();
+        let mut scripts = held(&self.scripts);
+        let script = scripts.get_mut(id.0 as usize).and_then(Option::take);
         Ok(FakeVcpu {
             script: script.ok_or(Error::Unsupported("run a machine without a script"))?,
             next: 0,
@@ -153,7 +207,7 @@ impl Vm for FakeVm {
             general: boot.general,
             system: boot.system,
             activity: Activity::Running,
-            memory: Rc::clone(&self.memory),
+            memory: Arc::clone(&self.memory),
             interrupts: Arc::clone(&self.interrupts),
             kicked: Arc::default(),
         })
@@ -228,15 +282,17 @@ impl FakeVcpu {
     }
 
     fn store(&self, at: Gpa, bytes: &[u8]) -> Result<()> {
-        let memory = self.memory.borrow();
-        let found = memory.range(..=at).next_back();
-        let (start, (region, access)) = found.ok_or(Error::NotAttached(at))?;
-        if *access == Access::ReadOnly {
+        let mut memory = held(&self.memory);
+        let found = memory.range_mut(..=at).next_back();
+        let (start, there) = found.ok_or(Error::NotAttached(at))?;
+        if there.access == Access::ReadOnly {
             return Err(self.strayed("the guest stores into read-only memory"));
         }
-        region
-            .write(at.0 - start.0, bytes)
-            .map_err(|error| self.strayed(error.to_string()))
+        let offset = at.0 - start.0;
+        let stored = there.region.write(offset, bytes);
+        stored.map_err(|error| self.strayed(error.to_string()))?;
+        there.note(offset, bytes.len());
+        Ok(())
     }
 
     /// A kick takes effect only where the script has one.

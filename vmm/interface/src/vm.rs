@@ -88,6 +88,24 @@ pub trait Vm {
     /// If nothing was.
     fn detach(&self, at: Gpa) -> Result<Arc<Region>>;
 
+    /// Begins or ends to note to which pages of the memory attached at exactly `at` the guest
+    /// writes. Nothing is noted at the beginning, not even if it was tracked before.
+    ///
+    /// # Errors
+    /// If nothing is attached there; [`crate::Error::Unsupported`] where [`Caps::dirty`] is not.
+    fn track(&self, at: Gpa, on: bool) -> Result<()>;
+
+    /// The pages to which the guest has written since tracking began or since this was last
+    /// called: one bit for each page of [`crate::PAGE`] bytes, from bit 0 of the first word on.
+    /// A page that the guest touches for the first time may be among them although it was only
+    /// read: the kernel lets it be written at once, and KVM on hardware does so. What the kernel stores for the guest is among them (a port's string input, say); what the
+    /// VMM writes itself by [`Region::write`], or has the kernel write to the region's mapping
+    /// by a system call, is not: whoever does that keeps its own account.
+    ///
+    /// # Errors
+    /// If nothing is attached there, or [`crate::Error::NotTracked`].
+    fn dirty(&self, at: Gpa) -> Result<Vec<u64>>;
+
     /// A vCPU that begins with `boot`; without, it waits until another one starts it by its
     /// local interrupt controller. Its first exit is [`Exit::Started`], at once or then.
     ///

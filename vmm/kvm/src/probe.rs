@@ -2,9 +2,9 @@
 
 use crate::vm::KvmVm;
 use kvm_bindings::{
-    KVM_API_VERSION, KVM_CAP_BINARY_STATS_FD, KVM_CAP_IOEVENTFD, KVM_CAP_READONLY_MEM,
-    KVM_CAP_SIGNAL_MSI, KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_VCPU_ATTRIBUTES, KVM_CAP_X86_DISABLE_EXITS,
-    KVM_X86_DISABLE_EXITS_HLT,
+    KVM_API_VERSION, KVM_CAP_BINARY_STATS_FD, KVM_CAP_IOEVENTFD, KVM_CAP_IRQCHIP, KVM_CAP_IRQFD,
+    KVM_CAP_READONLY_MEM, KVM_CAP_SIGNAL_MSI, KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_VCPU_ATTRIBUTES,
+    KVM_CAP_X86_DISABLE_EXITS, KVM_X86_DISABLE_EXITS_HLT,
 };
 use std::arch::x86_64::__cpuid;
 use std::io;
@@ -28,8 +28,11 @@ impl Hypervisor for Kvm {
             ring0: ring0(),
             vcpus: kvm.system.get_max_vcpus().try_into().unwrap_or(u32::MAX),
             irq_lines: has(KVM_CAP_SPLIT_IRQCHIP) && has(KVM_CAP_SIGNAL_MSI),
+            irq_pins: has(KVM_CAP_IRQCHIP) && has(KVM_CAP_IRQFD),
             doorbells: has(KVM_CAP_IOEVENTFD),
             read_only: has(KVM_CAP_READONLY_MEM),
+            // KVM on x86 has no word for it: it always could.
+            dirty: true,
             tsc_offset: has(KVM_CAP_VCPU_ATTRIBUTES),
             kernel_exits: has(KVM_CAP_BINARY_STATS_FD),
             halt_in_guest: leaves_halts(&kvm.system),

@@ -4,8 +4,8 @@ use crate::vcpu::KvmVcpu;
 use crate::{cpuid, memory_types};
 use kvm_bindings::{
     kvm_enable_cap, kvm_msi, kvm_userspace_memory_region, CpuId, KVM_CAP_PMU_CAPABILITY,
-    KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_X86_DISABLE_EXITS, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE,
-    KVM_X86_DISABLE_EXITS_HLT,
+    KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_X86_DISABLE_EXITS, KVM_MEM_LOG_DIRTY_PAGES, KVM_MEM_READONLY,
+    KVM_PMU_CAP_DISABLE, KVM_X86_DISABLE_EXITS_HLT,
 };
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
 
 struct Attached {
     slot: u32,
+    /// What the kernel was told of it.
+    flags: u32,
     region: Arc<Region>,
 }
 
@@ -161,7 +163,12 @@ impl Vm for KvmVm {
             Access::ReadOnly => KVM_MEM_READONLY,
         };
         self.shared.set_slot(slot, at, Some(&region), flags)?;
-        memory.insert(at, Attached { slot, region });
+        let attached = Attached {
+            slot,
+            flags,
+            region,
+        };
+        memory.insert(at, attached);
         Ok(())
     }
 
@@ -171,6 +178,31 @@ impl Vm for KvmVm {
         self.shared.set_slot(slot, at, None, 0)?;
         let gone = memory.remove(&at).ok_or(Error::NotAttached(at))?;
         Ok(gone.region)
+    }
+
+    fn track(&self, at: Gpa, on: bool) -> Result<()> {
+        let mut memory = self.shared.memory();
+        let there = memory.get_mut(&at).ok_or(Error::NotAttached(at))?;
+        let flags = match on {
+            true => there.flags | KVM_MEM_LOG_DIRTY_PAGES,
+            false => there.flags & !KVM_MEM_LOG_DIRTY_PAGES,
+        };
+        self.shared
+            .set_slot(there.slot, at, Some(&there.region), flags)?;
+        there.flags = flags;
+        Ok(())
+    }
+
+    fn dirty(&self, at: Gpa) -> Result<Vec<u64>> {
+        let memory = self.shared.memory();
+        let there = memory.get(&at).ok_or(Error::NotAttached(at))?;
+        if there.flags & KVM_MEM_LOG_DIRTY_PAGES == 0 {
+            return Err(Error::NotTracked(at));
+        }
+        self.shared
+            .fd
+            .get_dirty_log(there.slot, there.region.len())
+            .map_err(Error::refused("ask which pages the guest wrote to"))
     }
 
     fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<KvmVcpu> {

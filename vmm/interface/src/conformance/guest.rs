@@ -2,6 +2,11 @@
 //! that 64-bit mode asks for. Assembled by hand; the address and the instruction
 //! stand beside its bytes.
 
+pub(super) mod delivery;
+pub(super) mod dirty;
+pub(super) mod memory;
+pub(super) mod processors;
+
 use crate::{BootState, General, Segment, System, Table};
 
 /// Length of the guest's memory, from address 0.
@@ -17,7 +22,8 @@ const INTERRUPTS: u64 = 0x6000;
 const SEGMENTS: u64 = 0x7000;
 /// The vector whose handler the guests have that are interrupted.
 pub(super) const VECTOR: u8 = 0x40;
-const HANDLER: u64 = 0x102a;
+/// That handler.
+pub(super) const HANDLERS: [(u8, u64); 1] = [(VECTOR, 0x102a)];
 /// Where memory is attached and detached under the running guest.
 pub(super) const WINDOW: u64 = 0x10_0000;
 
@@ -202,20 +208,24 @@ pub(super) fn tables() -> impl Iterator<Item = (u64, u64)> {
     const TABLE: u64 = 3; // present, writable
     const LARGE_PAGE: u64 = 0x83; // present, writable, 2 MiB
     const UNCACHED: u64 = 0x18;
-    let gate_low = 0x0000_8e00_0008_0000 | (HANDLER & 0xffff) | (HANDLER & !0xffff) << 32;
     [
         (TOP_TABLE, GIGABYTES | TABLE),
         (GIGABYTES, LOW_MEGABYTES | TABLE),
         (GIGABYTES + 3 * 8, HIGH_MEGABYTES | TABLE),
         (LOW_MEGABYTES, LARGE_PAGE),
         (high_entry(0xfea0_0000), 0xfea0_0000 | LARGE_PAGE | UNCACHED),
+        (high_entry(0xfec0_0000), 0xfec0_0000 | LARGE_PAGE | UNCACHED),
         (high_entry(0xfee0_0000), 0xfee0_0000 | LARGE_PAGE | UNCACHED),
-        (INTERRUPTS + u64::from(VECTOR) * 16, gate_low),
-        (INTERRUPTS + u64::from(VECTOR) * 16 + 8, 0),
         (SEGMENTS + 0x08, 0x00af_9b00_0000_ffff), // 64-bit code
         (SEGMENTS + 0x10, 0x00cf_9300_0000_ffff), // data
     ]
     .into_iter()
+}
+
+/// The entry of the interrupt table that leads `vector` to `handler`, interrupts off.
+pub(super) fn gate((vector, handler): (u8, u64)) -> (u64, u64) {
+    let low = 0x0000_8e00_0008_0000 | (handler & 0xffff) | (handler & 0xffff_0000) << 32;
+    (INTERRUPTS + u64::from(vector) * 16, low)
 }
 
 /// Where the entry for the 2 MiB at `address`, in the fourth gigabyte, stands.

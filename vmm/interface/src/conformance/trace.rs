@@ -81,3 +81,110 @@ kicked
 write port 0x602 size 1 data 0x40
 write port 0x605 size 1 data 0x0
 ";
+
+/// The trace of the guest whose accesses are more than a load or a store.
+pub const MEMORY: &str = "\
+started
+read mmio 0xfeb00000 size 4
+write mmio 0xfeb00000 size 4 data 0x15
+read mmio 0xfeb00008 size 1
+write mmio 0xfeb00008 size 1 data 0x81
+read mmio 0xfeb00010 size 4
+write mmio 0xfeb00010 size 4 data 0x600df00d
+write port 0x600 size 4 data 0xdeadbeef
+read mmio 0xfeb00018 size 2
+write port 0x600 size 1 data 0x1
+read mmio 0xfeb00020 size 8
+write port 0x600 size 4 data 0x89abcdef
+write mmio 0xfeb00030 size 4 data 0x22221111
+write mmio 0xfeb00034 size 4 data 0x44443333
+write mmio 0xfeb00043 size 2 data 0x1111
+read mmio 0xfeb00046 size 4
+write port 0x600 size 4 data 0x46474849
+write mmio 0xfeb00ffc size 4 data 0x44332211
+write mmio 0xfeb01000 size 4 data 0x88776655
+read mmio 0xfeb00ffc size 4
+read mmio 0xfeb01000 size 4
+write port 0x600 size 4 data 0xa1a2a3a4
+write port 0x600 size 4 data 0xb1b2b3b4
+write mmio 0x101000 size 4 data 0x11223344
+read mmio 0x101000 size 4
+write port 0x600 size 4 data 0x55667788
+write port 0x600 size 4 data 0xc1c2c3c4
+";
+
+/// What comes next where memory can be attached read-only.
+pub const MEMORY_READ_ONLY: &str = "\
+write mmio 0x102000 size 1 data 0x11
+write mmio 0x102002 size 2 data 0x2211
+write mmio 0x102004 size 4 data 0x44332211
+write mmio 0x102008 size 8 data 0x8877665544332211
+write port 0x600 size 4 data 0x99999999
+write mmio 0x102000 size 4 data 0x77777778
+";
+
+/// How [`MEMORY`] ends.
+pub const MEMORY_ENDING: &str = "\
+write port 0x605 size 1 data 0x0
+";
+
+/// The trace of the guest whose writes are tracked.
+pub const DIRTY: &str = "\
+started
+write port 0x604 size 1 data 0x0
+write port 0x605 size 1 data 0x0
+write port 0x605 size 1 data 0x0
+read port 0x600 size 1
+write port 0x606 size 1 data 0x0
+write port 0x607 size 1 data 0x0
+write port 0x605 size 1 data 0x0
+";
+
+/// The trace of the guest with several lines, and a pin.
+pub const DELIVERY: &str = "\
+started
+write port 0x600 size 4 data 0x42
+write port 0x601 size 1 data 0x42
+write port 0x603 size 1 data 0x42
+write port 0x602 size 1 data 0x80
+write port 0x602 size 1 data 0x40
+write port 0x604 size 1 data 0x42
+write port 0x602 size 1 data 0x42
+write port 0x604 size 1 data 0x42
+write port 0x602 size 1 data 0x42
+write port 0x604 size 1 data 0x42
+write port 0x602 size 1 data 0x42
+write port 0x606 size 1 data 0x42
+write port 0x602 size 1 data 0x42
+write port 0x607 size 1 data 0x42
+write port 0x602 size 1 data 0x80
+write port 0x605 size 1 data 0x42
+";
+
+/// The trace of the vCPU that starts another one.
+pub const FIRST_VCPU: &str = "\
+started
+write port 0x600 size 1 data 0x1
+write port 0x600 size 1 data 0x2
+write port 0x600 size 1 data 0x3
+write port 0x600 size 1 data 0x4
+write port 0x600 size 1 data 0x5
+";
+
+/// The trace of that other one: real mode, 64-bit mode, the page before it changes, an interrupt,
+/// the page each time that it was changed, and an interrupt that ends its halt.
+pub const SECOND_VCPU: &str = "\
+started
+write port 0x600 size 1 data 0x16
+write port 0x600 size 1 data 0x64
+write port 0x600 size 4 data 0x11111111
+write port 0x602 size 1 data 0x41
+write port 0x602 size 1 data 0x42
+write port 0x602 size 4 data 0x22222222
+write port 0x602 size 1 data 0x42
+write port 0x602 size 4 data 0x11111111
+write port 0x602 size 1 data 0x42
+write port 0x602 size 4 data 0x22222222
+write port 0x602 size 1 data 0x41
+write port 0x600 size 1 data 0x65
+";

@@ -4,7 +4,7 @@
 //! 77: there is no /dev/kvm to try; standard error says why.
 
 use std::process::ExitCode;
-use trapline_interface::conformance::{self, Failure};
+use trapline_interface::conformance::{self, Failure, Report, Skipped};
 use trapline_interface::{Hypervisor, Missing};
 use trapline_kvm::Kvm;
 
@@ -30,11 +30,14 @@ fn run() -> Result<Result<(), Failure>, Missing> {
     Ok(conformance::run(&Kvm::open()?, &caps).map(print))
 }
 
-fn print(traces: Vec<conformance::Trace>) {
-    for trace in traces {
+fn print(report: Report) {
+    for trace in report.traces {
         println!("{}:", trace.part);
         for line in trace.lines {
             println!("  {line}");
         }
+    }
+    for Skipped { part, why } in report.skipped {
+        println!("{part}: skipped: {why}");
     }
 }
