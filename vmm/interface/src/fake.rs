@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Step {
     exit: Exit,
     answered: Option<u64>,
-    stored: Option<(Gpa, Vec<u8>)>,
+    stored: Vec<(Gpa, Vec<u8>)>,
     registers: Option<fn(&mut General)>,
     interrupted: bool,
 }
@@ -30,7 +30,7 @@ impl Step {
         Self {
             exit,
             answered: None,
-            stored: None,
+            stored: Vec::new(),
             registers: None,
             interrupted: false,
         }
@@ -42,9 +42,9 @@ impl Step {
         self
     }
 
-    /// Before it leaves, the guest stores `bytes` at `at`.
+    /// Before it leaves, the guest stores `bytes` at `at`, too.
     pub fn storing(mut self, at: Gpa, bytes: &[u8]) -> Self {
-        self.stored = Some((at, bytes.to_vec()));
+        self.stored.push((at, bytes.to_vec()));
         self
     }
 
@@ -320,7 +320,7 @@ impl Vcpu for FakeVcpu {
         let step = self.script.get(self.next).cloned();
         let step = step.ok_or_else(|| self.strayed("the script ends before it"))?;
         self.check_entry(entry, step.answered)?;
-        if let Some((at, bytes)) = &step.stored {
+        for (at, bytes) in &step.stored {
             self.store(*at, bytes)?;
         }
         if let Some(change) = step.registers {

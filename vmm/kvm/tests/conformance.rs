@@ -59,6 +59,31 @@ fn memory_that_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn only_memory_that_is_there_and_tracked_has_a_list_of_writes() {
+    let Some(kvm) = kvm() else { return };
+    let vm = kvm.create_vm(&BARE).unwrap();
+    let (at, elsewhere) = (Gpa(0x10_0000), Gpa(0x10_1000));
+    let attach = |access| {
+        let region = Arc::new(Region::new(65 * PAGE).unwrap());
+        vm.attach(at, region, access).unwrap();
+    };
+    attach(Access::ReadWrite);
+    assert!(matches!(vm.dirty(at), Err(Error::NotTracked(_))));
+    for refused in [vm.track(elsewhere, true), vm.dirty(elsewhere).map(drop)] {
+        assert!(matches!(refused, Err(Error::NotAttached(_))));
+    }
+    vm.track(at, true).unwrap();
+    vm.track(at, true).unwrap();
+    assert_eq!(vm.dirty(at).unwrap(), [0, 0]);
+    // What is attached there later is not tracked.
+    vm.detach(at).unwrap();
+    attach(Access::ReadOnly);
+    assert!(matches!(vm.dirty(at), Err(Error::NotTracked(_))));
+    vm.track(at, true).unwrap();
+    assert_eq!(vm.dirty(at).unwrap(), [0, 0]);
+}
+
+#[test]
 fn interrupts_need_a_controller() {
     let Some(kvm) = kvm() else { return };
     let vm = kvm.create_vm(&BARE).unwrap();

@@ -1,9 +1,11 @@
 //! The suite itself, tried on the fake: it accepts the right trace, and names the
 //! first difference in a wrong one.
 
+mod wider;
+
 use super::*;
 use crate::fake::{Fake, Script, Step};
-use crate::Stop;
+use crate::{Exit, Gpa, IoAddr, Stop};
 
 fn out(size: u8, data: u64) -> Step {
     at_port(0x600, size, data)
@@ -103,7 +105,13 @@ fn interrupts() -> Script {
 
 fn run_on(accesses: Script, interrupts: Script) -> Result<Vec<Trace>, Failure> {
     let caps = Fake::probe().unwrap();
-    run(&Fake::replaying([accesses, interrupts, halts()]), &caps)
+    let wider = [wider::memory(), wider::dirty()];
+    let scripts =
+        [accesses]
+            .into_iter()
+            .chain(wider)
+            .chain([interrupts, halts(), wider::delivery()]);
+    run(&Fake::replaying(scripts), &caps).map(|report| report.traces)
 }
 
 fn halts() -> Script {
@@ -119,10 +127,16 @@ fn halts() -> Script {
 #[test]
 fn the_fake_conforms() {
     let traces = run_on(accesses(), interrupts()).unwrap();
-    assert_eq!(traces.len(), 3);
-    assert_eq!(traces[0].lines.len(), accesses().len());
-    assert_eq!(traces[1].lines.len(), interrupts().len());
-    assert_eq!(traces[2].lines.len(), halts().len());
+    let lengths: Vec<_> = traces.iter().map(|trace| trace.lines.len()).collect();
+    let scripts = [
+        accesses(),
+        wider::memory(),
+        wider::dirty(),
+        interrupts(),
+        halts(),
+        wider::delivery(),
+    ];
+    assert_eq!(lengths, scripts.map(|script| script.len()));
 }
 
 #[test]
