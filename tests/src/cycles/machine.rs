@@ -32,8 +32,7 @@ const FILES: [&str; 2] = ["/trapline/cycles/kernel", "/trapline/cycles/initrd"];
 const VMM: &str = "/trapline/cycles/vmm";
 
 /// What the guest's kernel is told, before the last word.
-const GUEST: &str =
-    "console=ttyS0 loglevel=4 panic=-1 cryptomgr.notests nokaslr trapline-journal=vda";
+const GUEST: &str = "console=ttyS0 loglevel=4 panic=-1 cryptomgr.notests nokaslr trapline-log=vda";
 
 const HOST: &str = "console=ttyS0 loglevel=4 panic=-1 reboot=t cryptomgr.notests nokaslr";
 

@@ -16,8 +16,8 @@ pub mod drivers;
 mod foreign;
 mod guest;
 mod job;
-mod journal;
 mod line;
+mod log;
 mod network;
 mod port;
 mod script;
@@ -72,7 +72,7 @@ fn look_after_devices() {
     let looked = looked.and_then(|looked| Ok(looked || cycles::supervise()?));
     let done = looked.and_then(|looked| match looked {
         true => Port::opened().end(trapline_abi::platform::EXIT_DONE),
-        false => journal::keep(),
+        false => log::keep(),
     });
     match done {
         Ok(false) => {}

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 
 /// Before the name of a block device, among the words of the kernel's command line.
-const WORD: &str = "trapline-journal=";
+const WORD: &str = "trapline-log=";
 
 /// Before the number of records after which a writer ends; without it none does.
 const RECORDS: &str = "trapline-records=";
