@@ -36,6 +36,8 @@ find_missing() {
     if ! links_statically; then needed+=(gcc libc6-dev); fi
     if ! have qemu-system-x86_64; then optional+=(qemu-system-x86); fi
     if ! have bochs; then optional+=(bochs bochs-term); fi
+    # For a disk that is written while its machine is killed; not in everybody's $PATH.
+    if ! PATH=$PATH:/usr/sbin:/sbin have mkfs.ext4; then optional+=(e2fsprogs); fi
 }
 
 # How to become root here: nothing, sudo, or not at all.

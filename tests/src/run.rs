@@ -123,6 +123,16 @@ impl Place {
         )
     }
 
+    /// Runs a command of `trapline` that stores, with this place's store and `words`, which are
+    /// separated by spaces.
+    pub fn run_storing(&self, command: &str, words: &str) -> Ended {
+        let store = self.store();
+        let store = store.to_str().expect("the path is text");
+        let mut all = vec![command, "--store", store];
+        all.extend(words.split(' '));
+        self.run(&all)
+    }
+
     /// Runs `trapline run --store … --format json WORD...`, whatever comes of it.
     ///
     /// # Panics
@@ -132,7 +142,7 @@ impl Place {
         let store = store.to_str().expect("the path is text");
         let fixed = ["run", "--format", "json", "--store", store];
         let ended = self.run(&[&fixed[..], words].concat());
-        serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+        ended.json()
     }
 }
 
@@ -151,6 +161,16 @@ pub struct Ended {
     pub output: String,
     /// What it wrote to standard error.
     pub errors: String,
+}
+
+impl Ended {
+    /// What it printed, which is one value of JSON.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
 }
 
 impl From<Output> for Ended {

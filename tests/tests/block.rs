@@ -6,15 +6,7 @@ use trapline_tests::run::{Ended, Place};
 use trapline_tests::{has_qemu, skip};
 
 fn block(place: &Place, words: &str) -> Ended {
-    let store = place.store();
-    let store = store.to_str().expect("the path is text");
-    let mut all = vec!["block", "--store", store];
-    all.extend(words.split(' '));
-    place.run(&all)
-}
-
-fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    place.run_storing("block", words)
 }
 
 const SMALL: &str = "--size 4M --requests 512 --boots 1";
@@ -26,7 +18,7 @@ fn every_request_to_a_file_is_told_and_the_store_has_all_of_it() {
     let file = file.to_str().expect("the path is text");
     let ended = block(&place, &format!("{SMALL} --file {file} --format json"));
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = json(&ended);
+    let told = ended.json();
     let requests = told["requests"].as_array().expect("a list");
     assert_eq!(requests.len(), 9, "{told:#}");
     for one in requests {
@@ -94,7 +86,7 @@ fn what_is_there_is_not_written_over_and_bad_words_are_refused() {
 fn without_a_disk_there_is_a_reason() {
     let place = Place::new();
     let words = format!("{SMALL} --env host,kvm,sim --op read-4k-1 --format json");
-    let told = json(&block(&place, &words));
+    let told = block(&place, &words).json();
     for environment in ["kvm", "sim"] {
         let cells = told["cells"].as_array().expect("a list");
         let cell = cells.iter().find(|cell| cell["environment"] == environment);
@@ -114,7 +106,7 @@ fn a_linux_guest_has_a_disk_whose_requests_are_checked() {
     let ops = "read-4k-1,read-1m-32,write-4k-sync";
     let words = format!("{SMALL} --env qemu-tcg/linux --op {ops} --format json");
     let ended = block(&place, &words);
-    let told = json(&ended);
+    let told = ended.json();
     let cells = told["cells"].as_array().expect("a list");
     if let Some(reason) = cells[0]["skip"].as_str() {
         return skip(what, reason);

@@ -9,15 +9,7 @@ use trapline_tests::has_qemu;
 use trapline_tests::run::{Ended, Place};
 
 fn irq(place: &Place, words: &str) -> Ended {
-    let store = place.store();
-    let store = store.to_str().expect("the path is text");
-    let mut all = vec!["irq", "--store", store];
-    all.extend(words.split(' '));
-    place.run(&all)
-}
-
-fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    place.run_storing("irq", words)
 }
 
 #[test]
@@ -91,7 +83,7 @@ fn a_verdict_ends_the_command_and_the_store_has_all_of_it() {
     let usual = "--env sim --timer own --samples 2100 --period 1ms --require 100%";
     let met = irq(&place, &format!("{usual} --format json"));
     assert_eq!(met.status, Some(0), "{met:?}");
-    let told = json(&met);
+    let told = met.json();
     let own = &told["interrupts"][0];
     assert_eq!(own["summary"]["expiries"], 2100, "{own:#}");
     assert_eq!(own["summary"]["in_time"], 2100, "{own:#}");
@@ -131,7 +123,7 @@ fn the_handler_does_nothing_but_read_the_clock() {
     let words = "--env sim --timer own --samples 1100 --period 1ms --format json";
     let ended = irq(&Place::new(), words);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = json(&ended);
+    let told = ended.json();
     let stages = told["interrupts"][0]["stages"].as_array().expect("a list");
     let of_handler = stages.iter().find(|span| span["to"] == "done");
     let of_handler = of_handler.expect("the handler's stage");
@@ -151,7 +143,7 @@ fn a_second_guest_that_keeps_the_cpu_makes_the_first_wait() {
         let usual = "--env sim/kvm --timer own --samples 300 --period 1ms --format json";
         let ended = irq(&place, &format!("{usual} {words}"));
         assert_eq!(ended.status, Some(0), "{ended:?}");
-        json(&ended)
+        ended.json()
     };
     let alone = of("--idle halt-in-guest");
     let of_vmm = |told: &Value| {
@@ -186,7 +178,7 @@ fn a_second_guest_of_this_host_is_shown_to_work() {
     let words = "--env host --timer own --samples 600 --period 1ms --vcpus-per-cpu 2";
     let ended = irq(&place, &format!("{words} --format json"));
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = json(&ended);
+    let told = ended.json();
     let facts = facts(&told, "host");
     let did = facts["load-0-neighbour"].as_str().expect("what it did");
     assert!(did.contains(" bytes of samples, "), "{did}");
@@ -207,7 +199,7 @@ fn on_the_host_every_expiry_is_accounted_for_and_stages_add_up() {
         "--env host --samples 600 --period 1ms --format json",
     );
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = json(&ended);
+    let told = ended.json();
     let all = told["interrupts"].as_array().expect("a list");
     assert!(!all.is_empty(), "{told:#}");
     for interrupts in all {
@@ -269,7 +261,7 @@ fn what_disturbs_is_shown_to_have_worked_and_is_kept() {
     let words = "--env host --timer own --samples 300 --period 1ms --load cpu,memory";
     let ended = irq(&place, &format!("{words} --format json"));
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = json(&ended);
+    let told = ended.json();
     assert_eq!(told["facts"]["irq-load"], "cpu,memory");
     assert_eq!(told["facts"]["irq-pin"], "shared");
     assert_eq!(told["interrupts"][0]["load"], "cpu,memory");
@@ -396,7 +388,7 @@ fn sleeps_are_counted_alike_however_busy_the_host_is() {
     let words = "--env sim --timer own --samples 300000 --format json";
     let ended = while_busy(|| irq(&place, words));
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let summary = &json(&ended)["interrupts"][0]["summary"];
+    let summary = &ended.json()["interrupts"][0]["summary"];
     assert_eq!(summary["min"], summary["max"], "{summary}");
 }
 
@@ -422,7 +414,7 @@ fn a_simulated_machine_tells_every_stage_of_a_guests_own_timer() {
     let (place, blind) = (Place::new(), Place::new());
     blind.replace("libtrapline_ledger.so", b"no library");
     let words = "--env sim,sim/linux,sim/kvm --timer own --samples 300 --period 1ms --format json";
-    let told = |place: &Place| json(&irq(place, words));
+    let told = |place: &Place| irq(place, words).json();
     let (seen, again, unseen) = (told(&place), told(&place), told(&blind));
     assert_eq!(seen["interrupts"], again["interrupts"]);
     let of = |told: &Value| told["interrupts"].as_array().expect("a list").clone();
@@ -462,7 +454,7 @@ fn a_simulated_machine_tells_every_stage_of_a_guests_own_timer() {
         "{why}"
     );
     let other = "--env sim/kvm --samples 100 --period 1ms --load cpu --format json";
-    for interrupts in of(&json(&irq(&place, other))) {
+    for interrupts in of(&irq(&place, other).json()) {
         assert_eq!(
             interrupts["untold"],
             serde_json::json!([]),
@@ -498,7 +490,7 @@ fn a_buffered_console_keeps_interrupts_in_time() {
         let words = "--env sim/kvm --timer own --samples 300 --period 1ms --format json";
         let ended = irq(&place, &format!("{words} --load {load}"));
         assert_eq!(ended.status, Some(0), "{ended:?}");
-        let told = json(&ended);
+        let told = ended.json();
         told["interrupts"][0]["summary"]["p99"].as_f64()
     };
     let Some(quiet) = p99("none") else {

@@ -5,7 +5,6 @@
 //! The first run on a machine fetches compiler and source and prepares them, which takes
 //! a minute or two; they are kept in the user's cache.
 
-use serde_json::Value;
 use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until};
 use trapline_tests::run::{Ended, Place};
@@ -19,10 +18,6 @@ fn kernel_build(place: &Place, words: &str) -> Ended {
         .chain(words.split(' '))
         .collect();
     place.run(&all)
-}
-
-fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
 #[test]
@@ -46,10 +41,11 @@ fn words_that_make_no_sense_are_refused() {
 #[test]
 fn what_cannot_build_says_why() {
     let place = Place::new();
-    let told = json(&kernel_build(
+    let told = kernel_build(
         &place,
         "--env qemu-tcg,uml,sim/linux --cpus 8 --place disjoint --format json",
-    ));
+    )
+    .json();
     let cells = told["cells"].as_array().expect("a list");
     let reason = |environment: &str| {
         let mut cells = cells.iter();
@@ -76,7 +72,7 @@ fn a_process_builds_and_proves_it_twice() {
     let place = Place::new();
     let words = "--env host --size mini --cpus 1 --place same --boots 2";
     let ended = kernel_build(&place, &format!("{words} --format json"));
-    let told = json(&ended);
+    let told = ended.json();
     let cell = &told["cells"][0];
     if let Some(reason) = cell["skip"].as_str() {
         return skip(WHAT, reason);

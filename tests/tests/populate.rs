@@ -6,15 +6,7 @@ use trapline_tests::run::{Ended, Place};
 use trapline_tests::{has_kvm, has_qemu, skip};
 
 fn populate(place: &Place, words: &str) -> Ended {
-    let store = place.store();
-    let store = store.to_str().expect("the path is text");
-    let mut all = vec!["populate", "--store", store];
-    all.extend(words.split(' '));
-    place.run(&all)
-}
-
-fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    place.run_storing("populate", words)
 }
 
 fn cells(told: &Value) -> &[Value] {
@@ -57,7 +49,7 @@ fn a_process_is_given_memory_and_the_store_has_all_of_it() {
     let words = "--env host --order 0,9 --boots 2 --format json";
     let ended = populate(&place, words);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = json(&ended);
+    let told = ended.json();
     assert_eq!(cells(&told).len(), 12, "{told:#}");
     let given = told["populate"].as_array().expect("a list");
     for one in given {
@@ -89,10 +81,7 @@ fn a_guest_on_this_host_is_given_memory() {
         return;
     }
     let place = Place::new();
-    let told = json(&populate(
-        &place,
-        "--env kvm --order 3,9 --boots 1 --format json",
-    ));
+    let told = populate(&place, "--env kvm --order 3,9 --boots 1 --format json").json();
     for cell in cells(&told) {
         let huge = cell["operation"]
             .as_str()
@@ -114,7 +103,7 @@ fn on_the_simulated_machine_every_page_is_one_exit_and_digits_are_exact() {
         return;
     }
     let words = "--env sim/kvm --order 0,9 --format json";
-    let runs = [Place::new(), Place::new()].map(|place| json(&populate(&place, words)));
+    let runs = [Place::new(), Place::new()].map(|place| populate(&place, words).json());
     let told = &runs[0];
     if cells(told).iter().all(|cell| cell["skip"].is_string()) {
         skip("memory given in sim/kvm", "the machine cannot be made here");
@@ -165,7 +154,7 @@ fn the_ledger_of_giving_memory_adds_up() {
         skip("the ledger of giving memory", ended.errors.trim());
         return;
     }
-    let told = json(&ended);
+    let told = ended.json();
     let functions = told["functions"].as_array().expect("a list");
     let sum: f64 = functions
         .iter()

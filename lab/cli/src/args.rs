@@ -55,6 +55,13 @@ Exit status:
   4    baseline, check, bisect, irq: what is wanted cannot be measured here
   130  interrupted; finished boots are kept (143: ended by SIGTERM)";
 
+/// What `trapline NAME WORD...` asks for.
+#[cfg(test)]
+pub(crate) fn command(name: &str, words: &[&str]) -> Result<Command, clap::Error> {
+    let all = [&["trapline", name], words].concat();
+    Ok(Cli::try_parse_from(all)?.command)
+}
+
 /// One command.
 #[derive(Subcommand, Debug)]
 pub enum Command {

@@ -250,7 +250,7 @@ and something else
         });
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         assert!(
-            text.contains("sim/kvm    port-out   vmm            3170 insn    3170 insn"),
+            text.contains("sim/kvm    port-out     vmm            3170 insn    3170 insn"),
             "{text}"
         );
         assert!(

@@ -104,16 +104,14 @@ fn mib(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cli, Command};
+    use super::super::{command, Command};
     use super::*;
-    use clap::Parser;
 
     fn parsed(words: &[&str]) -> Result<BlockArgs, clap::Error> {
-        let words = ["trapline", "block"].iter().chain(words);
-        let Command::Block(args) = Cli::try_parse_from(words)?.command else {
-            panic!("block was parsed as another command");
-        };
-        Ok(args)
+        match command("block", words)? {
+            Command::Block(args) => Ok(args),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

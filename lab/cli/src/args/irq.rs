@@ -218,16 +218,14 @@ fn period(text: &str) -> Result<Time, BadPeriod> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cli, Command};
+    use super::super::{command, Command};
     use super::*;
-    use clap::Parser;
 
     fn parsed(words: &[&str]) -> Result<IrqArgs, clap::Error> {
-        let words = ["trapline", "irq"].iter().chain(words);
-        let Command::Irq(args) = Cli::try_parse_from(words)?.command else {
-            panic!("irq was parsed as another command");
-        };
-        Ok(args)
+        match command("irq", words)? {
+            Command::Irq(args) => Ok(args),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

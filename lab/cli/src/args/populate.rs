@@ -104,16 +104,14 @@ fn order_parser() -> impl TypedValueParser<Value = u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cli, Command};
+    use super::super::{command, Command};
     use super::*;
-    use clap::Parser;
 
     fn parsed(words: &[&str]) -> Result<PopulateArgs, clap::Error> {
-        let words = ["trapline", "populate"].iter().chain(words);
-        let Command::Populate(args) = Cli::try_parse_from(words)?.command else {
-            panic!("populate was parsed as another command");
-        };
-        Ok(args)
+        match command("populate", words)? {
+            Command::Populate(args) => Ok(args),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

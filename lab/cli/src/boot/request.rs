@@ -98,12 +98,10 @@ fn arguments(args: &BootArgs, kernel: &Path, api: &Path) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
-    use clap::Parser;
+    use crate::args::{command, Command};
 
     fn parsed(words: &[&str]) -> BootArgs {
-        let words = ["trapline", "boot"].iter().chain(words);
-        match Cli::try_parse_from(words).map(|cli| cli.command) {
+        match command("boot", words) {
             Ok(Command::Boot(args)) => args,
             other => panic!("{other:?}"),
         }
