@@ -32,6 +32,10 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
 
 /// Measures `op` where there is a machine that supports it. `prepare` gives what
 /// `batch` and `prove` are told; neither it nor the proof is inside the time.
+///
+/// A function of its own for each operation: by its name the lab tells marks of a machine's
+/// operations from those that any program executes.
+#[inline(never)]
 fn with_machine<S: System, T: Copy>(
     bench: &mut Bench<'_, S>,
     op: Op,

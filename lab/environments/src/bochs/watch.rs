@@ -62,7 +62,7 @@ impl Watcher {
             )));
         }
         let bytes = std::fs::read(program).map_err(EnvError::file(program))?;
-        let script = script(&Marks::of(&bytes), segment);
+        let script = script(&Marks::of(&bytes, segment), segment);
         Ok(Self {
             trace: trace.clone(),
             script: script
@@ -80,7 +80,7 @@ struct Marks {
 
 impl Marks {
     /// Those in an ELF file; none in what is no such file.
-    fn of(bytes: &[u8]) -> Self {
+    fn of(bytes: &[u8], segment: Segment) -> Self {
         let mut marks = Self::default();
         let file = ElfBytes::<LittleEndian>::minimal_parse(bytes).ok();
         let segments = file.as_ref().and_then(ElfBytes::segments);
@@ -93,7 +93,8 @@ impl Marks {
                 marks.add(data, header.p_vaddr);
             }
         }
-        let never = file.as_ref().map(unexplained).unwrap_or_default();
+        let never = file.as_ref().map(|file| unexplained(file, segment));
+        let never = never.unwrap_or_default();
         let is_wanted = |mark: &u64| !never.iter().any(|code| code.contains(mark));
         marks.begins.retain(is_wanted);
         marks.ends.retain(is_wanted);
@@ -112,16 +113,23 @@ impl Marks {
     }
 }
 
-/// Where a file has code whose batches nobody explains: bandwidth has no ledger. There are
-/// not breakpoints enough for all.
-fn unexplained(file: &ElfBytes<'_, LittleEndian>) -> Vec<Range<u64>> {
-    const NAME: &str = "6stream";
+/// Where a file has code whose batches are not traced: there are not breakpoints enough for
+/// all. Bandwidth has no ledger; a program of Linux has no machine to itself there; and what
+/// processes cost is explained on the other simulated machine.
+fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range<u64>> {
+    const BANDWIDTH: &str = "6stream";
+    const MACHINE: &str = "12with_machine";
+    const PROCESSES: &str = "9processes";
+    let never: &[&str] = match segment {
+        Segment::Image => &[BANDWIDTH],
+        Segment::Program => &[BANDWIDTH, MACHINE, PROCESSES],
+    };
     let Ok(Some((symbols, names))) = file.symbol_table() else {
         return Vec::new();
     };
     let is_it = |symbol: &Symbol| {
         let name = names.get(symbol.st_name as usize);
-        name.is_ok_and(|name| name.contains(NAME))
+        name.is_ok_and(|name| never.iter().any(|part| name.contains(part)))
     };
     let found = symbols.iter().filter(is_it);
     found
@@ -185,7 +193,7 @@ mod tests {
         let mut found = Marks::default();
         found.add(&code, 0x1000);
         assert_eq!((found.begins, found.ends), (vec![0x1001], vec![0x1011]));
-        assert_eq!(Marks::of(b"no program"), Marks::default());
+        assert_eq!(Marks::of(b"no program", Segment::Image), Marks::default());
     }
 
     #[test]
