@@ -104,7 +104,11 @@ fn a_linux_guest_measures_here_and_says_what_it_cannot() {
         }
         let main = estimate(&told, environment, "main");
         assert!(main > 1e8 && estimate(&told, environment, "exit") > main);
-        assert!(reason(&told, environment, "port-out").contains("has no ports"));
+        // A guest's only program has its machine's ports, a process of the host has none.
+        match environment {
+            "uml" => assert!(reason(&told, environment, "port-out").contains("has no ports")),
+            _ => assert!(estimate(&told, environment, "port-out") > 0.0),
+        }
         cell(&told, environment, "first-instruction")["skip"]
             .as_str()
             .expect("nobody tells");
