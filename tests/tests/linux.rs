@@ -65,21 +65,16 @@ fn a_distributions_kernel_measures_on_kvm_there_and_is_the_same_twice() {
     if ready(&place, &both).len() < both.len() {
         return;
     }
-    let told = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid,boot"]);
+    let told = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid"]);
     for environment in both {
         let getpid = estimate(&told, environment, "getpid");
         assert!(
             (200.0..2_000.0).contains(&getpid),
             "{environment}: {getpid}"
         );
-        let main = estimate(&told, environment, "main");
-        assert!(main > 1e8 && estimate(&told, environment, "exit") > main);
     }
     let of = |environment| facts(&told, environment)["guest-initramfs-sha256"].clone();
     assert_eq!(of(both[0]), of(both[1]), "both boot the same");
-    let entered = estimate(&told, both[0], "first-instruction");
-    assert!(entered < estimate(&told, both[0], "main") / 2.0);
-    assert!(reason(&told, both[1], "first-instruction").contains("QEMU does not tell"));
 }
 
 #[test]
