@@ -34,7 +34,7 @@ check: ## Check format and lints
 
 test: build check ## Run every test; ends with what was skipped and why
 	@rm -f $(SKIPS)
-	TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --workspace
+	TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --workspace --no-fail-fast
 	@scripts/skips.sh $(SKIPS)
 
 baseline: build ## Measure again the exact figures that changes are checked against
