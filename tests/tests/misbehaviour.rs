@@ -34,8 +34,8 @@ const FOREIGN: &str = "qemu-system-x86_64 -M microvm -nodefaults -display none -
 /// A boot that measures one operation after misbehaving.
 fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
     let plan = expand(&Request {
-        environments: vec![id],
-        ready: vec![id],
+        contenders: vec![id.into()],
+        ready: vec![id.into()],
         operations: Op::Getpid.bit(),
         named: 0,
         preset: Preset::Quick,

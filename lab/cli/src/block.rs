@@ -21,7 +21,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
     let lab = Lab::with_disk(&args.manner.simulated, args.disk.clone())?;
     let (operations, named) = args.operations();
     let request = Request {
-        environments: args.environments(),
+        contenders: run::usual(&args.environments()),
         ready: run::ready(&lab),
         operations,
         named,
@@ -41,7 +41,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         followers: None,
     };
     let run = run::perform(&mut store, &request, &means)?;
-    run::show(&run, &outcome::report(&run), args.format, &interrupt)
+    run::show(&run, &outcome::reports(&run), args.format, &interrupt)
 }
 
 /// All that is in the file would be lost.

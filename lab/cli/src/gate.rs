@@ -249,7 +249,7 @@ fn whole(run: &Run, interrupt: &Interrupt) -> Result<(), Failure> {
         return Err(Failure::new("interrupted").status(Status::Interrupted(signal)));
     }
     match run.skips.first() {
-        Some((id, reason)) => Err(unmeasured(*id, reason)),
+        Some((id, reason)) => Err(unmeasured(id.environment, reason)),
         None => Ok(()),
     }
 }

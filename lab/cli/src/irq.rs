@@ -22,8 +22,9 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let interrupt = Interrupt::watch()?;
     let lab = Lab::for_interrupts(&args.manner.simulated)?;
     check_sched(&settings.conditions, &args.environments)?;
+    let environments = run::environments(&args.environments, &lab);
     let request = Request {
-        environments: run::environments(&args.environments, &lab),
+        contenders: run::usual(&environments),
         ready: run::ready(&lab),
         operations: args.timer.operations(),
         named: 0,
@@ -36,7 +37,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         block: Default::default(),
     };
     let wanted = request.operations & Op::OwnTimer.bit() != 0;
-    let followers = wanted.then(|| Followers::find(&lab, &request.environments, &interrupt));
+    let followers = wanted.then(|| Followers::find(&lab, &environments, &interrupt));
     let means = Means {
         lab: &lab,
         interrupt: &interrupt,
@@ -46,7 +47,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     };
     let run = run::perform(&mut store, &request, &means)?;
     let report = outcome::report(&run);
-    let status = run::show(&run, &report, args.format, &interrupt)?;
+    let status = run::show(&run, std::slice::from_ref(&report), args.format, &interrupt)?;
     Ok(match status {
         Status::Done => judged(&report),
         other => other,

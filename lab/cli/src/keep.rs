@@ -4,7 +4,7 @@ use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::PathBuf;
 use trapline_abi::{block, OpSet};
-use trapline_plan::{expand, irq, names, Request, Scheduling};
+use trapline_plan::{expand, irq, names, Contender, Request, Scheduling};
 
 /// The file that `args` name, or the user's own.
 ///
@@ -30,7 +30,8 @@ fn absolute(variable: &str) -> Option<PathBuf> {
 
 /// A request as words of a command line, to be kept with its samples.
 pub fn describe(request: &Request) -> String {
-    let environments: Vec<_> = request.environments.iter().map(|id| id.name()).collect();
+    let contenders = request.contenders.iter().map(Contender::to_string);
+    let environments: Vec<_> = contenders.collect();
     let mut words = format!(
         "--env {} --workload {} --preset {} --seed {}",
         environments.join(","),
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_found_again_in_its_words() {
         let request = Request {
-            environments: vec![EnvironmentId::Host, EnvironmentId::SimKvm],
+            contenders: vec![EnvironmentId::Host.into(), EnvironmentId::SimKvm.into()],
             ready: vec![],
             operations: names::operations("basic,exits/port-out").unwrap(),
             named: 0,

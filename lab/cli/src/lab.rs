@@ -2,11 +2,16 @@
 
 use crate::args::SimulatedArgs;
 use crate::failure::{Failure, Status};
+use crate::files;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Requirements, Settings, Start,
 };
-use trapline_plan::{expand, EnvironmentId, MachineSpec, Preset, Request, Sched, Scheduling};
+use trapline_plan::{
+    expand, Contender, EnvironmentId, Given, MachineSpec, Preset, Request, Sched, Scheduling,
+    Variant,
+};
 
 /// Every environment there is, with what is needed to use it.
 pub struct Lab {
@@ -14,7 +19,12 @@ pub struct Lab {
     scheduling: Scheduling,
     sched: Sched,
     places: Vec<Place>,
+    /// The same, with other files in the place of some.
+    others: BTreeMap<Files, Lab>,
 }
+
+/// What stands in for usual files.
+type Files = BTreeMap<Given, String>;
 
 /// An environment, and whether it is ready.
 pub struct Place {
@@ -97,7 +107,41 @@ impl Lab {
             scheduling,
             sched: simulated.scheduling.sched(),
             places: places.collect(),
+            others: BTreeMap::new(),
         })
+    }
+
+    /// Looks at every environment once more for each set of files that one of these
+    /// contenders has of its own.
+    ///
+    /// # Errors
+    /// One of the files is not there.
+    pub fn with_files_of(mut self, contenders: &[Contender]) -> Result<Self, Failure> {
+        let all = contenders.iter().map(|contender| &contender.variant.given);
+        for files in all.filter(|files| !files.is_empty()) {
+            if !self.others.contains_key(files) {
+                let other = self.with_files(files)?;
+                self.others.insert(files.clone(), other);
+            }
+        }
+        Ok(self)
+    }
+
+    fn with_files(&self, files: &Files) -> Result<Self, Failure> {
+        let settings = files::replaced(self.settings.clone(), files)?;
+        let environments = trapline_environments::all(&settings).into_iter();
+        Ok(Self {
+            places: environments.map(|it| place(it, self.scheduling)).collect(),
+            settings,
+            scheduling: self.scheduling,
+            sched: self.sched,
+            others: BTreeMap::new(),
+        })
+    }
+
+    /// This lab, or the one with the files of a variant.
+    pub fn of(&self, variant: &Variant) -> &Self {
+        self.others.get(&variant.given).unwrap_or(self)
     }
 
     /// All environments, in table order.
@@ -188,8 +232,8 @@ fn place(environment: Box<dyn Environment>, scheduling: Scheduling) -> Place {
 /// The machine that a guest of this environment gets: what the plan says.
 fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
     let plan = expand::expand(&Request {
-        environments: vec![id],
-        ready: vec![id],
+        contenders: vec![id.into()],
+        ready: vec![id.into()],
         operations: expand::usual_operations(),
         named: 0,
         preset: Preset::Quick,

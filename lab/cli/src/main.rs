@@ -11,6 +11,7 @@ mod cache;
 mod doctor;
 mod explain;
 mod failure;
+mod files;
 mod floor;
 mod followers;
 mod gate;

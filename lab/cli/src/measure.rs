@@ -22,7 +22,7 @@ use trapline_abi::{block, Op};
 use trapline_environments::transcript::Window;
 use trapline_environments::{EnvError, Environment, Facts, GuestImage, Progress, Watch};
 use trapline_plan::{
-    irq, names, populate, Clock, EnvironmentId, Observation, Operation, Outcome, Plan, PlannedBoot,
+    irq, names, populate, Clock, Contender, Observation, Operation, Outcome, Plan, PlannedBoot,
 };
 use trapline_report::figures;
 use trapline_store::{RunId, Store};
@@ -54,19 +54,19 @@ pub trait Keeper {
     /// It cannot be kept: nothing more will be measured.
     fn observed(&mut self, seen: Observation) -> Result<(), Failure>;
 
-    /// Keeps why an environment cannot be booted. May be told more than once.
+    /// Keeps why a contender cannot be booted. May be told more than once.
     ///
     /// # Errors
     /// As [`Self::observed`].
-    fn skipped(&mut self, environment: EnvironmentId, reason: &str) -> Result<(), Failure>;
+    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure>;
 }
 
 /// Keeps it in a store.
 pub struct Storekeeper<'a> {
     store: &'a mut Store,
     run: RunId,
-    /// Environments whose reason to be skipped was stored.
-    skipped: BTreeSet<EnvironmentId>,
+    /// Those whose reason to be skipped was stored.
+    skipped: BTreeSet<Contender>,
 }
 
 /// What came of a boot.
@@ -76,7 +76,7 @@ enum Booted {
     /// It failed in a way that another boot would only repeat.
     Hopeless(Observation),
     /// It could not even be tried.
-    Skipped(EnvironmentId, String),
+    Skipped(Contender, String),
     /// Somebody wanted it to end.
     Stopped,
 }
@@ -91,30 +91,24 @@ pub fn measure(task: &Task<'_>, keeper: &mut dyn Keeper) -> Result<(), Failure> 
         .boots
         .iter()
         .partition(|boot| boot.environment.clock() == Clock::Wall);
-    // Without it, every environment that needs it said so and was left out.
-    let image = task.lab.image().unwrap_or_else(|_| GuestImage {
-        path: PathBuf::new(),
-        sha256: String::new(),
-    });
-    one_by_one(task, &image, &wall, keeper)?;
-    side_by_side(task, &image, &insn, keeper)
+    one_by_one(task, &wall, keeper)?;
+    side_by_side(task, &insn, keeper)
 }
 
 fn one_by_one(
     task: &Task<'_>,
-    image: &GuestImage,
     boots: &[&PlannedBoot],
     keeper: &mut dyn Keeper,
 ) -> Result<(), Failure> {
     let mut given_up = BTreeSet::new();
     for &boot in boots {
-        if given_up.contains(&boot.environment) {
+        if given_up.contains(&boot.contender()) {
             task.progress.done();
             continue;
         }
-        let booted = do_boot(task, image, boot);
+        let booted = do_boot(task, boot);
         if booted.is_hopeless() {
-            given_up.insert(boot.environment);
+            given_up.insert(boot.contender());
         }
         if !keep(keeper, booted)? {
             break;
@@ -127,7 +121,6 @@ fn one_by_one(
 /// worker that started them; only what was observed leaves it.
 fn side_by_side(
     task: &Task<'_>,
-    image: &GuestImage,
     boots: &[&PlannedBoot],
     keeper: &mut dyn Keeper,
 ) -> Result<(), Failure> {
@@ -139,7 +132,7 @@ fn side_by_side(
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 place::stay_on_one(number);
-                work(task, image, boots, next, &sender);
+                work(task, boots, next, &sender);
             });
         }
         drop(sender);
@@ -157,15 +150,9 @@ fn side_by_side(
     })
 }
 
-fn work(
-    task: &Task<'_>,
-    image: &GuestImage,
-    boots: &[&PlannedBoot],
-    next: &AtomicUsize,
-    sender: &Sender<Booted>,
-) {
+fn work(task: &Task<'_>, boots: &[&PlannedBoot], next: &AtomicUsize, sender: &Sender<Booted>) {
     while let Some(boot) = boots.get(next.fetch_add(1, Ordering::Relaxed)) {
-        let booted = do_boot(task, image, boot);
+        let booted = do_boot(task, boot);
         let stopped = matches!(booted, Booted::Stopped);
         if sender.send(booted).is_err() || stopped {
             return;
@@ -173,10 +160,16 @@ fn work(
     }
 }
 
-fn do_boot(task: &Task<'_>, image: &GuestImage, boot: &PlannedBoot) -> Booted {
-    let Some(place) = task.lab.place(boot.environment) else {
-        return Booted::Skipped(boot.environment, "no such environment here".to_owned());
+fn do_boot(task: &Task<'_>, boot: &PlannedBoot) -> Booted {
+    let lab = task.lab.of(&boot.variant);
+    let Some(place) = lab.place(boot.environment) else {
+        return Booted::Skipped(boot.contender(), "no such environment here".to_owned());
     };
+    // Without it, every environment that needs it said so and was left out.
+    let image = lab.image().unwrap_or_else(|_| GuestImage {
+        path: PathBuf::new(),
+        sha256: String::new(),
+    });
     if task.interrupt.is_asked() {
         return Booted::Stopped;
     }
@@ -185,12 +178,12 @@ fn do_boot(task: &Task<'_>, image: &GuestImage, boot: &PlannedBoot) -> Booted {
         stop: task.interrupt.flag(),
     };
     task.progress.doing(boot, "starting");
-    let booted = boot_in(task, place, image, boot, &watch);
+    let booted = boot_in(task, place, &image, boot, &watch);
     task.progress.done();
     match booted {
         Ok(booted) => Booted::from(booted),
         Err(EnvError::Stopped) => Booted::Stopped,
-        Err(error) if is_missing(&error) => Booted::Skipped(boot.environment, error.to_string()),
+        Err(error) if is_missing(&error) => Booted::Skipped(boot.contender(), error.to_string()),
         Err(error) => Booted::Hopeless(failed(boot, place.environment.facts(), &error)),
     }
 }
@@ -250,6 +243,7 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
     });
     Observation {
         environment: boot.environment,
+        variant: boot.variant.clone(),
         clock: boot.environment.clock(),
         replicate: boot.replicate,
         unit_per_tick: 1.0,
@@ -360,7 +354,7 @@ fn keep(keeper: &mut dyn Keeper, booted: Booted) -> Result<bool, Failure> {
     match booted {
         Booted::Stopped => return Ok(false),
         Booted::Observed(seen) | Booted::Hopeless(seen) => keeper.observed(seen)?,
-        Booted::Skipped(environment, reason) => keeper.skipped(environment, &reason)?,
+        Booted::Skipped(contender, reason) => keeper.skipped(&contender, &reason)?,
     }
     Ok(true)
 }
@@ -382,11 +376,11 @@ impl Keeper for Storekeeper<'_> {
         stored.map_err(|error| Failure::from_error(&error))
     }
 
-    fn skipped(&mut self, environment: EnvironmentId, reason: &str) -> Result<(), Failure> {
-        if !self.skipped.insert(environment) {
+    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure> {
+        if !self.skipped.insert(contender.clone()) {
             return Ok(());
         }
-        let stored = self.store.add_skip(self.run, environment, reason);
+        let stored = self.store.add_skip(self.run, contender, reason);
         stored.map_err(|error| Failure::from_error(&error))
     }
 }

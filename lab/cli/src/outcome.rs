@@ -4,38 +4,66 @@
 use crate::args::Format;
 use crate::failure::{Failure, Status};
 use crate::{keep, terminal};
+use std::collections::BTreeSet;
 use trapline_plan::irq::Settings;
-use trapline_report::{Report, Style};
+use trapline_plan::{Contender, Variant};
+use trapline_report::{study, Report, Style};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::Run;
 
-/// Makes the report of a stored run.
+/// Makes the reports of a stored run: one for each set of settings, of all environments
+/// that have no other. What was measured again only to see what chance does is in none.
+pub fn reports(run: &Run) -> Vec<Report> {
+    let booted = run.observations.iter().map(|seen| &seen.variant);
+    let skipped = run.skips.iter().map(|(contender, _)| &contender.variant);
+    let variants: BTreeSet<_> = booted.chain(skipped).filter(|it| !it.again).collect();
+    match variants.is_empty() {
+        true => vec![report(run)],
+        false => variants.into_iter().map(|it| report_of(run, it)).collect(),
+    }
+}
+
+/// Makes the report of a stored run as far as its settings are the usual ones.
 pub fn report(run: &Run) -> Report {
-    let summary = trapline_stats::summarise(&run.observations, run.info.seed);
+    report_of(run, &Variant::default())
+}
+
+fn report_of(run: &Run, variant: &Variant) -> Report {
+    let fits = |contender: &Contender| contender.variant == variant.fitting(contender.environment);
+    let seen = run.observations.iter();
+    let observations: Vec<_> = seen
+        .filter(|seen| fits(&seen.contender()))
+        .cloned()
+        .collect();
+    let skips = run.skips.iter().filter(|(contender, _)| fits(contender));
+    let summary = trapline_stats::summarise(&observations, run.info.seed);
     let irq = Settings::from_facts(&run.info.facts);
     Report {
         version: run.info.version.clone(),
+        variant: variant.clone(),
         facts: run.info.facts.clone(),
-        requests: trapline_stats::block::summarise(&run.observations, &summary, run.info.seed),
-        interrupts: trapline_stats::irq::summarise(&run.observations, &summary, &irq),
+        requests: trapline_stats::block::summarise(&observations, &summary, run.info.seed),
+        interrupts: trapline_stats::irq::summarise(&observations, &summary, &irq),
         irq,
         summary,
-        skips: run.skips.clone(),
+        skips: skips
+            .map(|(it, reason)| (it.environment, reason.clone()))
+            .collect(),
         neighbours: Vec::new(),
         operations: keep::operations(&run.info.request),
     }
 }
 
-/// Prints a report in the chosen form, and nothing else, to standard output.
+/// Prints reports in the chosen form, and nothing else, to standard output.
 ///
 /// # Errors
 /// Those of [`terminal::print_text`].
-pub fn print(report: &Report, format: Format) -> Result<(), Failure> {
+pub fn print(reports: &[Report], format: Format) -> Result<(), Failure> {
     let text = match format {
-        Format::Table => trapline_report::terminal(report, &style()),
-        Format::Json => trapline_report::json(report),
-        Format::Csv => trapline_report::csv(report),
-        Format::Markdown => trapline_report::markdown(report),
+        Format::Table => study::terminal(reports, &style()),
+        Format::Json => study::json(reports),
+        Format::Csv => study::csv(reports),
+        Format::Markdown => study::markdown(reports),
     };
     terminal::print_text(&text)
 }
@@ -46,6 +74,15 @@ fn style() -> Style {
         colour: terminal::shows_color(),
         unicode: terminal::shows_unicode(),
     }
+}
+
+/// How a command ends whose run has these reports: the worst of them counts.
+pub fn status_of(reports: &[Report]) -> Status {
+    let all = || reports.iter().map(|report| status(&report.summary));
+    let worst = |wanted: Status| all().find(|status| *status == wanted);
+    worst(Status::Undetermined)
+        .or_else(|| worst(Status::Failed))
+        .unwrap_or(Status::Done)
 }
 
 /// How a command ends whose run is summarised so.

@@ -46,7 +46,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
         let beside = beside(args, loads, &mut store, &means, &mut report)?;
         status = first_trouble(status, beside);
     }
-    let shown = run::show(&run, &report, args.format, &interrupt)?;
+    let shown = run::show(&run, std::slice::from_ref(&report), args.format, &interrupt)?;
     Ok(first_trouble(shown, status))
 }
 
@@ -72,7 +72,7 @@ fn request(
     lab: &Lab,
 ) -> Request {
     Request {
-        environments,
+        contenders: run::usual(&environments),
         ready: run::ready(lab),
         operations,
         named,

@@ -57,14 +57,14 @@ impl Bar {
     pub fn doing(&self, boot: &PlannedBoot, what: &str) {
         let number = boot.replicate + 1;
         self.bar
-            .set_message(format!("{} #{number}: {what}", boot.environment));
+            .set_message(format!("{} #{number}: {what}", boot.contender()));
     }
 
     /// Something to remember of a boot: a line that stays, above the bar.
     pub fn note(&self, boot: &PlannedBoot, what: &str) {
         let number = boot.replicate + 1;
         self.bar
-            .println(format!("{} #{number}: {what}", boot.environment));
+            .println(format!("{} #{number}: {what}", boot.contender()));
     }
 
     /// A boot is over.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use trapline_abi::{block, OpSet};
 use trapline_environments::{disk, Availability};
 use trapline_plan::{
-    expand, irq, names, populate, EnvironmentId, Plan, Preset, Request, Scheduling,
+    expand, irq, names, populate, Contender, EnvironmentId, Plan, Preset, Request, Scheduling,
 };
 use trapline_report::Report;
 use trapline_store::{NewRun, Run, RunId, Store};
@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         followers: None,
     };
     let run = perform(&mut store, &request, &means)?;
-    show(&run, &outcome::report(&run), args.format, &interrupt)
+    show(&run, &outcome::reports(&run), args.format, &interrupt)
 }
 
 /// What a run is made with.
@@ -61,8 +61,8 @@ pub struct Means<'a> {
 /// samples would only repeat them.
 pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Request {
     Request {
-        environments: environments.to_vec(),
-        ready: environments.to_vec(),
+        contenders: usual(environments),
+        ready: usual(environments),
         operations,
         // Whoever asks for a whole workload names none of it.
         named: match operations & populate::operations() == populate::operations() {
@@ -128,7 +128,7 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         sets.fold(0, |all, set| all | set)
     };
     Request {
-        environments: environments(&args.environments, lab),
+        contenders: usual(&environments(&args.environments, lab)),
         ready: ready(lab),
         operations: match args.workloads.as_slice() {
             [] => expand::usual_operations(),
@@ -145,11 +145,16 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
     }
 }
 
-/// Environments that can be measured here and now.
-pub fn ready(lab: &Lab) -> Vec<EnvironmentId> {
+/// Environments that can be measured here and now, as they usually are.
+pub fn ready(lab: &Lab) -> Vec<Contender> {
     let places = lab.places().iter();
     let ready = places.filter(|place| place.availability == Availability::Ready);
-    ready.map(|place| place.id).collect()
+    ready.map(|place| place.id.into()).collect()
+}
+
+/// These environments as they usually are.
+pub fn usual(environments: &[EnvironmentId]) -> Vec<Contender> {
+    environments.iter().map(|id| (*id).into()).collect()
 }
 
 /// Those that were chosen, or where none were those that are measured by default.
@@ -190,13 +195,13 @@ fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result
     };
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
     let number = store.begin_run(&run).map_err(failed)?;
-    for &id in &plan.left_out {
-        if let Some(reason) = lab.why_not(id) {
-            store.add_skip(number, id, reason).map_err(failed)?;
+    for contender in &plan.left_out {
+        if let Some(reason) = lab.of(&contender.variant).why_not(contender.environment) {
+            store.add_skip(number, contender, reason).map_err(failed)?;
         }
     }
-    for (id, reason) in &plan.idle {
-        store.add_skip(number, *id, reason).map_err(failed)?;
+    for (contender, reason) in &plan.idle {
+        store.add_skip(number, contender, reason).map_err(failed)?;
     }
     Ok(number)
 }
@@ -211,19 +216,19 @@ fn end(store: &mut Store, number: RunId, interrupt: &Interrupt) -> Result<Run, F
     run.map_err(|error| Failure::from_error(&error))
 }
 
-/// Prints the report of a run and says how it ended.
+/// Prints the reports of a run and says how it ended.
 ///
 /// # Errors
 /// Output cannot be written.
 pub fn show(
     run: &Run,
-    report: &Report,
+    reports: &[Report],
     format: Format,
     interrupt: &Interrupt,
 ) -> Result<Status, Failure> {
-    outcome::print(report, format)?;
+    outcome::print(reports, format)?;
     match interrupt.signal() {
-        None => Ok(outcome::status(&report.summary)),
+        None => Ok(outcome::status_of(reports)),
         Some(signal) => {
             let boots = run.observations.len();
             anstream::eprintln!(

@@ -22,7 +22,7 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
     let run = store
         .load(run)
         .map_err(|error| Failure::from_error(&error))?;
-    outcome::print(&outcome::report(&run), args.format)?;
+    outcome::print(&outcome::reports(&run), args.format)?;
     Ok(Status::Done)
 }
 

@@ -51,8 +51,8 @@ fn observe(
 ) -> Result<(), EnvError> {
     let id = environment.id();
     let plan = expand(&Request {
-        environments: vec![id],
-        ready: vec![id],
+        contenders: vec![id.into()],
+        ready: vec![id.into()],
         operations,
         named: 0,
         preset: Preset::Quick,

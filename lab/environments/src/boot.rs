@@ -82,6 +82,7 @@ pub fn boot(
         None => "no launch told when it got there".to_owned(),
     };
     let mut observation = recorder.finish(&unreached);
+    observation.variant = planned.variant.clone();
     if let Some(steadiness) = steadiness {
         let facts = steadiness.facts().into_iter();
         let facts = facts.map(|(name, value)| (name.to_owned(), value));

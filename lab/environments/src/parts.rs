@@ -2,13 +2,14 @@
 
 use crate::error::EnvError;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A part of Trapline beside the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The virtual machine monitor.
     Vmm,
@@ -45,6 +46,8 @@ pub struct Parts {
     directory: PathBuf,
     /// What it is measured with, if that is elsewhere.
     instruments: Option<PathBuf>,
+    /// Parts that lie by themselves.
+    replaced: BTreeMap<Part, PathBuf>,
 }
 
 impl Parts {
@@ -53,6 +56,7 @@ impl Parts {
         Self {
             directory: directory.into(),
             instruments: None,
+            replaced: BTreeMap::new(),
         }
     }
 
@@ -62,7 +66,13 @@ impl Parts {
         Self {
             directory: directory.into(),
             instruments: Some(self.instruments.unwrap_or(self.directory)),
+            replaced: self.replaced,
         }
+    }
+
+    /// Lets a file stand in for a part.
+    pub fn replace(&mut self, part: Part, file: PathBuf) {
+        self.replaced.insert(part, file);
     }
 
     /// The parts in $TRAPLINE_PARTS, or beside the program that runs.
@@ -87,7 +97,8 @@ impl Parts {
             (Part::Plugin | Part::Steady, Some(instruments)) => instruments,
             _ => &self.directory,
         };
-        let path = directory.join(part.file_name());
+        let usual = || directory.join(part.file_name());
+        let path = self.replaced.get(&part).cloned().unwrap_or_else(usual);
         if path.is_file() {
             return Ok(path);
         }

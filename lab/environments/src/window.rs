@@ -35,8 +35,8 @@ mod tests {
     fn planned() -> PlannedBoot {
         let id = EnvironmentId::Kvm;
         let plan = expand(&Request {
-            environments: vec![id],
-            ready: vec![id],
+            contenders: vec![id.into()],
+            ready: vec![id.into()],
             operations: populate::operations() | Op::Getpid.bit(),
             named: 0,
             preset: Preset::Quick,

@@ -2,12 +2,13 @@
 //!
 //! Expansion is a pure function: the same request, seed included, gives the same
 //! plan. On the wall clock the boots come in *blocks*: each block holds every
-//! environment once, in an order shuffled by the seed, so that a machine that
-//! warms up or gets busy harms all environments alike. On the instruction clock
-//! nothing drifts; there each environment is booted twice, to prove that its
+//! contender once, in an order shuffled by the seed, so that a machine that
+//! warms up or gets busy harms all of them alike. On the instruction clock
+//! nothing drifts; there each contender is booted twice, to prove that its
 //! figures are exact.
 
 use crate::block;
+use crate::contender::Contender;
 use crate::cpus;
 use crate::identity::{Clock, EnvironmentId, MachineSpec};
 use crate::irq;
@@ -17,6 +18,7 @@ use crate::placement::Conditions;
 use crate::populate;
 use crate::preset::{Preset, Sizes};
 use crate::scheduling::Scheduling;
+use crate::variant::Variant;
 use rand::seq::SliceRandom;
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -29,10 +31,10 @@ pub const EXACT_BOOTS: u32 = 2;
 /// What somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The environments asked for. Order and repetition mean nothing.
-    pub environments: Vec<EnvironmentId>,
-    /// Those of all environments that can run here and now.
-    pub ready: Vec<EnvironmentId>,
+    /// Who is to be measured. Order and repetition mean nothing.
+    pub contenders: Vec<Contender>,
+    /// Those that can run here and now; others than were asked for mean nothing.
+    pub ready: Vec<Contender>,
     /// Set of [`Op::bit`]: the operations asked for.
     pub operations: OpSet,
     /// Those of them that were named one by one: they are measured even where they take
@@ -42,7 +44,7 @@ pub struct Request {
     pub preset: Preset,
     /// Boots of each environment on the wall clock, if not the preset's number.
     pub boots: Option<u32>,
-    /// Virtual CPUs of every guest.
+    /// Virtual CPUs of every guest of which nothing else is said.
     pub cpus: u32,
     /// How they are scheduled.
     pub scheduling: Scheduling,
@@ -61,10 +63,10 @@ pub struct Plan {
     pub seed: u64,
     /// The boots, those on the wall clock first.
     pub boots: Vec<PlannedBoot>,
-    /// Environments that were asked for and are not ready, in table order.
-    pub left_out: Vec<EnvironmentId>,
+    /// Who was asked for and is not ready, in table order.
+    pub left_out: Vec<Contender>,
     /// Those that are ready and can measure nothing of what was asked for, with reasons.
-    pub idle: Vec<(EnvironmentId, String)>,
+    pub idle: Vec<(Contender, String)>,
 }
 
 /// Why an environment is booted.
@@ -83,10 +85,12 @@ pub enum Kind {
 pub struct PlannedBoot {
     /// Which environment.
     pub environment: EnvironmentId,
-    /// Which boot of this environment, from 0.
+    /// What sets it apart from other boots of that environment.
+    pub variant: Variant,
+    /// Which boot of this contender, from 0.
     pub replicate: u32,
     /// Boots of one block belong together: on the wall clock they are compared,
-    /// on the instruction clock they are of one environment, must agree, and may
+    /// on the instruction clock they are of one contender, must agree, and may
     /// run at the same time.
     pub block: u32,
     /// Why.
@@ -116,6 +120,14 @@ impl PlannedBoot {
     pub fn measures(&self) -> bool {
         self.job.run != 0
     }
+
+    /// Who is booted.
+    pub fn contender(&self) -> Contender {
+        Contender {
+            environment: self.environment,
+            variant: self.variant.clone(),
+        }
+    }
 }
 
 /// The plan that answers `request`.
@@ -124,7 +136,7 @@ pub fn expand(request: &Request) -> Plan {
     let (planned, idle) = with_work(request, ready);
     let (wall, insn): (Vec<_>, Vec<_>) = planned
         .into_iter()
-        .partition(|environment| environment.clock() == Clock::Wall);
+        .partition(|contender| contender.environment.clock() == Clock::Wall);
     let mut boots = Vec::new();
     if request.operations != 0 {
         wall_blocks(request, &wall, &mut boots);
@@ -138,23 +150,25 @@ pub fn expand(request: &Request) -> Plan {
     }
 }
 
-/// The environments asked for: the ready ones and the others.
-fn in_table_order(request: &Request) -> (Vec<EnvironmentId>, Vec<EnvironmentId>) {
-    EnvironmentId::ALL
+/// Who is asked for: the ready ones and the others.
+fn in_table_order(request: &Request) -> (Vec<Contender>, Vec<Contender>) {
+    let mut contenders = request.contenders.clone();
+    contenders.sort();
+    contenders.dedup();
+    contenders
         .into_iter()
-        .filter(|environment| request.environments.contains(environment))
-        .partition(|environment| request.ready.contains(environment))
+        .partition(|contender| request.ready.contains(contender))
 }
 
-/// The environments that can measure anything of what was asked for, and the others.
+/// Those that can measure anything of what was asked for, and the others.
 fn with_work(
     request: &Request,
-    ready: Vec<EnvironmentId>,
-) -> (Vec<EnvironmentId>, Vec<(EnvironmentId, String)>) {
+    ready: Vec<Contender>,
+) -> (Vec<Contender>, Vec<(Contender, String)>) {
     let mut idle = Vec::new();
     let mut planned = ready;
-    planned.retain(|id| {
-        let left_out = left_out(request, *id);
+    planned.retain(|contender| {
+        let left_out = left_out(request, contender);
         let nothing_left = left_out::union(&left_out) == request.operations;
         let is_idle = nothing_left && request.operations != 0;
         if is_idle {
@@ -162,19 +176,26 @@ fn with_work(
                 .into_iter()
                 .map(|left_out| left_out.reason)
                 .collect();
-            idle.push((*id, reasons.join("; ")));
+            idle.push((contender.clone(), reasons.join("; ")));
         }
         !is_idle
     });
     (planned, idle)
 }
 
-/// What of the request an environment does not measure.
-fn left_out(request: &Request, environment: EnvironmentId) -> Vec<LeftOut> {
+/// Virtual CPUs of a contender's guest.
+fn cpus_of(request: &Request, contender: &Contender) -> u32 {
+    contender.variant.cpus.unwrap_or(request.cpus)
+}
+
+/// What of the request a contender does not measure.
+fn left_out(request: &Request, contender: &Contender) -> Vec<LeftOut> {
     let Request {
         operations, named, ..
     } = *request;
-    match cpus::misfit(environment, request.cpus) {
+    let environment = contender.environment;
+    let cpus = cpus::misfit(environment, cpus_of(request, contender));
+    match cpus.or_else(|| too_small(request, contender)) {
         // Who asks for nothing misses nothing.
         Some(_) if operations == 0 => Vec::new(),
         Some(reason) => vec![LeftOut { operations, reason }],
@@ -182,13 +203,26 @@ fn left_out(request: &Request, environment: EnvironmentId) -> Vec<LeftOut> {
     }
 }
 
-fn wall_blocks(request: &Request, environments: &[EnvironmentId], boots: &mut Vec<PlannedBoot>) {
+/// Why a guest's memory is too little for the work.
+fn too_small(request: &Request, contender: &Contender) -> Option<String> {
+    let wanted = contender.variant.memory_mib?;
+    let needed = Sizes::of(contender.environment, request.preset)
+        .machine
+        .memory_mib;
+    (wanted < needed).then(|| {
+        format!(
+            "the work there needs {needed} MiB: give at least memory={needed}M, or leave it out"
+        )
+    })
+}
+
+fn wall_blocks(request: &Request, contenders: &[Contender], boots: &mut Vec<PlannedBoot>) {
     let mut chance = ChaCha8Rng::seed_from_u64(request.seed);
     for block in 0..wall_boots(request) {
-        let mut order = environments.to_vec();
+        let mut order: Vec<_> = contenders.iter().collect();
         order.shuffle(&mut chance);
-        for environment in order {
-            boots.push(boot(request, environment, block, block, Kind::Replicate));
+        for contender in order {
+            boots.push(boot(request, contender, block, block, Kind::Replicate));
         }
     }
 }
@@ -208,38 +242,47 @@ fn operations(request: &Request, replicate: u32, kind: Kind) -> OpSet {
     request.operations & known_operations() & !left_out
 }
 
-fn insn_blocks(request: &Request, environments: &[EnvironmentId], boots: &mut Vec<PlannedBoot>) {
+fn insn_blocks(request: &Request, contenders: &[Contender], boots: &mut Vec<PlannedBoot>) {
     let first_block = boots.last().map_or(0, |boot| boot.block + 1);
-    for (block, environment) in (first_block..).zip(environments) {
+    for (block, contender) in (first_block..).zip(contenders) {
         for replicate in 0..EXACT_BOOTS {
             let kind = if replicate == 0 {
                 Kind::Exact
             } else {
                 Kind::Proof
             };
-            boots.push(boot(request, *environment, replicate, block, kind));
+            boots.push(boot(request, contender, replicate, block, kind));
         }
     }
 }
 
 fn boot(
     request: &Request,
-    environment: EnvironmentId,
+    contender: &Contender,
     replicate: u32,
     block: u32,
     kind: Kind,
 ) -> PlannedBoot {
+    let Contender {
+        environment,
+        variant,
+    } = contender.clone();
     let sizes = Sizes::of(environment, request.preset);
     let of_boot = Workload::Boot
         .operations()
         .fold(0, |set, op| set | op.bit());
-    let left_out = left_out(request, environment);
+    let left_out = left_out(request, contender);
     let not_here = left_out::union(&left_out);
     let operations = operations(request, replicate, kind) & !not_here;
     let boot_operations = operations & of_boot;
-    let conditions = match operations & irq::operations() {
+    let asked = match operations & irq::operations() {
         0 => Conditions::default(),
         _ => request.irq.conditions.clone(),
+    };
+    let conditions = Conditions {
+        pin: variant.pin.unwrap_or(asked.pin),
+        halt: variant.idle.unwrap_or(asked.halt),
+        ..asked
     };
     PlannedBoot {
         environment,
@@ -263,11 +306,13 @@ fn boot(
         machine: MachineSpec {
             serial: conditions.loads.flood().unwrap_or(Serial::Lines),
             halt: conditions.halt,
-            cpus: request.cpus,
+            cpus: cpus_of(request, contender),
+            memory_mib: variant.memory_mib.unwrap_or(sizes.machine.memory_mib),
             scheduling: request.scheduling,
             window_mib: populate::window_mib(operations),
             ..sizes.machine
         },
+        variant,
         conditions,
         left_out,
     }
@@ -292,15 +337,20 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    fn environments() -> impl Strategy<Value = Vec<EnvironmentId>> {
-        proptest::sample::subsequence(EnvironmentId::ALL.to_vec(), 0..=EnvironmentId::ALL.len())
-            .prop_shuffle()
+    /// Every environment, and each a second time.
+    fn all() -> Vec<Contender> {
+        let usual = EnvironmentId::ALL.map(Contender::usual).into_iter();
+        usual.flat_map(|one| [one.again(), one]).collect()
+    }
+
+    fn contenders() -> impl Strategy<Value = Vec<Contender>> {
+        proptest::sample::subsequence(all(), 0..=all().len()).prop_shuffle()
     }
 
     prop_compose! {
         fn requests()(
-            environments in environments(),
-            ready in environments(),
+            contenders in contenders(),
+            ready in contenders(),
             operations in proptest::sample::subsequence(Op::ALL.to_vec(), 0..=Op::ALL.len()),
             full in any::<bool>(),
             boots in proptest::option::of(1u32..12),
@@ -308,7 +358,7 @@ mod tests {
             seed in any::<u64>(),
         ) -> Request {
             Request {
-                environments,
+                contenders,
                 ready,
                 operations: operations.iter().fold(0, |set, op| set | op.bit()),
                 named: 0,
@@ -325,8 +375,8 @@ mod tests {
 
     fn everything(seed: u64) -> Request {
         Request {
-            environments: EnvironmentId::ALL.to_vec(),
-            ready: EnvironmentId::ALL.to_vec(),
+            contenders: EnvironmentId::ALL.map(Contender::usual).to_vec(),
+            ready: EnvironmentId::ALL.map(Contender::usual).to_vec(),
             operations: known_operations(),
             named: 0,
             preset: Preset::Quick,
@@ -339,8 +389,8 @@ mod tests {
         }
     }
 
-    fn has_work(request: &Request, id: EnvironmentId) -> bool {
-        request.operations & !left_out::union(&left_out(request, id)) != 0
+    fn has_work(request: &Request, contender: &Contender) -> bool {
+        request.operations & !left_out::union(&left_out(request, contender)) != 0
     }
 
     fn boots_wanted(request: &Request) -> u32 {
@@ -354,25 +404,25 @@ mod tests {
         fn the_same_request_gives_the_same_plan(request in requests()) {
             prop_assert_eq!(expand(&request), expand(&request));
             let mut backwards = request.clone();
-            backwards.environments.reverse();
+            backwards.contenders.reverse();
             backwards.ready.reverse();
             prop_assert_eq!(expand(&backwards), expand(&request));
         }
 
         #[test]
-        fn every_block_on_the_wall_clock_holds_every_environment_once(request in requests()) {
+        fn every_block_on_the_wall_clock_holds_every_contender_once(request in requests()) {
             let plan = expand(&request);
-            let mut blocks: BTreeMap<u32, Vec<EnvironmentId>> = BTreeMap::new();
+            let mut blocks: BTreeMap<u32, Vec<Contender>> = BTreeMap::new();
             for boot in plan.boots.iter().filter(|boot| boot.kind == Kind::Replicate) {
                 prop_assert_eq!(boot.block, boot.replicate);
-                blocks.entry(boot.block).or_default().push(boot.environment);
+                blocks.entry(boot.block).or_default().push(boot.contender());
             }
-            let wanted: Vec<_> = EnvironmentId::ALL
-                .into_iter()
-                .filter(|id| id.clock() == Clock::Wall)
-                .filter(|id| request.environments.contains(id) && request.ready.contains(id))
-                .filter(|id| has_work(&request, *id))
-                .collect();
+            let mut wanted = request.contenders.clone();
+            wanted.sort();
+            wanted.retain(|contender| {
+                let on_wall = contender.environment.clock() == Clock::Wall;
+                on_wall && request.ready.contains(contender) && has_work(&request, contender)
+            });
             for block in blocks.values_mut() {
                 block.sort();
                 prop_assert_eq!(&*block, &wanted);
@@ -384,11 +434,11 @@ mod tests {
         }
 
         #[test]
-        fn every_environment_and_operation_is_planned_exactly_as_asked(request in requests()) {
+        fn every_contender_and_operation_is_planned_exactly_as_asked(request in requests()) {
             let plan = expand(&request);
-            let mut boots: BTreeMap<EnvironmentId, Vec<&PlannedBoot>> = BTreeMap::new();
+            let mut boots: BTreeMap<Contender, Vec<&PlannedBoot>> = BTreeMap::new();
             for boot in &plan.boots {
-                boots.entry(boot.environment).or_default().push(boot);
+                boots.entry(boot.contender()).or_default().push(boot);
                 let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
                 let asked = if once { request.operations & !irq::operations() } else { request.operations };
                 let expected = asked & !left_out::union(&boot.left_out);
@@ -397,14 +447,14 @@ mod tests {
                 let boots = boot.boot_job.run != 0 && !boot.environment.starts_with_machine();
                 prop_assert_eq!(boot.boot_launches > 0, boots);
             }
-            for id in EnvironmentId::ALL {
-                let asked = request.environments.contains(&id);
+            for id in all() {
+                let asked = request.contenders.contains(&id);
                 let ready = request.ready.contains(&id);
                 prop_assert_eq!(plan.left_out.contains(&id), asked && !ready);
-                let idle = plan.idle.iter().any(|(idle, _)| *idle == id);
-                prop_assert_eq!(idle, asked && ready && request.operations != 0 && !has_work(&request, id));
+                let idle = plan.idle.iter().any(|(idle, _)| idle == &id);
+                prop_assert_eq!(idle, asked && ready && request.operations != 0 && !has_work(&request, &id));
                 let planned = asked && ready && request.operations != 0 && !idle;
-                let expected = match id.clock() {
+                let expected = match id.environment.clock() {
                     _ if !planned => 0,
                     Clock::Wall => boots_wanted(&request),
                     Clock::Insn | Clock::InsnVmx => EXACT_BOOTS,
@@ -446,6 +496,27 @@ mod tests {
             assert_eq!((pair[0].kind, pair[1].kind), (Kind::Exact, Kind::Proof));
             assert_eq!(pair[0].job, pair[1].job);
         }
+    }
+
+    #[test]
+    fn a_variant_gets_the_machine_that_it_names() {
+        let contender = |text: &str| text.parse::<Contender>().unwrap();
+        let of = |text: &str| {
+            let plan = expand(&Request {
+                contenders: vec![contender(text)],
+                ready: vec![contender(text)],
+                ..everything(1)
+            });
+            (plan.boots.first().cloned(), plan.idle)
+        };
+        let boot = of("kvm:memory=1G,pin=exclusive,idle=in-guest").0.unwrap();
+        assert_eq!(boot.machine.memory_mib, 1024);
+        assert_eq!(boot.conditions.pin, crate::Pin::Exclusive);
+        assert_eq!(boot.machine.halt, crate::Halt::InGuest);
+        assert_eq!(of("kvm/linux:cpus=2").0.unwrap().machine.cpus, 2);
+        let (none, idle) = of("kvm:memory=64M");
+        assert_eq!(none, None);
+        assert!(idle[0].1.contains("at least memory=512M"), "{idle:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
+mod contender;
 pub mod cpus;
 pub mod expand;
 pub mod identity;
@@ -22,7 +23,9 @@ pub mod preset;
 pub mod sched;
 mod scheduling;
 mod sharing;
+mod variant;
 
+pub use contender::{BadContender, Contender, Unfit};
 pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
 pub use identity::{Clock, EnvironmentId, MachineSpec};
 pub use left_out::LeftOut;
@@ -33,3 +36,4 @@ pub use preset::Preset;
 pub use sched::Sched;
 pub use scheduling::{Scheduler, Scheduling};
 pub use sharing::{Halt, PerCpu};
+pub use variant::{BadVariant, Given, Variant};

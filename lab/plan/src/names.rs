@@ -44,13 +44,20 @@ const ALIKE: f64 = 0.75;
 pub fn environments(list: &str) -> Result<Vec<EnvironmentId>, UnknownName> {
     let mut chosen = Vec::new();
     for name in split(list) {
-        let known = || EnvironmentId::ALL.map(|id| id.name().to_owned()).to_vec();
-        let id = EnvironmentId::from_name(name);
-        chosen.push(id.ok_or_else(|| unknown("environment", name, known()))?);
+        chosen.push(environment(name)?);
     }
     chosen.sort();
     chosen.dedup();
     Ok(chosen)
+}
+
+/// The environment called `name`.
+///
+/// # Errors
+/// There is none.
+pub fn environment(name: &str) -> Result<EnvironmentId, UnknownName> {
+    let known = || EnvironmentId::ALL.map(|id| id.name().to_owned()).to_vec();
+    EnvironmentId::from_name(name).ok_or_else(|| unknown("environment", name, known()))
 }
 
 /// The set of [`Op::bit`] that a list like `basic,exits/port-out` names.

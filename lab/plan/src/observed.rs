@@ -4,7 +4,9 @@
 //! the guest's, and nothing computed. Summaries can always be made again from
 //! it.
 
+use crate::contender::Contender;
 use crate::identity::{Clock, EnvironmentId};
+use crate::variant::Variant;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage};
@@ -15,6 +17,8 @@ use trapline_abi::{Counter, Interrupt, Op, Stage};
 pub struct Observation {
     /// Where.
     pub environment: EnvironmentId,
+    /// With which settings.
+    pub variant: Variant,
     /// On which clock.
     pub clock: Clock,
     /// Which repetition, from 0.
@@ -31,6 +35,16 @@ pub struct Observation {
     pub log: String,
     /// What went wrong without ending the boot: damaged frames, clocks that disagree.
     pub problems: Vec<String>,
+}
+
+impl Observation {
+    /// Who was booted.
+    pub fn contender(&self) -> Contender {
+        Contender {
+            environment: self.environment,
+            variant: self.variant.clone(),
+        }
+    }
 }
 
 /// One operation of a boot.

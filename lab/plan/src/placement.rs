@@ -24,7 +24,7 @@ pub struct Conditions {
 
 /// Where the thread of the virtual CPU runs. Whoever measures runs elsewhere, if there
 /// is another CPU and either was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pin {
     /// Where the kernel puts it.
     #[default]

@@ -4,7 +4,7 @@
 use crate::identity::EnvironmentId;
 
 /// Where a guest's processor halts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Halt {
     /// In the kernel: a halt leaves the guest, and the CPU is free for others.
     #[default]

@@ -3,7 +3,7 @@
 use crate::Report;
 use trapline_stats::{Cell, Figure, Value};
 
-const HEADER: [&str; 24] = [
+const HEADER: [&str; 25] = [
     "environment",
     "workload",
     "operation",
@@ -28,6 +28,7 @@ const HEADER: [&str; 24] = [
     "skip",
     "failure",
     "failed",
+    "variant",
 ];
 
 /// Columns that only a figure fills.
@@ -40,14 +41,15 @@ pub fn csv(report: &Report) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing lines of equal length to memory cannot fail.
     let _ = writer.write_record(HEADER);
+    let variant = report.variant.to_string();
     for cell in report.cells() {
-        let _ = writer.write_record(line(&cell));
+        let _ = writer.write_record(line(&cell, &variant));
     }
     let bytes = writer.into_inner().unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-fn line(cell: &Cell) -> Vec<String> {
+fn line(cell: &Cell, variant: &str) -> Vec<String> {
     let names = [
         cell.environment.name(),
         cell.op.workload().name(),
@@ -65,7 +67,7 @@ fn line(cell: &Cell) -> Vec<String> {
         }
     };
     line.extend(figure);
-    line.extend([skip, failure, failed].map(str::to_owned));
+    line.extend([skip, failure, failed, variant].map(str::to_owned));
     line
 }
 

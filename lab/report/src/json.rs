@@ -13,12 +13,37 @@ use trapline_stats::{BootTimeline, Cell, Figure, Flag, Value};
 
 /// The report as one JSON object, on several lines, with a line feed at its end.
 pub fn json(report: &Report) -> String {
-    let cells = report.cells();
-    let document = Document {
+    written(&document(report, &report.cells()))
+}
+
+/// Several reports as one such object, which has them under `variants`.
+pub(crate) fn json_of_all(reports: &[Report]) -> String {
+    let cells: Vec<_> = reports.iter().map(Report::cells).collect();
+    let all = reports.iter().zip(&cells);
+    written(&Variants {
+        variants: all.map(|(report, cells)| document(report, cells)).collect(),
+    })
+}
+
+fn written(value: &impl Serialize) -> String {
+    // Serialising maps with string keys to a string cannot fail.
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+#[derive(Serialize)]
+struct Variants<'a> {
+    variants: Vec<Document<'a>>,
+}
+
+fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
+    Document {
         trapline: &report.version,
+        variant: report.variant.to_string(),
         facts: &report.facts,
         cells: cells.iter().map(JsonCell::from).collect(),
-        environments: environments(report, &cells),
+        environments: environments(report, cells),
         timelines: report
             .summary
             .timelines
@@ -34,16 +59,14 @@ pub fn json(report: &Report) -> String {
         requests: block::json(report),
         neighbours: report.neighbours.iter().map(JsonNeighbour::from).collect(),
         problems: problems(report),
-    };
-    // Serialising maps with string keys to a string cannot fail.
-    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
-    text.push('\n');
-    text
+    }
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
     trapline: &'a str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    variant: String,
     facts: &'a BTreeMap<String, String>,
     cells: Vec<JsonCell<'a>>,
     environments: BTreeMap<&'static str, JsonEnvironment<'a>>,

@@ -18,6 +18,7 @@ mod neighbours;
 mod notes;
 mod populate;
 mod sheet;
+pub mod study;
 mod table;
 mod terminal;
 mod timelines;
@@ -32,7 +33,7 @@ pub use terminal::terminal;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_plan::irq::Settings;
-use trapline_plan::EnvironmentId;
+use trapline_plan::{EnvironmentId, Variant};
 use trapline_stats::block::Requests;
 use trapline_stats::irq::Interrupts;
 use trapline_stats::{value, Cell, Summary, Value};
@@ -42,6 +43,8 @@ use trapline_stats::{value, Cell, Summary, Value};
 pub struct Report {
     /// The version of Trapline that measured.
     pub version: String,
+    /// With which settings.
+    pub variant: Variant,
     /// What is known of the host. Of these, `cpu`, `kernel` and `kvm` stand above
     /// the tables.
     pub facts: BTreeMap<String, String>,

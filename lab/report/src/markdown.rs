@@ -14,6 +14,9 @@ use trapline_stats::{Cell, Figure, Value};
 pub fn markdown(report: &Report) -> String {
     let cells = report.cells();
     let mut text = String::new();
+    if !report.variant.is_usual() {
+        let _ = writeln!(text, "With {}:\n", escaped(&report.variant.to_string()));
+    }
     for clock in Clock::ALL {
         push_table(&cells, clock, &mut text);
     }

@@ -65,6 +65,9 @@ impl Page {
         );
         let separator = if self.style.unicode { " · " } else { ", " };
         self.paragraph("", &parts.join(separator), Look::Faint);
+        if !report.variant.is_usual() {
+            self.paragraph("", &format!("With {}", report.variant), Look::Strong);
+        }
     }
 
     fn table(&mut self, cells: &[Cell], clock: Clock) {

@@ -176,6 +176,7 @@ mod tests {
     fn boot(replicate: u32, op: Op, samples: Vec<Sample>) -> Observation {
         Observation {
             environment: EnvironmentId::Host,
+            variant: Default::default(),
             clock: Clock::Wall,
             replicate,
             unit_per_tick: 0.5,

@@ -157,6 +157,7 @@ mod tests {
     fn seen(environment: EnvironmentId, launches: &[&[(Stage, u64)]]) -> Observation {
         Observation {
             environment,
+            variant: Default::default(),
             clock: environment.clock(),
             replicate: 0,
             unit_per_tick: 1.0,

@@ -54,6 +54,7 @@ fn boot(environment: EnvironmentId, replicate: u32, told: Vec<Interrupt>) -> Obs
     let facts = asked.facts().map(|(name, value)| (name.to_owned(), value));
     Observation {
         environment,
+        variant: Default::default(),
         clock: environment.clock(),
         replicate,
         unit_per_tick: 0.5,

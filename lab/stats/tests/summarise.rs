@@ -42,6 +42,7 @@ fn with_check(samples: Vec<Sample>, new: u64) -> Outcome {
 fn boot(environment: EnvironmentId, replicate: u32, told: Vec<(Op, Outcome)>) -> Observation {
     Observation {
         environment,
+        variant: Default::default(),
         clock: environment.clock(),
         replicate,
         unit_per_tick: 1.0,

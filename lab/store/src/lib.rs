@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trapline_plan::{EnvironmentId, Observation};
+use trapline_plan::{Contender, Observation};
 
 /// How long to wait for another program that is writing to the same store.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -96,8 +96,8 @@ pub struct Run {
     pub info: RunInfo,
     /// Its boots, in the order in which they were stored.
     pub observations: Vec<Observation>,
-    /// Environments that were asked for and could not be booted, with reasons.
-    pub skips: Vec<(EnvironmentId, String)>,
+    /// Who was asked for and could not be booted, with reasons.
+    pub skips: Vec<(Contender, String)>,
 }
 
 impl Store {
@@ -177,17 +177,17 @@ impl Store {
         self.attempt(|connection| write::add_observation(connection, run, seen))
     }
 
-    /// Stores why an environment that was asked for could not be booted.
+    /// Stores why a contender that was asked for could not be booted.
     ///
     /// # Errors
     /// See [`Problem`].
     pub fn add_skip(
         &mut self,
         run: RunId,
-        environment: EnvironmentId,
+        contender: &Contender,
         reason: &str,
     ) -> Result<(), StoreError> {
-        self.attempt(|connection| write::add_skip(connection, run, environment, reason))
+        self.attempt(|connection| write::add_skip(connection, run, contender, reason))
     }
 
     /// Notes that a run is complete.
@@ -234,7 +234,7 @@ impl Store {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trapline_plan::Clock;
+    use trapline_plan::{Clock, EnvironmentId};
 
     /// SQLite reports a full disk and a file at its greatest size alike.
     #[test]
@@ -248,6 +248,7 @@ mod tests {
         let run = store.begin_run(&NewRun::default()).unwrap();
         let boot = Observation {
             environment: EnvironmentId::Host,
+            variant: Default::default(),
             clock: Clock::Wall,
             replicate: 0,
             unit_per_tick: 1.0,

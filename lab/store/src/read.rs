@@ -7,7 +7,9 @@ use crate::{pack, schema, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
-use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_plan::{
+    Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample, Variant,
+};
 
 const RUN_COLUMNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
     (SELECT count(*) FROM boots WHERE run = runs.id) FROM runs";
@@ -51,20 +53,31 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
     })
 }
 
-fn skips(connection: &Connection, run: RunId) -> Result<Vec<(EnvironmentId, String)>, Problem> {
-    let sql = "SELECT environment, reason FROM skips WHERE run = ?1 ORDER BY id";
-    collect(connection, sql, run.0, |row| {
-        Ok((environment(row.get(0)?)?, row.get(1)?))
+fn skips(connection: &Connection, run: RunId) -> Result<Vec<(Contender, String)>, Problem> {
+    let variant_column = schema::variant_column(connection)?;
+    let sql = format!(
+        "SELECT environment, {variant_column}, reason FROM skips WHERE run = ?1 ORDER BY id"
+    );
+    collect(connection, &sql, run.0, |row| {
+        let contender = Contender {
+            environment: environment(row.get(0)?)?,
+            variant: variant(row.get(1)?)?,
+        };
+        Ok((contender, row.get(2)?))
     })
 }
 
 fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>, Problem> {
-    let sql = "SELECT id, environment, clock, replicate, unit_per_tick, facts, log
-               FROM boots WHERE run = ?1 ORDER BY id";
-    collect(connection, sql, run.0, |row| {
+    let variant_column = schema::variant_column(connection)?;
+    let sql = format!(
+        "SELECT id, environment, clock, replicate, unit_per_tick, facts, log, {variant_column}
+         FROM boots WHERE run = ?1 ORDER BY id"
+    );
+    collect(connection, &sql, run.0, |row| {
         let boot: i64 = row.get(0)?;
         Ok(Observation {
             environment: environment(row.get(1)?)?,
+            variant: variant(row.get(7)?)?,
             clock: clock(row.get(2)?)?,
             replicate: row.get(3)?,
             unit_per_tick: row.get(4)?,
@@ -225,6 +238,10 @@ fn collect<T>(
 
 fn environment(name: String) -> Result<EnvironmentId, Problem> {
     EnvironmentId::from_name(&name).ok_or_else(|| damage("environment", &name))
+}
+
+fn variant(text: String) -> Result<Variant, Problem> {
+    text.parse().map_err(|_| damage("setting", &text))
 }
 
 fn clock(name: String) -> Result<Clock, Problem> {

@@ -8,13 +8,16 @@ use crate::Problem;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = 3;
+pub const VERSION: i64 = 4;
 
 /// The first format that has interrupts.
 const WITH_INTERRUPTS: i64 = 2;
 
 /// The first format that has requests to disks.
 const WITH_REQUESTS: i64 = 3;
+
+/// The first format in which an environment may be there with several settings.
+const WITH_VARIANTS: i64 = 4;
 
 /// Marks a database as ours (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
@@ -116,8 +119,19 @@ CREATE TABLE requests (          -- of an operation of workload block
 );
 ";
 
+/// What was added to format 3: how a contender differs from its environment as it usually
+/// is, as `cpus=2,memory=1024M`.
+const VARIANTS: &str = "
+ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
+ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
+";
+
 /// What has to be added to a format before the first of each pair.
-const ADDED: [(i64, &str); 2] = [(WITH_INTERRUPTS, INTERRUPTS), (WITH_REQUESTS, REQUESTS)];
+const ADDED: [(i64, &str); 3] = [
+    (WITH_INTERRUPTS, INTERRUPTS),
+    (WITH_REQUESTS, REQUESTS),
+    (WITH_VARIANTS, VARIANTS),
+];
 
 /// Makes the tables where there are none, and refuses what is not ours.
 pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
@@ -198,6 +212,12 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
     } else {
         Err(Problem::Corrupt(health))
     }
+}
+
+/// The column in which a table of the store has the variant, or what stands for it.
+pub fn variant_column(connection: &Connection) -> Result<&'static str, Problem> {
+    let has_it = pragma(connection, "user_version")? >= WITH_VARIANTS;
+    Ok(if has_it { "variant" } else { "''" })
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, Problem> {

@@ -5,7 +5,7 @@ use rusqlite::{params, Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trapline_abi::{Interrupt, Workload};
-use trapline_plan::{names, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_plan::{names, Contender, Launch, Observation, Operation, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
@@ -39,14 +39,19 @@ pub fn finish_run(connection: &mut Connection, run: RunId) -> Result<(), Problem
 pub fn add_skip(
     connection: &mut Connection,
     run: RunId,
-    environment: EnvironmentId,
+    contender: &Contender,
     reason: &str,
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
     transaction.execute(
-        "INSERT INTO skips (run, environment, reason) VALUES (?1, ?2, ?3)",
-        params![run.0, environment.name(), reason],
+        "INSERT INTO skips (run, environment, variant, reason) VALUES (?1, ?2, ?3, ?4)",
+        params![
+            run.0,
+            contender.environment.name(),
+            contender.variant.to_string(),
+            reason
+        ],
     )?;
     Ok(transaction.commit()?)
 }
@@ -59,8 +64,9 @@ pub fn add_observation(
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
     transaction.execute(
-        "INSERT INTO boots (run, environment, clock, replicate, unit_per_tick, facts, log)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO boots (run, environment, clock, replicate, unit_per_tick, facts, log,
+                            variant)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             run.0,
             seen.environment.name(),
@@ -68,7 +74,8 @@ pub fn add_observation(
             seen.replicate,
             seen.unit_per_tick,
             json(&seen.facts),
-            seen.log
+            seen.log,
+            seen.variant.to_string()
         ],
     )?;
     let boot = transaction.last_insert_rowid();

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Found, Interrupt, Op, Stage};
-use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_plan::{
+    Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
+};
 use trapline_store::{NewRun, Store};
 
 fn samples() -> impl Strategy<Value = Vec<Sample>> {
@@ -87,6 +89,7 @@ fn launches() -> impl Strategy<Value = Launch> {
 prop_compose! {
     fn observations()(
         environment in select(EnvironmentId::ALL.to_vec()),
+        variant in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,again"]),
         clock in select(vec![Clock::Wall, Clock::Insn]),
         replicate in any::<u32>(),
         unit_per_tick in proptest::num::f64::NORMAL | proptest::num::f64::ZERO,
@@ -98,6 +101,7 @@ prop_compose! {
     ) -> Observation {
         Observation {
             environment,
+            variant: variant.parse().unwrap(),
             clock,
             replicate,
             unit_per_tick,
@@ -126,6 +130,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
+        let skipped: Contender = "kvm:pin=shared".parse().unwrap();
         let new = NewRun { seed, request: &request, version: "0.1.0", facts: facts.clone() };
         let run = {
             let mut store = Store::open(&path).unwrap();
@@ -133,12 +138,12 @@ proptest! {
             for observation in &seen {
                 store.add_observation(run, observation).unwrap();
             }
-            store.add_skip(run, EnvironmentId::Kvm, &reason).unwrap();
+            store.add_skip(run, &skipped, &reason).unwrap();
             run
         };
         let loaded = Store::open_existing(&path).unwrap().load(run).unwrap();
         prop_assert_eq!(loaded.observations, seen.clone());
-        prop_assert_eq!(loaded.skips, vec![(EnvironmentId::Kvm, reason)]);
+        prop_assert_eq!(loaded.skips, vec![(skipped, reason)]);
         prop_assert_eq!(loaded.info.seed, seed);
         prop_assert_eq!(loaded.info.request, request);
         prop_assert_eq!(loaded.info.version, "0.1.0");

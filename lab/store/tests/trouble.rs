@@ -136,7 +136,7 @@ fn a_store_of_a_newer_version_is_left_as_it_is() {
     drop(newer);
     let problem = refusal(&path);
     assert!(
-        matches!(problem, Problem::Newer { found: 7, known: 3 }),
+        matches!(problem, Problem::Newer { found: 7, known: 4 }),
         "{problem:?}"
     );
     assert!(problem.to_string().contains("newer version"), "{problem}");
@@ -146,7 +146,8 @@ fn a_store_of_a_newer_version_is_left_as_it_is() {
 fn of_format_1(path: &Path) -> RunId {
     let run = filled(path, 2);
     let older = Connection::open(path).unwrap();
-    let later = "DROP TABLE interrupts; DROP TABLE requests";
+    let later = "DROP TABLE interrupts; DROP TABLE requests;
+                 ALTER TABLE boots DROP COLUMN variant; ALTER TABLE skips DROP COLUMN variant";
     older.execute_batch(later).unwrap();
     older.pragma_update(None, "user_version", 1).unwrap();
     run
@@ -170,7 +171,7 @@ fn a_store_without_interrupts_is_read_as_it_is_and_written_with_them() {
     let boot = common::boot_with_interrupts();
     store.add_observation(run, &boot).unwrap();
     let all = store.load(run).unwrap().observations;
-    assert_eq!((all.len(), &all[2], version(&path)), (3, &boot, 3));
+    assert_eq!((all.len(), &all[2], version(&path)), (3, &boot, 4));
     assert_eq!(all[..2], expected);
 }
 
@@ -246,7 +247,7 @@ fn what_is_asked_of_a_run_that_is_not_there_is_refused() {
         store.load(none).unwrap_err(),
         store.finish_run(none).unwrap_err(),
         store.add_observation(none, &boot).unwrap_err(),
-        store.add_skip(none, boot.environment, "").unwrap_err(),
+        store.add_skip(none, &boot.contender(), "").unwrap_err(),
     ] {
         assert!(matches!(error.problem, Problem::NoSuchRun(3)), "{error:?}");
     }

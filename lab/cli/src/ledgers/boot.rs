@@ -151,6 +151,7 @@ mod tests {
         };
         Observation {
             environment: EnvironmentId::SimLinux,
+            variant: Default::default(),
             clock: EnvironmentId::SimLinux.clock(),
             replicate: 0,
             unit_per_tick: 1.0,

@@ -28,7 +28,7 @@ use trapline_abi::{mark, Op, OpSet, Unit, Workload};
 use trapline_environments::Watch;
 use trapline_ledger::wire::Span;
 use trapline_ledger::{Batch, Ledger, Machine, Symbols, Window};
-use trapline_plan::{expand, names, EnvironmentId, Observation};
+use trapline_plan::{expand, names, Contender, EnvironmentId, Observation};
 use typical::typical;
 
 /// Ledgers by where and of what.
@@ -56,8 +56,8 @@ impl Keeper for Counted {
         Ok(())
     }
 
-    fn skipped(&mut self, environment: EnvironmentId, reason: &str) -> Result<(), Failure> {
-        Err(Failure::new(format!("{environment}: {reason}")))
+    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure> {
+        Err(Failure::new(format!("{contender}: {reason}")))
     }
 }
 

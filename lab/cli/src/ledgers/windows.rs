@@ -117,6 +117,7 @@ mod tests {
     fn run(operations: Vec<Operation>) -> Observation {
         Observation {
             environment: EnvironmentId::SimKvm,
+            variant: Default::default(),
             clock: EnvironmentId::SimKvm.clock(),
             replicate: 0,
             unit_per_tick: 1.0,

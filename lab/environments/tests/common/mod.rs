@@ -40,8 +40,8 @@ pub fn settings(directory: &Path) -> Settings {
 /// A small boot of `id` for the operations named, with one further launch.
 pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
     let plan = expand(&Request {
-        environments: vec![id],
-        ready: vec![id],
+        contenders: vec![id.into()],
+        ready: vec![id.into()],
         operations,
         named: 0,
         preset: Preset::Quick,

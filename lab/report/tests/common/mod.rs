@@ -235,6 +235,7 @@ pub fn report() -> Report {
     cells.extend(vmx_cells());
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
+        variant: Default::default(),
         interrupts: vec![],
         neighbours: vec![],
         irq: Default::default(),

@@ -29,6 +29,7 @@ pub fn full_boot(replicate: u32) -> Observation {
     };
     Observation {
         environment: EnvironmentId::Kvm,
+        variant: Default::default(),
         clock: Clock::Wall,
         replicate,
         unit_per_tick: 0.4,
