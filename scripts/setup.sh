@@ -36,6 +36,10 @@ find_missing() {
     if ! links_statically; then needed+=(gcc libc6-dev); fi
     if ! have qemu-system-x86_64; then optional+=(qemu-system-x86); fi
     if ! have bochs; then optional+=(bochs bochs-term); fi
+    # Looks at the page of trapline report in the tests.
+    if ! have chromium && ! have chromium-headless-shell && ! have google-chrome && ! have chromium-browser; then
+        optional+=(chromium)
+    fi
     # For a disk that is written while its machine is killed; not in everybody's $PATH.
     if ! PATH=$PATH:/usr/sbin:/sbin have mkfs.ext4; then optional+=(e2fsprogs); fi
 }

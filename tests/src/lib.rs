@@ -4,6 +4,7 @@
 //! The tests run what `make build` put into `target/dist`, as people do, and read
 //! what it prints. A build that is not there is a failure, not a skip.
 
+pub mod browser;
 pub mod cycles;
 pub mod guest;
 pub mod house;

@@ -67,6 +67,7 @@ fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {
         &["--help"],
         &["run", "--help"],
         &["show", "--help"],
+        &["report", "--help"],
         &["baseline", "--help"],
         &["check", "--help"],
         &["bisect", "--help"],

@@ -9,6 +9,7 @@ mod gate;
 mod irq;
 mod kernel_build;
 mod populate;
+mod report;
 mod scheduling;
 
 pub use block::BlockArgs;
@@ -18,6 +19,7 @@ pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
 pub use populate::{ways, PopulateArgs};
+pub use report::ReportArgs;
 pub use scheduling::SchedulingArgs;
 
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -83,6 +85,8 @@ pub enum Command {
     KernelBuild(KernelBuildArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
+    /// Make one page of HTML of an earlier run, from the store alone
+    Report(ReportArgs),
     /// Write exact figures, to be checked against later
     Baseline(BaselineArgs),
     /// Measure again what a baseline holds, and tell what changed

@@ -29,6 +29,7 @@ mod parts;
 mod place;
 mod populate;
 mod progress;
+mod report;
 mod run;
 mod show;
 mod terminal;
@@ -80,6 +81,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Floor(args) => floor::floor(&args)?,
         Command::Cache(args) => cache::cache(&args)?,
         Command::Show(args) => return show::show(&args),
+        Command::Report(args) => return report::report(&args),
     }
     Ok(Status::Done)
 }

@@ -26,7 +26,11 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn chosen(store: &mut Store, number: Option<u32>) -> Result<RunId, Failure> {
+/// The run with this number, or the latest.
+///
+/// # Errors
+/// The store has none yet, or cannot be read.
+pub fn chosen(store: &mut Store, number: Option<u32>) -> Result<RunId, Failure> {
     if let Some(number) = number {
         return Ok(RunId(i64::from(number)));
     }
@@ -57,7 +61,7 @@ fn list(runs: &[RunInfo]) -> String {
 }
 
 /// Milliseconds since 1970 as a date and time of day, in UTC.
-fn date(milliseconds: u64) -> String {
+pub fn date(milliseconds: u64) -> String {
     let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
     humantime::format_rfc3339_seconds(moment).to_string()
 }

@@ -16,6 +16,12 @@ pub fn json(report: &Report) -> String {
     written(&document(report, &report.cells()))
 }
 
+/// The same in as few characters as there have to be.
+pub fn compact(report: &Report) -> String {
+    // Serialising maps with string keys to a string cannot fail.
+    serde_json::to_string(&document(report, &report.cells())).unwrap_or_default()
+}
+
 /// Several reports as one such object, which has them under `variants`.
 pub(crate) fn json_of_all(reports: &[Report]) -> String {
     let cells: Vec<_> = reports.iter().map(Report::cells).collect();
@@ -26,7 +32,7 @@ pub(crate) fn json_of_all(reports: &[Report]) -> String {
 }
 
 fn written(value: &impl Serialize) -> String {
-    // Serialising maps with string keys to a string cannot fail.
+    // As above.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
     text

@@ -1,7 +1,7 @@
-//! From cells to text: tables for a terminal, JSON, CSV and Markdown.
+//! From cells to text: tables for a terminal, JSON, CSV, Markdown, and a page of HTML.
 //!
 //! Everything is pure: a [`Report`] and a [`Style`] give the same text on any
-//! machine. The four forms are four modules; [`figures`] is how a number is
+//! machine. Each form is a module; [`figures`] is how a number is
 //! written for people, [`notes`] what has to be said below a table.
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod kernel_build;
 mod markdown;
 mod neighbours;
 mod notes;
+pub mod page;
 mod populate;
 mod sheet;
 pub mod study;

@@ -210,7 +210,7 @@ pub fn spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
 }
 
 /// The bare row is compared with itself; saying so helps nobody.
-fn ratio(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
+pub fn ratio(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
     let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) else {
         return Span::default();
     };

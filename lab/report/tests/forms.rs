@@ -5,7 +5,7 @@
 mod common;
 
 use std::path::PathBuf;
-use trapline_report::{csv, json, markdown, terminal, Style};
+use trapline_report::{csv, json, markdown, page, terminal, Style};
 
 fn assert_looks_like(name: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -154,4 +154,38 @@ fn a_report_of_nothing_is_still_a_report() {
     assert_eq!(csv(&empty).lines().count(), 1);
     terminal(&empty, &Style::default());
     markdown(&empty);
+}
+
+/// The page of the made-up report, without what a browser is needed for.
+#[test]
+fn the_page_has_each_part_once_and_its_clocks_apart() {
+    let report = common::report();
+    let source = page::Source {
+        report: &report,
+        observations: &[],
+        run: &page::Run {
+            number: 7,
+            ..page::Run::default()
+        },
+    };
+    let text = page::page(&source);
+    for id in [
+        "headline", "map", "wall", "insn", "insn-vmx", "remarks", "facts",
+    ] {
+        let begin = format!("<section id=\"{id}\"");
+        assert_eq!(text.matches(&begin).count(), 1, "{id}");
+    }
+    for shown in [
+        "134,123,456",
+        "24.1 µs",
+        "&lt;0.410 ns",
+        "failed",
+        "3% fast",
+    ] {
+        assert!(text.contains(shown), "no {shown}");
+    }
+    // Control characters of guests are gone.
+    assert!(!text.contains('\u{1b}'));
+    assert_eq!(text.matches("<script").count(), 2);
+    assert!(text.len() < 200_000, "{} bytes", text.len());
 }

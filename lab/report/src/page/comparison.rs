@@ -1,0 +1,261 @@
+//! The table of one clock: operations down, environments across, with bars.
+//!
+//! Bandwidths have another unit and another direction, and stand apart. Without the
+//! script it is a table; the script sorts and filters it.
+
+use super::context::{is_time, Context};
+use super::who::{self, Cast};
+use super::{clock_title, heading, help, Section};
+use crate::notes::Notes;
+use crate::sheet::{Look, Span};
+use crate::table::{self, Shown};
+use crate::{figures, printable};
+use maud::{html, Markup};
+use trapline_abi::{Op, Workload};
+use trapline_plan::{names, Clock};
+use trapline_stats::{Cell, Figure, Value};
+
+/// The section of `clock`, if it has any figure of time.
+pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
+    let shown = context.shown(clock)?;
+    let operations: Vec<Op> = shown
+        .operations
+        .iter()
+        .copied()
+        .filter(|op| is_time(*op))
+        .collect();
+    if operations.is_empty() {
+        return None;
+    }
+    let table = Table {
+        cast: context.cast(clock),
+        clock,
+        shown,
+        operations,
+    };
+    let mut notes = Notes::default();
+    let rows = table.body(&mut notes);
+    let unit = match clock {
+        Clock::Wall => "time for one operation",
+        _ => "instructions for one operation",
+    };
+    Some(Section {
+        id: clock.name().to_owned(),
+        title: clock_title(clock),
+        body: html! {
+            (heading(clock_title(clock), help::of_table(clock)))
+            p.lead { (unit) ", with its spread, and how many times that of "
+                strong { (clock.bare().name()) } }
+            (table.controls())
+            div.scroll tabindex="0" role="region" aria-label={ (clock_title(clock)) " table" } {
+                table.comparison id={ "table-" (clock.name()) } { (table.head()) (rows) }
+            }
+            (notes_below(&notes, clock))
+        },
+    })
+}
+
+struct Table<'a> {
+    cast: Cast,
+    clock: Clock,
+    shown: Shown<'a>,
+    operations: Vec<Op>,
+}
+
+impl Table<'_> {
+    fn controls(&self) -> Markup {
+        let id = self.clock.name();
+        html! {
+            div.controls data-for={ "table-" (id) } {
+                label { "Search "
+                    input type="search" placeholder="operation" autocomplete="off" spellcheck="false"; }
+                label { "Workload "
+                    select { option value="" { "all" }
+                        @for workload in self.workloads() {
+                            option { (workload.name()) }
+                        } } }
+                fieldset { legend { "Environments" }
+                    @for (column, row) in self.cast.rows().iter().enumerate() {
+                        label.chip { input type="checkbox" checked value=(column);
+                            i.dot.(self.cast.tone(*row)) {} (who::name(*row)) }
+                    } }
+                output aria-live="polite" {}
+            }
+        }
+    }
+
+    fn workloads(&self) -> Vec<Workload> {
+        let has = |workload: &Workload| self.operations.iter().any(|op| op.workload() == *workload);
+        Workload::ALL.into_iter().filter(has).collect()
+    }
+
+    fn head(&self) -> Markup {
+        html! {
+            thead {
+                tr {
+                    th.name rowspan="2" scope="col" data-sort="order" { "operation" }
+                    @for (column, row) in self.cast.rows().iter().enumerate() {
+                        th.{ "c" (column) } scope="colgroup" colspan=(if row.is_bare() { 1 } else { 2 })
+                            title=(row.what()) { i.dot.(self.cast.tone(*row)) {} (who::name(*row)) }
+                    }
+                }
+                tr {
+                    @for (column, row) in self.cast.rows().iter().enumerate() {
+                        th.v.{ "c" (column) } scope="col" data-sort={ "v" (column) }
+                            data-label={ (who::name(*row)) ", cost" } { "cost" }
+                        @if !row.is_bare() {
+                            th.r.{ "c" (column) } scope="col" data-sort={ "r" (column) }
+                                data-label={ (who::name(*row)) ", times bare" } { "× bare" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn body(&self, notes: &mut Notes) -> Markup {
+        html! {
+            @for workload in self.workloads() {
+                tbody data-workload=(workload.name()) {
+                    tr.group { th scope="rowgroup" colspan=(self.cast.rows().len() * 2 + 1) {
+                        (workload.name()) " " span { (workload.question()) } } }
+                    @for op in self.operations.iter().filter(|op| op.workload() == workload) {
+                        (self.row(*op, notes))
+                    }
+                }
+            }
+        }
+    }
+
+    fn row(&self, op: Op, notes: &mut Notes) -> Markup {
+        let largest = self.largest(op);
+        html! {
+            tr data-text={ (names::path(op)) " " (op.what()) } {
+                th.name scope="row" { span.of { (op.workload().name()) "/" }
+                    span.op title=(op.what()) { (op.name()) } }
+                @for (column, row) in self.cast.rows().iter().enumerate() {
+                    (self.cell(column, self.shown.cell(*row, op), largest, notes))
+                    @if !row.is_bare() { (ratio(column, self.shown.cell(*row, op))) }
+                }
+            }
+        }
+    }
+
+    /// The upper end of the bars of a line, which an interval does not move far; 0 where
+    /// there is nothing to compare.
+    fn largest(&self, op: Op) -> f64 {
+        let rows = self.cast.rows().iter();
+        let figures = rows.filter_map(|row| self.shown.cell(*row, op)?.value.figure());
+        let ends = figures.map(|figure| {
+            let high = figure.high.unwrap_or(figure.estimate);
+            high.min(figure.estimate * 1.5)
+        });
+        let ends: Vec<f64> = ends.collect();
+        match ends.len() {
+            0 | 1 => 0.0,
+            _ => ends.into_iter().fold(0.0, f64::max),
+        }
+    }
+
+    fn cell(&self, column: usize, cell: Option<&Cell>, largest: f64, notes: &mut Notes) -> Markup {
+        let place = format!("c{column}");
+        let absent = html! { td.v.none.(place) { "–" } };
+        let Some(cell) = cell else { return absent };
+        let row = who::row(cell);
+        match &cell.value {
+            Value::Skip(reason) => html! {
+                td.v.none.(place) title=(printable(reason)) { "–" }
+            },
+            Value::Failed(failure) => html! {
+                td.v.(place) data-env=(who::name(row)) {
+                    span.failed title=(printable(&failure.reason)) { "failed" } }
+            },
+            Value::Measured(figure) => html! {
+                td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(figure.estimate) {
+                    (value(cell, figure)) (self.marks(cell, notes))
+                    span.s { (table::spread(cell, figure, true)) }
+                    (bar(figure, largest))
+                }
+            },
+        }
+    }
+
+    fn marks(&self, cell: &Cell, notes: &mut Notes) -> Markup {
+        html! {
+            @for number in notes.on(cell) {
+                sup { a href={ "#note-" (self.clock.name()) "-" (number) }
+                    aria-label={ "note " (number) } { (number) } }
+            }
+        }
+    }
+}
+
+fn value(cell: &Cell, figure: &Figure) -> Markup {
+    match figure.resolution() {
+        Some(limit) => {
+            let limit = figures::value(limit, cell.op, cell.clock, true);
+            html! { span.n.faint { "<" (limit) } }
+        }
+        None => html! { span.n { (figures::value(figure.estimate, cell.op, cell.clock, true)) } },
+    }
+}
+
+/// In percent, with what the eye can tell.
+pub fn percent_of(value: f64, largest: f64) -> String {
+    let share = if largest > 0.0 { value / largest } else { 0.0 };
+    let text = format!("{:.1}", (share * 100.0).clamp(0.0, 100.0));
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn bar(figure: &Figure, largest: f64) -> Markup {
+    if figure.resolution().is_some() || figure.estimate <= 0.0 || largest <= 0.0 {
+        return html! {};
+    }
+    let low = figure.low.unwrap_or(figure.estimate);
+    let high = figure.high.unwrap_or(figure.estimate).min(largest);
+    html! {
+        span.bar aria-hidden="true" {
+            i style={ "width:" (percent_of(low.min(figure.estimate), largest)) "%" } {}
+            @if high > low {
+                b style={ "width:" (percent_of(high - low, largest)) "%" } {}
+            }
+        }
+    }
+}
+
+fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
+    let place = format!("c{column}");
+    let figure = cell.and_then(|cell| Some((cell, cell.value.figure()?)));
+    let Some((cell, figure)) = figure else {
+        return html! { td.r.none.(place) {} };
+    };
+    let Span { text, look } = table::ratio(cell, figure, true);
+    let Some(ratio) = figure.ratio.filter(|_| !text.is_empty()) else {
+        return html! { td.r.none.(place) {} };
+    };
+    let class = match look {
+        Look::Good => "good",
+        Look::Bad => "dear",
+        _ => "fair",
+    };
+    let interval = ratio.low.zip(ratio.high).map(|(low, high)| {
+        let (low, high) = (figures::times(low, true), figures::times(high, true));
+        format!("95% interval {low} to {high}")
+    });
+    html! {
+        td.r.(place).(class) data-v=(ratio.estimate) title=[interval] { (text) }
+    }
+}
+
+fn notes_below(notes: &Notes, clock: Clock) -> Markup {
+    let texts = notes.texts();
+    html! {
+        @if !texts.is_empty() {
+            ol.notes {
+                @for (number, text) in (1..).zip(&texts) {
+                    li id={ "note-" (clock.name()) "-" (number) } { (printable(text)) }
+                }
+            }
+        }
+    }
+}

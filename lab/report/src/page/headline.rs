@@ -1,0 +1,78 @@
+//! What a run says in plain words: its largest difference between hypervisors first, then
+//! what else tells most, each with its clock.
+//!
+//! Sentences are chosen by what both intervals allow, not by the estimates: a difference
+//! that chance may have made is told as one that was not found.
+
+mod finding;
+
+use super::context::Context;
+use super::{clock_title, Section};
+use crate::printable;
+use finding::{Finding, Kind};
+use maud::{html, Markup};
+use trapline_plan::Clock;
+
+/// How many findings stand below the headline.
+const MOST: usize = 6;
+
+pub fn section(context: &Context<'_>) -> Section {
+    let mut found = finding::all(context);
+    let first = (!found.is_empty()).then(|| found.remove(0));
+    found.truncate(MOST);
+    Section {
+        id: "headline".to_owned(),
+        title: "In words",
+        body: html! {
+            p.place { (place(context)) }
+            h1 { @match &first {
+                Some(first) => (first.title),
+                None => { (plain(context)) },
+            } }
+            @if let Some(first) = &first { p.under { (first.text) " " (clock(first.clock)) } }
+            @if !found.is_empty() {
+                ul.findings { @for finding in &found { (card(finding)) } }
+            }
+        },
+    }
+}
+
+/// Where it was measured.
+fn place(context: &Context<'_>) -> Markup {
+    let known = ["cpu", "kernel", "kvm"].into_iter();
+    let known = known.filter_map(|name| context.report().facts.get(name));
+    let facts: Vec<String> = known.map(|fact| printable(fact)).collect();
+    html! { (facts.join(" · ")) }
+}
+
+/// Where nothing can be compared.
+fn plain(context: &Context<'_>) -> String {
+    let measured = context
+        .cells
+        .iter()
+        .filter(|cell| cell.value.figure().is_some());
+    match measured.count() {
+        0 => "Nothing could be measured in this run; below it is said why.".to_owned(),
+        1 => "One figure, and nothing to compare it with.".to_owned(),
+        more => format!("{more} figures, none of which are of two hypervisors or beside bare."),
+    }
+}
+
+fn clock(clock: Clock) -> Markup {
+    html! { span.clock { (clock_title(clock)) } }
+}
+
+fn card(finding: &Finding) -> Markup {
+    let class = match finding.kind {
+        Kind::Differs => "differs",
+        Kind::AsGood => "as-good",
+        Kind::Unsure => "unsure",
+    };
+    html! {
+        li.(class) {
+            p.number { (finding.number) }
+            p { (finding.title) }
+            p.under { (finding.text) " " (clock(finding.clock)) }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What stands inside what: every environment of the run as nested layers.
+//!
+//! Boxes are drawn by the style sheet around nested lists, so that they find their
+//! place on a narrow screen and are read in order by those who do not see.
+
+use super::context::Context;
+use super::help::help;
+use super::who::{self, Row};
+use super::{heading, Section};
+use crate::{figures, printable};
+use maud::{html, Markup};
+use trapline_abi::Op;
+use trapline_plan::EnvironmentId;
+use trapline_stats::Value;
+
+/// Something that runs something else, or the workloads.
+struct Layer {
+    name: &'static str,
+    inner: Vec<Layer>,
+    /// Whose innermost layer it is.
+    row: Option<Row>,
+}
+
+/// `None` if there was nothing to run.
+pub fn section(context: &Context<'_>) -> Option<Section> {
+    let mut roots: Vec<Layer> = Vec::new();
+    for row in rows(context) {
+        plant(&mut roots, who::layers(row), row);
+    }
+    (!roots.is_empty()).then(|| Section {
+        id: "map".to_owned(),
+        title: "Map",
+        body: html! {
+            (heading("Where it ran", help("Where it ran", &HELP)))
+            ul.map { @for layer in &roots { (drawn(context, layer)) } }
+        },
+    })
+}
+
+const HELP: [&str; 2] = [
+    "Each box runs what is inside it. The image is one file, byte for byte the same wherever it \
+     stands; the agent is a Linux program made of the same source. Under each name stands what a \
+     write to a port costs there, or else a request for the process number.",
+    "A simulated machine counts instructions: what is inside it has a clock of its own, and its \
+     figures are never compared with those of the wall clock.",
+];
+
+/// Every environment that was measured or asked for.
+fn rows(context: &Context<'_>) -> Vec<Row> {
+    let skipped = context.report().skips.iter().map(|(row, _)| *row);
+    let mut rows: Vec<Row> = context.cells.iter().map(who::row).chain(skipped).collect();
+    rows.sort();
+    rows.dedup();
+    rows
+}
+
+fn plant(among: &mut Vec<Layer>, stack: &[&'static str], row: Row) {
+    let Some((name, inner)) = stack.split_first() else {
+        return;
+    };
+    // The innermost belongs to one environment alone.
+    let known = among
+        .iter()
+        .position(|layer| layer.name == *name && layer.row.is_none());
+    let place = known.filter(|_| !inner.is_empty()).unwrap_or_else(|| {
+        among.push(Layer {
+            name,
+            inner: Vec::new(),
+            row: inner.is_empty().then_some(row),
+        });
+        among.len() - 1
+    });
+    plant(&mut among[place].inner, inner, row);
+}
+
+fn drawn(context: &Context<'_>, layer: &Layer) -> Markup {
+    match layer.row {
+        Some(row) => leaf(context, row, layer.name),
+        None => html! {
+            li { span.layer { (layer.name) }
+                ul { @for inner in &layer.inner { (drawn(context, inner)) } } }
+        },
+    }
+}
+
+fn leaf(context: &Context<'_>, row: Row, name: &str) -> Markup {
+    let reason = reason(context, row);
+    let tone = context.cast(row.clock()).tone(row);
+    html! {
+        li.leaf.(tone).skipped[reason.is_some()] title=(row.what()) {
+            span.layer { (name) }
+            strong { (who::name(row)) }
+            @match &reason {
+                Some(reason) => span.figure title=(printable(reason)) { "not measured" },
+                None => (figure(context, row)),
+            }
+        }
+    }
+}
+
+/// Why nothing was measured there, if nothing was.
+fn reason(context: &Context<'_>, row: Row) -> Option<String> {
+    let mut here = context.cells.iter().filter(|cell| who::row(cell) == row);
+    if here.clone().any(|cell| cell.value.figure().is_some()) {
+        return None;
+    }
+    let asked = context
+        .report()
+        .skips
+        .iter()
+        .find(|(skipped, _)| *skipped == row);
+    let told = here.find_map(|cell| match &cell.value {
+        Value::Skip(reason) => Some(reason.clone()),
+        Value::Failed(failure) => Some(failure.reason.clone()),
+        Value::Measured(_) => None,
+    });
+    asked
+        .map(|(_, reason)| reason.clone())
+        .or(told)
+        .or(Some(String::new()))
+}
+
+fn figure(context: &Context<'_>, row: EnvironmentId) -> Markup {
+    let shown = [Op::PortOut, Op::Getpid, Op::BootMain].into_iter();
+    let shown = shown
+        .filter_map(|op| Some((op, context.figure(row, op)?)))
+        .next();
+    html! {
+        @if let Some((op, figure)) = shown {
+            span.figure { (op.name()) " "
+                b { (figures::time_with_unit(figure.estimate, row.clock(), true)) } }
+        }
+    }
+}

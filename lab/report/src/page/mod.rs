@@ -1,0 +1,89 @@
+//! A run as one page of HTML that needs nothing but itself.
+//!
+//! The page is made of the store's observations alone, is complete without its script,
+//! and can ask nothing of any network: its policy forbids it. Each section is a module;
+//! [`shell`] is what stands around them. Whatever a guest, a host or a user said passes
+//! through maud, which escapes it.
+
+mod comparison;
+mod context;
+mod facts;
+mod headline;
+mod help;
+mod map;
+mod remarks;
+mod shell;
+mod who;
+
+use crate::Report;
+use context::Context;
+use maud::{html, Markup};
+use trapline_plan::{Clock, Observation};
+
+/// What a page is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The figures.
+    pub report: &'a Report,
+    /// What they were made of.
+    pub observations: &'a [Observation],
+    /// Which run it is.
+    pub run: &'a Run,
+}
+
+/// Which run a page shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Its number in its store.
+    pub number: i64,
+    /// When it began, as people write a date.
+    pub started: String,
+    /// Whether it was complete when the page was made.
+    pub is_complete: bool,
+    /// The seed of its plan.
+    pub seed: u64,
+    /// What was asked for, as words of a command line.
+    pub request: String,
+}
+
+/// The page, a whole document.
+pub fn page(source: &Source<'_>) -> String {
+    let context = Context::new(*source);
+    shell::document(&context, &sections(&context)).into_string()
+}
+
+/// A part of the page with an address of its own.
+pub(crate) struct Section {
+    id: String,
+    /// As the list of contents calls it.
+    title: &'static str,
+    body: Markup,
+}
+
+/// All that there is to show, in the order in which it is read.
+fn sections(context: &Context<'_>) -> Vec<Section> {
+    let tables = Clock::ALL.into_iter();
+    let tables = tables.filter_map(|clock| comparison::section(context, clock));
+    let mut all = vec![headline::section(context)];
+    all.extend(map::section(context));
+    all.extend(tables);
+    all.extend(remarks::section(context));
+    all.push(facts::section(context));
+    all
+}
+
+/// What the title of a clock's table is.
+pub(crate) const fn clock_title(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Wall => "Wall clock",
+        Clock::Insn => "Instruction clock",
+        Clock::InsnVmx => "Intel instruction clock",
+    }
+}
+
+/// A heading with what there is to say about reading what stands below it.
+fn heading(title: &str, help: Markup) -> Markup {
+    html! {
+        div.head { h2 { (title) } (help) }
+    }
+}

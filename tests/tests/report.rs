@@ -1,0 +1,310 @@
+//! `trapline report` as people use it: the page of a real run, in a real browser.
+
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use trapline_plan::{Clock, EnvironmentId, Observation};
+use trapline_store::{NewRun, Store};
+use trapline_tests::browser::{has_browser, Browser};
+use trapline_tests::has_qemu;
+use trapline_tests::run::Place;
+
+/// No page is larger.
+const MOST_BYTES: u64 = 2_000_000;
+
+/// The page of a real run, made once for all tests.
+fn page() -> &'static Path {
+    static MADE: OnceLock<(Place, PathBuf)> = OnceLock::new();
+    let (_, file) = MADE.get_or_init(|| {
+        let place = Place::new();
+        let environments = if has_qemu("environments of QEMU on the page") {
+            "host,qemu-tcg,sim,sim/linux"
+        } else {
+            "host"
+        };
+        let words = format!("--env {environments} --workload basic,stream,boot --boots 2 --quiet");
+        let ended = place.run_storing("run", &words);
+        assert_eq!(ended.status, Some(0), "{}", ended.errors);
+        let file = made(&place, "page.html");
+        (place, file)
+    });
+    file
+}
+
+fn made(place: &Place, name: &str) -> PathBuf {
+    let file = place.path().join(name);
+    let ended = place.run_storing("report", &format!("--output {}", file.display()));
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    assert!(ended.output.contains(name), "{}", ended.output);
+    file
+}
+
+fn shown(file: &Path) -> Browser {
+    let mut browser = Browser::start();
+    browser.resize(1280, 900, false);
+    browser.open(file);
+    browser
+}
+
+/// Nothing was asked of anybody, and nothing was complained of.
+fn assert_calm(browser: &Browser) {
+    let foreign = browser.requests.iter();
+    let foreign: Vec<_> = foreign
+        .filter(|url| {
+            !url.starts_with("file:") && !url.starts_with("data:") && !url.starts_with("blob:")
+        })
+        .collect();
+    assert!(foreign.is_empty(), "requests left the page: {foreign:?}");
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+#[test]
+fn the_page_shows_in_light_and_dark_on_a_desk_and_on_a_phone() {
+    if !has_browser("the page of a run") {
+        return;
+    }
+    assert!(page().metadata().expect("it is there").len() < MOST_BYTES);
+    let mut browser = shown(page());
+    for scheme in ["light", "dark"] {
+        for (width, height, mobile) in [(1280, 900, false), (390, 844, true)] {
+            browser.prefer(scheme);
+            browser.resize(width, height, mobile);
+            let found = browser.audit();
+            assert!(found.is_empty(), "{scheme} at {width}: {found:#?}");
+        }
+    }
+    assert_calm(&browser);
+}
+
+#[test]
+fn everything_that_is_closed_can_be_opened_and_read() {
+    if !has_browser("what is closed on the page of a run") {
+        return;
+    }
+    let mut browser = shown(page());
+    browser.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+    for (scheme, width) in [("light", 1280), ("dark", 390)] {
+        browser.prefer(scheme);
+        browser.resize(width, 900, false);
+        let found = browser.audit();
+        assert!(found.is_empty(), "{scheme} at {width}: {found:#?}");
+    }
+    assert_calm(&browser);
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_noticed() {
+    if !has_browser("the audit of pages") {
+        return;
+    }
+    let mut browser = shown(page());
+    for (harm, told) in [
+        ("document.querySelector('h2').style.color = '#999'", "contrast "),
+        ("document.querySelector('#theme').textContent = ''", "without a name: "),
+        ("document.querySelector('td').style.width = '3000px'; document.querySelector('.scroll').style.overflow = 'visible'", "too wide"),
+        ("document.querySelector('nav a').href = '#nowhere'", "leads nowhere: #nowhere"),
+    ] {
+        browser.value(harm);
+        let found = browser.audit();
+        assert!(found.iter().any(|found| found.contains(told)), "{harm}: {found:#?}");
+    }
+}
+
+/// The names of the operations that a table shows, in its order.
+const NAMES: &str = "[...document.querySelectorAll('#table-wall tbody tr:not(.group)')]\
+     .filter((row) => row.checkVisibility()).map((row) => row.cells[0].textContent)";
+/// The figures of the first column in that order.
+const COSTS: &str = "[...document.querySelectorAll('#table-wall td.v.c0[data-v]')]\
+     .map((cell) => Number(cell.dataset.v))";
+
+#[test]
+fn tables_are_sorted_and_filtered_by_mouse() {
+    if !has_browser("tables on the page of a run") {
+        return;
+    }
+    let mut browser = shown(page());
+    let at_first = browser.value(NAMES);
+    browser.click("#table-wall th.v.c0 button");
+    let costs = browser.value(COSTS);
+    let costs: Vec<f64> = serde_json::from_value(costs).expect("numbers");
+    assert!(
+        costs.len() > 3 && costs.is_sorted_by(|a, b| a >= b),
+        "{costs:?}"
+    );
+    browser.click("#table-wall th.v.c0 button");
+    let turned: Vec<f64> = serde_json::from_value(browser.value(COSTS)).expect("numbers");
+    assert!(turned.is_sorted(), "{turned:?}");
+    let said = "document.querySelector('#table-wall th.v.c0').getAttribute('aria-sort')";
+    assert_eq!(browser.value(said), json!("ascending"));
+    browser.click("#table-wall th.v.c0 button");
+    assert_eq!(
+        browser.value(NAMES),
+        at_first,
+        "a third click brings back the order"
+    );
+
+    browser.click(".controls[data-for=table-wall] input[type=checkbox]");
+    let gone = "[...document.querySelectorAll('#table-wall .c0')].every((cell) => !cell.checkVisibility())";
+    assert_eq!(browser.value(gone), json!(true));
+    assert_calm(&browser);
+}
+
+#[test]
+fn tables_are_sorted_and_filtered_by_keyboard() {
+    if !has_browser("the keyboard on the page of a run") {
+        return;
+    }
+    let mut browser = shown(page());
+    let focus = |selector: &str| format!("document.activeElement.matches({selector:?})");
+    let search = ".controls[data-for=table-wall] input[type=search]";
+    tab_to(&mut browser, &focus(search));
+    for letter in ["y", "i", "e", "l"] {
+        browser.press(letter);
+    }
+    assert_eq!(browser.value(NAMES), json!(["basic/yield"]));
+    let told = "document.querySelector('.controls[data-for=table-wall] output').textContent";
+    let told = browser.value(told);
+    assert!(
+        told.as_str().is_some_and(|text| text.starts_with("1 of ")),
+        "{told}"
+    );
+    browser.press("Escape");
+    browser.wait_for(&format!("({NAMES}).length > 3"));
+    tab_to(&mut browser, &focus("#table-wall th.v.c0 button"));
+    browser.press("Enter");
+    let said = "document.querySelector('#table-wall th.v.c0').getAttribute('aria-sort')";
+    assert_eq!(browser.value(said), json!("descending"));
+    assert_calm(&browser);
+}
+
+fn tab_to(browser: &mut Browser, there: &str) {
+    for _ in 0..200 {
+        if browser.value(there) == json!(true) {
+            return;
+        }
+        browser.press("Tab");
+    }
+    panic!("the Tab key does not lead there: {there}");
+}
+
+#[test]
+fn a_reader_chooses_light_or_dark_and_takes_the_data_along() {
+    if !has_browser("the switch and the data on the page of a run") {
+        return;
+    }
+    let mut browser = shown(page());
+    browser.prefer("light");
+    let paper = "getComputedStyle(document.body).backgroundColor";
+    let light = browser.value(paper);
+    browser.click("#theme");
+    assert_eq!(browser.value(paper), light, "light was chosen");
+    browser.click("#theme");
+    assert_ne!(browser.value(paper), light, "dark was chosen");
+    // The figures are the ones that `show` prints.
+    let data = browser.value("document.getElementById('data').textContent");
+    let data: serde_json::Value =
+        serde_json::from_str(data.as_str().expect("a text")).expect("it is JSON");
+    assert!(
+        data["cells"]
+            .as_array()
+            .is_some_and(|cells| cells.len() > 3),
+        "{data}"
+    );
+    browser.value("URL.createObjectURL = (blob) => { window.taken = blob.size; return '#facts'; }");
+    browser.click("#download");
+    browser.wait_for("window.taken > 1000");
+    assert_calm(&browser);
+}
+
+/// What would run, or load something, if it were taken for more than text.
+const HOSTILE: &str = "</script></style><script>window.owned=1;document.title='owned'</script>\
+     <img src=http://127.0.0.1:9/x onerror='window.owned=2'>\" onmouseover=\"window.owned=3";
+
+#[test]
+fn what_guests_and_hosts_say_is_text_and_nothing_else() {
+    let place = Place::new();
+    let mut store = Store::open(&place.store()).expect("the store is new");
+    let facts = |name: &str| BTreeMap::from([(name.to_owned(), HOSTILE.to_owned())]);
+    let run = NewRun {
+        request: HOSTILE,
+        version: HOSTILE,
+        facts: facts("cpu"),
+        ..NewRun::default()
+    };
+    let run = store.begin_run(&run).expect("there is room");
+    let mut seen = Observation {
+        environment: EnvironmentId::Host,
+        clock: Clock::Wall,
+        replicate: 0,
+        unit_per_tick: 1.0,
+        operations: vec![],
+        launches: vec![],
+        facts: facts(HOSTILE),
+        log: HOSTILE.to_owned(),
+        problems: vec![HOSTILE.to_owned()],
+    };
+    seen.operations = vec![trapline_plan::Operation {
+        op: trapline_abi::Op::Getpid,
+        outcome: trapline_plan::Outcome::Failed(HOSTILE.to_owned()),
+    }];
+    store.add_observation(run, &seen).expect("there is room");
+    store
+        .add_skip(run, EnvironmentId::Kvm, HOSTILE)
+        .expect("there is room");
+    drop(store);
+
+    let file = made(&place, "hostile.html");
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert_eq!(
+        text.matches("<script").count(),
+        2,
+        "data and script, no more"
+    );
+    assert!(!text.contains("<img"), "a picture was smuggled in");
+    if !has_browser("a hostile page") {
+        return;
+    }
+    let mut browser = shown(&file);
+    assert_eq!(browser.value("window.owned === undefined"), json!(true));
+    let title = browser.value("document.title");
+    assert!(
+        title
+            .as_str()
+            .is_some_and(|title| title.starts_with("Trapline")),
+        "{title}"
+    );
+    assert!(!browser
+        .value("document.body.textContent")
+        .to_string()
+        .is_empty());
+    assert_calm(&browser);
+}
+
+#[test]
+fn what_cannot_be_reported_is_told() {
+    let place = Place::new();
+    let ended = place.run_storing("report", "--run 1");
+    assert_eq!(ended.status, Some(1), "{}", ended.errors);
+    assert!(ended.errors.contains("help: "), "{}", ended.errors);
+    let mut store = Store::open(&place.store()).expect("the store is new");
+    store.begin_run(&NewRun::default()).expect("there is room");
+    drop(store);
+    let ended = place.run_storing("report", "--run 2");
+    assert_eq!(ended.status, Some(1), "{}", ended.errors);
+    let ended = place.run_storing("report", "--output /no/such/directory/page.html");
+    assert_eq!(ended.status, Some(1), "{}", ended.errors);
+    assert!(
+        ended.errors.starts_with("error: --output: "),
+        "{}",
+        ended.errors
+    );
+    // A run of which nothing is stored is a page, too.
+    let ended = place.run_storing("report", "--output -");
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    assert!(
+        ended.output.contains("Nothing could be measured"),
+        "{}",
+        ended.output
+    );
+}
