@@ -13,6 +13,7 @@ mod cell;
 mod compare;
 mod exact;
 pub mod irq;
+pub mod judge;
 pub mod spread;
 mod timeline;
 pub mod value;
