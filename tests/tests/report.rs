@@ -235,6 +235,7 @@ fn what_guests_and_hosts_say_is_text_and_nothing_else() {
     let run = store.begin_run(&run).expect("there is room");
     let mut seen = Observation {
         environment: EnvironmentId::Host,
+        variant: Default::default(),
         clock: Clock::Wall,
         replicate: 0,
         unit_per_tick: 1.0,
@@ -250,7 +251,7 @@ fn what_guests_and_hosts_say_is_text_and_nothing_else() {
     }];
     store.add_observation(run, &seen).expect("there is room");
     store
-        .add_skip(run, EnvironmentId::Kvm, HOSTILE)
+        .add_skip(run, &EnvironmentId::Kvm.into(), HOSTILE)
         .expect("there is room");
     drop(store);
 

@@ -5,9 +5,11 @@
 mod block;
 mod boot;
 mod cache;
+mod compare;
 mod gate;
 mod irq;
 mod kernel_build;
+mod plan;
 mod populate;
 mod report;
 mod scheduling;
@@ -15,9 +17,11 @@ mod scheduling;
 pub use block::BlockArgs;
 pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
+pub use compare::{CompareArgs, Rival};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
+pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{ways, PopulateArgs};
 pub use report::ReportArgs;
 pub use scheduling::SchedulingArgs;
@@ -73,6 +77,8 @@ pub enum Command {
     List(ListArgs),
     /// Measure, store, and show
     Run(RunArgs),
+    /// Check a plan file, or print what one may hold
+    Plan(PlanArgs),
     /// Measure how late interrupts are, at which stage, and judge it
     Irq(IrqArgs),
     /// Measure what it costs to give a guest memory
@@ -83,6 +89,8 @@ pub enum Command {
     Boot(BootArgs),
     /// Measure how long a kernel takes to build, by CPUs and where they are
     KernelBuild(KernelBuildArgs),
+    /// Compare two contenders, operation by operation: changed, equivalent or unsure
+    Compare(CompareArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
     /// Make one page of HTML of an earlier run, from the store alone
@@ -131,6 +139,13 @@ pub struct ListArgs {
 /// Of `trapline run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
+    /// A plan, which says what to measure in place of the options below; a run of it that
+    /// was interrupted goes on where it stopped
+    #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "cpus", "seed"])]
+    pub plan: Option<PathBuf>,
+    /// Begin the plan anew even if a run of it was interrupted
+    #[arg(long, requires = "plan")]
+    pub anew: bool,
     /// Environments to measure in [default: all]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
     pub environments: Vec<EnvironmentId>,

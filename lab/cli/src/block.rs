@@ -39,6 +39,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         manner: &args.manner,
         counters: None,
         followers: None,
+        deadline: None,
     };
     let run = run::perform(&mut store, &request, &means)?;
     run::show(&run, &outcome::reports(&run), args.format, &interrupt)

@@ -235,6 +235,7 @@ impl Wanted<'_> {
             manner: self.manner,
             counters: self.counters,
             followers: None,
+            deadline: None,
         };
         let request = run::exact(self.environments, self.operations, lab);
         let run = run::perform(store, &request, &means)?;

@@ -44,6 +44,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         manner: &args.manner,
         counters: None,
         followers: followers.as_ref(),
+        deadline: None,
     };
     let run = run::perform(&mut store, &request, &means)?;
     let report = outcome::report(&run);

@@ -8,6 +8,7 @@ mod bisect;
 mod block;
 mod boot;
 mod cache;
+mod compare;
 mod doctor;
 mod explain;
 mod failure;
@@ -18,6 +19,7 @@ mod gate;
 mod interrupt;
 mod irq;
 mod keep;
+mod keeper;
 mod kernel_build;
 mod lab;
 mod ledgers;
@@ -27,9 +29,11 @@ mod measure;
 mod outcome;
 mod parts;
 mod place;
+mod plan;
 mod populate;
 mod progress;
 mod report;
+mod resume;
 mod run;
 mod show;
 mod terminal;
@@ -69,6 +73,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Man => terminal::print_text(&manual::page())?,
         Command::List(args) => list::list(&args)?,
         Command::Run(args) => return run::run(&args),
+        Command::Plan(args) => return plan::plan(&args),
         Command::Irq(args) => return irq::irq(&args),
         Command::Block(args) => return block::block(&args),
         Command::Populate(args) => return populate::populate(&args),
@@ -82,6 +87,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Cache(args) => cache::cache(&args)?,
         Command::Show(args) => return show::show(&args),
         Command::Report(args) => return report::report(&args),
+        Command::Compare(args) => return compare::compare(&args),
     }
     Ok(Status::Done)
 }

@@ -16,7 +16,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trapline_abi::job::Wait;
 use trapline_abi::{block, Op};
 use trapline_environments::transcript::Window;
@@ -44,6 +44,8 @@ pub struct Task<'a> {
     pub counters: Option<&'a Counters>,
     /// Who follows interrupts, if anybody does.
     pub followers: Option<&'a Followers>,
+    /// No block on the wall clock is begun later, if it is said when.
+    pub deadline: Option<Instant>,
 }
 
 /// Keeps what was observed.
@@ -101,7 +103,12 @@ fn one_by_one(
     keeper: &mut dyn Keeper,
 ) -> Result<(), Failure> {
     let mut given_up = BTreeSet::new();
+    let mut block = None;
     for &boot in boots {
+        let begins = block.replace(boot.block) != Some(boot.block);
+        if begins && task.deadline.is_some_and(|end| Instant::now() >= end) {
+            break;
+        }
         if given_up.contains(&boot.contender()) {
             task.progress.done();
             continue;

@@ -14,9 +14,19 @@ use trapline_store::Run;
 /// Makes the reports of a stored run: one for each set of settings, of all environments
 /// that have no other. What was measured again only to see what chance does is in none.
 pub fn reports(run: &Run) -> Vec<Report> {
+    reports_of(run, |variant| !variant.again)
+}
+
+/// The same with one of what was measured again.
+pub fn reports_of_all(run: &Run) -> Vec<Report> {
+    reports_of(run, |_| true)
+}
+
+fn reports_of(run: &Run, is_wanted: fn(&Variant) -> bool) -> Vec<Report> {
     let booted = run.observations.iter().map(|seen| &seen.variant);
     let skipped = run.skips.iter().map(|(contender, _)| &contender.variant);
-    let variants: BTreeSet<_> = booted.chain(skipped).filter(|it| !it.again).collect();
+    let all = booted.chain(skipped);
+    let variants: BTreeSet<_> = all.filter(|variant| is_wanted(variant)).collect();
     match variants.is_empty() {
         true => vec![report(run)],
         false => variants.into_iter().map(|it| report_of(run, it)).collect(),
@@ -68,7 +78,8 @@ pub fn print(reports: &[Report], format: Format) -> Result<(), Failure> {
     terminal::print_text(&text)
 }
 
-fn style() -> Style {
+/// How this terminal is to be written to.
+pub fn style() -> Style {
     Style {
         width: terminal::width(),
         colour: terminal::shows_color(),

@@ -34,6 +34,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
         manner: &args.manner,
         counters: None,
         followers: None,
+        deadline: None,
     };
     let request = request(args, args.operations(), args.environments(), &lab);
     let run = run::perform(&mut store, &request, &means)?;

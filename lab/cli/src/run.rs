@@ -10,8 +10,8 @@ use crate::lab::Lab;
 use crate::ledgers::Counters;
 use crate::measure::{self, Storekeeper};
 use crate::progress::Bar;
-use crate::{doctor, keep, outcome};
-use std::time::Duration;
+use crate::{keep, keeper, outcome, plan, resume};
+use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
 use trapline_environments::{disk, Availability};
 use trapline_plan::{
@@ -26,20 +26,40 @@ pub const SEED: u64 = 1;
 /// Measures, stores and shows.
 ///
 /// # Errors
-/// A part is missing, the store cannot be written, or output cannot.
+/// A part is missing, the plan cannot be read, the store cannot be written, or output
+/// cannot.
 pub fn run(args: &RunArgs) -> Result<Status, Failure> {
+    let study = args.plan.as_deref().map(plan::read).transpose()?;
     let mut store = open_store(&args.manner)?;
     let interrupt = Interrupt::watch()?;
     let lab = Lab::open(&args.manner.simulated)?;
-    let request = request(args, &lab);
+    let (lab, request) = match &study {
+        Some(study) => {
+            let lab = lab.with_files_of(&study.contenders)?;
+            let request = plan::request(study, &lab);
+            (lab, request)
+        }
+        None => {
+            let request = request(args, &lab);
+            (lab, request)
+        }
+    };
     let means = Means {
         lab: &lab,
         interrupt: &interrupt,
         manner: &args.manner,
         counters: None,
         followers: None,
+        deadline: study.as_ref().and_then(plan::deadline),
     };
-    let run = perform(&mut store, &request, &means)?;
+    let unfinished = match (&study, args.anew) {
+        (Some(_), false) => resume::unfinished(&mut store, &request, &lab)?,
+        _ => None,
+    };
+    let run = match unfinished {
+        Some(number) => go_on(&mut store, number, &request, &means)?,
+        None => perform(&mut store, &request, &means)?,
+    };
     show(&run, &outcome::reports(&run), args.format, &interrupt)
 }
 
@@ -55,6 +75,8 @@ pub struct Means<'a> {
     pub counters: Option<&'a Counters>,
     /// Who follows interrupts, if anybody does.
     pub followers: Option<&'a Followers>,
+    /// No block is begun later, if it is said when.
+    pub deadline: Option<Instant>,
 }
 
 /// A request for exact figures, which are the same under any seed: more boots or
@@ -85,31 +107,42 @@ pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Re
 /// # Errors
 /// The store cannot be written or read.
 pub fn perform(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<Run, Failure> {
-    let Means {
-        lab,
-        interrupt,
-        manner,
-        counters,
-        followers,
-    } = *means;
-    let plan = expand(request);
-    let number = begin(store, request, &plan, lab)?;
-    let progress = Bar::new(plan.boots.len(), manner.quiet);
+    let number = begin(store, request, &expand(request), means.lab)?;
+    go_on(store, number, request, means)
+}
+
+/// Does what is left of a run.
+///
+/// # Errors
+/// The store cannot be written or read.
+pub fn go_on(
+    store: &mut Store,
+    number: RunId,
+    request: &Request,
+    means: &Means<'_>,
+) -> Result<Run, Failure> {
+    let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
+    let mut plan = expand(request);
+    let done = store.booted(number).map_err(failed)?;
+    plan.boots
+        .retain(|boot| !done.contains(&(boot.contender(), boot.replicate)));
+    let progress = Bar::new(plan.boots.len(), means.manner.quiet);
     let measured = measure::measure(
         &measure::Task {
             plan: &plan,
-            lab,
-            interrupt,
+            lab: means.lab,
+            interrupt: means.interrupt,
             progress: &progress,
-            timeout: manner.timeout.map(Duration::from_secs),
-            counters,
-            followers,
+            timeout: means.manner.timeout.map(Duration::from_secs),
+            counters: means.counters,
+            followers: means.followers,
+            deadline: means.deadline,
         },
         &mut Storekeeper::new(store, number),
     );
     progress.finish();
     measured?;
-    end(store, number, interrupt)
+    end(store, number, means.interrupt)
 }
 
 /// Opens the store that the user named, or his own.
@@ -121,20 +154,12 @@ pub fn open_store(manner: &MannerArgs) -> Result<Store, Failure> {
 }
 
 fn request(args: &RunArgs, lab: &Lab) -> Request {
-    // The parser has let names of operations pass only.
-    let selected = |wanted: &dyn Fn(&str) -> bool| {
-        let names = args.workloads.iter().filter(|name| wanted(name));
-        let sets = names.filter_map(|name| names::operations(name).ok());
-        sets.fold(0, |all, set| all | set)
-    };
+    let (operations, named) = selected(&args.workloads);
     Request {
         contenders: usual(&environments(&args.environments, lab)),
         ready: ready(lab),
-        operations: match args.workloads.as_slice() {
-            [] => expand::usual_operations(),
-            _ => selected(&|_| true),
-        },
-        named: selected(&|name| name.contains('/')),
+        operations,
+        named,
         preset: args.preset.into(),
         boots: args.boots,
         cpus: args.cpus,
@@ -143,6 +168,22 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         irq: irq::Settings::default(),
         block: Default::default(),
     }
+}
+
+/// The operations of these workloads and operations, or the usual ones where there are
+/// none; and those of them that were named one by one.
+pub fn selected(workloads: &[String]) -> (OpSet, OpSet) {
+    // The parser has let names of operations pass only.
+    let union = |wanted: &dyn Fn(&str) -> bool| {
+        let names = workloads.iter().filter(|name| wanted(name));
+        let sets = names.filter_map(|name| names::operations(name).ok());
+        sets.fold(0, |all, set| all | set)
+    };
+    let operations = match workloads {
+        [] => expand::usual_operations(),
+        _ => union(&|_| true),
+    };
+    (operations, union(&|name| name.contains('/')))
 }
 
 /// Environments that can be measured here and now, as they usually are.
@@ -180,7 +221,7 @@ fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
 
 /// Notes what will be done, and what cannot be done and why.
 fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result<RunId, Failure> {
-    let mut facts = doctor::facts();
+    let mut facts = resume::facts(request, lab);
     if request.operations & irq::operations() != 0 {
         facts.extend(request.irq.facts());
     }
@@ -192,6 +233,7 @@ fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result
         request: &keep::describe(request),
         version: env!("CARGO_PKG_VERSION"),
         facts,
+        keeper: Some(&keeper::myself()),
     };
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
     let number = store.begin_run(&run).map_err(failed)?;

@@ -118,6 +118,17 @@ impl Parts {
         Ok(Arc::new(file))
     }
 
+    /// What tells this build of what is measured from others: of image, agent and VMM, as far
+    /// as they are there.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in [Part::Image, Part::Agent, Part::Vmm] {
+            let of_part = self.get(part).and_then(|path| sha256_of_file(&path));
+            hash.update(of_part.unwrap_or_default());
+        }
+        hexadecimal(&hash.finalize()[..8])
+    }
+
     /// The image.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ pub mod block;
 mod contender;
 pub mod cpus;
 pub mod expand;
+pub mod file;
 pub mod identity;
 pub mod irq;
 pub mod kernel_build;

@@ -158,9 +158,10 @@ impl Variant {
                 fits: names_of(fits),
             })
         };
-        let cpus = self.cpus.and_then(|cpus| {
-            let several = |id| cpus::misfit(id, 2).is_none() && id != EnvironmentId::Host;
-            unfit(CPUS, several).filter(|_| cpus != 1 || environment == EnvironmentId::Host)
+        let cpus = self.cpus.and_then(|_| {
+            unfit(CPUS, |id| {
+                cpus::misfit(id, 2).is_none() && id != EnvironmentId::Host
+            })
         });
         let memory = self.memory_mib.and_then(|_| unfit(MEMORY, has_memory));
         let pin = self

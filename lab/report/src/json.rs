@@ -31,7 +31,7 @@ pub(crate) fn json_of_all(reports: &[Report]) -> String {
     })
 }
 
-fn written(value: &impl Serialize) -> String {
+pub(crate) fn written(value: &impl Serialize) -> String {
     // As above.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
@@ -88,7 +88,7 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct JsonCell<'a> {
+pub(crate) struct JsonCell<'a> {
     environment: &'static str,
     workload: &'static str,
     operation: &'static str,

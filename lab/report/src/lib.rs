@@ -23,6 +23,7 @@ pub mod study;
 mod table;
 mod terminal;
 mod timelines;
+pub mod versus;
 
 pub use crate::csv::csv;
 pub use irq::{verdicts, Verdict};

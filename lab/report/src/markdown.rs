@@ -130,7 +130,7 @@ fn push_reasons(title: &str, reasons: &[Reason], text: &mut String) {
 }
 
 /// Text of others must not become structure.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in printable(text).chars() {
         if matches!(

@@ -11,6 +11,7 @@
 pub mod block;
 mod cell;
 mod compare;
+pub mod contest;
 mod exact;
 pub mod irq;
 pub mod judge;

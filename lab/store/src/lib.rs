@@ -66,6 +66,8 @@ pub struct NewRun<'a> {
     pub version: &'a str,
     /// What is known of the host.
     pub facts: BTreeMap<String, String>,
+    /// Which process adds to it.
+    pub keeper: Option<&'a str>,
 }
 
 /// A run, without its observations.
@@ -87,6 +89,8 @@ pub struct RunInfo {
     pub facts: BTreeMap<String, String>,
     /// How many boots of it are stored.
     pub boots: u64,
+    /// Which process adds to it, or did before it ended; of older stores nothing is known.
+    pub keeper: Option<String>,
 }
 
 /// A run with all that was observed.
@@ -188,6 +192,28 @@ impl Store {
         reason: &str,
     ) -> Result<(), StoreError> {
         self.attempt(|connection| write::add_skip(connection, run, contender, reason))
+    }
+
+    /// Which boots of a run there are: whose, and which of his.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn booted(&mut self, run: RunId) -> Result<Vec<(Contender, u32)>, StoreError> {
+        self.attempt(|connection| read::booted(connection, run))
+    }
+
+    /// Lets `keeper` go on with an unfinished run that `before` kept; whether that was so. Of
+    /// two who try, one succeeds.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn take_over(
+        &mut self,
+        run: RunId,
+        before: Option<&str>,
+        keeper: &str,
+    ) -> Result<bool, StoreError> {
+        self.attempt(|connection| write::take_over(connection, run, before, keeper))
     }
 
     /// Notes that a run is complete.

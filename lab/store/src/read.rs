@@ -11,11 +11,18 @@ use trapline_plan::{
     Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample, Variant,
 };
 
-const RUN_COLUMNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
-    (SELECT count(*) FROM boots WHERE run = runs.id) FROM runs";
+/// How runs are asked for.
+fn select_runs(connection: &Connection) -> Result<String, Problem> {
+    let keeper = schema::keeper_column(connection)?;
+    Ok(format!(
+        "SELECT id, started_at, finished_at, seed, request, version, facts,
+         (SELECT count(*) FROM boots WHERE run = runs.id), {keeper} FROM runs"
+    ))
+}
 
 pub fn runs(connection: &Connection) -> Result<Vec<RunInfo>, Problem> {
-    let mut statement = connection.prepare_cached(&format!("{RUN_COLUMNS} ORDER BY id"))?;
+    let mut statement =
+        connection.prepare_cached(&format!("{} ORDER BY id", select_runs(connection)?))?;
     let mut rows = statement.query([])?;
     let mut runs = Vec::new();
     while let Some(row) = rows.next()? {
@@ -28,9 +35,11 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
     // One view of the file, even while another lab adds to it.
     let view = connection.transaction()?;
     let info = view
-        .query_row(&format!("{RUN_COLUMNS} WHERE id = ?1"), [run.0], |row| {
-            Ok(run_info(row))
-        })
+        .query_row(
+            &format!("{} WHERE id = ?1", select_runs(&view)?),
+            [run.0],
+            |row| Ok(run_info(row)),
+        )
         .optional()?
         .ok_or(Problem::NoSuchRun(run.0))??;
     Ok(Run {
@@ -50,6 +59,22 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
         version: row.get(5)?,
         facts: facts(&row.get::<_, String>(6)?)?,
         boots: unsigned(row.get(7)?),
+        keeper: row.get(8)?,
+    })
+}
+
+/// Which boots of a run there are: whose, and which of his.
+pub fn booted(connection: &Connection, run: RunId) -> Result<Vec<(Contender, u32)>, Problem> {
+    let variant_column = schema::variant_column(connection)?;
+    let sql = format!(
+        "SELECT environment, {variant_column}, replicate FROM boots WHERE run = ?1 ORDER BY id"
+    );
+    collect(connection, &sql, run.0, |row| {
+        let contender = Contender {
+            environment: environment(row.get(0)?)?,
+            variant: variant(row.get(1)?)?,
+        };
+        Ok((contender, row.get(2)?))
     })
 }
 

@@ -120,8 +120,10 @@ CREATE TABLE requests (          -- of an operation of workload block
 ";
 
 /// What was added to format 3: how a contender differs from its environment as it usually
-/// is, as `cpus=2,memory=1024M`.
+/// is, as `cpus=2,memory=1024M`; and which process adds to a run, so that another one knows
+/// whether it may.
 const VARIANTS: &str = "
+ALTER TABLE runs ADD COLUMN keeper TEXT;
 ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ";
@@ -216,8 +218,24 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
 
 /// The column in which a table of the store has the variant, or what stands for it.
 pub fn variant_column(connection: &Connection) -> Result<&'static str, Problem> {
-    let has_it = pragma(connection, "user_version")? >= WITH_VARIANTS;
-    Ok(if has_it { "variant" } else { "''" })
+    Ok(if has_variants(connection)? {
+        "variant"
+    } else {
+        "''"
+    })
+}
+
+/// The column in which a run has its keeper, or what stands for it.
+pub fn keeper_column(connection: &Connection) -> Result<&'static str, Problem> {
+    Ok(if has_variants(connection)? {
+        "keeper"
+    } else {
+        "NULL"
+    })
+}
+
+fn has_variants(connection: &Connection) -> Result<bool, Problem> {
+    Ok(pragma(connection, "user_version")? >= WITH_VARIANTS)
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, Problem> {

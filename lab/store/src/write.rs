@@ -10,18 +10,36 @@ use trapline_plan::{names, Contender, Launch, Observation, Operation, Outcome, S
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
     transaction.execute(
-        "INSERT INTO runs (started_at, seed, request, version, facts) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO runs (started_at, seed, request, version, facts, keeper)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         params![
             now(),
             signed(run.seed),
             run.request,
             run.version,
-            json(&run.facts)
+            json(&run.facts),
+            run.keeper
         ],
     )?;
     let id = transaction.last_insert_rowid();
     transaction.commit()?;
     Ok(RunId(id))
+}
+
+/// Whether the run was still unfinished and kept by `before`.
+pub fn take_over(
+    connection: &mut Connection,
+    run: RunId,
+    before: Option<&str>,
+    keeper: &str,
+) -> Result<bool, Problem> {
+    let transaction = begin(connection)?;
+    let changed = transaction.execute(
+        "UPDATE runs SET keeper = ?3 WHERE id = ?1 AND keeper IS ?2 AND finished_at IS NULL",
+        params![run.0, before, keeper],
+    )?;
+    transaction.commit()?;
+    Ok(changed == 1)
 }
 
 pub fn finish_run(connection: &mut Connection, run: RunId) -> Result<(), Problem> {

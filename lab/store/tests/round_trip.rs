@@ -131,7 +131,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
         let skipped: Contender = "kvm:pin=shared".parse().unwrap();
-        let new = NewRun { seed, request: &request, version: "0.1.0", facts: facts.clone() };
+        let new = NewRun { seed, request: &request, version: "0.1.0", facts: facts.clone(), ..NewRun::default() };
         let run = {
             let mut store = Store::open(&path).unwrap();
             let run = store.begin_run(&new).unwrap();

@@ -147,7 +147,8 @@ fn of_format_1(path: &Path) -> RunId {
     let run = filled(path, 2);
     let older = Connection::open(path).unwrap();
     let later = "DROP TABLE interrupts; DROP TABLE requests;
-                 ALTER TABLE boots DROP COLUMN variant; ALTER TABLE skips DROP COLUMN variant";
+                 ALTER TABLE boots DROP COLUMN variant; ALTER TABLE skips DROP COLUMN variant;
+                 ALTER TABLE runs DROP COLUMN keeper";
     older.execute_batch(later).unwrap();
     older.pragma_update(None, "user_version", 1).unwrap();
     run

@@ -106,6 +106,7 @@ impl Desk<'_> {
             timeout: self.timeout,
             counters: Some(&counters),
             followers: None,
+            deadline: None,
         };
         let measured = measure::measure(&task, &mut counted);
         progress.finish();

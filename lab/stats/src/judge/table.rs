@@ -144,13 +144,14 @@ fn same(one: f64, other: f64) -> bool {
     (one - other).abs() <= SAME_DIGITS * one.abs().max(other.abs())
 }
 
-/// On an exact clock there is no noise to hide in: what differs by one digit has changed,
-/// whatever the margin.
+/// On an exact clock the effect is certain, and so is the side of the margin on which it
+/// lies. Whoever wants to know of every digit looks at the effect: that of the same digits
+/// is 1, and no other one is.
 fn exact(a: (f64, usize), b: (f64, usize), settings: &Settings) -> Comparison {
     let is_same = same(a.0, b.0);
     let effect = if is_same { 1.0 } else { b.0 / a.0 };
     Comparison {
-        verdict: match is_same {
+        verdict: match is_within(effect, settings) {
             true => Verdict::Equivalent,
             false => Verdict::Changed,
         },

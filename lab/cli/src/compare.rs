@@ -1,0 +1,269 @@
+//! `trapline compare`: two contenders, measured now in the same blocks or taken from the
+//! store, and for each operation whether it changed.
+
+use crate::args::{CompareArgs, Format, Rival};
+use crate::failure::{Failure, Status};
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::run::{self, Means};
+use crate::{outcome, terminal};
+use std::collections::BTreeSet;
+use trapline_plan::{Contender, Observation, Request};
+use trapline_report::versus::{self, Versus};
+use trapline_stats::contest::{Contest, Match};
+use trapline_stats::judge::{Design, Settings};
+use trapline_store::{Run, RunId, Store};
+
+/// Measures where anything has to be measured, judges and shows.
+///
+/// # Errors
+/// A part is missing, the store cannot be read or written, the two cannot be compared, or
+/// output cannot be written.
+pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
+    let compared = match (&args.a, &args.b) {
+        (Rival::New(a), Rival::New(b)) => measured(args, a, b)?,
+        (Rival::Stored { run: a, .. }, Rival::Stored { run: b, .. }) => stored(args, *a, *b)?,
+        _ => return Err(mixed()),
+    };
+    print(&compared.versus, args.format)?;
+    Ok(compared.status)
+}
+
+/// A comparison, and how the command ends.
+struct Compared {
+    versus: Versus,
+    status: Status,
+}
+
+fn mixed() -> Failure {
+    let told = "one of these is stored and the other is to be measured: what changed on the \
+                host in between would look like a difference of theirs";
+    let help = "name two environments, or two runs that 'trapline show --list' lists";
+    Failure::new(told).help(help).status(Status::Usage)
+}
+
+fn judgement(args: &CompareArgs) -> Settings {
+    Settings {
+        alpha: args.alpha / 100.0,
+        margin: args.margin / 100.0,
+        seed: args.seed,
+        ..Settings::default()
+    }
+}
+
+/// Both in blocks of one run.
+fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared, Failure> {
+    same_clock(a, b)?;
+    // The same twice: the second is told apart from the first in the store.
+    let twin = a == b;
+    let b = if twin { &a.again() } else { b };
+    let mut store = run::open_store(&args.manner)?;
+    let interrupt = Interrupt::watch()?;
+    let both = [a.clone(), b.clone()];
+    let lab = Lab::open(&args.manner.simulated)?.with_files_of(&both)?;
+    let means = Means {
+        lab: &lab,
+        interrupt: &interrupt,
+        manner: &args.manner,
+        counters: None,
+        followers: None,
+        deadline: None,
+    };
+    for contender in &both {
+        require_ready(&lab, contender)?;
+    }
+    let run = run::perform(&mut store, &request(args, &both, &lab), &means)?;
+    let matches = matches(&run, a, &run, b, Design::Blocks, &judgement(args));
+    let versus = Versus {
+        version: run.info.version.clone(),
+        facts: run.info.facts.clone(),
+        a: a.to_string(),
+        b: b.to_string(),
+        settings: judgement(args),
+        remarks: remarks(&matches, args, twin),
+        matches,
+    };
+    let status = match interrupt.signal() {
+        Some(signal) => Status::Interrupted(signal),
+        None => status(&run),
+    };
+    Ok(Compared { versus, status })
+}
+
+fn request(args: &CompareArgs, both: &[Contender], lab: &Lab) -> Request {
+    let (operations, named) = run::selected(&args.workloads);
+    Request {
+        contenders: both.to_vec(),
+        ready: both.to_vec(),
+        operations,
+        named,
+        preset: args.preset.into(),
+        boots: Some(args.boots),
+        cpus: 1,
+        scheduling: lab.scheduling(),
+        seed: args.seed,
+        irq: Default::default(),
+        block: Default::default(),
+    }
+}
+
+fn require_ready(lab: &Lab, contender: &Contender) -> Result<(), Failure> {
+    match lab.of(&contender.variant).why_not(contender.environment) {
+        None => Ok(()),
+        Some(reason) => {
+            let told = format!("{contender} cannot be measured here: {reason}");
+            let help = "'trapline list' says what can be";
+            Err(Failure::new(told).help(help).status(Status::Unmeasured))
+        }
+    }
+}
+
+fn same_clock(a: &Contender, b: &Contender) -> Result<(), Failure> {
+    let (of_a, of_b) = (a.environment.clock(), b.environment.clock());
+    if of_a == of_b {
+        return Ok(());
+    }
+    let told = format!("{a} has the clock {of_a} and {b} {of_b}: figures of two clocks never meet");
+    let help = "compare environments of one clock; 'trapline list' names them";
+    Err(Failure::new(told).help(help).status(Status::Usage))
+}
+
+/// Two runs of the store, or two contenders of one.
+fn stored(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> {
+    let file = crate::keep::file(&args.manner.store)?;
+    let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
+    let mut store = Store::open_existing(&file).map_err(failed)?;
+    let mut load = |run: u32| store.load(RunId(i64::from(run))).map_err(failed);
+    let (run_a, run_b) = (load(a)?, load(b)?);
+    let design = match a == b {
+        true => Design::Blocks,
+        false => Design::Apart,
+    };
+    let mut matches: Vec<Match> = Vec::new();
+    let pairs = pairs(args, &run_a, &run_b)?;
+    for (of_a, of_b) in &pairs {
+        same_clock(of_a, of_b)?;
+    }
+    let settings = judgement(args);
+    for (of_a, of_b) in &pairs {
+        matches.extend(self::matches(&run_a, of_a, &run_b, of_b, design, &settings));
+    }
+    let name = |run: u32, contenders: &mut dyn Iterator<Item = &Contender>| {
+        let names: Vec<_> = contenders.map(ToString::to_string).collect();
+        format!("run {run}: {}", names.join(", "))
+    };
+    let versus = Versus {
+        version: run_b.info.version.clone(),
+        facts: run_b.info.facts.clone(),
+        a: name(a, &mut pairs.iter().map(|(a, _)| a)),
+        b: name(b, &mut pairs.iter().map(|(_, b)| b)),
+        settings,
+        remarks: Vec::new(),
+        matches,
+    };
+    Ok(Compared {
+        versus,
+        status: Status::Done,
+    })
+}
+
+/// Who of the first run is compared with whom of the second.
+fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Contender, Contender)>, Failure> {
+    let named = |rival: &Rival| match rival {
+        Rival::Stored { contender, .. } => contender.clone(),
+        Rival::New(contender) => Some(contender.clone()),
+    };
+    let both = match (named(&args.a), named(&args.b)) {
+        (Some(a), Some(b)) => vec![(a, b)],
+        (Some(one), None) | (None, Some(one)) => vec![(one.clone(), one)],
+        (None, None) => {
+            let of_b = contenders(b);
+            let common = contenders(a).into_iter().filter(|one| of_b.contains(one));
+            common.map(|one| (one.clone(), one)).collect()
+        }
+    };
+    for (of_a, of_b) in &both {
+        require_stored(a, of_a)?;
+        require_stored(b, of_b)?;
+    }
+    match both.is_empty() {
+        false => Ok(both),
+        true => Err(Failure::new(format!(
+            "runs {} and {} have no environment in common",
+            a.info.id, b.info.id
+        ))
+        .help("'trapline show --list' says what each run asked for")
+        .status(Status::Usage)),
+    }
+}
+
+fn contenders(run: &Run) -> BTreeSet<Contender> {
+    let all = run.observations.iter().map(Observation::contender);
+    all.filter(|contender| !contender.variant.again).collect()
+}
+
+fn require_stored(run: &Run, contender: &Contender) -> Result<(), Failure> {
+    let has = contenders(run);
+    if has.contains(contender) {
+        return Ok(());
+    }
+    let names: Vec<_> = has.iter().map(ToString::to_string).collect();
+    let told = format!("run {} has no boot of {contender}", run.info.id);
+    let help = format!("choose from {}", names.join(", "));
+    Err(Failure::new(told).help(help).status(Status::Usage))
+}
+
+fn matches(
+    run_a: &Run,
+    a: &Contender,
+    run_b: &Run,
+    b: &Contender,
+    design: Design,
+    settings: &Settings,
+) -> Vec<Match> {
+    let (of_a, of_b) = (boots(run_a, a), boots(run_b, b));
+    let contest = Contest {
+        a: &of_a,
+        b: &of_b,
+        design,
+    };
+    contest.judged(settings)
+}
+
+fn boots(run: &Run, contender: &Contender) -> Vec<Observation> {
+    let all = run.observations.iter();
+    all.filter(|seen| seen.contender() == *contender)
+        .cloned()
+        .collect()
+}
+
+/// What has to be said of a comparison as a whole.
+fn remarks(matches: &[Match], args: &CompareArgs, twin: bool) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if twin {
+        remarks.push("Both are the same: whatever is called changed is a false alarm.".to_owned());
+    }
+    let judged = matches.iter().filter_map(|one| one.outcome.as_ref().ok());
+    if let Some(more) = judged.filter_map(versus::more_boots).max() {
+        let boots = args.boots as usize + more;
+        remarks.push(format!(
+            "--boots {boots} would probably settle what is unsure and can be settled."
+        ));
+    }
+    remarks
+}
+
+/// A failure or unequal digits of either side are one of the command.
+fn status(run: &Run) -> Status {
+    outcome::status_of(&outcome::reports_of_all(run))
+}
+
+fn print(versus: &Versus, format: Format) -> Result<(), Failure> {
+    let text = match format {
+        Format::Table => versus::terminal(versus, &outcome::style()),
+        Format::Json => versus::json(versus),
+        Format::Csv => versus::csv(versus),
+        Format::Markdown => versus::markdown(versus),
+    };
+    terminal::print_text(&text)
+}

@@ -1,0 +1,161 @@
+//! `trapline plan`, and plan files as `trapline run` has them.
+
+use crate::args::{PlainFormat, PlanArgs, PlanCommand};
+use crate::failure::{Failure, Status};
+use crate::lab::Lab;
+use crate::terminal;
+use serde::Serialize;
+use serde_json::json;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trapline_environments::Availability;
+use trapline_plan::file::{self, Study};
+use trapline_plan::{expand, names, Clock, Contender, Plan, Request};
+
+/// Checks a plan, or prints what a plan may hold.
+///
+/// # Errors
+/// The plan is none, or output cannot be written.
+pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
+    match &args.command {
+        PlanCommand::Check(args) => {
+            let study = read(&args.file)?;
+            let lab = Lab::open(&args.simulated)?.with_files_of(&study.contenders)?;
+            let checked = Checked::new(&study, &lab);
+            match args.format {
+                PlainFormat::Table => terminal::print_text(&checked.text())?,
+                PlainFormat::Json => terminal::print_json(&json!(checked))?,
+            }
+        }
+        PlanCommand::Schema => terminal::print_json(&file::schema())?,
+    }
+    Ok(Status::Done)
+}
+
+/// The study in a file.
+///
+/// # Errors
+/// There is no such file, or it is no plan; the error says in which line.
+pub fn read(path: &Path) -> Result<Study, Failure> {
+    let usage = |told: String, help: &str| Failure::new(told).help(help).status(Status::Usage);
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let told = format!("cannot read the plan {}: {error}", path.display());
+        usage(told, "name a file like those in plans/")
+    })?;
+    file::read(&text).map_err(|error| {
+        let told = format!("{}, {error}", path.display());
+        usage(
+            told,
+            "'trapline plan schema' prints all that a plan may hold",
+        )
+    })
+}
+
+/// What the study asks for.
+pub fn request(study: &Study, lab: &Lab) -> Request {
+    let ready = |contender: &&Contender| {
+        let place = lab.of(&contender.variant).place(contender.environment);
+        place.is_some_and(|place| place.availability == Availability::Ready)
+    };
+    Request {
+        contenders: study.contenders.clone(),
+        ready: study.contenders.iter().filter(ready).cloned().collect(),
+        operations: study.operations,
+        named: study.named,
+        preset: study.preset,
+        boots: study.boots,
+        cpus: 1,
+        scheduling: lab.scheduling(),
+        seed: study.seed,
+        irq: Default::default(),
+        block: Default::default(),
+    }
+}
+
+/// When the study's time is over, from now.
+pub fn deadline(study: &Study) -> Option<Instant> {
+    Instant::now().checked_add(study.budget?)
+}
+
+/// What a plan comes to on this host.
+#[derive(Serialize)]
+struct Checked {
+    about: String,
+    operations: String,
+    boots: usize,
+    blocks: usize,
+    seed: u64,
+    budget_s: Option<u64>,
+    contenders: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    contender: String,
+    clock: &'static str,
+    boots: usize,
+    /// Why it is not measured here.
+    skip: Option<String>,
+}
+
+impl Checked {
+    fn new(study: &Study, lab: &Lab) -> Self {
+        let plan = expand(&request(study, lab));
+        let rows = study.contenders.iter().map(|it| row(it, &plan, lab));
+        let wall = plan.boots.iter();
+        let wall = wall.filter(|boot| boot.environment.clock() == Clock::Wall);
+        Self {
+            about: study.about.clone(),
+            operations: names::describe(study.operations),
+            boots: plan.boots.len(),
+            blocks: wall.map(|boot| boot.block as usize + 1).max().unwrap_or(0),
+            seed: study.seed,
+            budget_s: study.budget.map(|budget| budget.as_secs()),
+            contenders: rows.collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a text cannot fail.
+        if !self.about.is_empty() {
+            let _ = writeln!(text, "{}\n", self.about);
+        }
+        let _ = writeln!(text, "Measures {}", self.operations);
+        let _ = writeln!(
+            text,
+            "{} boots, those on the wall clock in {} blocks, in an order by seed {}",
+            self.boots, self.blocks, self.seed
+        );
+        if let Some(seconds) = self.budget_s {
+            let budget = humantime::format_duration(Duration::from_secs(seconds));
+            let _ = writeln!(text, "No block is begun after {budget}");
+        }
+        text.push('\n');
+        for row in &self.contenders {
+            let told = match &row.skip {
+                Some(reason) => format!("skipped: {reason}"),
+                None => format!("{} boots, {} clock", row.boots, row.clock),
+            };
+            let _ = writeln!(text, " {}: {told}", row.contender);
+        }
+        text
+    }
+}
+
+fn row(contender: &Contender, plan: &Plan, lab: &Lab) -> Row {
+    let idle = plan.idle.iter().find(|(idle, _)| idle == contender);
+    let why_not = || lab.of(&contender.variant).why_not(contender.environment);
+    let skip = idle.map(|(_, reason)| reason.clone());
+    Row {
+        contender: contender.to_string(),
+        clock: contender.environment.clock().name(),
+        boots: plan
+            .boots
+            .iter()
+            .filter(|boot| boot.contender() == *contender)
+            .count(),
+        skip: skip.or_else(|| why_not().map(str::to_owned)),
+    }
+}

@@ -1,0 +1,353 @@
+//! Plan files: a study written down, so that it can be repeated and resumed.
+//!
+//! A file names environments, workloads and settings of their machines. Settings are a
+//! matrix: each combination is a variant of each environment, as far as it means something
+//! there. What is left out is as on the command line.
+
+mod schema;
+
+pub use schema::schema;
+
+use crate::contender::Contender;
+use crate::expand::usual_operations;
+use crate::identity::EnvironmentId;
+use crate::names;
+use crate::preset::Preset;
+use crate::variant::Variant;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toml::{Spanned, Value};
+use trapline_abi::{Op, OpSet};
+
+/// A study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Study {
+    /// What it is for.
+    pub about: String,
+    /// Who is measured.
+    pub contenders: Vec<Contender>,
+    /// Set of [`Op::bit`].
+    pub operations: OpSet,
+    /// Those of them that are named one by one.
+    pub named: OpSet,
+    /// How much is measured in a boot.
+    pub preset: Preset,
+    /// Boots of each contender on the wall clock, if not the preset's.
+    pub boots: Option<u32>,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// No block is begun after so long.
+    pub budget: Option<Duration>,
+    /// Tables of its own.
+    pub tables: Vec<Table>,
+}
+
+/// A table that a study wants to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What stands above it.
+    pub title: String,
+    /// Its rows, in this order.
+    pub operations: Vec<Op>,
+}
+
+/// A text that is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct BadFile {
+    /// Where, from 1.
+    pub line: usize,
+    /// What is wrong there, and what would be right.
+    pub what: String,
+}
+
+/// The file, as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    environments: Vec<Spanned<String>>,
+    #[serde(default)]
+    contenders: Vec<Spanned<String>>,
+    #[serde(default)]
+    workloads: Vec<Spanned<String>>,
+    preset: Option<Spanned<String>>,
+    boots: Option<Spanned<u32>>,
+    #[serde(default = "first_seed")]
+    seed: u64,
+    budget: Option<Spanned<String>>,
+    #[serde(default)]
+    machine: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    tables: Vec<WrittenTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTable {
+    title: String,
+    operations: Vec<Spanned<String>>,
+}
+
+fn first_seed() -> u64 {
+    1
+}
+
+/// The study that `text` tells.
+///
+/// # Errors
+/// It is no TOML, or something in it is none of what can be there.
+pub fn read(text: &str) -> Result<Study, BadFile> {
+    let reader = Reader { text };
+    let written: Written = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        reader.bad(at, error.message())
+    })?;
+    reader.study(&written)
+}
+
+/// Reads a text, and knows where in it something stands.
+struct Reader<'a> {
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn bad(&self, at: usize, what: impl ToString) -> BadFile {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        BadFile {
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            what: what.to_string(),
+        }
+    }
+
+    fn study(&self, written: &Written) -> Result<Study, BadFile> {
+        let (operations, named) = self.operations(&written.workloads)?;
+        Ok(Study {
+            about: written.about.clone(),
+            contenders: self.contenders(written)?,
+            operations,
+            named,
+            preset: self.preset(written.preset.as_ref())?,
+            boots: self.boots(written.boots.as_ref())?,
+            seed: written.seed,
+            budget: self.budget(written.budget.as_ref())?,
+            tables: self.tables(&written.tables, operations)?,
+        })
+    }
+
+    /// What `parse` makes of a text, or where it makes nothing of it.
+    fn each<T, E: ToString>(
+        &self,
+        text: &Spanned<String>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<T, BadFile> {
+        parse(text.get_ref()).map_err(|error| self.bad(text.span().start, error.to_string()))
+    }
+
+    /// Every environment in every variant, and those that are named by themselves, in table
+    /// order, each once.
+    fn contenders(&self, written: &Written) -> Result<Vec<Contender>, BadFile> {
+        let mut all = Vec::new();
+        let variants = self.variants(&written.machine)?;
+        for name in &written.environments {
+            let environment: EnvironmentId = self.each(name, names::environment)?;
+            all.extend(variants.iter().map(|variant| Contender {
+                environment,
+                variant: variant.fitting(environment),
+            }));
+        }
+        for text in &written.contenders {
+            all.push(self.each(text, str::parse::<Contender>)?);
+        }
+        if all.is_empty() {
+            let what =
+                "no environment is named: add environments = [\"host\", \"kvm\"], or others \
+                        that 'trapline list' has";
+            return Err(self.bad(0, what));
+        }
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// All combinations of what each setting may be.
+    fn variants(
+        &self,
+        machine: &BTreeMap<String, Spanned<Value>>,
+    ) -> Result<Vec<Variant>, BadFile> {
+        let mut variants = vec![Variant::default()];
+        for (key, values) in machine {
+            let mut more = Vec::new();
+            for value in words(values.get_ref()) {
+                for variant in &variants {
+                    let mut with = variant.clone();
+                    with.set(key, &value)
+                        .map_err(|error| self.bad(values.span().start, error))?;
+                    more.push(with);
+                }
+            }
+            variants = more;
+        }
+        Ok(variants)
+    }
+
+    fn operations(&self, workloads: &[Spanned<String>]) -> Result<(OpSet, OpSet), BadFile> {
+        let (mut all, mut named) = (0, 0);
+        for name in workloads {
+            let set = self.each(name, names::operations)?;
+            all |= set;
+            if name.get_ref().contains('/') {
+                named |= set;
+            }
+        }
+        Ok(match workloads {
+            [] => (usual_operations(), 0),
+            _ => (all, named),
+        })
+    }
+
+    fn preset(&self, name: Option<&Spanned<String>>) -> Result<Preset, BadFile> {
+        name.map_or(Ok(Preset::Quick), |name| self.each(name, names::preset))
+    }
+
+    fn boots(&self, boots: Option<&Spanned<u32>>) -> Result<Option<u32>, BadFile> {
+        let Some(boots) = boots else {
+            return Ok(None);
+        };
+        match boots.get_ref() {
+            1..=10_000 => Ok(Some(*boots.get_ref())),
+            _ => Err(self.bad(
+                boots.span().start,
+                "boots: a number from 1 to 10000 is expected",
+            )),
+        }
+    }
+
+    fn budget(&self, budget: Option<&Spanned<String>>) -> Result<Option<Duration>, BadFile> {
+        let parse = |text: &str| {
+            humantime::parse_duration(text)
+                .map_err(|_| format!("budget = '{text}': a time like 90s, 20m or 2h is expected"))
+        };
+        budget.map(|text| self.each(text, parse)).transpose()
+    }
+
+    fn tables(&self, written: &[WrittenTable], measured: OpSet) -> Result<Vec<Table>, BadFile> {
+        let mut tables = Vec::new();
+        for table in written {
+            let mut operations = Vec::new();
+            for name in &table.operations {
+                let set = self.each(name, names::operations)?;
+                if set & !measured != 0 {
+                    let what = format!("'{}' is not among the workloads above", name.get_ref());
+                    return Err(self.bad(name.span().start, what));
+                }
+                operations.extend(Op::ALL.into_iter().filter(|op| set & op.bit() != 0));
+            }
+            tables.push(Table {
+                title: table.title.clone(),
+                operations,
+            });
+        }
+        Ok(tables)
+    }
+}
+
+/// A value, or each of a list of values, as a word of a command line.
+fn words(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(values) => values.iter().flat_map(words).collect(),
+        Value::String(text) => vec![text.clone()],
+        Value::Integer(number) => vec![number.to_string()],
+        // No setting is of that kind.
+        other => vec![other.type_str().to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_abi::Workload;
+
+    const WHOLE: &str = r#"
+about = "everything that can be written"
+environments = ["host", "kvm", "kvm/linux"]
+contenders = ["kvm:idle=in-guest"]
+workloads = ["basic", "exits/port-out"]
+preset = "full"
+boots = 12
+seed = 7
+budget = "20m"
+
+[machine]
+cpus = [1, 2]
+memory = "1G"
+
+[[tables]]
+title = "What a kernel does"
+operations = ["basic/yield", "basic/getpid"]
+"#;
+
+    #[test]
+    fn a_plan_is_read_whole() {
+        let study = read(WHOLE).unwrap();
+        let names: Vec<String> = study.contenders.iter().map(ToString::to_string).collect();
+        let expected = [
+            "host",
+            "kvm:idle=in-guest",
+            "kvm:memory=1024M",
+            "kvm/linux:cpus=1,memory=1024M",
+            "kvm/linux:cpus=2,memory=1024M",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(study.operations, Workload::Basic.set() | Op::PortOut.bit());
+        assert_eq!(study.named, Op::PortOut.bit());
+        assert_eq!(
+            (study.preset, study.boots, study.seed),
+            (Preset::Full, Some(12), 7)
+        );
+        assert_eq!(study.budget, Some(Duration::from_secs(1200)));
+        assert_eq!(study.tables[0].operations, [Op::Yield, Op::Getpid]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_on_the_command_line() {
+        let study = read("environments = ['sim']").unwrap();
+        assert_eq!(study.contenders, [EnvironmentId::Sim.into()]);
+        assert_eq!(study.operations, usual_operations());
+        assert_eq!(
+            (study.preset, study.boots, study.seed),
+            (Preset::Quick, None, 1)
+        );
+        assert_eq!((study.budget, study.tables), (None, vec![]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
+        for (text, line, told) in [
+            ("", 1, "add environments = "),
+            ("environments = ['host'", 1, "array"),
+            ("\nenvironments = [\n 'host',\n 'qemu-kmv']", 4, "did you mean 'qemu-kvm'?"),
+            ("environments = ['host']\nenvironment = ['kvm']", 2, "unknown field `environment`"),
+            ("environments = ['host']\nworkloads = ['exits/port-oot']", 2, "'exits/port-out'"),
+            ("contenders = ['host:memory=1G']", 1, "host has no setting 'memory'"),
+            ("environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']", 3, "a size like 512M"),
+            ("environments = ['kvm']\n[machine]\nspeed = 9", 3, "choose from cpus, memory"),
+            ("environments = ['kvm']\nboots = 0", 2, "from 1 to 10000"),
+            ("environments = ['kvm']\nboots = 'many'", 2, "expected u32"),
+            ("environments = ['kvm']\nbudget = 'soon'", 2, "a time like 90s"),
+            ("environments = ['kvm']\npreset = 'ful'", 2, "did you mean 'full'?"),
+            (
+                "environments = ['kvm']\nworkloads = ['basic']\n[[tables]]\ntitle = 'x'\noperations = ['stream']",
+                5,
+                "not among the workloads",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.line, line, "{text}: {error}");
+            assert!(error.what.contains(told), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The JSON schema of plan files, for editors that complete and check while one types. Names
+//! come from where they are defined.
+
+use crate::contender::Contender;
+use crate::cpus;
+use crate::identity::EnvironmentId;
+use crate::names;
+use crate::preset::Preset;
+use crate::variant::{Given, Variant};
+use serde_json::{json, Value};
+use trapline_abi::{Op, Workload};
+
+/// The schema (JSON Schema, draft 2020-12).
+pub fn schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A plan of Trapline",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "about": {
+                "type": "string",
+                "description": "What the study is for."
+            },
+            "environments": {
+                "type": "array",
+                "items": { "enum": EnvironmentId::ALL.map(EnvironmentId::name) },
+                "description": "Where to measure, each with every combination of machine settings that it has."
+            },
+            "contenders": {
+                "type": "array",
+                "items": { "type": "string", "examples": examples() },
+                "description": "Environments with settings of their own, beside those above."
+            },
+            "workloads": {
+                "type": "array",
+                "items": { "enum": operations() },
+                "description": "Workloads or single operations; left out: all but irq, populate and block."
+            },
+            "preset": { "enum": Preset::ALL.map(Preset::name) },
+            "boots": {
+                "type": "integer", "minimum": 1, "maximum": 10_000,
+                "description": "Boots of each contender on the wall clock; left out: the preset's."
+            },
+            "seed": {
+                "type": "integer", "minimum": 0,
+                "description": "Of the order of boots and of resampling; left out: 1."
+            },
+            "budget": {
+                "type": "string", "examples": ["90s", "20m", "2h"],
+                "description": "No block is begun after so long."
+            },
+            "machine": machine(),
+            "tables": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "required": ["title", "operations"],
+                    "properties": {
+                        "title": { "type": "string" },
+                        "operations": { "type": "array", "items": { "enum": operations() } }
+                    }
+                },
+                "description": "Tables of the study's own: which rows, in which order."
+            }
+        }
+    })
+}
+
+/// Workloads and operations by the names that people type.
+fn operations() -> Vec<String> {
+    let workloads = Workload::ALL.map(|workload| workload.name().to_owned());
+    workloads
+        .into_iter()
+        .chain(Op::ALL.map(names::path))
+        .collect()
+}
+
+fn examples() -> Vec<String> {
+    ["kvm:memory=1G", "sim/kvm:vmm=old/trapline-vmm"]
+        .into_iter()
+        .filter_map(|text| text.parse::<Contender>().ok())
+        .map(|contender| contender.to_string())
+        .collect()
+}
+
+fn machine() -> Value {
+    let properties: serde_json::Map<String, Value> = Variant::keys()
+        .into_iter()
+        .map(|key| (key.to_owned(), one_or_several(&setting(key))))
+        .collect();
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+        "description": "Settings of machines: each a value, or a list of which each is tried with each of the others."
+    })
+}
+
+fn setting(key: &str) -> Value {
+    match key {
+        "cpus" => json!({ "type": "integer", "minimum": 1, "maximum": cpus::MOST }),
+        "memory" => json!({ "type": "string", "pattern": "^[1-9][0-9]*[MG]?$" }),
+        "pin" => json!({ "enum": ["free", "exclusive", "shared"] }),
+        "idle" => json!({ "enum": ["exits", "in-guest"] }),
+        _ => {
+            debug_assert!(Given::ALL.iter().any(|given| given.name() == key));
+            json!({ "type": "string", "minLength": 1 })
+        }
+    }
+}
+
+fn one_or_several(value: &Value) -> Value {
+    json!({ "anyOf": [value, { "type": "array", "minItems": 1, "items": value }] })
+}

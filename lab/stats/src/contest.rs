@@ -1,0 +1,284 @@
+//! Two contenders side by side: from what was observed of both to a table of verdicts.
+//!
+//! An operation is judged only where both did the same work and its cost can be resolved;
+//! everything else has its reason beside it, and no part in the table's adjustment.
+
+use crate::cell::{self, Draft};
+use crate::judge::{judge, Comparison, Design, Question, Settings, Side, Unjudged};
+use crate::value::{self, Work};
+use crate::{Cell, Failure, Value};
+use thiserror::Error;
+use trapline_abi::Op;
+use trapline_plan::{Clock, EnvironmentId, Observation};
+
+/// What was observed of two contenders.
+#[derive(Clone, Copy, Debug)]
+pub struct Contest<'a> {
+    /// Boots of the one that is compared with.
+    pub a: &'a [Observation],
+    /// Boots of the one that is compared.
+    pub b: &'a [Observation],
+    /// How they belong together.
+    pub design: Design,
+}
+
+/// One operation of both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// Which.
+    pub op: Op,
+    /// What was measured of the one that is compared with.
+    pub a: Cell,
+    /// What was measured of the one that is compared.
+    pub b: Cell,
+    /// What is to be said of it.
+    pub outcome: Result<Comparison, Undecided>,
+}
+
+/// Why nothing is to be said of an operation.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum Undecided {
+    /// It cannot be measured there.
+    #[error("{0} was not measured: {1}")]
+    Skipped(Side, String),
+    /// It should have been measured there.
+    #[error("{0} failed: {reason}", reason = .1.reason)]
+    Failed(Side, Failure),
+    /// They did not do the same.
+    #[error("unequal work: the checksum of the first is {0:#x}, that of the second {1:#x}")]
+    UnequalWork(u64, u64),
+    /// They did not do as much.
+    #[error("unequal work: {} in the first, {} in the second", .0, .1)]
+    OtherSize(Work, Work),
+    /// Its cost is less than what it takes to tell.
+    #[error("{0} is below resolution: a ratio of it means nothing")]
+    BelowResolution(Side),
+    /// The boots do not allow it.
+    #[error(transparent)]
+    Unjudged(#[from] Unjudged),
+}
+
+impl Match {
+    /// By which clock.
+    pub fn clock(&self) -> Clock {
+        self.a.clock
+    }
+}
+
+impl Contest<'_> {
+    /// Judges every operation that either side says anything of, in table order.
+    pub fn judged(&self, settings: &Settings) -> Vec<Match> {
+        let pairs: Vec<Pair> = Op::ALL
+            .into_iter()
+            .filter_map(|op| self.pair(op, settings.seed))
+            .collect();
+        let questions: Vec<Question> = pairs
+            .iter()
+            .filter_map(|pair| pair.question.as_ref().ok().cloned())
+            .collect();
+        let mut verdicts = judge(&questions, settings).into_iter();
+        let judged = pairs.into_iter().map(|pair| Match {
+            op: pair.a.op,
+            outcome: match pair.question {
+                Err(why) => Err(why),
+                Ok(_) => verdicts
+                    .next()
+                    .expect("each question has its verdict")
+                    .map_err(Undecided::from),
+            },
+            a: pair.a,
+            b: pair.b,
+        });
+        judged.collect()
+    }
+
+    fn pair(&self, op: Op, seed: u64) -> Option<Pair> {
+        let (a, b) = (draft(self.a, op, seed)?, draft(self.b, op, seed)?);
+        let question = comparable(&a, &b).map(|()| Question {
+            clock: a.cell.clock,
+            design: self.design,
+            a: boots(self.a, op),
+            b: boots(self.b, op),
+        });
+        Some(Pair {
+            a: a.cell,
+            b: b.cell,
+            question,
+        })
+    }
+}
+
+/// An operation of both before it is judged.
+struct Pair {
+    a: Cell,
+    b: Cell,
+    question: Result<Question, Undecided>,
+}
+
+/// All boots of a contender are of one environment.
+fn environment(boots: &[Observation]) -> Option<EnvironmentId> {
+    boots.first().map(|seen| seen.environment)
+}
+
+fn draft(boots: &[Observation], op: Op, seed: u64) -> Option<Draft> {
+    cell::draft(boots, environment(boots)?, op, seed)
+}
+
+fn boots(seen: &[Observation], op: Op) -> Vec<crate::judge::BootValues> {
+    environment(seen).map_or_else(Vec::new, |id| cell::boots(seen, id, op))
+}
+
+/// That a ratio of the two means something.
+fn comparable(a: &Draft, b: &Draft) -> Result<(), Undecided> {
+    let (of_a, of_b) = (measured(a, Side::A)?, measured(b, Side::B)?);
+    let ((work_a, check_a), (work_b, check_b)) = (of_a, of_b);
+    if work_a != work_b {
+        return Err(Undecided::OtherSize(work_a, work_b));
+    }
+    match value::is_checked(a.cell.op) && check_a != check_b {
+        true => Err(Undecided::UnequalWork(check_a, check_b)),
+        false => Ok(()),
+    }
+}
+
+/// What a side did, and the checksum that proves it.
+fn measured(draft: &Draft, side: Side) -> Result<(Work, u64), Undecided> {
+    match &draft.cell.value {
+        Value::Skip(reason) => Err(Undecided::Skipped(side, reason.clone())),
+        Value::Failed(failure) => Err(Undecided::Failed(side, failure.clone())),
+        Value::Measured(figure) if figure.resolution().is_some() => {
+            Err(Undecided::BelowResolution(side))
+        }
+        Value::Measured(_) => draft
+            .proof
+            .ok_or(Undecided::Unjudged(Unjudged::NoBoots(side))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::Verdict;
+    use trapline_plan::{Operation, Outcome, Sample};
+
+    fn outcome(ticks: u64, check: u64) -> Outcome {
+        let sample = |number: u64| Sample {
+            start: 0,
+            end: 1_000 * ticks + number,
+            count: 1_000,
+            host_ns: None,
+        };
+        Outcome::Measured {
+            clock_cost: 0,
+            loop_cost: 0,
+            samples: (0..5).map(sample).collect(),
+            interrupts: Vec::new(),
+            check,
+            exits: None,
+            host_cpu_ns: None,
+            elapsed: None,
+        }
+    }
+
+    fn boots(environment: EnvironmentId, op: Op, outcomes: &[Outcome]) -> Vec<Observation> {
+        let boot = |(replicate, outcome): (usize, &Outcome)| Observation {
+            environment,
+            variant: Default::default(),
+            clock: environment.clock(),
+            replicate: replicate as u32,
+            unit_per_tick: 1.0,
+            operations: vec![Operation {
+                op,
+                outcome: outcome.clone(),
+            }],
+            launches: Vec::new(),
+            facts: Default::default(),
+            log: String::new(),
+            problems: Vec::new(),
+        };
+        outcomes.iter().enumerate().map(boot).collect()
+    }
+
+    fn judged(a: &[Outcome], b: &[Outcome]) -> Match {
+        let (a, b) = (
+            boots(EnvironmentId::Kvm, Op::PortOut, a),
+            boots(EnvironmentId::QemuKvm, Op::PortOut, b),
+        );
+        let contest = Contest {
+            a: &a,
+            b: &b,
+            design: Design::Blocks,
+        };
+        let mut all = contest.judged(&Settings::default());
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    #[test]
+    fn what_differs_in_every_block_has_changed() {
+        let block = |number: u64, extra: u64| outcome(1_000 + 3 * number + extra, 7);
+        let a: Vec<_> = (0..10).map(|number| block(number, 0)).collect();
+        let b: Vec<_> = (0..10)
+            .map(|number| block(number, 50 + number % 2))
+            .collect();
+        let told = judged(&a, &b).outcome.unwrap();
+        assert_eq!(told.verdict, Verdict::Changed);
+        assert!((1.04..1.06).contains(&told.effect), "{told:?}");
+        assert_eq!(told.blocks, 10);
+        let same = judged(&a, &a).outcome.unwrap();
+        assert_eq!(same.verdict, Verdict::Equivalent);
+    }
+
+    #[test]
+    fn what_cannot_be_compared_has_its_reason() {
+        let good = vec![outcome(1_000, 7); 8];
+        let why = |b: &[Outcome]| judged(&good, b).outcome.unwrap_err();
+        let skipped = Outcome::Skipped("no KVM".to_owned());
+        let told = why(&[skipped]).to_string();
+        assert_eq!(told, "the second contender was not measured: no KVM");
+        let failed = Outcome::Failed("lost".to_owned());
+        assert!(why(&[failed]).to_string().contains("failed: lost"));
+        let other = vec![outcome(1_000, 8); 8];
+        assert_eq!(why(&other), Undecided::UnequalWork(7, 8));
+        let nothing = Contest {
+            a: &[],
+            b: &[],
+            design: Design::Blocks,
+        };
+        assert_eq!(nothing.judged(&Settings::default()), []);
+    }
+
+    #[test]
+    fn work_of_another_size_is_not_compared() {
+        let sized = |pages: u64| Outcome::Measured {
+            clock_cost: 0,
+            loop_cost: 0,
+            samples: vec![
+                Sample {
+                    start: 0,
+                    end: 1_000_000,
+                    count: pages,
+                    host_ns: None,
+                };
+                3
+            ],
+            interrupts: Vec::new(),
+            check: 1,
+            exits: None,
+            host_cpu_ns: None,
+            elapsed: None,
+        };
+        let of = |id, pages| boots(id, Op::FirstTouch4k, &vec![sized(pages); 8]);
+        let (a, b) = (of(EnvironmentId::Kvm, 4), of(EnvironmentId::QemuTcg, 2));
+        let contest = Contest {
+            a: &a,
+            b: &b,
+            design: Design::Blocks,
+        };
+        let told = contest.judged(&Settings::default()).remove(0);
+        assert!(
+            matches!(told.outcome, Err(Undecided::OtherSize(..))),
+            "{told:?}"
+        );
+    }
+}
