@@ -11,8 +11,10 @@ pub mod house;
 pub mod processes;
 pub mod run;
 mod skip;
+mod slow;
 
 pub use skip::skip;
+pub use slow::slow_image;
 
 use std::path::{Path, PathBuf};
 use trapline_environments::{Parts, Settings};

@@ -2,29 +2,10 @@
 //! were built here, with one of two images: ours, and the same source built with
 //! less optimisation - figures that differ for a real reason.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 use trapline_tests::run::{Ended, Place};
-use trapline_tests::{has_git, has_qemu, parts, root};
-
-/// The image with less optimisation, built once.
-fn slow_image() -> &'static Path {
-    static IMAGE: OnceLock<PathBuf> = OnceLock::new();
-    IMAGE.get_or_init(|| {
-        let target = root().join("target/image-slow");
-        std::fs::create_dir_all(&target).expect("it can be made");
-        let image = target.join("trapline-image");
-        let built = Command::new(root().join("guest/kernel/build.sh"))
-            .arg(&image)
-            .env("TRAPLINE_IMAGE_TARGET", &target)
-            .env("CARGO_PROFILE_GUEST_OPT_LEVEL", "1")
-            .status()
-            .expect("it can be started");
-        assert!(built.success(), "the second image does not build");
-        image
-    })
-}
+use trapline_tests::{has_git, has_qemu, parts, slow_image};
 
 /// Whether commits can be searched and measured here; if not, says so.
 fn can_search(what: &str) -> bool {

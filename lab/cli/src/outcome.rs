@@ -6,12 +6,12 @@ use crate::failure::{Failure, Status};
 use crate::{keep, terminal};
 use std::collections::BTreeSet;
 use trapline_plan::irq::Settings;
-use trapline_plan::{Contender, Variant};
+use trapline_plan::{Contender, Observation, Variant};
 use trapline_report::{study, Report, Style};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::Run;
 
-/// Makes the reports of a stored run: one for each set of settings, of all environments
+/// Makes the reports of a stored run: one for each set of settings, with all environments
 /// that have no other. What was measured again only to see what chance does is in none.
 pub fn reports(run: &Run) -> Vec<Report> {
     reports_of(run, |variant| !variant.again)
@@ -23,14 +23,33 @@ pub fn reports_of_all(run: &Run) -> Vec<Report> {
 }
 
 fn reports_of(run: &Run, is_wanted: fn(&Variant) -> bool) -> Vec<Report> {
-    let booted = run.observations.iter().map(|seen| &seen.variant);
-    let skipped = run.skips.iter().map(|(contender, _)| &contender.variant);
-    let all = booted.chain(skipped);
-    let variants: BTreeSet<_> = all.filter(|variant| is_wanted(variant)).collect();
-    match variants.is_empty() {
+    let booted = run.observations.iter().map(Observation::contender);
+    let skipped = run.skips.iter().map(|(contender, _)| contender.clone());
+    let contenders: BTreeSet<Contender> = booted.chain(skipped).collect();
+    let wanted = contenders.iter().map(|contender| &contender.variant);
+    let all: BTreeSet<&Variant> = wanted.filter(|variant| is_wanted(variant)).collect();
+    let shown: Vec<_> = all
+        .iter()
+        .filter(|variant| !stands_elsewhere(variant, &all, &contenders))
+        .collect();
+    match shown.is_empty() {
         true => vec![report(run)],
-        false => variants.into_iter().map(|it| report_of(run, it)).collect(),
+        false => shown.into_iter().map(|it| report_of(run, it)).collect(),
     }
+}
+
+/// Whether another report has everyone with this variant: a matrix of settings has a bare
+/// row that none of them means anything to.
+fn stands_elsewhere(
+    variant: &Variant,
+    all: &BTreeSet<&Variant>,
+    contenders: &BTreeSet<Contender>,
+) -> bool {
+    let others = || all.iter().filter(|other| **other != variant);
+    let with_it = contenders.iter().filter(|it| it.variant == *variant);
+    let mut environments = with_it.map(|contender| contender.environment);
+    others().next().is_some()
+        && environments.all(|id| others().any(|other| other.fitting(id) == *variant))
 }
 
 /// Makes the report of a stored run as far as its settings are the usual ones.

@@ -1,0 +1,129 @@
+//! `trapline compare`: of exact clocks to the digit, of the wall clock in form only, for
+//! what this host does is its own.
+
+use serde_json::Value;
+use trapline_tests::run::{Ended, Place};
+use trapline_tests::{has_qemu, slow_image};
+
+fn compare(place: &Place, words: &str) -> Ended {
+    place.run_storing("compare", words)
+}
+
+#[track_caller]
+fn operation<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let all = told["operations"].as_array().expect("there are operations");
+    let found = all.iter().find(|one| one["operation"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {told}"))
+}
+
+#[test]
+fn the_same_is_the_same_and_a_slower_build_is_not() {
+    if !has_qemu("comparisons on the instruction clock") {
+        return;
+    }
+    let place = Place::new();
+    let told = compare(&place, "sim sim --workload exits,basic --format json").json();
+    assert_eq!(told["b"], "sim:again");
+    for one in told["operations"].as_array().expect("there are operations") {
+        assert!(
+            one["effect"] == 1.0 && one["verdict"] == "equivalent" || one["reason"].is_string(),
+            "{one}"
+        );
+    }
+    assert_eq!(told["counts"]["changed"], 0);
+    let slow = slow_image().to_str().expect("text");
+    let words = format!("sim:image={slow} sim --workload exits --format json");
+    let told = compare(&place, &words).json();
+    let cpuid = operation(&told, "cpuid");
+    let (a, b) = (&cpuid["a"]["estimate"], &cpuid["b"]["estimate"]);
+    let effect = b.as_f64().expect("a figure") / a.as_f64().expect("a figure");
+    assert!(
+        (cpuid["effect"].as_f64().expect("it is told") - effect).abs() < 1e-12,
+        "{cpuid}"
+    );
+    assert!(
+        told["counts"]["changed"].as_u64().expect("a count") > 0,
+        "less optimisation costs nothing: {told}"
+    );
+}
+
+#[test]
+fn both_run_in_every_block_and_stored_runs_are_judged_again() {
+    let place = Place::new();
+    let told = compare(
+        &place,
+        "host host:pin=free --workload basic/getpid --boots 8 --format json",
+    );
+    let told = told.json();
+    let getpid = operation(&told, "getpid");
+    assert_eq!(getpid["blocks"], 8);
+    assert_eq!(getpid["boots"], serde_json::json!([8, 8]));
+    assert_eq!(getpid["method"], "block-bootstrap");
+    let (low, effect, high) = (&getpid["low"], &getpid["effect"], &getpid["high"]);
+    assert!(
+        low.as_f64() <= effect.as_f64() && effect.as_f64() <= high.as_f64(),
+        "{getpid}"
+    );
+    let again = compare(&place, "1/host 1/host:pin=free --format json").json();
+    assert_eq!(operation(&again, "getpid")["effect"], *effect);
+    let few = compare(
+        &place,
+        "host host --workload basic/getpid --boots 3 --format json",
+    )
+    .json();
+    let getpid = operation(&few, "getpid");
+    assert_eq!(getpid["verdict"], "unsure", "three blocks cannot tell");
+    assert!(getpid["more_boots"].as_u64() >= Some(4), "{getpid}");
+    let apart = compare(&place, "1 2 --format json").json();
+    assert_eq!(apart["a"], "run 1: host");
+    assert_eq!(
+        operation(&apart, "getpid")["boots"],
+        serde_json::json!([8, 3])
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_told_with_the_remedy() {
+    let place = Place::new();
+    assert_eq!(
+        compare(&place, "host host --workload basic/getpid --boots 1").status,
+        Some(0)
+    );
+    for (words, told) in [
+        ("host sim", "figures of two clocks never meet"),
+        ("1 host", "one of these is stored"),
+        ("1 7", "no run 7"),
+        ("1/kvm 1/host", "run 1 has no boot of kvm"),
+        (
+            "host:agent=/no/agent host",
+            "agent=/no/agent: there is no such file",
+        ),
+        (
+            "sim/kvm:kernel=/bin/sh sim/kvm",
+            "kernel=FILE and modules=DIR go together",
+        ),
+        ("custom host", "custom cannot be measured here"),
+    ] {
+        let ended = compare(&place, words);
+        assert!(ended.errors.contains(told), "{words}: {ended:?}");
+        assert!(ended.errors.contains("\n  help: "), "{words}: {ended:?}");
+        assert_ne!(ended.status, Some(0), "{words}");
+        assert_eq!(ended.output, "", "{words}");
+    }
+}
+
+#[test]
+fn a_comparison_is_read_at_80_columns() {
+    let place = Place::new();
+    let ended = compare(&place, "host host --workload basic --boots 2");
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    assert!(
+        ended.output.contains(" A  host\n B  host:again\n"),
+        "{}",
+        ended.output
+    );
+    assert!(ended.output.contains("a false alarm"), "{}", ended.output);
+    for line in ended.output.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
