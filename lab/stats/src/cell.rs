@@ -162,27 +162,21 @@ fn require_one_check(boots: &[Boot<'_>], op: Op) -> Result<(), Value> {
 impl<'a> Boot<'a> {
     /// `None` if it was not measured.
     fn new(told: &Told<'a>, op: Op) -> Result<Option<Self>, Value> {
-        let Outcome::Measured {
-            clock_cost,
-            loop_cost,
-            check,
-            exits,
-            host_cpu_ns,
-            elapsed,
-            ..
-        } = told.outcome
+        let calibration = Calibration::of(op, told.outcome, told.unit_per_tick);
+        let (
+            Outcome::Measured {
+                check,
+                exits,
+                host_cpu_ns,
+                elapsed,
+                ..
+            },
+            Some(calibration),
+        ) = (told.outcome, calibration)
         else {
             return Ok(None);
         };
         let samples = told.outcome.batches();
-        // Lateness and latency are differences of two moments, not the length of what was
-        // executed between two readings of the clock.
-        let is_lateness = matches!(op.workload(), Workload::Irq | Workload::Block);
-        let calibration = Calibration {
-            unit_per_tick: told.unit_per_tick,
-            clock_cost: if is_lateness { 0 } else { *clock_cost },
-            loop_cost: *loop_cost,
-        };
         let values = samples
             .iter()
             .map(|sample| calibration.value(op.unit(), sample))

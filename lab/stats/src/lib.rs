@@ -12,6 +12,7 @@ pub mod block;
 mod cell;
 mod compare;
 pub mod contest;
+pub mod distribution;
 mod exact;
 pub mod irq;
 pub mod judge;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use trapline_abi::{Op, Unit, Workload};
-use trapline_plan::{Clock, Sample};
+use trapline_plan::{Clock, Outcome, Sample};
 
 /// Turns of the empty loop that `loop_cost` stands for; see
 /// [`trapline_abi::Record::Begin`].
@@ -20,6 +20,26 @@ pub struct Calibration {
 }
 
 impl Calibration {
+    /// That of an outcome of `op`; `None` if nothing was measured.
+    pub fn of(op: Op, outcome: &Outcome, unit_per_tick: f64) -> Option<Self> {
+        let Outcome::Measured {
+            clock_cost,
+            loop_cost,
+            ..
+        } = outcome
+        else {
+            return None;
+        };
+        // Lateness and latency are differences of two moments, not the length of what was
+        // executed between two readings of the clock.
+        let is_lateness = matches!(op.workload(), Workload::Irq | Workload::Block);
+        Some(Self {
+            unit_per_tick,
+            clock_cost: if is_lateness { 0 } else { *clock_cost },
+            loop_cost: *loop_cost,
+        })
+    }
+
     /// The value of one batch: nanoseconds or instructions per operation, for a
     /// rate millions of bytes per second or per thousand million instructions.
     /// `None` where the batch is no measurement: nothing was counted, or a rate

@@ -10,6 +10,7 @@ mod adjust;
 mod boots;
 mod bootstrap;
 mod evidence;
+mod observed;
 mod outlook;
 mod ranks;
 mod table;
@@ -17,6 +18,7 @@ mod trimmed;
 
 pub use adjust::q_values;
 pub use boots::{BootValues, Design, Side, Unjudged};
+pub use observed::{boots_of, clock_step};
 pub use outlook::Outlook;
 pub use table::{judge, Judge, Question};
 
