@@ -14,6 +14,7 @@ mod compare;
 pub mod contest;
 pub mod distribution;
 mod exact;
+pub mod history;
 pub mod irq;
 pub mod judge;
 pub mod spread;

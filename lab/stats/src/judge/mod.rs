@@ -20,7 +20,7 @@ pub use adjust::q_values;
 pub use boots::{BootValues, Design, Side, Unjudged};
 pub use observed::{boots_of, clock_step};
 pub use outlook::Outlook;
-pub use table::{judge, Judge, Question};
+pub use table::{judge, same_digits, Judge, Question};
 
 /// Boots, or blocks of them, from which on the bootstrap is used.
 pub const LEAST_FOR_BOOTSTRAP: usize = 8;

@@ -129,7 +129,9 @@ impl Weighed {
 fn digits(boots: &[BootValues], side: Side) -> Result<(f64, usize), Unjudged> {
     let figures = figures(boots, side)?;
     let first = figures[0].1;
-    let other = figures.iter().find(|(_, figure)| !same(first, *figure));
+    let other = figures
+        .iter()
+        .find(|(_, figure)| !same_digits(first, *figure));
     match other {
         None => Ok((first, figures.len())),
         Some((_, other)) => Err(Unjudged::NotDeterministic {
@@ -140,7 +142,8 @@ fn digits(boots: &[BootValues], side: Side) -> Result<(f64, usize), Unjudged> {
     }
 }
 
-fn same(one: f64, other: f64) -> bool {
+/// Whether two figures of an exact clock are the same.
+pub fn same_digits(one: f64, other: f64) -> bool {
     (one - other).abs() <= SAME_DIGITS * one.abs().max(other.abs())
 }
 
@@ -148,7 +151,7 @@ fn same(one: f64, other: f64) -> bool {
 /// lies. Whoever wants to know of every digit looks at the effect: that of the same digits
 /// is 1, and no other one is.
 fn exact(a: (f64, usize), b: (f64, usize), settings: &Settings) -> Comparison {
-    let is_same = same(a.0, b.0);
+    let is_same = same_digits(a.0, b.0);
     let effect = if is_same { 1.0 } else { b.0 / a.0 };
     Comparison {
         verdict: match is_within(effect, settings) {
