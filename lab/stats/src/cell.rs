@@ -1,7 +1,6 @@
 //! The boots of one environment -> the cell of one operation.
 
 use crate::exact;
-use crate::judge::BootValues;
 use crate::spread::{chance, interval, Sorted};
 use crate::value::{self, Calibration, Work};
 use crate::{Cell, FailureKind, Figure, Flag, Value};
@@ -78,17 +77,6 @@ pub fn draft(
         Err(value) => value,
     };
     Some(draft)
-}
-
-/// What each boot that was measured gave of `op`.
-pub fn boots(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec<BootValues> {
-    let told = tell(observations, environment, op);
-    let measured = measured(&told, op, environment.clock()).unwrap_or_default();
-    let boots = measured.into_iter().map(|boot| BootValues {
-        block: boot.replicate,
-        batches: boot.values.iter().collect(),
-    });
-    boots.collect()
 }
 
 fn tell(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec<Told<'_>> {

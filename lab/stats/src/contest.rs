@@ -4,7 +4,7 @@
 //! everything else has its reason beside it, and no part in the table's adjustment.
 
 use crate::cell::{self, Draft};
-use crate::judge::{judge, Comparison, Design, Question, Settings, Side, Unjudged};
+use crate::judge::{boots_of, judge, Comparison, Design, Question, Settings, Side, Unjudged};
 use crate::value::{self, Work};
 use crate::{Cell, Failure, Value};
 use thiserror::Error;
@@ -97,8 +97,8 @@ impl Contest<'_> {
         let question = comparable(&a, &b).map(|()| Question {
             clock: a.cell.clock,
             design: self.design,
-            a: boots(self.a, op),
-            b: boots(self.b, op),
+            a: boots_of(self.a, op),
+            b: boots_of(self.b, op),
         });
         Some(Pair {
             a: a.cell,
@@ -122,10 +122,6 @@ fn environment(boots: &[Observation]) -> Option<EnvironmentId> {
 
 fn draft(boots: &[Observation], op: Op, seed: u64) -> Option<Draft> {
     cell::draft(boots, environment(boots)?, op, seed)
-}
-
-fn boots(seen: &[Observation], op: Op) -> Vec<crate::judge::BootValues> {
-    environment(seen).map_or_else(Vec::new, |id| cell::boots(seen, id, op))
 }
 
 /// That a ratio of the two means something.
