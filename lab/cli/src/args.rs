@@ -7,6 +7,7 @@ mod boot;
 mod cache;
 mod compare;
 mod gate;
+mod history;
 mod irq;
 mod kernel_build;
 mod plan;
@@ -19,6 +20,7 @@ pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use compare::{CompareArgs, Rival};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
+pub use history::HistoryArgs;
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
 pub use plan::{PlanArgs, PlanCommand};
@@ -91,6 +93,8 @@ pub enum Command {
     KernelBuild(KernelBuildArgs),
     /// Compare two contenders, operation by operation: changed, equivalent or unsure
     Compare(CompareArgs),
+    /// Find where the figures of all runs shifted, and what changed there
+    History(HistoryArgs),
     /// Show the tables of an earlier run again, from the store alone
     Show(ShowArgs),
     /// Make one page of HTML of an earlier run, from the store alone

@@ -16,6 +16,7 @@ mod files;
 mod floor;
 mod followers;
 mod gate;
+mod history;
 mod interrupt;
 mod irq;
 mod keep;
@@ -87,6 +88,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Cache(args) => cache::cache(&args)?,
         Command::Show(args) => return show::show(&args),
         Command::Report(args) => return report::report(&args),
+        Command::History(args) => return history::history(&args),
         Command::Compare(args) => return compare::compare(&args),
     }
     Ok(Status::Done)

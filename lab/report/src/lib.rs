@@ -10,6 +10,7 @@ mod block;
 mod csv;
 pub mod figures;
 mod grid;
+pub mod history;
 mod irq;
 mod json;
 pub mod kernel_build;

@@ -85,7 +85,7 @@ impl FromStr for Rival {
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let text = text.strip_suffix('%').unwrap_or(text);
     let number = text.parse::<f64>().ok();
     number

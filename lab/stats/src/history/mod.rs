@@ -8,7 +8,10 @@
 //! chance: the same series has the same points. It looks back; it is no gate.
 
 mod energy;
+mod past;
 mod student;
+
+pub use past::{Entry, Moment, Past, Series, Shift};
 
 use energy::best_split;
 use student::p_value;

@@ -1,0 +1,52 @@
+//! `trapline history`: where the figures of a store's runs shifted, and what changed there.
+
+use crate::args::{HistoryArgs, PlainFormat};
+use crate::failure::{Failure, Status};
+use crate::{keep, outcome, run, show, terminal};
+use trapline_plan::expand;
+use trapline_report::history::{self, History};
+use trapline_stats::history::{Moment, Past, Settings};
+use trapline_store::Store;
+
+/// Reads all runs of the store, and shows where their figures shifted.
+///
+/// # Errors
+/// There is no such store, or it cannot be read.
+pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
+    let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
+    let mut store = Store::open_existing(&keep::file(&args.store)?).map_err(failed)?;
+    let mut past = Past::default();
+    for info in store.runs().map_err(failed)? {
+        let run = store.load(info.id).map_err(failed)?;
+        let moment = Moment {
+            run: info.id.0,
+            at: info.started_at,
+        };
+        past.add(&moment, &info.facts, &run.observations);
+    }
+    let operations = match args.workloads.as_slice() {
+        [] => expand::known_operations(),
+        workloads => run::selected(workloads).0,
+    };
+    let mut series = past.series();
+    series.retain(|one| {
+        let named = &args.environments;
+        let is_named = named.is_empty() || named.contains(&one.contender.environment);
+        is_named && operations & one.op.bit() != 0
+    });
+    let history = History {
+        series,
+        settings: Settings {
+            least_change: args.margin / 100.0,
+            ..Settings::default()
+        },
+    };
+    match args.format {
+        PlainFormat::Table => {
+            let style = outcome::style();
+            terminal::print_text(&history::terminal(&history, &show::date, &style))?;
+        }
+        PlainFormat::Json => terminal::print_json(&history::json(&history))?,
+    }
+    Ok(Status::Done)
+}
