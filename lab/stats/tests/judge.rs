@@ -5,8 +5,8 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use trapline_plan::Clock;
 use trapline_stats::judge::{
-    judge, BootValues, Comparison, Design, Method, Outlook, Question, Settings, Side, Unjudged,
-    Verdict,
+    judge, BootValues, Comparison, Design, Judge, Method, Outlook, Question, Settings, Side,
+    Spending, Unjudged, UntilSure, Verdict,
 };
 use trapline_stats::spread::chance;
 
@@ -55,7 +55,11 @@ fn measured(blocks: usize, noise: f64, effect: f64, nature: &mut ChaCha8Rng) -> 
 }
 
 fn judged(table: &[Question]) -> Vec<Comparison> {
-    let all = judge(table, &SETTINGS);
+    judged_by(&Judge::new(table.len(), &SETTINGS), table)
+}
+
+fn judged_by(judge: &Judge, table: &[Question]) -> Vec<Comparison> {
+    let all = judge.judge(table);
     all.into_iter()
         .map(|one| one.expect("it is judged"))
         .collect()
@@ -194,6 +198,54 @@ fn identical_figures_are_equivalent() {
     assert_eq!(comparison.method, Method::SignedRanks, "there is no scale");
 }
 
+/// Boots of nothing but noise, and of a change of 5%, judged after every fourth block.
+fn until_sure(effect: f64, judge: &Judge, nature: &mut ChaCha8Rng) -> (Verdict, usize) {
+    let most_blocks = judge.settings().most_blocks;
+    let all = measured(most_blocks, 0.03, effect, nature);
+    let mut looks = UntilSure::new(Spending::Pocock, judge.clone());
+    let mut blocks = 8;
+    loop {
+        let so_far = Question {
+            a: all.a[..blocks].to_vec(),
+            b: all.b[..blocks].to_vec(),
+            ..all.clone()
+        };
+        let is_last = blocks == most_blocks;
+        let verdict = match &looks.look(&[so_far], blocks, is_last)[0] {
+            Ok(comparison) => comparison.verdict,
+            Err(error) => panic!("{error}"),
+        };
+        if is_last || looks.is_sure() {
+            return (verdict, blocks);
+        }
+        blocks += 4;
+    }
+}
+
+/// Looked at four times, each time at 10%, about a quarter of all would be called changed.
+#[test]
+fn looking_often_does_not_raise_the_error_rate() {
+    let settings = Settings {
+        alpha: 0.1,
+        margin: 0.0,
+        most_blocks: 20,
+        ..SETTINGS
+    };
+    let judge = Judge::new(1, &settings);
+    let mut nature = chance(9, 0);
+    let false_ones = (0..400)
+        .filter(|_| until_sure(1.0, &judge, &mut nature).0 == Verdict::Changed)
+        .count();
+    // 40 are expected at most; 55 or more have a probability below 1%.
+    assert!(false_ones <= 54, "{false_ones} of 400");
+    let found: Vec<_> = (0..20)
+        .map(|_| until_sure(1.08, &judge, &mut nature))
+        .collect();
+    let changed = found.iter().filter(|one| one.0 == Verdict::Changed).count();
+    let early = found.iter().filter(|one| one.1 < 20).count();
+    assert!(changed >= 19 && early >= 15, "{found:?}");
+}
+
 fn close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }
@@ -217,7 +269,8 @@ proptest! {
         for boot in scaled.a.iter_mut().chain(&mut scaled.b) {
             boot.batches.iter_mut().for_each(|batch| *batch *= unit);
         }
-        let table = |question: &Question| judged(std::slice::from_ref(question)).remove(0);
+        let judge = Judge::new(1, &SETTINGS);
+        let table = |question: &Question| judged_by(&judge, std::slice::from_ref(question)).remove(0);
         let (straight, turned, scaled) = (table(&one), table(&turned), table(&scaled));
         prop_assert_eq!(&straight, &table(&one), "the same seed, the same digits");
         prop_assert_eq!((straight.verdict, straight.p), (turned.verdict, turned.p));

@@ -10,6 +10,7 @@ mod adjust;
 mod boots;
 mod bootstrap;
 mod evidence;
+mod looks;
 mod observed;
 mod outlook;
 mod ranks;
@@ -18,6 +19,7 @@ mod trimmed;
 
 pub use adjust::q_values;
 pub use boots::{BootValues, Design, Side, Unjudged};
+pub use looks::{Looks, Spending, UntilSure};
 pub use observed::{boots_of, clock_step};
 pub use outlook::Outlook;
 pub use table::{judge, same_digits, Judge, Question};

@@ -13,6 +13,8 @@ use super::evidence::{weigh, Evidence};
 use super::outlook::{least_blocks, Outlook, Unsettled};
 use super::{q_values, Comparison, Interval, Method, Settings, Verdict};
 use crate::spread::Sorted;
+use std::cell::RefCell;
+use std::rc::Rc;
 use trapline_plan::Clock;
 
 /// How many simulated estimates are to be expected beyond the strictest level that a table
@@ -48,35 +50,51 @@ pub fn judge(table: &[Question], settings: &Settings) -> Vec<Result<Comparison, 
     Judge::new(table.len(), settings).judge(table)
 }
 
-/// One who judges many tables of about one size, and simulates boots only once.
+/// One who judges many tables of about one size, and simulates boots only once. Clones share
+/// what was simulated.
+#[derive(Clone)]
 pub struct Judge {
     settings: Settings,
-    simulated: Simulated,
+    simulated: Rc<RefCell<Simulated>>,
 }
 
 impl Judge {
     /// For tables of so many operations.
     pub fn new(operations: usize, settings: &Settings) -> Self {
+        let simulated = Simulated::new(draws(operations, settings), settings.seed);
         Self {
             settings: *settings,
-            simulated: Simulated::new(draws(operations, settings), settings.seed),
+            simulated: Rc::new(RefCell::new(simulated)),
         }
     }
 
+    /// What its verdicts keep.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// See [`judge`].
-    pub fn judge(&mut self, table: &[Question]) -> Vec<Result<Comparison, Unjudged>> {
-        let settings = self.settings;
+    pub fn judge(&self, table: &[Question]) -> Vec<Result<Comparison, Unjudged>> {
+        self.judge_with(table, &self.settings)
+    }
+
+    /// The same with settings for this once; their seed has no meaning.
+    pub fn judge_with(
+        &self,
+        table: &[Question],
+        settings: &Settings,
+    ) -> Vec<Result<Comparison, Unjudged>> {
+        let mut simulated = self.simulated.borrow_mut();
         let weighed: Vec<_> = table
             .iter()
-            .map(|question| Weighed::new(question, &mut self.simulated, &settings))
+            .map(|question| Weighed::new(question, &mut simulated, settings))
             .collect();
-        let levels = Levels::new(weighed.iter().flatten().collect(), &settings);
+        let levels = Levels::new(weighed.iter().flatten().collect(), settings);
         let mut indexes = 0..;
-        let judged = |weighed| match weighed {
-            Weighed::Exact { a, b } => exact(a, b, &settings),
-            Weighed::Noisy(noisy) => noisy.judged(&levels, indexes.next().unwrap_or(0), &settings),
+        let mut judged = |weighed| match weighed {
+            Weighed::Exact { a, b } => exact(a, b, settings),
+            Weighed::Noisy(noisy) => noisy.judged(&levels, indexes.next().unwrap_or(0), settings),
         };
-        let mut judged = judged;
         weighed
             .into_iter()
             .map(|weighed| weighed.map(&mut judged))

@@ -1,0 +1,218 @@
+//! Looking more than once: how an error rate is kept although one stops when sure.
+//!
+//! Who looks at the boots after every few blocks and stops at the first significant result
+//! is wrong far more often than each look says. So the error rate is spent: a function of
+//! the share of blocks that have run says how much of it may be used up by then (Lan and
+//! DeMets 1983), and each look has what was added since the one before. The probability to be
+//! wrong at any look is at most the sum over looks, whatever the tests are and however they
+//! depend on each other (Bonferroni). So is the share of false ones in a table: the table
+//! in the end has all that any look called changed, and those of one look that are false are a
+//! smaller share of it than of what that look found. Looks may come after any number of
+//! blocks, as long as nothing that was measured decides when.
+
+use super::{Comparison, Judge, Question, Settings, Unjudged, Verdict};
+use statrs::distribution::{ContinuousCDF, Normal};
+use std::f64::consts::E;
+
+/// How the error rate is spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spending {
+    /// About evenly, early a little more: `alpha ln(1 + (e - 1) t)`. Of few boots a small
+    /// level cannot be reached, so a table is settled soonest by this.
+    #[default]
+    Pocock,
+    /// Almost nothing early: `2 - 2 Phi(z(1 - alpha / 2) / sqrt(t))`. The last look is nearly
+    /// as strong as an only one.
+    OBrienFleming,
+}
+
+impl Spending {
+    /// How much of `alpha` may be spent when this share of all blocks has run.
+    pub fn spent(self, alpha: f64, share: f64) -> f64 {
+        let share = share.clamp(0.0, 1.0);
+        match self {
+            Self::Pocock => alpha * ((E - 1.0) * share).ln_1p(),
+            Self::OBrienFleming if share > 0.0 => {
+                let normal = Normal::standard();
+                let bound = normal.inverse_cdf(1.0 - alpha / 2.0) / share.sqrt();
+                2.0 * normal.sf(bound)
+            }
+            Self::OBrienFleming => 0.0,
+        }
+    }
+}
+
+/// The levels of successive looks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Looks {
+    spending: Spending,
+    alpha: f64,
+    most_blocks: usize,
+    blocks: usize,
+    spent: f64,
+}
+
+impl Looks {
+    /// With an error rate of `alpha` over all looks, the last of which is after
+    /// `most_blocks`.
+    pub fn new(spending: Spending, alpha: f64, most_blocks: usize) -> Self {
+        Self {
+            spending,
+            alpha,
+            most_blocks,
+            blocks: 0,
+            spent: 0.0,
+        }
+    }
+
+    /// The level of a look after so many blocks; `None` if nothing ran since the last, or
+    /// nothing is left.
+    pub fn look(&mut self, blocks: usize) -> Option<f64> {
+        let share = blocks as f64 / self.most_blocks.max(1) as f64;
+        self.spend(blocks, self.spending.spent(self.alpha, share))
+    }
+
+    /// The level of the last look, after so many blocks: all that is left. Allowed when time
+    /// is up, but not when the result invites it.
+    pub fn last_look(&mut self, blocks: usize) -> Option<f64> {
+        self.spend(blocks, self.alpha)
+    }
+
+    fn spend(&mut self, blocks: usize, spent: f64) -> Option<f64> {
+        let level = spent.min(self.alpha) - self.spent;
+        let is_new = blocks > self.blocks && level > 0.0;
+        is_new.then(|| {
+            self.blocks = blocks;
+            self.spent += level;
+            level
+        })
+    }
+}
+
+/// A table that is judged again and again as blocks are added. An operation that was
+/// settled stays as it was then.
+pub struct UntilSure {
+    judge: Judge,
+    changed: Looks,
+    equivalent: Looks,
+    judged: Vec<Result<Comparison, Unjudged>>,
+}
+
+impl UntilSure {
+    /// With the error rates of `judge` over all looks.
+    pub fn new(spending: Spending, judge: Judge) -> Self {
+        let settings = judge.settings();
+        let looks = |alpha| Looks::new(spending, alpha, settings.most_blocks);
+        Self {
+            changed: looks(settings.alpha),
+            equivalent: looks(settings.equivalence_alpha),
+            judge,
+            judged: Vec::new(),
+        }
+    }
+
+    /// Looks at the table, always of the same operations, when so many blocks have run; `is_last`
+    /// if time is up. Intervals are of the level of the look that settled an operation, or of
+    /// this one.
+    pub fn look(
+        &mut self,
+        table: &[Question],
+        blocks: usize,
+        is_last: bool,
+    ) -> &[Result<Comparison, Unjudged>] {
+        let level = |looks: &mut Looks| match is_last {
+            true => looks.last_look(blocks),
+            false => looks.look(blocks),
+        };
+        if let (Some(alpha), Some(equivalence_alpha)) =
+            (level(&mut self.changed), level(&mut self.equivalent))
+        {
+            let settings = Settings {
+                alpha,
+                equivalence_alpha,
+                ..*self.judge.settings()
+            };
+            let now = self.judge.judge_with(table, &settings);
+            self.keep(now);
+        }
+        &self.judged
+    }
+
+    /// What was settled stays.
+    fn keep(&mut self, mut now: Vec<Result<Comparison, Unjudged>>) {
+        let before = std::mem::take(&mut self.judged);
+        for (old, new) in before.into_iter().zip(&mut now) {
+            if old.as_ref().is_ok_and(is_settled) {
+                *new = old;
+            }
+        }
+        self.judged = now;
+    }
+
+    /// Whether all that can be judged is settled.
+    pub fn is_sure(&self) -> bool {
+        self.judged.iter().flatten().all(is_settled)
+    }
+}
+
+fn is_settled(comparison: &Comparison) -> bool {
+    comparison.verdict != Verdict::Unsure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{prop_assert, proptest};
+
+    /// Five looks at equal distances and 2.5%, as textbooks tabulate the two functions.
+    #[test]
+    fn spending_is_that_of_the_tables() {
+        let spent = |spending: Spending| {
+            [0.2, 0.4, 0.6, 0.8, 1.0].map(|share| spending.spent(0.025, share))
+        };
+        let near = |found: [f64; 5], expected: [f64; 5]| {
+            let pairs = found.iter().zip(expected);
+            pairs.for_each(|(one, other)| assert!((one - other).abs() < 6e-5, "{found:?}"));
+        };
+        near(
+            spent(Spending::OBrienFleming),
+            [0.0000, 0.0004, 0.0038, 0.0122, 0.0250],
+        );
+        near(
+            spent(Spending::Pocock),
+            [0.0074, 0.0131, 0.0177, 0.0216, 0.0250],
+        );
+    }
+
+    #[test]
+    fn a_look_without_new_blocks_is_none() {
+        let mut looks = Looks::new(Spending::Pocock, 0.01, 40);
+        let first = looks.look(8).unwrap();
+        assert_eq!(looks.look(8), None);
+        assert_eq!(looks.look(4), None);
+        let rest = looks.last_look(9).unwrap();
+        assert!((first + rest - 0.01).abs() < 1e-15);
+        assert_eq!(looks.last_look(100), None, "nothing is left");
+        assert_eq!(Looks::new(Spending::OBrienFleming, 0.01, 40).look(0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_spent_than_there_is(
+            steps in proptest::collection::vec(1..9_usize, 1..20),
+            alpha in 0.001f64..0.2,
+            most in 1..80_usize,
+        ) {
+            for spending in [Spending::Pocock, Spending::OBrienFleming] {
+                let mut looks = Looks::new(spending, alpha, most);
+                let (mut blocks, mut sum) = (0, 0.0);
+                for step in &steps {
+                    blocks += step;
+                    sum += looks.look(blocks).unwrap_or(0.0);
+                }
+                sum += looks.last_look(blocks + 1).unwrap_or(0.0);
+                prop_assert!((sum - alpha).abs() < 1e-12, "{sum} of {alpha}");
+            }
+        }
+    }
+}
