@@ -83,6 +83,29 @@ fn both_run_in_every_block_and_stored_runs_are_judged_again() {
 }
 
 #[test]
+fn who_wants_to_be_sure_gets_more_blocks_but_no_more_than_there_is_time_for() {
+    let place = Place::new();
+    let words = "host host --workload basic/getpid,basic/malloc-1m --until-sure --format json";
+    let told = compare(&place, &format!("{words} --boots 14")).json();
+    let blocks = operation(&told, "getpid")["boots"][0]
+        .as_u64()
+        .expect("a count");
+    assert!(
+        blocks == 10 || blocks == 14,
+        "looks are after 10 and 14 blocks: {told}"
+    );
+    let settled = told["counts"]["unsure"] == 0;
+    assert!(
+        settled || operation(&told, "malloc-1m")["boots"][0] == 14,
+        "{told}"
+    );
+    let place = Place::new();
+    let hurried = compare(&place, &format!("{words} --boots 5000 --budget 1s")).json();
+    let remarks = hurried["remarks"].to_string();
+    assert!(remarks.contains("The time was over after"), "{remarks}");
+}
+
+#[test]
 fn what_cannot_be_compared_is_told_with_the_remedy() {
     let place = Place::new();
     assert_eq!(

@@ -8,10 +8,11 @@ use crate::lab::Lab;
 use crate::run::{self, Means};
 use crate::{outcome, terminal};
 use std::collections::BTreeSet;
+use std::time::Instant;
 use trapline_plan::{Contender, Observation, Request};
 use trapline_report::versus::{self, Versus};
-use trapline_stats::contest::{Contest, Match};
-use trapline_stats::judge::{Design, Settings};
+use trapline_stats::contest::{self, Contest, Match, Sequel};
+use trapline_stats::judge::{Comparison, Design, Settings};
 use trapline_store::{Run, RunId, Store};
 
 /// Measures where anything has to be measured, judges and shows.
@@ -47,6 +48,10 @@ fn judgement(args: &CompareArgs) -> Settings {
         alpha: args.alpha / 100.0,
         margin: args.margin / 100.0,
         seed: args.seed,
+        most_blocks: match args.until_sure {
+            true => args.most_blocks() as usize,
+            false => Settings::default().most_blocks,
+        },
         ..Settings::default()
     }
 }
@@ -67,20 +72,26 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
         manner: &args.manner,
         counters: None,
         followers: None,
-        deadline: None,
+        deadline: Instant::now().checked_add(args.budget),
     };
     for contender in &both {
         require_ready(&lab, contender)?;
     }
-    let run = run::perform(&mut store, &request(args, &both, &lab), &means)?;
-    let matches = matches(&run, a, &run, b, Design::Blocks, &judgement(args));
+    let (run, matches) = looked_at(args, [a, b], &mut store, &means)?;
+    let mut remarks = remarks(&matches, twin);
+    if means.deadline.is_some_and(|end| Instant::now() >= end) {
+        let blocks = boots(&run, a).len();
+        remarks.push(format!(
+            "The time was over after {blocks} blocks (--budget)."
+        ));
+    }
     let versus = Versus {
         version: run.info.version.clone(),
         facts: run.info.facts.clone(),
         a: a.to_string(),
         b: b.to_string(),
         settings: judgement(args),
-        remarks: remarks(&matches, args, twin),
+        remarks,
         matches,
     };
     let status = match interrupt.signal() {
@@ -88,6 +99,41 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
         None => status(&run),
     };
     Ok(Compared { versus, status })
+}
+
+/// Measures as many blocks as are needed to be sure, or all there are to be; with the last
+/// look at them.
+fn looked_at(
+    args: &CompareArgs,
+    [a, b]: [&Contender; 2],
+    store: &mut Store,
+    means: &Means<'_>,
+) -> Result<(Run, Vec<Match>), Failure> {
+    let settings = judgement(args);
+    let mut request = request(args, &[a.clone(), b.clone()], means.lab);
+    let number = run::begin(store, &request, means.lab)?;
+    let mut sequel = Sequel::new(request.operations.count_ones() as usize, &settings);
+    let looks = args.looks();
+    for (blocks, is_final) in looks.iter().map(|look| (*look, Some(look) == looks.last())) {
+        request.boots = Some(blocks);
+        let run = run::go_on(store, number, &request, means)?;
+        let out_of_time = means.deadline.is_some_and(|end| Instant::now() >= end);
+        let is_last = is_final || out_of_time || means.interrupt.is_asked();
+        let (of_a, of_b) = (boots(&run, a), boots(&run, b));
+        let contest = Contest {
+            a: &of_a,
+            b: &of_b,
+            design: Design::Blocks,
+        };
+        let told = match args.until_sure {
+            true => sequel.look(&contest, of_a.len().max(of_b.len()), is_last),
+            false => contest::judged(&[contest], &settings),
+        };
+        if is_last || sequel.is_sure() {
+            return Ok((run, told));
+        }
+    }
+    unreachable!("there is a last look")
 }
 
 fn request(args: &CompareArgs, both: &[Contender], lab: &Lab) -> Request {
@@ -98,7 +144,7 @@ fn request(args: &CompareArgs, both: &[Contender], lab: &Lab) -> Request {
         operations,
         named,
         preset: args.preset.into(),
-        boots: Some(args.boots),
+        boots: Some(args.most_blocks()),
         cpus: 1,
         scheduling: lab.scheduling(),
         seed: args.seed,
@@ -139,15 +185,20 @@ fn stored(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> {
         true => Design::Blocks,
         false => Design::Apart,
     };
-    let mut matches: Vec<Match> = Vec::new();
     let pairs = pairs(args, &run_a, &run_b)?;
     for (of_a, of_b) in &pairs {
         same_clock(of_a, of_b)?;
     }
     let settings = judgement(args);
-    for (of_a, of_b) in &pairs {
-        matches.extend(self::matches(&run_a, of_a, &run_b, of_b, design, &settings));
-    }
+    let observed: Vec<_> = pairs
+        .iter()
+        .map(|(of_a, of_b)| (boots(&run_a, of_a), boots(&run_b, of_b)))
+        .collect();
+    let contests: Vec<Contest<'_>> = observed
+        .iter()
+        .map(|(a, b)| Contest { a, b, design })
+        .collect();
+    let matches = contest::judged(&contests, &settings);
     let name = |run: u32, contenders: &mut dyn Iterator<Item = &Contender>| {
         let names: Vec<_> = contenders.map(ToString::to_string).collect();
         format!("run {run}: {}", names.join(", "))
@@ -213,23 +264,6 @@ fn require_stored(run: &Run, contender: &Contender) -> Result<(), Failure> {
     Err(Failure::new(told).help(help).status(Status::Usage))
 }
 
-fn matches(
-    run_a: &Run,
-    a: &Contender,
-    run_b: &Run,
-    b: &Contender,
-    design: Design,
-    settings: &Settings,
-) -> Vec<Match> {
-    let (of_a, of_b) = (boots(run_a, a), boots(run_b, b));
-    let contest = Contest {
-        a: &of_a,
-        b: &of_b,
-        design,
-    };
-    contest.judged(settings)
-}
-
 fn boots(run: &Run, contender: &Contender) -> Vec<Observation> {
     let all = run.observations.iter();
     all.filter(|seen| seen.contender() == *contender)
@@ -238,14 +272,15 @@ fn boots(run: &Run, contender: &Contender) -> Vec<Observation> {
 }
 
 /// What has to be said of a comparison as a whole.
-fn remarks(matches: &[Match], args: &CompareArgs, twin: bool) -> Vec<String> {
+fn remarks(matches: &[Match], twin: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     if twin {
         remarks.push("Both are the same: whatever is called changed is a false alarm.".to_owned());
     }
     let judged = matches.iter().filter_map(|one| one.outcome.as_ref().ok());
-    if let Some(more) = judged.filter_map(versus::more_boots).max() {
-        let boots = args.boots as usize + more;
+    let more = |told: &Comparison| Some((versus::more_boots(told)?, told.blocks));
+    if let Some((more, blocks)) = judged.filter_map(more).max() {
+        let boots = blocks + more;
         remarks.push(format!(
             "--boots {boots} would probably settle what is unsure and can be settled."
         ));

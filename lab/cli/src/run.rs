@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
 use trapline_environments::{disk, Availability};
 use trapline_plan::{
-    expand, irq, names, populate, Contender, EnvironmentId, Plan, Preset, Request, Scheduling,
+    expand, irq, names, populate, Contender, EnvironmentId, Preset, Request, Scheduling,
 };
 use trapline_report::Report;
 use trapline_store::{NewRun, Run, RunId, Store};
@@ -107,7 +107,7 @@ pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Re
 /// # Errors
 /// The store cannot be written or read.
 pub fn perform(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<Run, Failure> {
-    let number = begin(store, request, &expand(request), means.lab)?;
+    let number = begin(store, request, means.lab)?;
     go_on(store, number, request, means)
 }
 
@@ -220,7 +220,11 @@ fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
 }
 
 /// Notes what will be done, and what cannot be done and why.
-fn begin(store: &mut Store, request: &Request, plan: &Plan, lab: &Lab) -> Result<RunId, Failure> {
+///
+/// # Errors
+/// The store cannot be written.
+pub fn begin(store: &mut Store, request: &Request, lab: &Lab) -> Result<RunId, Failure> {
+    let plan = expand(request);
     let mut facts = resume::facts(request, lab);
     if request.operations & irq::operations() != 0 {
         facts.extend(request.irq.facts());

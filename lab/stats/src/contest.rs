@@ -4,7 +4,10 @@
 //! everything else has its reason beside it, and no part in the table's adjustment.
 
 use crate::cell::{self, Draft};
-use crate::judge::{boots_of, judge, Comparison, Design, Question, Settings, Side, Unjudged};
+use crate::judge::{
+    boots_of, judge, Comparison, Design, Judge, Question, Settings, Side, Spending, Unjudged,
+    UntilSure,
+};
 use crate::value::{self, Work};
 use crate::{Cell, Failure, Value};
 use thiserror::Error;
@@ -53,6 +56,10 @@ pub enum Undecided {
     /// Its cost is less than what it takes to tell.
     #[error("{0} is below resolution: a ratio of it means nothing")]
     BelowResolution(Side),
+    /// It could not be judged when the boots were first looked at, so that no error rate was
+    /// kept for it.
+    #[error("it could not be compared at the first look, and is not judged later: run it again")]
+    Late,
     /// The boots do not allow it.
     #[error(transparent)]
     Unjudged(#[from] Unjudged),
@@ -65,46 +72,98 @@ impl Match {
     }
 }
 
-impl Contest<'_> {
-    /// Judges every operation that either side says anything of, in table order.
-    pub fn judged(&self, settings: &Settings) -> Vec<Match> {
-        let pairs: Vec<Pair> = Op::ALL
-            .into_iter()
-            .filter_map(|op| self.pair(op, settings.seed))
-            .collect();
-        let questions: Vec<Question> = pairs
-            .iter()
-            .filter_map(|pair| pair.question.as_ref().ok().cloned())
-            .collect();
-        let mut verdicts = judge(&questions, settings).into_iter();
-        let judged = pairs.into_iter().map(|pair| Match {
-            op: pair.a.op,
-            outcome: match pair.question {
-                Err(why) => Err(why),
-                Ok(_) => verdicts
-                    .next()
-                    .expect("each question has its verdict")
-                    .map_err(Undecided::from),
-            },
-            a: pair.a,
-            b: pair.b,
+/// Judges every operation of all these together, those of each in table order.
+pub fn judged(contests: &[Contest<'_>], settings: &Settings) -> Vec<Match> {
+    let pairs = contests.iter().flat_map(|one| one.pairs(settings.seed));
+    let pairs: Vec<Pair> = pairs.collect();
+    let questions = pairs.iter().filter_map(|pair| pair.question.as_ref().ok());
+    let questions: Vec<Question> = questions.cloned().collect();
+    let mut verdicts = judge(&questions, settings).into_iter();
+    let judged = pairs.into_iter().map(|pair| {
+        let mut next = || verdicts.next().expect("each question has its verdict");
+        pair.settled(|_| next().map_err(Undecided::from))
+    });
+    judged.collect()
+}
+
+/// A contest that is looked at again and again as boots are added: see [`UntilSure`].
+pub struct Sequel {
+    table: UntilSure,
+    seed: u64,
+    /// Those that could be judged at the first look: only they are judged later, too.
+    operations: Option<Vec<Op>>,
+}
+
+impl Sequel {
+    /// With the error rates of `settings` over all looks at a table of about so many
+    /// operations.
+    pub fn new(operations: usize, settings: &Settings) -> Self {
+        Self {
+            table: UntilSure::new(Spending::default(), Judge::new(operations, settings)),
+            seed: settings.seed,
+            operations: None,
+        }
+    }
+
+    /// Looks at the boots of so many blocks; `is_last` if there will be no more.
+    pub fn look(&mut self, contest: &Contest<'_>, blocks: usize, is_last: bool) -> Vec<Match> {
+        let pairs = contest.pairs(self.seed);
+        let comparable = pairs.iter().filter(|pair| pair.question.is_ok());
+        let first = || comparable.map(|pair| pair.a.op).collect();
+        let operations = self.operations.get_or_insert_with(first);
+        let questions: Vec<Question> = operations.iter().map(|op| contest.question(*op)).collect();
+        let told = self.table.look(&questions, blocks, is_last);
+        let judged = pairs.into_iter().map(|pair| {
+            pair.settled(|op| {
+                let place = operations.iter().position(|known| *known == op);
+                let told = place.and_then(|place| told.get(place));
+                let told = told.ok_or(Undecided::Late)?;
+                told.clone().map_err(Undecided::from)
+            })
         });
         judged.collect()
     }
 
+    /// Whether all that can be judged is settled.
+    pub fn is_sure(&self) -> bool {
+        self.table.is_sure()
+    }
+}
+
+impl Contest<'_> {
+    fn pairs(&self, seed: u64) -> Vec<Pair> {
+        let pairs = Op::ALL.into_iter().filter_map(|op| self.pair(op, seed));
+        pairs.collect()
+    }
+
     fn pair(&self, op: Op, seed: u64) -> Option<Pair> {
         let (a, b) = (draft(self.a, op, seed)?, draft(self.b, op, seed)?);
-        let question = comparable(&a, &b).map(|()| Question {
-            clock: a.cell.clock,
-            design: self.design,
-            a: boots_of(self.a, op),
-            b: boots_of(self.b, op),
-        });
+        let question = comparable(&a, &b).map(|()| self.question(op));
         Some(Pair {
             a: a.cell,
             b: b.cell,
             question,
         })
+    }
+
+    fn question(&self, op: Op) -> Question {
+        Question {
+            clock: environment(self.a).map_or(Clock::Wall, EnvironmentId::clock),
+            design: self.design,
+            a: boots_of(self.a, op),
+            b: boots_of(self.b, op),
+        }
+    }
+}
+
+impl Pair {
+    fn settled(self, judge: impl FnOnce(Op) -> Result<Comparison, Undecided>) -> Match {
+        Match {
+            op: self.a.op,
+            outcome: self.question.and_then(|_| judge(self.a.op)),
+            a: self.a,
+            b: self.b,
+        }
     }
 }
 
@@ -205,7 +264,7 @@ mod tests {
             b: &b,
             design: Design::Blocks,
         };
-        let mut all = contest.judged(&Settings::default());
+        let mut all = super::judged(&[contest], &Settings::default());
         assert_eq!(all.len(), 1);
         all.remove(0)
     }
@@ -241,7 +300,7 @@ mod tests {
             b: &[],
             design: Design::Blocks,
         };
-        assert_eq!(nothing.judged(&Settings::default()), []);
+        assert_eq!(super::judged(&[nothing], &Settings::default()), []);
     }
 
     #[test]
@@ -271,10 +330,56 @@ mod tests {
             b: &b,
             design: Design::Blocks,
         };
-        let told = contest.judged(&Settings::default()).remove(0);
+        let told = super::judged(&[contest], &Settings::default()).remove(0);
         assert!(
             matches!(told.outcome, Err(Undecided::OtherSize(..))),
             "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_sequel_keeps_what_is_settled_and_judges_nothing_that_came_late() {
+        let block = |number: u64, extra: u64| outcome(1_000 + 3 * number + extra, 7);
+        let of = |environment, count, extra| {
+            let outcomes: Vec<_> = (0..count).map(|number| block(number, extra)).collect();
+            boots(environment, Op::PortOut, &outcomes)
+        };
+        let (a, b) = (
+            of(EnvironmentId::Kvm, 12, 0),
+            of(EnvironmentId::QemuKvm, 12, 200),
+        );
+        let contest = |count: usize| Contest {
+            a: &a[..count],
+            b: &b[..count],
+            design: Design::Blocks,
+        };
+        let settings = Settings {
+            most_blocks: 40,
+            ..Settings::default()
+        };
+        let mut sequel = Sequel::new(1, &settings);
+        let first = sequel.look(&contest(10), 10, false).remove(0);
+        assert_eq!(first.outcome.as_ref().unwrap().verdict, Verdict::Changed);
+        assert!(sequel.is_sure());
+        let second = sequel.look(&contest(12), 12, true).remove(0);
+        assert_eq!(second.outcome, first.outcome, "it was settled then");
+        let mut late = Sequel::new(1, &settings);
+        let skipped = boots(
+            EnvironmentId::QemuKvm,
+            Op::PortOut,
+            &[Outcome::Skipped("not yet".to_owned())],
+        );
+        let before = Contest {
+            b: &skipped,
+            ..contest(8)
+        };
+        assert!(matches!(
+            late.look(&before, 8, false)[0].outcome,
+            Err(Undecided::Skipped(..))
+        ));
+        assert_eq!(
+            late.look(&contest(12), 12, false)[0].outcome,
+            Err(Undecided::Late)
         );
     }
 }

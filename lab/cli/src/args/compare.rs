@@ -3,6 +3,7 @@
 use super::{workload_parser, Format, MannerArgs, Preset};
 use clap::Args;
 use std::str::FromStr;
+use std::time::Duration;
 use trapline_plan::{BadContender, Contender};
 
 /// Of `trapline compare`.
@@ -23,9 +24,17 @@ pub struct CompareArgs {
     /// How much to measure in a boot
     #[arg(long, value_enum, default_value_t = Preset::Quick)]
     pub preset: Preset,
-    /// Blocks, each with a boot of both in random order, on the wall clock
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub boots: u32,
+    /// Blocks, each with a boot of both in random order, on the wall clock [default: 10; with
+    /// --until-sure 60 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub boots: Option<u32>,
+    /// Go on with further blocks until every operation is settled or the time is over; the
+    /// error rate is that of all looks together
+    #[arg(long)]
+    pub until_sure: bool,
+    /// Begin no block after so long
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub budget: Duration,
     /// What is too little to matter, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
     pub margin: f64,
@@ -51,6 +60,33 @@ agent, vmm, qemu, kernel with modules. The same contender twice shows what chanc
   trapline compare sim/kvm sim/qemu-kvm --workload exits,boot
   trapline compare 12 15                the same environments of two runs
   trapline compare 12/kvm 12/qemu-kvm";
+
+/// Blocks if nobody says how many: the fewest of which the bootstrap is sound, and two.
+const BLOCKS: u32 = 10;
+
+/// The most blocks of a comparison that goes on until it is sure.
+const MOST_BLOCKS: u32 = 60;
+
+impl CompareArgs {
+    /// The most blocks there may be.
+    pub fn most_blocks(&self) -> u32 {
+        let usual = if self.until_sure { MOST_BLOCKS } else { BLOCKS };
+        self.boots.unwrap_or(usual)
+    }
+
+    /// After how many blocks the boots are looked at.
+    pub fn looks(&self) -> Vec<u32> {
+        let most = self.most_blocks();
+        let mut looks = Vec::new();
+        let mut next = BLOCKS.min(most);
+        while self.until_sure && next < most {
+            looks.push(next);
+            next += (next / 2).max(1);
+        }
+        looks.push(most);
+        looks
+    }
+}
 
 /// One of the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +119,11 @@ impl FromStr for Rival {
             Err(_) => Ok(Self::New(text.parse()?)),
         }
     }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text);
+    duration.map_err(|_| "a time like 90s, 20m or 2h is expected".to_owned())
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {
@@ -123,12 +164,23 @@ mod tests {
     }
 
     #[test]
+    fn looks_come_more_rarely_the_more_has_been_seen() {
+        let looks = |words: &[&str]| parsed(&[&["kvm", "host"], words].concat()).looks();
+        assert_eq!(looks(&[]), [10]);
+        assert_eq!(looks(&["--boots", "3"]), [3]);
+        assert_eq!(looks(&["--until-sure"]), [10, 15, 22, 33, 49, 60]);
+        assert_eq!(looks(&["--until-sure", "--boots", "12"]), [10, 12]);
+        assert_eq!(looks(&["--until-sure", "--boots", "4"]), [4]);
+    }
+
+    #[test]
     fn what_is_no_rival_is_told_with_the_remedy() {
         let told = |words: &[&str]| command("compare", words).unwrap_err().to_string();
         assert!(told(&["qemu-kmv", "kvm"]).contains("did you mean 'qemu-kvm'"));
         assert!(told(&["kvm:cpu=2", "kvm"]).contains("choose from cpus, memory"));
         assert!(told(&["kvm", "host:memory=1G"]).contains("host has no setting 'memory'"));
         assert!(told(&["kvm", "kvm", "--margin", "0"]).contains("from 0.01 to 50"));
+        assert!(told(&["kvm", "kvm", "--budget", "soon"]).contains("like 90s"));
         assert!(told(&["kvm"]).contains("<B>"));
     }
 }

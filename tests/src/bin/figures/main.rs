@@ -1,8 +1,9 @@
 //! `make bench`: measures and prints the figures that the project stands for, one
 //! after the other, each beside what it should be. It judges and never fails on a
 //! figure: times depend on the machine, and a bench is no test. With the argument
-//! `cyclictest` only that is shown.
+//! `cyclictest` or `comparisons` only that is shown.
 
+mod comparisons;
 mod cyclictest;
 mod gate;
 mod intel;
@@ -22,8 +23,10 @@ const SIMULATED: &str = "sim,sim/linux,sim/kvm,sim/qemu-kvm";
 
 fn main() {
     let place = Place::new();
-    if std::env::args().nth(1).as_deref() == Some("cyclictest") {
-        return cyclictest::beside_ours(&place);
+    match std::env::args().nth(1).as_deref() {
+        Some("cyclictest") => return cyclictest::beside_ours(&place),
+        Some("comparisons") => return comparisons::trusted(&place),
+        _ => {}
     }
     let quick = everything(&place);
     same_digits(&place, &quick);
@@ -37,6 +40,7 @@ fn main() {
     xen::five_runs(&place);
     intel::same_digits(&place);
     cyclictest::beside_ours(&place);
+    comparisons::trusted(&place);
 }
 
 /// The quick preset, and how long it took (5).

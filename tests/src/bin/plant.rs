@@ -1,0 +1,100 @@
+//! A slower world for the agent, made on purpose: installs a filter of system calls that
+//! allows everything after so many instructions that do nothing of use, and becomes the agent
+//! that lies beside it. How many says the number behind the last `-` of its own file's name.
+//!
+//! So every system call costs a little more, by an amount that is known to be there and that
+//! no source of ours contains: what comparisons have to find. With the argument `time` it
+//! tells itself what a call costs there, in nanoseconds.
+
+use std::env::{args_os, current_exe};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{exit, Command};
+use std::time::Instant;
+
+/// Beside it.
+const AGENT: &str = "trapline-agent";
+
+/// Where the first argument of a system call stands (`struct seccomp_data`, seccomp(2)). A
+/// filter that looks at it is run each time; the answer of one that does not is kept.
+const FIRST_ARGUMENT: u32 = 16;
+
+fn main() {
+    if let Err(error) = become_agent() {
+        eprintln!("plant: {error}");
+        exit(1);
+    }
+}
+
+fn become_agent() -> io::Result<()> {
+    let own = current_exe()?;
+    let name = own.to_string_lossy().into_owned();
+    let number = name.rsplit('-').next().and_then(|text| text.parse().ok());
+    let number: usize = number.ok_or_else(|| {
+        io::Error::other(format!(
+            "{name} does not end in -N, a number of instructions"
+        ))
+    })?;
+    install(&filter(number))?;
+    if args_os().nth(1).is_some_and(|word| word == "time") {
+        println!("{}", fastest());
+        return Ok(());
+    }
+    let agent = own.with_file_name(AGENT);
+    Err(Command::new(agent).args(args_os().skip(1)).exec())
+}
+
+/// The least of many means over many calls.
+fn fastest() -> f64 {
+    const CALLS: u32 = 20_000;
+    let mean = || {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            // SAFETY: getpid has no arguments and no effect.
+            unsafe { libc::syscall(libc::SYS_getpid) };
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    (0..100).map(|_| mean()).fold(f64::INFINITY, f64::min)
+}
+
+fn filter(instructions: usize) -> Vec<libc::sock_filter> {
+    let statement = |code: u32, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let load = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, FIRST_ARGUMENT);
+    let turn = statement(libc::BPF_ALU | libc::BPF_XOR | libc::BPF_K, 0x5555_5555);
+    let allow = statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW);
+    let mut filter = vec![load];
+    filter.resize(1 + instructions, turn);
+    filter.push(allow);
+    filter
+}
+
+fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(io::Error::other)?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: these arguments are numbers; the call changes this process's privileges only.
+    let bound = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    if bound != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `program` describes `filter`, which lives until the call returns; the kernel
+    // copies it and checks it.
+    let set = unsafe {
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+        )
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
