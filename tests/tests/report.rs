@@ -102,7 +102,7 @@ fn a_page_that_cannot_be_read_is_noticed() {
     for (harm, told) in [
         ("document.querySelector('h2').style.color = '#999'", "contrast "),
         ("document.querySelector('#theme').textContent = ''", "without a name: "),
-        ("document.querySelector('td').style.width = '3000px'; document.querySelector('.scroll').style.overflow = 'visible'", "too wide"),
+        ("document.querySelector('footer').style.width = '3000px'; document.querySelector('footer').style.maxWidth = 'none'", "too wide"),
         ("document.querySelector('nav a').href = '#nowhere'", "leads nowhere: #nowhere"),
     ] {
         browser.value(harm);
@@ -175,6 +175,32 @@ fn tables_are_sorted_and_filtered_by_keyboard() {
     browser.press("Enter");
     let said = "document.querySelector('#table-wall th.v.c0').getAttribute('aria-sort')";
     assert_eq!(browser.value(said), json!("descending"));
+    assert_calm(&browser);
+}
+
+#[test]
+fn an_operation_in_the_table_leads_to_all_its_values() {
+    if !has_browser("distributions on the page of a run") {
+        return;
+    }
+    let mut browser = shown(page());
+    let open = "[...document.querySelectorAll('.operations details[open]')].map((one) => one.id)";
+    assert_eq!(browser.value(open), json!([]));
+    browser.click("#table-wall a.op[href='#on-basic-yield']");
+    browser.wait_for("document.querySelector('#on-basic-yield').open");
+    let told =
+        browser.value("document.querySelector('#on-basic-yield svg').getAttribute('aria-label')");
+    let told = told.as_str().expect("a sentence");
+    assert!(
+        told.starts_with("host: ") && told.contains(" of 2 boots from "),
+        "{told}"
+    );
+    // Nothing is drawn outside of its picture.
+    let outside = "[...document.querySelectorAll('details[open] .cloud svg')].map((svg) => { \
+         const all = svg.getBBox(), box = svg.viewBox.baseVal; \
+         return [all.x, all.y, all.x + all.width - box.width, all.y + all.height - box.height]; }) \
+         .filter(([left, top, right, bottom]) => left < -1 || top < -1 || right > 1 || bottom > 1)";
+    assert_eq!(browser.value(outside), json!([]));
     assert_calm(&browser);
 }
 

@@ -7,6 +7,7 @@ use crate::{keep, terminal};
 use std::collections::BTreeSet;
 use trapline_plan::irq::Settings;
 use trapline_plan::{Contender, Observation, Variant};
+use trapline_report::page::Study;
 use trapline_report::{study, Report, Style};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::Run;
@@ -52,19 +53,24 @@ fn stands_elsewhere(
         && environments.all(|id| others().any(|other| other.fitting(id) == *variant))
 }
 
+/// The reports of a stored run, each with the observations that it was made of.
+pub fn studies(run: &Run) -> Vec<Study> {
+    let with = |report: Report| Study {
+        observations: seen_with(run, &report.variant),
+        report,
+    };
+    reports(run).into_iter().map(with).collect()
+}
+
 /// Makes the report of a stored run as far as its settings are the usual ones.
 pub fn report(run: &Run) -> Report {
     report_of(run, &Variant::default())
 }
 
 fn report_of(run: &Run, variant: &Variant) -> Report {
-    let fits = |contender: &Contender| contender.variant == variant.fitting(contender.environment);
-    let seen = run.observations.iter();
-    let observations: Vec<_> = seen
-        .filter(|seen| fits(&seen.contender()))
-        .cloned()
-        .collect();
-    let skips = run.skips.iter().filter(|(contender, _)| fits(contender));
+    let observations = seen_with(run, variant);
+    let skips = run.skips.iter();
+    let skips = skips.filter(|(contender, _)| fits(contender, variant));
     let summary = trapline_stats::summarise(&observations, run.info.seed);
     let irq = Settings::from_facts(&run.info.facts);
     Report {
@@ -81,6 +87,16 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
         neighbours: Vec::new(),
         operations: keep::operations(&run.info.request),
     }
+}
+
+fn seen_with(run: &Run, variant: &Variant) -> Vec<Observation> {
+    let seen = run.observations.iter();
+    let seen = seen.filter(|seen| fits(&seen.contender(), variant));
+    seen.cloned().collect()
+}
+
+fn fits(contender: &Contender, variant: &Variant) -> bool {
+    contender.variant == variant.fitting(contender.environment)
 }
 
 /// Prints reports in the chosen form, and nothing else, to standard output.

@@ -35,8 +35,7 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
 
 fn made(run: &Run) -> String {
     let source = page::Source {
-        report: &outcome::report(run),
-        observations: &run.observations,
+        studies: &outcome::studies(run),
         run: &page::Run {
             number: run.info.id.0,
             started: show::date(run.info.started_at),

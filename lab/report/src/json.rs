@@ -16,12 +16,6 @@ pub fn json(report: &Report) -> String {
     written(&document(report, &report.cells()))
 }
 
-/// The same in as few characters as there have to be.
-pub fn compact(report: &Report) -> String {
-    // Serialising maps with string keys to a string cannot fail.
-    serde_json::to_string(&document(report, &report.cells())).unwrap_or_default()
-}
-
 /// Several reports as one such object, which has them under `variants`.
 pub(crate) fn json_of_all(reports: &[Report]) -> String {
     let cells: Vec<_> = reports.iter().map(Report::cells).collect();
@@ -32,10 +26,22 @@ pub(crate) fn json_of_all(reports: &[Report]) -> String {
 }
 
 pub(crate) fn written(value: &impl Serialize) -> String {
-    // As above.
+    // Serialising maps with string keys to a string cannot fail.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// What [`json`] or [`json_of_all`] says, in as few characters as there have to be.
+pub(crate) fn compact(reports: &[&Report]) -> String {
+    let cells: Vec<_> = reports.iter().map(|report| report.cells()).collect();
+    let all = reports.iter().zip(&cells);
+    let mut all: Vec<_> = all.map(|(report, cells)| document(report, cells)).collect();
+    let text = match all.len() {
+        1 => serde_json::to_string(&all.remove(0)),
+        _ => serde_json::to_string(&Variants { variants: all }),
+    };
+    text.unwrap_or_default()
 }
 
 #[derive(Serialize)]

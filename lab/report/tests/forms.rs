@@ -159,10 +159,11 @@ fn a_report_of_nothing_is_still_a_report() {
 /// The page of the made-up report, without what a browser is needed for.
 #[test]
 fn the_page_has_each_part_once_and_its_clocks_apart() {
-    let report = common::report();
     let source = page::Source {
-        report: &report,
-        observations: &[],
+        studies: &[page::Study {
+            report: common::report(),
+            observations: vec![],
+        }],
         run: &page::Run {
             number: 7,
             ..page::Run::default()

@@ -5,7 +5,7 @@
 
 use super::context::{is_time, Context};
 use super::who::{self, Cast};
-use super::{clock_title, heading, help, Section};
+use super::{clock_title, detail, heading, help, Section};
 use crate::notes::Notes;
 use crate::sheet::{Look, Span};
 use crate::table::{self, Shown};
@@ -28,10 +28,12 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
         return None;
     }
     let table = Table {
+        id: context.id(clock.name()),
         cast: context.cast(clock),
-        clock,
+        context,
         shown,
         operations,
+        details: clock == Clock::Wall && !context.study.observations.is_empty(),
     };
     let mut notes = Notes::default();
     let rows = table.body(&mut notes);
@@ -39,34 +41,37 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
         Clock::Wall => "time for one operation",
         _ => "instructions for one operation",
     };
-    Some(Section {
-        id: clock.name().to_owned(),
-        title: clock_title(clock),
-        body: html! {
+    Some(context.section(
+        clock.name(),
+        clock_title(clock),
+        html! {
             (heading(clock_title(clock), help::of_table(clock)))
             p.lead { (unit) ", with its spread, and how many times that of "
                 strong { (clock.bare().name()) } }
             (table.controls())
             div.scroll tabindex="0" role="region" aria-label={ (clock_title(clock)) " table" } {
-                table.comparison id={ "table-" (clock.name()) } { (table.head()) (rows) }
+                table.comparison id={ "table-" (table.id) } { (table.head()) (rows) }
             }
-            (notes_below(&notes, clock))
+            (notes_below(&notes, &table.id))
         },
-    })
+    ))
 }
 
 struct Table<'a> {
+    /// What stands in the addresses of its parts.
+    id: String,
+    context: &'a Context<'a>,
     cast: Cast,
-    clock: Clock,
     shown: Shown<'a>,
     operations: Vec<Op>,
+    /// Whether each operation is told of at length elsewhere.
+    details: bool,
 }
 
 impl Table<'_> {
     fn controls(&self) -> Markup {
-        let id = self.clock.name();
         html! {
-            div.controls data-for={ "table-" (id) } {
+            div.controls data-for={ "table-" (self.id) } {
                 label { "Search "
                     input type="search" placeholder="operation" autocomplete="off" spellcheck="false"; }
                 label { "Workload "
@@ -132,7 +137,11 @@ impl Table<'_> {
         html! {
             tr data-text={ (names::path(op)) " " (op.what()) } {
                 th.name scope="row" { span.of { (op.workload().name()) "/" }
-                    span.op title=(op.what()) { (op.name()) } }
+                    @match &self.details {
+                        true => a.op href={ "#" (detail::address(self.context, op)) }
+                            title=(op.what()) { (op.name()) },
+                        false => span.op title=(op.what()) { (op.name()) },
+                    } }
                 @for (column, row) in self.cast.rows().iter().enumerate() {
                     (self.cell(column, self.shown.cell(*row, op), largest, notes))
                     @if !row.is_bare() { (ratio(column, self.shown.cell(*row, op))) }
@@ -183,7 +192,7 @@ impl Table<'_> {
     fn marks(&self, cell: &Cell, notes: &mut Notes) -> Markup {
         html! {
             @for number in notes.on(cell) {
-                sup { a href={ "#note-" (self.clock.name()) "-" (number) }
+                sup { a href={ "#note-" (self.id) "-" (number) }
                     aria-label={ "note " (number) } { (number) } }
             }
         }
@@ -214,7 +223,7 @@ fn bar(figure: &Figure, largest: f64) -> Markup {
     let low = figure.low.unwrap_or(figure.estimate);
     let high = figure.high.unwrap_or(figure.estimate).min(largest);
     html! {
-        span.bar aria-hidden="true" {
+        span.bar {
             i style={ "width:" (percent_of(low.min(figure.estimate), largest)) "%" } {}
             @if high > low {
                 b style={ "width:" (percent_of(high - low, largest)) "%" } {}
@@ -238,7 +247,9 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
         Look::Bad => "dear",
         _ => "fair",
     };
-    let interval = ratio.low.zip(ratio.high).map(|(low, high)| {
+    // An exact ratio has none.
+    let interval = ratio.low.zip(ratio.high).filter(|(low, high)| low < high);
+    let interval = interval.map(|(low, high)| {
         let (low, high) = (figures::times(low, true), figures::times(high, true));
         format!("95% interval {low} to {high}")
     });
@@ -247,13 +258,13 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
     }
 }
 
-fn notes_below(notes: &Notes, clock: Clock) -> Markup {
+fn notes_below(notes: &Notes, id: &str) -> Markup {
     let texts = notes.texts();
     html! {
         @if !texts.is_empty() {
             ol.notes {
                 @for (number, text) in (1..).zip(&texts) {
-                    li id={ "note-" (clock.name()) "-" (number) } { (printable(text)) }
+                    li id={ "note-" (id) "-" (number) } { (printable(text)) }
                 }
             }
         }

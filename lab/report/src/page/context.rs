@@ -1,27 +1,67 @@
 //! What all sections of a page look at: the cells, and who is shown by which clock.
 
 use super::who::{self, Cast, Row};
-use super::Source;
+use super::{Run, Section, Study};
+use crate::printable;
 use crate::table::Shown;
 use crate::Report;
+use maud::Markup;
 use trapline_abi::{Op, Unit};
 use trapline_plan::Clock;
 use trapline_stats::{Cell, Figure};
 
-/// The source of a page with its cells, those of what was skipped among them.
+/// What was measured with one set of settings, with its cells, those of what was skipped
+/// among them.
 pub struct Context<'a> {
-    pub source: Source<'a>,
+    pub run: &'a Run,
+    pub study: &'a Study,
     pub cells: Vec<Cell>,
+    number: usize,
 }
 
 impl<'a> Context<'a> {
-    pub fn new(source: Source<'a>) -> Self {
-        let cells = source.report.cells();
-        Self { source, cells }
+    pub fn new(run: &'a Run, study: &'a Study, number: usize) -> Self {
+        let cells = study.report.cells();
+        Self {
+            run,
+            study,
+            cells,
+            number,
+        }
     }
 
     pub fn report(&self) -> &'a Report {
-        self.source.report
+        &self.study.report
+    }
+
+    /// An address of its own within the page.
+    pub fn id(&self, name: &str) -> String {
+        match self.number {
+            0 => name.to_owned(),
+            number => format!("{name}-{number}"),
+        }
+    }
+
+    /// Whether the page begins with it.
+    pub fn is_first(&self) -> bool {
+        self.number == 0
+    }
+
+    /// With which settings, where they are not the usual ones.
+    pub fn settings(&self) -> Option<String> {
+        let variant = &self.report().variant;
+        (!variant.is_usual()).then(|| printable(&variant.to_string()))
+    }
+
+    /// A part of the page.
+    pub fn section(&self, id: &str, title: &str, body: Markup) -> Section {
+        let with = self.settings();
+        let with = with.map_or_else(String::new, |settings| format!(", {settings}"));
+        Section {
+            id: self.id(id),
+            title: format!("{title}{with}"),
+            body,
+        }
     }
 
     /// What has anything to show on `clock`.

@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 pub fn section(context: &Context<'_>) -> Section {
     let report = context.report();
-    Section {
-        id: "facts".to_owned(),
-        title: "Facts",
-        body: html! {
+    context.section(
+        "facts",
+        "Facts",
+        html! {
             (heading("Facts and data", help("Facts", &HELP)))
-            (run(context))
+            @if context.is_first() { (run(context)) }
             div.facts {
                 details open { summary { "This host" } (list(&report.facts)) }
                 @for (row, facts) in &report.summary.facts {
@@ -23,7 +23,7 @@ pub fn section(context: &Context<'_>) -> Section {
                 }
             }
         },
-    }
+    )
 }
 
 const HELP: [&str; 2] = [
@@ -32,13 +32,13 @@ const HELP: [&str; 2] = [
 ];
 
 fn run(context: &Context<'_>) -> Markup {
-    let run = context.source.run;
+    let run = context.run;
     let store = format!("trapline show --run {}", run.number);
     html! {
         dl.run {
             div { dt { "asked for" } dd { code { "trapline run " (printable(&run.request)) } } }
             div { dt { "shown again by" } dd { code { (store) } } }
-            div { dt { "boots stored" } dd { (context.source.observations.len())
+            div { dt { "boots stored" } dd { (context.study.observations.len())
                 @if !run.is_complete { " – the run was interrupted, or goes on" } } }
             div { dt { "data" } dd {
                 a #download href="#facts" download={ "trapline-run-" (run.number) ".json" } hidden {

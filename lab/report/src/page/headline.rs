@@ -20,21 +20,29 @@ pub fn section(context: &Context<'_>) -> Section {
     let mut found = finding::all(context);
     let first = (!found.is_empty()).then(|| found.remove(0));
     found.truncate(MOST);
-    Section {
-        id: "headline".to_owned(),
-        title: "In words",
-        body: html! {
-            p.place { (place(context)) }
-            h1 { @match &first {
-                Some(first) => (first.title),
-                None => { (plain(context)) },
-            } }
+    let title = match &first {
+        Some(first) => first.title.clone(),
+        None => plain(context),
+    };
+    context.section(
+        "headline",
+        "In words",
+        html! {
+            @if let Some(settings) = context.settings() {
+                p.place { "With " code { (settings) } }
+            }
+            @if context.is_first() {
+                p.place { (place(context)) }
+                h1 { (title) }
+            } @else {
+                h2.words { (title) }
+            }
             @if let Some(first) = &first { p.under { (first.text) " " (clock(first.clock)) } }
             @if !found.is_empty() {
                 ul.findings { @for finding in &found { (card(finding)) } }
             }
         },
-    }
+    )
 }
 
 /// Where it was measured.

@@ -27,13 +27,12 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
     for row in rows(context) {
         plant(&mut roots, who::layers(row), row);
     }
-    (!roots.is_empty()).then(|| Section {
-        id: "map".to_owned(),
-        title: "Map",
-        body: html! {
+    (!roots.is_empty()).then(|| {
+        let body = html! {
             (heading("Where it ran", help("Where it ran", &HELP)))
             ul.map { @for layer in &roots { (drawn(context, layer)) } }
-        },
+        };
+        context.section("map", "Map", body)
     })
 }
 

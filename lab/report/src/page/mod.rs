@@ -5,14 +5,19 @@
 //! [`shell`] is what stands around them. Whatever a guest, a host or a user said passes
 //! through maud, which escapes it.
 
+mod axis;
+mod boot;
+mod cloud;
 mod comparison;
 mod context;
+mod detail;
 mod facts;
 mod headline;
 mod help;
 mod map;
 mod remarks;
 mod shell;
+mod stream;
 mod who;
 
 use crate::Report;
@@ -23,12 +28,19 @@ use trapline_plan::{Clock, Observation};
 /// What a page is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The figures.
-    pub report: &'a Report,
-    /// What they were made of.
-    pub observations: &'a [Observation],
+    /// What was measured with each set of settings, the usual one first.
+    pub studies: &'a [Study],
     /// Which run it is.
     pub run: &'a Run,
+}
+
+/// What was measured with one set of settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Study {
+    /// The figures.
+    pub report: Report,
+    /// What they were made of.
+    pub observations: Vec<Observation>,
 }
 
 /// Which run a page shows.
@@ -48,25 +60,30 @@ pub struct Run {
 
 /// The page, a whole document.
 pub fn page(source: &Source<'_>) -> String {
-    let context = Context::new(*source);
-    shell::document(&context, &sections(&context)).into_string()
+    let studies = source.studies.iter().enumerate();
+    let contexts = studies.map(|(number, study)| Context::new(source.run, study, number));
+    let contexts: Vec<Context<'_>> = contexts.collect();
+    let sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
+    shell::document(&contexts, &sections).into_string()
 }
 
 /// A part of the page with an address of its own.
 pub(crate) struct Section {
     id: String,
     /// As the list of contents calls it.
-    title: &'static str,
+    title: String,
     body: Markup,
 }
 
-/// All that there is to show, in the order in which it is read.
+/// All that there is to show with one set of settings, in the order in which it is read.
 fn sections(context: &Context<'_>) -> Vec<Section> {
-    let tables = Clock::ALL.into_iter();
-    let tables = tables.filter_map(|clock| comparison::section(context, clock));
     let mut all = vec![headline::section(context)];
     all.extend(map::section(context));
-    all.extend(tables);
+    let tables = Clock::ALL.into_iter();
+    all.extend(tables.filter_map(|clock| comparison::section(context, clock)));
+    all.extend(detail::section(context));
+    all.extend(boot::section(context));
+    all.extend(stream::section(context));
     all.extend(remarks::section(context));
     all.push(facts::section(context));
     all

@@ -15,10 +15,10 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
     if failures.is_empty() && skips.is_empty() && problems.is_empty() {
         return None;
     }
-    Some(Section {
-        id: "remarks".to_owned(),
-        title: "Not measured",
-        body: html! {
+    Some(context.section(
+        "remarks",
+        "Not measured",
+        html! {
             (heading("Not measured, and noticed", help("Not measured", &HELP)))
             (reasons("Failed", "bad", &failures))
             (reasons("Not measured", "plain", &skips))
@@ -33,7 +33,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
                 }
             }
         },
-    })
+    ))
 }
 
 const HELP: [&str; 2] = [

@@ -17,7 +17,11 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
      %3Cpath d='M3 5h4m2 0h4M8 5v7m-2-2l2 2 2-2' stroke='%23fff' stroke-width='1.6' fill='none'/%3E%3C/svg%3E";
 
 /// The whole document.
-pub fn document(context: &Context<'_>, sections: &[Section]) -> Markup {
+pub fn document(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
+    let version = contexts
+        .first()
+        .map(|first| printable(&first.report().version));
+    let version = version.unwrap_or_default();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -27,21 +31,21 @@ pub fn document(context: &Context<'_>, sections: &[Section]) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="referrer" content="no-referrer";
-                title { (title(context)) }
+                title { (title(contexts)) }
                 link rel="icon" href=(ICON);
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 a.skip href="#headline" { "To the report" }
-                (top(context, sections))
+                (top(contexts, sections))
                 main {
                     @for section in sections {
                         section id=(section.id) aria-label=(section.title) { (section.body) }
                     }
                 }
-                footer { p { "Made by Trapline " (printable(&context.report().version))
+                footer { p { "Made by Trapline " (version)
                     " from stored samples alone. This page asks nothing of any network." } }
-                (data(context))
+                (data(contexts))
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -57,17 +61,21 @@ fn policy() -> String {
     )
 }
 
-fn title(context: &Context<'_>) -> String {
-    let cpu = context.report().facts.get("cpu").map(|cpu| printable(cpu));
+fn title(contexts: &[Context<'_>]) -> String {
+    let first = contexts.first();
+    let cpu = first.and_then(|first| first.report().facts.get("cpu"));
+    let cpu = cpu.map(|cpu| printable(cpu));
     let place = cpu.map_or_else(String::new, |cpu| format!(" on {cpu}"));
-    format!("Trapline: run {}{place}", context.source.run.number)
+    let number = first.map_or(0, |first| first.run.number);
+    format!("Trapline: run {number}{place}")
 }
 
-fn top(context: &Context<'_>, sections: &[Section]) -> Markup {
-    let run = context.source.run;
+fn top(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
+    let run = contexts.first().map(|first| first.run);
     html! {
         header.top {
-            p.brand { strong { "Trapline" } span { "run " (run.number) } span { (run.started) } }
+            p.brand { strong { "Trapline" }
+                @if let Some(run) = run { span { "run " (run.number) } span { (run.started) } } }
             nav aria-label="Contents" {
                 @for section in sections { a href={ "#" (section.id) } { (section.title) } }
             }
@@ -78,7 +86,8 @@ fn top(context: &Context<'_>, sections: &[Section]) -> Markup {
 
 /// The figures for programs. A `<` would end the element early if it began `</script>`;
 /// JSON can say it otherwise.
-fn data(context: &Context<'_>) -> Markup {
-    let text = json::compact(context.report()).replace('<', "\\u003c");
+fn data(contexts: &[Context<'_>]) -> Markup {
+    let reports: Vec<_> = contexts.iter().map(Context::report).collect();
+    let text = json::compact(&reports).replace('<', "\\u003c");
     html! { script #data type="application/json" { (PreEscaped(text)) } }
 }

@@ -1,0 +1,99 @@
+//! How fast memory moves: bars, of which longer is better, for each clock.
+
+use super::comparison::percent_of;
+use super::context::{is_time, Context};
+use super::help::help;
+use super::who;
+use super::{clock_title, heading, Section};
+use crate::figures;
+use crate::notes;
+use crate::printable;
+use maud::{html, Markup};
+use trapline_abi::Op;
+use trapline_plan::Clock;
+use trapline_stats::{value, Cell, Figure};
+
+/// `None` if no bandwidth was measured.
+pub fn section(context: &Context<'_>) -> Option<Section> {
+    let measured = |cell: &&Cell| !is_time(cell.op) && cell.value.figure().is_some();
+    context.cells.iter().find(measured)?;
+    Some(context.section(
+        "stream",
+        "Bandwidth",
+        html! {
+            (heading("Memory bandwidth", help("Memory bandwidth", &HELP)))
+            p.lead { "STREAM after McCalpin, the same instructions everywhere. Longer is better." }
+            @for clock in Clock::ALL { (of_clock(context, clock)) }
+        },
+    ))
+}
+
+const HELP: [&str; 2] = [
+    "Bytes that are moved, counted as STREAM counts them, in millions a second, on an exact clock in \
+     a thousand million instructions. The lighter end of a bar is its 95% interval, × is the figure \
+     by that of the bare row.",
+    "On an exact clock there is no memory to wait for: equal figures only say that the loops are the \
+     same instructions.",
+];
+
+fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
+    let cells = context.cells.iter();
+    let cells = cells.filter(|cell| cell.clock == clock && !is_time(cell.op));
+    let measured = cells.filter_map(|cell| Some((cell, cell.value.figure()?)));
+    let measured: Vec<(&Cell, &Figure)> = measured.collect();
+    let ends = measured.iter().map(|(_, figure)| {
+        let high = figure.high.unwrap_or(figure.estimate);
+        high.min(figure.estimate * 1.5)
+    });
+    let longest = ends.fold(0.0, f64::max);
+    html! {
+        @if !measured.is_empty() {
+            h3 { (clock_title(clock)) ", " (value::unit(Op::Copy, clock)) }
+            div.bandwidth {
+                @for op in Op::ALL.into_iter().filter(|op| !is_time(*op)) {
+                    div { h4 { (op.name()) } dl {
+                        @for (cell, figure) in measured.iter().filter(|(cell, _)| cell.op == op) {
+                            (line(context, cell, figure, longest))
+                        }
+                    } }
+                }
+            }
+            (remarks(&measured))
+        }
+    }
+}
+
+fn line(context: &Context<'_>, cell: &Cell, figure: &Figure, longest: f64) -> Markup {
+    let row = who::row(cell);
+    let tone = context.cast(cell.clock).tone(row);
+    let low = figure.low.unwrap_or(figure.estimate).min(figure.estimate);
+    let high = figure.high.unwrap_or(figure.estimate).min(longest);
+    let ratio = figure.ratio.filter(|_| !row.is_bare());
+    html! {
+        div.(tone) {
+            dt { i.dot {} (who::name(row)) }
+            dd {
+                span.bar aria-hidden="true" {
+                    i style={ "width:" (percent_of(low, longest)) "%" } {}
+                    @if high > low { b style={ "width:" (percent_of(high - low, longest)) "%" } {} }
+                }
+                b { (figures::value(figure.estimate, cell.op, cell.clock, true)) }
+                span.s { @if let Some(ratio) = ratio { (figures::times(ratio.estimate, true)) } }
+            }
+        }
+    }
+}
+
+/// What the flags of these figures say.
+fn remarks(measured: &[(&Cell, &Figure)]) -> Markup {
+    let mut all = notes::Notes::default();
+    for (cell, _) in measured {
+        all.on(cell);
+    }
+    let texts = all.texts();
+    html! {
+        @if !texts.is_empty() {
+            ul.notes { @for text in &texts { li { (printable(text)) } } }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The page of everything there could be: every operation in every environment.
+
+use std::collections::BTreeMap;
+use trapline_abi::{Op, OpSet, Stage, Workload};
+use trapline_plan::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_report::{page, Report};
+
+/// No page is larger.
+const MOST_BYTES: usize = 2_000_000;
+
+/// A number that follows from others, as noise does not.
+fn noise(number: u64) -> u64 {
+    let mixed = (number ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed >> 56
+}
+
+fn operation(op: Op, boot: u64) -> Operation {
+    let sample = |number: u64| {
+        let took = 50_000 + 100 * noise(number * 131 + boot * 17 + op as u64);
+        Sample {
+            start: number * 1_000_000,
+            end: number * 1_000_000 + took,
+            count: 100,
+            host_ns: None,
+        }
+    };
+    Operation {
+        op,
+        outcome: Outcome::Measured {
+            clock_cost: 40,
+            loop_cost: 2_048,
+            samples: (0..60).map(sample).collect(),
+            interrupts: vec![],
+            check: 7,
+            exits: Some(6_000),
+            host_cpu_ns: Some(9_000_000),
+            elapsed: None,
+        },
+    }
+}
+
+fn is_possible(environment: EnvironmentId, op: Op) -> bool {
+    match op {
+        Op::XenHypercall | Op::EventChannel => environment.is_xen(),
+        _ => op.workload() != Workload::System || environment.has_processes(),
+    }
+}
+
+fn boot(environment: EnvironmentId, replicate: u32) -> Observation {
+    // Exact figures repeat.
+    let noise = if environment.clock().is_exact() {
+        0
+    } else {
+        replicate
+    };
+    Observation {
+        environment,
+        variant: Default::default(),
+        clock: environment.clock(),
+        replicate,
+        unit_per_tick: 1.0,
+        operations: Op::ALL
+            .into_iter()
+            .filter(|op| is_possible(environment, *op))
+            .map(|op| operation(op, noise.into()))
+            .collect(),
+        launches: vec![Launch {
+            timeline: BTreeMap::from([(Stage::GuestMain, 3_000), (Stage::FirstSample, 9_000)]),
+            counters: BTreeMap::new(),
+        }],
+        facts: (0..40)
+            .map(|n| (format!("fact-{n}"), "some words about it".repeat(2)))
+            .collect(),
+        log: String::new(),
+        problems: vec![],
+    }
+}
+
+#[test]
+fn a_page_of_everything_stays_small() {
+    let environments = EnvironmentId::ALL.into_iter();
+    let boots = environments.flat_map(|id| (0..10).map(move |replicate| boot(id, replicate)));
+    let observations: Vec<Observation> = boots.collect();
+    let summary = trapline_stats::summarise(&observations, 1);
+    let report = Report {
+        summary,
+        operations: OpSet::MAX,
+        ..Report::default()
+    };
+    let studies = [page::Study {
+        report,
+        observations,
+    }];
+    let run = page::Run::default();
+    let text = page::page(&page::Source {
+        studies: &studies,
+        run: &run,
+    });
+    assert!(text.len() < MOST_BYTES, "{} bytes", text.len());
+    let pictures = text.matches("<svg viewBox").count();
+    let wall = studies[0]
+        .observations
+        .iter()
+        .filter(|seen| !seen.clock.is_exact());
+    let drawn: usize = wall
+        .filter(|seen| seen.replicate == 0)
+        .map(|seen| seen.operations.len())
+        .sum();
+    assert_eq!(pictures, drawn);
+    assert!(!text.contains("NaN"));
+}
