@@ -42,6 +42,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         boots: Some(1),
         cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
+        twin: false,
         seed: 1,
         irq: Default::default(),
         block: Default::default(),

@@ -29,6 +29,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         boots: args.boots,
         cpus: 1,
         scheduling: lab.scheduling(),
+        twin: false,
         seed: args.seed,
         irq: irq::Settings::default(),
         block: args.settings(),

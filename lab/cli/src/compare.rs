@@ -147,6 +147,7 @@ fn request(args: &CompareArgs, both: &[Contender], lab: &Lab) -> Request {
         boots: Some(args.most_blocks()),
         cpus: 1,
         scheduling: lab.scheduling(),
+        twin: false,
         seed: args.seed,
         irq: Default::default(),
         block: Default::default(),

@@ -32,6 +32,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         boots: args.boots,
         cpus: 1,
         scheduling: lab.scheduling(),
+        twin: false,
         seed: args.seed,
         irq: settings,
         block: Default::default(),

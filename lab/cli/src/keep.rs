@@ -92,6 +92,7 @@ mod tests {
                 cap: Some(25),
                 ..Scheduling::USUAL
             },
+            twin: true,
             seed: 7,
             irq: Default::default(),
             block: Default::default(),

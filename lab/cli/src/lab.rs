@@ -240,6 +240,7 @@ fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
         boots: Some(1),
         cpus: 1,
         scheduling,
+        twin: false,
         seed: 0,
         irq: Default::default(),
         block: Default::default(),

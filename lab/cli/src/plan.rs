@@ -67,6 +67,7 @@ pub fn request(study: &Study, lab: &Lab) -> Request {
         boots: study.boots,
         cpus: 1,
         scheduling: lab.scheduling(),
+        twin: true,
         seed: study.seed,
         irq: Default::default(),
         block: Default::default(),

@@ -81,6 +81,7 @@ fn request(
         boots: args.boots,
         cpus: 1,
         scheduling: lab.scheduling(),
+        twin: false,
         seed: args.seed,
         irq: Settings::default(),
         block: Default::default(),

@@ -59,6 +59,7 @@ fn observe(
         boots: Some(1),
         cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
+        twin: false,
         seed: 1,
         irq: Default::default(),
         block: Default::default(),

@@ -43,6 +43,7 @@ mod tests {
             boots: Some(1),
             cpus: 1,
             scheduling: Scheduling::USUAL,
+            twin: false,
             seed: 1,
             irq: Default::default(),
             block: Default::default(),

@@ -28,6 +28,10 @@ use trapline_abi::{Job, Op, OpSet, Workload};
 /// its proof.
 pub const EXACT_BOOTS: u32 = 2;
 
+/// Boots from which on a run is long enough to find out what chance does: one contender is
+/// then booted twice in each block.
+pub const LONG: u32 = 8;
+
 /// What somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -48,6 +52,8 @@ pub struct Request {
     pub cpus: u32,
     /// How they are scheduled.
     pub scheduling: Scheduling,
+    /// Whether a long run on the wall clock has one contender twice, to tell what chance does.
+    pub twin: bool,
     /// Decides everything that is left to chance.
     pub seed: u64,
     /// How interrupts are made, where any are asked for.
@@ -134,9 +140,12 @@ impl PlannedBoot {
 pub fn expand(request: &Request) -> Plan {
     let (ready, left_out) = in_table_order(request);
     let (planned, idle) = with_work(request, ready);
-    let (wall, insn): (Vec<_>, Vec<_>) = planned
+    let (mut wall, insn): (Vec<_>, Vec<_>) = planned
         .into_iter()
         .partition(|contender| contender.environment.clock() == Clock::Wall);
+    if request.twin {
+        wall.extend(twin(request, &wall));
+    }
     let mut boots = Vec::new();
     if request.operations != 0 {
         wall_blocks(request, &wall, &mut boots);
@@ -148,6 +157,16 @@ pub fn expand(request: &Request) -> Plan {
         left_out,
         idle,
     }
+}
+
+/// The one that is booted again in each block of a long run: the first in table order, the
+/// bare row if that is measured, unless somebody asked for such a pair himself.
+fn twin(request: &Request, wall: &[Contender]) -> Option<Contender> {
+    let is_there = wall.iter().any(|contender| contender.variant.again);
+    let first = wall.iter().min().filter(|_| !is_there);
+    first
+        .filter(|_| wall_boots(request) >= LONG)
+        .map(Contender::again)
 }
 
 /// Who is asked for: the ready ones and the others.
@@ -366,6 +385,7 @@ mod tests {
                 boots,
                 cpus,
                 scheduling: Scheduling::USUAL,
+                twin: false,
                 seed,
                 irq: irq::Settings::default(),
                 block: block::Settings::default(),
@@ -383,6 +403,7 @@ mod tests {
             boots: Some(8),
             cpus: 1,
             scheduling: Scheduling::USUAL,
+            twin: false,
             seed,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
@@ -496,6 +517,34 @@ mod tests {
             assert_eq!((pair[0].kind, pair[1].kind), (Kind::Exact, Kind::Proof));
             assert_eq!(pair[0].job, pair[1].job);
         }
+    }
+
+    #[test]
+    fn a_long_run_has_its_first_contender_twice_in_each_block() {
+        let again = |request: &Request| -> Vec<(u32, EnvironmentId)> {
+            let boots = expand(request).boots.into_iter();
+            let twins = boots.filter(|boot| boot.variant.again);
+            twins.map(|boot| (boot.block, boot.environment)).collect()
+        };
+        let asked = Request {
+            twin: true,
+            ..everything(1)
+        };
+        let expected: Vec<_> = (0..8).map(|block| (block, EnvironmentId::Host)).collect();
+        assert_eq!(again(&asked), expected);
+        let short = Request {
+            boots: Some(LONG - 1),
+            ..asked.clone()
+        };
+        assert_eq!(again(&short), []);
+        let own = Contender::usual(EnvironmentId::Kvm).again();
+        let pair = Request {
+            contenders: vec![EnvironmentId::Host.into(), own.clone()],
+            ready: vec![EnvironmentId::Host.into(), own],
+            ..asked
+        };
+        assert!(again(&pair).iter().all(|(_, id)| *id == EnvironmentId::Kvm));
+        assert_eq!(again(&everything(1)), []);
     }
 
     #[test]

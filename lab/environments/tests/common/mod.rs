@@ -48,6 +48,7 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
         boots: Some(1),
         cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
+        twin: false,
         seed: 1,
         irq: Default::default(),
         block: Default::default(),

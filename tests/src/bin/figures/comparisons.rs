@@ -17,6 +17,9 @@ const OPERATIONS: &str = "basic,system";
 /// What is nominal: a comparison in a hundred.
 const NOMINAL: f64 = 0.01;
 
+/// Turns in which what was planted is timed.
+const TURNS: u32 = 5;
+
 /// What a planted slowdown is to be.
 const PLANTED: f64 = 0.05;
 
@@ -74,17 +77,25 @@ impl Plants {
     /// How many instructions make a call slower by this share, and how much slower they do
     /// make it. A processor hides the first ones behind others, so it is searched for.
     fn slowdown(&self, share: f64) -> Option<(u32, f64)> {
-        let cost = |instructions| told(&self.agent("timed", instructions).ok()?);
-        let usual = cost(0)?;
-        let (mut less, mut more) = (0, 1_000);
-        while more - less > 1 {
+        let usual = self.agent("timed", 0).ok()?;
+        // In turns, for the host is another one in each second.
+        let effect = |instructions| {
+            let slower = self.agent("timed", instructions).ok()?;
+            let turn = |_| Some([told(&usual)?, told(&slower)?]);
+            let turns: Vec<[f64; 2]> = (0..TURNS).filter_map(turn).collect();
+            let of = |side: usize| turns.iter().map(move |turn| turn[side]);
+            let least = |side| of(side).fold(f64::INFINITY, f64::min);
+            Some(least(1) / least(0)).filter(|effect| effect.is_finite())
+        };
+        let (mut less, mut more) = (0, 400);
+        while more - less > 4 {
             let middle = (less + more) / 2;
-            match cost(middle)? < usual * (1.0 + share) {
+            match effect(middle)? < 1.0 + share {
                 true => less = middle,
                 false => more = middle,
             }
         }
-        let effect = cost(more)? / usual;
+        let effect = effect(more)?;
         (effect > 1.0 + share / 2.0).then_some((more, effect))
     }
 
