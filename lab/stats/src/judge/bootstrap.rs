@@ -20,6 +20,10 @@ use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 use std::rc::Rc;
 
+/// Steps of the logarithm of the ratio of two spreads, and the farthest that matters.
+const STEP: f64 = 0.1;
+const FARTHEST: f64 = 7.0;
+
 /// Tells the chance of verdicts from that of other figures.
 const OF_VERDICTS: u64 = 1 << 33;
 
@@ -32,6 +36,8 @@ pub struct Simulated {
     estimates: BTreeMap<(usize, u64), Rc<[Estimate]>>,
     /// By the number of boots on one side only.
     deviations: BTreeMap<usize, Rc<[f64]>>,
+    /// By the numbers of boots on both sides, and the steps of the ratio of their spreads.
+    differences: BTreeMap<(usize, usize, i32), Rc<[f64]>>,
 }
 
 impl Simulated {
@@ -41,6 +47,7 @@ impl Simulated {
             draws,
             estimates: BTreeMap::new(),
             deviations: BTreeMap::new(),
+            differences: BTreeMap::new(),
         }
     }
 
@@ -65,17 +72,24 @@ impl Simulated {
         Rc::clone(&self.deviations[&blocks])
     }
 
-    /// The same for a difference of sides with so many boots and so large a spread each.
+    /// The same for a difference of sides with so many boots and so large a spread each. Only
+    /// the ratio of the spreads matters, and not much: its steps of a tenth serve.
     fn differences(
         &mut self,
         (a, spread_a): (usize, f64),
         (b, spread_b): (usize, f64),
     ) -> Rc<[f64]> {
-        let of_a = self.estimates(a, 1);
-        let of_b = self.estimates(b, 2);
-        let pairs = of_a.iter().zip(of_b.iter());
-        let differences = pairs.map(|(a, b)| b.scaled(spread_b).less(a.scaled(spread_a)));
-        ascending(differences.map(Estimate::deviation))
+        let ratio = (spread_a / spread_b).ln().clamp(-FARTHEST, FARTHEST);
+        let step = (ratio / STEP).round() as i32;
+        if !self.differences.contains_key(&(a, b, step)) {
+            let of_a = self.estimates(a, 1);
+            let of_b = self.estimates(b, 2);
+            let ratio = (f64::from(step) * STEP).exp();
+            let pairs = of_a.iter().zip(of_b.iter());
+            let deviations = pairs.map(|(a, b)| b.less(a.scaled(ratio)).deviation());
+            self.differences.insert((a, b, step), ascending(deviations));
+        }
+        Rc::clone(&self.differences[&(a, b, step)])
     }
 }
 

@@ -14,6 +14,7 @@ mod looks;
 mod observed;
 mod outlook;
 mod ranks;
+mod same;
 mod table;
 mod trimmed;
 
@@ -22,6 +23,7 @@ pub use boots::{BootValues, Design, Side, Unjudged};
 pub use looks::{Looks, Spending, UntilSure};
 pub use observed::{boots_of, clock_step};
 pub use outlook::Outlook;
+pub use same::FalseAlarms;
 pub use table::{judge, same_digits, Judge, Question};
 
 /// Boots, or blocks of them, from which on the bootstrap is used.

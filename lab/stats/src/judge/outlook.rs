@@ -47,15 +47,28 @@ impl Unsettled {
     pub fn outlook(&self, most_blocks: usize) -> Outlook {
         let to_change = self.estimate.abs();
         let to_margin = self.margin - self.estimate.abs();
-        let needed = (self.blocks + 1..=most_blocks).find(|blocks| {
-            let reaches = |level, way| reach(self.design, level, self.spread, *blocks) <= way;
+        let settles = |blocks| {
+            let reaches = |level, way| reach(self.design, level, self.spread, blocks) <= way;
             reaches(self.changed_level, to_change) || reaches(self.equivalent_level, to_margin)
-        });
-        match needed {
-            Some(needed) => Outlook::MoreBoots(needed - self.blocks),
-            None => Outlook::Hopeless,
+        };
+        match settles(most_blocks) {
+            true => Outlook::MoreBoots(least(self.blocks + 1, most_blocks, settles) - self.blocks),
+            false => Outlook::Hopeless,
         }
     }
+}
+
+/// The least number from which on `settles` is true, which it is of the `last`.
+fn least(first: usize, last: usize, settles: impl Fn(usize) -> bool) -> usize {
+    let (mut first, mut last) = (first, last.max(first));
+    while first < last {
+        let middle = usize::midpoint(first, last);
+        match settles(middle) {
+            true => last = middle,
+            false => first = middle + 1,
+        }
+    }
+    last
 }
 
 /// The smallest effect, as a logarithm, that so many blocks find with [`POWER`] at this
