@@ -204,6 +204,35 @@ fn an_operation_in_the_table_leads_to_all_its_values() {
     assert_calm(&browser);
 }
 
+#[test]
+fn interrupts_have_their_part_of_the_page() {
+    if !has_browser("interrupts on a page") {
+        return;
+    }
+    let place = Place::new();
+    let words = "--env host --samples 1000 --period 1ms --boots 2 --quiet";
+    let ended = place.run_storing("irq", words);
+    assert!(
+        ended.status.is_some_and(|status| status < 2),
+        "{}",
+        ended.errors
+    );
+    let mut browser = shown(&made(&place, "interrupts.html"));
+    let said = "[...document.querySelectorAll('#interrupts svg')].map((svg) => svg.getAttribute('aria-label'))";
+    let said = browser.value(said);
+    let first = said[0].as_str().expect("a picture with words");
+    assert!(
+        first.contains("share of 2,000 expiries later than a time"),
+        "{first}"
+    );
+    for width in [1280, 390] {
+        browser.resize(width, 900, false);
+        let found = browser.audit();
+        assert!(found.is_empty(), "at {width}: {found:#?}");
+    }
+    assert_calm(&browser);
+}
+
 fn tab_to(browser: &mut Browser, there: &str) {
     for _ in 0..200 {
         if browser.value(there) == json!(true) {

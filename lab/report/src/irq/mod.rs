@@ -4,12 +4,12 @@
 //! On the wall clock times are in microseconds; on the instruction clock they are
 //! instructions, of which one is a nanosecond: so one threshold serves both.
 
-mod conditions;
+pub(crate) mod conditions;
 pub(crate) mod json;
 mod latest;
 mod picture;
-mod tables;
-mod untold;
+pub(crate) mod tables;
+pub(crate) mod untold;
 mod verdict;
 
 pub use verdict::{verdicts, Verdict};
@@ -169,7 +169,7 @@ fn overlong(interrupts: &Interrupts) -> Option<(f64, f64)> {
 }
 
 /// What has to be known of some interrupts before their figures are believed.
-fn remarks(interrupts: &Interrupts, unicode: bool) -> Vec<String> {
+pub(crate) fn remarks(interrupts: &Interrupts, unicode: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     let time = |value| figures::time_with_unit(value, interrupts.clock, unicode);
     if interrupts.doubt.max > 0.0 {

@@ -14,7 +14,9 @@ mod detail;
 mod facts;
 mod headline;
 mod help;
+mod interrupts;
 mod map;
+mod reference;
 mod remarks;
 mod shell;
 mod stream;
@@ -84,6 +86,8 @@ fn sections(context: &Context<'_>) -> Vec<Section> {
     all.extend(detail::section(context));
     all.extend(boot::section(context));
     all.extend(stream::section(context));
+    all.extend(interrupts::section(context));
+    all.extend(reference::section(context));
     all.extend(remarks::section(context));
     all.push(facts::section(context));
     all
