@@ -150,3 +150,37 @@ fn a_comparison_is_read_at_80_columns() {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }
+
+#[test]
+fn a_long_run_says_what_chance_does_and_a_short_one_does_not() {
+    let place = Place::new();
+    let words = "--env host,qemu-tcg --workload basic/getpid,basic/first-touch-4k --boots 8";
+    let words: Vec<&str> = words.split(' ').collect();
+    let told = place.measure(&words);
+    let chance = &told["chance"];
+    assert_eq!(
+        (&chance["contender"], &chance["blocks"]),
+        (&"host".into(), &8.into())
+    );
+    assert_eq!(chance["tests"], 2);
+    assert!(
+        chance["smallest"]["basic/getpid"].as_f64() > Some(0.0),
+        "{chance}"
+    );
+    let cells = told["cells"].as_array().expect("there are cells");
+    assert!(
+        cells
+            .iter()
+            .all(|cell| cell["boots"].as_u64().unwrap_or(8) == 8),
+        "{told}"
+    );
+    let short = place.measure(&[
+        "--env",
+        "host",
+        "--workload",
+        "basic/getpid",
+        "--boots",
+        "7",
+    ]);
+    assert!(short.get("chance").is_none());
+}

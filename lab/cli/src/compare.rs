@@ -10,7 +10,9 @@ use crate::{outcome, terminal};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use trapline_plan::{Contender, Observation, Request};
+use trapline_report::chance;
 use trapline_report::versus::{self, Versus};
+use trapline_stats::chance::Chance;
 use trapline_stats::contest::{self, Contest, Match, Sequel};
 use trapline_stats::judge::{Comparison, Design, Settings};
 use trapline_store::{Run, RunId, Store};
@@ -78,7 +80,7 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
         require_ready(&lab, contender)?;
     }
     let (run, matches) = looked_at(args, [a, b], &mut store, &means)?;
-    let mut remarks = remarks(&matches, twin);
+    let mut remarks = remarks(&matches, twin.then_some(a), &judgement(args));
     if means.deadline.is_some_and(|end| Instant::now() >= end) {
         let blocks = boots(&run, a).len();
         remarks.push(format!(
@@ -273,10 +275,12 @@ fn boots(run: &Run, contender: &Contender) -> Vec<Observation> {
 }
 
 /// What has to be said of a comparison as a whole.
-fn remarks(matches: &[Match], twin: bool) -> Vec<String> {
+fn remarks(matches: &[Match], twin: Option<&Contender>, settings: &Settings) -> Vec<String> {
     let mut remarks = Vec::new();
-    if twin {
+    if let Some(contender) = twin {
         remarks.push("Both are the same: whatever is called changed is a false alarm.".to_owned());
+        let chance = Chance::told(contender.clone(), matches, settings);
+        remarks.extend(chance.iter().flat_map(chance::sentences));
     }
     let judged = matches.iter().filter_map(|one| one.outcome.as_ref().ok());
     let more = |told: &Comparison| Some((versus::more_boots(told)?, told.blocks));

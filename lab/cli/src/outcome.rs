@@ -9,7 +9,8 @@ use trapline_plan::irq::Settings;
 use trapline_plan::{Contender, Observation, Variant};
 use trapline_report::page::Study;
 use trapline_report::{study, Report, Style};
-use trapline_stats::{FailureKind, Summary, Value};
+use trapline_stats::chance::Chance;
+use trapline_stats::{judge, FailureKind, Summary, Value};
 use trapline_store::Run;
 
 /// Makes the reports of a stored run: one for each set of settings, with all environments
@@ -33,10 +34,13 @@ fn reports_of(run: &Run, is_wanted: fn(&Variant) -> bool) -> Vec<Report> {
         .iter()
         .filter(|variant| !stands_elsewhere(variant, &all, &contenders))
         .collect();
-    match shown.is_empty() {
+    let mut reports: Vec<Report> = match shown.is_empty() {
         true => vec![report(run)],
         false => shown.into_iter().map(|it| report_of(run, it)).collect(),
-    }
+    };
+    // It is of the run, and told once.
+    reports[0].chance = Chance::of(&run.observations, &judgement(run.info.seed));
+    reports
 }
 
 /// Whether another report has everyone with this variant: a matrix of settings has a bare
@@ -85,6 +89,7 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
             .map(|(it, reason)| (it.environment, reason.clone()))
             .collect(),
         neighbours: Vec::new(),
+        chance: None,
         operations: keep::operations(&run.info.request),
     }
 }
@@ -97,6 +102,14 @@ fn seen_with(run: &Run, variant: &Variant) -> Vec<Observation> {
 
 fn fits(contender: &Contender, variant: &Variant) -> bool {
     contender.variant == variant.fitting(contender.environment)
+}
+
+/// What verdicts keep where nobody says what.
+fn judgement(seed: u64) -> judge::Settings {
+    judge::Settings {
+        seed,
+        ..judge::Settings::default()
+    }
 }
 
 /// Prints reports in the chosen form, and nothing else, to standard output.

@@ -2,6 +2,7 @@
 //! stay as they are, others may come.
 
 use crate::block::{self, JsonRequests};
+use crate::chance::JsonChance;
 use crate::irq::json::JsonInterrupts;
 use crate::neighbours::JsonNeighbour;
 use crate::populate::{self, Given};
@@ -71,6 +72,7 @@ fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
         requests: block::json(report),
         neighbours: report.neighbours.iter().map(JsonNeighbour::from).collect(),
         problems: problems(report),
+        chance: report.chance.as_ref().map(JsonChance::from),
     }
 }
 
@@ -91,6 +93,8 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     neighbours: Vec<JsonNeighbour>,
     problems: Vec<JsonProblem<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chance: Option<JsonChance>,
 }
 
 #[derive(Serialize)]

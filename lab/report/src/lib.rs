@@ -7,6 +7,7 @@
 
 mod against;
 mod block;
+pub mod chance;
 mod csv;
 pub mod figures;
 mod grid;
@@ -38,6 +39,7 @@ use trapline_abi::{Op, OpSet};
 use trapline_plan::irq::Settings;
 use trapline_plan::{EnvironmentId, Variant};
 use trapline_stats::block::Requests;
+use trapline_stats::chance::Chance;
 use trapline_stats::irq::Interrupts;
 use trapline_stats::{value, Cell, Summary, Value};
 
@@ -63,6 +65,8 @@ pub struct Report {
     pub irq: Settings,
     /// What requests to disks say, where any were asked for.
     pub requests: Vec<Requests>,
+    /// What chance does here, where anybody was booted twice.
+    pub chance: Option<Chance>,
     /// Guests beside machines that were populated; each was a run of its own.
     pub neighbours: Vec<Neighbour>,
 }

@@ -2,7 +2,7 @@
 //! environment boots, and below all of it what could not be measured and why.
 
 use crate::sheet::{Look, Span};
-use crate::{against, notes, printable, table, timelines, Report, Style};
+use crate::{against, chance, notes, printable, table, timelines, Report, Style};
 use trapline_abi::{block, OpSet, Workload};
 use trapline_plan::{irq, populate, Clock, EnvironmentId};
 use trapline_stats::Cell;
@@ -41,6 +41,7 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     page.reasons("Failed", Look::Bad, &notes::failures(&cells));
     page.reasons("Not measured", Look::Strong, &notes::skips(&cells));
     page.problems(report);
+    page.chance(report);
     page.text
 }
 
@@ -178,6 +179,15 @@ impl Page {
         self.line(&Span::new("Noticed", Look::Strong));
         for environment in EnvironmentId::ALL {
             self.problems_of(environment, report);
+        }
+    }
+
+    fn chance(&mut self, report: &Report) {
+        let Some(chance) = &report.chance else { return };
+        self.text.push('\n');
+        self.line(&Span::new("What chance does here", Look::Strong));
+        for sentence in chance::sentences(chance) {
+            self.paragraph(" ", &sentence, Look::Plain);
         }
     }
 

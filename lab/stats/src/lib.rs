@@ -10,6 +10,7 @@
 
 pub mod block;
 mod cell;
+pub mod chance;
 mod compare;
 pub mod contest;
 pub mod distribution;

@@ -236,6 +236,7 @@ pub fn report() -> Report {
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
         variant: Default::default(),
+        chance: None,
         interrupts: vec![],
         neighbours: vec![],
         irq: Default::default(),
