@@ -117,7 +117,11 @@ fn a_run_that_is_killed_ten_times_gives_the_table_of_one_that_is_not() {
         before,
         "what was measured is left alone"
     );
-    assert_eq!(boots(&store), 12 + 12 + 2, "host, host again, and sim with its proof");
+    assert_eq!(
+        boots(&store),
+        12 + 12 + 2,
+        "host, host again, and sim with its proof"
+    );
     let runs = Connection::open(&store).expect("the store is there");
     let runs: u64 = runs
         .query_row("SELECT count(*) FROM runs", [], |row| row.get(0))

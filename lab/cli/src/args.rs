@@ -188,6 +188,9 @@ pub struct MannerArgs {
     /// instruction clock]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,
+    /// What else is to be known of the run, for 'trapline history'; may be repeated
+    #[arg(long = "fact", value_name = "NAME=VALUE", value_parser = fact)]
+    pub facts: Vec<(String, String)>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -322,6 +325,12 @@ pub enum Color {
     Never,
 }
 
+fn fact(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "a name, '=' and a value are expected".to_owned())
+}
+
 fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
     let known = EnvironmentId::ALL.map(|id| PossibleValue::new(id.name()).help(id.what()));
     let names = Names {
@@ -428,6 +437,7 @@ mod tests {
             ["--sched", "fair"],
             ["--cap", "0"],
             ["--cap", "101"],
+            ["--fact", "commit"],
         ] {
             let words = ["trapline", "run"].into_iter().chain(bad);
             assert!(Cli::try_parse_from(words).is_err(), "{bad:?} was accepted");

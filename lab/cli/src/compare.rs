@@ -113,7 +113,7 @@ fn looked_at(
 ) -> Result<(Run, Vec<Match>), Failure> {
     let settings = judgement(args);
     let mut request = request(args, &[a.clone(), b.clone()], means.lab);
-    let number = run::begin(store, &request, means.lab)?;
+    let number = run::begin(store, &request, means)?;
     let mut sequel = Sequel::new(request.operations.count_ones() as usize, &settings);
     let looks = args.looks();
     for (blocks, is_final) in looks.iter().map(|look| (*look, Some(look) == looks.last())) {

@@ -11,6 +11,7 @@ use crate::ledgers::Counters;
 use crate::measure::{self, Storekeeper};
 use crate::progress::Bar;
 use crate::{keep, keeper, outcome, plan, resume};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
 use trapline_environments::{disk, Availability};
@@ -108,7 +109,7 @@ pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Re
 /// # Errors
 /// The store cannot be written or read.
 pub fn perform(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<Run, Failure> {
-    let number = begin(store, request, means.lab)?;
+    let number = begin(store, request, means)?;
     go_on(store, number, request, means)
 }
 
@@ -225,9 +226,11 @@ fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn begin(store: &mut Store, request: &Request, lab: &Lab) -> Result<RunId, Failure> {
-    let plan = expand(request);
-    let mut facts = resume::facts(request, lab);
+pub fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<RunId, Failure> {
+    let (plan, lab) = (expand(request), means.lab);
+    let told = means.manner.facts.iter().cloned();
+    let mut facts: BTreeMap<String, String> = told.collect();
+    facts.extend(resume::facts(request, lab));
     if request.operations & irq::operations() != 0 {
         facts.extend(request.irq.facts());
     }

@@ -123,7 +123,7 @@ fn people_see_verdicts_and_what_would_settle_the_rest() {
         "1.005..1.025",
         "changed: more",
         "changed: faster",
-        "unsure: 12 more boots",
+        "unsure: +12 boots",
         "1 changed for the worse, 1 changed for the better, 1 equivalent, 1 unsure, 1 not",
         "A remark.",
         "exits/timer-wake: the second contender was not measured: nobody halts",

@@ -51,6 +51,7 @@ pub fn facts() -> BTreeMap<String, String> {
     let facts = [
         ("cpu", processor.model.clone()),
         ("cpus", processor.count.to_string()),
+        ("microcode", processor.microcode.clone()),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("kvm", hypervisor::examine(&processor, hertz).describe()),
         ("nested in", nested.unwrap_or_default()),

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 pub struct Processor {
     /// `model name`.
     pub model: String,
+    /// `microcode`: its revision.
+    pub microcode: String,
     /// How many CPUs are online.
     pub count: usize,
     /// `flags`.
@@ -32,6 +34,7 @@ pub fn parse(cpuinfo: &str) -> Processor {
     };
     Processor {
         model: first("model name").to_owned(),
+        microcode: first("microcode").to_owned(),
         count: fields()
             .filter(|(name, _)| name.trim() == "processor")
             .count(),

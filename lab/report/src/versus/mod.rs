@@ -158,8 +158,7 @@ pub fn verdict(op: Op, told: &Comparison) -> String {
         }
         Verdict::Equivalent => "equivalent".to_owned(),
         Verdict::Unsure => match more_boots(told) {
-            Some(1) => "unsure: 1 more boot".to_owned(),
-            Some(more) => format!("unsure: {more} more boots"),
+            Some(more) => format!("unsure: +{more} boots"),
             None => "unsure".to_owned(),
         },
     }
