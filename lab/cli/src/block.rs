@@ -41,6 +41,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         counters: None,
         followers: None,
         deadline: None,
+        plan: None,
     };
     let run = run::perform(&mut store, &request, &means)?;
     run::show(&run, &outcome::reports(&run), args.format, &interrupt)

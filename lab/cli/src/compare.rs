@@ -75,6 +75,7 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
         counters: None,
         followers: None,
         deadline: Instant::now().checked_add(args.budget),
+        plan: None,
     };
     for contender in &both {
         require_ready(&lab, contender)?;

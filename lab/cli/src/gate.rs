@@ -236,6 +236,7 @@ impl Wanted<'_> {
             counters: self.counters,
             followers: None,
             deadline: None,
+            plan: None,
         };
         let request = run::exact(self.environments, self.operations, lab);
         let run = run::perform(store, &request, &means)?;

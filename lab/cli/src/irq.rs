@@ -46,6 +46,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         counters: None,
         followers: followers.as_ref(),
         deadline: None,
+        plan: None,
     };
     let run = run::perform(&mut store, &request, &means)?;
     let report = outcome::report(&run);

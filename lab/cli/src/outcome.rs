@@ -5,6 +5,7 @@ use crate::args::Format;
 use crate::failure::{Failure, Status};
 use crate::{keep, terminal};
 use std::collections::BTreeSet;
+use trapline_plan::file::{self, Table};
 use trapline_plan::irq::Settings;
 use trapline_plan::{Contender, Observation, Variant};
 use trapline_report::page::Study;
@@ -90,6 +91,7 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
             .collect(),
         neighbours: Vec::new(),
         chance: None,
+        tables: tables(run),
         operations: keep::operations(&run.info.request),
     }
 }
@@ -102,6 +104,17 @@ fn seen_with(run: &Run, variant: &Variant) -> Vec<Observation> {
 
 fn fits(contender: &Contender, variant: &Variant) -> bool {
     contender.variant == variant.fitting(contender.environment)
+}
+
+/// The tables that the plan of a run has of its own. One that this version cannot read any
+/// more has none.
+fn tables(run: &Run) -> Vec<Table> {
+    let study = run
+        .info
+        .plan
+        .as_deref()
+        .and_then(|text| file::read(text).ok());
+    study.map_or_else(Vec::new, |study| study.tables)
 }
 
 /// What verdicts keep where nobody says what.

@@ -35,6 +35,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
         counters: None,
         followers: None,
         deadline: None,
+        plan: None,
     };
     let request = request(args, args.operations(), args.environments(), &lab);
     let run = run::perform(&mut store, &request, &means)?;

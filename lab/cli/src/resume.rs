@@ -102,6 +102,7 @@ mod tests {
             facts: facts(cpu, "2000.1", "a"),
             boots: 4,
             keeper: None,
+            plan: None,
         }
     }
 

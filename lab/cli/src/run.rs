@@ -52,6 +52,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         counters: None,
         followers: None,
         deadline: study.as_ref().and_then(plan::deadline),
+        plan: study.as_ref().map(|study| study.text.as_str()),
     };
     let unfinished = match (&study, args.anew) {
         (Some(_), false) => resume::unfinished(&mut store, &request, &lab)?,
@@ -78,6 +79,8 @@ pub struct Means<'a> {
     pub followers: Option<&'a Followers>,
     /// No block is begun later, if it is said when.
     pub deadline: Option<Instant>,
+    /// The plan that it is of, as it is written, if it is of one.
+    pub plan: Option<&'a str>,
 }
 
 /// A request for exact figures, which are the same under any seed: more boots or
@@ -243,6 +246,7 @@ pub fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<
         version: env!("CARGO_PKG_VERSION"),
         facts,
         keeper: Some(&keeper::myself()),
+        plan: means.plan,
     };
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
     let number = store.begin_run(&run).map_err(failed)?;

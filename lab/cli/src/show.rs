@@ -82,6 +82,7 @@ mod tests {
             facts: Default::default(),
             boots: 3,
             keeper: None,
+            plan: None,
         };
         let expected =
             "  12  2000-02-29T01:01:00Z  3 boots, interrupted, or going on\n      --env host\n";

@@ -36,6 +36,7 @@ pub use terminal::terminal;
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
+use trapline_plan::file::Table;
 use trapline_plan::irq::Settings;
 use trapline_plan::{EnvironmentId, Variant};
 use trapline_stats::block::Requests;
@@ -65,6 +66,8 @@ pub struct Report {
     pub irq: Settings,
     /// What requests to disks say, where any were asked for.
     pub requests: Vec<Requests>,
+    /// Tables that a plan has of its own, in the place of one for all.
+    pub tables: Vec<Table>,
     /// What chance does here, where anybody was booted twice.
     pub chance: Option<Chance>,
     /// Guests beside machines that were populated; each was a run of its own.

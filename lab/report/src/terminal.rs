@@ -4,6 +4,7 @@
 use crate::sheet::{Look, Span};
 use crate::{against, chance, notes, printable, table, timelines, Report, Style};
 use trapline_abi::{block, OpSet, Workload};
+use trapline_plan::file::Table;
 use trapline_plan::{irq, populate, Clock, EnvironmentId};
 use trapline_stats::Cell;
 
@@ -23,8 +24,9 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     let apart = irq::operations() | populate::operations() | block::operations();
     let only_apart = report.operations & !apart == 0;
     for clock in Clock::ALL {
-        if !only_apart {
-            page.table(&cells, clock);
+        match report.tables.as_slice() {
+            [] if !only_apart => page.table(&cells, clock),
+            tables => page.tables(tables, &cells, clock),
         }
         page.interrupts(report, &cells, clock);
         page.populate(report, &cells, clock);
@@ -78,6 +80,23 @@ impl Page {
         self.heading(&self.explanation(clock));
         self.text.push_str(&sheet.render(&self.style));
         self.notes(&notes.texts());
+    }
+
+    /// The tables that a plan has of its own.
+    fn tables(&mut self, tables: &[Table], cells: &[Cell], clock: Clock) {
+        for one in tables {
+            let rows = cells
+                .iter()
+                .filter(|cell| one.operations & cell.op.bit() != 0);
+            let rows: Vec<Cell> = rows.cloned().collect();
+            if let Some((sheet, notes)) = table::table(&rows, clock, self.style.unicode) {
+                let (of_clock, explanation) = self.explanation(clock);
+                let title = format!("{}, {}", printable(&one.title), of_clock.to_lowercase());
+                self.heading(&(&title, explanation));
+                self.text.push_str(&sheet.render(&self.style));
+                self.notes(&notes.texts());
+            }
+        }
     }
 
     fn against(&mut self, cells: &[Cell]) {

@@ -68,6 +68,8 @@ pub struct NewRun<'a> {
     pub facts: BTreeMap<String, String>,
     /// Which process adds to it.
     pub keeper: Option<&'a str>,
+    /// The plan that it is of, as it was written.
+    pub plan: Option<&'a str>,
 }
 
 /// A run, without its observations.
@@ -91,6 +93,8 @@ pub struct RunInfo {
     pub boots: u64,
     /// Which process adds to it, or did before it ended; of older stores nothing is known.
     pub keeper: Option<String>,
+    /// The plan that it is of, as it was written, if it is of one.
+    pub plan: Option<String>,
 }
 
 /// A run with all that was observed.

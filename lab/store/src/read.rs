@@ -13,10 +13,10 @@ use trapline_plan::{
 
 /// How runs are asked for.
 fn select_runs(connection: &Connection) -> Result<String, Problem> {
-    let keeper = schema::keeper_column(connection)?;
+    let further = schema::keeper_and_plan(connection)?;
     Ok(format!(
         "SELECT id, started_at, finished_at, seed, request, version, facts,
-         (SELECT count(*) FROM boots WHERE run = runs.id), {keeper} FROM runs"
+         (SELECT count(*) FROM boots WHERE run = runs.id), {further} FROM runs"
     ))
 }
 
@@ -60,6 +60,7 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
         facts: facts(&row.get::<_, String>(6)?)?,
         boots: unsigned(row.get(7)?),
         keeper: row.get(8)?,
+        plan: row.get(9)?,
     })
 }
 

@@ -120,10 +120,11 @@ CREATE TABLE requests (          -- of an operation of workload block
 ";
 
 /// What was added to format 3: how a contender differs from its environment as it usually
-/// is, as `cpus=2,memory=1024M`; and which process adds to a run, so that another one knows
-/// whether it may.
+/// is, as `cpus=2,memory=1024M`; which process adds to a run, so that another one knows
+/// whether it may; and the plan that a run is of, as it was written.
 const VARIANTS: &str = "
 ALTER TABLE runs ADD COLUMN keeper TEXT;
+ALTER TABLE runs ADD COLUMN plan TEXT;
 ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ";
@@ -225,12 +226,12 @@ pub fn variant_column(connection: &Connection) -> Result<&'static str, Problem> 
     })
 }
 
-/// The column in which a run has its keeper, or what stands for it.
-pub fn keeper_column(connection: &Connection) -> Result<&'static str, Problem> {
+/// The columns in which a run has its keeper and its plan, or what stands for them.
+pub fn keeper_and_plan(connection: &Connection) -> Result<&'static str, Problem> {
     Ok(if has_variants(connection)? {
-        "keeper"
+        "keeper, plan"
     } else {
-        "NULL"
+        "NULL, NULL"
     })
 }
 

@@ -10,15 +10,16 @@ use trapline_plan::{names, Contender, Launch, Observation, Operation, Outcome, S
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
     transaction.execute(
-        "INSERT INTO runs (started_at, seed, request, version, facts, keeper)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO runs (started_at, seed, request, version, facts, keeper, plan)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             now(),
             signed(run.seed),
             run.request,
             run.version,
             json(&run.facts),
-            run.keeper
+            run.keeper,
+            run.plan
         ],
     )?;
     let id = transaction.last_insert_rowid();

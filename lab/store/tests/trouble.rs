@@ -148,7 +148,7 @@ fn of_format_1(path: &Path) -> RunId {
     let older = Connection::open(path).unwrap();
     let later = "DROP TABLE interrupts; DROP TABLE requests;
                  ALTER TABLE boots DROP COLUMN variant; ALTER TABLE skips DROP COLUMN variant;
-                 ALTER TABLE runs DROP COLUMN keeper";
+                 ALTER TABLE runs DROP COLUMN keeper; ALTER TABLE runs DROP COLUMN plan";
     older.execute_batch(later).unwrap();
     older.pragma_update(None, "user_version", 1).unwrap();
     run

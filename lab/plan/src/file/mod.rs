@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::{Spanned, Value};
-use trapline_abi::{Op, OpSet};
+use trapline_abi::OpSet;
 
 /// A study.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Study {
     pub budget: Option<Duration>,
     /// Tables of its own.
     pub tables: Vec<Table>,
+    /// The file, as it is written.
+    pub text: String,
 }
 
 /// A table that a study wants to have.
@@ -48,8 +50,8 @@ pub struct Study {
 pub struct Table {
     /// What stands above it.
     pub title: String,
-    /// Its rows, in this order.
-    pub operations: Vec<Op>,
+    /// Set of [`Op::bit`]: its rows.
+    pub operations: OpSet,
 }
 
 /// A text that is no plan.
@@ -135,6 +137,7 @@ impl Reader<'_> {
             seed: written.seed,
             budget: self.budget(written.budget.as_ref())?,
             tables: self.tables(&written.tables, operations)?,
+            text: self.text.to_owned(),
         })
     }
 
@@ -237,14 +240,14 @@ impl Reader<'_> {
     fn tables(&self, written: &[WrittenTable], measured: OpSet) -> Result<Vec<Table>, BadFile> {
         let mut tables = Vec::new();
         for table in written {
-            let mut operations = Vec::new();
+            let mut operations = 0;
             for name in &table.operations {
                 let set = self.each(name, names::operations)?;
                 if set & !measured != 0 {
                     let what = format!("'{}' is not among the workloads above", name.get_ref());
                     return Err(self.bad(name.span().start, what));
                 }
-                operations.extend(Op::ALL.into_iter().filter(|op| set & op.bit() != 0));
+                operations |= set;
             }
             tables.push(Table {
                 title: table.title.clone(),
@@ -269,7 +272,7 @@ fn words(value: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_abi::Workload;
+    use trapline_abi::{Op, Workload};
 
     const WHOLE: &str = r#"
 about = "everything that can be written"
@@ -309,7 +312,10 @@ operations = ["basic/yield", "basic/getpid"]
             (Preset::Full, Some(12), 7)
         );
         assert_eq!(study.budget, Some(Duration::from_secs(1200)));
-        assert_eq!(study.tables[0].operations, [Op::Yield, Op::Getpid]);
+        assert_eq!(
+            study.tables[0].operations,
+            Op::Yield.bit() | Op::Getpid.bit()
+        );
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub fn schema() -> Value {
                         "operations": { "type": "array", "items": { "enum": operations() } }
                     }
                 },
-                "description": "Tables of the study's own: which rows, in which order."
+                "description": "Tables of the study's own, in the place of one for all: which rows."
             }
         }
     })

@@ -237,6 +237,7 @@ pub fn report() -> Report {
     Report {
         variant: Default::default(),
         chance: None,
+        tables: Vec::new(),
         interrupts: vec![],
         neighbours: vec![],
         irq: Default::default(),
