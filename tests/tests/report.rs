@@ -101,7 +101,7 @@ fn a_page_that_cannot_be_read_is_noticed() {
     let mut browser = shown(page());
     for (harm, told) in [
         ("document.querySelector('h2').style.color = '#999'", "contrast "),
-        ("document.querySelector('#theme').textContent = ''", "without a name: "),
+        ("document.querySelector('#theme').textContent = ''; document.querySelector('#theme').removeAttribute('aria-label')", "without a name: "),
         ("document.querySelector('footer').style.width = '3000px'; document.querySelector('footer').style.maxWidth = 'none'", "too wide"),
         ("document.querySelector('nav a').href = '#nowhere'", "leads nowhere: #nowhere"),
     ] {
@@ -231,6 +231,106 @@ fn interrupts_have_their_part_of_the_page() {
         assert!(found.is_empty(), "at {width}: {found:#?}");
     }
     assert_calm(&browser);
+}
+
+/// A page with two small ledgers.
+fn page_with_ledgers(place: &Place) -> PathBuf {
+    let mut store = Store::open(&place.store()).expect("the store is new");
+    store.begin_run(&NewRun::default()).expect("there is room");
+    drop(store);
+    let folded = place.path().join("port-out.folded");
+    let stacks = "vmm`main;kernel`ioctl;kvm`run 60\nvmm`main;kernel`ioctl;kvm`emulate 20\n\
+                  vmm`main;kernel`exit 15\nvmm`main 5\n";
+    std::fs::write(&folded, stacks).expect("there is room");
+    let explained = place.path().join("explained.json");
+    let json = json!({"environment": HOSTILE, "operation": "exits/port-out",
+        "stacks": [{"frames": ["guest`loop", HOSTILE], "insn": 7.5}]});
+    std::fs::write(&explained, json.to_string()).expect("there is room");
+    let file = place.path().join("ledgers.html");
+    let words = [file.display(), folded.display(), explained.display()].map(|it| it.to_string());
+    let words = format!("--output {} --ledger {} {}", words[0], words[1], words[2]);
+    let ended = place.run_storing("report", &words);
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    file
+}
+
+#[test]
+fn a_flame_graph_is_zoomed_by_mouse_and_keyboard() {
+    if !has_browser("flame graphs on a page") {
+        return;
+    }
+    let place = Place::new();
+    let mut browser = shown(&page_with_ledgers(&place));
+    let names = "[...document.querySelector('.flame').children] \
+         .filter((frame) => !frame.hidden).map((frame) => frame.textContent)";
+    let all = json!(["all", "main", "exit", "ioctl", "emulate", "run"]);
+    assert_eq!(browser.value(names), all);
+    tab_to(
+        &mut browser,
+        "document.activeElement.matches('.flame > div')",
+    );
+    for key in ["ArrowUp", "ArrowUp", "ArrowRight", "ArrowUp"] {
+        browser.press(key);
+    }
+    let here = "document.activeElement.title";
+    assert_eq!(browser.value(here), json!("kvm`emulate: 20 insn, 20%"));
+    browser.press("ArrowRight");
+    browser.press("Enter");
+    assert_eq!(browser.value(names), json!(["all", "main", "ioctl", "run"]));
+    browser.press("Escape");
+    assert_eq!(browser.value(names), all);
+    let told = "document.querySelector('.told').textContent";
+    assert_eq!(browser.value(told), json!("all: 100 insn, 100%"));
+    browser.click(".flame > :nth-child(4)");
+    assert_eq!(
+        browser.value(names),
+        json!(["all", "main", "ioctl", "emulate", "run"])
+    );
+    let width = "Math.round(100 * document.querySelector('.flame > :nth-child(4)').offsetWidth \
+         / document.querySelector('.flame').offsetWidth)";
+    assert_eq!(browser.value(width), json!(100));
+    browser.click(".flame > :nth-child(4)");
+    assert_eq!(browser.value(names), all, "a second click shows all");
+
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        let found = browser.audit();
+        let harmful: Vec<_> = found
+            .iter()
+            .filter(|found| !found.starts_with("only "))
+            .collect();
+        assert!(harmful.is_empty(), "{scheme}: {harmful:#?}");
+    }
+    assert_eq!(browser.value("window.owned === undefined"), json!(true));
+    assert_calm(&browser);
+}
+
+#[test]
+fn a_file_that_is_no_ledger_is_told() {
+    let place = Place::new();
+    let mut store = Store::open(&place.store()).expect("the store is new");
+    store.begin_run(&NewRun::default()).expect("there is room");
+    drop(store);
+    let file = place.path().join("some.txt");
+    std::fs::write(&file, "no stacks").expect("there is room");
+    let ended = place.run_storing("report", &format!("--output - --ledger {}", file.display()));
+    assert_eq!(
+        (ended.status, ended.output.as_str()),
+        (Some(1), ""),
+        "{}",
+        ended.errors
+    );
+    assert!(
+        ended.errors.contains("some.txt: line 1 is no stack"),
+        "{}",
+        ended.errors
+    );
+    let ended = place.run_storing("report", "--output - --ledger /no/such/file");
+    assert!(
+        ended.errors.starts_with("error: --ledger /no/such/file: "),
+        "{}",
+        ended.errors
+    );
 }
 
 fn tab_to(browser: &mut Browser, there: &str) {

@@ -173,6 +173,9 @@ pub struct RunArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    /// Draw the figures as bars below the tables, too
+    #[arg(long, conflicts_with = "format")]
+    pub plot: bool,
     #[command(flatten)]
     pub manner: MannerArgs,
 }
@@ -205,11 +208,14 @@ pub struct ShowArgs {
     #[arg(long, value_name = "N")]
     pub run: Option<u32>,
     /// List the runs in the store instead
-    #[arg(long, conflicts_with_all = ["run", "format"])]
+    #[arg(long, conflicts_with_all = ["run", "format", "plot"])]
     pub list: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    /// Draw the figures as bars below the tables, too
+    #[arg(long, conflicts_with = "format")]
+    pub plot: bool,
 }
 
 /// Of `trapline explain`.

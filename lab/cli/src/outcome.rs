@@ -139,6 +139,14 @@ pub fn print(reports: &[Report], format: Format) -> Result<(), Failure> {
     terminal::print_text(&text)
 }
 
+/// Draws the figures of a stored run below its tables.
+///
+/// # Errors
+/// Those of [`terminal::print_text`].
+pub fn plot(run: &Run) -> Result<(), Failure> {
+    terminal::print_text(&trapline_report::plot(&studies(run), &style()))
+}
+
 /// How this terminal is to be written to.
 pub fn style() -> Style {
     Style {

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Status};
 use crate::{keep, outcome, show, terminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trapline_report::page;
+use trapline_report::page::{self, Ledger};
 use trapline_store::{Run, Store};
 
 /// Makes the page of a run and says where it is.
@@ -19,7 +19,8 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
     let run = store
         .load(run)
         .map_err(|error| Failure::from_error(&error))?;
-    let text = made(&run);
+    let ledgers = args.ledgers.iter().map(|path| ledger(path));
+    let text = made(&run, &ledgers.collect::<Result<Vec<_>, _>>()?);
     let named = args.output.clone();
     let path = named.unwrap_or_else(|| PathBuf::from(format!("trapline-run-{}.html", run.info.id)));
     if path.as_os_str() == "-" {
@@ -33,9 +34,20 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn made(run: &Run) -> String {
+/// Reads a ledger from a file.
+fn ledger(path: &Path) -> Result<Ledger, Failure> {
+    let told = |error: &dyn std::error::Error| {
+        Failure::from_error(error).about(&format!("--ledger {}", path.display()))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| told(&error))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ledger::parse(&name, &text).map_err(|error| told(&error))
+}
+
+fn made(run: &Run, ledgers: &[Ledger]) -> String {
     let source = page::Source {
         studies: &outcome::studies(run),
+        ledgers,
         run: &page::Run {
             number: run.info.id.0,
             started: show::date(run.info.started_at),

@@ -62,7 +62,11 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         Some(number) => go_on(&mut store, number, &request, &means)?,
         None => perform(&mut store, &request, &means)?,
     };
-    show(&run, &outcome::reports(&run), args.format, &interrupt)
+    let status = show(&run, &outcome::reports(&run), args.format, &interrupt)?;
+    if args.plot {
+        outcome::plot(&run)?;
+    }
+    Ok(status)
 }
 
 /// What a run is made with.

@@ -23,6 +23,9 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
         .load(run)
         .map_err(|error| Failure::from_error(&error))?;
     outcome::print(&outcome::reports(&run), args.format)?;
+    if args.plot {
+        outcome::plot(&run)?;
+    }
     Ok(Status::Done)
 }
 

@@ -17,7 +17,8 @@
   const show = (chosen) => {
     if (chosen === 'auto') delete root.dataset.theme;
     else root.dataset.theme = chosen;
-    theme.textContent = { auto: 'Light or dark: auto', light: 'Light', dark: 'Dark' }[chosen];
+    theme.textContent = { auto: 'As the system', light: 'Light', dark: 'Dark' }[chosen];
+    theme.setAttribute('aria-label', 'Light or dark: ' + theme.textContent.toLowerCase());
     theme.dataset.chosen = chosen;
   };
   const kept = remember.get('trapline-theme');
@@ -54,6 +55,61 @@
 
   for (const table of document.querySelectorAll('table.comparison')) sortable(table);
   for (const controls of document.querySelectorAll('.controls')) filtering(controls);
+
+  for (const graph of document.querySelectorAll('.flame')) zoomable(graph);
+
+  // A frame that is chosen fills the width, its callers stay below it.
+  function zoomable(graph) {
+    const told = graph.nextElementSibling;
+    const frames = [...graph.children].map((element) => ({
+      element, x: +element.dataset.x, w: +element.dataset.w, d: +element.dataset.d,
+    }));
+    const all = frames[0];
+    let zoomed = all;
+    const within = (inner, outer) => inner.x >= outer.x - 1e-4 && inner.x + inner.w <= outer.x + outer.w + 1e-4;
+    const zoom = (to) => {
+      zoomed = to;
+      for (const frame of frames) {
+        const isPast = frame.d < to.d && within(to, frame);
+        const isShown = isPast || (frame.d >= to.d && within(frame, to));
+        const { style } = frame.element;
+        frame.element.hidden = !isShown;
+        frame.element.classList.toggle('past', isPast);
+        style.left = (isPast ? 0 : 100 * (frame.x - to.x) / to.w) + '%';
+        style.width = (isPast ? 100 : 100 * frame.w / to.w) + '%';
+        frame.element.classList.toggle('narrow', !isPast && frame.w / to.w < 0.025);
+      }
+    };
+    const focus = (frame) => {
+      if (!frame) return;
+      for (const { element } of frames) element.tabIndex = -1;
+      frame.element.tabIndex = 0;
+      frame.element.focus();
+    };
+    const of = (element) => frames.find((frame) => frame.element === element);
+    const shown = () => frames.filter((frame) => !frame.element.hidden);
+    const steps = {
+      ArrowUp: (at) => shown().find((frame) => frame.d === at.d + 1 && within(frame, at)),
+      ArrowDown: (at) => shown().find((frame) => frame.d === at.d - 1 && within(at, frame)),
+      ArrowLeft: (at) => shown().filter((frame) => frame.d === at.d && frame.x < at.x).at(-1),
+      ArrowRight: (at) => shown().find((frame) => frame.d === at.d && frame.x > at.x),
+    };
+    const tell = (event) => { told.textContent = of(event.target)?.element.title ?? ''; };
+    const choose = (frame) => { if (frame) zoom(frame === zoomed ? all : frame); };
+    all.element.tabIndex = 0;
+    graph.addEventListener('click', (event) => { choose(of(event.target)); focus(of(event.target)); });
+    graph.addEventListener('mouseover', tell);
+    graph.addEventListener('focusin', tell);
+    graph.addEventListener('keydown', (event) => {
+      const at = of(event.target);
+      if (!at) return;
+      if (event.key in steps) focus(steps[event.key](at));
+      else if (event.key === 'Enter' || event.key === ' ') choose(at);
+      else if (event.key === 'Escape') { zoom(all); focus(all); }
+      else return;
+      event.preventDefault();
+    });
+  }
 
   // A click on a column's heading sorts by it, another turns it around, a third
   // brings back the order of the workloads.

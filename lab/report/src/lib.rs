@@ -19,6 +19,7 @@ mod markdown;
 mod neighbours;
 mod notes;
 pub mod page;
+mod plot;
 mod populate;
 mod sheet;
 pub mod study;
@@ -32,6 +33,7 @@ pub use irq::{verdicts, Verdict};
 pub use json::json;
 pub use markdown::markdown;
 pub use neighbours::Neighbour;
+pub use plot::plot;
 pub use terminal::terminal;
 
 use std::collections::BTreeMap;

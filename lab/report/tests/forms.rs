@@ -164,6 +164,7 @@ fn the_page_has_each_part_once_and_its_clocks_apart() {
             report: common::report(),
             observations: vec![],
         }],
+        ledgers: &[],
         run: &page::Run {
             number: 7,
             ..page::Run::default()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet, Stage, Workload};
 use trapline_plan::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
-use trapline_report::{page, Report};
+use trapline_report::{page, plot, Report, Style};
 
 /// No page is larger.
 const MOST_BYTES: usize = 2_000_000;
@@ -94,6 +94,7 @@ fn a_page_of_everything_stays_small() {
     let run = page::Run::default();
     let text = page::page(&page::Source {
         studies: &studies,
+        ledgers: &[],
         run: &run,
     });
     assert!(text.len() < MOST_BYTES, "{} bytes", text.len());
@@ -108,4 +109,47 @@ fn a_page_of_everything_stays_small() {
         .sum();
     assert_eq!(pictures, drawn);
     assert!(!text.contains("NaN"));
+}
+
+#[test]
+fn the_same_is_drawn_in_characters_for_any_terminal() {
+    let ids = [EnvironmentId::Host, EnvironmentId::Kvm, EnvironmentId::Sim];
+    let boots = ids
+        .into_iter()
+        .flat_map(|id| (0..2).map(move |replicate| boot(id, replicate)));
+    let observations: Vec<Observation> = boots.collect();
+    let summary = trapline_stats::summarise(&observations, 1);
+    let report = Report {
+        summary,
+        operations: OpSet::MAX,
+        ..Report::default()
+    };
+    let studies = [page::Study {
+        report,
+        observations,
+    }];
+    for (width, unicode) in [(80, true), (100, false), (44, true)] {
+        let style = Style {
+            width,
+            colour: false,
+            unicode,
+        };
+        let text = plot(&studies, &style);
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(
+            widest.is_some_and(|widest| widest <= width),
+            "{width}:\n{text}"
+        );
+        assert_eq!(text.is_ascii(), !unicode, "{text}");
+        assert!(text.contains("exits/port-out\n"), "{text}");
+        assert!(
+            text.contains("stream/triad  MB/s, more is better\n"),
+            "{text}"
+        );
+        assert_eq!(
+            text.matches("clock").count(),
+            2,
+            "a part for each clock: {text}"
+        );
+    }
 }

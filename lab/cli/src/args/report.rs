@@ -15,6 +15,10 @@ pub struct ReportArgs {
     /// File to write [default: trapline-run-N.html]; - is standard output
     #[arg(long, short, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
+    /// Draw these ledgers, too: what `trapline explain --format json --flamegraph` printed,
+    /// or folded stacks
+    #[arg(long = "ledger", value_name = "FILE", num_args = 1..)]
+    pub ledgers: Vec<PathBuf>,
     /// Show it in a browser
     #[arg(long)]
     pub open: bool,

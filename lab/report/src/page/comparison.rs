@@ -172,9 +172,7 @@ impl Table<'_> {
         let Some(cell) = cell else { return absent };
         let row = who::row(cell);
         match &cell.value {
-            Value::Skip(reason) => html! {
-                td.v.none.(place) title=(printable(reason)) { "–" }
-            },
+            Value::Skip(_) => absent,
             Value::Failed(failure) => html! {
                 td.v.(place) data-env=(who::name(row)) {
                     span.failed title=(printable(&failure.reason)) { "failed" } }
@@ -203,9 +201,9 @@ fn value(cell: &Cell, figure: &Figure) -> Markup {
     match figure.resolution() {
         Some(limit) => {
             let limit = figures::value(limit, cell.op, cell.clock, true);
-            html! { span.n.faint { "<" (limit) } }
+            html! { span.faint { "<" (limit) } }
         }
-        None => html! { span.n { (figures::value(figure.estimate, cell.op, cell.clock, true)) } },
+        None => html! { b { (figures::value(figure.estimate, cell.op, cell.clock, true)) } },
     }
 }
 

@@ -12,15 +12,19 @@ mod comparison;
 mod context;
 mod detail;
 mod facts;
+mod flame;
 mod headline;
 mod help;
 mod interrupts;
+mod ledger;
 mod map;
 mod reference;
 mod remarks;
 mod shell;
 mod stream;
 mod who;
+
+pub use ledger::{BadLedger, Ledger};
 
 use crate::Report;
 use context::Context;
@@ -32,6 +36,9 @@ use trapline_plan::{Clock, Observation};
 pub struct Source<'a> {
     /// What was measured with each set of settings, the usual one first.
     pub studies: &'a [Study],
+    /// Where instructions go, of whatever operations somebody explained: they are not in
+    /// the store.
+    pub ledgers: &'a [Ledger],
     /// Which run it is.
     pub run: &'a Run,
 }
@@ -65,9 +72,22 @@ pub fn page(source: &Source<'_>) -> String {
     let studies = source.studies.iter().enumerate();
     let contexts = studies.map(|(number, study)| Context::new(source.run, study, number));
     let contexts: Vec<Context<'_>> = contexts.collect();
-    let sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
+    let mut sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
+    // Before what was not measured in the first study.
+    if let Some(ledgers) = contexts
+        .first()
+        .and_then(|first| flame::section(first, source.ledgers))
+    {
+        let place = sections
+            .iter()
+            .position(|section| PLAIN.contains(&section.id.as_str()));
+        sections.insert(place.unwrap_or(sections.len()), ledgers);
+    }
     shell::document(&contexts, &sections).into_string()
 }
+
+/// Parts that are words only.
+const PLAIN: [&str; 2] = ["remarks", "facts"];
 
 /// A part of the page with an address of its own.
 pub(crate) struct Section {

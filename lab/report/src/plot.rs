@@ -1,0 +1,169 @@
+//! The same figures as pictures of characters: for each operation a bar for each
+//! environment, and on the wall clock where its batches lie.
+//!
+//! Bars of an operation are to one scale, the batches of each environment to their own.
+
+use crate::page::Study;
+use crate::sheet::width;
+use crate::{figures, Style};
+use std::fmt::Write;
+use trapline_abi::{Direction, Op};
+use trapline_plan::{names, Clock};
+use trapline_stats::spread::Sorted;
+use trapline_stats::{judge, value, Cell, Figure};
+
+/// Characters for the batches of an environment.
+const BATCHES: usize = 16;
+/// The fewest characters that a bar may have.
+const LEAST: usize = 8;
+
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const SHADES: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
+
+/// All operations that were measured, one below the other, at most `style.width` columns
+/// wide unless that is too narrow for a bar.
+pub fn plot(studies: &[Study], style: &Style) -> String {
+    let mut text = String::new();
+    for study in studies {
+        let cells = study.report.cells();
+        for clock in Clock::ALL {
+            text.push_str(&of_clock(study, &cells, clock, style));
+        }
+    }
+    text
+}
+
+fn of_clock(study: &Study, cells: &[Cell], clock: Clock, style: &Style) -> String {
+    let title = match clock {
+        Clock::Wall => "Wall clock: bars of the estimates, and batches from 1% to 95%",
+        Clock::Insn => "Instruction clock",
+        Clock::InsnVmx => "Intel instruction clock",
+    };
+    let mut text = String::new();
+    for op in Op::ALL {
+        let here = cells
+            .iter()
+            .filter(|cell| cell.clock == clock && cell.op == op);
+        let here: Vec<(&Cell, &Figure)> = here
+            .filter_map(|cell| Some((cell, cell.value.figure()?)))
+            .collect();
+        if !here.is_empty() {
+            text.push_str(&operation(study, &here, style));
+        }
+    }
+    let variant = &study.report.variant;
+    let with = match variant.is_usual() {
+        true => String::new(),
+        false => format!(", with {variant}"),
+    };
+    match text.is_empty() {
+        true => text,
+        false => {
+            let title = textwrap::fill(&format!("{title}{with}"), style.width);
+            format!("\n{title}\n{text}")
+        }
+    }
+}
+
+fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String {
+    let op = here[0].0.op;
+    let clock = here[0].0.clock;
+    let better = match op.direction() {
+        Direction::Less => String::new(),
+        Direction::More => format!("  {}, more is better", value::unit(op, clock)),
+    };
+    let figure = |cell: &Cell, figure: &Figure| match figure.resolution() {
+        Some(limit) => format!("<{}", figures::value(limit, op, cell.clock, style.unicode)),
+        None => figures::value(figure.estimate, op, cell.clock, style.unicode),
+    };
+    let values: Vec<String> = here.iter().map(|(cell, it)| figure(cell, it)).collect();
+    let names_wide = here
+        .iter()
+        .map(|(cell, _)| cell.environment.name().len())
+        .max();
+    let (names_wide, values_wide) = (
+        names_wide.unwrap_or(0),
+        values.iter().map(|value| width(value)).max().unwrap_or(0),
+    );
+    let batches = if clock == Clock::Wall { BATCHES + 2 } else { 0 };
+    let taken = names_wide + values_wide + batches + 4;
+    let room = style.width.saturating_sub(taken).max(LEAST);
+    let most = here
+        .iter()
+        .map(|(_, figure)| figure.estimate)
+        .fold(0.0, f64::max);
+    let mut text = format!("{}{better}\n", names::path(op));
+    for ((cell, figure), value) in here.iter().zip(&values) {
+        let drawn = match figure.resolution() {
+            Some(_) => String::new(),
+            None => bar(
+                figure.estimate / most.max(f64::MIN_POSITIVE),
+                room,
+                style.unicode,
+            ),
+        };
+        let pad = room - width(&drawn);
+        let batches = match clock {
+            Clock::Wall => format!("{:pad$}  {}", "", spark(study, cell, style.unicode)),
+            _ => String::new(),
+        };
+        let value = format!("{:fill$}{value}", "", fill = values_wide - width(value));
+        let line = format!(
+            " {:<names_wide$}  {value} {drawn}{batches}",
+            cell.environment.name()
+        );
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// So much of the room, to an eighth of a character.
+fn bar(share: f64, room: usize, unicode: bool) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    match unicode {
+        true => "█".repeat(eighths / 8) + EIGHTHS[eighths % 8],
+        false => "#".repeat((eighths + 4) / 8),
+    }
+}
+
+/// How often batches came to which value, from 1% to 95% of them: what lies farther out
+/// is in the table, and would leave no room for the rest.
+fn spark(study: &Study, cell: &Cell, unicode: bool) -> String {
+    let here = study.observations.iter();
+    let here = here.filter(|seen| seen.environment == cell.environment);
+    let boots = judge::boots_of(here, cell.op);
+    let all = boots.into_iter().flat_map(|boot| boot.batches);
+    let Some(all) = Sorted::new(all.collect()) else {
+        return String::new();
+    };
+    let (low, high) = (all.percentile(0.01), all.percentile(0.95));
+    let wide = (high - low) / BATCHES as f64;
+    let mut bins = [0usize; BATCHES];
+    for value in all.iter().filter(|value| (low..=high).contains(value)) {
+        let bin = if wide > 0.0 {
+            (value - low) / wide
+        } else {
+            0.0
+        };
+        bins[(bin as usize).min(BATCHES - 1)] += 1;
+    }
+    let most = bins.iter().copied().max().unwrap_or(1).max(1);
+    let marks = if unicode { HEIGHTS } else { SHADES };
+    let mark = |count: usize| marks[(count * (marks.len() - 1)).div_ceil(most)];
+    bins.into_iter().map(mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(bar(1.0, 4, true), "████");
+        assert_eq!(bar(0.53, 4, true), "██▏");
+        assert_eq!(bar(0.0, 4, true), "");
+        assert_eq!(bar(0.5, 4, false), "##");
+        assert_eq!(bar(7.0, 3, false), "###");
+    }
+}
