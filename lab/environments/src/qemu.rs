@@ -153,6 +153,9 @@ fn halts(halt: Halt) -> &'static str {
 /// The image's processor on KVM. Some hosts do not let this MSR be written.
 pub const KVM: &str = "-accel kvm -cpu host,-arch-capabilities";
 
+/// The same for a Linux on a machine that counts, see `sim::inner`.
+pub const KVM_WITHOUT_PV_EOI: &str = "-accel kvm -cpu host,-arch-capabilities,-kvm-pv-eoi";
+
 /// The image's processor where every instruction is translated.
 pub const TCG: &str = "-accel tcg -cpu max";
 

@@ -22,6 +22,9 @@ pub struct VmSpec {
     /// when something interrupted the host. Only where [`Caps::halt_in_guest`] says so, and
     /// with interrupt controllers.
     pub halt_in_guest: bool,
+    /// The guest is offered a word of its memory that says whether the end of an interrupt
+    /// has to be told by an exit. Where that is not offered, each end is one.
+    pub paravirtual_eoi: bool,
 }
 
 impl VmSpec {
@@ -31,6 +34,7 @@ impl VmSpec {
             controllers,
             cpus: 1,
             halt_in_guest: false,
+            paravirtual_eoi: true,
         }
     }
 }

@@ -49,6 +49,8 @@ usage: trapline-vmm --image FILE [options]
   --ticker          have a timer that interrupts the guest when it asks for that
   --halt-in-guest   do not leave the guest when it halts: it is interrupted sooner,
                     and keeps its CPU (needs native ring 0)
+  --no-pv-eoi       offer a Linux no paravirtual EOI: it tells the end of each
+                    interrupt by an exit
   --seconds N       be killed after so many seconds, whatever the guest does
   --populate HOW    give the guest memory when it asks for that; what is to be
                     populated beforehand is in steps or whole
@@ -134,6 +136,8 @@ pub struct Settings {
     pub ticker: bool,
     /// Whether the guest halts without leaving.
     pub halt_in_guest: bool,
+    /// Whether a Linux may find in its memory that the end of an interrupt needs no exit.
+    pub paravirtual_eoi: bool,
     /// How long the machine may run at the most, in seconds.
     pub seconds: Option<u32>,
     /// Whether the guest is given memory when it asks, and how that is populated.
@@ -193,6 +197,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         serial: Serial::default(),
         ticker: false,
         halt_in_guest: false,
+        paravirtual_eoi: true,
         seconds: None,
         populate: None,
         sandbox: true,
@@ -213,6 +218,7 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
             Arg::Long("initrd") => settings.initrd = Some(words.value().map_err(usage)?.into()),
             Arg::Long("ticker") => settings.ticker = true,
             Arg::Long("halt-in-guest") => settings.halt_in_guest = true,
+            Arg::Long("no-pv-eoi") => settings.paravirtual_eoi = false,
             Arg::Long("no-sandbox") => settings.sandbox = false,
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
@@ -244,6 +250,7 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         Guest::Image if settings.api.is_some() => Some("--api goes with --kernel"),
         Guest::Image if settings.placement != Placement::Free => Some("--pin goes with --kernel"),
         Guest::Image if settings.vsock.is_some() => Some("--vsock goes with --kernel"),
+        Guest::Image if !settings.paravirtual_eoi => Some("--no-pv-eoi goes with --kernel"),
         Guest::Linux if settings.ring.is_some() => Some("--ring goes with --image"),
         Guest::Linux if settings.entry != EntryChoice::Auto => Some("--entry goes with --image"),
         Guest::Linux if settings.ticker => Some("--ticker goes with --image"),

@@ -1,5 +1,11 @@
 //! A Linux in a virtual machine on the simulated machine: the same that runs on a host,
 //! which is the kernel of the machine a second time, with the agent as its init.
+//!
+//! It is not offered KVM's paravirtual end of interrupts. The QEMU that makes the machine
+//! forgets only at the guest's next exit that `vmrun` has injected an interrupt; when its count
+//! of instructions comes to a timer before that, it injects the same one again, also where the
+//! guest has masked interrupts and holds a lock that the handler wants. A handler that has to
+//! tell the end of its interrupt leaves the guest in its first instructions.
 
 use super::base::Base;
 use super::closure;
@@ -81,7 +87,9 @@ impl Contents for InnerLinux {
     }
 
     fn facts(&self) -> Result<Facts, EnvError> {
-        self.linux.facts()
+        let mut facts = self.linux.facts()?;
+        facts.insert("guest-without".to_owned(), "kvm-pv-eoi".to_owned());
+        Ok(facts)
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
@@ -101,10 +109,13 @@ impl Contents for InnerLinux {
         let initrd = |command: Command| command.arg(INITRD);
         match &self.monitor {
             Monitor::Ours(_) => {
-                let vmm = Command::new(VMM);
+                let vmm = Command::new(VMM).arg("--no-pv-eoi");
                 self.linux.in_our_vmm(vmm, kernel, initrd, job)
             }
-            Monitor::Qemu(qemu) => self.linux.in_qemu(qemu, kernel, initrd, qemu::KVM, job),
+            Monitor::Qemu(qemu) => {
+                let accelerator = qemu::KVM_WITHOUT_PV_EOI;
+                self.linux.in_qemu(qemu, kernel, initrd, accelerator, job)
+            }
         }
     }
 

@@ -100,6 +100,7 @@ fn assemble<H: Hypervisor>(
     )?;
     let vm = H::open()?.create_vm(&VmSpec {
         cpus: settings.cpus,
+        paravirtual_eoi: settings.paravirtual_eoi,
         ..VmSpec::with(Controllers::Full)
     })?;
     vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;

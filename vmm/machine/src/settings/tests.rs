@@ -58,6 +58,7 @@ fn every_option_has_its_effect() {
         serial: Serial::Buffered,
         ticker: true,
         halt_in_guest: true,
+        paravirtual_eoi: true,
         seconds: Some(90),
         populate: Some(Populate::Steps),
         sandbox: false,
@@ -66,6 +67,7 @@ fn every_option_has_its_effect() {
     let linux = run(&["--kernel", "k", "--initrd=i", "--cpus", "8"]);
     assert_eq!((linux.guest, linux.cpus), (Guest::Linux, 8));
     assert_eq!(linux.initrd, Some("i".into()));
+    assert!(linux.paravirtual_eoi && !run(&["--kernel", "k", "--no-pv-eoi"]).paravirtual_eoi);
     let placed = run(&["--kernel", "k", "--pin=disjoint", "--api", "a"]);
     assert_eq!(placed.placement, Placement::Disjoint);
     assert_eq!(placed.api, Some("a".into()));
@@ -141,6 +143,7 @@ fn wrong_words_are_named() {
         (&["--kernel", "k", "--ticker"], "goes with --image"),
         (&["--kernel", "k", "--populate=whole"], "goes with --image"),
         (&["--kernel", "k", "--halt-in-guest"], "goes with --image"),
+        (&["--image", "k", "--no-pv-eoi"], "goes with --kernel"),
         (&["--kernel", "k", "--net", "bridge=b"], "tap=NAME or fd=N"),
         (&["--image", "k", "--net", "tap=t"], "goes with --kernel"),
         (
