@@ -22,7 +22,13 @@ fn vmm(told: &str, options: &[&str]) -> programs::Program {
          clearcpuid=rdrand,rdseed {told}"
     );
     let always = [
-        "--kernel", "/kernel", "--initrd", "/initrd", "--memory", "256M",
+        "--kernel",
+        "/kernel",
+        "--initrd",
+        "/initrd",
+        "--memory",
+        "256M",
+        "--no-pv-eoi",
     ];
     let arguments = [&always[..], options, &["--cmdline", &words]].concat();
     programs::Program {

@@ -65,16 +65,46 @@ fn a_distributions_kernel_measures_on_kvm_there_and_is_the_same_twice() {
     if ready(&place, &both).len() < both.len() {
         return;
     }
-    let told = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid"]);
+    let told = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid,boot"]);
     for environment in both {
         let getpid = estimate(&told, environment, "getpid");
         assert!(
             (200.0..2_000.0).contains(&getpid),
             "{environment}: {getpid}"
         );
+        let main = estimate(&told, environment, "main");
+        assert!(main > 1e8 && estimate(&told, environment, "exit") > main);
     }
     let of = |environment| facts(&told, environment)["guest-initramfs-sha256"].clone();
     assert_eq!(of(both[0]), of(both[1]), "both boot the same");
+    let entered = estimate(&told, both[0], "first-instruction");
+    assert!(entered < estimate(&told, both[0], "main") / 2.0);
+    assert!(reason(&told, both[1], "first-instruction").contains("QEMU does not tell"));
+}
+
+#[test]
+fn two_cpus_come_up_on_the_machine_that_counts_and_are_the_same_twice() {
+    if !has_qemu(WHAT) {
+        return;
+    }
+    let place = Place::new();
+    let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
+    if ready(&place, &both).len() < both.len() {
+        return;
+    }
+    let words = format!(
+        "--env {} --workload boot --boots 1 --cpus 2",
+        both.join(",")
+    );
+    let words: Vec<_> = words.split(' ').collect();
+    let (told, again) = (place.measure(&words), place.measure(&words));
+    for environment in both {
+        let main = estimate(&told, environment, "main");
+        assert!(main > 1e8 && main == estimate(&again, environment, "main"));
+        let facts = facts(&told, environment);
+        assert_eq!(facts["guest-cpus"], "2");
+        assert_eq!(facts["guest-without"], "kvm-pv-eoi");
+    }
 }
 
 #[test]

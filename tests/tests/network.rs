@@ -24,6 +24,7 @@ fn meeting() -> programs::Program {
         "/initrd",
         "--memory",
         "256M",
+        "--no-pv-eoi",
         "--cmdline",
         words,
         "--net",
