@@ -14,7 +14,7 @@ SKIPS := $(CURDIR)/target/skips.txt
 
 BASELINES := baselines
 
-.PHONY: help setup build run test check baseline bench endure clean
+.PHONY: help setup build run test check baseline bench power endure clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -47,6 +47,9 @@ baseline: build ## Measure again the exact figures that changes are checked agai
 
 bench: build ## Print the figures that the project stands for
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --package trapline-tests --bin figures
+
+power: ## Simulate how often comparisons are right (half a minute, once built)
+	@cargo run --quiet --release --package trapline-stats --example power
 
 endure: build ## Power-cycle a Linux guest 254 times (half an hour)
 	TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --package trapline-tests --bin endure $(CYCLES)
