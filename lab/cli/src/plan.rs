@@ -69,7 +69,7 @@ pub fn request(study: &Study, lab: &Lab) -> Request {
         scheduling: lab.scheduling(),
         twin: true,
         seed: study.seed,
-        irq: Default::default(),
+        irq: study.irq.clone(),
         block: Default::default(),
     }
 }

@@ -11,6 +11,7 @@ pub use schema::schema;
 use crate::contender::Contender;
 use crate::expand::usual_operations;
 use crate::identity::EnvironmentId;
+use crate::irq;
 use crate::names;
 use crate::preset::Preset;
 use crate::variant::Variant;
@@ -39,6 +40,8 @@ pub struct Study {
     pub seed: u64,
     /// No block is begun after so long.
     pub budget: Option<Duration>,
+    /// How interrupts are made, where any are measured.
+    pub irq: irq::Settings,
     /// Tables of its own.
     pub tables: Vec<Table>,
     /// The file, as it is written.
@@ -84,6 +87,8 @@ struct Written {
     #[serde(default)]
     machine: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
+    irq: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
     tables: Vec<WrittenTable>,
 }
 
@@ -93,6 +98,20 @@ struct WrittenTable {
     title: String,
     operations: Vec<Spanned<String>>,
 }
+
+/// What can be said of interrupts.
+pub(crate) const IRQ_KEYS: [&str; 10] = [
+    "period",
+    "samples",
+    "between",
+    "threshold",
+    "require",
+    "load",
+    "pin",
+    "sched",
+    "halt",
+    "vcpus-per-cpu",
+];
 
 fn first_seed() -> u64 {
     1
@@ -136,6 +155,7 @@ impl Reader<'_> {
             boots: self.boots(written.boots.as_ref())?,
             seed: written.seed,
             budget: self.budget(written.budget.as_ref())?,
+            irq: self.irq(&written.irq)?,
             tables: self.tables(&written.tables, operations)?,
             text: self.text.to_owned(),
         })
@@ -237,6 +257,26 @@ impl Reader<'_> {
         budget.map(|text| self.each(text, parse)).transpose()
     }
 
+    /// Settings of interrupts, by the names under which a run's facts have them.
+    fn irq(&self, written: &BTreeMap<String, Spanned<String>>) -> Result<irq::Settings, BadFile> {
+        let mut facts = BTreeMap::new();
+        for (key, value) in written {
+            let (name, text) = (format!("irq-{key}"), value.get_ref());
+            let bad = |what: String| Err(self.bad(value.span().start, what));
+            if !IRQ_KEYS.contains(&key.as_str()) {
+                let known = IRQ_KEYS.join(", ");
+                return bad(format!("'{key}' is no setting of interrupts: choose from {known}"));
+            }
+            let alone = irq::Settings::from_facts(&[(name.clone(), text.clone())].into());
+            let usual = irq::Settings::default();
+            if alone == usual && usual.facts().get(&name) != Some(text) {
+                return bad(format!("{key} = '{text}': 'trapline irq --help' says what it may be"));
+            }
+            facts.insert(name, text.clone());
+        }
+        Ok(irq::Settings::from_facts(&facts))
+    }
+
     fn tables(&self, written: &[WrittenTable], measured: OpSet) -> Result<Vec<Table>, BadFile> {
         let mut tables = Vec::new();
         for table in written {
@@ -288,6 +328,10 @@ budget = "20m"
 cpus = [1, 2]
 memory = "1G"
 
+[irq]
+period = "2ms"
+load = "cpu"
+
 [[tables]]
 title = "What a kernel does"
 operations = ["basic/yield", "basic/getpid"]
@@ -312,6 +356,8 @@ operations = ["basic/yield", "basic/getpid"]
             (Preset::Full, Some(12), 7)
         );
         assert_eq!(study.budget, Some(Duration::from_secs(1200)));
+        assert_eq!(study.irq.period, irq::Time(2_000_000));
+        assert_eq!(study.irq.conditions.loads.to_string(), "cpu");
         assert_eq!(
             study.tables[0].operations,
             Op::Yield.bit() | Op::Getpid.bit()
@@ -341,6 +387,8 @@ operations = ["basic/yield", "basic/getpid"]
             ("contenders = ['host:memory=1G']", 1, "host has no setting 'memory'"),
             ("environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']", 3, "a size like 512M"),
             ("environments = ['kvm']\n[machine]\nspeed = 9", 3, "choose from cpus, memory"),
+            ("environments = ['kvm']\n[irq]\nperiod = 'often'", 3, "period = 'often'"),
+            ("environments = ['kvm']\n[irq]\nrate = '9'", 3, "choose from period, samples"),
             ("environments = ['kvm']\nboots = 0", 2, "from 1 to 10000"),
             ("environments = ['kvm']\nboots = 'many'", 2, "expected u32"),
             ("environments = ['kvm']\nbudget = 'soon'", 2, "a time like 90s"),

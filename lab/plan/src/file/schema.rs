@@ -51,6 +51,7 @@ pub fn schema() -> Value {
                 "description": "No block is begun after so long."
             },
             "machine": machine(),
+            "irq": interrupts(),
             "tables": {
                 "type": "array",
                 "items": {
@@ -83,6 +84,20 @@ fn examples() -> Vec<String> {
         .filter_map(|text| text.parse::<Contender>().ok())
         .map(|contender| contender.to_string())
         .collect()
+}
+
+fn interrupts() -> Value {
+    let text = json!({ "type": "string" });
+    let properties: serde_json::Map<String, Value> = super::IRQ_KEYS
+        .into_iter()
+        .map(|key| (key.to_owned(), text.clone()))
+        .collect();
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+        "description": "How interrupts are made, as 'trapline irq' has it."
+    })
 }
 
 fn machine() -> Value {
