@@ -158,13 +158,15 @@
     const rows = groups.flatMap((group) => [...group.rows]
       .filter((row) => !row.matches('.group'))
       .map((row) => [row, group.dataset.workload]));
+    const about = (row) => row.cells[0].textContent + ' ' + row.cells[0].querySelector('[title]')?.title;
+    const textOf = new Map(rows.map(([row]) => [row, about(row).toLowerCase()]));
     const told = controls.querySelector('output');
     const filter = () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       let count = 0;
       const left = new Set();
       for (const [row, of] of rows) {
-        const text = row.dataset.text.toLowerCase();
+        const text = textOf.get(row);
         const shown = (!workload.value || workload.value === of) && words.every((word) => text.includes(word));
         row.hidden = !shown;
         if (shown) { count += 1; left.add(of); }

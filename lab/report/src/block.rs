@@ -1,7 +1,7 @@
 //! Requests to disks: a table for each clock, with a row for each operation in each
 //! environment, so that native file and guests stand side by side.
 
-use crate::grid::Grid;
+use crate::grid::{Grid, Titled};
 use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{figures, Report};
@@ -80,34 +80,50 @@ fn native(clock: Clock) -> EnvironmentId {
 impl Page {
     /// What requests to disks took on one clock.
     pub(crate) fn requests(&mut self, report: &Report, cells: &[Cell], clock: Clock) {
-        let of_clock = report.requests.iter().filter(|one| one.clock == clock);
-        let shown: Vec<&Requests> = of_clock.collect();
-        if shown.is_empty() {
+        let Some(Titled {
+            title,
+            explanation,
+            grid,
+        }) = table(report, clock, self.style.unicode)
+        else {
             return;
-        }
-        self.heading(&(heading(clock), unit(clock).to_owned()));
-        let grid = grid(report, &shown, clock, self.style.unicode);
+        };
+        self.heading(&(title, explanation));
         self.text.push_str(&grid.render(&self.style));
         self.paragraph("   ", WORDS, Look::Faint);
-        self.facts(report, clock);
-        self.notes_on(cells, clock);
-    }
-
-    /// How the disks were measured.
-    fn facts(&mut self, report: &Report, clock: Clock) {
-        let ids = EnvironmentId::ALL.into_iter();
-        for id in ids.filter(|id| id.clock() == clock) {
-            let facts = report.summary.facts.get(&id);
-            let told = |name: &str| facts.and_then(|facts| facts.get(name));
-            if let (Some(cache), Some(engine)) = (told("disk-cache"), told("disk-engine")) {
-                let text = crate::printable(&format!("{id}: cache {cache}; {engine}"));
-                self.paragraph("   ", &text, Look::Faint);
-            }
+        for text in facts(report, clock) {
+            self.paragraph("   ", &crate::printable(&text), Look::Faint);
         }
+        self.notes_on(cells, clock);
     }
 }
 
-const WORDS: &str = "latency of every request of all boots, from asking to being told; served: \
+/// The table of one clock; `None` if nothing was measured on it.
+pub(crate) fn table(report: &Report, clock: Clock, unicode: bool) -> Option<Titled> {
+    let of_clock = report.requests.iter().filter(|one| one.clock == clock);
+    let shown: Vec<&Requests> = of_clock.collect();
+    (!shown.is_empty()).then(|| Titled {
+        title: heading(clock),
+        explanation: unit(clock).to_owned(),
+        grid: grid(report, &shown, clock, unicode),
+    })
+}
+
+/// How the disks were measured.
+pub(crate) fn facts(report: &Report, clock: Clock) -> Vec<String> {
+    let ids = EnvironmentId::ALL.into_iter();
+    let of_clock = ids.filter(|id| id.clock() == clock);
+    let told = of_clock.filter_map(|id| {
+        let facts = report.summary.facts.get(&id)?;
+        let (cache, engine) = (facts.get("disk-cache")?, facts.get("disk-engine")?);
+        Some(format!("{id}: cache {cache}; {engine}"))
+    });
+    told.collect()
+}
+
+/// What the columns are.
+pub(crate) const WORDS: &str =
+    "latency of every request of all boots, from asking to being told; served: \
                      requests of 4 KiB, and MB of large ones, a second while any is under way, \
                      median over boots; writes are not flushed but for write-4k-sync";
 

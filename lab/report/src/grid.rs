@@ -19,6 +19,15 @@ pub struct Grid {
     give_way: Vec<usize>,
 }
 
+/// A table with what there is to say of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Titled {
+    pub title: &'static str,
+    /// What its figures are, in a few words.
+    pub explanation: String,
+    pub grid: Grid,
+}
+
 impl Grid {
     /// A table with these columns and no rows yet.
     pub fn new(names: &'static str, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {

@@ -3,7 +3,7 @@
 //!
 //! Giving and touching are two figures; what people ask for is both together, and by page.
 
-use crate::grid::Grid;
+use crate::grid::{Grid, Titled};
 use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{figures, Report};
@@ -86,31 +86,44 @@ fn figure(cells: &[Cell], environment: EnvironmentId, op: Op) -> Option<(f64, &'
 impl Page {
     /// What giving memory costs on one clock.
     pub(crate) fn populate(&mut self, report: &Report, cells: &[Cell], clock: Clock) {
-        let all = given(report);
-        let mut shown = false;
-        for id in EnvironmentId::ALL
-            .into_iter()
-            .filter(|id| id.clock() == clock)
+        let all = tables(report, clock, self.style.unicode);
+        for Titled {
+            title,
+            explanation,
+            grid,
+        } in &all
         {
-            let of_id: Vec<&Given> = all
-                .iter()
-                .filter(|one| one.environment == id.name())
-                .collect();
-            if of_id.is_empty() {
-                continue;
-            }
-            self.heading(&(heading(clock), format!("{id}, {}", unit(clock))));
-            self.text
-                .push_str(&grid(&of_id, clock, self.style.unicode).render(&self.style));
-            shown = true;
+            self.heading(&(*title, explanation.clone()));
+            self.text.push_str(&grid.render(&self.style));
         }
-        if shown {
-            let words = "attach: until the memory is there; touch: a word of each page is \
-                         written; by page: of 4 KiB, whatever pages the kernel gives";
-            self.paragraph("   ", words, Look::Faint);
+        if !all.is_empty() {
+            self.paragraph("   ", WORDS, Look::Faint);
             self.notes_on(cells, clock);
         }
     }
+}
+
+/// What the columns are.
+pub(crate) const WORDS: &str = "attach: until the memory is there; touch: a word of each page is \
+                                written; by page: of 4 KiB, whatever pages the kernel gives";
+
+/// A table for each environment of one clock that was given any.
+pub(crate) fn tables(report: &Report, clock: Clock, unicode: bool) -> Vec<Titled> {
+    let all = given(report);
+    let ids = EnvironmentId::ALL.into_iter();
+    let mut tables = Vec::new();
+    for id in ids.filter(|id| id.clock() == clock) {
+        let here = all.iter().filter(|one| one.environment == id.name());
+        let here: Vec<&Given> = here.collect();
+        if !here.is_empty() {
+            tables.push(Titled {
+                title: heading(clock),
+                explanation: format!("{id}, {}", unit(clock)),
+                grid: grid(&here, clock, unicode),
+            });
+        }
+    }
+    tables
 }
 
 fn heading(clock: Clock) -> &'static str {

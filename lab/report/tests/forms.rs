@@ -172,7 +172,7 @@ fn the_page_has_each_part_once_and_its_clocks_apart() {
     };
     let text = page::page(&source);
     for id in [
-        "headline", "map", "wall", "insn", "insn-vmx", "remarks", "facts",
+        "headline", "map", "wall", "insn", "insn-vmx", "against", "remarks", "facts",
     ] {
         let begin = format!("<section id=\"{id}\"");
         assert_eq!(text.matches(&begin).count(), 1, "{id}");

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet, Stage, Workload};
 use trapline_plan::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 use trapline_report::{page, plot, Report, Style};
+use trapline_stats::chance::Chance;
+use trapline_stats::judge::FalseAlarms;
 
 /// No page is larger.
 const MOST_BYTES: usize = 2_000_000;
@@ -68,7 +70,7 @@ fn boot(environment: EnvironmentId, replicate: u32) -> Observation {
             timeline: BTreeMap::from([(Stage::GuestMain, 3_000), (Stage::FirstSample, 9_000)]),
             counters: BTreeMap::new(),
         }],
-        facts: (0..40)
+        facts: (0..20)
             .map(|n| (format!("fact-{n}"), "some words about it".repeat(2)))
             .collect(),
         log: String::new(),
@@ -85,6 +87,17 @@ fn a_page_of_everything_stays_small() {
     let report = Report {
         summary,
         operations: OpSet::MAX,
+        chance: Some(Chance {
+            contender: EnvironmentId::Kvm.into(),
+            blocks: 10,
+            alarms: FalseAlarms {
+                tests: 200,
+                alarms: 3,
+                ..FalseAlarms::default()
+            },
+            level: 0.01,
+            smallest: vec![(Op::PortOut, 0.021), (Op::Getpid, 0.004)],
+        }),
         ..Report::default()
     };
     let studies = [page::Study {
@@ -109,6 +122,21 @@ fn a_page_of_everything_stays_small() {
         .sum();
     assert_eq!(pictures, drawn);
     assert!(!text.contains("NaN"));
+    for id in [
+        "distributions",
+        "boot",
+        "stream",
+        "against",
+        "memory-and-disks",
+        "chance",
+    ] {
+        let begin = format!("<section id=\"{id}\"");
+        assert_eq!(text.matches(&begin).count(), 1, "{id}");
+    }
+    assert!(
+        text.contains("Of 200 comparisons with itself 3 have p"),
+        "no chance"
+    );
 }
 
 #[test]

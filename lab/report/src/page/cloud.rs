@@ -31,7 +31,7 @@ const BARS: [usize; 4] = [12, 18, 27, 36];
 pub enum Grain {
     /// All that the eye can tell.
     Fine,
-    /// Less, where there are so many pictures that the page would grow too large: half
+    /// Less, where there are so many pictures that the page would grow too large: a third of
     /// the steps, and of each boot the median alone.
     Coarse,
 }
@@ -49,7 +49,7 @@ impl Grain {
     fn bars(self) -> usize {
         match self {
             Self::Fine => 36,
-            Self::Coarse => 18,
+            Self::Coarse => 12,
         }
     }
 
@@ -57,7 +57,7 @@ impl Grain {
     fn steps(self) -> usize {
         match self {
             Self::Fine => 54,
-            Self::Coarse => 27,
+            Self::Coarse => 18,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::table::{self, Shown};
 use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_abi::{Op, Workload};
-use trapline_plan::{names, Clock};
+use trapline_plan::Clock;
 use trapline_stats::{Cell, Figure, Value};
 
 /// The section of `clock`, if it has any figure of time.
@@ -135,7 +135,7 @@ impl Table<'_> {
     fn row(&self, op: Op, notes: &mut Notes) -> Markup {
         let largest = self.largest(op);
         html! {
-            tr data-text={ (names::path(op)) " " (op.what()) } {
+            tr {
                 th.name scope="row" { span.of { (op.workload().name()) "/" }
                     @match &self.details {
                         true => a.op href={ "#" (detail::address(self.context, op)) }

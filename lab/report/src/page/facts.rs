@@ -36,7 +36,7 @@ fn run(context: &Context<'_>) -> Markup {
     let store = format!("trapline show --run {}", run.number);
     html! {
         dl.run {
-            div { dt { "asked for" } dd { code { "trapline run " (printable(&run.request)) } } }
+            div { dt { "asked for" } dd { code { (printable(&run.request)) } } }
             div { dt { "shown again by" } dd { code { (store) } } }
             div { dt { "boots stored" } dd { (context.study.observations.len())
                 @if !run.is_complete { " – the run was interrupted, or goes on" } } }

@@ -7,6 +7,7 @@
 
 mod axis;
 mod boot;
+mod chance;
 mod cloud;
 mod comparison;
 mod context;
@@ -22,6 +23,7 @@ mod reference;
 mod remarks;
 mod shell;
 mod stream;
+mod tables;
 mod who;
 
 pub use ledger::{BadLedger, Ledger};
@@ -108,6 +110,9 @@ fn sections(context: &Context<'_>) -> Vec<Section> {
     all.extend(stream::section(context));
     all.extend(interrupts::section(context));
     all.extend(reference::section(context));
+    all.extend(tables::against(context));
+    all.extend(tables::memory_and_disks(context));
+    all.extend(chance::section(context));
     all.extend(remarks::section(context));
     all.push(facts::section(context));
     all
