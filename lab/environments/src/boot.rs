@@ -6,6 +6,7 @@ use crate::observe::{Recorder, Setting};
 use crate::parts::GuestImage;
 use crate::steadiness::{self, Host, Lookout};
 use crate::tsc::Rate;
+use crate::unrest::Watcher;
 use crate::{facts, window};
 use trapline_abi::{Job, Op};
 use trapline_plan::expand::PlannedBoot;
@@ -38,11 +39,13 @@ pub fn boot(
         return Err(EnvError::Missing(reason));
     }
     let planned = &window::fit(planned, facts::available_mib());
+    let on_the_wall = environment.id().clock() == Clock::Wall;
+    let watcher = on_the_wall.then(Watcher::begin);
     let mut guest = environment.launch(image, &planned.machine)?;
     let unit_per_tick = unit_per_tick(environment.id().clock());
     let job = in_ticks(planned.job, unit_per_tick);
     let asks_for_interrupts = Asked::of(&job).is_some();
-    let on_this_host = asks_for_interrupts && environment.id().clock() == Clock::Wall;
+    let on_this_host = asks_for_interrupts && on_the_wall;
     if on_this_host {
         steadiness::check_timers(planned.job.period)?;
     }
@@ -70,6 +73,9 @@ pub fn boot(
     guest.go(watch)?;
     let trouble = guest.collect(watch, &mut recorder).err();
     let steadiness = lookout.map(Lookout::end);
+    // Its time is counted as ours once it was waited for.
+    drop(guest);
+    let unrest = watcher.map(Watcher::end);
     let pressed = planned.conditions.loads.beside().next().is_some();
     match trouble {
         // Whatever was measured was not measured under the conditions asked for.
@@ -89,6 +95,7 @@ pub fn boot(
         observation.facts.extend(facts);
         observation.problems.extend(steadiness.flags());
     }
+    observation.facts.extend(unrest.into_iter().flatten());
     if trouble.is_some() {
         fail_unreached(&mut observation, &planned.job, &unreached);
     }

@@ -38,6 +38,7 @@ mod toolchain;
 mod trace;
 pub mod transcript;
 mod tsc;
+mod unrest;
 mod wall;
 mod window;
 mod witness;

@@ -11,6 +11,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage};
 
+/// What begins the name of a fact that makes all figures of its boot doubtful: what else the
+/// host did meanwhile.
+pub const UNREST: &str = "unrest-";
+
 /// All that one boot of an environment yielded. On the simulated machine that
 /// is one run of the whole machine, in which several VMMs may have started.
 #[derive(Clone, Debug, PartialEq)]

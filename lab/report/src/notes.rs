@@ -61,8 +61,39 @@ pub fn describe(flags: &[Flag]) -> String {
         Some(Flag::ClocksDisagree { .. }) => describe_clocks(flags),
         Some(Flag::OtherSize { .. }) => describe_sizes(flags),
         Some(Flag::BootsLost { .. }) => describe_losses(flags),
+        Some(Flag::Unrest { .. }) => describe_unrest(flags),
         None => String::new(),
     }
+}
+
+/// What the host did besides, of the cell that it touched most.
+fn describe_unrest(flags: &[Flag]) -> String {
+    let told = flags.iter().filter_map(|flag| match flag {
+        Flag::Unrest { what, boots } => Some((what, *boots)),
+        _ => None,
+    });
+    let Some((what, boots)) = told.max_by_key(|(_, boots)| *boots) else {
+        return String::new();
+    };
+    let what: Vec<String> = what
+        .iter()
+        .map(|(name, value)| match name.as_str() {
+            "others" => format!("other programs had {value}"),
+            "steal" => format!("another machine had {value}"),
+            "throttled" => format!("processors were slowed down {value} for their heat"),
+            "frequency" => format!("the processors' frequency fell {value}"),
+            "clock" => format!("the kernel kept time by {value}"),
+            _ => format!("{name} {value}"),
+        })
+        .collect();
+    let boots = match boots {
+        1 => "one boot".to_owned(),
+        more => format!("{more} boots"),
+    };
+    format!(
+        "doubtful: in {boots} the host was not at rest ({})",
+        what.join(", ")
+    )
 }
 
 fn describe_clocks(flags: &[Flag]) -> String {

@@ -5,7 +5,9 @@ use crate::spread::{chance, interval, Sorted};
 use crate::value::{self, Calibration, Work};
 use crate::{Cell, FailureKind, Figure, Flag, Value};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
+use trapline_plan::observed::UNREST;
 use trapline_plan::{Clock, EnvironmentId, Observation, Outcome, Sample};
 
 /// Host intervals shorter than this (in nanoseconds) say nothing about the
@@ -33,6 +35,7 @@ pub struct Told<'a> {
     pub replicate: u32,
     unit_per_tick: f64,
     pub outcome: &'a Outcome,
+    facts: &'a BTreeMap<String, String>,
 }
 
 /// A boot's measurement, its values computed.
@@ -91,6 +94,7 @@ fn tell(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec
                 replicate: seen.replicate,
                 unit_per_tick: seen.unit_per_tick,
                 outcome: &operation.outcome,
+                facts: &seen.facts,
             }));
         }
     }
@@ -255,11 +259,32 @@ fn flags(cell: &Cell, estimate: f64, boots: &[Boot<'_>], told: &[Told<'_>]) -> V
         below_resolution(cell, estimate, boots),
         clocks_disagree(boots),
         unproved.then_some(Flag::Unproved),
+        unrest(told),
         boots_lost(boots, told),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// What else the host did, in any boot that the figure is of.
+fn unrest(told: &[Told<'_>]) -> Option<Flag> {
+    let measured = told
+        .iter()
+        .filter(|told| matches!(told.outcome, Outcome::Measured { .. }));
+    let mut what = BTreeMap::new();
+    let mut boots = 0;
+    for told in measured {
+        let here = told.facts.iter().filter_map(|(name, value)| {
+            Some((name.strip_prefix(UNREST)?.to_owned(), value.clone()))
+        });
+        let here: Vec<_> = here.collect();
+        boots += usize::from(!here.is_empty());
+        for (name, value) in here {
+            what.entry(name).or_insert(value);
+        }
+    }
+    (boots > 0).then_some(Flag::Unrest { what, boots })
 }
 
 /// Only what is repeated in a loop is short enough for this to matter. On the

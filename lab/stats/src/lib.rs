@@ -207,6 +207,13 @@ pub enum Flag {
     },
     /// A figure on the instruction clock that was measured once only.
     Unproved,
+    /// The host did something else, too, while boots were measured.
+    Unrest {
+        /// What, and how much of it in the first such boot.
+        what: BTreeMap<String, String>,
+        /// In how many boots there was any of it.
+        boots: usize,
+    },
 }
 
 impl Flag {
@@ -218,6 +225,7 @@ impl Flag {
             Self::OtherSize { .. } => "other-size",
             Self::BootsLost { .. } => "boots-lost",
             Self::Unproved => "unproved",
+            Self::Unrest { .. } => "unrest",
         }
     }
 }

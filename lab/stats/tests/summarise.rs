@@ -439,3 +439,24 @@ fn interrupts_are_exact_in_every_stage() {
     assert!(reason(|interrupt| interrupt.sequence += 1).contains("2 of 2 interrupts"));
     assert!(reason(|interrupt| interrupt.found = Found::Exit).contains("2 of 2"));
 }
+
+#[test]
+fn what_the_host_did_besides_marks_every_figure_of_the_boot() {
+    let mut seen = boots(
+        EnvironmentId::Host,
+        Op::Getpid,
+        &[&[1_000], &[1_100], &[1_050]],
+    );
+    let quiet = summarise(&seen, 1);
+    assert_eq!(figure(&quiet, EnvironmentId::Host, Op::Getpid).flags, []);
+    for (boot, share) in [(1, "40% of a CPU"), (2, "90% of a CPU")] {
+        let name = "unrest-others".to_owned();
+        seen[boot].facts.insert(name, share.to_owned());
+    }
+    let busy = summarise(&seen, 1);
+    let told = figure(&busy, EnvironmentId::Host, Op::Getpid);
+    let what = [("others".to_owned(), "40% of a CPU".to_owned())].into();
+    assert_eq!(told.flags, [Flag::Unrest { what, boots: 2 }]);
+    let before = figure(&quiet, EnvironmentId::Host, Op::Getpid);
+    assert_eq!(told.estimate, before.estimate, "nothing is dropped");
+}

@@ -265,12 +265,16 @@ impl Reader<'_> {
             let bad = |what: String| Err(self.bad(value.span().start, what));
             if !IRQ_KEYS.contains(&key.as_str()) {
                 let known = IRQ_KEYS.join(", ");
-                return bad(format!("'{key}' is no setting of interrupts: choose from {known}"));
+                return bad(format!(
+                    "'{key}' is no setting of interrupts: choose from {known}"
+                ));
             }
             let alone = irq::Settings::from_facts(&[(name.clone(), text.clone())].into());
             let usual = irq::Settings::default();
             if alone == usual && usual.facts().get(&name) != Some(text) {
-                return bad(format!("{key} = '{text}': 'trapline irq --help' says what it may be"));
+                return bad(format!(
+                    "{key} = '{text}': 'trapline irq --help' says what it may be"
+                ));
             }
             facts.insert(name, text.clone());
         }

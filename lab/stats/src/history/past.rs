@@ -7,6 +7,7 @@ use crate::spread::Sorted;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trapline_abi::Op;
+use trapline_plan::observed::UNREST;
 use trapline_plan::{Contender, Observation};
 
 /// What is known of a host or an environment, by name.
@@ -121,7 +122,7 @@ impl Series {
 fn merged(host: &Facts, boot: &Observation) -> Facts {
     let mut facts = host.clone();
     facts.extend(boot.facts.clone());
-    facts.retain(|name, _| !BY_CHANCE.contains(&name.as_str()));
+    facts.retain(|name, _| !BY_CHANCE.contains(&name.as_str()) && !name.starts_with(UNREST));
     facts
 }
 
