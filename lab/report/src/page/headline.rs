@@ -5,12 +5,15 @@
 //! that chance may have made is told as one that was not found.
 
 mod finding;
+mod ratio;
 
 use super::context::Context;
+use super::help::help;
 use super::{clock_title, Section};
 use crate::printable;
-use finding::{Finding, Kind};
+use finding::Finding;
 use maud::{html, Markup};
+use ratio::Kind;
 use trapline_plan::Clock;
 
 /// How many findings stand below the headline.
@@ -38,6 +41,7 @@ pub fn section(context: &Context<'_>) -> Section {
                 h2.words { (title) }
             }
             @if let Some(first) = &first { p.under { (first.text) " " (clock(first.clock)) } }
+            (help("In words", &HELP))
             @if !found.is_empty() {
                 ul.findings { @for finding in &found { (card(finding)) } }
             }
@@ -45,11 +49,22 @@ pub fn section(context: &Context<'_>) -> Section {
     )
 }
 
+const HELP: [&str; 3] = [
+    "These sentences are made from the figures: hypervisors against each other, at an exit and at \
+     starting a guest, and the guest against bare. What differs most for certain comes first.",
+    "On the wall clock a difference is told as one where the 95% intervals of both figures lie apart \
+     and each is of four boots at least; figures with a note are left out. Otherwise it is said that \
+     this run does not tell. On an exact clock digits are compared.",
+    "To judge with error rates kept, and to go on until it is sure, there is `trapline compare`.",
+];
+
 /// Where it was measured.
 fn place(context: &Context<'_>) -> Markup {
     let known = ["cpu", "kernel", "kvm"].into_iter();
     let known = known.filter_map(|name| context.report().facts.get(name));
-    let facts: Vec<String> = known.map(|fact| printable(fact)).collect();
+    let mut facts: Vec<String> = known.map(|fact| printable(fact)).collect();
+    facts.push(printable(&context.run.started));
+    facts.retain(|fact| !fact.is_empty());
     html! { (facts.join(" · ")) }
 }
 

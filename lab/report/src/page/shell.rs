@@ -75,7 +75,7 @@ fn top(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
     html! {
         header.top {
             p.brand { strong { "Trapline" }
-                @if let Some(run) = run { span { "run " (run.number) } span { (run.started) } } }
+                @if let Some(run) = run { span { "run " (run.number) } } }
             nav aria-label="Contents" {
                 @for section in sections { a href={ "#" (section.id) } { (section.title) } }
             }

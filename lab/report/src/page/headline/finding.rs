@@ -2,21 +2,11 @@
 
 use super::super::context::Context;
 use super::super::who::{self, Row};
+use super::ratio::{Kind, Span, HARDLY};
 use crate::figures;
 use trapline_abi::{Op, Workload};
 use trapline_plan::{names, Clock};
-use trapline_stats::Figure;
-
-/// What is found of two figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Their intervals lie apart.
-    Differs,
-    /// Both intervals allow only a difference that hardly matters.
-    AsGood,
-    /// Their intervals overlap and allow more than that.
-    Unsure,
-}
+use trapline_stats::{Figure, Flag};
 
 /// One of the things a run says.
 #[derive(Clone, Debug)]
@@ -30,9 +20,6 @@ pub struct Finding {
     pub title: String,
     pub text: String,
 }
-
-/// A difference up to this hardly matters.
-const HARDLY: f64 = 1.1;
 
 /// What is asked of hypervisors, the most telling first of each kind.
 const EXITS: [Op; 4] = [Op::PortOut, Op::MmioWrite, Op::PortIn, Op::Cpuid];
@@ -76,7 +63,7 @@ fn between(
     operations.iter().find_map(|op| {
         let figures = rows
             .iter()
-            .filter_map(|row| Some((*row, context.figure(*row, *op)?)));
+            .filter_map(|row| Some((*row, trusted(context, *row, *op)?)));
         let mut figures: Vec<(Row, &Figure)> = figures.collect();
         figures.sort_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
         let (cheap, dear) = (*figures.first()?, *figures.last()?);
@@ -131,12 +118,12 @@ fn dearest(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding>
         .iter()
         .flat_map(|row| operations().map(move |op| (*row, op)));
     let ratios = all.filter_map(|(row, op)| {
-        let figure = context.figure(row, op)?;
-        let ratio = Span::of(figure, context.figure(clock.bare(), op)?, clock);
+        let figure = trusted(context, row, op)?;
+        let ratio = Span::of(figure, trusted(context, clock.bare(), op)?, clock);
         (ratio.kind() == Kind::Differs && ratio.low > HARDLY).then_some((row, op, figure, ratio))
     });
     let (row, op, figure, ratio) = ratios.max_by(|a, b| a.3.low.total_cmp(&b.3.low))?;
-    let bare = context.figure(clock.bare(), op)?;
+    let bare = trusted(context, clock.bare(), op)?;
     let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock, true);
     Some(Finding {
         kind: Kind::Differs,
@@ -156,10 +143,10 @@ fn dearest(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding>
 /// How memory moves against bare, where it may be called as good.
 fn bandwidth(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding> {
     let op = Op::Triad;
-    let bare = context.figure(clock.bare(), op)?;
+    let bare = trusted(context, clock.bare(), op)?;
     let ratios = rows
         .iter()
-        .filter_map(|row| Some((*row, context.figure(*row, op)?)));
+        .filter_map(|row| Some((*row, trusted(context, *row, op)?)));
     let (row, figure) = ratios.min_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate))?;
     let ratio = Span::of(figure, bare, clock);
     let kind = ratio.kind();
@@ -192,62 +179,11 @@ fn bandwidth(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Findin
     })
 }
 
-/// A ratio with the ends that both intervals allow.
-struct Span {
-    estimate: f64,
-    low: f64,
-    high: f64,
-    is_exact: bool,
-    is_known: bool,
-}
-
-impl Span {
-    fn of(figure: &Figure, by: &Figure, clock: Clock) -> Self {
-        let ends = |figure: &Figure| figure.low.zip(figure.high);
-        let (above, below) = (ends(figure), ends(by));
-        let estimate = figure.estimate / by.estimate;
-        let (low, high) = match (above, below) {
-            _ if clock.is_exact() => (estimate, estimate),
-            (Some((low, high)), Some((least, most))) if least > 0.0 => (low / most, high / least),
-            _ => (0.0, f64::INFINITY),
-        };
-        Self {
-            estimate,
-            low,
-            high,
-            is_exact: clock.is_exact(),
-            is_known: clock.is_exact() || above.is_some() && below.is_some(),
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        if self.low >= 1.0 / HARDLY && self.high <= HARDLY {
-            Kind::AsGood
-        } else if self.low > 1.0 || self.high < 1.0 {
-            Kind::Differs
-        } else {
-            Kind::Unsure
-        }
-    }
-
-    /// How sure it is, behind two figures.
-    fn told(&self) -> String {
-        if self.is_exact {
-            return ", exact".to_owned();
-        }
-        if !self.is_known {
-            return "; a single boot says nothing about others".to_owned();
-        }
-        let times = |ratio: f64| match ratio.is_finite() {
-            true => figures::times(ratio, true),
-            false => "any factor".to_owned(),
-        };
-        format!(
-            "; the 95% intervals of both allow {} to {}",
-            times(self.low),
-            times(self.high)
-        )
-    }
+/// A figure that nothing speaks against.
+fn trusted<'a>(context: &'a Context<'_>, row: Row, op: Op) -> Option<&'a Figure> {
+    let harmless = |flag: &Flag| matches!(flag, Flag::BootsLost { .. });
+    let figure = context.figure(row, op)?;
+    figure.flags.iter().all(harmless).then_some(figure)
 }
 
 fn place(clock: Clock) -> &'static str {
@@ -293,40 +229,71 @@ fn subject(op: Op) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::{Run, Study};
     use super::*;
+    use crate::Report;
+    use trapline_stats::{Cell, Summary, Value};
 
-    fn figure(low: f64, estimate: f64, high: f64) -> Figure {
-        Figure {
+    fn cell(row: Row, estimate: f64, flags: Vec<Flag>) -> Cell {
+        let figure = Figure {
             estimate,
-            low: Some(low),
-            high: Some(high),
-            min: low,
-            max: high,
+            low: Some(estimate * 0.99),
+            high: Some(estimate * 1.01),
+            min: estimate,
+            max: estimate,
             p50: estimate,
-            p90: high,
-            p99: high,
+            p90: estimate,
+            p99: estimate,
             samples: 9,
-            boots: 3,
+            boots: 5,
             ratio: None,
             exits: None,
             host_cpu_ns: None,
-            flags: vec![],
+            flags,
+        };
+        Cell {
+            environment: row,
+            op: Op::PortOut,
+            clock: row.clock(),
+            unit: "ns",
+            value: Value::Measured(Box::new(figure)),
         }
     }
 
+    fn titles(cells: Vec<Cell>) -> Vec<String> {
+        let summary = Summary {
+            cells,
+            ..Summary::default()
+        };
+        let study = Study {
+            report: Report {
+                summary,
+                ..Report::default()
+            },
+            ..Study::default()
+        };
+        let run = Run::default();
+        let found = all(&Context::new(&run, &study, 0));
+        found.into_iter().map(|finding| finding.title).collect()
+    }
+
     #[test]
-    fn only_intervals_that_lie_apart_are_a_difference() {
-        let kind = |a: &Figure, b: &Figure| Span::of(a, b, Clock::Wall).kind();
-        let ten = figure(9.9, 10.0, 10.1);
-        assert_eq!(kind(&figure(19.0, 20.0, 21.0), &ten), Kind::Differs);
-        assert_eq!(kind(&figure(9.8, 10.0, 10.2), &ten), Kind::AsGood);
-        assert_eq!(kind(&figure(5.0, 20.0, 90.0), &ten), Kind::Unsure);
-        let mut once = figure(19.0, 20.0, 21.0);
-        once.low = None;
-        assert_eq!(kind(&once, &ten), Kind::Unsure);
-        assert!(Span::of(&once, &ten, Clock::Wall)
-            .told()
-            .contains("single boot"));
-        assert_eq!(Span::of(&once, &ten, Clock::Insn).kind(), Kind::Differs);
+    fn the_dearest_is_told_against_the_cheapest_in_plain_words() {
+        let dear = cell(Row::QemuKvm, 28_000.0, vec![]);
+        let cheap = cell(Row::Kvm, 5_000.0, vec![]);
+        let expected =
+            "On this host a guest's write to a port costs 5.60 times as much in QEMU as in trapline-vmm.";
+        assert_eq!(titles(vec![dear, cheap]), [expected]);
+    }
+
+    #[test]
+    fn what_a_note_speaks_against_is_no_headline() {
+        let doubt = Flag::ClocksDisagree {
+            share: 0.6,
+            boots: 2,
+        };
+        let dear = cell(Row::QemuKvm, 28_000.0, vec![doubt]);
+        let cheap = cell(Row::Kvm, 5_000.0, vec![]);
+        assert_eq!(titles(vec![dear, cheap]), [] as [&str; 0]);
     }
 }

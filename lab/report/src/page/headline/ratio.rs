@@ -1,0 +1,131 @@
+//! How one figure stands to another, and whether chance may have made it so.
+
+use crate::figures;
+use trapline_plan::Clock;
+use trapline_stats::Figure;
+
+/// What is found of two figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Their intervals lie apart.
+    Differs,
+    /// Both intervals allow only a difference that hardly matters.
+    AsGood,
+    /// Their intervals overlap and allow more than that.
+    Unsure,
+}
+
+/// A difference up to this hardly matters.
+pub const HARDLY: f64 = 1.1;
+
+/// With fewer boots intervals lie apart too often by chance: of four and four all of one
+/// side are above all of the other in 1 of 35 cases, of three and three in 1 of 10.
+const ENOUGH: usize = 4;
+
+/// A ratio with the ends that both intervals allow.
+pub struct Span {
+    pub estimate: f64,
+    pub low: f64,
+    pub high: f64,
+    clock: Clock,
+    /// Boots of the figure that has fewer.
+    boots: usize,
+}
+
+impl Span {
+    pub fn of(figure: &Figure, by: &Figure, clock: Clock) -> Self {
+        let ends = |figure: &Figure| figure.low.zip(figure.high);
+        let (above, below) = (ends(figure), ends(by));
+        let estimate = figure.estimate / by.estimate;
+        let boots = figure.boots.min(by.boots);
+        let (low, high) = match (above, below) {
+            _ if clock.is_exact() => (estimate, estimate),
+            _ if boots < ENOUGH => (0.0, f64::INFINITY),
+            (Some((low, high)), Some((least, most))) if least > 0.0 => (low / most, high / least),
+            _ => (0.0, f64::INFINITY),
+        };
+        Self {
+            estimate,
+            low,
+            high,
+            clock,
+            boots,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        if self.low >= 1.0 / HARDLY && self.high <= HARDLY {
+            Kind::AsGood
+        } else if self.low > 1.0 || self.high < 1.0 {
+            Kind::Differs
+        } else {
+            Kind::Unsure
+        }
+    }
+
+    /// How sure it is, behind two figures.
+    pub fn told(&self) -> String {
+        if self.clock.is_exact() {
+            return ", exact".to_owned();
+        }
+        match self.boots {
+            0 | 1 => return "; a single boot says nothing about others".to_owned(),
+            few if few < ENOUGH => return format!("; {few} boots are too few to be sure"),
+            _ => {}
+        }
+        let times = |ratio: f64| match ratio.is_finite() {
+            true => figures::times(ratio, true),
+            false => "any factor".to_owned(),
+        };
+        format!(
+            "; the 95% intervals of both allow {} to {}",
+            times(self.low),
+            times(self.high)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(low: f64, estimate: f64, high: f64) -> Figure {
+        Figure {
+            estimate,
+            low: Some(low),
+            high: Some(high),
+            min: low,
+            max: high,
+            p50: estimate,
+            p90: high,
+            p99: high,
+            samples: 9,
+            boots: 4,
+            ratio: None,
+            exits: None,
+            host_cpu_ns: None,
+            flags: vec![],
+        }
+    }
+
+    #[test]
+    fn only_intervals_that_lie_apart_are_a_difference() {
+        let kind = |a: &Figure, b: &Figure| Span::of(a, b, Clock::Wall).kind();
+        let ten = figure(9.9, 10.0, 10.1);
+        assert_eq!(kind(&figure(19.0, 20.0, 21.0), &ten), Kind::Differs);
+        assert_eq!(kind(&figure(9.8, 10.0, 10.2), &ten), Kind::AsGood);
+        assert_eq!(kind(&figure(5.0, 20.0, 90.0), &ten), Kind::Unsure);
+        let mut once = figure(19.0, 20.0, 21.0);
+        once.low = None;
+        assert_eq!(kind(&once, &ten), Kind::Unsure);
+        once.boots = 1;
+        let told = Span::of(&once, &ten, Clock::Wall).told();
+        assert!(told.contains("single boot"), "{told}");
+        assert_eq!(Span::of(&once, &ten, Clock::Insn).kind(), Kind::Differs);
+        let mut few = figure(19.0, 20.0, 21.0);
+        few.boots = 3;
+        assert_eq!(kind(&few, &ten), Kind::Unsure);
+        let told = Span::of(&few, &ten, Clock::Wall).told();
+        assert!(told.contains("3 boots are too few"), "{told}");
+    }
+}
