@@ -372,6 +372,104 @@ fn a_reader_chooses_light_or_dark_and_takes_the_data_along() {
     assert_calm(&browser);
 }
 
+#[test]
+fn without_its_script_everything_is_still_there() {
+    if !has_browser("a page without its script") {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.resize(1280, 900, false);
+    browser.forbid_scripts();
+    browser.open(page());
+    assert_eq!(
+        browser.value("document.documentElement.className"),
+        json!("")
+    );
+    let names = browser.value(NAMES);
+    assert!(
+        names.as_array().is_some_and(|names| names.len() > 3),
+        "{names}"
+    );
+    let seen = |selector: &str| format!("document.querySelector({selector:?}).checkVisibility()");
+    assert_eq!(browser.value(&seen(".controls")), json!(false));
+    assert_eq!(browser.value(&seen("#theme")), json!(false));
+    browser.click("#distributions summary[aria-label]");
+    assert_eq!(browser.value(&seen("#distributions .help p")), json!(true));
+    let told = browser.value("document.querySelector('.run noscript').textContent");
+    assert!(
+        told.as_str()
+            .is_some_and(|told| told.contains("--format json")),
+        "{told}"
+    );
+    assert_calm(&browser);
+}
+
+/// A boot that measured one operation.
+fn boot_with(settings: &str) -> Observation {
+    let sample = |number: u64| trapline_plan::Sample {
+        start: number * 1_000_000,
+        end: number * 1_000_000 + 40_000 + number,
+        count: 100,
+        host_ns: None,
+    };
+    Observation {
+        environment: EnvironmentId::Kvm,
+        variant: settings.parse().expect("there is such a setting"),
+        clock: Clock::Wall,
+        replicate: 0,
+        unit_per_tick: 1.0,
+        operations: vec![trapline_plan::Operation {
+            op: trapline_abi::Op::Getpid,
+            outcome: trapline_plan::Outcome::Measured {
+                clock_cost: 40,
+                loop_cost: 1_024,
+                samples: (0..20).map(sample).collect(),
+                interrupts: vec![],
+                check: 1,
+                exits: None,
+                host_cpu_ns: None,
+                elapsed: None,
+            },
+        }],
+        launches: vec![],
+        facts: BTreeMap::new(),
+        log: String::new(),
+        problems: vec![],
+    }
+}
+
+#[test]
+fn each_set_of_settings_has_its_part_of_the_page() {
+    let place = Place::new();
+    let mut store = Store::open(&place.store()).expect("the store is new");
+    let run = store.begin_run(&NewRun::default()).expect("there is room");
+    for settings in ["", "memory=1G"] {
+        let seen = boot_with(settings);
+        store.add_observation(run, &seen).expect("there is room");
+    }
+    drop(store);
+    let file = made(&place, "settings.html");
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    for id in [
+        "wall",
+        "wall-1",
+        "on-basic-getpid",
+        "on-basic-getpid-1",
+        "download",
+    ] {
+        assert_eq!(text.matches(&format!(" id=\"{id}\"")).count(), 1, "{id}");
+    }
+    assert_eq!(text.matches("<h1>").count(), 1);
+    assert!(text.contains("memory=1024M"), "the settings are not told");
+    if !has_browser("a page of several settings") {
+        return;
+    }
+    let mut browser = shown(&file);
+    let found = browser.audit();
+    assert!(found.is_empty(), "{found:#?}");
+    assert_calm(&browser);
+}
+
 /// What would run, or load something, if it were taken for more than text.
 const HOSTILE: &str = "</script></style><script>window.owned=1;document.title='owned'</script>\
      <img src=http://127.0.0.1:9/x onerror='window.owned=2'>\" onmouseover=\"window.owned=3";

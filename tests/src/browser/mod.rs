@@ -123,6 +123,14 @@ impl Browser {
         self.ask("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
+    /// Lets no page run its scripts from now on.
+    pub fn forbid_scripts(&mut self) {
+        self.ask(
+            "Emulation.setScriptExecutionDisabled",
+            json!({"value": true}),
+        );
+    }
+
     /// Presses a key, as a person does: `Tab`, `Enter`, `ArrowRight`, or a letter.
     pub fn press(&mut self, key: &str) {
         let (code, text) = match key {

@@ -1,7 +1,7 @@
 //! What stands behind each figure of the wall clock: a closed part for each operation,
 //! with a picture of all values and a table of their numbers for each environment.
 
-use super::cloud::{self, Cloud, Grain};
+use super::cloud::{Cloud, Grain};
 use super::context::Context;
 use super::help::help;
 use super::who::{self, Row};
@@ -33,7 +33,6 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
         html! {
             (heading("Distributions, wall clock", help(title, &HELP)))
             p.lead { "Every batch of every boot. Open an operation, or choose it in the table above." }
-            @if context.is_first() { (cloud::frame()) }
             div.operations {
                 @for op in &shown.operations { (operation(context, *op, grain)) }
             }

@@ -2,7 +2,7 @@
 //! contents, and the data of the run.
 
 use super::context::Context;
-use super::Section;
+use super::{cloud, Section};
 use crate::{json, printable};
 use base64::prelude::{Engine, BASE64_STANDARD};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
@@ -38,6 +38,7 @@ pub fn document(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
             body {
                 a.skip href="#headline" { "To the report" }
                 (top(contexts, sections))
+                (cloud::frame())
                 main {
                     @for section in sections {
                         section id=(section.id) aria-label=(section.title) { (section.body) }
