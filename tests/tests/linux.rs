@@ -92,18 +92,14 @@ fn two_cpus_come_up_on_the_machine_that_counts_and_are_the_same_twice() {
     if ready(&place, &both).len() < both.len() {
         return;
     }
-    let words = format!(
-        "--env {} --workload boot --boots 1 --cpus 2",
-        both.join(",")
-    );
-    let words: Vec<_> = words.split(' ').collect();
-    let (told, again) = (place.measure(&words), place.measure(&words));
+    let words = format!("--env {} --workload basic/getpid --cpus 2", both.join(","));
+    let told = place.measure(&words.split(' ').collect::<Vec<_>>());
     for environment in both {
-        let main = estimate(&told, environment, "main");
-        assert!(main > 1e8 && main == estimate(&again, environment, "main"));
+        assert!(estimate(&told, environment, "getpid") > 200.0);
         let facts = facts(&told, environment);
         assert_eq!(facts["guest-cpus"], "2");
         assert_eq!(facts["guest-without"], "kvm-pv-eoi");
+        assert!(facts["stream-sha256"].is_string(), "it differed: {facts}");
     }
 }
 
