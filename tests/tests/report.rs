@@ -2,12 +2,15 @@
 
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 use trapline_plan::{Clock, EnvironmentId, Observation};
 use trapline_store::{NewRun, Store};
 use trapline_tests::browser::{has_browser, Browser};
 use trapline_tests::has_qemu;
+use trapline_tests::processes::wait_until;
 use trapline_tests::run::Place;
 
 /// No page is larger.
@@ -328,6 +331,40 @@ fn a_file_that_is_no_ledger_is_told() {
     let ended = place.run_storing("report", "--output - --ledger /no/such/file");
     assert!(
         ended.errors.starts_with("error: --ledger /no/such/file: "),
+        "{}",
+        ended.errors
+    );
+}
+
+#[test]
+fn the_page_is_handed_to_the_desktop() {
+    let place = Place::new();
+    let mut store = Store::open(&place.store()).expect("the store is new");
+    store.begin_run(&NewRun::default()).expect("there is room");
+    drop(store);
+    let bin = place.path().join("bin");
+    std::fs::create_dir(&bin).expect("it is new");
+    let (opener, told) = (bin.join("xdg-open"), place.path().join("opened"));
+    let script = format!(
+        "#!/bin/sh\nprintf %s \"$1\" > {0}.new && mv {0}.new {0}\n",
+        told.display()
+    );
+    std::fs::write(&opener, script).expect("there is room");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&opener, executable).expect("it is ours");
+    let file = place.path().join("open.html");
+    let ended = place.run_storing("report", &format!("--open --output {}", file.display()));
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    assert!(
+        wait_until(Duration::from_secs(20), || told.exists()),
+        "nothing was opened"
+    );
+    let opened = std::fs::read_to_string(&told).expect("it was written");
+    assert_eq!(Path::new(&opened), file);
+    let ended = place.run_storing("report", "--open --output -");
+    assert_eq!(
+        (ended.status, ended.output.as_str()),
+        (Some(2), ""),
         "{}",
         ended.errors
     );

@@ -13,6 +13,11 @@ use trapline_store::{Run, Store};
 /// # Errors
 /// There is no such store or run, it cannot be read, or the page cannot be written.
 pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
+    let is_printed = args.output.as_deref() == Some(Path::new("-"));
+    if is_printed && args.open {
+        let told = Failure::new("--open: there is no file to be opened");
+        return Err(told.help("name one with --output").status(Status::Usage));
+    }
     let file = keep::file(&args.store)?;
     let mut store = Store::open_existing(&file).map_err(|error| Failure::from_error(&error))?;
     let run = show::chosen(&mut store, args.run)?;
@@ -23,7 +28,7 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
     let text = made(&run, &ledgers.collect::<Result<Vec<_>, _>>()?);
     let named = args.output.clone();
     let path = named.unwrap_or_else(|| PathBuf::from(format!("trapline-run-{}.html", run.info.id)));
-    if path.as_os_str() == "-" {
+    if is_printed {
         terminal::print_text(&text)?;
         return Ok(Status::Done);
     }
