@@ -329,7 +329,6 @@ fn boot(
             memory_mib: variant.memory_mib.unwrap_or(sizes.machine.memory_mib),
             scheduling: request.scheduling,
             window_mib: populate::window_mib(operations),
-            ..sizes.machine
         },
         variant,
         conditions,
