@@ -38,7 +38,7 @@ pub fn sentences(chance: &Chance) -> Vec<String> {
 }
 
 /// Percent, with a digit behind the point where it matters.
-fn digits(share: f64) -> String {
+pub(crate) fn digits(share: f64) -> String {
     match share {
         share if share < 0.0995 => format!("{:.1}%", share * 100.0),
         share => figures::percent(share),

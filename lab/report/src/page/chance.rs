@@ -5,11 +5,14 @@ use super::comparison::percent_of;
 use super::context::Context;
 use super::help::help;
 use super::{heading, Section};
-use crate::chance::sentences;
-use crate::{figures, printable};
+use crate::chance::{digits, sentences};
+use crate::printable;
 use maud::{html, Markup};
 use trapline_abi::Op;
 use trapline_plan::names;
+
+/// Bars of larger changes end here, so that the others can be told apart.
+const LONGEST: f64 = 0.2;
 
 /// `None` if nobody was booted twice.
 pub fn section(context: &Context<'_>) -> Option<Section> {
@@ -33,19 +36,22 @@ const HELP: [&str; 2] = [
     "One environment was booted twice in every block, the same each time. Whatever differs between \
      the two is noise: a comparison that calls it changed is a false alarm.",
     "From the same boots follows how large a change of each operation has to be before as many boots \
-     find it. Smaller ones need more boots.",
+     find it. Smaller ones need more boots. Bars end at 20%.",
 ];
 
 fn bars(smallest: &[(Op, f64)]) -> Markup {
-    let largest = smallest.last().map_or(0.0, |(_, share)| *share);
+    let largest = smallest
+        .last()
+        .map_or(0.0, |(_, share)| *share)
+        .min(LONGEST);
     html! {
-        div.bandwidth { dl.t1 {
+        div.bandwidth.smallest { dl.t1 {
             @for (op, share) in smallest {
                 div {
                     dt { (names::path(*op)) }
                     dd {
                         span.bar { i style={ "width:" (percent_of(*share, largest)) "%" } {} }
-                        b { (figures::percent(*share)) }
+                        b { (digits(*share)) }
                     }
                 }
             }

@@ -38,7 +38,7 @@ fn run(context: &Context<'_>) -> Markup {
         dl.run {
             div { dt { "asked for" } dd { code { (printable(&run.request)) } } }
             div { dt { "shown again by" } dd { code { (store) } } }
-            div { dt { "boots stored" } dd { (context.study.observations.len())
+            div { dt { "boots shown" } dd { (context.study.observations.len())
                 @if !run.is_complete { " – the run was interrupted, or goes on" } } }
             div { dt { "data" } dd {
                 a #download href="#facts" download={ "trapline-run-" (run.number) ".json" } hidden {

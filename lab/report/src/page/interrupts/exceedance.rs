@@ -11,7 +11,7 @@ use trapline_stats::irq::Interrupts;
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 134.0;
 /// Where shares and times begin and end.
-const ACROSS: (f64, f64) = (42.0, 332.0);
+const ACROSS: (f64, f64) = (46.0, 332.0);
 const DOWN: (f64, f64) = (10.0, 112.0);
 
 /// The picture of one among all of its clock.
