@@ -106,6 +106,27 @@ fn who_wants_to_be_sure_gets_more_blocks_but_no_more_than_there_is_time_for() {
 }
 
 #[test]
+fn a_duet_has_both_at_the_same_time_and_each_on_a_processor_of_its_own() {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        return trapline_tests::skip("a duet", "this process may use one processor only");
+    }
+    let place = Place::new();
+    let words = "host host --workload basic/getpid --boots 8 --duet --format json";
+    let told = compare(&place, words).json();
+    assert_eq!(
+        operation(&told, "getpid")["boots"],
+        serde_json::json!([8, 8]),
+        "{told}"
+    );
+    let store = place.store();
+    let store = store.to_str().expect("text");
+    let shown = place.run(&["show", "--format", "json", "--store", store]);
+    let facts = &shown.json()["environments"]["host"]["facts"];
+    assert_eq!(facts["beside"], "host:again", "{facts}");
+}
+
+#[test]
 fn what_cannot_be_compared_is_told_with_the_remedy() {
     let place = Place::new();
     assert_eq!(
@@ -126,6 +147,8 @@ fn what_cannot_be_compared_is_told_with_the_remedy() {
             "kernel=FILE and modules=DIR go together",
         ),
         ("custom host", "custom cannot be measured here"),
+        ("host host --duet", "take stream from each other"),
+        ("sim sim --duet", "nothing on an exact clock"),
     ] {
         let ended = compare(&place, words);
         assert!(ended.errors.contains(told), "{words}: {ended:?}");

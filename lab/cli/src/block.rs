@@ -42,6 +42,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         followers: None,
         deadline: None,
         plan: None,
+        duet: false,
     };
     let run = run::perform(&mut store, &request, &means)?;
     run::show(&run, &outcome::reports(&run), args.format, &interrupt)

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::run::{self, Means};
-use crate::{outcome, terminal};
+use crate::{duet, outcome, terminal};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use trapline_plan::{Contender, Observation, Request};
@@ -76,9 +76,13 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
         followers: None,
         deadline: Instant::now().checked_add(args.budget),
         plan: None,
+        duet: args.duet,
     };
     for contender in &both {
         require_ready(&lab, contender)?;
+    }
+    if args.duet {
+        require_duet(args, a)?;
     }
     let (run, matches) = looked_at(args, [a, b], &mut store, &means)?;
     let mut remarks = remarks(&matches, twin.then_some(a), &judgement(args));
@@ -165,6 +169,20 @@ fn require_ready(lab: &Lab, contender: &Contender) -> Result<(), Failure> {
             let help = "'trapline list' says what can be";
             Err(Failure::new(told).help(help).status(Status::Unmeasured))
         }
+    }
+}
+
+/// That the two can be measured at the same time.
+fn require_duet(args: &CompareArgs, contender: &Contender) -> Result<(), Failure> {
+    let usage = |told: String, help: &str| Err(Failure::new(told).help(help).status(Status::Usage));
+    if contender.environment.clock().is_exact() {
+        let told = "--duet means nothing on an exact clock, which nothing disturbs";
+        return usage(told.to_owned(), "leave it out");
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    match duet::misfit(run::selected(&args.workloads).0, processors) {
+        None => Ok(()),
+        Some((told, help)) => usage(told, help),
     }
 }
 

@@ -237,6 +237,7 @@ impl Wanted<'_> {
             followers: None,
             deadline: None,
             plan: None,
+            duet: false,
         };
         let request = run::exact(self.environments, self.operations, lab);
         let run = run::perform(store, &request, &means)?;

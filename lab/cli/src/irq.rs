@@ -47,6 +47,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         followers: followers.as_ref(),
         deadline: None,
         plan: None,
+        duet: false,
     };
     let run = run::perform(&mut store, &request, &means)?;
     let report = outcome::report(&run);

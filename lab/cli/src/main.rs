@@ -10,6 +10,7 @@ mod boot;
 mod cache;
 mod compare;
 mod doctor;
+mod duet;
 mod explain;
 mod failure;
 mod files;

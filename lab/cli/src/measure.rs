@@ -3,6 +3,7 @@
 //! disturbs, as many at a time as there are processors. Each observation is
 //! stored as soon as its boot is over.
 
+use crate::duet;
 use crate::failure::Failure;
 use crate::followers::Followers;
 use crate::interrupt::Interrupt;
@@ -46,6 +47,8 @@ pub struct Task<'a> {
     pub followers: Option<&'a Followers>,
     /// No block on the wall clock is begun later, if it is said when.
     pub deadline: Option<Instant>,
+    /// Whether the boots of a block on the wall clock are done at the same time.
+    pub duet: bool,
 }
 
 /// Keeps what was observed.
@@ -72,7 +75,7 @@ pub struct Storekeeper<'a> {
 }
 
 /// What came of a boot.
-enum Booted {
+pub enum Booted {
     /// It was observed, whole or in part.
     Observed(Observation),
     /// It failed in a way that another boot would only repeat.
@@ -93,7 +96,10 @@ pub fn measure(task: &Task<'_>, keeper: &mut dyn Keeper) -> Result<(), Failure> 
         .boots
         .iter()
         .partition(|boot| boot.environment.clock() == Clock::Wall);
-    one_by_one(task, &wall, keeper)?;
+    match task.duet {
+        true => duet::in_pairs(task, &wall, keeper)?,
+        false => one_by_one(task, &wall, keeper)?,
+    }
     side_by_side(task, &insn, keeper)
 }
 
@@ -167,7 +173,8 @@ fn work(task: &Task<'_>, boots: &[&PlannedBoot], next: &AtomicUsize, sender: &Se
     }
 }
 
-fn do_boot(task: &Task<'_>, boot: &PlannedBoot) -> Booted {
+/// Does one boot.
+pub fn do_boot(task: &Task<'_>, boot: &PlannedBoot) -> Booted {
     let lab = task.lab.of(&boot.variant);
     let Some(place) = lab.place(boot.environment) else {
         return Booted::Skipped(boot.contender(), "no such environment here".to_owned());
@@ -350,6 +357,14 @@ impl From<trapline_environments::Booted> for Booted {
 }
 
 impl Booted {
+    /// What was observed, if anything was.
+    pub fn observation(&mut self) -> Option<&mut Observation> {
+        match self {
+            Self::Observed(seen) | Self::Hopeless(seen) => Some(seen),
+            Self::Skipped(..) | Self::Stopped => None,
+        }
+    }
+
     /// Whether another boot of the same environment would only take time.
     fn is_hopeless(&self) -> bool {
         matches!(self, Self::Skipped(..) | Self::Hopeless(_))
@@ -357,7 +372,10 @@ impl Booted {
 }
 
 /// Keeps what came of a boot; whether to go on.
-fn keep(keeper: &mut dyn Keeper, booted: Booted) -> Result<bool, Failure> {
+///
+/// # Errors
+/// It cannot be kept.
+pub fn keep(keeper: &mut dyn Keeper, booted: Booted) -> Result<bool, Failure> {
     match booted {
         Booted::Stopped => return Ok(false),
         Booted::Observed(seen) | Booted::Hopeless(seen) => keeper.observed(seen)?,

@@ -36,6 +36,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
         followers: None,
         deadline: None,
         plan: None,
+        duet: false,
     };
     let request = request(args, args.operations(), args.environments(), &lab);
     let run = run::perform(&mut store, &request, &means)?;

@@ -53,6 +53,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         followers: None,
         deadline: study.as_ref().and_then(plan::deadline),
         plan: study.as_ref().map(|study| study.text.as_str()),
+        duet: false,
     };
     let unfinished = match (&study, args.anew) {
         (Some(_), false) => resume::unfinished(&mut store, &request, &lab)?,
@@ -85,6 +86,8 @@ pub struct Means<'a> {
     pub deadline: Option<Instant>,
     /// The plan that it is of, as it is written, if it is of one.
     pub plan: Option<&'a str>,
+    /// Whether the boots of a block on the wall clock are done at the same time.
+    pub duet: bool,
 }
 
 /// A request for exact figures, which are the same under any seed: more boots or
@@ -146,6 +149,7 @@ pub fn go_on(
             counters: means.counters,
             followers: means.followers,
             deadline: means.deadline,
+            duet: means.duet,
         },
         &mut Storekeeper::new(store, number),
     );

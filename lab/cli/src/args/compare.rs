@@ -32,6 +32,10 @@ pub struct CompareArgs {
     /// error rate is that of all looks together
     #[arg(long)]
     pub until_sure: bool,
+    /// Measure both at the same time, each on a processor of its own, and let them change
+    /// places from block to block; not for bandwidth, interrupts and disks
+    #[arg(long)]
+    pub duet: bool,
     /// Begin no block after so long
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub budget: Duration,

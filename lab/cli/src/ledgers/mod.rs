@@ -107,6 +107,7 @@ impl Desk<'_> {
             counters: Some(&counters),
             followers: None,
             deadline: None,
+            duet: false,
         };
         let measured = measure::measure(&task, &mut counted);
         progress.finish();
