@@ -291,6 +291,10 @@ pub enum Format {
     Csv,
     /// Tables for a page
     Markdown,
+    /// JUnit XML: what was skipped, failed, or changed for the worse
+    Junit,
+    /// Bencher Metric Format: every figure with its interval
+    Bencher,
 }
 
 /// How to print a list of findings.

@@ -323,6 +323,8 @@ fn print(versus: &Versus, format: Format) -> Result<(), Failure> {
         Format::Json => versus::json(versus),
         Format::Csv => versus::csv(versus),
         Format::Markdown => versus::markdown(versus),
+        Format::Junit => versus::junit(versus).map_err(|error| Failure::from_error(&error))?,
+        Format::Bencher => versus::bencher(versus),
     };
     terminal::print_text(&text)
 }

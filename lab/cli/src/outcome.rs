@@ -128,13 +128,15 @@ fn judgement(seed: u64) -> judge::Settings {
 /// Prints reports in the chosen form, and nothing else, to standard output.
 ///
 /// # Errors
-/// Those of [`terminal::print_text`].
+/// Those of [`terminal::print_text`]; or the reports cannot be written in that form.
 pub fn print(reports: &[Report], format: Format) -> Result<(), Failure> {
     let text = match format {
         Format::Table => study::terminal(reports, &style()),
         Format::Json => study::json(reports),
         Format::Csv => study::csv(reports),
         Format::Markdown => study::markdown(reports),
+        Format::Junit => study::junit(reports).map_err(|error| Failure::from_error(&error))?,
+        Format::Bencher => study::bencher(reports),
     };
     terminal::print_text(&text)
 }

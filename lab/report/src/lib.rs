@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod against;
+mod bencher;
 mod block;
 pub mod chance;
 mod csv;
@@ -14,6 +15,7 @@ mod grid;
 pub mod history;
 mod irq;
 mod json;
+mod junit;
 pub mod kernel_build;
 mod markdown;
 mod neighbours;
@@ -35,12 +37,13 @@ pub use markdown::markdown;
 pub use neighbours::Neighbour;
 pub use plot::plot;
 pub use terminal::terminal;
+pub use trapline_ci::JunitError;
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_plan::file::Table;
 use trapline_plan::irq::Settings;
-use trapline_plan::{EnvironmentId, Variant};
+use trapline_plan::{Contender, EnvironmentId, Variant};
 use trapline_stats::block::Requests;
 use trapline_stats::chance::Chance;
 use trapline_stats::irq::Interrupts;
@@ -98,6 +101,14 @@ impl Default for Style {
 }
 
 impl Report {
+    /// Who is measured in this environment.
+    fn contender(&self, environment: EnvironmentId) -> Contender {
+        Contender {
+            environment,
+            variant: self.variant.fitting(environment),
+        }
+    }
+
     /// The cells of the summary, and one with the reason for each operation of
     /// each environment that could not be booted.
     pub fn cells(&self) -> Vec<Cell> {

@@ -1,6 +1,9 @@
 //! Reports of one run: one for each set of settings, most often the usual one alone. What
 //! has one report looks as that report does.
 
+pub use crate::bencher::bencher;
+pub use crate::junit::junit;
+
 use crate::json::json_of_all;
 use crate::{Report, Style};
 
@@ -74,5 +77,8 @@ mod tests {
         assert_eq!(told["variants"][1]["variant"], "memory=1024M");
         assert_eq!(told["variants"][0].get("variant"), None);
         assert_eq!(json(&both[..1]), crate::json(&both[0]));
+        let junit = junit(&both).unwrap();
+        assert!(junit.contains("classname=\"kvm:memory=1024M\""), "{junit}");
+        assert!(junit.contains("classname=\"kvm\""), "{junit}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_plan::EnvironmentId;
-use trapline_report::versus::{csv, json, markdown, terminal, Counts, Versus};
+use trapline_report::versus::{bencher, csv, json, junit, markdown, terminal, Counts, Versus};
 use trapline_report::Style;
 use trapline_stats::contest::{Match, Undecided};
 use trapline_stats::judge::{Comparison, Interval, Method, Outlook, Settings, Side, Verdict};
@@ -62,6 +62,7 @@ fn told(verdict: Verdict, effect: f64, outlook: Option<Outlook>) -> Comparison {
 fn one(op: Op, a: f64, b: f64, outcome: Result<Comparison, Undecided>) -> Match {
     Match {
         op,
+        contenders: [EnvironmentId::Kvm.into(), EnvironmentId::QemuKvm.into()],
         a: cell(EnvironmentId::Kvm, op, a),
         b: cell(EnvironmentId::QemuKvm, op, b),
         outcome,
@@ -184,4 +185,37 @@ fn programs_read_the_same() {
         page.contains("| exits/port-out (wall) | 2.00 µs | 9.00 µs | 4.500 |"),
         "{page}"
     );
+}
+
+#[test]
+fn services_see_what_changed_for_the_worse_as_a_failure() {
+    let mut versus = versus();
+    versus.matches.push(one(
+        Op::PortIn,
+        1.0,
+        1.0,
+        Err(Undecided::Skipped(Side::B, "<no> \u{1b}[1m&".to_owned())),
+    ));
+    let xml = junit(&versus).unwrap();
+    for words in [
+        "tests=\"6\" failures=\"1\" errors=\"0\"",
+        "<testcase name=\"basic/getpid\" classname=\"qemu-kvm against kvm\">",
+        "<failure message=\"changed: more, B/A 4.500, 95% interval 4.490 to 4.510\" type=\"changed\"/>",
+        "<skipped message=\"unsure: +12 boots, B/A 1.015, 95% interval 1.005 to 1.025\" type=\"unsure\"/>",
+        "<skipped message=\"the second contender was not measured: nobody halts\" type=\"undecided\"/>",
+        "not measured: &lt;no&gt; &amp;\" type=\"undecided\"/>",
+        "changed: faster, B/A 1.200",
+        "<property name=\"host/cpu\" value=\"afast one\"/>",
+    ] {
+        assert!(xml.contains(words), "{words} is not in\n{xml}");
+    }
+}
+
+#[test]
+fn bencher_has_the_figures_of_both_sides() {
+    let told: serde_json::Value = serde_json::from_str(&bencher(&versus())).unwrap();
+    assert_eq!(told["kvm/exits/port-out"]["latency"]["value"], 2_000.0);
+    assert_eq!(told["qemu-kvm/exits/port-out"]["latency"]["value"], 9_000.0);
+    let throughput = &told["qemu-kvm/stream/triad"]["throughput"];
+    assert_eq!(throughput["upper_value"], 12_000.0);
 }

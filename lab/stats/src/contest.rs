@@ -12,7 +12,7 @@ use crate::value::{self, Work};
 use crate::{Cell, Failure, Value};
 use thiserror::Error;
 use trapline_abi::Op;
-use trapline_plan::{Clock, EnvironmentId, Observation};
+use trapline_plan::{Clock, Contender, EnvironmentId, Observation};
 
 /// What was observed of two contenders.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub struct Contest<'a> {
 pub struct Match {
     /// Which.
     pub op: Op,
+    /// The one that is compared with, and the one that is compared.
+    pub contenders: [Contender; 2],
     /// What was measured of the one that is compared with.
     pub a: Cell,
     /// What was measured of the one that is compared.
@@ -139,7 +141,9 @@ impl Contest<'_> {
     fn pair(&self, op: Op, seed: u64) -> Option<Pair> {
         let (a, b) = (draft(self.a, op, seed)?, draft(self.b, op, seed)?);
         let question = comparable(&a, &b).map(|()| self.question(op));
+        let contender = |boots: &[Observation]| boots.first().map(Observation::contender);
         Some(Pair {
+            contenders: [contender(self.a)?, contender(self.b)?],
             a: a.cell,
             b: b.cell,
             question,
@@ -160,6 +164,7 @@ impl Pair {
     fn settled(self, judge: impl FnOnce(Op) -> Result<Comparison, Undecided>) -> Match {
         Match {
             op: self.a.op,
+            contenders: self.contenders,
             outcome: self.question.and_then(|_| judge(self.a.op)),
             a: self.a,
             b: self.b,
@@ -169,6 +174,7 @@ impl Pair {
 
 /// An operation of both before it is judged.
 struct Pair {
+    contenders: [Contender; 2],
     a: Cell,
     b: Cell,
     question: Result<Question, Undecided>,

@@ -1,23 +1,18 @@
-//! Bencher Metric Format: benchmark -> measure -> value, of everything that was
-//! measured now. Bencher keeps its own history, so nothing old is in it.
+//! Every figure that was measured now in the Bencher Metric Format.
 
-use crate::compare::Comparison;
-use serde_json::{json, Map, Value};
+use crate::compare::{Comparison, Row};
+use trapline_ci::{Measure, Metric};
 
 /// One JSON object.
 pub fn bencher(comparison: &Comparison) -> String {
-    let measured = comparison.rows.iter().filter_map(|row| {
-        let name = format!("{} {}", row.environment, row.operation);
-        Some((name, json!({ measure(&row.unit): { "value": row.new? } })))
-    });
-    let object: Map<String, Value> = measured.collect();
-    format!("{:#}\n", Value::Object(object))
+    trapline_ci::bencher(comparison.rows.iter().filter_map(measured))
 }
 
-/// Measures are named by slugs.
-fn measure(unit: &str) -> &'static str {
-    match unit {
-        "insn" => "instructions",
-        _ => "megabytes-per-ginsn",
-    }
+fn measured(row: &Row) -> Option<(String, Metric)> {
+    let metric = Metric {
+        measure: Measure::of(&row.unit)?,
+        value: row.new?,
+        interval: None,
+    };
+    Some((format!("{} {}", row.environment, row.operation), metric))
 }

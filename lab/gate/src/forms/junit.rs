@@ -3,21 +3,15 @@
 
 use super::{both, causes, difference, functions, percent, signed};
 use crate::compare::{Comparison, Row, Verdict};
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
 use trapline_ledger::{Change, Function};
 use trapline_plan::EnvironmentId;
-
-/// The XML could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("the comparison cannot be written as JUnit XML; choose another --format")]
-pub struct JunitError(#[from] quick_junit::SerializeError);
 
 /// Every row as a case.
 ///
 /// # Errors
 /// The XML cannot be written.
 pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
-    let mut report = Report::new("trapline check");
     let notes = comparison.notes.iter().cloned();
     let causes = causes(comparison);
     let causes = causes
@@ -25,22 +19,25 @@ pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
         .chain(notes)
         .collect::<Vec<_>>()
         .join("\n");
-    for id in EnvironmentId::ALL {
+    let suite = |id: EnvironmentId| {
         let rows = comparison.rows.iter().filter(|row| row.environment == id);
-        let cases: Vec<TestCase> = rows.map(|row| case(row, &causes)).collect();
-        if !cases.is_empty() {
-            let mut suite = TestSuite::new(id.name());
-            suite.add_test_cases(cases);
-            report.add_test_suite(suite);
+        Suite {
+            name: id.name().to_owned(),
+            facts: Vec::new(),
+            cases: rows.map(|row| case(row, &causes)).collect(),
         }
-    }
-    Ok(report.to_string()?)
+    };
+    let suites = EnvironmentId::ALL.into_iter().map(suite).collect();
+    trapline_ci::junit("trapline check", suites)
 }
 
-fn case(row: &Row, causes: &str) -> TestCase {
-    let mut case = TestCase::new(row.operation.as_str(), status(row, causes));
-    case.set_classname(row.environment.name());
-    case
+fn case(row: &Row, causes: &str) -> Case {
+    Case {
+        class: row.environment.name().to_owned(),
+        name: row.operation.clone(),
+        outcome: outcome(row, causes),
+        told: String::new(),
+    }
 }
 
 /// A line a function.
@@ -57,28 +54,19 @@ fn of_functions(row: &Row) -> String {
     lines.map(|line| format!("\n{line}")).collect()
 }
 
-fn status(row: &Row, causes: &str) -> TestCaseStatus {
-    let kind = match row.verdict {
-        Verdict::Same | Verdict::Tolerated => return TestCaseStatus::success(),
-        Verdict::Undetermined => NonSuccessKind::Error,
-        Verdict::Changed | Verdict::Vanished | Verdict::Appeared => NonSuccessKind::Failure,
+fn outcome(row: &Row, causes: &str) -> Outcome {
+    let outcome = match row.verdict {
+        Verdict::Same | Verdict::Tolerated => return Outcome::Passed,
+        Verdict::Undetermined => Outcome::Broken,
+        Verdict::Changed | Verdict::Vanished | Verdict::Appeared => Outcome::Failed,
     };
     let (old, new) = both(row);
-    let mut status = TestCaseStatus::non_success(kind);
-    status
-        .set_type(row.verdict.name())
-        .set_message(format!(
-            "{old} -> {new} {} ({} {})",
-            row.unit,
-            difference(row),
-            percent(row)
-        ))
-        .set_description(format!(
-            "{}{causes}{}",
-            row.reason
-                .as_ref()
-                .map_or(String::new(), |reason| format!("{reason}\n")),
-            of_functions(row)
-        ));
-    status
+    let (difference, percent) = (difference(row), percent(row));
+    let reason = row.reason.as_ref();
+    let reason = reason.map_or(String::new(), |reason| format!("{reason}\n"));
+    outcome(Remark {
+        kind: row.verdict.name().to_owned(),
+        message: format!("{old} -> {new} {} ({difference} {percent})", row.unit),
+        text: format!("{reason}{causes}{}", of_functions(row)),
+    })
 }

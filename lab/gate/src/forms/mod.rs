@@ -9,9 +9,10 @@ mod table;
 
 pub use bencher::bencher;
 pub use json::json;
-pub use junit::{junit, JunitError};
+pub use junit::junit;
 pub use markdown::markdown;
 pub use table::{figures, table};
+pub use trapline_ci::JunitError;
 
 use crate::compare::{Comparison, Row, Verdict};
 use crate::facts::Cause;

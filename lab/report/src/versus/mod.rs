@@ -1,13 +1,17 @@
 //! Two contenders side by side: what each operation costs in both, and whether that is a
 //! change. The forms are those of a report.
 
+mod bencher;
 mod csv;
 mod json;
+mod junit;
 mod markdown;
 mod table;
 
+pub use bencher::bencher;
 pub use csv::csv;
 pub use json::json;
+pub use junit::junit;
 pub use markdown::markdown;
 pub use table::terminal;
 

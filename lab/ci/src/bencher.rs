@@ -1,0 +1,116 @@
+//! Bencher Metric Format: benchmark -> measure -> value, with the ends of its interval
+//! where it has one. Bencher keeps its own history, so nothing old is in it.
+
+use serde_json::{json, Map, Value};
+
+/// What a figure is of. The names are Bencher's own where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Nanoseconds.
+    Latency,
+    /// Megabytes, millions of bytes, a second.
+    Throughput,
+    /// Instructions.
+    Instructions,
+    /// Megabytes in a thousand million instructions.
+    MegabytesPerGinsn,
+}
+
+impl Measure {
+    /// That of figures in `unit`; `None` of a unit that is no figure's.
+    pub fn of(unit: &str) -> Option<Self> {
+        match unit {
+            "ns" => Some(Self::Latency),
+            "MB/s" => Some(Self::Throughput),
+            "insn" => Some(Self::Instructions),
+            "MB/Ginsn" => Some(Self::MegabytesPerGinsn),
+            _ => None,
+        }
+    }
+
+    /// The slug under which Bencher knows it.
+    pub const fn slug(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Throughput => "throughput",
+            Self::Instructions => "instructions",
+            Self::MegabytesPerGinsn => "megabytes-per-ginsn",
+        }
+    }
+}
+
+/// A figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metric {
+    /// Of what.
+    pub measure: Measure,
+    /// The figure itself.
+    pub value: f64,
+    /// The ends of its interval, where it has one.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// One JSON object of figures with the names of their benchmarks. Of two that have one
+/// name the later is kept.
+pub fn bencher(figures: impl IntoIterator<Item = (String, Metric)>) -> String {
+    let named = figures.into_iter().map(|(name, metric)| {
+        let slug = metric.measure.slug();
+        (name, json!({ slug: value(&metric) }))
+    });
+    let object: Map<String, Value> = named.collect();
+    format!("{:#}\n", Value::Object(object))
+}
+
+fn value(metric: &Metric) -> Value {
+    let mut value = json!({ "value": metric.value });
+    if let Some((low, high)) = metric.interval {
+        value["lower_value"] = json!(low);
+        value["upper_value"] = json!(high);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_has_its_measure_and_the_ends_of_its_interval() {
+        let exact = Metric {
+            measure: Measure::Instructions,
+            value: 3182.25,
+            interval: None,
+        };
+        let rough = Metric {
+            measure: Measure::Latency,
+            value: 117.5,
+            interval: Some((116.0, 119.25)),
+        };
+        let told = bencher([
+            ("sim/exits".to_owned(), exact),
+            ("kvm/\"exits".to_owned(), rough),
+        ]);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let expected = json!({
+            "sim/exits": { "instructions": { "value": 3182.25 } },
+            "kvm/\"exits": {
+                "latency": { "value": 117.5, "lower_value": 116.0, "upper_value": 119.25 }
+            },
+        });
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn every_unit_of_a_figure_is_a_measure_of_its_own() {
+        let slugs =
+            ["ns", "MB/s", "insn", "MB/Ginsn"].map(|unit| Measure::of(unit).unwrap().slug());
+        let expected = [
+            "latency",
+            "throughput",
+            "instructions",
+            "megabytes-per-ginsn",
+        ];
+        assert_eq!(slugs, expected);
+        assert_eq!(Measure::of("parsec"), None);
+    }
+}

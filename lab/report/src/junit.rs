@@ -1,0 +1,111 @@
+//! Reports as JUnit XML: a suite is a contender, with what is known of it, and a case one of
+//! its operations. What was measured passes, unless more was demanded of it.
+
+use crate::{notes, verdicts, Report};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
+use trapline_plan::{names, Contender, EnvironmentId};
+use trapline_stats::{Cell, Figure, Value};
+
+/// Every cell of all reports as a case.
+///
+/// # Errors
+/// The XML cannot be written.
+pub fn junit(reports: &[Report]) -> Result<String, JunitError> {
+    let mut all: Vec<Suite> = Vec::new();
+    // A bare row stands beside each set of settings, and is told once.
+    for suite in reports.iter().flat_map(suites) {
+        if !all.iter().any(|known| known.name == suite.name) {
+            all.push(suite);
+        }
+    }
+    trapline_ci::junit("trapline run", all)
+}
+
+fn suites(report: &Report) -> Vec<Suite> {
+    let cells = report.cells();
+    let environments: BTreeSet<_> = cells.iter().map(|cell| cell.environment).collect();
+    let suite = |id: EnvironmentId| {
+        let contender = report.contender(id);
+        let own = cells.iter().filter(|cell| cell.environment == id);
+        Suite {
+            name: contender.to_string(),
+            facts: facts(report, id),
+            cases: own.map(|cell| case(report, &contender, cell)).collect(),
+        }
+    };
+    environments.into_iter().map(suite).collect()
+}
+
+/// What is known of the environment, and of its host.
+fn facts(report: &Report, id: EnvironmentId) -> Vec<(String, String)> {
+    let host = report.facts.iter();
+    let host = host.map(|(name, value)| (format!("host/{name}"), value.clone()));
+    let own = report.summary.facts.get(&id).into_iter().flatten();
+    let own = own.map(|(name, value)| (name.clone(), value.clone()));
+    own.chain(host).collect()
+}
+
+fn case(report: &Report, contender: &Contender, cell: &Cell) -> Case {
+    Case {
+        class: contender.to_string(),
+        name: names::path(cell.op),
+        outcome: outcome(report, cell),
+        told: told(cell),
+    }
+}
+
+fn outcome(report: &Report, cell: &Cell) -> Outcome {
+    let remark = |kind: &str, message: String| Remark {
+        kind: kind.to_owned(),
+        message,
+        text: String::new(),
+    };
+    match &cell.value {
+        Value::Skip(reason) => Outcome::Skipped(remark("skip", reason.clone())),
+        Value::Failed(failure) => {
+            Outcome::Failed(remark(failure.kind.name(), failure.reason.clone()))
+        }
+        Value::Measured(_) => match too_late(report, cell) {
+            Some(words) => Outcome::Failed(remark("too-late", words)),
+            None => Outcome::Passed,
+        },
+    }
+}
+
+/// By what a timer does not keep the time that was demanded, if it does not.
+fn too_late(report: &Report, cell: &Cell) -> Option<String> {
+    let judged = report.interrupts.iter().zip(verdicts(report));
+    let mut of_cell =
+        judged.filter(|(of, _)| (of.environment, of.op) == (cell.environment, cell.op));
+    let (_, verdict) = of_cell.find(|(_, verdict)| !verdict.met)?;
+    Some(verdict.words())
+}
+
+/// The figure in lines, with all its digits; nothing where there is none.
+pub(crate) fn told(cell: &Cell) -> String {
+    let Some(figure) = cell.value.figure() else {
+        return String::new();
+    };
+    let mut lines = format!("estimate: {} {}\n", figure.estimate, cell.unit);
+    push_details(figure, &mut lines);
+    lines
+}
+
+fn push_details(figure: &Figure, lines: &mut String) {
+    if let (Some(low), Some(high)) = (figure.low, figure.high) {
+        let _ = writeln!(lines, "interval: {low} to {high}");
+    }
+    let (min, max) = (figure.min, figure.max);
+    let (batches, boots) = (figure.samples, figure.boots);
+    let _ = writeln!(lines, "range: {min} to {max}");
+    let _ = writeln!(lines, "batches: {batches}, boots: {boots}");
+    for flag in &figure.flags {
+        let _ = writeln!(
+            lines,
+            "note: {}",
+            notes::describe(std::slice::from_ref(flag))
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! The forms that services for continuous integration read, of a report with one of
+//! everything.
+
+mod common;
+
+use serde_json::Value;
+use trapline_plan::EnvironmentId;
+use trapline_report::study::{bencher, junit};
+use trapline_report::Report;
+
+const HOSTILE: &str = "</testcase><!-- \u{1b}[31m & \"";
+
+fn hostile() -> Report {
+    let mut report = common::report();
+    report
+        .skips
+        .push((EnvironmentId::SimXenPvh, HOSTILE.to_owned()));
+    report.facts.insert("cpu".to_owned(), HOSTILE.to_owned());
+    report
+}
+
+/// The lines of the case of an operation in an environment.
+fn case<'a>(xml: &'a str, class: &str, name: &str) -> &'a str {
+    let start = format!("<testcase name=\"{name}\" classname=\"{class}\">");
+    let from = xml
+        .find(&start)
+        .unwrap_or_else(|| panic!("no {class} {name} in {xml}"));
+    let to = xml[from..].find("</testcase>").expect("it is closed");
+    &xml[from..from + to]
+}
+
+#[test]
+fn junit_has_a_case_for_each_cell_with_what_came_of_it() {
+    let report = hostile();
+    let cells = report.cells().len();
+    let xml = junit(&[report]).unwrap();
+    assert_eq!(xml.matches("<testcase ").count(), cells);
+    let measured = case(&xml, "kvm", "exits/port-out");
+    for words in ["<system-out>estimate: 24061 ns\n", "batches: 150, boots: 5"] {
+        assert!(measured.contains(words), "{words}: {measured}");
+    }
+    let flagged = case(&xml, "qemu-tcg", "basic/getpid");
+    assert!(
+        flagged.contains("\nnote: by the host") && !flagged.contains("<failure"),
+        "{flagged}"
+    );
+    let skipped = case(&xml, "host", "exits/port-out");
+    assert!(
+        skipped.contains("<skipped message=\"a process has no ports"),
+        "{skipped}"
+    );
+    let failed = case(&xml, "qemu-tcg", "basic/yield");
+    assert!(
+        failed.contains("<failure message=\"a yield did not switch\" type=\"broken\"/>"),
+        "{failed}"
+    );
+    let differing = case(&xml, "sim/qemu-kvm", "exits/timer-wake");
+    assert!(
+        differing.contains("type=\"not-deterministic\""),
+        "{differing}"
+    );
+}
+
+#[test]
+fn what_hosts_and_guests_say_stays_text() {
+    let xml = junit(&[hostile()]).unwrap();
+    assert!(!xml.contains('\u{1b}') && !xml.contains("<!--"), "{xml}");
+    let escaped = "&lt;/testcase&gt;&lt;!-- ";
+    assert!(xml.contains(&format!("<property name=\"host/cpu\" value=\"{escaped}")));
+    assert!(xml.contains(&format!("<skipped message=\"{escaped}")));
+}
+
+#[test]
+fn bencher_has_every_figure_that_can_be_resolved() {
+    let report = common::report();
+    let resolved = report.summary.cells.iter().filter(|cell| {
+        let figure = cell.value.figure();
+        figure.is_some_and(|figure| figure.resolution().is_none())
+    });
+    let resolved = resolved.count();
+    let told: Value = serde_json::from_str(&bencher(&[report])).unwrap();
+    assert_eq!(told.as_object().unwrap().len(), resolved);
+    let latency = &told["kvm/exits/port-out"]["latency"];
+    assert_eq!(latency["value"], 24_061.0);
+    assert!(latency["lower_value"].as_f64() < latency["upper_value"].as_f64());
+    assert_eq!(told["sim/exits/port-out"]["instructions"]["value"], 3.0);
+    assert_eq!(told["kvm/stream/triad"]["throughput"]["value"], 12_201.0);
+    assert!(
+        told.get("kvm/basic/getpid").is_none(),
+        "it is below resolution"
+    );
+}
