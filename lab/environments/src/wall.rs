@@ -24,7 +24,7 @@ use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::block::{self, Disk};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
-use trapline_plan::{populate, EnvironmentId, Halt, MachineSpec, Serial};
+use trapline_plan::{populate, EnvironmentId, Halt, MachineSpec, MemoryPages, Serial};
 
 /// `host`.
 pub fn host(settings: Settings) -> Stack {
@@ -305,11 +305,20 @@ pub(crate) fn our_vmm(
         Halt::Exits => vmm,
         Halt::InGuest => vmm.arg("--halt-in-guest"),
     };
-    vmm.arg("--image")
+    with_pages(vmm, machine.pages)
+        .arg("--image")
         .arg(image)
         .words(&format!("--memory {}M", machine.memory_mib))
         .words(&format!("--cpus {} --events 3 --cmdline", machine.cpus))
         .arg(job.to_string())
+}
+
+/// The arguments that say of which pages a guest's memory is.
+pub(crate) fn with_pages(vmm: Command, pages: MemoryPages) -> Command {
+    match pages {
+        MemoryPages::File => vmm,
+        pages => vmm.words("--pages").arg(pages.name()),
+    }
 }
 
 /// The image in QEMU.

@@ -325,6 +325,7 @@ fn boot(
         machine: MachineSpec {
             serial: conditions.loads.flood().unwrap_or(Serial::Lines),
             halt: conditions.halt,
+            pages: variant.pages.unwrap_or_default(),
             cpus: cpus_of(request, contender),
             memory_mib: variant.memory_mib.unwrap_or(sizes.machine.memory_mib),
             scheduling: request.scheduling,
@@ -557,8 +558,11 @@ mod tests {
             });
             (plan.boots.first().cloned(), plan.idle)
         };
-        let boot = of("kvm:memory=1G,pin=exclusive,idle=in-guest").0.unwrap();
+        let boot = of("kvm:memory=1G,pages=2m,pin=exclusive,idle=in-guest")
+            .0
+            .unwrap();
         assert_eq!(boot.machine.memory_mib, 1024);
+        assert_eq!(boot.machine.pages, crate::MemoryPages::Huge);
         assert_eq!(boot.conditions.pin, crate::Pin::Exclusive);
         assert_eq!(boot.machine.halt, crate::Halt::InGuest);
         assert_eq!(of("kvm/linux:cpus=2").0.unwrap().machine.cpus, 2);

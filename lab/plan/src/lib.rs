@@ -28,7 +28,7 @@ mod variant;
 
 pub use contender::{BadContender, Contender, Unfit};
 pub use expand::{expand, Kind, Plan, PlannedBoot, Request};
-pub use identity::{Clock, EnvironmentId, MachineSpec};
+pub use identity::{Clock, EnvironmentId, MachineSpec, MemoryPages};
 pub use left_out::LeftOut;
 pub use load::{Created, Filling, Load, Loads, Serial};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};

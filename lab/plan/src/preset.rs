@@ -3,7 +3,7 @@
 //! One table, because these numbers have to fit together: the arrays into the
 //! guest's memory, and all of it into the time that people wait.
 
-use crate::identity::{EnvironmentId, MachineSpec};
+use crate::identity::{EnvironmentId, MachineSpec, MemoryPages};
 use crate::load::Serial;
 use crate::scheduling::Scheduling;
 use crate::sharing::Halt;
@@ -68,6 +68,7 @@ const HARDWARE: Sizes = Sizes {
         scheduling: Scheduling::USUAL,
         serial: Serial::Lines,
         halt: Halt::Exits,
+        pages: MemoryPages::File,
     },
     boot_launches: 2,
     batches: Job::EMPTY.batches,
@@ -89,6 +90,7 @@ const TRANSLATED: Sizes = Sizes {
         scheduling: Scheduling::USUAL,
         serial: Serial::Lines,
         halt: Halt::Exits,
+        pages: MemoryPages::File,
     },
     batches: 10,
     batch_ticks: 2_000_000,

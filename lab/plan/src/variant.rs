@@ -6,7 +6,7 @@
 
 use crate::contender::Unfit;
 use crate::cpus;
-use crate::identity::EnvironmentId;
+use crate::identity::{EnvironmentId, MemoryPages};
 use crate::placement::Pin;
 use crate::sharing::{names_of, Halt};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub struct Variant {
     pub cpus: Option<u32>,
     /// Guest memory in MiB.
     pub memory_mib: Option<u32>,
+    /// Of which pages that is.
+    pub pages: Option<MemoryPages>,
     /// Where the thread of the virtual CPU runs.
     pub pin: Option<Pin>,
     /// Where the guest halts.
@@ -95,6 +97,7 @@ pub enum BadVariant {
 
 const CPUS: &str = "cpus";
 const MEMORY: &str = "memory";
+const PAGES: &str = "pages";
 const PIN: &str = "pin";
 const IDLE: &str = "idle";
 const AGAIN: &str = "again";
@@ -102,7 +105,7 @@ const AGAIN: &str = "again";
 impl Variant {
     /// The names of all settings, in the order in which a variant is written.
     pub fn keys() -> Vec<&'static str> {
-        let machine = [CPUS, MEMORY, PIN, IDLE];
+        let machine = [CPUS, MEMORY, PAGES, PIN, IDLE];
         machine
             .into_iter()
             .chain(Given::ALL.map(Given::name))
@@ -128,6 +131,8 @@ impl Variant {
             CPUS => put(&mut self.cpus, cpus(value)).ok_or_else(|| bad("a number from 1 to 8")),
             MEMORY => put(&mut self.memory_mib, mebibytes(value))
                 .ok_or_else(|| bad("a size like 512M or 2G")),
+            PAGES => put(&mut self.pages, MemoryPages::from_name(value))
+                .ok_or_else(|| bad("file, 4k or 2m")),
             PIN => put(&mut self.pin, Pin::from_name(value))
                 .ok_or_else(|| bad("free, exclusive or shared")),
             IDLE => {
@@ -164,6 +169,7 @@ impl Variant {
             })
         });
         let memory = self.memory_mib.and_then(|_| unfit(MEMORY, has_memory));
+        let pages = self.pages.and_then(|_| unfit(PAGES, has_our_vmm));
         let pin = self
             .pin
             .and_then(|_| unfit(PIN, |id| !id.clock().is_exact()));
@@ -179,6 +185,7 @@ impl Variant {
             Given::Modules => unfit("modules", is_stacked),
         });
         cpus.or(memory)
+            .or(pages)
             .or(pin)
             .or(idle)
             .or_else(|| given.find_map(|unfit| unfit))
@@ -207,6 +214,7 @@ impl Variant {
         let mut pair = |key, value: Option<String>| pairs.extend(value.map(|value| (key, value)));
         pair(CPUS, self.cpus.map(|cpus| cpus.to_string()));
         pair(MEMORY, self.memory_mib.map(|mib| format!("{mib}M")));
+        pair(PAGES, self.pages.map(|pages| pages.name().to_owned()));
         pair(PIN, self.pin.map(|pin| pin.name().to_owned()));
         pair(IDLE, self.idle.map(|halt| halt.name().to_owned()));
         for (given, value) in &self.given {
@@ -253,12 +261,15 @@ fn is_stacked(environment: EnvironmentId) -> bool {
 }
 
 fn has_vmm(environment: EnvironmentId) -> bool {
+    has_our_vmm(environment) || environment.is_custom()
+}
+
+fn has_our_vmm(environment: EnvironmentId) -> bool {
     use EnvironmentId::{Kvm, KvmLinux, SimKvm, SimKvmLinux, SimVmxKvm};
-    let ours = matches!(
+    matches!(
         environment,
         Kvm | KvmLinux | SimKvm | SimKvmLinux | SimVmxKvm
-    );
-    ours || environment.is_custom()
+    )
 }
 
 fn has_qemu(environment: EnvironmentId) -> bool {
@@ -303,7 +314,7 @@ mod tests {
         for text in [
             "",
             "cpus=2",
-            "cpus=8,memory=1024M,pin=shared,idle=in-guest,image=/a,vmm=b c,modules=d",
+            "cpus=8,memory=1024M,pages=2m,pin=shared,idle=in-guest,image=/a,vmm=b c,modules=d",
             "pin=free,again",
         ] {
             let variant: Variant = text.parse().unwrap();
@@ -317,7 +328,7 @@ mod tests {
     #[test]
     fn what_is_no_variant_is_told_with_what_would_be() {
         let told = |text: &str| text.parse::<Variant>().unwrap_err().to_string();
-        assert!(told("cpu=2").contains("'cpu' is no setting: choose from cpus, memory, pin"));
+        assert!(told("cpu=2").contains("'cpu' is no setting: choose from cpus, memory, pages"));
         assert!(told("fast").contains("'fast' is no setting"));
         assert_eq!(told("cpus=9"), "cpus=9: a number from 1 to 8 is expected");
         assert_eq!(

@@ -18,6 +18,7 @@ fn foreign(text: &str) -> Foreign {
             scheduling: trapline_plan::Scheduling::USUAL,
             serial: trapline_plan::Serial::Lines,
             halt: trapline_plan::Halt::Exits,
+            pages: Default::default(),
         },
         ring: 0,
     }

@@ -107,6 +107,7 @@ fn machine(root: &Root, column: Column) -> MachineSpec {
         scheduling: Scheduling::USUAL,
         serial: Serial::Lines,
         halt: Halt::Exits,
+        pages: Default::default(),
     }
 }
 

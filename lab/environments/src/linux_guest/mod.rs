@@ -22,6 +22,7 @@ use crate::process::Command;
 use crate::qemu::Qemu;
 use crate::settings::Settings;
 use crate::sim::kernel::{self, Kernel, Maker};
+use crate::wall::with_pages;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::Job;
@@ -108,8 +109,12 @@ impl Linux {
         job: &Job,
     ) -> Command {
         let MachineSpec {
-            memory_mib, cpus, ..
+            memory_mib,
+            cpus,
+            pages,
+            ..
         } = self.machine;
+        let vmm = with_pages(vmm, pages);
         let command = vmm.arg("--kernel").arg(kernel).arg("--initrd");
         initrd(command)
             .words(&format!("--memory {memory_mib}M --cpus {cpus} --events 3"))

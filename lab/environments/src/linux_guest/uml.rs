@@ -212,6 +212,7 @@ mod tests {
             scheduling: trapline_plan::Scheduling::USUAL,
             serial: trapline_plan::Serial::Lines,
             halt: trapline_plan::Halt::Exits,
+            pages: Default::default(),
         };
         assert!(check_room(&machine(1)).is_ok());
         let reason = check_room(&machine(u32::MAX)).unwrap_err().to_string();

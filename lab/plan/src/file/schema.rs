@@ -117,6 +117,7 @@ fn setting(key: &str) -> Value {
     match key {
         "cpus" => json!({ "type": "integer", "minimum": 1, "maximum": cpus::MOST }),
         "memory" => json!({ "type": "string", "pattern": "^[1-9][0-9]*[MG]?$" }),
+        "pages" => json!({ "enum": ["file", "4k", "2m"] }),
         "pin" => json!({ "enum": ["free", "exclusive", "shared"] }),
         "idle" => json!({ "enum": ["exits", "in-guest"] }),
         _ => {

@@ -249,6 +249,7 @@ fn foreign() -> Inside {
                 scheduling: trapline_plan::Scheduling::USUAL,
                 serial: trapline_plan::Serial::Lines,
                 halt: trapline_plan::Halt::Exits,
+                pages: Default::default(),
             },
             ring: 0,
         }),
