@@ -68,6 +68,7 @@ fn text_in_a_pipe_is_plain_and_eighty_columns_wide() {
         &["run", "--help"],
         &["show", "--help"],
         &["report", "--help"],
+        &["export", "--help"],
         &["baseline", "--help"],
         &["check", "--help"],
         &["bisect", "--help"],

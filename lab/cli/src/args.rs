@@ -6,6 +6,7 @@ mod block;
 mod boot;
 mod cache;
 mod compare;
+mod export;
 mod gate;
 mod history;
 mod irq;
@@ -19,6 +20,7 @@ pub use block::BlockArgs;
 pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand, SnapshotArgs};
 pub use compare::{CompareArgs, Rival};
+pub use export::ExportArgs;
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use history::HistoryArgs;
 pub use irq::{Contradiction, IrqArgs};
@@ -99,6 +101,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Make one page of HTML of an earlier run, from the store alone
     Report(ReportArgs),
+    /// Write the raw samples of an earlier run to a file for other programs
+    Export(ExportArgs),
     /// Write exact figures, to be checked against later
     Baseline(BaselineArgs),
     /// Measure again what a baseline holds, and tell what changed

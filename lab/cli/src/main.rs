@@ -12,6 +12,7 @@ mod compare;
 mod doctor;
 mod duet;
 mod explain;
+mod export;
 mod failure;
 mod files;
 mod floor;
@@ -88,6 +89,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
         Command::Floor(args) => floor::floor(&args)?,
         Command::Cache(args) => cache::cache(&args)?,
         Command::Show(args) => return show::show(&args),
+        Command::Export(args) => return export::export(&args),
         Command::Report(args) => return report::report(&args),
         Command::History(args) => return history::history(&args),
         Command::Compare(args) => return compare::compare(&args),

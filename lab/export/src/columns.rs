@@ -1,0 +1,86 @@
+//! What is told of each sample, and how it is found: the one place that names columns.
+//! docs/export.md describes them.
+
+use crate::rows::Row;
+use trapline_stats::value;
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it has of a row.
+    pub get: Get,
+}
+
+/// How a column's value is found.
+#[derive(Clone, Copy, Debug)]
+pub enum Get {
+    /// A text.
+    Text(for<'a> fn(&Row<'a>) -> &'a str),
+    /// A count that is always there.
+    Count(fn(&Row<'_>) -> u64),
+    /// A count that may be unknown.
+    MaybeCount(fn(&Row<'_>) -> Option<u64>),
+    /// A number that is always there.
+    Number(fn(&Row<'_>) -> f64),
+    /// A number that may be unknown.
+    MaybeNumber(fn(&Row<'_>) -> Option<f64>),
+}
+
+/// Every column, in order.
+pub const COLUMNS: [Column; 20] = [
+    count("run", |row| row.part.run),
+    text("environment", |row| row.part.seen.environment.name()),
+    text("variant", |row| &row.part.variant),
+    count("boot", |row| row.part.seen.replicate.into()),
+    text("clock", |row| row.part.seen.clock.name()),
+    text("workload", |row| row.part.op.workload().name()),
+    text("operation", |row| row.part.op.name()),
+    text("unit", |row| value::unit(row.part.op, row.part.seen.clock)),
+    count("number", |row| row.number),
+    count("start_tick", |row| row.sample.start),
+    count("end_tick", |row| row.sample.end),
+    count("count", |row| row.sample.count),
+    maybe_count("host_ns", |row| row.sample.host_ns),
+    Column {
+        name: "value",
+        get: Get::MaybeNumber(figure),
+    },
+    Column {
+        name: "unit_per_tick",
+        get: Get::Number(|row| row.part.seen.unit_per_tick),
+    },
+    count("clock_cost", |row| row.part.clock_cost),
+    count("loop_cost", |row| row.part.calibration.loop_cost),
+    text("checksum", |row| &row.part.checksum),
+    maybe_count("exits", |row| row.part.exits),
+    maybe_count("host_cpu_ns", |row| row.part.host_cpu_ns),
+];
+
+const fn text(name: &'static str, of: for<'a> fn(&Row<'a>) -> &'a str) -> Column {
+    Column {
+        name,
+        get: Get::Text(of),
+    }
+}
+
+const fn count(name: &'static str, of: fn(&Row<'_>) -> u64) -> Column {
+    Column {
+        name,
+        get: Get::Count(of),
+    }
+}
+
+const fn maybe_count(name: &'static str, of: fn(&Row<'_>) -> Option<u64>) -> Column {
+    Column {
+        name,
+        get: Get::MaybeCount(of),
+    }
+}
+
+/// The figure of the batch, in its unit.
+fn figure(row: &Row<'_>) -> Option<f64> {
+    let calibration = &row.part.calibration;
+    calibration.value(row.part.op.unit(), &row.sample)
+}

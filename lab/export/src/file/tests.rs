@@ -1,0 +1,127 @@
+//! Files that are written, refused, and cut off.
+
+use super::*;
+use crate::columns::COLUMNS;
+use crate::example::{boots, SAMPLES};
+use std::cell::Cell;
+use std::fs;
+
+fn export(path: &Path, replace: bool) -> Result<Written, ExportError> {
+    let boots = boots();
+    let source = Source {
+        run: 9,
+        observations: &boots,
+    };
+    write(path, &source, replace, &|| false)
+}
+
+#[test]
+fn every_form_has_every_sample_and_every_column() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.parquet", "a.csv", "a.json", "a.jsonl"] {
+        let path = folder.path().join(name);
+        let written = export(&path, false).unwrap();
+        assert_eq!(written.samples, SAMPLES, "{name}");
+        assert_eq!(written.bytes, path.metadata().unwrap().len(), "{name}");
+    }
+    let mut csv = csv::Reader::from_path(folder.path().join("a.csv")).unwrap();
+    let header: Vec<_> = csv.headers().unwrap().iter().map(str::to_owned).collect();
+    assert_eq!(header, COLUMNS.map(|column| column.name));
+    let lines: Vec<_> = csv.records().map(Result::unwrap).collect();
+    let json = fs::read_to_string(folder.path().join("a.json")).unwrap();
+    let objects: Vec<serde_json::Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len() as u64, SAMPLES);
+    assert_eq!(objects.len() as u64, SAMPLES);
+    for (line, object) in lines.iter().zip(&objects) {
+        assert_eq!(object.as_object().unwrap().len(), COLUMNS.len());
+        for (name, field) in header.iter().zip(line) {
+            let same = match &object[name] {
+                serde_json::Value::Null => field.is_empty(),
+                serde_json::Value::String(text) => text == field,
+                number => number.as_f64() == field.parse().ok(),
+            };
+            assert!(same, "{name}: {field} and {}", object[name]);
+        }
+    }
+    assert_eq!(objects[5]["start_tick"], u64::MAX - 20_000, "to the digit");
+}
+
+#[test]
+fn what_is_there_is_replaced_only_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    fs::write(&path, "mine").unwrap();
+    let told = export(&path, false).unwrap_err().to_string();
+    assert!(
+        told.ends_with(
+            "a.csv is there, and would be lost; name another file, or replace it with --force"
+        ),
+        "{told}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    export(&path, true).unwrap();
+    assert_ne!(fs::read_to_string(&path).unwrap(), "mine");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_export_that_is_cut_off_leaves_nothing_and_harms_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    fs::write(&path, "mine").unwrap();
+    let boots = boots();
+    let source = Source {
+        run: 9,
+        observations: &boots,
+    };
+    let groups = Cell::new(0);
+    let after_the_first = || groups.replace(groups.get() + 1) > 0;
+    let told = write(&path, &source, true, &after_the_first).unwrap_err();
+    assert!(matches!(told, ExportError::Interrupted(_)), "{told}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_written_is_told_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| {
+        export(&folder.path().join(name), true)
+            .unwrap_err()
+            .to_string()
+    };
+    for name in ["samples.xlsx", "samples", ".csv"] {
+        let told = of(name);
+        assert!(
+            told.contains("; name FILE.parquet, FILE.csv or FILE.json"),
+            "{told}"
+        );
+    }
+    let told = of("no/such/a.csv");
+    assert!(told.contains("a.csv: No such file or directory"), "{told}");
+    assert!(
+        told.contains("; name a file in a directory that is there"),
+        "{told}"
+    );
+    fs::create_dir(folder.path().join("b.csv")).unwrap();
+    assert!(of("b.csv").contains("cannot write"));
+}
+
+/// A device that is always full stands for a disk that is.
+#[test]
+fn a_full_disk_is_told_in_every_form() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let boots = boots();
+    let parts = rows::parts(9, &boots);
+    for form in [Form::Parquet, Form::Csv, Form::JsonLines] {
+        let error = fill(&full, form, &parts, &|| false).unwrap_err();
+        assert_eq!(
+            error.kind(),
+            io::ErrorKind::StorageFull,
+            "{form:?}: {error}"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! A row for each sample of a run, boot by boot and within a boot in order of time.
+
+use std::borrow::Cow;
+use trapline_abi::Op;
+use trapline_plan::{Observation, Operation, Outcome, Sample};
+use trapline_stats::value::Calibration;
+
+/// An operation of a boot: what its samples have in common.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// The number of the run.
+    pub run: u64,
+    /// The boot.
+    pub seen: &'a Observation,
+    /// Its settings, as people type them.
+    pub variant: String,
+    /// The operation.
+    pub op: Op,
+    /// What turns its samples into figures.
+    pub calibration: Calibration,
+    /// Ticks of an empty batch.
+    pub clock_cost: u64,
+    /// Checksum of the work, in hexadecimal: it is no quantity.
+    pub checksum: String,
+    /// Exits during all of its samples, where something counts them.
+    pub exits: Option<u64>,
+    /// CPU time that the host spent on all of them, in nanoseconds, where it is known.
+    pub host_cpu_ns: Option<u64>,
+    batches: Cow<'a, [Sample]>,
+}
+
+/// A sample with all that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// What it has in common with others.
+    pub part: &'a Part<'a>,
+    /// Which of the operation's samples, from 0.
+    pub number: u64,
+    /// The sample.
+    pub sample: Sample,
+}
+
+/// What was measured in these boots of a run.
+pub fn parts(run: u64, observations: &[Observation]) -> Vec<Part<'_>> {
+    let all = observations
+        .iter()
+        .flat_map(|seen| seen.operations.iter().map(move |one| (seen, one)));
+    all.filter_map(|(seen, operation)| part(run, seen, operation))
+        .collect()
+}
+
+fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option<Part<'a>> {
+    let Operation { op, outcome } = operation;
+    let Outcome::Measured {
+        clock_cost,
+        check,
+        exits,
+        host_cpu_ns,
+        ..
+    } = outcome
+    else {
+        return None;
+    };
+    Some(Part {
+        run,
+        seen,
+        variant: seen.variant.to_string(),
+        op: *op,
+        calibration: Calibration::of(*op, outcome, seen.unit_per_tick)?,
+        clock_cost: *clock_cost,
+        checksum: format!("{check:#x}"),
+        exits: *exits,
+        host_cpu_ns: *host_cpu_ns,
+        batches: outcome.batches(),
+    })
+}
+
+impl Part<'_> {
+    /// Its samples.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        let numbered = (0..).zip(self.batches.iter());
+        numbered.map(|(number, sample)| Row {
+            part: self,
+            number,
+            sample: *sample,
+        })
+    }
+}
