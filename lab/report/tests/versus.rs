@@ -173,6 +173,10 @@ fn programs_read_the_same() {
     assert_eq!(port_out["direction"], "worse");
     assert_eq!(port_out["effect"], 4.5);
     assert_eq!(port_out["a"]["estimate"], 2_000.0);
+    assert_eq!(
+        port_out["contenders"],
+        serde_json::json!(["kvm", "qemu-kvm"])
+    );
     assert_eq!(told["operations"][2]["more_boots"], 12);
     assert_eq!(told["operations"][3]["verdict"], "undecided");
     let lines = csv(&versus());

@@ -80,6 +80,7 @@ struct JsonMatch<'a> {
     more_boots: Option<usize>,
     /// Why there is no verdict.
     reason: Option<String>,
+    contenders: [String; 2],
     a: JsonCell<'a>,
     b: JsonCell<'a>,
 }
@@ -108,6 +109,7 @@ impl<'a> From<&'a Match> for JsonMatch<'a> {
             spread: of(|told| told.spread),
             more_boots: told.and_then(more_boots),
             reason: one.outcome.as_ref().err().map(ToString::to_string),
+            contenders: one.contenders.each_ref().map(ToString::to_string),
             a: (&one.a).into(),
             b: (&one.b).into(),
         }
