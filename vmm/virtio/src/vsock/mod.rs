@@ -168,10 +168,14 @@ impl Vsock {
         }
     }
 
-    /// There is room at the host's program.
+    /// There is room at the host's program. Of a connection that is over this may still be
+    /// told, with bytes that nobody will have any more.
     pub fn writable(&mut self, key: Key, host: &mut impl Host) {
         if let Some(number) = self.find(key) {
-            flush(&mut self.connections[number], host);
+            let connection = &mut self.connections[number];
+            if connection.state == State::Open {
+                flush(connection, host);
+            }
         }
     }
 
