@@ -13,13 +13,6 @@ fn cell<'a>(told: &'a Value, environment: &str, operation: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {operation} in {environment}: {told:#}"))
 }
 
-/// What a measured operation costs.
-fn estimate(told: &Value, environment: &str, operation: &str) -> f64 {
-    let cell = cell(told, environment, operation);
-    let estimate = cell["estimate"].as_f64();
-    estimate.unwrap_or_else(|| panic!("not measured: {cell:#}"))
-}
-
 const OPERATIONS: [&str; 7] = [
     "fork",
     "exec",
