@@ -34,16 +34,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         irq: irq::Settings::default(),
         block: args.settings(),
     };
-    let means = Means {
-        lab: &lab,
-        interrupt: &interrupt,
-        manner: &args.manner,
-        counters: None,
-        followers: None,
-        deadline: None,
-        plan: None,
-        duet: false,
-    };
+    let means = Means::new(&lab, &interrupt, &args.manner);
     let run = run::perform(&mut store, &request, &means)?;
     run::show(&run, &outcome::reports(&run), args.format, &interrupt)
 }

@@ -69,14 +69,9 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
     let both = [a.clone(), b.clone()];
     let lab = Lab::open(&args.manner.simulated)?.with_files_of(&both)?;
     let means = Means {
-        lab: &lab,
-        interrupt: &interrupt,
-        manner: &args.manner,
-        counters: None,
-        followers: None,
         deadline: Instant::now().checked_add(args.budget),
-        plan: None,
         duet: args.duet,
+        ..Means::new(&lab, &interrupt, &args.manner)
     };
     for contender in &both {
         require_ready(&lab, contender)?;

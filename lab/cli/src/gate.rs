@@ -230,14 +230,8 @@ impl Wanted<'_> {
             }
         }
         let means = Means {
-            lab,
-            interrupt,
-            manner: self.manner,
             counters: self.counters,
-            followers: None,
-            deadline: None,
-            plan: None,
-            duet: false,
+            ..Means::new(lab, interrupt, self.manner)
         };
         let request = run::exact(self.environments, self.operations, lab);
         let run = run::perform(store, &request, &means)?;

@@ -40,14 +40,8 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let wanted = request.operations & Op::OwnTimer.bit() != 0;
     let followers = wanted.then(|| Followers::find(&lab, &environments, &interrupt));
     let means = Means {
-        lab: &lab,
-        interrupt: &interrupt,
-        manner: &args.manner,
-        counters: None,
         followers: followers.as_ref(),
-        deadline: None,
-        plan: None,
-        duet: false,
+        ..Means::new(&lab, &interrupt, &args.manner)
     };
     let run = run::perform(&mut store, &request, &means)?;
     let report = outcome::report(&run);

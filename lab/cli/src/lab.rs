@@ -5,6 +5,7 @@ use crate::failure::{Failure, Status};
 use crate::files;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Requirements, Settings, Start,
 };
@@ -21,6 +22,8 @@ pub struct Lab {
     places: Vec<Place>,
     /// The same, with other files in the place of some.
     others: BTreeMap<Files, Lab>,
+    /// The image, once it was asked for: it is hashed, and boots must not wait for that.
+    image: OnceLock<GuestImage>,
 }
 
 /// What stands in for usual files.
@@ -108,6 +111,7 @@ impl Lab {
             sched: simulated.scheduling.sched(),
             places: places.collect(),
             others: BTreeMap::new(),
+            image: OnceLock::new(),
         })
     }
 
@@ -136,6 +140,7 @@ impl Lab {
             scheduling: self.scheduling,
             sched: self.sched,
             others: BTreeMap::new(),
+            image: OnceLock::new(),
         })
     }
 
@@ -187,7 +192,11 @@ impl Lab {
     /// # Errors
     /// It is not there.
     pub fn image(&self) -> Result<GuestImage, EnvError> {
-        self.settings.parts.image()
+        if let Some(image) = self.image.get() {
+            return Ok(image.clone());
+        }
+        let image = self.settings.parts.image()?;
+        Ok(self.image.get_or_init(|| image).clone())
     }
 }
 

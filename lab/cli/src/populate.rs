@@ -28,16 +28,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
     let mut store = run::open_store(&args.manner)?;
     let interrupt = Interrupt::watch()?;
     let lab = Lab::open(&args.manner.simulated)?;
-    let means = Means {
-        lab: &lab,
-        interrupt: &interrupt,
-        manner: &args.manner,
-        counters: None,
-        followers: None,
-        deadline: None,
-        plan: None,
-        duet: false,
-    };
+    let means = Means::new(&lab, &interrupt, &args.manner);
     let request = request(args, args.operations(), args.environments(), &lab);
     let run = run::perform(&mut store, &request, &means)?;
     let mut report = outcome::report(&run);

@@ -46,14 +46,9 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         }
     };
     let means = Means {
-        lab: &lab,
-        interrupt: &interrupt,
-        manner: &args.manner,
-        counters: None,
-        followers: None,
         deadline: study.as_ref().and_then(plan::deadline),
         plan: study.as_ref().map(|study| study.text.as_str()),
-        duet: false,
+        ..Means::new(&lab, &interrupt, &args.manner)
     };
     let unfinished = match (&study, args.anew) {
         (Some(_), false) => resume::unfinished(&mut store, &request, &lab)?,
@@ -88,6 +83,22 @@ pub struct Means<'a> {
     pub plan: Option<&'a str>,
     /// Whether the boots of a block on the wall clock are done at the same time.
     pub duet: bool,
+}
+
+impl<'a> Means<'a> {
+    /// What every run has; nobody counts or follows, and there is no end in time.
+    pub fn new(lab: &'a Lab, interrupt: &'a Interrupt, manner: &'a MannerArgs) -> Self {
+        Self {
+            lab,
+            interrupt,
+            manner,
+            counters: None,
+            followers: None,
+            deadline: None,
+            plan: None,
+            duet: false,
+        }
+    }
 }
 
 /// A request for exact figures, which are the same under any seed: more boots or

@@ -3,6 +3,7 @@
 
 use crate::sheet::{Look, Span};
 use crate::{against, chance, notes, printable, table, timelines, Report, Style};
+use std::collections::BTreeMap;
 use trapline_abi::{block, OpSet, Workload};
 use trapline_plan::file::Table;
 use trapline_plan::{irq, populate, Clock, EnvironmentId};
@@ -58,16 +59,18 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn title(&mut self, report: &Report) {
-        let mut parts = vec![format!("Trapline {}", report.version)];
+    /// Which Trapline measured, and on what.
+    pub(crate) fn measured_by(&mut self, version: &str, facts: &BTreeMap<String, String>) {
+        let mut parts = vec![format!("Trapline {version}")];
         let known = ["cpu", "kernel", "kvm"].into_iter();
-        parts.extend(
-            known
-                .filter_map(|name| report.facts.get(name))
-                .map(|fact| printable(fact)),
-        );
+        let told = known.filter_map(|name| facts.get(name));
+        parts.extend(told.map(|fact| printable(fact)));
         let separator = if self.style.unicode { " · " } else { ", " };
         self.paragraph("", &parts.join(separator), Look::Faint);
+    }
+
+    fn title(&mut self, report: &Report) {
+        self.measured_by(&report.version, &report.facts);
         if !report.variant.is_usual() {
             self.paragraph("", &format!("With {}", report.variant), Look::Strong);
         }

@@ -18,7 +18,7 @@ pub fn terminal(versus: &Versus, style: &Style) -> String {
         style: *style,
         text: String::new(),
     };
-    page.paragraph("", &title(versus, style), Look::Faint);
+    page.measured_by(&versus.version, &versus.facts);
     page.paragraph(" A  ", &printable(&versus.a), Look::Strong);
     page.paragraph(" B  ", &printable(&versus.b), Look::Strong);
     for clock in Clock::ALL {
@@ -48,17 +48,6 @@ pub fn terminal(versus: &Versus, style: &Style) -> String {
         page.paragraph(&before, &reason, Look::Plain);
     }
     page.text
-}
-
-fn title(versus: &Versus, style: &Style) -> String {
-    let mut parts = vec![format!("Trapline {}", versus.version)];
-    let known = ["cpu", "kernel", "kvm"].into_iter();
-    parts.extend(
-        known
-            .filter_map(|name| versus.facts.get(name))
-            .map(|fact| printable(fact)),
-    );
-    parts.join(if style.unicode { " · " } else { ", " })
 }
 
 fn explanation(clock: Clock, versus: &Versus, style: &Style) -> (&'static str, String) {
