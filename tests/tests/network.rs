@@ -1,9 +1,12 @@
 //! Network cards and sockets of a Linux in our VMM, end to end: on the simulated machine a
-//! distribution's kernel with its own drivers meets programs of the machine around it.
+//! distribution's kernel with its own drivers meets programs of the machine around it. It has
+//! a disk and a console besides, so that the VMM tells what memory all of them take.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use trapline_abi::record::{Counter, Record};
+use trapline_abi::{Decoder, Item};
 use trapline_environments::sim::kernel::{self, Maker};
 use trapline_environments::sim::{drivers, programs};
 use trapline_environments::{Root, Watch};
@@ -12,11 +15,23 @@ use trapline_tests::{has_qemu, parts, settings, skip};
 const WHAT: &str = "network and sockets of a Linux guest";
 const PATIENCE: Duration = Duration::from_secs(300);
 
-const DRIVERS: [&str; 3] = ["virtio_mmio", "virtio_net", "vmw_vsock_virtio_transport"];
+const DRIVERS: [&str; 5] = [
+    "virtio_mmio",
+    "virtio_console",
+    "virtio_blk",
+    "virtio_net",
+    "vmw_vsock_virtio_transport",
+];
+
+const DISK_BYTES: usize = 2 << 20;
+
+/// The most that a VMM may take beyond its guest's memory with a console, a disk and a card,
+/// in bytes.
+const MOST_MEMORY: u64 = 2_500_000;
 
 fn meeting() -> programs::Program {
     let words = "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests panic=-1 \
-                 clearcpuid=rdrand,rdseed trapline-echo=10.9.0.2";
+                 clearcpuid=rdrand,rdseed trapline-disk=vda trapline-echo=10.9.0.2";
     let arguments = [
         "--kernel",
         "/kernel",
@@ -31,6 +46,10 @@ fn meeting() -> programs::Program {
         "tap=tap0",
         "--vsock",
         "cid=3,path=/guest.socket",
+        "--disk",
+        "/disk",
+        "--events",
+        "3",
     ];
     programs::Program {
         file: PathBuf::from(env!("CARGO_BIN_EXE_meeting")),
@@ -57,11 +76,12 @@ fn programs_of_a_guest_and_of_the_machine_around_it_meet() {
     let root = Root::new(&settings).expect("the agent is built");
     let root = root.on(drivers::archive(&drivers)).bytes();
     let root = root.expect("it is composed");
-    let files: [programs::Extra<'_>; 4] = [
+    let files: [programs::Extra<'_>; 5] = [
         ("/kernel", &kernel),
         ("/initrd", &root),
         ("/vmm", &vmm),
         ("/tun.ko", &tun[0].bytes),
+        ("/disk", &vec![0; DISK_BYTES]),
     ];
     let watch = Watch::of(PATIENCE);
     let ran = programs::run_with(&settings, &[meeting()], &files, &watch);
@@ -70,10 +90,27 @@ fn programs_of_a_guest_and_of_the_machine_around_it_meet() {
     let errors = String::from_utf8_lossy(&outputs[0].errors);
     assert!(outputs[0].status.success(), "{console}{errors}");
     for told in [
+        "vda: 4096 sectors, write back, read-only 0, all that was written was read",
         "by a socket: 262144 bytes came back, the same",
         "by TCP: 262144 bytes came back, the same",
         "echoed 262144 bytes of a socket, 262144 over TCP",
     ] {
         assert!(console.contains(told), "{console}{errors}");
     }
+    let memory = own_memory(&outputs[0].events).expect("the VMM told it");
+    println!("the VMM took {memory} bytes beyond its guest's memory");
+    assert!((200_000..=MOST_MEMORY).contains(&memory), "{memory} bytes");
+}
+
+/// What a VMM has told of its own memory, in bytes.
+fn own_memory(events: &[u8]) -> Option<u64> {
+    let mut found = None;
+    Decoder::new().feed(events, &mut |item| {
+        if let Item::Record(Record::Count { counter, value }, _) = item {
+            if counter == Counter::OwnMemory {
+                found = Some(value);
+            }
+        }
+    });
+    found
 }

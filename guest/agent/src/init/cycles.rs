@@ -2,7 +2,7 @@
 //! whether a guest can be relied on: some runs end by themselves, others are killed while
 //! they speak. Everything that they say is said on this machine's console, and how each ended.
 
-use super::{drivers, mount, Trouble};
+use super::{drivers, Trouble};
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::process::{Child, Command, Stdio};
@@ -37,10 +37,7 @@ pub fn supervise() -> Result<bool, Trouble> {
         schedule => schedule.map_err(|error| format!("{SCHEDULE}: {error}"))?,
     };
     let command = fs::read_to_string(COMMAND).map_err(|error| format!("{COMMAND}: {error}"))?;
-    for (kind, at) in [("devtmpfs", "/dev"), ("sysfs", "/sys")] {
-        mount(kind, at).map_err(|error| format!("{at}: {error}"))?;
-    }
-    drivers::load().map_err(|error| error.to_string())?;
+    drivers::make_ready()?;
     let mut lines = schedule.lines().zip(0..).peekable();
     while let Some((line, number)) = lines.next() {
         let at_run = |trouble: String| format!("run {number}: {trouble}");

@@ -3,7 +3,7 @@
 //! Or a journal on one, for who ends its machine meanwhile: what it has called stable it
 //! must find the next time.
 
-use super::{drivers, mount, Trouble};
+use super::{drivers, Trouble};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -38,10 +38,7 @@ pub fn look() -> Result<bool, Trouble> {
     if words.is_empty() {
         return Ok(false);
     }
-    for (kind, at) in [("devtmpfs", "/dev"), ("sysfs", "/sys")] {
-        mount(kind, at).map_err(|error| format!("{at}: {error}"))?;
-    }
-    drivers::load().map_err(|error| error.to_string())?;
+    drivers::make_ready()?;
     for word in words {
         match word.strip_prefix(LOOK) {
             Some(disk) => {

@@ -68,7 +68,7 @@ pub fn main(main: u64) -> ! {
 
 /// Does what there is to be done with devices; then this does not come back.
 fn look_after_devices() {
-    let looked = disk::look().and_then(|looked| Ok(looked || network::look()?));
+    let looked = disk::look().and_then(|looked| Ok(network::look()? || looked));
     let looked = looked.and_then(|looked| Ok(looked || cycles::supervise()?));
     let done = looked.and_then(|looked| match looked {
         true => Port::opened().end(trapline_abi::platform::EXIT_DONE),

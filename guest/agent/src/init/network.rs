@@ -2,7 +2,7 @@
 //! work: what comes over TCP or a socket of the host's goes back, and a program of the
 //! host's that does the same is told something, too.
 
-use super::{drivers, mount, zero_or_error, Trouble};
+use super::{drivers, zero_or_error, Trouble};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;
@@ -34,8 +34,7 @@ pub fn look() -> Result<bool, Trouble> {
         return Ok(false);
     };
     let address = address.parse().map_err(|_| format!("{WORD}{address}"))?;
-    mount("devtmpfs", "/dev").map_err(|error| format!("/dev: {error}"))?;
-    drivers::load().map_err(|error| error.to_string())?;
+    drivers::make_ready()?;
     let told = look_from(address).map_err(|error| error.to_string())?;
     println!("{told}");
     Ok(true)

@@ -8,10 +8,11 @@ use crate::settings::Settings;
 use std::fs;
 use std::path::Path;
 
-/// What is kept: disks, network cards, sockets, a filesystem with a journal; and taps, for the
-/// machine that has such a guest.
-const KEPT: [&str; 7] = [
+/// What is kept: consoles, disks, network cards, sockets, a filesystem with a journal; and taps,
+/// for the machine that has such a guest.
+const KEPT: [&str; 8] = [
     "virtio_mmio",
+    "virtio_console",
     "virtio_blk",
     "virtio_net",
     "vmw_vsock_virtio_transport",
