@@ -5,6 +5,8 @@
 //! The first run on a machine fetches compiler and source and prepares them, which takes
 //! a minute or two; they are kept in the user's cache.
 
+use rusqlite::Connection;
+use std::path::Path;
 use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until};
 use trapline_tests::run::{Ended, Place};
@@ -95,6 +97,79 @@ fn a_process_builds_and_proves_it_twice() {
     for line in table.output.lines() {
         assert!(line.chars().count() <= 80, "too wide: {line}");
     }
+}
+
+/// Its clocks and proof.
+fn stored(store: &Path) -> Vec<(i64, i64, String)> {
+    let Ok(connection) = Connection::open(store) else {
+        return Vec::new();
+    };
+    let sql = "SELECT took, own_ns, proof FROM builds WHERE outcome = 'done' ORDER BY id";
+    let Ok(mut statement) = connection.prepare(sql) else {
+        return Vec::new();
+    };
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    rows.expect("they can be read").flatten().collect()
+}
+
+#[test]
+fn a_plan_of_builds_goes_on_where_it_was_killed() {
+    let place = Place::new();
+    let plan = place.path().join("builds.toml");
+    let text = "about = 'a test'\nenvironments = ['host']\nboots = 2\n\
+                [kernel-build]\nsize = 'mini'\ncpus = [1]\nplace = ['same']";
+    std::fs::write(&plan, text).expect("it can be written");
+    let (plan, store) = (plan.to_str().expect("text"), place.store());
+    let words = [
+        "run",
+        plan,
+        "--quiet",
+        "--format",
+        "json",
+        "--store",
+        store.to_str().expect("text"),
+    ];
+    let checked = place.run(&["plan", "check", plan, "--format", "json"]);
+    let checked = checked.json();
+    if let Some(reason) = checked["contenders"][0]["skip"].as_str() {
+        return skip(WHAT, reason);
+    }
+    assert_eq!(
+        (&checked["boots"], &checked["blocks"]),
+        (&2.into(), &2.into())
+    );
+    let mut lab = place.trapline(&words);
+    let mut lab = lab.spawn().expect("trapline can be started");
+    // The first build prepares what is built, if nobody has done so before.
+    let begun = wait_until(Duration::from_secs(600), || !stored(&store).is_empty());
+    lab.kill().expect("it is ours");
+    lab.wait().expect("it is ours");
+    assert!(begun, "nothing was built");
+    let before = stored(&store);
+    let ended = place.run(&words);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let finished = before.len() == 2;
+    let told = "going on with run 1: 1 boots are there";
+    assert!(finished || ended.errors.contains(told), "{}", ended.errors);
+    let after = stored(&store);
+    assert_eq!(after[..before.len()], before[..], "what was built stays");
+    let cell = &ended.json()["cells"][0];
+    assert_eq!(cell["builds"].as_array().map(Vec::len), Some(2), "{cell:#}");
+    let again = place.run_storing("show", "--format json");
+    assert_eq!(again.output, ended.output, "the store has all of it");
+    let other = place.run_storing("show", "--format csv");
+    assert_eq!((other.status, other.output.as_str()), (Some(2), ""));
+    assert!(
+        other.errors.contains("choose table or json"),
+        "{}",
+        other.errors
+    );
+    let samples = place.path().join("samples.csv");
+    let words = samples.to_str().expect("the path is text");
+    let export = place.run_storing("export", words);
+    let told = "has no samples";
+    assert!(export.errors.contains(told), "{}", export.errors);
+    assert!(!samples.exists());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
+use trapline_plan::kernel_build::{self, Build, Column, Done, PlannedBuild};
 use trapline_plan::{Clock, EnvironmentId, Observation};
 use trapline_store::{NewRun, Store};
 use trapline_tests::browser::{has_browser, Browser};
@@ -504,6 +505,74 @@ fn each_set_of_settings_has_its_part_of_the_page() {
     let mut browser = shown(&file);
     let found = browser.audit();
     assert!(found.is_empty(), "{found:#?}");
+    assert_calm(&browser);
+}
+
+/// A build by made-up clocks, with a reason that a page might take for more than text.
+fn build(environment: EnvironmentId, column: Column, seconds: Option<u64>) -> Build {
+    let done = |seconds| Done {
+        own_ns: seconds * 1_000_000_000,
+        took: seconds * 1_000_000_000,
+        objects: 525,
+        proof: "a".repeat(64),
+    };
+    let skipped = || kernel_build::Outcome::Skipped(HOSTILE.to_owned());
+    Build {
+        planned: PlannedBuild {
+            round: 0,
+            environment,
+            column,
+        },
+        outcome: seconds.map_or_else(skipped, |seconds| {
+            kernel_build::Outcome::Done(done(seconds))
+        }),
+        facts: BTreeMap::from([("build-source".to_owned(), "linux-source-6.1".to_owned())]),
+    }
+}
+
+#[test]
+fn kernel_builds_have_a_page_of_their_own() {
+    let place = Place::new();
+    let mut store = Store::open(&place.store()).expect("the store is new");
+    let run = NewRun {
+        request: "kernel-build --env host,uml,qemu-tcg/linux --size tiny --cpus 1,2 \
+                  --place same,disjoint --seed 1",
+        ..NewRun::default()
+    };
+    let run = store.begin_run(&run).expect("there is room");
+    for column in Column::all(&[1, 2], &kernel_build::Place::ALL) {
+        for (environment, seconds) in [
+            (EnvironmentId::Host, Some(100)),
+            (EnvironmentId::QemuTcgLinux, Some(2_150)),
+            (EnvironmentId::Uml, None),
+        ] {
+            let build = build(environment, column, seconds);
+            store.add_build(run, &build).expect("there is room");
+        }
+    }
+    drop(store);
+    let file = made(&place, "builds.html");
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    for told in [
+        "Building a kernel takes 21.5 times as long in qemu-tcg/linux as in host",
+        "+2050%",
+        "tiny: bzImage of tinyconfig",
+        "linux-source-6.1",
+        "uml 1(d) not built: ",
+        "\"workload\":\"kernel-build\"",
+    ] {
+        assert!(text.contains(told), "no {told}");
+    }
+    if !has_browser("the page of kernel builds") {
+        return;
+    }
+    let mut browser = shown(&file);
+    for (scheme, width, height, mobile) in [("light", 1280, 900, false), ("dark", 390, 844, true)] {
+        browser.prefer(scheme);
+        browser.resize(width, height, mobile);
+        let found = browser.audit();
+        assert!(found.is_empty(), "{scheme} at {width}: {found:#?}");
+    }
     assert_calm(&browser);
 }
 

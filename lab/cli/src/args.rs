@@ -191,8 +191,7 @@ pub struct MannerArgs {
     pub store: StoreArgs,
     #[command(flatten)]
     pub simulated: SimulatedArgs,
-    /// Most time for one boot [default: 180 s on the wall clock, 600 s on the
-    /// instruction clock]
+    /// Most time for one boot [default: many times what it usually takes]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,
     /// What else is to be known of the run, for 'trapline history'; may be repeated
@@ -308,6 +307,15 @@ pub enum PlainFormat {
     Table,
     /// One JSON object
     Json,
+}
+
+impl From<PlainFormat> for Format {
+    fn from(format: PlainFormat) -> Self {
+        match format {
+            PlainFormat::Table => Self::Table,
+            PlainFormat::Json => Self::Json,
+        }
+    }
 }
 
 /// How much to measure.

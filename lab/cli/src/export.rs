@@ -3,7 +3,7 @@
 use crate::args::ExportArgs;
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
-use crate::{keep, show, terminal};
+use crate::{keep, outcome, show, terminal};
 use trapline_export::{ExportError, Form, Source};
 use trapline_store::Store;
 
@@ -20,6 +20,14 @@ pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
     let run = store
         .load(run)
         .map_err(|error| Failure::from_error(&error))?;
+    if outcome::builds(&run).is_some() {
+        let told = format!(
+            "run {} is of kernel builds, and has no samples",
+            run.info.id
+        );
+        let help = format!("trapline show --run {} --format json", run.info.id);
+        return Err(Failure::new(told).help(help).status(Status::Usage));
+    }
     let interrupt = Interrupt::watch()?;
     let source = Source {
         run: run.info.id.0.unsigned_abs(),

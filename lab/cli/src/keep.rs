@@ -4,7 +4,7 @@ use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::PathBuf;
 use trapline_abi::{block, OpSet};
-use trapline_plan::{expand, irq, names, Contender, Request, Scheduling};
+use trapline_plan::{expand, irq, kernel_build, names, Contender, Request, Scheduling};
 
 /// The file that `args` name, or the user's own.
 ///
@@ -65,8 +65,11 @@ pub fn describe(request: &Request) -> String {
 }
 
 /// The operations that such words ask for; all, where they tell nothing that this
-/// version knows.
+/// version knows, and none where they ask for kernel builds.
 pub fn operations(words: &str) -> OpSet {
+    if words.parse::<kernel_build::Request>().is_ok() {
+        return 0;
+    }
     let mut words = words.split(' ').skip_while(|word| *word != "--workload");
     let list = words.nth(1);
     let selected = list.and_then(|list| names::operations(list).ok());
@@ -104,6 +107,7 @@ mod tests {
         assert_eq!(words, expected);
         assert_eq!(operations(&words), request.operations);
         assert_eq!(operations("of a later version"), expand::known_operations());
+        assert_eq!(operations("kernel-build --env host --size mini"), 0);
         let timers = Request {
             operations: irq::operations(),
             boots: None,

@@ -1,54 +1,129 @@
 //! `trapline kernel-build`: how long the kernel takes to build, by environment, number of
-//! CPUs, and where those are.
+//! CPUs, and where those are. Each build is stored when it is over, so that a plan's can go
+//! on where they were cut off.
 
-use crate::args::{KernelBuildArgs, PlainFormat};
+use crate::args::{Format, KernelBuildArgs};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::progress::Bar;
-use crate::terminal;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use crate::resume::Asked;
+use crate::run::{self, Means};
+use crate::{outcome, resume, terminal};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 use trapline_environments::kernel_build::{self, Built, Root};
 use trapline_environments::{EnvError, Watch};
-use trapline_plan::kernel_build::{Column, Size};
+use trapline_plan::kernel_build::{Build, Column, Done, Outcome, PlannedBuild, Request, Size};
 use trapline_plan::EnvironmentId;
-use trapline_report::kernel_build::{json, table, Build, Done, Matrix, Outcome};
+use trapline_report::kernel_build::{json, table, Matrix};
+use trapline_store::{Run, RunId, Store};
 
-/// Builds, and shows.
+/// Builds, stores and shows.
 ///
 /// # Errors
-/// A part is missing, or output cannot be written.
+/// A part is missing, the store cannot be written, or output cannot.
 pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
+    let mut store = run::open_store(&args.manner)?;
     let interrupt = Interrupt::watch()?;
-    let lab = Lab::open(&args.simulated)?;
-    let size: Size = args.size.into();
-    let watch = Watch {
-        patience: args
-            .timeout
-            .map_or_else(|| patience(size), Duration::from_secs),
-        stop: interrupt.flag(),
+    let lab = Lab::open(&args.manner.simulated)?;
+    let means = Means::new(&lab, &interrupt, &args.manner);
+    let request = args.request();
+    let number = begin(&mut store, &request, &means)?;
+    let run = go_on(&mut store, number, &request, &means)?;
+    show(&run, request.size, args.format.into(), &interrupt)
+}
+
+/// Does the builds of a plan, and those only that an earlier run of it has left.
+///
+/// # Errors
+/// As [`kernel_build`].
+pub fn of_plan(
+    store: &mut Store,
+    request: &Request,
+    means: &Means<'_>,
+    anew: bool,
+    format: Format,
+) -> Result<Status, Failure> {
+    let unfinished = match anew {
+        true => None,
+        false => resume::unfinished(store, &Asked::of_builds(request, means.lab))?,
     };
-    let bar = Bar::new(planned(args), args.quiet);
-    let mut work = Work {
-        lab: &lab,
-        size,
+    let number = match unfinished {
+        Some(number) => number,
+        None => begin(store, request, means)?,
+    };
+    let run = go_on(store, number, request, means)?;
+    show(&run, request.size, format, means.interrupt)
+}
+
+fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<RunId, Failure> {
+    run::note(
+        store,
+        request.seed,
+        Asked::of_builds(request, means.lab),
+        means,
+    )
+}
+
+/// Does what is left of a run.
+fn go_on(
+    store: &mut Store,
+    number: RunId,
+    request: &Request,
+    means: &Means<'_>,
+) -> Result<Run, Failure> {
+    let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
+    let before = store.load(number).map_err(failed)?.builds;
+    let mut left = request.expand();
+    left.retain(|planned| before.iter().all(|build| build.planned != *planned));
+    let bar = Bar::new(left.len(), means.manner.quiet);
+    let usual = patience(request.size);
+    let watch = Watch {
+        patience: means.manner.timeout.map_or(usual, Duration::from_secs),
+        stop: means.interrupt.flag(),
+    };
+    let work = Work {
+        lab: means.lab,
+        size: request.size,
         watch: &watch,
         bar: &bar,
         root: None,
-        facts: BTreeMap::new(),
+        hopeless: before.iter().filter_map(hopeless).collect(),
     };
-    let builds = work.all(args);
-    let matrix = Matrix::new(size, builds, std::mem::take(&mut work.facts));
+    let done = work.all(&left, means.deadline, &mut |build| {
+        store.add_build(number, build).map_err(failed)
+    });
     bar.finish();
-    match args.format {
-        PlainFormat::Table => terminal::print_text(&table(&matrix, terminal::width()))?,
-        PlainFormat::Json => terminal::print_json(&json(&matrix, env!("CARGO_PKG_VERSION")))?,
-    }
+    done?;
+    run::end(store, number, means.interrupt)
+}
+
+fn show(run: &Run, size: Size, format: Format, interrupt: &Interrupt) -> Result<Status, Failure> {
+    let matrix = Matrix::new(size, &run.builds);
+    print(&matrix, format)?;
     Ok(match interrupt.signal() {
-        Some(signal) => Status::Interrupted(signal),
+        Some(signal) => {
+            outcome::tell_interrupted(run);
+            Status::Interrupted(signal)
+        }
         None => status(&matrix),
     })
+}
+
+/// Prints the builds of a run, and nothing else, to standard output.
+///
+/// # Errors
+/// Output cannot be written, or not in that form.
+pub fn print(matrix: &Matrix, format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Table => terminal::print_text(&table(matrix, terminal::width())),
+        Format::Json => terminal::print_json(&json(matrix, env!("CARGO_PKG_VERSION"))),
+        _ => {
+            let told = Failure::new("--format: builds of kernels are not printed in that form");
+            Err(told.help("choose table or json").status(Status::Usage))
+        }
+    }
 }
 
 fn status(matrix: &Matrix) -> Status {
@@ -68,15 +143,29 @@ fn patience(size: Size) -> Duration {
     })
 }
 
-fn planned(args: &KernelBuildArgs) -> usize {
-    let environments = args.environments();
-    let builds = environments
-        .iter()
-        .map(|id| args.columns(*id).len() * args.boots(*id) as usize);
-    builds.sum()
+/// Why something cannot be built there on this host, and what to do about that.
+pub fn why_not(
+    lab: &Lab,
+    size: Size,
+    environment: EnvironmentId,
+    column: Column,
+) -> Option<String> {
+    let misfit = kernel_build::misfit(environment, column);
+    let not_ready = || lab.why_not(environment).map(str::to_owned);
+    let root = || {
+        let checked = kernel_build::check(&lab.settings().cache, size);
+        checked.err().map(|error| error.to_string())
+    };
+    misfit.or_else(not_ready).or_else(root)
 }
 
-/// What is to be done, and with what.
+/// The cell of a build that another build would only repeat.
+fn hopeless(build: &Build) -> Option<(EnvironmentId, Column)> {
+    let done = matches!(build.outcome, Outcome::Done(_));
+    (!done).then_some((build.planned.environment, build.planned.column))
+}
+
+/// What builds are done with.
 struct Work<'a> {
     lab: &'a Lab,
     size: Size,
@@ -84,70 +173,63 @@ struct Work<'a> {
     bar: &'a Bar,
     /// Made when it is first needed.
     root: Option<Root>,
-    facts: BTreeMap<String, String>,
+    /// Cells that need not be tried again.
+    hopeless: BTreeSet<(EnvironmentId, Column)>,
 }
 
 impl Work<'_> {
-    /// All builds, in rounds, so that a host that gets busy harms all alike; those that are
-    /// done if somebody wants everything to stop.
-    fn all(&mut self, args: &KernelBuildArgs) -> Vec<Build> {
-        let environments = args.environments();
-        let rounds = environments
-            .iter()
-            .map(|id| args.boots(*id))
-            .max()
-            .unwrap_or(0);
-        let mut builds: Vec<Build> = Vec::new();
-        for round in 0..rounds {
-            for id in environments.iter().filter(|id| round < args.boots(**id)) {
-                for column in args.columns(*id) {
-                    let hopeless = |build: &Build| {
-                        let same = (build.environment, build.column) == (*id, column);
-                        same && !matches!(build.outcome, Outcome::Done(_))
-                    };
-                    if !builds.iter().any(hopeless) {
-                        match self.one(*id, column) {
-                            Ok(build) => builds.push(build),
-                            Err(_stopped) => return builds,
-                        }
-                    }
-                    self.bar.done();
-                }
+    /// Does these builds and keeps what comes of each, until somebody wants everything to
+    /// stop. No round is begun after the deadline.
+    fn all(
+        mut self,
+        builds: &[PlannedBuild],
+        deadline: Option<Instant>,
+        keep: &mut dyn FnMut(&Build) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut round = None;
+        for planned in builds {
+            let begins = round.replace(planned.round) != Some(planned.round);
+            if begins && deadline.is_some_and(|end| Instant::now() >= end) {
+                break;
             }
+            let cell = (planned.environment, planned.column);
+            if !self.hopeless.contains(&cell) {
+                let Ok(build) = self.one(*planned) else {
+                    break;
+                };
+                self.hopeless.extend(hopeless(&build));
+                keep(&build)?;
+            }
+            self.bar.done();
         }
-        builds
+        Ok(())
     }
 
     /// # Errors
     /// Somebody wants everything to stop.
-    fn one(&mut self, environment: EnvironmentId, column: Column) -> Result<Build, EnvError> {
+    fn one(&mut self, planned: PlannedBuild) -> Result<Build, EnvError> {
+        let PlannedBuild {
+            environment,
+            column,
+            ..
+        } = planned;
         self.bar.step(&format!("{environment} {column}"));
-        let outcome = match self.why_not(environment, column) {
-            Some(reason) => Outcome::Skipped(reason),
+        let not_done = |outcome| (outcome, Default::default());
+        let (outcome, facts) = match why_not(self.lab, self.size, environment, column) {
+            Some(reason) => not_done(Outcome::Skipped(reason)),
             None => match self.build(environment, column) {
-                Ok(built) => Outcome::Done(self.note(environment, built)),
+                Ok(built) => (Outcome::Done(done(&built)), built.facts),
                 Err(error @ EnvError::Stopped) => return Err(error),
-                Err(EnvError::Missing(reason)) => Outcome::Skipped(reason),
-                Err(error @ EnvError::Kernel(_)) => Outcome::Skipped(error.to_string()),
-                Err(error) => Outcome::Failed(error.to_string()),
+                Err(EnvError::Missing(reason)) => not_done(Outcome::Skipped(reason)),
+                Err(error @ EnvError::Kernel(_)) => not_done(Outcome::Skipped(error.to_string())),
+                Err(error) => not_done(Outcome::Failed(error.to_string())),
             },
         };
         Ok(Build {
-            environment,
-            column,
+            planned,
             outcome,
+            facts,
         })
-    }
-
-    fn why_not(&self, environment: EnvironmentId, column: Column) -> Option<String> {
-        let misfit = kernel_build::misfit(environment, column);
-        let not_ready = || self.lab.why_not(environment).map(str::to_owned);
-        let root = || {
-            let settings = self.lab.settings();
-            let checked = kernel_build::check(&settings.cache, self.size);
-            checked.err().map(|error| error.to_string())
-        };
-        misfit.or_else(not_ready).or_else(root)
     }
 
     fn build(&mut self, environment: EnvironmentId, column: Column) -> Result<Built, EnvError> {
@@ -160,22 +242,13 @@ impl Work<'_> {
         self.root = Some(root);
         built
     }
+}
 
-    /// Keeps what is known about a build.
-    fn note(&mut self, environment: EnvironmentId, built: Built) -> Done {
-        let of_all = |name: &str| name.starts_with("build-");
-        for (name, value) in built.facts {
-            let name = match of_all(&name) {
-                true => name,
-                false => format!("{environment} {name}"),
-            };
-            self.facts.insert(name, value);
-        }
-        Done {
-            own_ns: built.own_ns,
-            took: built.took,
-            objects: built.proof.objects,
-            proof: built.proof.hash,
-        }
+fn done(built: &Built) -> Done {
+    Done {
+        own_ns: built.own_ns,
+        took: built.took,
+        objects: built.proof.objects,
+        proof: built.proof.hash.clone(),
     }
 }

@@ -7,7 +7,9 @@ use crate::{keep, terminal};
 use std::collections::BTreeSet;
 use trapline_plan::file::{self, Table};
 use trapline_plan::irq::Settings;
+use trapline_plan::kernel_build::Request;
 use trapline_plan::{Contender, Observation, Variant};
+use trapline_report::kernel_build::Matrix;
 use trapline_report::page::Study;
 use trapline_report::{study, Report, Style};
 use trapline_stats::chance::Chance;
@@ -139,6 +141,21 @@ pub fn print(reports: &[Report], format: Format) -> Result<(), Failure> {
         Format::Bencher => study::bencher(reports),
     };
     terminal::print_text(&text)
+}
+
+/// Says what is left of a run that somebody ended.
+pub fn tell_interrupted(run: &Run) {
+    anstream::eprintln!(
+        "interrupted; {} finished boots are kept as run {}",
+        run.info.boots,
+        run.info.id
+    );
+}
+
+/// The table of a run's kernel builds, if it is a run of those.
+pub fn builds(run: &Run) -> Option<Matrix> {
+    let request: Request = run.info.request.parse().ok()?;
+    Some(Matrix::new(request.size, &run.builds))
 }
 
 /// Draws the figures of a stored run below its tables.

@@ -2,16 +2,19 @@
 
 use crate::args::{PlainFormat, PlanArgs, PlanCommand};
 use crate::failure::{Failure, Status};
+use crate::kernel_build;
 use crate::lab::Lab;
 use crate::terminal;
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trapline_environments::Availability;
 use trapline_plan::file::{self, Study};
-use trapline_plan::{expand, names, Clock, Contender, Plan, Request};
+use trapline_plan::kernel_build::Request;
+use trapline_plan::{expand, names, Clock, Contender, Plan};
 
 /// Checks a plan, or prints what a plan may hold.
 ///
@@ -22,7 +25,10 @@ pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
         PlanCommand::Check(args) => {
             let study = read(&args.file)?;
             let lab = Lab::open(&args.simulated)?.with_files_of(&study.contenders)?;
-            let checked = Checked::new(&study, &lab);
+            let checked = match &study.builds {
+                Some(builds) => Checked::of_builds(&study, builds, &lab),
+                None => Checked::new(&study, &lab),
+            };
             match args.format {
                 PlainFormat::Table => terminal::print_text(&checked.text())?,
                 PlainFormat::Json => terminal::print_json(&json!(checked))?,
@@ -53,12 +59,12 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
 }
 
 /// What the study asks for.
-pub fn request(study: &Study, lab: &Lab) -> Request {
+pub fn request(study: &Study, lab: &Lab) -> trapline_plan::Request {
     let ready = |contender: &&Contender| {
         let place = lab.of(&contender.variant).place(contender.environment);
         place.is_some_and(|place| place.availability == Availability::Ready)
     };
-    Request {
+    trapline_plan::Request {
         contenders: study.contenders.clone(),
         ready: study.contenders.iter().filter(ready).cloned().collect(),
         operations: study.operations,
@@ -114,6 +120,33 @@ impl Checked {
             seed: study.seed,
             budget_s: study.budget.map(|budget| budget.as_secs()),
             contenders: rows.collect(),
+        }
+    }
+
+    fn of_builds(study: &Study, builds: &Request, lab: &Lab) -> Self {
+        let all = builds.expand();
+        let rounds = all.iter().map(|build| build.round as usize + 1).max();
+        let firsts = all.iter().filter(|build| build.round == 0);
+        let cells: BTreeSet<_> = firsts.map(|it| (it.environment, it.column)).collect();
+        let rows = cells.into_iter().map(|(environment, column)| {
+            let skip = kernel_build::why_not(lab, builds.size, environment, column);
+            let boots = builds.boots_of(environment) as usize;
+            Row {
+                contender: format!("{environment} {column}"),
+                clock: environment.clock().name(),
+                boots: if skip.is_none() { boots } else { 0 },
+                skip,
+            }
+        });
+        let rows: Vec<_> = rows.collect();
+        Self {
+            about: study.about.clone(),
+            operations: format!("kernel-build {}", builds.size),
+            boots: rows.iter().map(|row| row.boots).sum(),
+            blocks: rounds.unwrap_or(0),
+            seed: study.seed,
+            budget_s: study.budget.map(|budget| budget.as_secs()),
+            contenders: rows,
         }
     }
 

@@ -50,12 +50,15 @@ fn ledger(path: &Path) -> Result<Ledger, Failure> {
 }
 
 fn made(run: &Run, ledgers: &[Ledger]) -> String {
+    let builds = outcome::builds(run);
     let source = page::Source {
         studies: &outcome::studies(run),
         ledgers,
+        builds: builds.as_ref(),
         run: &page::Run {
             number: run.info.id.0,
             started: show::date(run.info.started_at),
+            boots: run.info.boots,
             is_complete: run.info.finished_at.is_some(),
             seed: run.info.seed,
             request: run.info.request.clone(),

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::lab::Lab;
 use crate::{doctor, keep, keeper};
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_plan::Request;
+use trapline_plan::{kernel_build, Request};
 use trapline_store::{RunId, RunInfo, Store};
 
 /// The fact that tells builds of what is measured apart.
@@ -17,15 +17,34 @@ const PARTS: &str = "parts";
 /// It is measured anew by each run, and differs by chance.
 const BY_CHANCE: [&str; 1] = ["tsc mhz"];
 
-/// What is known of the host, and which builds are measured.
-pub fn facts(request: &Request, lab: &Lab) -> BTreeMap<String, String> {
-    let mut facts = doctor::facts();
-    let contenders = request.contenders.iter();
-    let builds = contenders.map(|it| lab.of(&it.variant).settings().parts.fingerprint());
-    let builds: BTreeSet<String> = builds.collect();
-    let builds: Vec<String> = builds.into_iter().collect();
-    facts.insert(PARTS.to_owned(), builds.join(" "));
-    facts
+/// What a run is to be, as its store has it.
+pub struct Asked {
+    /// What is asked for, as words of a command line.
+    pub words: String,
+    /// What is known of the host, and which builds are measured.
+    pub facts: BTreeMap<String, String>,
+}
+
+impl Asked {
+    /// What operations are asked for.
+    pub fn of(request: &Request, lab: &Lab) -> Self {
+        let contenders = request.contenders.iter();
+        let labs = contenders.map(|contender| lab.of(&contender.variant));
+        Self::with(keep::describe(request), labs)
+    }
+
+    /// What kernel builds are asked for.
+    pub fn of_builds(request: &kernel_build::Request, lab: &Lab) -> Self {
+        Self::with(request.to_string(), [lab].into_iter())
+    }
+
+    fn with<'a>(words: String, labs: impl Iterator<Item = &'a Lab>) -> Self {
+        let mut facts = doctor::facts();
+        let parts: BTreeSet<String> = labs.map(|lab| lab.settings().parts.fingerprint()).collect();
+        let parts: Vec<String> = parts.into_iter().collect();
+        facts.insert(PARTS.to_owned(), parts.join(" "));
+        Self { words, facts }
+    }
 }
 
 /// The latest run that asked for the same, was not finished, and is now this process's to
@@ -33,19 +52,19 @@ pub fn facts(request: &Request, lab: &Lab) -> BTreeMap<String, String> {
 ///
 /// # Errors
 /// The store cannot be read or written.
-pub fn unfinished(
-    store: &mut Store,
-    request: &Request,
-    lab: &Lab,
-) -> Result<Option<RunId>, Failure> {
+pub fn unfinished(store: &mut Store, asked: &Asked) -> Result<Option<RunId>, Failure> {
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
-    let words = keep::describe(request);
     let runs = store.runs().map_err(failed)?;
-    let same = |run: &&RunInfo| run.request == words;
-    let Some(run) = runs.iter().rev().find(same).filter(|run| is_left(run)) else {
+    let same = |run: &&RunInfo| run.request == asked.words;
+    let latest = runs.iter().rev().find(same);
+    let Some(run) = latest.filter(|run| run.finished_at.is_none()) else {
         return Ok(None);
     };
-    if let Some(changed) = changed(run, &facts(request, lab)) {
+    if !is_left(run) {
+        anstream::eprintln!("run {} of the same is going on: this is another", run.id);
+        return Ok(None);
+    }
+    if let Some(changed) = changed(run, &asked.facts) {
         anstream::eprintln!(
             "run {} was not finished, but {changed}: beginning anew",
             run.id
@@ -67,8 +86,7 @@ pub fn unfinished(
 
 /// Whether nobody adds to it any more.
 fn is_left(run: &RunInfo) -> bool {
-    let kept = run.keeper.as_deref().is_some_and(keeper::is_there);
-    run.finished_at.is_none() && !kept
+    !run.keeper.as_deref().is_some_and(keeper::is_there)
 }
 
 /// What is not as it was when the run began.
@@ -134,7 +152,5 @@ mod tests {
         assert!(!is_left(&before));
         before.keeper = Some("another boot 1 1".to_owned());
         assert!(is_left(&before));
-        before.finished_at = Some(1);
-        assert!(!is_left(&before));
     }
 }

@@ -10,7 +10,8 @@ use crate::lab::Lab;
 use crate::ledgers::Counters;
 use crate::measure::{self, Storekeeper};
 use crate::progress::Bar;
-use crate::{keep, keeper, outcome, plan, resume};
+use crate::resume::Asked;
+use crate::{keep, keeper, kernel_build, outcome, plan, resume};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
@@ -50,8 +51,11 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         plan: study.as_ref().map(|study| study.text.as_str()),
         ..Means::new(&lab, &interrupt, &args.manner)
     };
+    if let Some(builds) = study.as_ref().and_then(|study| study.builds.as_ref()) {
+        return kernel_build::of_plan(&mut store, builds, &means, args.anew, args.format);
+    }
     let unfinished = match (&study, args.anew) {
-        (Some(_), false) => resume::unfinished(&mut store, &request, &lab)?,
+        (Some(_), false) => resume::unfinished(&mut store, &Asked::of(&request, &lab))?,
         _ => None,
     };
     let run = match unfinished {
@@ -250,25 +254,16 @@ fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
 /// The store cannot be written.
 pub fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<RunId, Failure> {
     let (plan, lab) = (expand(request), means.lab);
-    let told = means.manner.facts.iter().cloned();
-    let mut facts: BTreeMap<String, String> = told.collect();
-    facts.extend(resume::facts(request, lab));
+    let mut asked = Asked::of(request, lab);
     if request.operations & irq::operations() != 0 {
-        facts.extend(request.irq.facts());
+        asked.facts.extend(request.irq.facts());
     }
     if request.operations & block::operations() != 0 {
-        facts.extend(disk::facts(lab.settings(), request.block.mib));
+        let facts = disk::facts(lab.settings(), request.block.mib);
+        asked.facts.extend(facts);
     }
-    let run = NewRun {
-        seed: request.seed,
-        request: &keep::describe(request),
-        version: env!("CARGO_PKG_VERSION"),
-        facts,
-        keeper: Some(&keeper::myself()),
-        plan: means.plan,
-    };
+    let number = note(store, request.seed, asked, means)?;
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
-    let number = store.begin_run(&run).map_err(failed)?;
     for contender in &plan.left_out {
         if let Some(reason) = lab.of(&contender.variant).why_not(contender.environment) {
             store.add_skip(number, contender, reason).map_err(failed)?;
@@ -280,8 +275,36 @@ pub fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<
     Ok(number)
 }
 
+/// Notes that a run begins, with what the user said of it.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn note(
+    store: &mut Store,
+    seed: u64,
+    asked: Asked,
+    means: &Means<'_>,
+) -> Result<RunId, Failure> {
+    let told = means.manner.facts.iter().cloned();
+    let mut facts: BTreeMap<String, String> = told.collect();
+    facts.extend(asked.facts);
+    let run = NewRun {
+        seed,
+        request: &asked.words,
+        version: env!("CARGO_PKG_VERSION"),
+        facts,
+        keeper: Some(&keeper::myself()),
+        plan: means.plan,
+    };
+    let begun = store.begin_run(&run);
+    begun.map_err(|error| Failure::from_error(&error))
+}
+
 /// Reads back what was stored: what is printed is what can be printed again.
-fn end(store: &mut Store, number: RunId, interrupt: &Interrupt) -> Result<Run, Failure> {
+///
+/// # Errors
+/// The store cannot be written or read.
+pub fn end(store: &mut Store, number: RunId, interrupt: &Interrupt) -> Result<Run, Failure> {
     let finished = match interrupt.signal() {
         None => store.finish_run(number),
         Some(_) => Ok(()),
@@ -304,11 +327,7 @@ pub fn show(
     match interrupt.signal() {
         None => Ok(outcome::status_of(reports)),
         Some(signal) => {
-            let boots = run.observations.len();
-            anstream::eprintln!(
-                "interrupted; {boots} finished boots are kept as run {}",
-                run.info.id
-            );
+            outcome::tell_interrupted(run);
             Ok(Status::Interrupted(signal))
         }
     }

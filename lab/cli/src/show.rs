@@ -2,7 +2,7 @@
 
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Status};
-use crate::{keep, outcome, terminal};
+use crate::{keep, kernel_build, outcome, terminal};
 use std::time::{Duration, SystemTime};
 use trapline_store::{RunId, RunInfo, Store};
 
@@ -22,6 +22,10 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
     let run = store
         .load(run)
         .map_err(|error| Failure::from_error(&error))?;
+    if let Some(builds) = outcome::builds(&run) {
+        kernel_build::print(&builds, args.format)?;
+        return Ok(Status::Done);
+    }
     outcome::print(&outcome::reports(&run), args.format)?;
     if args.plot {
         outcome::plot(&run)?;

@@ -6,6 +6,12 @@ use crate::sharing::names_of;
 /// As many as a machine of ours has at the most.
 pub const MOST: u32 = 8;
 
+/// A number of virtual CPUs, as people type it.
+pub fn from_text(text: &str) -> Option<u32> {
+    let number = text.parse().ok();
+    number.filter(|number| (1..=MOST).contains(number))
+}
+
 /// Whether what is measured there can have several: the image runs on one, a simulated
 /// machine has one, and so has user-mode Linux. The bare row has those of its host.
 fn can_have_several(environment: EnvironmentId) -> bool {

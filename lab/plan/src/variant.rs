@@ -128,7 +128,8 @@ impl Variant {
             expected,
         };
         let was_set = match key {
-            CPUS => put(&mut self.cpus, cpus(value)).ok_or_else(|| bad("a number from 1 to 8")),
+            CPUS => put(&mut self.cpus, cpus::from_text(value))
+                .ok_or_else(|| bad("a number from 1 to 8")),
             MEMORY => put(&mut self.memory_mib, mebibytes(value))
                 .ok_or_else(|| bad("a size like 512M or 2G")),
             PAGES => put(&mut self.pages, MemoryPages::from_name(value))
@@ -231,11 +232,6 @@ fn unknown(key: &str) -> BadVariant {
 /// Puts what there is into its place; whether something was there already.
 fn put<T>(place: &mut Option<T>, value: Option<T>) -> Option<bool> {
     Some(place.replace(value?).is_some())
-}
-
-fn cpus(text: &str) -> Option<u32> {
-    let number = text.parse().ok();
-    number.filter(|number| (1..=cpus::MOST).contains(number))
 }
 
 /// A whole number of MiB; without a unit it is one, too.

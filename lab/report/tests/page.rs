@@ -106,6 +106,7 @@ fn a_page_of_everything_stays_small() {
     }];
     let run = page::Run::default();
     let text = page::page(&page::Source {
+        builds: None,
         studies: &studies,
         ledgers: &[],
         run: &run,

@@ -181,9 +181,9 @@ fn programs_read_the_same() {
     assert_eq!(told["operations"][3]["verdict"], "undecided");
     let lines = csv(&versus());
     assert_eq!(lines.lines().count(), 6, "{lines}");
-    assert!(
-        lines.contains("exits,port-out,wall,ns,2000,9000,4.5,4.49,4.51,0.004,0.008,changed,10,")
-    );
+    assert!(lines.contains(
+        "exits,port-out,wall,ns,kvm,qemu-kvm,2000,9000,4.5,4.49,4.51,0.004,0.008,changed,10,"
+    ));
     let page = markdown(&versus());
     assert!(
         page.contains("| exits/port-out (wall) | 2.00 µs | 9.00 µs | 4.500 |"),

@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod builds;
 mod error;
 mod pack;
 mod read;
@@ -34,6 +35,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trapline_plan::kernel_build::{Build, PlannedBuild};
 use trapline_plan::{Contender, Observation};
 
 /// How long to wait for another program that is writing to the same store.
@@ -89,7 +91,7 @@ pub struct RunInfo {
     pub version: String,
     /// What was known of the host.
     pub facts: BTreeMap<String, String>,
-    /// How many boots of it are stored.
+    /// How many boots of it are stored; each build of a kernel is one.
     pub boots: u64,
     /// Which process adds to it, or did before it ended; of older stores nothing is known.
     pub keeper: Option<String>,
@@ -106,6 +108,8 @@ pub struct Run {
     pub observations: Vec<Observation>,
     /// Who was asked for and could not be booted, with reasons.
     pub skips: Vec<(Contender, String)>,
+    /// Its builds of kernels, in the order in which they were stored.
+    pub builds: Vec<Build>,
 }
 
 impl Store {
@@ -196,6 +200,23 @@ impl Store {
         reason: &str,
     ) -> Result<(), StoreError> {
         self.attempt(|connection| write::add_skip(connection, run, contender, reason))
+    }
+
+    /// Stores what came of a build.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn add_build(&mut self, run: RunId, build: &Build) -> Result<(), StoreError> {
+        self.attempt(|connection| builds::add(connection, run, build))
+    }
+
+    /// Which builds of a run there are.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn built(&mut self, run: RunId) -> Result<Vec<PlannedBuild>, StoreError> {
+        let builds = self.attempt(|connection| builds::of(connection, run))?;
+        Ok(builds.into_iter().map(|build| build.planned).collect())
     }
 
     /// Which boots of a run there are: whose, and which of his.

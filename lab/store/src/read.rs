@@ -3,7 +3,7 @@
 //! A file that passed SQLite's own checks can still hold nonsense: somebody may
 //! have edited it. What cannot be read is named as damage, never guessed.
 
-use crate::{pack, schema, Problem, Run, RunId, RunInfo};
+use crate::{builds, pack, schema, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
@@ -14,9 +14,10 @@ use trapline_plan::{
 /// How runs are asked for.
 fn select_runs(connection: &Connection) -> Result<String, Problem> {
     let further = schema::keeper_and_plan(connection)?;
+    let builds = schema::builds_of_run(connection)?;
     Ok(format!(
         "SELECT id, started_at, finished_at, seed, request, version, facts,
-         (SELECT count(*) FROM boots WHERE run = runs.id), {further} FROM runs"
+         (SELECT count(*) FROM boots WHERE run = runs.id) + {builds}, {further} FROM runs"
     ))
 }
 
@@ -46,6 +47,7 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
         info,
         observations: observations(&view, run)?,
         skips: skips(&view, run)?,
+        builds: builds::of(&view, run)?,
     })
 }
 
@@ -247,7 +249,7 @@ fn problems(connection: &Connection, boot: i64) -> Result<Vec<String>, Problem> 
 }
 
 /// What `read` makes of every row of `sql` with `parameter`.
-fn collect<T>(
+pub fn collect<T>(
     connection: &Connection,
     sql: &str,
     parameter: i64,
@@ -262,7 +264,7 @@ fn collect<T>(
     Ok(found)
 }
 
-fn environment(name: String) -> Result<EnvironmentId, Problem> {
+pub fn environment(name: String) -> Result<EnvironmentId, Problem> {
     EnvironmentId::from_name(&name).ok_or_else(|| damage("environment", &name))
 }
 
@@ -277,16 +279,16 @@ fn clock(name: String) -> Result<Clock, Problem> {
         .ok_or_else(|| damage("clock", &name))
 }
 
-fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {
+pub fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {
     serde_json::from_str(json).map_err(|_| damage("facts", json))
 }
 
-fn damage(what: &str, text: &str) -> Problem {
+pub fn damage(what: &str, text: &str) -> Problem {
     let text: String = text.chars().take(40).collect();
     Problem::Corrupt(format!("it holds an unknown {what} '{text}'"))
 }
 
 /// Two's complement: see [`crate::schema`].
-fn unsigned(value: i64) -> u64 {
+pub fn unsigned(value: i64) -> u64 {
     value as u64
 }

@@ -8,7 +8,7 @@ use crate::Problem;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = 4;
+pub const VERSION: i64 = 5;
 
 /// The first format that has interrupts.
 const WITH_INTERRUPTS: i64 = 2;
@@ -18,6 +18,9 @@ const WITH_REQUESTS: i64 = 3;
 
 /// The first format in which an environment may be there with several settings.
 const WITH_VARIANTS: i64 = 4;
+
+/// The first format that has kernel builds.
+const WITH_BUILDS: i64 = 5;
 
 /// Marks a database as ours (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
@@ -129,11 +132,33 @@ ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ";
 
+/// What was added to format 4. A build is no boot: it is one long run, and its conditions are
+/// columns of a table.
+const BUILDS: &str = "
+CREATE TABLE builds (            -- of a kernel, of a run that has nothing else
+    id          INTEGER PRIMARY KEY,
+    run         INTEGER NOT NULL REFERENCES runs,
+    round       INTEGER NOT NULL, -- which build of its cell, from 0
+    environment TEXT NOT NULL,
+    cpus        INTEGER NOT NULL, -- virtual CPUs, and jobs for make
+    place       TEXT NOT NULL,    -- where those are: same or disjoint
+    outcome     TEXT NOT NULL,    -- done, skipped or failed
+    reason      TEXT,             -- of a skip or failure; else NULL
+    own_ns      INTEGER,          -- nanoseconds by the clock of its Linux; if done
+    took        INTEGER,          -- nanoseconds or instructions of its environment; if done
+    objects     INTEGER,          -- files that were made; if done
+    proof       TEXT,             -- hash of their symbols; if done
+    facts       TEXT NOT NULL     -- of environment and sources, a JSON object
+);
+CREATE INDEX builds_of_run ON builds (run);
+";
+
 /// What has to be added to a format before the first of each pair.
-const ADDED: [(i64, &str); 3] = [
+const ADDED: [(i64, &str); 4] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
     (WITH_VARIANTS, VARIANTS),
+    (WITH_BUILDS, BUILDS),
 ];
 
 /// Makes the tables where there are none, and refuses what is not ours.
@@ -189,6 +214,20 @@ pub fn has_interrupts(connection: &Connection) -> Result<bool, Problem> {
 /// Whether the store has requests to disks: the same.
 pub fn has_requests(connection: &Connection) -> Result<bool, Problem> {
     Ok(pragma(connection, "user_version")? >= WITH_REQUESTS)
+}
+
+/// Whether the store has kernel builds: the same.
+pub fn has_builds(connection: &Connection) -> Result<bool, Problem> {
+    Ok(pragma(connection, "user_version")? >= WITH_BUILDS)
+}
+
+/// How many builds of a run were tried, as an expression of its query.
+pub fn builds_of_run(connection: &Connection) -> Result<&'static str, Problem> {
+    Ok(if has_builds(connection)? {
+        "(SELECT count(*) FROM builds WHERE run = runs.id AND outcome <> 'skipped')"
+    } else {
+        "0"
+    })
 }
 
 /// Whether this is a store, undamaged, and of a format that we know. Damage is

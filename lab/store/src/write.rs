@@ -256,11 +256,11 @@ fn add_launch(transaction: &Transaction<'_>, boot: i64, launch: &Launch) -> Resu
 
 /// Takes the write lock at once, so that waiting for it is bounded by the busy
 /// timeout and never fails half way.
-fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Problem> {
+pub fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Problem> {
     Ok(connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
 }
 
-fn must_exist(transaction: &Transaction<'_>, run: RunId) -> Result<(), Problem> {
+pub fn must_exist(transaction: &Transaction<'_>, run: RunId) -> Result<(), Problem> {
     let known = transaction
         .prepare_cached("SELECT 1 FROM runs WHERE id = ?1")?
         .exists([run.0])?;
@@ -272,11 +272,11 @@ fn must_exist(transaction: &Transaction<'_>, run: RunId) -> Result<(), Problem> 
 }
 
 /// Two's complement: see [`crate::schema`].
-fn signed(value: u64) -> i64 {
+pub fn signed(value: u64) -> i64 {
     value as i64
 }
 
-fn json(facts: &BTreeMap<String, String>) -> String {
+pub fn json(facts: &BTreeMap<String, String>) -> String {
     serde_json::to_value(facts).unwrap_or_default().to_string()
 }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Found, Interrupt, Op, Stage};
+use trapline_plan::kernel_build::{self, Build, Column, Done, Place, PlannedBuild};
 use trapline_plan::{
     Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
 };
@@ -117,6 +118,35 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn builds()(
+        round in any::<u32>(),
+        environment in select(EnvironmentId::ALL.to_vec()),
+        cpus in any::<u32>(),
+        place in select(Place::ALL.to_vec()),
+        outcome in built(),
+        facts in btree_map(any::<String>(), any::<String>(), 0..3),
+    ) -> Build {
+        let column = Column { cpus, place };
+        Build { planned: PlannedBuild { round, environment, column }, outcome, facts }
+    }
+}
+
+fn built() -> impl Strategy<Value = kernel_build::Outcome> {
+    let done = (any::<u64>(), any::<u64>(), any::<u32>(), any::<String>());
+    let done = done.prop_map(|(own_ns, took, objects, proof)| Done {
+        own_ns,
+        took,
+        objects,
+        proof,
+    });
+    prop_oneof![
+        done.prop_map(kernel_build::Outcome::Done),
+        any::<String>().prop_map(kernel_build::Outcome::Skipped),
+        any::<String>().prop_map(kernel_build::Outcome::Failed),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -150,6 +180,24 @@ proptest! {
         prop_assert_eq!(loaded.info.facts, facts);
         prop_assert_eq!(loaded.info.boots, seen.len() as u64);
         prop_assert_eq!(loaded.info.finished_at, None);
+    }
+
+    #[test]
+    fn builds_come_back_as_they_were(builds in vec(builds(), 0..5)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("runs.db")).unwrap();
+        store.begin_run(&NewRun::default()).unwrap();
+        let run = store.begin_run(&NewRun::default()).unwrap();
+        for build in &builds {
+            store.add_build(run, build).unwrap();
+        }
+        let planned: Vec<_> = builds.iter().map(|build| build.planned).collect();
+        prop_assert_eq!(store.built(run).unwrap(), planned);
+        let loaded = store.load(run).unwrap();
+        let skipped = |build: &&Build| matches!(build.outcome, kernel_build::Outcome::Skipped(_));
+        let tried = builds.len() - builds.iter().filter(skipped).count();
+        prop_assert_eq!(loaded.builds, builds);
+        prop_assert_eq!(loaded.info.boots, tried as u64);
     }
 }
 

@@ -1,10 +1,10 @@
 //! The arguments of `kernel-build`.
 
-use super::{environment_parser, PlainFormat, SimulatedArgs};
+use super::{environment_parser, MannerArgs, PlainFormat};
 use clap::{Args, ValueEnum};
 use trapline_plan::cpus::MOST;
-use trapline_plan::kernel_build::{Column, Place, Size};
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_plan::kernel_build::{Place, Request, Size};
+use trapline_plan::EnvironmentId;
 
 /// Of `trapline kernel-build`.
 #[derive(Args, Debug)]
@@ -16,7 +16,7 @@ pub struct KernelBuildArgs {
     #[arg(long, value_enum, default_value_t = SizeName::Mini)]
     pub size: SizeName,
     /// Numbers of virtual CPUs, and of jobs for make
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1, 2],
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = Request::CPUS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     pub cpus: Vec<u32>,
     /// Where virtual CPUs run: with the VMM's other threads, or apart from them
@@ -26,17 +26,14 @@ pub struct KernelBuildArgs {
     /// Builds of each cell [default: 1; 2 where instructions are counted]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub boots: Option<u32>,
-    /// Most time for one build [default: by its size]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timeout: Option<u64>,
+    /// Seed of the order of builds
+    #[arg(long, value_name = "N", default_value_t = crate::run::SEED)]
+    pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,
     #[command(flatten)]
-    pub simulated: SimulatedArgs,
-    /// Show no progress
-    #[arg(long, short)]
-    pub quiet: bool,
+    pub manner: MannerArgs,
 }
 
 /// How much to build.
@@ -79,35 +76,19 @@ impl From<PlaceName> for Place {
 }
 
 impl KernelBuildArgs {
-    /// The environments asked for, or the usual ones, each once and in table order.
-    pub fn environments(&self) -> Vec<EnvironmentId> {
-        use EnvironmentId::{Host, KvmLinux, QemuKvmLinux, QemuTcgLinux, Uml};
-        let usual = [Host, KvmLinux, QemuKvmLinux, QemuTcgLinux, Uml];
-        let mut all = match self.environments.as_slice() {
-            [] => usual.to_vec(),
+    /// What is asked for.
+    pub fn request(&self) -> Request {
+        let environments = match self.environments.as_slice() {
+            [] => Request::ENVIRONMENTS.to_vec(),
             named => named.to_vec(),
         };
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// The columns asked for. A machine that counts instructions has one CPU, so that
-    /// nobody who asks for nothing else is asked for more there.
-    pub fn columns(&self, environment: EnvironmentId) -> Vec<Column> {
-        let places: Vec<_> = self.place.iter().map(|place| (*place).into()).collect();
-        let all = Column::all(&self.cpus, &places);
-        let possible = |column: &Column| column.misfit(environment).is_none();
-        let some = all.iter().copied().filter(possible).collect::<Vec<_>>();
-        match environment.clock() {
-            Clock::Insn | Clock::InsnVmx if !some.is_empty() => some,
-            _ => all,
+        Request {
+            environments,
+            size: self.size.into(),
+            cpus: self.cpus.clone(),
+            places: self.place.iter().map(|place| (*place).into()).collect(),
+            boots: self.boots,
+            seed: self.seed,
         }
-    }
-
-    /// How often each is done.
-    pub fn boots(&self, environment: EnvironmentId) -> u32 {
-        let usual = if environment.clock().is_exact() { 2 } else { 1 };
-        self.boots.unwrap_or(usual)
     }
 }

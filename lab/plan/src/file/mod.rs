@@ -4,6 +4,7 @@
 //! matrix: each combination is a variant of each environment, as far as it means something
 //! there. What is left out is as on the command line.
 
+mod builds;
 mod schema;
 
 pub use schema::schema;
@@ -12,6 +13,7 @@ use crate::contender::Contender;
 use crate::expand::usual_operations;
 use crate::identity::EnvironmentId;
 use crate::irq;
+use crate::kernel_build;
 use crate::names;
 use crate::preset::Preset;
 use crate::variant::Variant;
@@ -44,6 +46,8 @@ pub struct Study {
     pub irq: irq::Settings,
     /// Tables of its own.
     pub tables: Vec<Table>,
+    /// What kernels are built, if it is a study of that: it has nothing else then.
+    pub builds: Option<kernel_build::Request>,
     /// The file, as it is written.
     pub text: String,
 }
@@ -90,6 +94,8 @@ struct Written {
     irq: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     tables: Vec<WrittenTable>,
+    #[serde(rename = "kernel-build")]
+    builds: Option<Spanned<builds::Written>>,
 }
 
 #[derive(Deserialize)]
@@ -146,9 +152,11 @@ impl Reader<'_> {
 
     fn study(&self, written: &Written) -> Result<Study, BadFile> {
         let (operations, named) = self.operations(&written.workloads)?;
+        let contenders = self.contenders(written)?;
         Ok(Study {
             about: written.about.clone(),
-            contenders: self.contenders(written)?,
+            builds: self.builds(written, &contenders)?,
+            contenders,
             operations,
             named,
             preset: self.preset(written.preset.as_ref())?,

@@ -4,6 +4,7 @@
 use crate::contender::Contender;
 use crate::cpus;
 use crate::identity::EnvironmentId;
+use crate::kernel_build::{Place, Size};
 use crate::names;
 use crate::preset::Preset;
 use crate::variant::{Given, Variant};
@@ -52,6 +53,7 @@ pub fn schema() -> Value {
             },
             "machine": machine(),
             "irq": interrupts(),
+            "kernel-build": builds(),
             "tables": {
                 "type": "array",
                 "items": {
@@ -97,6 +99,20 @@ fn interrupts() -> Value {
         "additionalProperties": false,
         "properties": properties,
         "description": "How interrupts are made, as 'trapline irq' has it."
+    })
+}
+
+fn builds() -> Value {
+    let several = |item: Value| json!({ "type": "array", "minItems": 1, "items": item });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "size": { "enum": Size::ALL.map(Size::name) },
+            "cpus": several(setting("cpus")),
+            "place": several(json!({ "enum": Place::ALL.map(Place::name) }))
+        },
+        "description": "Kernels to build, as 'trapline kernel-build' has it; a plan with these has neither contenders nor workloads, preset, machine, irq or tables."
     })
 }
 

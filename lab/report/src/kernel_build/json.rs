@@ -14,7 +14,7 @@ pub fn json(matrix: &Matrix, version: &str) -> Value {
     json!({
         "trapline": version,
         "workload": "kernel-build",
-        "size": matrix.size.map(trapline_plan::kernel_build::Size::name),
+        "size": matrix.size.name(),
         "facts": matrix.facts,
         "cells": cells,
     })

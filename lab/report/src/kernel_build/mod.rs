@@ -6,7 +6,7 @@
 //! something else has failed, however fast.
 
 mod json;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -14,64 +14,27 @@ pub use json::json;
 pub use table::table;
 
 use std::collections::BTreeMap;
-use trapline_plan::kernel_build::{Column, Size};
+use trapline_plan::kernel_build::{Build, Column, Done, Outcome, Size, OF_ALL};
 use trapline_plan::{Clock, EnvironmentId};
 use trapline_stats::spread::Sorted;
-
-/// One build.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Build {
-    /// Where.
-    pub environment: EnvironmentId,
-    /// On which CPUs.
-    pub column: Column,
-    /// What came of it.
-    pub outcome: Outcome,
-}
-
-/// What came of a build.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// It was done.
-    Done(Done),
-    /// It cannot be done there, for this reason.
-    Skipped(String),
-    /// It should have been done, and was not.
-    Failed(String),
-}
-
-/// A build that was done.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Done {
-    /// How long it took by the clock of the Linux in which it ran, in nanoseconds.
-    pub own_ns: u64,
-    /// The same by the clock of its environment: nanoseconds, or instructions.
-    pub took: u64,
-    /// Object files that it made.
-    pub objects: u32,
-    /// The hash of their symbols.
-    pub proof: String,
-}
-
-impl Done {
-    /// How far the clock of its Linux is off, as a share of the time; an instruction of a
-    /// simulated machine is a nanosecond of its time.
-    fn off(&self) -> f64 {
-        (self.own_ns as f64 - self.took as f64) / (self.took as f64).max(1.0)
-    }
-}
 
 /// Clocks that differ by more than this share disagree.
 const AGREEMENT: f64 = 0.01;
 
+/// How far the clock of a build's Linux is off, as a share of the time; an instruction of a
+/// simulated machine is a nanosecond of its time.
+fn off(done: &Done) -> f64 {
+    (done.own_ns as f64 - done.took as f64) / (done.took as f64).max(1.0)
+}
+
 /// All builds of one size.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     /// The cells that there are.
     cells: BTreeMap<(EnvironmentId, Column), Cell>,
     /// What is known about them.
-    facts: BTreeMap<String, String>,
-    size: Option<Size>,
+    pub(crate) facts: BTreeMap<String, String>,
+    size: Size,
 }
 
 /// What came of all builds of an environment on the same CPUs.
@@ -83,7 +46,8 @@ struct Cell {
 }
 
 impl Cell {
-    fn took(&self) -> Option<Sorted> {
+    /// The times of a cell's builds, if it has any and all of them count.
+    pub(crate) fn took(&self) -> Option<Sorted> {
         let usable = self.failed.is_none();
         let all = self.done.iter().filter(|_| usable);
         Sorted::new(all.map(|done| done.took as f64).collect())
@@ -91,7 +55,7 @@ impl Cell {
 
     /// The largest difference of its clocks, if they disagree.
     fn disagreement(&self) -> Option<f64> {
-        let off = self.done.iter().map(Done::off);
+        let off = self.done.iter().map(off);
         let most = off.max_by(|one, other| one.abs().total_cmp(&other.abs()));
         most.filter(|off| off.abs() > AGREEMENT)
     }
@@ -105,28 +69,29 @@ impl Cell {
 
 impl Matrix {
     /// What came of these builds, in the order in which they were done.
-    pub fn new(size: Size, builds: Vec<Build>, facts: BTreeMap<String, String>) -> Self {
+    pub fn new(size: Size, builds: &[Build]) -> Self {
         let reference = builds.iter().find_map(|build| match &build.outcome {
-            Outcome::Done(done) => Some((done.clone(), build.environment, build.column)),
+            Outcome::Done(done) => Some((done, build.planned.environment, build.planned.column)),
             _ => None,
         });
         let mut cells: BTreeMap<_, Cell> = BTreeMap::new();
         for build in builds {
-            let cell = cells.entry((build.environment, build.column)).or_default();
-            match build.outcome {
+            let place = (build.planned.environment, build.planned.column);
+            let cell = cells.entry(place).or_default();
+            match &build.outcome {
                 Outcome::Done(done) => {
-                    let unequal = reference.as_ref().and_then(|known| unequal(&done, known));
+                    let unequal = reference.and_then(|known| unequal(done, known));
                     cell.failed = cell.failed.take().or(unequal);
-                    cell.done.push(done);
+                    cell.done.push(done.clone());
                 }
-                Outcome::Skipped(reason) => cell.skipped = Some(reason),
-                Outcome::Failed(reason) => cell.failed = Some(reason),
+                Outcome::Skipped(reason) => cell.skipped = Some(reason.clone()),
+                Outcome::Failed(reason) => cell.failed = Some(reason.clone()),
             }
         }
         Self {
             cells,
-            facts,
-            size: Some(size),
+            facts: facts_of(builds),
+            size,
         }
     }
 
@@ -149,7 +114,8 @@ impl Matrix {
         exact.into_iter().any(|(_, cell)| cell.wavers())
     }
 
-    fn environments(&self, clock: Clock) -> Vec<EnvironmentId> {
+    /// The environments that were to build on a clock.
+    pub(crate) fn environments(&self, clock: Clock) -> Vec<EnvironmentId> {
         let mut all: Vec<_> = self.cells.keys().map(|(id, _)| *id).collect();
         all.dedup();
         all.retain(|id| id.clock() == clock);
@@ -164,7 +130,8 @@ impl Matrix {
         all
     }
 
-    fn took(&self, environment: EnvironmentId, column: Column) -> Option<Sorted> {
+    /// The times of a cell's builds, if it has any and all of them count.
+    pub(crate) fn took(&self, environment: EnvironmentId, column: Column) -> Option<Sorted> {
         self.cells.get(&(environment, column))?.took()
     }
 
@@ -180,15 +147,30 @@ impl Matrix {
     }
 
     /// The same against the environment without virtualization, on the same CPUs.
-    fn above_native(&self, environment: EnvironmentId, column: Column) -> Option<f64> {
+    pub(crate) fn above_native(&self, environment: EnvironmentId, column: Column) -> Option<f64> {
         let native = native(environment.clock());
         let other = environment != native;
         other.then(|| self.above((environment, column), (native, column)))?
     }
 }
 
+/// What is known about the builds: what is of all of them once, the rest by environment.
+fn facts_of(builds: &[Build]) -> BTreeMap<String, String> {
+    let facts = builds.iter().flat_map(|build| {
+        let environment = build.planned.environment;
+        build.facts.iter().map(move |(name, value)| {
+            let name = match name.starts_with(OF_ALL) {
+                true => name.clone(),
+                false => format!("{environment} {name}"),
+            };
+            (name, value.clone())
+        })
+    });
+    facts.collect()
+}
+
 /// The environment without virtualization that has a Linux.
-fn native(clock: Clock) -> EnvironmentId {
+pub(crate) fn native(clock: Clock) -> EnvironmentId {
     match clock {
         Clock::Wall => EnvironmentId::Host,
         Clock::Insn => EnvironmentId::SimLinux,
@@ -197,7 +179,7 @@ fn native(clock: Clock) -> EnvironmentId {
 }
 
 /// What there is to say if this is not what the first has made.
-fn unequal(done: &Done, known: &(Done, EnvironmentId, Column)) -> Option<String> {
+fn unequal(done: &Done, known: (&Done, EnvironmentId, Column)) -> Option<String> {
     let (first, environment, column) = known;
     (done.proof != first.proof).then(|| {
         let digits = |proof: &str| proof.chars().take(12).collect::<String>();

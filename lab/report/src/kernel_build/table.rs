@@ -1,4 +1,4 @@
-//! The table for a terminal.
+//! The table of a clock, as rows of words, and for a terminal.
 
 use super::{native, Matrix};
 use crate::printable;
@@ -11,95 +11,126 @@ use trapline_stats::spread::Sorted;
 const NAME: usize = 20;
 const FIGURE: usize = 15;
 
+/// In the place of a figure that there is not.
+const NONE: &str = "-";
+
 /// The tables of all clocks, within `width` columns of text.
 pub fn table(matrix: &Matrix, width: usize) -> String {
     let clocks = Clock::ALL.into_iter();
     let tables = clocks.filter_map(|clock| of_clock(matrix, clock, width));
     let tables: Vec<_> = tables.collect();
     let mut text = tables.join("\n");
-    if let Some(size) = matrix.size {
-        let source = matrix.facts.get("build-source");
-        let source = source.map_or_else(String::new, |source| format!(", {source}"));
-        let whole = format!("{size}: {}{source}.", size.what());
-        text += &format!("\n{}\n", textwrap::fill(&whole, options(width)));
-    }
+    let whole = format!("{}.", what(matrix));
+    text += &format!("\n{}\n", textwrap::fill(&whole, options(width)));
     text
+}
+
+/// What is built, and from which source.
+pub fn what(matrix: &Matrix) -> String {
+    let source = matrix.facts.get("build-source");
+    let source = source.map_or_else(String::new, |source| format!(", {source}"));
+    format!("{}: {}{source}", matrix.size, matrix.size.what())
+}
+
+/// A row of the table: an environment's figures, or what is said of them below.
+pub struct Row {
+    /// Of the environment, or what is said.
+    pub name: String,
+    /// Whether these are the figures themselves.
+    pub is_figures: bool,
+    /// One for each column.
+    pub cells: Vec<String>,
 }
 
 fn of_clock(matrix: &Matrix, clock: Clock, width: usize) -> Option<String> {
-    let environments = matrix.environments(clock);
-    if environments.is_empty() {
+    if matrix.environments(clock).is_empty() {
         return None;
     }
     let mut text = String::new();
-    let columns = shown(matrix, &environments, matrix.columns(clock));
     let fits = width.saturating_sub(NAME) / FIGURE;
-    for columns in columns.chunks(fits.max(1)) {
-        text += &piece(matrix, clock, &environments, columns);
+    for columns in columns(matrix, clock).chunks(fits.max(1)) {
+        text += &format!("{}\n{}\n", title(matrix, clock), line("", &names(columns)));
+        for row in rows(matrix, clock, columns) {
+            let name = match row.is_figures {
+                true => row.name,
+                false => format!("  {}", row.name),
+            };
+            text += &format!("{}\n", line(&name, &row.cells));
+        }
         text.push('\n');
     }
-    text += &notes(matrix, clock, &environments, width);
+    for note in notes(matrix, clock) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", textwrap::fill(&note, options(width)));
+    }
     Some(text)
 }
 
-/// Columns with nothing in them are left out: the notes say why.
-fn shown(matrix: &Matrix, rows: &[EnvironmentId], mut columns: Vec<Column>) -> Vec<Column> {
-    columns.retain(|column| rows.iter().any(|id| matrix.took(*id, *column).is_some()));
+/// What stands above the table.
+pub fn title(matrix: &Matrix, clock: Clock) -> String {
+    let unit = unit(clock);
+    format!("Kernel build, {}, {clock} clock: {unit}", matrix.size)
+}
+
+/// Its columns. Those with nothing in them are left out: the notes say why.
+pub fn columns(matrix: &Matrix, clock: Clock) -> Vec<Column> {
+    let environments = matrix.environments(clock);
+    let mut columns = matrix.columns(clock);
+    let is_built = |id: &EnvironmentId, column| matrix.took(*id, column).is_some();
+    columns.retain(|column| environments.iter().any(|id| is_built(id, *column)));
     columns
 }
 
-fn piece(matrix: &Matrix, clock: Clock, rows: &[EnvironmentId], columns: &[Column]) -> String {
-    let unit = match clock {
-        Clock::Wall => "seconds",
-        Clock::Insn | Clock::InsnVmx => "million instructions",
-    };
-    let size = matrix
-        .size
-        .map_or("", trapline_plan::kernel_build::Size::name);
-    let title = format!("Kernel build, {size}, {clock} clock: {unit}");
-    let names = columns.iter().map(Column::to_string);
-    let mut text = format!("{title}\n{}\n", line("", names));
-    let native = native(clock);
-    for id in rows {
-        let took = |column: &Column| matrix.took(*id, *column);
-        if columns.iter().all(|column| took(column).is_none()) {
-            continue;
-        }
-        let figures = columns.iter().map(|column| figure(took(column), clock));
-        text += &format!("{}\n", line(id.name(), figures));
-        let spread = columns.iter().map(|column| spread(took(column), clock));
-        text += &further("min-max", spread);
-        let base = columns.iter().map(|column| match *column {
-            Column::BASE => String::new(),
-            column => percent(matrix.above_base(*id, column)),
-        });
-        text += &further(&format!("over {}", Column::BASE), base);
-        let over_native = columns
-            .iter()
-            .map(|column| percent(matrix.above_native(*id, *column)));
-        text += &further(&format!("over {native}"), over_native);
-    }
-    text
+/// The titles of columns.
+pub fn names(columns: &[Column]) -> Vec<String> {
+    columns.iter().map(Column::to_string).collect()
 }
 
-fn line(name: &str, figures: impl Iterator<Item = String>) -> String {
-    let figures: String = figures.map(|figure| format!("{figure:>FIGURE$}")).collect();
-    format!(" {name:<0$}{figures}", NAME - 1)
+/// The rows that have anything in these columns.
+pub fn rows(matrix: &Matrix, clock: Clock, columns: &[Column]) -> Vec<Row> {
+    let environments = matrix.environments(clock).into_iter();
+    let rows = environments.flat_map(|id| rows_of(matrix, id, columns));
+    rows.filter(|row| {
+        row.cells
+            .iter()
+            .any(|cell| !matches!(cell.as_str(), "" | NONE))
+    })
+    .collect()
+}
+
+fn rows_of(matrix: &Matrix, id: EnvironmentId, columns: &[Column]) -> Vec<Row> {
+    let clock = id.clock();
+    let row = |name: &str, is_figures, cell: &dyn Fn(Column) -> String| Row {
+        name: name.to_owned(),
+        is_figures,
+        cells: columns.iter().map(|column| cell(*column)).collect(),
+    };
+    let took = |column| matrix.took(id, column);
+    let over_base = |column| match column {
+        Column::BASE => String::new(),
+        column => percent(matrix.above_base(id, column)),
+    };
+    let over_native = |column| percent(matrix.above_native(id, column));
+    vec![
+        row(id.name(), true, &|column| figure(took(column), clock)),
+        row("min-max", false, &|column| spread(took(column), clock)),
+        row(&format!("over {}", Column::BASE), false, &over_base),
+        row(&format!("over {}", native(clock)), false, &over_native),
+    ]
+}
+
+fn line(name: &str, cells: &[String]) -> String {
+    let cells: String = cells
+        .iter()
+        .map(|cell| format!("{cell:>FIGURE$}"))
+        .collect();
+    format!(" {name:<0$}{cells}", NAME - 1)
         .trim_end()
         .to_owned()
 }
 
-/// A line below that of an environment, if there is anything in it.
-fn further(name: &str, figures: impl Iterator<Item = String>) -> String {
-    let figures: Vec<_> = figures.collect();
-    if figures.iter().all(String::is_empty) {
-        return String::new();
-    }
-    format!("{}\n", line(&format!("  {name}"), figures.into_iter()))
-}
-
 fn figure(took: Option<Sorted>, clock: Clock) -> String {
-    took.map_or_else(|| "-".to_owned(), |took| written(took.median(), clock))
+    took.map_or_else(|| NONE.to_owned(), |took| written(took.median(), clock))
 }
 
 /// Of one build there is no spread, nor of several that were the same.
@@ -112,6 +143,14 @@ fn spread(took: Option<Sorted>, clock: Clock) -> String {
             written(took.max(), clock)
         )
     })
+}
+
+/// In what figures are.
+pub const fn unit(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Wall => "seconds",
+        Clock::Insn | Clock::InsnVmx => "million instructions",
+    }
 }
 
 fn written(took: f64, clock: Clock) -> String {
@@ -137,44 +176,39 @@ fn percent(share: Option<f64>) -> String {
     })
 }
 
-fn notes(matrix: &Matrix, clock: Clock, rows: &[EnvironmentId], width: usize) -> String {
-    let mut notes = vec![explanation(matrix, clock, rows)];
+/// How it is read, and what there is to say of cells.
+pub fn notes(matrix: &Matrix, clock: Clock) -> Vec<String> {
+    let mut notes = vec![explanation(matrix, clock)];
     let cells = matrix
         .cells
         .iter()
         .filter(|((id, _), _)| id.clock() == clock);
-    let mut said: Vec<String> = Vec::new();
     for ((id, column), cell) in cells {
         let at = format!("{id} {column}");
         if let Some(reason) = &cell.failed {
-            said.push(format!("{at} FAILED: {}", printable(reason)));
+            notes.push(format!("{at} FAILED: {}", printable(reason)));
         }
         if let Some(reason) = &cell.skipped {
-            said.push(format!("{at} not built: {}", printable(reason)));
+            notes.push(format!("{at} not built: {}", printable(reason)));
         }
         if let Some(off) = cell.disagreement() {
             let off = percent(Some(off));
-            said.push(format!("{at}: the clock of its Linux is off by {off}"));
+            notes.push(format!("{at}: the clock of its Linux is off by {off}"));
         }
         if clock.is_exact() && cell.wavers() {
-            said.push(format!("{at}: not the same twice"));
+            notes.push(format!("{at}: not the same twice"));
         }
     }
-    notes.extend(said);
-    let mut text = String::new();
-    for note in notes {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", textwrap::fill(&note, options(width)));
-    }
-    text
+    notes
 }
 
 fn options(width: usize) -> textwrap::Options<'static> {
     textwrap::Options::new(width).subsequent_indent("  ")
 }
 
-fn explanation(matrix: &Matrix, clock: Clock, rows: &[EnvironmentId]) -> String {
-    let counts = matrix.cells.iter().filter(|((id, _), _)| rows.contains(id));
+fn explanation(matrix: &Matrix, clock: Clock) -> String {
+    let cells = matrix.cells.iter();
+    let counts = cells.filter(|((id, _), _)| id.clock() == clock);
     let most = counts.map(|(_, cell)| cell.done.len()).max().unwrap_or(0);
     let of = match (most, clock.is_exact()) {
         (..=1, _) => "one build each: no spread is known".to_owned(),

@@ -1,5 +1,5 @@
 use super::*;
-use trapline_plan::kernel_build::Place;
+use trapline_plan::kernel_build::{Place, PlannedBuild};
 
 fn column(cpus: u32, place: Place) -> Column {
     Column { cpus, place }
@@ -15,10 +15,19 @@ fn done(seconds: f64, proof: &str) -> Outcome {
 }
 
 fn build(environment: EnvironmentId, column: Column, outcome: Outcome) -> Build {
+    let facts = [
+        ("build-source", "package linux-source-6.1"),
+        ("kernel", "6.1"),
+    ];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Build {
-        environment,
-        column,
+        planned: PlannedBuild {
+            round: 0,
+            environment,
+            column,
+        },
         outcome,
+        facts: facts.into(),
     }
 }
 
@@ -42,11 +51,7 @@ fn builds() -> Vec<Build> {
 }
 
 fn matrix(builds: Vec<Build>) -> Matrix {
-    let facts = [(
-        "build-source".to_owned(),
-        "package linux-source-6.1".to_owned(),
-    )];
-    Matrix::new(Size::Tiny, builds, facts.into())
+    Matrix::new(Size::Tiny, &builds)
 }
 
 #[test]
@@ -68,6 +73,7 @@ Kernel build, tiny, wall clock: seconds
         "{text}"
     );
     assert!(text.contains("range of 3 builds each"), "{text}");
+    assert!(text.contains("package linux-source-6.1."), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
 }
 
@@ -95,6 +101,8 @@ fn unequal_work_is_a_failure_and_not_a_number() {
         "{uml}"
     );
     assert_eq!(uml["builds"][0]["took"], 1_000_000_000_u64);
+    assert_eq!(told["facts"]["uml kernel"], "6.1");
+    assert_eq!(told["facts"]["build-source"], "package linux-source-6.1");
 }
 
 #[test]

@@ -26,6 +26,22 @@ pub fn section(context: &Context<'_>) -> Section {
     )
 }
 
+/// The same of a run of kernel builds.
+pub fn of_builds(context: &Context<'_>, facts: &BTreeMap<String, String>) -> Section {
+    context.section(
+        "facts",
+        "Facts",
+        html! {
+            (heading("Facts and data", help("Facts", &HELP)))
+            (run(context))
+            div.facts {
+                details open { summary { "This host" } (list(&context.report().facts)) }
+                details { summary { "The builds" } (list(facts)) }
+            }
+        },
+    )
+}
+
 const HELP: [&str; 2] = [
     "Facts are stored with the samples of each boot; those of its first boot are shown.",
     "The data is what `trapline show --format json` prints of this run. Raw samples are in the store.",
@@ -38,7 +54,7 @@ fn run(context: &Context<'_>) -> Markup {
         dl.run {
             div { dt { "asked for" } dd { code { (printable(&run.request)) } } }
             div { dt { "shown again by" } dd { code { (store) } } }
-            div { dt { "boots shown" } dd { (context.study.observations.len())
+            div { dt { "boots" } dd { (run.boots)
                 @if !run.is_complete { " – the run was interrupted, or goes on" } } }
             div { dt { "data" } dd {
                 a #download href="#facts" download={ "trapline-run-" (run.number) ".json" } hidden {

@@ -49,6 +49,15 @@ pub fn section(context: &Context<'_>) -> Section {
     )
 }
 
+/// The same of a run of kernel builds.
+pub fn of_builds(context: &Context<'_>, words: &str) -> Section {
+    let body = html! {
+        p.place { (place(context)) }
+        h1 { (words) }
+    };
+    context.section("headline", "In words", body)
+}
+
 const HELP: [&str; 3] = [
     "These sentences are made from the figures: hypervisors against each other, at an exit and at \
      starting a guest, and the guest against bare. What differs most for certain comes first.",

@@ -7,6 +7,7 @@
 
 mod axis;
 mod boot;
+mod builds;
 mod chance;
 mod cloud;
 mod comparison;
@@ -28,7 +29,8 @@ mod who;
 
 pub use ledger::{BadLedger, Ledger};
 
-use crate::Report;
+use crate::kernel_build::{self, Matrix};
+use crate::{json, Report};
 use context::Context;
 use maud::{html, Markup};
 use trapline_plan::{Clock, Observation};
@@ -41,6 +43,8 @@ pub struct Source<'a> {
     /// Where instructions go, of whatever operations somebody explained: they are not in
     /// the store.
     pub ledgers: &'a [Ledger],
+    /// Its builds of kernels, if it is a run of those: it has nothing else then.
+    pub builds: Option<&'a Matrix>,
     /// Which run it is.
     pub run: &'a Run,
 }
@@ -61,6 +65,8 @@ pub struct Run {
     pub number: i64,
     /// When it began, as people write a date.
     pub started: String,
+    /// How many boots are stored of it.
+    pub boots: u64,
     /// Whether it was complete when the page was made.
     pub is_complete: bool,
     /// The seed of its plan.
@@ -74,6 +80,11 @@ pub fn page(source: &Source<'_>) -> String {
     let studies = source.studies.iter().enumerate();
     let contexts = studies.map(|(number, study)| Context::new(source.run, study, number));
     let contexts: Vec<Context<'_>> = contexts.collect();
+    if let (Some(matrix), Some(first)) = (source.builds, contexts.first()) {
+        let sections = builds::sections(first, matrix);
+        let data = kernel_build::json(matrix, &first.report().version);
+        return shell::document(&contexts, &sections, &data.to_string()).into_string();
+    }
     let mut sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
     // Before what was not measured in the first study.
     if let Some(ledgers) = contexts
@@ -85,7 +96,8 @@ pub fn page(source: &Source<'_>) -> String {
             .position(|section| PLAIN.contains(&section.id.as_str()));
         sections.insert(place.unwrap_or(sections.len()), ledgers);
     }
-    shell::document(&contexts, &sections).into_string()
+    let reports: Vec<_> = contexts.iter().map(Context::report).collect();
+    shell::document(&contexts, &sections, &json::compact(&reports)).into_string()
 }
 
 /// Parts that are words only.

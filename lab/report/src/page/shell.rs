@@ -3,7 +3,7 @@
 
 use super::context::Context;
 use super::{cloud, Section};
-use crate::{json, printable};
+use crate::printable;
 use base64::prelude::{Engine, BASE64_STANDARD};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 use sha2::{Digest, Sha256};
@@ -16,8 +16,8 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
      %3Crect width='16' height='16' rx='3' fill='%2324527a'/%3E\
      %3Cpath d='M3 5h4m2 0h4M8 5v7m-2-2l2 2 2-2' stroke='%23fff' stroke-width='1.6' fill='none'/%3E%3C/svg%3E";
 
-/// The whole document.
-pub fn document(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
+/// The whole document; `data` are the figures for programs, as JSON.
+pub fn document(contexts: &[Context<'_>], sections: &[Section], data: &str) -> Markup {
     let version = contexts
         .first()
         .map(|first| printable(&first.report().version));
@@ -46,7 +46,7 @@ pub fn document(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
                 }
                 footer { p { "Made by Trapline " (version)
                     " from stored samples alone. This page asks nothing of any network." } }
-                (data(contexts))
+                (embedded(data))
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -85,10 +85,9 @@ fn top(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
     }
 }
 
-/// The figures for programs. A `<` would end the element early if it began `</script>`;
+/// A `<` would end the element early if it began `</script>`;
 /// JSON can say it otherwise.
-fn data(contexts: &[Context<'_>]) -> Markup {
-    let reports: Vec<_> = contexts.iter().map(Context::report).collect();
-    let text = json::compact(&reports).replace('<', "\\u003c");
+fn embedded(data: &str) -> Markup {
+    let text = data.replace('<', "\\u003c");
     html! { script #data type="application/json" { (PreEscaped(text)) } }
 }

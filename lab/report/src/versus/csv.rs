@@ -3,11 +3,13 @@
 use super::{more_boots, Versus};
 use trapline_stats::contest::Match;
 
-const HEADER: [&str; 16] = [
+const HEADER: [&str; 18] = [
     "workload",
     "operation",
     "clock",
     "unit",
+    "contender_a",
+    "contender_b",
     "a",
     "b",
     "effect",
@@ -45,6 +47,8 @@ fn line(one: &Match) -> [String; HEADER.len()] {
         one.op.name().to_owned(),
         one.clock().name().to_owned(),
         one.a.unit.to_owned(),
+        one.contenders[0].to_string(),
+        one.contenders[1].to_string(),
         figure(&one.a),
         figure(&one.b),
         number(told.map(|told| told.effect)),

@@ -2,6 +2,13 @@
 //!
 //! Its figures are seconds of one long run, whose conditions are a matrix of their own; so
 //! it is not among the operations that a guest repeats, and has no number on the wire.
+//! A [`Request`] is expanded into [`PlannedBuild`]s, and each yields a [`Build`].
+
+mod observed;
+mod request;
+
+pub use observed::{Build, Done, Outcome, OF_ALL};
+pub use request::{BadRequest, PlannedBuild, Request};
 
 use crate::identity::{Clock, EnvironmentId};
 use std::fmt;
@@ -28,6 +35,11 @@ impl Size {
             Self::Tiny => "tiny",
             Self::Def => "def",
         }
+    }
+
+    /// The size that is called so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|size| size.name() == name)
     }
 
     /// What is built.
@@ -68,6 +80,11 @@ impl Place {
             Self::Same => "same",
             Self::Disjoint => "disjoint",
         }
+    }
+
+    /// The place that is called so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|place| place.name() == name)
     }
 
     const fn letter(self) -> char {

@@ -1,0 +1,186 @@
+//! Kernel builds of a plan: a matrix of their own, so that a plan that has them has nothing
+//! else that is measured.
+
+use super::{BadFile, Reader};
+use crate::contender::Contender;
+use crate::cpus;
+use crate::kernel_build::{self, Place, Request, Size};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The part of the file, as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    size: Option<Spanned<String>>,
+    cpus: Option<Spanned<Vec<u32>>>,
+    place: Option<Spanned<Vec<String>>>,
+}
+
+impl Reader<'_> {
+    /// The builds that a plan asks for, in all its environments.
+    pub(super) fn builds(
+        &self,
+        plan: &super::Written,
+        contenders: &[Contender],
+    ) -> Result<Option<Request>, BadFile> {
+        let Some(builds) = &plan.builds else {
+            return Ok(None);
+        };
+        let at = builds.span().start;
+        if let Some(name) = plan.measured_besides() {
+            let what = format!(
+                "a plan with [kernel-build] measures nothing else: leave '{name}' out, or make \
+                 it a plan of its own"
+            );
+            return Err(self.bad(at, what));
+        }
+        for contender in contenders {
+            let one = kernel_build::Column::all(&[1], &[Place::Same])[0];
+            if let Some(reason) = one.misfit(contender.environment) {
+                return Err(self.bad(at, reason));
+            }
+        }
+        let written = builds.get_ref();
+        Ok(Some(Request {
+            environments: contenders.iter().map(|it| it.environment).collect(),
+            size: written.size.as_ref().map_or(Ok(Size::Mini), |size| {
+                self.each(size, |name| {
+                    named(name, Size::from_name(name), "mini, tiny or def")
+                })
+            })?,
+            cpus: self.cpus(written.cpus.as_ref())?,
+            places: self.places(written.place.as_ref())?,
+            boots: self.boots(plan.boots.as_ref())?,
+            seed: plan.seed,
+        }))
+    }
+
+    fn cpus(&self, written: Option<&Spanned<Vec<u32>>>) -> Result<Vec<u32>, BadFile> {
+        let Some(all) = written else {
+            return Ok(Request::CPUS.to_vec());
+        };
+        let (numbers, most) = (all.get_ref(), cpus::MOST);
+        match numbers.iter().all(|number| (1..=most).contains(number)) && !numbers.is_empty() {
+            true => Ok(numbers.clone()),
+            false => Err(self.bad(
+                all.span().start,
+                format!("cpus: numbers from 1 to {most} are expected"),
+            )),
+        }
+    }
+
+    fn places(&self, written: Option<&Spanned<Vec<String>>>) -> Result<Vec<Place>, BadFile> {
+        let Some(all) = written else {
+            return Ok(Place::ALL.to_vec());
+        };
+        let known = |name: &String| named(name, Place::from_name(name), "same or disjoint");
+        let places: Result<Vec<_>, _> = all.get_ref().iter().map(known).collect();
+        let places = places.map_err(|what| self.bad(all.span().start, what))?;
+        match places.is_empty() {
+            true => Err(self.bad(all.span().start, "place: same or disjoint is expected")),
+            false => Ok(places),
+        }
+    }
+}
+
+fn named<T>(name: &str, found: Option<T>, expected: &str) -> Result<T, String> {
+    found.ok_or_else(|| format!("'{name}': {expected} is expected"))
+}
+
+impl super::Written {
+    /// What there is in the plan that means nothing to kernel builds.
+    fn measured_besides(&self) -> Option<&'static str> {
+        let all = [
+            ("contenders", !self.contenders.is_empty()),
+            ("workloads", !self.workloads.is_empty()),
+            ("preset", self.preset.is_some()),
+            ("machine", !self.machine.is_empty()),
+            ("irq", !self.irq.is_empty()),
+            ("tables", !self.tables.is_empty()),
+        ];
+        let mut there = all.into_iter().filter(|(_, is_there)| *is_there);
+        there.next().map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::file::read;
+    use crate::kernel_build::Place;
+    use crate::EnvironmentId::{Host, Uml};
+
+    #[test]
+    fn a_plan_has_kernel_builds() {
+        let text = "environments = ['host', 'uml']\nboots = 3\nseed = 9\n\
+                    [kernel-build]\nsize = 'tiny'\ncpus = [1, 2]\nplace = ['same']";
+        let builds = read(text).unwrap().builds.unwrap();
+        assert_eq!(
+            builds.to_string(),
+            "kernel-build --env host,uml --size tiny --cpus 1,2 --place same --seed 9 --boots 3"
+        );
+        let usual = read("environments = ['uml', 'host']\n[kernel-build]").unwrap();
+        let usual = usual.builds.unwrap();
+        assert_eq!(usual.environments, [Host, Uml]);
+        assert_eq!(
+            (usual.cpus, usual.places),
+            (vec![1, 2], Place::ALL.to_vec())
+        );
+        assert!(read("environments = ['host']").unwrap().builds.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (text, line, told) in [
+            (
+                "environments = ['kvm']\n[kernel-build]",
+                2,
+                "choose from host, ",
+            ),
+            (
+                "environments = ['host']\nworkloads = ['basic']\n[kernel-build]",
+                3,
+                "leave 'workloads' out",
+            ),
+            (
+                "environments = ['uml']\n[machine]\ncpus = 2\n[kernel-build]",
+                4,
+                "leave 'machine' out",
+            ),
+            (
+                "environments = ['host']\n[kernel-build]\nsize = 'huge'",
+                3,
+                "mini, tiny or def",
+            ),
+            (
+                "environments = ['host']\n[kernel-build]\ncpus = [1, 9]",
+                3,
+                "from 1 to 8",
+            ),
+            (
+                "environments = ['host']\n[kernel-build]\ncpus = []",
+                3,
+                "from 1 to 8",
+            ),
+            (
+                "environments = ['host']\n[kernel-build]\nplace = ['near']",
+                3,
+                "same or disjoint",
+            ),
+            (
+                "environments = ['host']\n[kernel-build]\nplace = []",
+                3,
+                "same or disjoint",
+            ),
+            (
+                "environments = ['host']\n[kernel-build]\njobs = 3",
+                3,
+                "unknown field `jobs`",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.line, line, "{text}: {error}");
+            assert!(error.what.contains(told), "{text}: {error}");
+        }
+    }
+}

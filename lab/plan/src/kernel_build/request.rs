@@ -1,0 +1,234 @@
+//! From what somebody wants built to the builds, one after the other.
+//!
+//! Builds come in rounds, each of which holds every cell of the table once, in an order
+//! shuffled by the seed: a host that warms up or gets busy harms all of them alike.
+
+use super::{Column, Place, Size};
+use crate::cpus;
+use crate::identity::{Clock, EnvironmentId};
+use rand::seq::SliceRandom;
+use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::fmt;
+use std::str::FromStr;
+
+/// What somebody wants to have built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where. Order and repetition mean nothing.
+    pub environments: Vec<EnvironmentId>,
+    /// How much.
+    pub size: Size,
+    /// Numbers of virtual CPUs, and of jobs for make.
+    pub cpus: Vec<u32>,
+    /// Where those are.
+    pub places: Vec<Place>,
+    /// Builds of each cell, if it is said how many.
+    pub boots: Option<u32>,
+    /// Decides the order.
+    pub seed: u64,
+}
+
+/// One build that is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlannedBuild {
+    /// Which build of its cell, from 0.
+    pub round: u32,
+    /// Where.
+    pub environment: EnvironmentId,
+    /// On which CPUs.
+    pub column: Column,
+}
+
+/// Words that are no [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' tells of no kernel builds")]
+pub struct BadRequest(pub String);
+
+/// What the words of a request begin with.
+const COMMAND: &str = "kernel-build";
+
+impl Request {
+    /// What is built where nothing else is said: the environments of this host.
+    pub const ENVIRONMENTS: [EnvironmentId; 5] = [
+        EnvironmentId::Host,
+        EnvironmentId::KvmLinux,
+        EnvironmentId::QemuKvmLinux,
+        EnvironmentId::QemuTcgLinux,
+        EnvironmentId::Uml,
+    ];
+
+    /// Numbers of CPUs where nothing else is said.
+    pub const CPUS: [u32; 2] = [1, 2];
+
+    /// Every build, in order.
+    pub fn expand(&self) -> Vec<PlannedBuild> {
+        let mut chance = ChaCha8Rng::seed_from_u64(self.seed);
+        let environments = self.environments();
+        let boots = environments.iter().map(|id| self.boots_of(*id));
+        let mut all = Vec::new();
+        for round in 0..boots.max().unwrap_or(0) {
+            let taking_part = environments.iter().filter(|id| round < self.boots_of(**id));
+            let cells = taking_part.flat_map(|id| {
+                let columns = self.columns(*id).into_iter();
+                columns.map(move |column| PlannedBuild {
+                    round,
+                    environment: *id,
+                    column,
+                })
+            });
+            let mut cells: Vec<_> = cells.collect();
+            cells.shuffle(&mut chance);
+            all.extend(cells);
+        }
+        all
+    }
+
+    /// The environments, each once and in table order.
+    pub fn environments(&self) -> Vec<EnvironmentId> {
+        let mut all = self.environments.clone();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The columns of an environment. A machine that counts instructions has one CPU, so
+    /// that nobody who asks for nothing else is asked for more there.
+    pub fn columns(&self, environment: EnvironmentId) -> Vec<Column> {
+        let all = Column::all(&self.cpus, &self.places);
+        let possible = |column: &Column| column.misfit(environment).is_none();
+        let some = all.iter().copied().filter(possible).collect::<Vec<_>>();
+        match environment.clock() {
+            Clock::Insn | Clock::InsnVmx if !some.is_empty() => some,
+            _ => all,
+        }
+    }
+
+    /// How often each cell of an environment is built.
+    pub fn boots_of(&self, environment: EnvironmentId) -> u32 {
+        let usual = if environment.clock().is_exact() { 2 } else { 1 };
+        self.boots.unwrap_or(usual)
+    }
+}
+
+/// As words of a command line.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |words: Vec<String>| words.join(",");
+        let environments = self.environments();
+        let environments = environments.iter().map(|id| id.name().to_owned());
+        write!(
+            f,
+            "{COMMAND} --env {} --size {} --cpus {} --place {} --seed {}",
+            list(environments.collect()),
+            self.size,
+            list(self.cpus.iter().map(u32::to_string).collect()),
+            list(self.places.iter().map(|it| it.name().to_owned()).collect()),
+            self.seed
+        )?;
+        self.boots
+            .map_or(Ok(()), |boots| write!(f, " --boots {boots}"))
+    }
+}
+
+/// As it is written.
+impl FromStr for Request {
+    type Err = BadRequest;
+
+    fn from_str(text: &str) -> Result<Self, BadRequest> {
+        parse(text).ok_or_else(|| BadRequest(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Request> {
+    let mut words = text.split(' ');
+    if words.next() != Some(COMMAND) {
+        return None;
+    }
+    let words: Vec<_> = words.collect();
+    let mut request = Request {
+        environments: Vec::new(),
+        size: Size::Mini,
+        cpus: Vec::new(),
+        places: Vec::new(),
+        boots: None,
+        seed: 0,
+    };
+    for pair in words.chunks(2) {
+        let [name, value] = pair else {
+            return None;
+        };
+        match *name {
+            "--env" => request.environments = each(value, EnvironmentId::from_name)?,
+            "--size" => request.size = Size::from_name(value)?,
+            "--cpus" => request.cpus = each(value, cpus::from_text)?,
+            "--place" => request.places = each(value, Place::from_name)?,
+            "--seed" => request.seed = value.parse().ok()?,
+            "--boots" => request.boots = Some(value.parse().ok()?),
+            _ => return None,
+        }
+    }
+    Some(request)
+}
+
+fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    list.split(',').map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use EnvironmentId::{Host, QemuTcgLinux, SimLinux, Uml};
+
+    fn request() -> Request {
+        Request {
+            environments: vec![Uml, SimLinux, Host, Host, QemuTcgLinux],
+            size: Size::Tiny,
+            cpus: vec![1, 2],
+            places: Place::ALL.to_vec(),
+            boots: None,
+            seed: 3,
+        }
+    }
+
+    #[test]
+    fn every_cell_is_built_in_every_round_and_once() {
+        let three = Request {
+            boots: Some(3),
+            ..request()
+        };
+        let all = three.expand();
+        let rounds: Vec<_> = all.iter().map(|build| build.round).collect();
+        assert!(rounds.is_sorted());
+        let cells: BTreeSet<_> = all.iter().collect();
+        assert_eq!(cells.len(), all.len());
+        // Four columns on the wall clock, one on that which counts instructions.
+        assert_eq!(all.len(), 3 * (3 * 4 + 1));
+        assert_eq!(all, three.expand());
+        let other = Request { seed: 4, ..three };
+        assert_ne!(all, other.expand());
+        let usual = request().expand();
+        let counted = usual.iter().filter(|build| build.environment == SimLinux);
+        assert_eq!(counted.count(), 2);
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_is_written() {
+        let words = "kernel-build --env host,qemu-tcg/linux,uml,sim/linux --size tiny --cpus 1,2 \
+                     --place same,disjoint --seed 3";
+        assert_eq!(request().to_string(), words);
+        let read: Request = format!("{words} --boots 2").parse().unwrap();
+        assert_eq!(read.boots, Some(2));
+        assert_eq!(read.environments, request().environments());
+        for text in [
+            "",
+            "--env host",
+            "kernel-build --env",
+            "kernel-build --env no",
+            "kernel-build --size x",
+        ] {
+            assert!(text.parse::<Request>().is_err(), "{text}");
+        }
+    }
+}

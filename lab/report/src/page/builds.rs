@@ -1,0 +1,100 @@
+//! Builds of a kernel: what they say in words, and the table of each clock as the terminal
+//! has it. A run of builds has nothing else on its page.
+
+use super::context::Context;
+use super::help::help;
+use super::{clock_title, facts, heading, headline, Section};
+use crate::kernel_build::{native, table, Matrix};
+use crate::printable;
+use maud::{html, Markup};
+use trapline_plan::kernel_build::Column;
+use trapline_plan::{Clock, EnvironmentId};
+
+/// All sections of the page.
+pub fn sections(context: &Context<'_>, matrix: &Matrix) -> Vec<Section> {
+    vec![
+        headline::of_builds(context, &in_words(matrix)),
+        context.section("builds", "Kernel builds", body(matrix)),
+        facts::of_builds(context, &matrix.facts),
+    ]
+}
+
+fn body(matrix: &Matrix) -> Markup {
+    html! {
+        (heading("Kernel builds", help("Kernel builds", &HELP)))
+        p.lead { (printable(&table::what(matrix))) }
+        @for clock in Clock::ALL {
+            @if !matrix.environments(clock).is_empty() { (of_clock(matrix, clock)) }
+        }
+    }
+}
+
+const HELP: [&str; 3] = [
+    "The distribution's compiler builds the distribution's kernel from memory to memory, with as many \
+     jobs as there are virtual CPUs. The figure is the median of all builds of a cell.",
+    "The share above 1(d) is what more CPUs, or sharing one with the VMM, bring in the same environment; \
+     the share above the bare row is what virtualization costs on the same CPUs. + is slower.",
+    "All builds have made the same object files: a build that did not has failed and is no figure.",
+];
+
+fn of_clock(matrix: &Matrix, clock: Clock) -> Markup {
+    let columns = table::columns(matrix, clock);
+    let title = format!("{}, {}", clock_title(clock), table::unit(clock));
+    html! {
+        h3 { (title) }
+        @if !columns.is_empty() {
+            div.scroll tabindex="0" role="region" aria-label=(title) {
+                table.numbers {
+                    thead { tr { th scope="col" { "environment" }
+                        @for name in table::names(&columns) { th scope="col" { (name) } } } }
+                    tbody { @for row in table::rows(matrix, clock, &columns) { (of_row(&row)) } }
+                }
+            }
+        }
+        ul.notes { @for note in table::notes(matrix, clock) { li { (printable(&note)) } } }
+    }
+}
+
+fn of_row(row: &table::Row) -> Markup {
+    let class = if row.is_figures { "strong" } else { "faint" };
+    html! {
+        tr { th.name scope="row" { (row.name) }
+            @for cell in &row.cells { td.(class) { (cell) } } }
+    }
+}
+
+/// How far the environment is from bare that is farthest, on the clock that most is known by.
+fn in_words(matrix: &Matrix) -> String {
+    let farthest = Clock::ALL.into_iter().find_map(|clock| {
+        let times = matrix.environments(clock).into_iter();
+        let times = times.flat_map(|id| times_native(matrix, id));
+        times.max_by(|one, other| one.2.total_cmp(&other.2))
+    });
+    match farthest {
+        Some((id, column, times)) => format!(
+            "Building a kernel takes {} times as long in {id} as in {}, on the same CPUs: {column}.",
+            times_in_words(times),
+            native(id.clock())
+        ),
+        None if matrix.has_figures() => {
+            "Kernels were built, none of them in a guest and beside bare.".to_owned()
+        }
+        None => "No kernel could be built in this run; below it is said why.".to_owned(),
+    }
+}
+
+fn times_in_words(times: f64) -> String {
+    let digits = if times < 10.0 { 2 } else { 1 };
+    format!("{times:.digits$}")
+}
+
+fn times_native(
+    matrix: &Matrix,
+    id: EnvironmentId,
+) -> impl Iterator<Item = (EnvironmentId, Column, f64)> + '_ {
+    let columns = table::columns(matrix, id.clock()).into_iter();
+    columns.filter_map(move |column| {
+        let above = matrix.above_native(id, column)?;
+        Some((id, column, above + 1.0))
+    })
+}
