@@ -38,6 +38,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trapline_abi::{Op, Workload};
 use trapline_environments::CustomVmm;
+use trapline_plan::expand::SEED;
 use trapline_plan::{cpus, names, EnvironmentId};
 
 /// What virtualization costs, to the instruction.
@@ -172,7 +173,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(cpus::MOST)))]
     pub cpus: u32,
     /// Seed of the order of boots and of resampling
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = SEED)]
     pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]

@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::outcome;
 use crate::run::{self, Means};
-use trapline_plan::{irq, Request};
+use trapline_plan::Request;
 
 /// Measures, stores and shows.
 ///
@@ -27,12 +27,10 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         named,
         preset: args.preset.into(),
         boots: args.boots,
-        cpus: 1,
         scheduling: lab.scheduling(),
-        twin: false,
         seed: args.seed,
-        irq: irq::Settings::default(),
         block: args.settings(),
+        ..Request::default()
     };
     let means = Means::new(&lab, &interrupt, &args.manner);
     let run = run::perform(&mut store, &request, &means)?;

@@ -147,17 +147,14 @@ fn request(args: &CompareArgs, both: &[Contender], lab: &Lab) -> Request {
         named,
         preset: args.preset.into(),
         boots: Some(args.most_blocks()),
-        cpus: 1,
         scheduling: lab.scheduling(),
-        twin: false,
         seed: args.seed,
-        irq: Default::default(),
-        block: Default::default(),
+        ..Request::default()
     }
 }
 
 fn require_ready(lab: &Lab, contender: &Contender) -> Result<(), Failure> {
-    match lab.of(&contender.variant).why_not(contender.environment) {
+    match lab.why_not_with(contender) {
         None => Ok(()),
         Some(reason) => {
             let told = format!("{contender} cannot be measured here: {reason}");

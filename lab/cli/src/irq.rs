@@ -27,15 +27,12 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         contenders: run::usual(&environments),
         ready: run::ready(&lab),
         operations: args.timer.operations(),
-        named: 0,
         preset: args.preset.into(),
         boots: args.boots,
-        cpus: 1,
         scheduling: lab.scheduling(),
-        twin: false,
         seed: args.seed,
         irq: settings,
-        block: Default::default(),
+        ..Request::default()
     };
     let wanted = request.operations & Op::OwnTimer.bit() != 0;
     let followers = wanted.then(|| Followers::find(&lab, &environments, &interrupt));

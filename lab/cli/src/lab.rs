@@ -10,8 +10,7 @@ use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Requirements, Settings, Start,
 };
 use trapline_plan::{
-    expand, Contender, EnvironmentId, Given, MachineSpec, Preset, Request, Sched, Scheduling,
-    Variant,
+    expand, Contender, EnvironmentId, Given, MachineSpec, Request, Sched, Scheduling, Variant,
 };
 
 /// Every environment there is, with what is needed to use it.
@@ -182,6 +181,11 @@ impl Lab {
         }
     }
 
+    /// Why a contender cannot be measured here, if it cannot.
+    pub fn why_not_with(&self, contender: &Contender) -> Option<&str> {
+        self.of(&contender.variant).why_not(contender.environment)
+    }
+
     /// The place of one environment.
     pub fn place(&self, id: EnvironmentId) -> Option<&Place> {
         self.places.iter().find(|place| place.id == id)
@@ -244,15 +248,10 @@ fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
         contenders: vec![id.into()],
         ready: vec![id.into()],
         operations: expand::usual_operations(),
-        named: 0,
-        preset: Preset::Quick,
         boots: Some(1),
-        cpus: 1,
         scheduling,
-        twin: false,
         seed: 0,
-        irq: Default::default(),
-        block: Default::default(),
+        ..Request::default()
     });
     plan.boots[0].machine
 }

@@ -71,12 +71,11 @@ pub fn request(study: &Study, lab: &Lab) -> trapline_plan::Request {
         named: study.named,
         preset: study.preset,
         boots: study.boots,
-        cpus: 1,
         scheduling: lab.scheduling(),
         twin: true,
         seed: study.seed,
         irq: study.irq.clone(),
-        block: Default::default(),
+        ..trapline_plan::Request::default()
     }
 }
 
@@ -180,7 +179,7 @@ impl Checked {
 
 fn row(contender: &Contender, plan: &Plan, lab: &Lab) -> Row {
     let idle = plan.idle.iter().find(|(idle, _)| idle == contender);
-    let why_not = || lab.of(&contender.variant).why_not(contender.environment);
+    let why_not = || lab.why_not_with(contender);
     let skip = idle.map(|(_, reason)| reason.clone());
     Row {
         contender: contender.to_string(),

@@ -72,12 +72,9 @@ fn request(
         named,
         preset: args.preset.into(),
         boots: args.boots,
-        cpus: 1,
         scheduling: lab.scheduling(),
-        twin: false,
         seed: args.seed,
-        irq: Settings::default(),
-        block: Default::default(),
+        ..Request::default()
     }
 }
 

@@ -16,14 +16,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
 use trapline_environments::{disk, Availability};
-use trapline_plan::{
-    expand, irq, names, populate, Contender, EnvironmentId, Preset, Request, Scheduling,
-};
+use trapline_plan::{expand, irq, names, populate, Contender, EnvironmentId, Request, Scheduling};
 use trapline_report::Report;
 use trapline_store::{NewRun, Run, RunId, Store};
-
-/// The seed where nothing is left to chance.
-pub const SEED: u64 = 1;
 
 /// Measures, stores and shows.
 ///
@@ -117,14 +112,8 @@ pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Re
             true => 0,
             false => operations,
         },
-        preset: Preset::Quick,
-        boots: None,
-        cpus: 1,
         scheduling: lab.scheduling(),
-        twin: false,
-        seed: SEED,
-        irq: irq::Settings::default(),
-        block: Default::default(),
+        ..Request::default()
     }
 }
 
@@ -194,8 +183,7 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         scheduling: lab.scheduling(),
         twin: true,
         seed: args.seed,
-        irq: irq::Settings::default(),
-        block: Default::default(),
+        ..Request::default()
     }
 }
 
@@ -265,7 +253,7 @@ pub fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<
     let number = note(store, request.seed, asked, means)?;
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
     for contender in &plan.left_out {
-        if let Some(reason) = lab.of(&contender.variant).why_not(contender.environment) {
+        if let Some(reason) = lab.why_not_with(contender) {
             store.add_skip(number, contender, reason).map_err(failed)?;
         }
     }

@@ -9,7 +9,6 @@ use trapline_abi::OpSet;
 use trapline_environments::{all, boot, Availability, EnvError, Environment, Requirements};
 use trapline_environments::{Settings, Watch};
 use trapline_plan::expand::{expand, Request};
-use trapline_plan::preset::Preset;
 use trapline_plan::{EnvironmentId, Observation, Outcome};
 
 fn main() -> ExitCode {
@@ -54,15 +53,10 @@ fn observe(
         contenders: vec![id.into()],
         ready: vec![id.into()],
         operations,
-        named: 0,
-        preset: Preset::Quick,
         boots: Some(1),
-        cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
-        twin: false,
         seed: 1,
-        irq: Default::default(),
-        block: Default::default(),
+        ..Request::default()
     });
     let planned = &plan.boots[0];
     let machine = planned.machine;

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use trapline_abi::Op;
     use trapline_plan::expand::{expand, Request};
-    use trapline_plan::{EnvironmentId, Preset, Scheduling};
+    use trapline_plan::EnvironmentId;
 
     fn planned() -> PlannedBoot {
         let id = EnvironmentId::Kvm;
@@ -38,15 +38,9 @@ mod tests {
             contenders: vec![id.into()],
             ready: vec![id.into()],
             operations: populate::operations() | Op::Getpid.bit(),
-            named: 0,
-            preset: Preset::Quick,
             boots: Some(1),
-            cpus: 1,
-            scheduling: Scheduling::USUAL,
-            twin: false,
             seed: 1,
-            irq: Default::default(),
-            block: Default::default(),
+            ..Request::default()
         });
         plan.boots[0].clone()
     }

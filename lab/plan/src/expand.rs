@@ -32,6 +32,9 @@ pub const EXACT_BOOTS: u32 = 2;
 /// then booted twice in each block.
 pub const LONG: u32 = 8;
 
+/// The seed where nothing is said.
+pub const SEED: u64 = 1;
+
 /// What somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -60,6 +63,26 @@ pub struct Request {
     pub irq: irq::Settings,
     /// How much of a disk is measured, where any is.
     pub block: block::Settings,
+}
+
+/// Nobody and nothing, as it is where nobody says how.
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            contenders: Vec::new(),
+            ready: Vec::new(),
+            operations: 0,
+            named: 0,
+            preset: Preset::Quick,
+            boots: None,
+            cpus: 1,
+            scheduling: Scheduling::USUAL,
+            twin: false,
+            seed: SEED,
+            irq: irq::Settings::default(),
+            block: block::Settings::default(),
+        }
+    }
 }
 
 /// What is to be done, in this order.
@@ -398,15 +421,9 @@ mod tests {
             contenders: EnvironmentId::ALL.map(Contender::usual).to_vec(),
             ready: EnvironmentId::ALL.map(Contender::usual).to_vec(),
             operations: known_operations(),
-            named: 0,
-            preset: Preset::Quick,
             boots: Some(8),
-            cpus: 1,
-            scheduling: Scheduling::USUAL,
-            twin: false,
             seed,
-            irq: irq::Settings::default(),
-            block: block::Settings::default(),
+            ..Request::default()
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use trapline_abi::block::{operations, Transfer};
 use trapline_abi::{Op, OpSet};
 use trapline_plan::block::Settings;
+use trapline_plan::expand::SEED;
 use trapline_plan::EnvironmentId;
 
 /// Of `trapline block`.
@@ -38,7 +39,7 @@ pub struct BlockArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
     /// Seed of the order of boots
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = SEED)]
     pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]

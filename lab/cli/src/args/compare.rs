@@ -4,6 +4,7 @@ use super::{workload_parser, Format, MannerArgs, Preset};
 use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
+use trapline_plan::expand::SEED;
 use trapline_plan::{BadContender, Contender};
 
 /// Of `trapline compare`.
@@ -46,7 +47,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub alpha: f64,
     /// Seed of the order of boots and of resampling
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = SEED)]
     pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::Wait;
 use trapline_abi::{Op, OpSet};
+use trapline_plan::expand::SEED;
 use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
 use trapline_plan::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
 
@@ -55,7 +56,7 @@ pub struct IrqArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
     /// Seed of the order of boots
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = SEED)]
     pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]

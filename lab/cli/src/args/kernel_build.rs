@@ -3,6 +3,7 @@
 use super::{environment_parser, MannerArgs, PlainFormat};
 use clap::{Args, ValueEnum};
 use trapline_plan::cpus::MOST;
+use trapline_plan::expand::SEED;
 use trapline_plan::kernel_build::{Place, Request, Size};
 use trapline_plan::EnvironmentId;
 
@@ -27,7 +28,7 @@ pub struct KernelBuildArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub boots: Option<u32>,
     /// Seed of the order of builds
-    #[arg(long, value_name = "N", default_value_t = crate::run::SEED)]
+    #[arg(long, value_name = "S", default_value_t = SEED)]
     pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]

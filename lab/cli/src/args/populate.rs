@@ -4,6 +4,7 @@ use super::{environment_parser, Format, MannerArgs, Preset};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use trapline_abi::{populate::ORDERS, OpSet};
+use trapline_plan::expand::SEED;
 use trapline_plan::load::BadLoad;
 use trapline_plan::{populate, EnvironmentId, Loads};
 
@@ -28,7 +29,7 @@ pub struct PopulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
     /// Seed of the order of boots
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = SEED)]
     pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]

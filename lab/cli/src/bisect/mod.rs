@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use trapline_gate::search::{Next, Search, Trial};
 use trapline_gate::{compare, forms, Baseline, Comparison, Row, Tolerances, Verdict};
+use trapline_plan::expand;
 use trapline_stats::Summary;
 use trapline_store::Store;
 
@@ -99,7 +100,10 @@ impl Bench<'_> {
         match wanted.run(&mut self.store, &lab, &self.interrupt) {
             Err(failure) if failure.is(Status::Unmeasured) => Ok(Err(failure)),
             Err(failure) => Err(failure),
-            Ok(run) => Ok(Ok(trapline_stats::summarise(&run.observations, run::SEED))),
+            Ok(run) => Ok(Ok(trapline_stats::summarise(
+                &run.observations,
+                expand::SEED,
+            ))),
         }
     }
 

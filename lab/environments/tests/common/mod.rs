@@ -13,7 +13,7 @@ use trapline_environments::{
     Settings, Watch,
 };
 use trapline_plan::expand::{expand, PlannedBoot, Request};
-use trapline_plan::{EnvironmentId, Outcome, Preset};
+use trapline_plan::{EnvironmentId, Outcome};
 
 /// Where `make build` put the parts.
 pub fn parts() -> PathBuf {
@@ -43,15 +43,10 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
         contenders: vec![id.into()],
         ready: vec![id.into()],
         operations,
-        named: 0,
-        preset: Preset::Quick,
         boots: Some(1),
-        cpus: 1,
         scheduling: trapline_plan::Scheduling::USUAL,
-        twin: false,
         seed: 1,
-        irq: Default::default(),
-        block: Default::default(),
+        ..Request::default()
     });
     let mut boot = plan.boots[0].clone();
     boot.boot_launches = boot.boot_launches.min(1);

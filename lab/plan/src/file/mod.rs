@@ -10,7 +10,7 @@ mod schema;
 pub use schema::schema;
 
 use crate::contender::Contender;
-use crate::expand::usual_operations;
+use crate::expand::{usual_operations, SEED};
 use crate::identity::EnvironmentId;
 use crate::irq;
 use crate::kernel_build;
@@ -120,7 +120,7 @@ pub(crate) const IRQ_KEYS: [&str; 10] = [
 ];
 
 fn first_seed() -> u64 {
-    1
+    SEED
 }
 
 /// The study that `text` tells.
