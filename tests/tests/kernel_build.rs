@@ -138,6 +138,8 @@ fn a_plan_of_builds_goes_on_where_it_was_killed() {
         (&checked["boots"], &checked["blocks"]),
         (&2.into(), &2.into())
     );
+    let refused = place.run_storing("run", &format!("{plan} --format csv"));
+    assert_eq!(refused.status, Some(2), "before anything is built");
     let mut lab = place.trapline(&words);
     let mut lab = lab.spawn().expect("trapline can be started");
     // The first build prepares what is built, if nobody has done so before.

@@ -2,7 +2,7 @@
 //! CPUs, and where those are. Each build is stored when it is over, so that a plan's can go
 //! on where they were cut off.
 
-use crate::args::{Format, KernelBuildArgs};
+use crate::args::{Format, KernelBuildArgs, PlainFormat};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
@@ -45,6 +45,8 @@ pub fn of_plan(
     anew: bool,
     format: Format,
 ) -> Result<Status, Failure> {
+    // Nobody waits for hours to hear that.
+    check(format)?;
     let unfinished = match anew {
         true => None,
         false => resume::unfinished(store, &Asked::of_builds(request, means.lab))?,
@@ -116,9 +118,17 @@ fn show(run: &Run, size: Size, format: Format, interrupt: &Interrupt) -> Result<
 /// # Errors
 /// Output cannot be written, or not in that form.
 pub fn print(matrix: &Matrix, format: Format) -> Result<(), Failure> {
+    match check(format)? {
+        PlainFormat::Table => terminal::print_text(&table(matrix, terminal::width())),
+        PlainFormat::Json => terminal::print_json(&json(matrix, env!("CARGO_PKG_VERSION"))),
+    }
+}
+
+/// The form, if builds are printed in it.
+fn check(format: Format) -> Result<PlainFormat, Failure> {
     match format {
-        Format::Table => terminal::print_text(&table(matrix, terminal::width())),
-        Format::Json => terminal::print_json(&json(matrix, env!("CARGO_PKG_VERSION"))),
+        Format::Table => Ok(PlainFormat::Table),
+        Format::Json => Ok(PlainFormat::Json),
         _ => {
             let told = Failure::new("--format: builds of kernels are not printed in that form");
             Err(told.help("choose table or json").status(Status::Usage))
