@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trapline_plan::kernel_build::{Build, PlannedBuild};
+use trapline_plan::kernel_build::Build;
 use trapline_plan::{Contender, Observation};
 
 /// How long to wait for another program that is writing to the same store.
@@ -208,15 +208,6 @@ impl Store {
     /// See [`Problem`].
     pub fn add_build(&mut self, run: RunId, build: &Build) -> Result<(), StoreError> {
         self.attempt(|connection| builds::add(connection, run, build))
-    }
-
-    /// Which builds of a run there are.
-    ///
-    /// # Errors
-    /// See [`Problem`].
-    pub fn built(&mut self, run: RunId) -> Result<Vec<PlannedBuild>, StoreError> {
-        let builds = self.attempt(|connection| builds::of(connection, run))?;
-        Ok(builds.into_iter().map(|build| build.planned).collect())
     }
 
     /// Which boots of a run there are: whose, and which of his.

@@ -191,8 +191,6 @@ proptest! {
         for build in &builds {
             store.add_build(run, build).unwrap();
         }
-        let planned: Vec<_> = builds.iter().map(|build| build.planned).collect();
-        prop_assert_eq!(store.built(run).unwrap(), planned);
         let loaded = store.load(run).unwrap();
         let skipped = |build: &&Build| matches!(build.outcome, kernel_build::Outcome::Skipped(_));
         let tried = builds.len() - builds.iter().filter(skipped).count();
