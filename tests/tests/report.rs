@@ -558,7 +558,7 @@ fn kernel_builds_have_a_page_of_their_own() {
         "+2050%",
         "tiny: bzImage of tinyconfig",
         "linux-source-6.1",
-        "uml 1(d) not built: ",
+        "uml 1(s), uml 1(d), uml 2(s), uml 2(d) not built: ",
         "\"workload\":\"kernel-build\"",
     ] {
         assert!(text.contains(told), "no {told}");

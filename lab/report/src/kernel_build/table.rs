@@ -183,13 +183,17 @@ pub fn notes(matrix: &Matrix, clock: Clock) -> Vec<String> {
         .cells
         .iter()
         .filter(|((id, _), _)| id.clock() == clock);
+    let mut skipped: Vec<(&str, Vec<String>)> = Vec::new();
     for ((id, column), cell) in cells {
         let at = format!("{id} {column}");
         if let Some(reason) = &cell.failed {
             notes.push(format!("{at} FAILED: {}", printable(reason)));
         }
         if let Some(reason) = &cell.skipped {
-            notes.push(format!("{at} not built: {}", printable(reason)));
+            match skipped.iter_mut().find(|(other, _)| other == reason) {
+                Some((_, places)) => places.push(at.clone()),
+                None => skipped.push((reason, vec![at.clone()])),
+            }
         }
         if let Some(off) = cell.disagreement() {
             let off = percent(Some(off));
@@ -199,6 +203,12 @@ pub fn notes(matrix: &Matrix, clock: Clock) -> Vec<String> {
             notes.push(format!("{at}: not the same twice"));
         }
     }
+    let skipped = skipped.into_iter();
+    notes.extend(
+        skipped.map(|(reason, places)| {
+            format!("{} not built: {}", places.join(", "), printable(reason))
+        }),
+    );
     notes
 }
 

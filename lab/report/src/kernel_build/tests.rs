@@ -146,6 +146,17 @@ fn an_exact_clock_gives_the_same_digits_twice() {
 }
 
 #[test]
+fn a_reason_that_several_have_is_told_once() {
+    let skipped = || Outcome::Skipped("no /dev/kvm".to_owned());
+    let columns = [column(1, Place::Same), Column::BASE];
+    let builds = columns.map(|column| build(EnvironmentId::KvmLinux, column, skipped()));
+    let text = table(&matrix(builds.into()), 80);
+    let told = "kvm/linux 1(s), kvm/linux 1(d) not built: no /dev/kvm\n";
+    assert!(text.contains(told), "{text}");
+    assert_eq!(text.matches("no /dev/kvm").count(), 1, "{text}");
+}
+
+#[test]
 fn nothing_built_is_no_table() {
     let skipped = Outcome::Skipped("no compiler".to_owned());
     let matrix = matrix(vec![build(EnvironmentId::Host, Column::BASE, skipped)]);
