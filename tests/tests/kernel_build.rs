@@ -63,7 +63,9 @@ fn what_cannot_build_says_why() {
     let table = kernel_build(&place, "--env qemu-tcg --cpus 1");
     assert_eq!(table.status, Some(0), "{table:?}");
     assert!(
-        table.output.contains("qemu-tcg 1(s) not built: "),
+        table
+            .output
+            .contains("qemu-tcg 1(s), qemu-tcg 1(d) not built: "),
         "{}",
         table.output
     );
