@@ -310,15 +310,6 @@ pub enum PlainFormat {
     Json,
 }
 
-impl From<PlainFormat> for Format {
-    fn from(format: PlainFormat) -> Self {
-        match format {
-            PlainFormat::Table => Self::Table,
-            PlainFormat::Json => Self::Json,
-        }
-    }
-}
-
 /// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {

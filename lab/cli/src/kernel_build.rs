@@ -29,9 +29,10 @@ pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
     let lab = Lab::open(&args.manner.simulated)?;
     let means = Means::new(&lab, &interrupt, &args.manner);
     let request = args.request();
-    let number = begin(&mut store, &request, &means)?;
+    let asked = Asked::of_builds(&request, &lab);
+    let number = run::note(&mut store, request.seed, asked, &means)?;
     let run = go_on(&mut store, number, &request, &means)?;
-    show(&run, request.size, args.format.into(), &interrupt)
+    show(&run, request.size, args.format, &interrupt)
 }
 
 /// Does the builds of a plan, and those only that an earlier run of it has left.
@@ -46,26 +47,18 @@ pub fn of_plan(
     format: Format,
 ) -> Result<Status, Failure> {
     // Nobody waits for hours to hear that.
-    check(format)?;
+    let format = form(format)?;
+    let asked = Asked::of_builds(request, means.lab);
     let unfinished = match anew {
         true => None,
-        false => resume::unfinished(store, &Asked::of_builds(request, means.lab))?,
+        false => resume::unfinished(store, &asked)?,
     };
     let number = match unfinished {
         Some(number) => number,
-        None => begin(store, request, means)?,
+        None => run::note(store, request.seed, asked, means)?,
     };
     let run = go_on(store, number, request, means)?;
     show(&run, request.size, format, means.interrupt)
-}
-
-fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<RunId, Failure> {
-    run::note(
-        store,
-        request.seed,
-        Asked::of_builds(request, means.lab),
-        means,
-    )
 }
 
 /// Does what is left of a run.
@@ -101,7 +94,12 @@ fn go_on(
     run::end(store, number, means.interrupt)
 }
 
-fn show(run: &Run, size: Size, format: Format, interrupt: &Interrupt) -> Result<Status, Failure> {
+fn show(
+    run: &Run,
+    size: Size,
+    format: PlainFormat,
+    interrupt: &Interrupt,
+) -> Result<Status, Failure> {
     let matrix = Matrix::new(size, &run.builds);
     print(&matrix, format)?;
     Ok(match interrupt.signal() {
@@ -116,16 +114,19 @@ fn show(run: &Run, size: Size, format: Format, interrupt: &Interrupt) -> Result<
 /// Prints the builds of a run, and nothing else, to standard output.
 ///
 /// # Errors
-/// Output cannot be written, or not in that form.
-pub fn print(matrix: &Matrix, format: Format) -> Result<(), Failure> {
-    match check(format)? {
+/// Output cannot be written.
+pub fn print(matrix: &Matrix, format: PlainFormat) -> Result<(), Failure> {
+    match format {
         PlainFormat::Table => terminal::print_text(&table(matrix, terminal::width())),
         PlainFormat::Json => terminal::print_json(&json(matrix, env!("CARGO_PKG_VERSION"))),
     }
 }
 
-/// The form, if builds are printed in it.
-fn check(format: Format) -> Result<PlainFormat, Failure> {
+/// The same form, as far as builds are printed in it.
+///
+/// # Errors
+/// They are not.
+pub fn form(format: Format) -> Result<PlainFormat, Failure> {
     match format {
         Format::Table => Ok(PlainFormat::Table),
         Format::Json => Ok(PlainFormat::Json),

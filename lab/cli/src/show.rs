@@ -23,7 +23,7 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
         .load(run)
         .map_err(|error| Failure::from_error(&error))?;
     if let Some(builds) = outcome::builds(&run) {
-        kernel_build::print(&builds, args.format)?;
+        kernel_build::print(&builds, kernel_build::form(args.format)?)?;
         return Ok(Status::Done);
     }
     outcome::print(&outcome::reports(&run), args.format)?;

@@ -46,8 +46,8 @@ struct Cell {
 }
 
 impl Cell {
-    /// The times of a cell's builds, if it has any and all of them count.
-    pub(crate) fn took(&self) -> Option<Sorted> {
+    /// The times of its builds, if it has any and all of them count.
+    fn took(&self) -> Option<Sorted> {
         let usable = self.failed.is_none();
         let all = self.done.iter().filter(|_| usable);
         Sorted::new(all.map(|done| done.took as f64).collect())
@@ -130,8 +130,7 @@ impl Matrix {
         all
     }
 
-    /// The times of a cell's builds, if it has any and all of them count.
-    pub(crate) fn took(&self, environment: EnvironmentId, column: Column) -> Option<Sorted> {
+    fn took(&self, environment: EnvironmentId, column: Column) -> Option<Sorted> {
         self.cells.get(&(environment, column))?.took()
     }
 

@@ -67,7 +67,7 @@ fn of_clock(matrix: &Matrix, clock: Clock, width: usize) -> Option<String> {
 }
 
 /// What stands above the table.
-pub fn title(matrix: &Matrix, clock: Clock) -> String {
+fn title(matrix: &Matrix, clock: Clock) -> String {
     let unit = unit(clock);
     format!("Kernel build, {}, {clock} clock: {unit}", matrix.size)
 }

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::help::help;
 use super::{clock_title, facts, heading, headline, Section};
 use crate::kernel_build::{native, table, Matrix};
-use crate::printable;
+use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_plan::kernel_build::Column;
 use trapline_plan::{Clock, EnvironmentId};
@@ -63,7 +63,7 @@ fn of_row(row: &table::Row) -> Markup {
     }
 }
 
-/// How far the environment is from bare that is farthest, on the clock that most is known by.
+/// How far the environment is from bare that is farthest, on the first clock that has any.
 fn in_words(matrix: &Matrix) -> String {
     let farthest = Clock::ALL.into_iter().find_map(|clock| {
         let times = matrix.environments(clock).into_iter();
@@ -73,7 +73,7 @@ fn in_words(matrix: &Matrix) -> String {
     match farthest {
         Some((id, column, times)) => format!(
             "Building a kernel takes {} times as long in {id} as in {}, on the same CPUs: {column}.",
-            times_in_words(times),
+            figures::quantity(times),
             native(id.clock())
         ),
         None if matrix.has_figures() => {
@@ -81,11 +81,6 @@ fn in_words(matrix: &Matrix) -> String {
         }
         None => "No kernel could be built in this run; below it is said why.".to_owned(),
     }
-}
-
-fn times_in_words(times: f64) -> String {
-    let digits = if times < 10.0 { 2 } else { 1 };
-    format!("{times:.digits$}")
 }
 
 fn times_native(
