@@ -72,8 +72,12 @@ impl Peer {
         line.trim_end().to_owned()
     }
 
+    /// Sent as one piece: who is shut out may find the door closed at the second.
     fn ask(&mut self, command: &str) -> String {
-        let sent = writeln!(self.0.get_mut(), "{command}");
+        let sent = self
+            .0
+            .get_mut()
+            .write_all(format!("{command}\n").as_bytes());
         sent.expect("the machine listens");
         self.hear()
     }

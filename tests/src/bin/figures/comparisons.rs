@@ -83,9 +83,12 @@ impl Plants {
             let slower = self.agent("timed", instructions).ok()?;
             let turn = |_| Some([told(&usual)?, told(&slower)?]);
             let turns: Vec<[f64; 2]> = (0..TURNS).filter_map(turn).collect();
-            let of = |side: usize| turns.iter().map(move |turn| turn[side]);
-            let least = |side| of(side).fold(f64::INFINITY, f64::min);
-            Some(least(1) / least(0)).filter(|effect| effect.is_finite())
+            let middle = |side: usize| {
+                let mut all: Vec<f64> = turns.iter().map(|turn| turn[side]).collect();
+                all.sort_by(f64::total_cmp);
+                all.get(all.len() / 2).copied()
+            };
+            Some(middle(1)? / middle(0)?)
         };
         let (mut less, mut more) = (0, 400);
         while more - less > 4 {
