@@ -35,10 +35,13 @@ impl Gate {
         }
     }
 
-    /// How vCPU `number` is called.
+    /// How vCPU `number` is called. It is called at once if the gate has been closed before
+    /// it was there: whoever closes it calls those that are.
     pub fn introduce(&self, number: u32, kicker: Kicker) {
-        // Each introduces itself once.
-        let _only_once = self.kickers[number as usize].set(kicker);
+        let kicker = self.kickers[number as usize].get_or_init(|| kicker);
+        if self.is_closed() {
+            kicker.kick();
+        }
     }
 
     /// A vCPU that was recalled passes, or waits until it may, or until a signal has said stop.
@@ -101,7 +104,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{channel, Sender};
     use std::sync::Arc;
-    use std::thread;
+    use std::thread::{self, JoinHandle};
     use trapline_interface::Kick;
 
     /// Recalls a vCPU that waits for words.
@@ -114,22 +117,43 @@ mod tests {
         }
     }
 
+    /// A vCPU that comes when it is called, and how it is called.
+    fn vcpu(gate: &Arc<Gate>) -> (Kicker, JoinHandle<()>) {
+        let (sender, calls) = channel();
+        let gate = Arc::clone(gate);
+        let thread = thread::spawn(move || {
+            calls.recv().unwrap();
+            gate.pass();
+        });
+        (Kicker::new(ByWord(sender)), thread)
+    }
+
     #[test]
     fn a_pause_holds_who_was_called_until_it_ends() {
         let gate = Arc::new(Gate::new(1));
-        let (sender, calls) = channel();
-        gate.introduce(0, Kicker::new(ByWord(sender)));
-        let vcpu = {
-            let gate = Arc::clone(&gate);
-            thread::spawn(move || {
-                calls.recv().unwrap();
-                gate.pass();
-            })
-        };
+        let (kicker, vcpu) = vcpu(&gate);
+        gate.introduce(0, kicker);
         assert!(gate.close() && gate.is_closed() && !vcpu.is_finished());
         gate.open();
         vcpu.join().unwrap();
         // Open, it holds nobody.
         gate.pass();
+    }
+
+    #[test]
+    fn who_comes_to_be_during_a_pause_is_called_too() {
+        let gate = Arc::new(Gate::new(1));
+        let pause = {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || gate.close())
+        };
+        while !gate.is_closed() {
+            thread::yield_now();
+        }
+        let (kicker, vcpu) = vcpu(&gate);
+        gate.introduce(0, kicker);
+        assert!(pause.join().unwrap(), "it came");
+        gate.open();
+        vcpu.join().unwrap();
     }
 }
