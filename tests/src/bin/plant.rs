@@ -3,14 +3,12 @@
 //! that lies beside it. How many says the number behind the last `-` of its own file's name.
 //!
 //! So every system call costs a little more, by an amount that is known to be there and that
-//! no source of ours contains: what comparisons have to find. With the argument `time` it
-//! tells itself what a call costs there, in nanoseconds.
+//! no source of ours contains: what comparisons have to find.
 
 use std::env::{args_os, current_exe};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{exit, Command};
-use std::time::Instant;
 
 /// Beside it.
 const AGENT: &str = "trapline-agent";
@@ -36,30 +34,8 @@ fn become_agent() -> io::Result<()> {
         ))
     })?;
     install(&filter(number))?;
-    if args_os().nth(1).is_some_and(|word| word == "time") {
-        println!("{}", typical());
-        return Ok(());
-    }
     let agent = own.with_file_name(AGENT);
     Err(Command::new(agent).args(args_os().skip(1)).exec())
-}
-
-/// What a call costs: the median of many means over many calls each. The least of them would
-/// be another figure than the one that a comparison is of: without instructions to wait for, a
-/// processor does some calls a tenth faster than most.
-fn typical() -> f64 {
-    const CALLS: u32 = 1_000;
-    let mean = |_| {
-        let start = Instant::now();
-        for _ in 0..CALLS {
-            // SAFETY: getpid has no arguments and no effect.
-            unsafe { libc::syscall(libc::SYS_getpid) };
-        }
-        start.elapsed().as_nanos() as f64 / f64::from(CALLS)
-    };
-    let mut means: Vec<f64> = (0..4_001).map(mean).collect();
-    means.sort_by(f64::total_cmp);
-    means[means.len() / 2]
 }
 
 fn filter(instructions: usize) -> Vec<libc::sock_filter> {

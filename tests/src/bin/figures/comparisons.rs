@@ -3,8 +3,7 @@
 
 use crate::judge::Verdict;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use trapline_tests::parts;
 use trapline_tests::run::Place;
 
@@ -17,8 +16,11 @@ const OPERATIONS: &str = "basic,system";
 /// What is nominal: a comparison in a hundred.
 const NOMINAL: f64 = 0.01;
 
-/// Turns in which what was planted is timed.
-const TURNS: u32 = 5;
+/// Blocks by which it is decided how much slower a plant is.
+const TRUTH: u32 = 60;
+
+/// The seed of those: they share nothing with the comparison that is to find it.
+const TRUTH_SEED: u64 = 2;
 
 /// What a planted slowdown is to be.
 const PLANTED: f64 = 0.05;
@@ -75,31 +77,39 @@ impl Plants {
     }
 
     /// How many instructions make a call slower by this share, and how much slower they do
-    /// make it. A processor hides the first ones behind others, so it is searched for.
-    fn slowdown(&self, share: f64) -> Option<(u32, f64)> {
-        let usual = self.agent("timed", 0).ok()?;
-        // In turns, for the host is another one in each second.
-        let effect = |instructions| {
-            let slower = self.agent("timed", instructions).ok()?;
-            let turn = |_| Some([told(&usual)?, told(&slower)?]);
-            let turns: Vec<[f64; 2]> = (0..TURNS).filter_map(turn).collect();
-            let middle = |side: usize| {
-                let mut all: Vec<f64> = turns.iter().map(|turn| turn[side]).collect();
-                all.sort_by(f64::total_cmp);
-                all.get(all.len() / 2).copied()
-            };
-            Some(middle(1)? / middle(0)?)
-        };
+    /// make it, by many blocks. A processor hides the first ones behind what stands around the
+    /// call, so it is searched for, and no other loop than the agent's can tell.
+    fn slowdown(&self, place: &Place, share: f64) -> Option<(u32, f64)> {
+        let flags = format!("--boots {TRUTH} --seed {TRUTH_SEED}");
+        let effect = |instructions| self.compare(place, instructions, &flags)?["effect"].as_f64();
         let (mut less, mut more) = (0, 400);
+        let mut nearest = (more, effect(more)?);
         while more - less > 4 {
             let middle = (less + more) / 2;
-            match effect(middle)? < 1.0 + share {
+            let told = effect(middle)?;
+            let distance = |effect: f64| (effect - 1.0 - share).abs();
+            if distance(told) < distance(nearest.1) {
+                nearest = (middle, told);
+            }
+            match told < 1.0 + share {
                 true => less = middle,
                 false => more = middle,
             }
         }
-        let effect = effect(more)?;
-        (effect > 1.0 + share / 2.0).then_some((more, effect))
+        Some(nearest)
+    }
+
+    /// What a comparison says of a call after so many instructions, and after none.
+    fn compare(&self, place: &Place, instructions: u32, flags: &str) -> Option<Value> {
+        let usual = self.agent("usual", 0).ok()?;
+        let other = self.agent("other", instructions).ok()?;
+        let words = format!(
+            "host:agent={} host:agent={} --workload basic/getpid --format json {flags}",
+            usual.display(),
+            other.display()
+        );
+        let told = place.run_storing("compare", &words).json();
+        Some(told["operations"].as_array()?.first()?.clone())
     }
 
     /// The agent after so many instructions more at each system call.
@@ -110,12 +120,6 @@ impl Plants {
     }
 }
 
-/// What a plant says that a call costs, in nanoseconds.
-fn told(plant: &Path) -> Option<f64> {
-    let output = Command::new(plant).arg("time").output().ok()?;
-    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-}
-
 /// A program that was built with this one.
 fn own(name: &str) -> std::io::Result<PathBuf> {
     let here = std::env::current_exe()?;
@@ -123,33 +127,20 @@ fn own(name: &str) -> std::io::Result<PathBuf> {
 }
 
 fn planted(place: &Place, plants: &Plants) {
-    let compare = |a: &Path, b: &Path| -> Option<Value> {
-        let words = format!(
-            "host:agent={} host:agent={} --workload basic/getpid --format json",
-            a.display(),
-            b.display()
-        );
-        let told = place.run_storing("compare", &words).json();
-        Some(told["operations"].as_array()?.first()?.clone())
+    let Some((wanted, effect)) = plants.slowdown(place, PLANTED) else {
+        return println!("   skipped: what was planted could not be compared");
     };
-    let Ok(usual) = plants.agent("usual", 0) else {
-        return println!("   skipped: the program 'plant' is not built");
-    };
-    let Some((wanted, effect)) = plants.slowdown(PLANTED) else {
-        return println!("   skipped: no filter makes getpid slower by {PLANTED}");
-    };
-    println!("   by its own clock {wanted} instructions of a filter make it {effect:.3} times");
+    println!("   by {TRUTH} blocks {wanted} instructions of a filter make it {effect:.3} times");
     for (name, instructions, expected) in [("slower", wanted, "changed"), ("same", 0, "equivalent")]
     {
-        let told = plants.agent(name, instructions).ok();
-        let told = told.and_then(|agent| compare(&usual, &agent));
-        let Some(told) = told else {
+        let Some(told) = plants.compare(place, instructions, "--until-sure") else {
             println!("   {name}: could not be compared");
             continue;
         };
         println!(
-            "   {name}: {}, effect {:.4} ({:.4} to {:.4}) {}",
+            "   {name}: {} after {} blocks, effect {:.4} ({:.4} to {:.4}) {}",
             told["verdict"],
+            told["blocks"],
             told["effect"].as_f64().unwrap_or(f64::NAN),
             told["low"].as_f64().unwrap_or(f64::NAN),
             told["high"].as_f64().unwrap_or(f64::NAN),
