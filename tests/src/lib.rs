@@ -8,6 +8,7 @@ pub mod browser;
 pub mod cycles;
 pub mod guest;
 pub mod house;
+pub mod linux;
 pub mod processes;
 pub mod run;
 mod skip;

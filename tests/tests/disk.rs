@@ -1,12 +1,11 @@
 //! Disks of a Linux in our VMM, end to end: on the simulated machine a distribution's kernel
 //! with its own driver writes, flushes, discards and reads, whoever does the work.
 
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
-use trapline_environments::sim::kernel::{self, Maker};
 use trapline_environments::sim::{drivers, programs};
-use trapline_environments::{Root, Watch};
+use trapline_environments::Watch;
+use trapline_tests::linux::{self, Linux};
 use trapline_tests::{has_qemu, parts, settings, skip};
 
 const WHAT: &str = "disks of a Linux guest";
@@ -17,23 +16,9 @@ const LENGTHS: [usize; 2] = [2 << 20, 1 << 20];
 
 /// Our VMM with a Linux that is told so and has these disks.
 fn vmm(told: &str, options: &[&str]) -> programs::Program {
-    let words = format!(
-        "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests panic=-1 \
-         clearcpuid=rdrand,rdseed {told}"
-    );
-    let always = [
-        "--kernel",
-        "/kernel",
-        "--initrd",
-        "/initrd",
-        "--memory",
-        "256M",
-        "--no-pv-eoi",
-    ];
-    let arguments = [&always[..], options, &["--cmdline", &words]].concat();
     programs::Program {
         file: parts().join("trapline-vmm"),
-        arguments: arguments.into_iter().map(OsString::from).collect(),
+        arguments: linux::arguments(told, options),
     }
 }
 
@@ -50,17 +35,10 @@ fn run(vmms: &[programs::Program]) -> Vec<programs::Output> {
             return Vec::new();
         }
     };
-    let kernel = kernel::chosen(&settings, Maker::Amd).expect("it was there just now");
-    let kernel = std::fs::read(kernel.image).expect("it can be read");
-    let root = Root::new(&settings).expect("the agent is built");
-    let root = root.on(drivers::archive(&drivers));
-    let root = root.bytes().expect("it is composed");
-    let files: [(&str, &[u8]); 4] = [
-        ("/kernel", &kernel),
-        ("/initrd", &root),
-        ("/disk", &vec![0; LENGTHS[0]]),
-        ("/other", &vec![0; LENGTHS[1]]),
-    ];
+    let disks = LENGTHS.map(|length| vec![0; length]);
+    let disks: [programs::Extra<'_>; 2] = [("/disk", &disks[0]), ("/other", &disks[1])];
+    let linux = Linux::with(&settings, &drivers);
+    let files = [linux.files(), disks].concat();
     let ran = programs::run_with(&settings, vmms, &files, &Watch::of(PATIENCE));
     ran.expect("the machine works").0
 }

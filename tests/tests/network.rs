@@ -2,14 +2,13 @@
 //! distribution's kernel with its own drivers meets programs of the machine around it. It has
 //! a disk and a console besides, so that the VMM tells what memory all of them take.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use trapline_abi::record::{Counter, Record};
 use trapline_abi::{Decoder, Item};
-use trapline_environments::sim::kernel::{self, Maker};
 use trapline_environments::sim::{drivers, programs};
-use trapline_environments::{Root, Watch};
+use trapline_environments::Watch;
+use trapline_tests::linux::{self, Linux};
 use trapline_tests::{has_qemu, parts, settings, skip};
 
 const WHAT: &str = "network and sockets of a Linux guest";
@@ -30,18 +29,8 @@ const DISK_BYTES: usize = 2 << 20;
 const MOST_MEMORY: u64 = 2_500_000;
 
 fn meeting() -> programs::Program {
-    let words = "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests panic=-1 \
-                 clearcpuid=rdrand,rdseed trapline-disk=vda trapline-echo=10.9.0.2";
-    let arguments = [
-        "--kernel",
-        "/kernel",
-        "--initrd",
-        "/initrd",
-        "--memory",
-        "256M",
-        "--no-pv-eoi",
-        "--cmdline",
-        words,
+    let told = "trapline-disk=vda trapline-echo=10.9.0.2";
+    let options = [
         "--net",
         "tap=tap0",
         "--vsock",
@@ -53,7 +42,7 @@ fn meeting() -> programs::Program {
     ];
     programs::Program {
         file: PathBuf::from(env!("CARGO_BIN_EXE_meeting")),
-        arguments: arguments.map(OsString::from).to_vec(),
+        arguments: linux::arguments(told, &options),
     }
 }
 
@@ -70,19 +59,14 @@ fn programs_of_a_guest_and_of_the_machine_around_it_meet() {
         Ok(_) => return skip(WHAT, "the kernel's drivers are not modules"),
         Err(error) => return skip(WHAT, &error.to_string()),
     };
-    let kernel = kernel::chosen(&settings, Maker::Amd).expect("it was there just now");
-    let kernel = std::fs::read(kernel.image).expect("it can be read");
     let vmm = std::fs::read(parts().join("trapline-vmm")).expect("it is built");
-    let root = Root::new(&settings).expect("the agent is built");
-    let root = root.on(drivers::archive(&drivers)).bytes();
-    let root = root.expect("it is composed");
-    let files: [programs::Extra<'_>; 5] = [
-        ("/kernel", &kernel),
-        ("/initrd", &root),
+    let others: [programs::Extra<'_>; 3] = [
         ("/vmm", &vmm),
         ("/tun.ko", &tun[0].bytes),
         ("/disk", &vec![0; DISK_BYTES]),
     ];
+    let linux = Linux::with(&settings, &drivers);
+    let files = [&linux.files()[..], &others].concat();
     let watch = Watch::of(PATIENCE);
     let ran = programs::run_with(&settings, &[meeting()], &files, &watch);
     let (outputs, _) = ran.expect("the machine works");

@@ -39,7 +39,7 @@ use std::str::FromStr;
 use trapline_abi::{Op, Workload};
 use trapline_environments::CustomVmm;
 use trapline_plan::expand::SEED;
-use trapline_plan::{cpus, names, EnvironmentId};
+use trapline_plan::{cpus, names, EnvironmentId, Request};
 
 /// What virtualization costs, to the instruction.
 ///
@@ -162,19 +162,12 @@ pub struct RunArgs {
     /// but irq and populate]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
-    /// How much to measure
-    #[arg(long, value_enum, default_value_t = Preset::Quick)]
-    pub preset: Preset,
-    /// Boots of each wall-clock environment [default: the preset's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub boots: Option<u32>,
+    #[command(flatten)]
+    pub extent: ExtentArgs,
     /// Virtual CPUs of each guest; environments whose guests have one are skipped where
     /// it is to be another number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(cpus::MOST)))]
     pub cpus: u32,
-    /// Seed of the order of boots and of resampling
-    #[arg(long, value_name = "S", default_value_t = SEED)]
-    pub seed: u64,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -183,6 +176,32 @@ pub struct RunArgs {
     pub plot: bool,
     #[command(flatten)]
     pub manner: MannerArgs,
+}
+
+/// How much is measured, and in which order.
+#[derive(Args, Debug)]
+pub struct ExtentArgs {
+    /// How much to measure
+    #[arg(long, value_enum, default_value_t = Preset::Quick)]
+    pub preset: Preset,
+    /// Boots of each wall-clock environment [default: the preset's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub boots: Option<u32>,
+    /// Seed of the order of boots and of resampling
+    #[arg(long, value_name = "S", default_value_t = SEED)]
+    pub seed: u64,
+}
+
+impl ExtentArgs {
+    /// A request for as much, of nobody yet.
+    pub fn request(&self) -> Request {
+        Request {
+            preset: self.preset.into(),
+            boots: self.boots,
+            seed: self.seed,
+            ..Request::default()
+        }
+    }
 }
 
 /// How a run is made, whatever it measures.

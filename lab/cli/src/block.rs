@@ -25,12 +25,9 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         ready: run::ready(&lab),
         operations,
         named,
-        preset: args.preset.into(),
-        boots: args.boots,
         scheduling: lab.scheduling(),
-        seed: args.seed,
         block: args.settings(),
-        ..Request::default()
+        ..args.extent.request()
     };
     let means = Means::new(&lab, &interrupt, &args.manner);
     let run = run::perform(&mut store, &request, &means)?;

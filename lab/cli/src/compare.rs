@@ -5,6 +5,7 @@ use crate::args::{CompareArgs, Format, Rival};
 use crate::failure::{Failure, Status};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
+use crate::resume::Asked;
 use crate::run::{self, Means};
 use crate::{duet, outcome, terminal};
 use std::collections::BTreeSet;
@@ -113,7 +114,8 @@ fn looked_at(
 ) -> Result<(Run, Vec<Match>), Failure> {
     let settings = judgement(args);
     let mut request = request(args, &[a.clone(), b.clone()], means.lab);
-    let number = run::begin(store, &request, means)?;
+    let asked = Asked::of(&request, means.lab);
+    let number = run::begin(store, &request, asked, means)?;
     let mut sequel = Sequel::new(request.operations.count_ones() as usize, &settings);
     let looks = args.looks();
     for (blocks, is_final) in looks.iter().map(|look| (*look, Some(look) == looks.last())) {
@@ -279,10 +281,7 @@ fn require_stored(run: &Run, contender: &Contender) -> Result<(), Failure> {
 }
 
 fn boots(run: &Run, contender: &Contender) -> Vec<Observation> {
-    let all = run.observations.iter();
-    all.filter(|seen| seen.contender() == *contender)
-        .cloned()
-        .collect()
+    contest::boots(&run.observations, contender)
 }
 
 /// What has to be said of a comparison as a whole.

@@ -70,11 +70,8 @@ fn request(
         ready: run::ready(lab),
         operations,
         named,
-        preset: args.preset.into(),
-        boots: args.boots,
         scheduling: lab.scheduling(),
-        seed: args.seed,
-        ..Request::default()
+        ..args.extent.request()
     }
 }
 

@@ -49,14 +49,16 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     if let Some(builds) = study.as_ref().and_then(|study| study.builds.as_ref()) {
         return kernel_build::of_plan(&mut store, builds, &means, args.anew, args.format);
     }
+    let asked = Asked::of(&request, &lab);
     let unfinished = match (&study, args.anew) {
-        (Some(_), false) => resume::unfinished(&mut store, &Asked::of(&request, &lab))?,
+        (Some(_), false) => resume::unfinished(&mut store, &asked)?,
         _ => None,
     };
-    let run = match unfinished {
-        Some(number) => go_on(&mut store, number, &request, &means)?,
-        None => perform(&mut store, &request, &means)?,
+    let number = match unfinished {
+        Some(number) => number,
+        None => begin(&mut store, &request, asked, &means)?,
     };
+    let run = go_on(&mut store, number, &request, &means)?;
     let status = show(&run, &outcome::reports(&run), args.format, &interrupt)?;
     if args.plot {
         outcome::plot(&run)?;
@@ -123,7 +125,8 @@ pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Re
 /// # Errors
 /// The store cannot be written or read.
 pub fn perform(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<Run, Failure> {
-    let number = begin(store, request, means)?;
+    let asked = Asked::of(request, means.lab);
+    let number = begin(store, request, asked, means)?;
     go_on(store, number, request, means)
 }
 
@@ -177,13 +180,10 @@ fn request(args: &RunArgs, lab: &Lab) -> Request {
         ready: ready(lab),
         operations,
         named,
-        preset: args.preset.into(),
-        boots: args.boots,
         cpus: args.cpus,
         scheduling: lab.scheduling(),
         twin: true,
-        seed: args.seed,
-        ..Request::default()
+        ..args.extent.request()
     }
 }
 
@@ -240,9 +240,13 @@ fn by_default(lab: &Lab) -> Vec<EnvironmentId> {
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn begin(store: &mut Store, request: &Request, means: &Means<'_>) -> Result<RunId, Failure> {
+pub fn begin(
+    store: &mut Store,
+    request: &Request,
+    mut asked: Asked,
+    means: &Means<'_>,
+) -> Result<RunId, Failure> {
     let (plan, lab) = (expand(request), means.lab);
-    let mut asked = Asked::of(request, lab);
     if request.operations & irq::operations() != 0 {
         asked.facts.extend(request.irq.facts());
     }

@@ -24,6 +24,7 @@ pub mod preset;
 pub mod sched;
 mod scheduling;
 mod sharing;
+pub mod time;
 mod variant;
 
 pub use contender::{BadContender, Contender, Unfit};

@@ -2,7 +2,7 @@
 //! with itself. Whatever differs is noise, and how much it is says what these boots could
 //! have found.
 
-use crate::contest::{judged, Contest, Match};
+use crate::contest::{boots, judged, Contest, Match};
 use crate::judge::{Comparison, Design, FalseAlarms, Settings};
 use trapline_abi::Op;
 use trapline_plan::{Contender, Observation};
@@ -29,13 +29,9 @@ impl Chance {
         let again = observations.iter().find(|seen| seen.variant.again)?;
         let mut contender = again.contender();
         contender.variant.again = false;
-        let boots = |wanted: &Contender| -> Vec<Observation> {
-            let of = observations.iter().filter(|it| it.contender() == *wanted);
-            of.cloned().collect()
-        };
         let contest = Contest {
-            a: &boots(&contender),
-            b: &boots(&contender.again()),
+            a: &boots(observations, &contender),
+            b: &boots(observations, &contender.again()),
             design: Design::Blocks,
         };
         Self::told(contender, &judged(&[contest], settings), settings)

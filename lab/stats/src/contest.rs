@@ -25,6 +25,14 @@ pub struct Contest<'a> {
     pub design: Design,
 }
 
+/// What of `observations` is of this contender.
+pub fn boots(observations: &[Observation], contender: &Contender) -> Vec<Observation> {
+    let all = observations.iter();
+    all.filter(|seen| seen.contender() == *contender)
+        .cloned()
+        .collect()
+}
+
 /// One operation of both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {

@@ -1,14 +1,13 @@
 //! The arguments of `block`: how long a disk takes for a request.
 
 use super::cache::size;
-use super::{environment_parser, Format, MannerArgs, Preset};
+use super::{environment_parser, ExtentArgs, Format, MannerArgs};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use std::path::PathBuf;
 use trapline_abi::block::{operations, Transfer};
 use trapline_abi::{Op, OpSet};
 use trapline_plan::block::Settings;
-use trapline_plan::expand::SEED;
 use trapline_plan::EnvironmentId;
 
 /// Of `trapline block`.
@@ -32,15 +31,8 @@ pub struct BlockArgs {
     #[arg(long, value_name = "N", default_value_t = Settings::default().requests,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub requests: u32,
-    /// How much to measure
-    #[arg(long, value_enum, default_value_t = Preset::Quick)]
-    pub preset: Preset,
-    /// Boots of each wall-clock environment [default: the preset's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub boots: Option<u32>,
-    /// Seed of the order of boots
-    #[arg(long, value_name = "S", default_value_t = SEED)]
-    pub seed: u64,
+    #[command(flatten)]
+    pub extent: ExtentArgs,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,

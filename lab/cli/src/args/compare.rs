@@ -5,7 +5,7 @@ use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
 use trapline_plan::expand::SEED;
-use trapline_plan::{BadContender, Contender};
+use trapline_plan::{time, BadContender, Contender};
 
 /// Of `trapline compare`.
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub duet: bool,
     /// Begin no block after so long
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time::from_text)]
     pub budget: Duration,
     /// What is too little to matter, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
@@ -124,11 +124,6 @@ impl FromStr for Rival {
             Err(_) => Ok(Self::New(text.parse()?)),
         }
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text);
-    duration.map_err(|_| "a time like 90s, 20m or 2h is expected".to_owned())
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {

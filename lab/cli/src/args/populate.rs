@@ -1,10 +1,9 @@
 //! The arguments of `populate`: what it costs to give a guest memory.
 
-use super::{environment_parser, Format, MannerArgs, Preset};
+use super::{environment_parser, ExtentArgs, Format, MannerArgs};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use trapline_abi::{populate::ORDERS, OpSet};
-use trapline_plan::expand::SEED;
 use trapline_plan::load::BadLoad;
 use trapline_plan::{populate, EnvironmentId, Loads};
 
@@ -22,15 +21,8 @@ pub struct PopulateArgs {
     /// populated, in kvm and sim/kvm, for each way to populate it
     #[arg(long, value_name = "MIB", value_parser = mib_parser())]
     pub neighbour: Option<u32>,
-    /// How much to measure
-    #[arg(long, value_enum, default_value_t = Preset::Quick)]
-    pub preset: Preset,
-    /// Boots of each wall-clock environment [default: the preset's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub boots: Option<u32>,
-    /// Seed of the order of boots
-    #[arg(long, value_name = "S", default_value_t = SEED)]
-    pub seed: u64,
+    #[command(flatten)]
+    pub extent: ExtentArgs,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,

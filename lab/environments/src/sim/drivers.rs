@@ -3,10 +3,12 @@
 
 use super::initramfs::Archive;
 use super::kernel::{self, KernelError, Maker};
-use super::module::{self, Module};
+use super::module;
 use crate::settings::Settings;
 use std::fs;
 use std::path::Path;
+
+pub use super::module::Module;
 
 /// What is kept: consoles, disks, network cards, sockets, a filesystem with a journal; and taps,
 /// for the machine that has such a guest.

@@ -16,6 +16,7 @@ use crate::irq;
 use crate::kernel_build;
 use crate::names;
 use crate::preset::Preset;
+use crate::time;
 use crate::variant::Variant;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -259,8 +260,7 @@ impl Reader<'_> {
 
     fn budget(&self, budget: Option<&Spanned<String>>) -> Result<Option<Duration>, BadFile> {
         let parse = |text: &str| {
-            humantime::parse_duration(text)
-                .map_err(|_| format!("budget = '{text}': a time like 90s, 20m or 2h is expected"))
+            time::from_text(text).map_err(|error| format!("budget = '{text}': {error}"))
         };
         budget.map(|text| self.each(text, parse)).transpose()
     }

@@ -35,13 +35,12 @@ pub fn section(context: &Context<'_>) -> Section {
                 p.place { "With " code { (settings) } }
             }
             @if context.is_first() {
-                p.place { (place(context)) }
+                div.head { p.place { (place(context)) } (help("In words", &HELP)) }
                 h1 { (title) }
             } @else {
-                h2.words { (title) }
+                div.head { h2.words { (title) } (help("In words", &HELP)) }
             }
             @if let Some(first) = &first { p.under { (first.text) " " (clock(first.clock)) } }
-            (help("In words", &HELP))
             @if !found.is_empty() {
                 ul.findings { @for finding in &found { (card(finding)) } }
             }
