@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trapline_abi::{Op, Workload};
 use trapline_environments::CustomVmm;
-use trapline_plan::expand::SEED;
+use trapline_plan::request::SEED;
 use trapline_plan::{cpus, names, EnvironmentId, Request};
 
 /// What virtualization costs, to the instruction.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome, Verdict};
-use trapline_plan::{expand, names, Clock, EnvironmentId, Scheduling};
+use trapline_plan::{names, request, Clock, EnvironmentId, Scheduling};
 use trapline_stats::{FailureKind, Summary};
 use trapline_store::{Run, Store};
 
@@ -32,7 +32,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     let mut gate = Gate::open(&args.manner)?;
     let counters = gate.counters(&args.environments);
     let run = gate.measure(&args.environments, operations, counters.as_ref())?;
-    let summary = trapline_stats::summarise(&run.observations, expand::SEED);
+    let summary = trapline_stats::summarise(&run.observations, request::SEED);
     require_figures(&summary)?;
     let mut made = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
     if let Some(counters) = &counters {
@@ -53,7 +53,7 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     let mut gate = Gate::open(&args.manner)?;
     require_alike(&kept, gate.lab.scheduling())?;
     let run = gate.measure(&ids, kept.operations(), None)?;
-    let summary = trapline_stats::summarise(&run.observations, expand::SEED);
+    let summary = trapline_stats::summarise(&run.observations, request::SEED);
     let mut comparison = compare(&kept, &summary, &args.tolerances.tolerances());
     let explained = gate.explain(&mut comparison, &kept);
     if let Err(why) = &explained {
@@ -202,7 +202,7 @@ pub fn operations(names: &[String]) -> OpSet {
 fn steady() -> OpSet {
     let boot = Workload::Boot.operations();
     let moved = boot.fold(Op::TimerWake.bit(), |set, op| set | op.bit());
-    expand::usual_operations() & !moved
+    request::usual_operations() & !moved
 }
 
 /// Exact figures that are wanted.

@@ -3,7 +3,7 @@
 use crate::args::{HistoryArgs, PlainFormat};
 use crate::failure::{Failure, Status};
 use crate::{keep, outcome, run, show, terminal};
-use trapline_plan::expand;
+use trapline_plan::request;
 use trapline_report::history::{self, History};
 use trapline_stats::history::{Moment, Past, Settings};
 use trapline_store::Store;
@@ -25,7 +25,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         past.add(&moment, &info.facts, &run.observations);
     }
     let operations = match args.workloads.as_slice() {
-        [] => expand::known_operations(),
+        [] => request::known_operations(),
         workloads => run::selected(workloads).0,
     };
     let mut series = past.series();

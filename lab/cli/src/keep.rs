@@ -4,7 +4,7 @@ use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::PathBuf;
 use trapline_abi::{block, OpSet};
-use trapline_plan::{expand, irq, kernel_build, names, Contender, Request, Scheduling};
+use trapline_plan::{irq, kernel_build, names, request, Contender, Request, Scheduling};
 
 /// The file that `args` name, or the user's own.
 ///
@@ -73,7 +73,7 @@ pub fn operations(words: &str) -> OpSet {
     let mut words = words.split(' ').skip_while(|word| *word != "--workload");
     let list = words.nth(1);
     let selected = list.and_then(|list| names::operations(list).ok());
-    selected.unwrap_or_else(expand::known_operations)
+    selected.unwrap_or_else(request::known_operations)
 }
 
 #[cfg(test)]
@@ -106,7 +106,10 @@ mod tests {
              --cpus 2 --cap 25";
         assert_eq!(words, expected);
         assert_eq!(operations(&words), request.operations);
-        assert_eq!(operations("of a later version"), expand::known_operations());
+        assert_eq!(
+            operations("of a later version"),
+            request::known_operations()
+        );
         assert_eq!(operations("kernel-build --env host --size mini"), 0);
         let timers = Request {
             operations: irq::operations(),

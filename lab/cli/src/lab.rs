@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Requirements, Settings, Start,
 };
+use trapline_plan::request::usual_operations;
 use trapline_plan::{
     expand, Contender, EnvironmentId, Given, MachineSpec, Request, Sched, Scheduling, Variant,
 };
@@ -247,7 +248,7 @@ fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
     let plan = expand::expand(&Request {
         contenders: vec![id.into()],
         ready: vec![id.into()],
-        operations: expand::usual_operations(),
+        operations: usual_operations(),
         boots: Some(1),
         scheduling,
         seed: 0,

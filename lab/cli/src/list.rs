@@ -8,7 +8,7 @@ use crate::terminal;
 use serde::Serialize;
 use trapline_abi::{Direction, Op, Unit, Workload};
 use trapline_environments::Availability;
-use trapline_plan::expand;
+use trapline_plan::request;
 
 #[derive(Serialize)]
 struct List {
@@ -75,7 +75,7 @@ fn environment_entry(place: &Place) -> EnvironmentEntry {
 }
 
 fn workload_entry(workload: Workload) -> WorkloadEntry {
-    let usual = expand::usual_operations();
+    let usual = request::usual_operations();
     WorkloadEntry {
         name: workload.name(),
         question: workload.question(),

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
 use trapline_environments::{disk, Availability};
+use trapline_plan::request::usual_operations;
 use trapline_plan::{expand, irq, names, populate, Contender, EnvironmentId, Request, Scheduling};
 use trapline_report::Report;
 use trapline_store::{NewRun, Run, RunId, Store};
@@ -197,7 +198,7 @@ pub fn selected(workloads: &[String]) -> (OpSet, OpSet) {
         sets.fold(0, |all, set| all | set)
     };
     let operations = match workloads {
-        [] => expand::usual_operations(),
+        [] => usual_operations(),
         _ => union(&|_| true),
     };
     (operations, union(&|name| name.contains('/')))

@@ -8,8 +8,7 @@ use trapline_abi::job::selected;
 use trapline_abi::OpSet;
 use trapline_environments::{all, boot, Availability, EnvError, Environment, Requirements};
 use trapline_environments::{Settings, Watch};
-use trapline_plan::expand::{expand, Request};
-use trapline_plan::{EnvironmentId, Observation, Outcome};
+use trapline_plan::{expand, EnvironmentId, Observation, Outcome, Request};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

@@ -29,8 +29,7 @@ pub fn fit(planned: &PlannedBoot, available_mib: Option<u64>) -> PlannedBoot {
 mod tests {
     use super::*;
     use trapline_abi::Op;
-    use trapline_plan::expand::{expand, Request};
-    use trapline_plan::EnvironmentId;
+    use trapline_plan::{expand, EnvironmentId, Request};
 
     fn planned() -> PlannedBoot {
         let id = EnvironmentId::Kvm;

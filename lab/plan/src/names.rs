@@ -157,7 +157,7 @@ fn most_alike(candidates: impl Iterator<Item = (f64, String)>) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expand::known_operations;
+    use crate::request::known_operations;
 
     #[test]
     fn lists_are_read_in_table_order() {

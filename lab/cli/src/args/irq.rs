@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::Wait;
 use trapline_abi::{Op, OpSet};
-use trapline_plan::expand::SEED;
 use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
+use trapline_plan::request::SEED;
 use trapline_plan::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
 
 /// Of `trapline irq`.

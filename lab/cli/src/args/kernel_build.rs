@@ -3,8 +3,8 @@
 use super::{environment_parser, MannerArgs, PlainFormat};
 use clap::{Args, ValueEnum};
 use trapline_plan::cpus::MOST;
-use trapline_plan::expand::SEED;
 use trapline_plan::kernel_build::{Place, Request, Size};
+use trapline_plan::request::SEED;
 use trapline_plan::EnvironmentId;
 
 /// Of `trapline kernel-build`.

@@ -2,7 +2,8 @@ use super::*;
 use proptest::prelude::*;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::interrupt::{pack, MAX_PACKED};
-use trapline_abi::{Interrupt, OpSet};
+use trapline_abi::{Interrupt, Record};
+use trapline_plan::observed::Outcome;
 
 const ASKED: OpSet = Op::Getpid.bit() | Op::PortOut.bit();
 

@@ -12,8 +12,7 @@ use trapline_environments::{
     all, boot, Availability, Booted, EnvError, Environment, GuestImage, Parts, Requirements,
     Settings, Watch,
 };
-use trapline_plan::expand::{expand, PlannedBoot, Request};
-use trapline_plan::{EnvironmentId, Outcome};
+use trapline_plan::{expand, EnvironmentId, Outcome, PlannedBoot, Request};
 
 /// Where `make build` put the parts.
 pub fn parts() -> PathBuf {

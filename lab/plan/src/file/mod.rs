@@ -10,12 +10,12 @@ mod schema;
 pub use schema::schema;
 
 use crate::contender::Contender;
-use crate::expand::{usual_operations, SEED};
 use crate::identity::EnvironmentId;
 use crate::irq;
 use crate::kernel_build;
 use crate::names;
 use crate::preset::Preset;
+use crate::request::{usual_operations, SEED};
 use crate::time;
 use crate::variant::Variant;
 use serde::Deserialize;

@@ -61,6 +61,10 @@ impl Point {
     }
 }
 
+/// The largest share that sums of as many means as there are spans, of numbers of 53 bits,
+/// may differ by without meaning anything.
+const ROUNDING: f64 = 1e-12;
+
 /// Where the time went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stages {
@@ -114,12 +118,13 @@ impl Stages {
         }
     }
 
-    /// What the spans do not explain, as a share of the whole.
+    /// What the spans do not explain, as a share of the whole; 0 if they differ by rounding
+    /// alone.
     pub fn unexplained(&self) -> f64 {
         let explained: f64 = self.spans.iter().map(|span| span.mean).sum();
-        match self.total.mean {
-            0.0 => 0.0,
-            total => ((total - explained) / total).abs(),
+        match ((self.total.mean - explained) / self.total.mean).abs() {
+            share if share > ROUNDING => share,
+            _ => 0.0,
         }
     }
 }

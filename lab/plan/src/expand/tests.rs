@@ -1,0 +1,245 @@
+use super::*;
+use crate::block;
+use crate::preset::Preset;
+use crate::request::usual_operations;
+use crate::scheduling::Scheduling;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use trapline_abi::Op;
+
+/// Every environment, and each a second time.
+fn all() -> Vec<Contender> {
+    let usual = EnvironmentId::ALL.map(Contender::usual).into_iter();
+    usual.flat_map(|one| [one.again(), one]).collect()
+}
+
+fn contenders() -> impl Strategy<Value = Vec<Contender>> {
+    proptest::sample::subsequence(all(), 0..=all().len()).prop_shuffle()
+}
+
+prop_compose! {
+    fn requests()(
+        contenders in contenders(),
+        ready in contenders(),
+        operations in proptest::sample::subsequence(Op::ALL.to_vec(), 0..=Op::ALL.len()),
+        full in any::<bool>(),
+        boots in proptest::option::of(1u32..12),
+        cpus in 1u32..3,
+        seed in any::<u64>(),
+    ) -> Request {
+        Request {
+            contenders,
+            ready,
+            operations: operations.iter().fold(0, |set, op| set | op.bit()),
+            named: 0,
+            preset: if full { Preset::Full } else { Preset::Quick },
+            boots,
+            cpus,
+            scheduling: Scheduling::USUAL,
+            twin: false,
+            seed,
+            irq: irq::Settings::default(),
+            block: block::Settings::default(),
+        }
+    }
+}
+
+fn everything(seed: u64) -> Request {
+    Request {
+        contenders: EnvironmentId::ALL.map(Contender::usual).to_vec(),
+        ready: EnvironmentId::ALL.map(Contender::usual).to_vec(),
+        operations: known_operations(),
+        boots: Some(8),
+        seed,
+        ..Request::default()
+    }
+}
+
+fn has_work(request: &Request, contender: &Contender) -> bool {
+    request.operations & !left_out::union(&left_out(request, contender)) != 0
+}
+
+fn boots_wanted(request: &Request) -> u32 {
+    let only_irq = request.operations & !irq::operations() == 0;
+    let usual = if only_irq { 1 } else { request.preset.boots() };
+    request.boots.unwrap_or(usual)
+}
+
+proptest! {
+    #[test]
+    fn the_same_request_gives_the_same_plan(request in requests()) {
+        prop_assert_eq!(expand(&request), expand(&request));
+        let mut backwards = request.clone();
+        backwards.contenders.reverse();
+        backwards.ready.reverse();
+        prop_assert_eq!(expand(&backwards), expand(&request));
+    }
+
+    #[test]
+    fn every_block_on_the_wall_clock_holds_every_contender_once(request in requests()) {
+        let plan = expand(&request);
+        let mut blocks: BTreeMap<u32, Vec<Contender>> = BTreeMap::new();
+        for boot in plan.boots.iter().filter(|boot| boot.kind == Kind::Replicate) {
+            prop_assert_eq!(boot.block, boot.replicate);
+            blocks.entry(boot.block).or_default().push(boot.contender());
+        }
+        let mut wanted = request.contenders.clone();
+        wanted.sort();
+        wanted.retain(|contender| {
+            let on_wall = contender.environment.clock() == Clock::Wall;
+            on_wall && request.ready.contains(contender) && has_work(&request, contender)
+        });
+        for block in blocks.values_mut() {
+            block.sort();
+            prop_assert_eq!(&*block, &wanted);
+        }
+        if !wanted.is_empty() && request.operations != 0 {
+            let blocks_wanted = boots_wanted(&request);
+            prop_assert_eq!(blocks.len(), blocks_wanted as usize);
+        }
+    }
+
+    #[test]
+    fn every_contender_and_operation_is_planned_exactly_as_asked(request in requests()) {
+        let plan = expand(&request);
+        let mut boots: BTreeMap<Contender, Vec<&PlannedBoot>> = BTreeMap::new();
+        for boot in &plan.boots {
+            boots.entry(boot.contender()).or_default().push(boot);
+            let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
+            let asked = if once { request.operations & !irq::operations() } else { request.operations };
+            let expected = asked & !left_out::union(&boot.left_out);
+            prop_assert_eq!(boot.job.run | boot.boot_job.run, expected);
+            prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
+            let boots = boot.boot_job.run != 0 && !boot.environment.starts_with_machine();
+            prop_assert_eq!(boot.boot_launches > 0, boots);
+        }
+        for id in all() {
+            let asked = request.contenders.contains(&id);
+            let ready = request.ready.contains(&id);
+            prop_assert_eq!(plan.left_out.contains(&id), asked && !ready);
+            let idle = plan.idle.iter().any(|(idle, _)| idle == &id);
+            prop_assert_eq!(idle, asked && ready && request.operations != 0 && !has_work(&request, &id));
+            let planned = asked && ready && request.operations != 0 && !idle;
+            let expected = match id.environment.clock() {
+                _ if !planned => 0,
+                Clock::Wall => boots_wanted(&request),
+                Clock::Insn | Clock::InsnVmx => EXACT_BOOTS,
+            };
+            let found = boots.remove(&id).unwrap_or_default();
+            let replicates: Vec<_> = found.iter().map(|boot| boot.replicate).collect();
+            prop_assert_eq!(replicates, (0..expected).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
+    let order = |seed, clock: Clock| -> Vec<EnvironmentId> {
+        let boots = expand(&everything(seed)).boots;
+        let ids = boots.iter().map(|boot| boot.environment);
+        ids.filter(|id| id.clock() == clock).collect()
+    };
+    let orders: BTreeSet<_> = (0..8).map(|seed| order(seed, Clock::Wall)).collect();
+    assert!(orders.len() > 1, "no seed changes the order");
+    assert_eq!(order(1, Clock::Insn), order(2, Clock::Insn));
+}
+
+#[test]
+fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
+    let boots = expand(&everything(3)).boots;
+    let exact: Vec<_> = boots
+        .iter()
+        .filter(|boot| boot.environment.clock().is_exact())
+        .collect();
+    let first_block = boots.len() as u32 - exact.len() as u32;
+    let wall = EnvironmentId::ALL
+        .into_iter()
+        .filter(|id| id.clock() == Clock::Wall);
+    assert_eq!(first_block, 8 * wall.count() as u32, "they come last");
+    for pair in exact.chunks(2) {
+        assert_eq!(pair[0].environment, pair[1].environment);
+        assert_eq!(pair[0].block, pair[1].block);
+        assert_eq!((pair[0].kind, pair[1].kind), (Kind::Exact, Kind::Proof));
+        assert_eq!(pair[0].job, pair[1].job);
+    }
+}
+
+#[test]
+fn a_long_run_has_its_first_contender_twice_in_each_block() {
+    let again = |request: &Request| -> Vec<(u32, EnvironmentId)> {
+        let boots = expand(request).boots.into_iter();
+        let twins = boots.filter(|boot| boot.variant.again);
+        twins.map(|boot| (boot.block, boot.environment)).collect()
+    };
+    let asked = Request {
+        twin: true,
+        ..everything(1)
+    };
+    let expected: Vec<_> = (0..8).map(|block| (block, EnvironmentId::Host)).collect();
+    assert_eq!(again(&asked), expected);
+    let short = Request {
+        boots: Some(LONG - 1),
+        ..asked.clone()
+    };
+    assert_eq!(again(&short), []);
+    let own = Contender::usual(EnvironmentId::Kvm).again();
+    let pair = Request {
+        contenders: vec![EnvironmentId::Host.into(), own.clone()],
+        ready: vec![EnvironmentId::Host.into(), own],
+        ..asked
+    };
+    assert!(again(&pair).iter().all(|(_, id)| *id == EnvironmentId::Kvm));
+    assert_eq!(again(&everything(1)), []);
+}
+
+#[test]
+fn a_variant_gets_the_machine_that_it_names() {
+    let contender = |text: &str| text.parse::<Contender>().unwrap();
+    let of = |text: &str| {
+        let plan = expand(&Request {
+            contenders: vec![contender(text)],
+            ready: vec![contender(text)],
+            ..everything(1)
+        });
+        (plan.boots.first().cloned(), plan.idle)
+    };
+    let boot = of("kvm:memory=1G,pages=2m,pin=exclusive,idle=in-guest")
+        .0
+        .unwrap();
+    assert_eq!(boot.machine.memory_mib, 1024);
+    assert_eq!(boot.machine.pages, crate::MemoryPages::Huge);
+    assert_eq!(boot.conditions.pin, crate::Pin::Exclusive);
+    assert_eq!(boot.machine.halt, crate::Halt::InGuest);
+    assert_eq!(of("kvm/linux:cpus=2").0.unwrap().machine.cpus, 2);
+    let (none, idle) = of("kvm:memory=64M");
+    assert_eq!(none, None);
+    assert!(idle[0].1.contains("at least memory=512M"), "{idle:?}");
+}
+
+#[test]
+fn interrupts_are_measured_in_the_first_boot_unless_somebody_says_how_often() {
+    let asked = Request {
+        boots: None,
+        operations: known_operations(),
+        ..everything(1)
+    };
+    let of = |request: &Request, id| -> Vec<bool> {
+        let boots = expand(request).boots.into_iter();
+        let of_id = boots.filter(|boot| boot.environment == id);
+        of_id.map(|boot| boot.job.wants(Op::OwnTimer)).collect()
+    };
+    use EnvironmentId::{Kvm, SimKvm};
+    assert_eq!(of(&asked, Kvm), [true, false, false, false, false]);
+    assert_eq!(of(&asked, SimKvm), [true, true]);
+    let thrice = Request {
+        boots: Some(3),
+        ..asked.clone()
+    };
+    assert_eq!(of(&thrice, Kvm), [true; 3]);
+    let alone = Request {
+        operations: irq::operations(),
+        ..asked
+    };
+    assert_eq!(of(&alone, Kvm), [true]);
+    assert_eq!(usual_operations() & irq::operations(), 0);
+}

@@ -1,0 +1,75 @@
+//! What somebody wants to know, before it is a plan.
+
+use crate::block;
+use crate::contender::Contender;
+use crate::irq;
+use crate::populate;
+use crate::preset::Preset;
+use crate::scheduling::Scheduling;
+use trapline_abi::{Op, OpSet};
+
+/// The seed where nothing is said.
+pub const SEED: u64 = 1;
+
+/// What somebody wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who is to be measured. Order and repetition mean nothing.
+    pub contenders: Vec<Contender>,
+    /// Those that can run here and now; others than were asked for mean nothing.
+    pub ready: Vec<Contender>,
+    /// Set of [`Op::bit`]: the operations asked for.
+    pub operations: OpSet,
+    /// Those of them that were named one by one: they are measured even where they take
+    /// long.
+    pub named: OpSet,
+    /// How thorough.
+    pub preset: Preset,
+    /// Boots of each environment on the wall clock, if not the preset's number.
+    pub boots: Option<u32>,
+    /// Virtual CPUs of every guest of which nothing else is said.
+    pub cpus: u32,
+    /// How they are scheduled.
+    pub scheduling: Scheduling,
+    /// Whether a long run on the wall clock has one contender twice, to tell what chance does.
+    pub twin: bool,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// How interrupts are made, where any are asked for.
+    pub irq: irq::Settings,
+    /// How much of a disk is measured, where any is.
+    pub block: block::Settings,
+}
+
+/// Nobody and nothing, as it is where nobody says how.
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            contenders: Vec::new(),
+            ready: Vec::new(),
+            operations: 0,
+            named: 0,
+            preset: Preset::Quick,
+            boots: None,
+            cpus: 1,
+            scheduling: Scheduling::USUAL,
+            twin: false,
+            seed: SEED,
+            irq: irq::Settings::default(),
+            block: block::Settings::default(),
+        }
+    }
+}
+
+/// What is measured where nobody says what: all but interrupts, which take as long as
+/// everything else together, giving memory, of which there is as much as a machine
+/// has, and disks, which are the user's to name; all of them have a command of their own.
+pub fn usual_operations() -> OpSet {
+    let apart = irq::operations() | populate::operations() | trapline_abi::block::operations();
+    known_operations() & !apart
+}
+
+/// The set of all operations there are.
+pub fn known_operations() -> OpSet {
+    Op::ALL.into_iter().fold(0, |set, op| set | op.bit())
+}
