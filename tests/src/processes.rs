@@ -57,6 +57,10 @@ pub fn living_in_group(group: i32) -> usize {
         .count()
 }
 
+/// How long a busy host may take to begin what was asked of it. Only a test that fails waits
+/// so long.
+pub const TO_BEGIN: Duration = Duration::from_secs(300);
+
 /// Waits until `condition` holds, at most `limit`; whether it came to hold.
 pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use trapline_environments::Settings;
-use trapline_tests::processes::{naming, signal, wait_until};
+use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{Ended, Place};
 use trapline_tests::{has_qemu, skip};
 
@@ -210,7 +210,7 @@ fn pruning_during_a_run_disturbs_nobody() {
 fn ended_when(cached: &Cached, number: i32, ready: fn(&Path) -> bool) -> Ended {
     let run = cached.start(&[]);
     let snapshots = cached.snapshots();
-    assert!(wait_until(Duration::from_secs(60), || ready(&snapshots)));
+    assert!(wait_until(TO_BEGIN, || ready(&snapshots)));
     signal(&run, number);
     let ended = Ended::from(run.wait_with_output().expect("it ends"));
     let place = cached.place.path();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use trapline_tests::processes::{children, signal, wait_until};
+use trapline_tests::processes::{children, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{Ended, Place};
 use trapline_tests::skip;
 
@@ -219,8 +219,8 @@ fn start(place: &Place) -> (Child, i32) {
     let mut command = place.trapline(&all);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("it starts");
-    let runs = wait_until(Duration::from_secs(60), || !machines(&child).is_empty());
-    assert!(runs, "no Bochs was started in a minute");
+    let runs = wait_until(TO_BEGIN, || !machines(&child).is_empty());
+    assert!(runs, "no Bochs was started");
     let bochs = machines(&child)[0];
     (child, bochs)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
-use trapline_tests::processes::{children, living_in_group, signal, wait_until};
+use trapline_tests::processes::{children, living_in_group, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, on_path, skip};
 
@@ -250,11 +250,10 @@ fn user_mode_linux_ends_with_whoever_started_it() {
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut lab = quiet.spawn().expect("it starts");
         let program = || children(lab.id(), "linux.uml").first().copied();
-        let limit = Duration::from_secs(30);
-        assert!(wait_until(limit, || program().is_some()));
+        assert!(wait_until(TO_BEGIN, || program().is_some()));
         let group = program().expect("it was there just now");
         // The kernel, its helpers, a process of its own, and the guard.
-        assert!(wait_until(limit, || living_in_group(group) > 3));
+        assert!(wait_until(TO_BEGIN, || living_in_group(group) > 3));
         signal(&lab, how);
         lab.wait().expect("it was started here");
         let is_gone = || living_in_group(group) == 0;

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Duration;
 use trapline_plan::kernel_build::{self, Build, Column, Done, PlannedBuild};
 use trapline_plan::{Clock, EnvironmentId, Observation};
 use trapline_store::{NewRun, Store};
 use trapline_tests::browser::{has_browser, Browser};
 use trapline_tests::has_qemu;
-use trapline_tests::processes::wait_until;
+use trapline_tests::processes::{wait_until, TO_BEGIN};
 use trapline_tests::run::Place;
 
 /// No page is larger.
@@ -356,10 +355,7 @@ fn the_page_is_handed_to_the_desktop() {
     let file = place.path().join("open.html");
     let ended = place.run_storing("report", &format!("--open --output {}", file.display()));
     assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    assert!(
-        wait_until(Duration::from_secs(20), || told.exists()),
-        "nothing was opened"
-    );
+    assert!(wait_until(TO_BEGIN, || told.exists()), "nothing was opened");
     let opened = std::fs::read_to_string(&told).expect("it was written");
     assert_eq!(Path::new(&opened), file);
     let ended = place.run_storing("report", "--open --output -");

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use trapline_tests::processes::{naming, signal, wait_until};
+use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{Ended, Place};
 use trapline_tests::{has_kvm, has_qemu, skip};
 
@@ -321,8 +321,8 @@ fn start_long_run(place: &Place) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let stored = wait_until(Duration::from_secs(60), || boots_stored(place) >= 4);
-    assert!(stored, "no boot was stored in a minute");
+    let stored = wait_until(TO_BEGIN, || boots_stored(place) >= 4);
+    assert!(stored, "no boots were stored");
     child
 }
 
