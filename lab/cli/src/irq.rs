@@ -27,12 +27,9 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         contenders: run::usual(&environments),
         ready: run::ready(&lab),
         operations: args.timer.operations(),
-        preset: args.preset.into(),
-        boots: args.boots,
         scheduling: lab.scheduling(),
-        seed: args.seed,
         irq: settings,
-        ..Request::default()
+        ..args.extent.request()
     };
     let wanted = request.operations & Op::OwnTimer.bit() != 0;
     let followers = wanted.then(|| Followers::find(&lab, &environments, &interrupt));

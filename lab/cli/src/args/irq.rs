@@ -1,18 +1,17 @@
 //! The arguments of `irq`: how late interrupts are, and whether that is good enough.
 
-use super::{environment_parser, Format, MannerArgs, Preset};
+use super::{environment_parser, ExtentArgs, Format, MannerArgs};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::Wait;
 use trapline_abi::{Op, OpSet};
 use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
-use trapline_plan::request::SEED;
 use trapline_plan::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
 
 /// Of `trapline irq`.
 #[derive(Args, Debug)]
-#[command(after_help = STATUS)]
+#[command(after_help = STATUS, mut_arg("boots", |boots| boots.help(BOOTS)))]
 pub struct IrqArgs {
     /// Environments to measure in [default: all]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
@@ -49,21 +48,17 @@ pub struct IrqArgs {
     /// Fail unless at least this share of all expiries is served in time
     #[arg(long, value_name = "SHARE%", value_parser = Share::from_str)]
     pub require: Option<Share>,
-    /// How much to measure
-    #[arg(long, value_enum, default_value_t = Preset::Quick)]
-    pub preset: Preset,
-    /// Boots of each wall-clock environment [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub boots: Option<u32>,
-    /// Seed of the order of boots
-    #[arg(long, value_name = "S", default_value_t = SEED)]
-    pub seed: u64,
+    #[command(flatten)]
+    pub extent: ExtentArgs,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     #[command(flatten)]
     pub manner: MannerArgs,
 }
+
+/// A boot with interrupts is long.
+const BOOTS: &str = "Boots of each wall-clock environment [default: 1]";
 
 const STATUS: &str = "\
 With the period of 10 ms a timer takes 100 s for 10,000 expiries.
