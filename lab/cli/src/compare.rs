@@ -116,7 +116,7 @@ fn looked_at(
     let mut request = request(args, &[a.clone(), b.clone()], means.lab);
     let asked = Asked::of(&request, means.lab);
     let number = run::begin(store, &request, asked, means)?;
-    let mut sequel = Sequel::new(request.operations.count_ones() as usize, &settings);
+    let mut sequel = Sequel::new(&settings);
     let looks = args.looks();
     for (blocks, is_final) in looks.iter().map(|look| (*look, Some(look) == looks.last())) {
         request.boots = Some(blocks);

@@ -18,8 +18,8 @@ pub struct Chance {
     pub alarms: FalseAlarms,
     /// At which level an alarm is one.
     pub level: f64,
-    /// The smallest change of each operation that as many boots find with a probability of
-    /// 80%, if it is the only one: a share.
+    /// The smallest change of each operation that as many boots find with a probability of 80%, as a
+    /// share, if it is the only one in the table: at a level of `alpha / m` of `m` operations.
     pub smallest: Vec<(Op, f64)>,
 }
 
@@ -46,9 +46,10 @@ impl Chance {
             .collect();
         let level = settings.alpha;
         let alarms = FalseAlarms::count(told.iter().map(|(_, told)| *told), level);
+        let of_one = level / alarms.tests.max(1) as f64;
         let smallest = told
             .iter()
-            .filter_map(|(op, told)| Some((*op, told.smallest_effect(level)?)));
+            .filter_map(|(op, told)| Some((*op, told.smallest_effect(of_one)?)));
         (alarms.tests > 0).then(|| Self {
             contender,
             blocks: told.iter().map(|(_, told)| told.blocks).max().unwrap_or(0),

@@ -105,11 +105,10 @@ pub struct Sequel {
 }
 
 impl Sequel {
-    /// With the error rates of `settings` over all looks at a table of about so many
-    /// operations.
-    pub fn new(operations: usize, settings: &Settings) -> Self {
+    /// With the error rates of `settings` over all looks.
+    pub fn new(settings: &Settings) -> Self {
         Self {
-            table: UntilSure::new(Spending::default(), Judge::new(operations, settings)),
+            table: UntilSure::new(Spending::default(), Judge::new(settings)),
             seed: settings.seed,
             operations: None,
         }
@@ -371,13 +370,13 @@ mod tests {
             most_blocks: 40,
             ..Settings::default()
         };
-        let mut sequel = Sequel::new(1, &settings);
+        let mut sequel = Sequel::new(&settings);
         let first = sequel.look(&contest(10), 10, false).remove(0);
         assert_eq!(first.outcome.as_ref().unwrap().verdict, Verdict::Changed);
         assert!(sequel.is_sure());
         let second = sequel.look(&contest(12), 12, true).remove(0);
         assert_eq!(second.outcome, first.outcome, "it was settled then");
-        let mut late = Sequel::new(1, &settings);
+        let mut late = Sequel::new(&settings);
         let skipped = boots(
             EnvironmentId::QemuKvm,
             Op::PortOut,

@@ -13,7 +13,6 @@ mod cell;
 pub mod chance;
 mod compare;
 pub mod contest;
-pub mod distribution;
 mod exact;
 pub mod history;
 pub mod irq;

@@ -55,7 +55,7 @@ fn measured(blocks: usize, noise: f64, effect: f64, nature: &mut ChaCha8Rng) -> 
 }
 
 fn judged(table: &[Question]) -> Vec<Comparison> {
-    judged_by(&Judge::new(table.len(), &SETTINGS), table)
+    judged_by(&Judge::new(&SETTINGS), table)
 }
 
 fn judged_by(judge: &Judge, table: &[Question]) -> Vec<Comparison> {
@@ -100,10 +100,47 @@ fn a_certain_difference_within_the_margin_does_not_matter() {
         panic!("one");
     };
     assert_eq!(comparison.verdict, Verdict::Equivalent);
-    assert!(comparison.q.unwrap() < 0.001, "{comparison:?}");
+    assert!(comparison.p.unwrap() < 0.001, "{comparison:?}");
+    assert_eq!(comparison.q, None, "never reported as changed");
     let decisive = comparison.decisive.unwrap();
     assert!(decisive.low > 1.0 && decisive.high < 1.02, "{decisive:?}");
     assert!((decisive.level - 0.9).abs() < 1e-12, "two one-sided tests");
+}
+
+/// Three of 20 boots are 65% slower: the trimmed mean does not notice.
+#[test]
+fn a_tail_prevents_equivalence() {
+    let mut nature = chance(6, 0);
+    let mut one = measured(20, 0.002, 1.0, &mut nature);
+    let same = judged(std::slice::from_ref(&one)).remove(0);
+    assert_eq!(same.verdict, Verdict::Equivalent);
+    for boot in &mut one.b[4..7] {
+        boot.batches.iter_mut().for_each(|batch| *batch *= 1.65);
+    }
+    let comparison = judged(&[one]).remove(0);
+    assert_eq!(comparison.verdict, Verdict::Unsure, "{comparison:?}");
+    let tail = comparison.tail.unwrap();
+    assert_eq!(tail.blocks, 3);
+    assert!((tail.farthest - 1.65).abs() < 0.02, "{tail:?}");
+    assert!((comparison.effect - 1.0).abs() < 0.01);
+}
+
+/// Of five boots a side the rank sum test alone calls 5% of such tables changed at 1%.
+#[test]
+fn unequal_spread_of_few_boots_apart_is_no_change() {
+    let mut nature = chance(8, 0);
+    let judge = Judge::new(&SETTINGS);
+    let false_ones = (0..1000).filter(|_| {
+        let mut side = |spread: f64| -> Vec<f64> {
+            let figures = (0..5).map(|_| 1000.0 * (spread * normal(&mut nature)).exp());
+            figures.collect()
+        };
+        let (a, b) = (side(0.001), side(0.05));
+        let one = judged_by(&judge, &[question(&a, &b, Design::Apart)]).remove(0);
+        one.p.is_some_and(|p| p <= 0.01)
+    });
+    // 10 are expected at most; more than 20 have a probability below 0.2%.
+    assert!(false_ones.count() <= 20);
 }
 
 #[test]
@@ -231,7 +268,7 @@ fn looking_often_does_not_raise_the_error_rate() {
         most_blocks: 20,
         ..SETTINGS
     };
-    let judge = Judge::new(1, &settings);
+    let judge = Judge::new(&settings);
     let mut nature = chance(9, 0);
     let false_ones = (0..400)
         .filter(|_| until_sure(1.0, &judge, &mut nature).0 == Verdict::Changed)
@@ -269,7 +306,7 @@ proptest! {
         for boot in scaled.a.iter_mut().chain(&mut scaled.b) {
             boot.batches.iter_mut().for_each(|batch| *batch *= unit);
         }
-        let judge = Judge::new(1, &SETTINGS);
+        let judge = Judge::new(&SETTINGS);
         let table = |question: &Question| judged_by(&judge, std::slice::from_ref(question)).remove(0);
         let (straight, turned, scaled) = (table(&one), table(&turned), table(&scaled));
         prop_assert_eq!(&straight, &table(&one), "the same seed, the same digits");

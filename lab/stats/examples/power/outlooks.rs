@@ -18,7 +18,7 @@ pub fn print(trials: Trials) {
     );
     println!("80%, for a true effect of 3% (median), and how often they do. {trials} trials.");
     println!("host    boots   smallest   found       more boots   settled");
-    let judge = Judge::new(1, &Settings::default());
+    let judge = Judge::new(&Settings::default());
     for (host, stream) in Host::ALL.into_iter().zip(0..) {
         for boots in [8, 12, 20] {
             let mut chance = chance(500 + boots as u64, stream);

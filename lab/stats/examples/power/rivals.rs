@@ -22,7 +22,7 @@ pub fn print(trials: Trials) {
     println!("most 1%), and how often 5% is found alone in a table of 66. {for_alarms} and {for_power} trials.");
     println!("                  false alarms at 1%              5% found in a table");
     println!("host    boots   judge  resampled     BCa        judge  resampled     BCa");
-    let judge = Judge::new(66, &Settings::default());
+    let judge = Judge::new(&Settings::default());
     for (host, stream) in Host::ALL
         .into_iter()
         .zip(0..)

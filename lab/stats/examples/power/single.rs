@@ -26,7 +26,7 @@ pub fn apart(trials: Trials) {
 
 fn print(design: Design, hosts: &[Host], trials: Trials) {
     println!("host    boots   covers     1%     5%  equivalent     +1%    +2%    +5%   +10%");
-    let judge = Judge::new(1, &Settings::default());
+    let judge = Judge::new(&Settings::default());
     for (host, stream) in hosts.iter().zip(0..) {
         for boots in BOOTS {
             let mut chance = chance(boots as u64, stream);

@@ -31,7 +31,7 @@ pub fn print(trials: Trials) {
     println!("one that changed by 5% is found. {trials} tables each.");
     println!("host    boots   alarm   equivalent   at the margin   found +5%");
     let settings = Settings::default();
-    let judge = Judge::new(OPERATIONS, &settings);
+    let judge = Judge::new(&settings);
     for (host, stream) in Host::ALL.into_iter().zip(0..) {
         for boots in BOOTS {
             let counts = count(host, boots, stream, &judge, trials);

@@ -32,7 +32,7 @@ fn line(host: Host, spending: Spending, stream: u64, trials: usize) {
             most_blocks: MOST,
             ..Settings::default()
         };
-        Judge::new(1, &settings)
+        Judge::new(&settings)
     };
     let (bare, judge) = (with_margin(0.0), with_margin(0.02));
     let mut chance = chance(7, stream);

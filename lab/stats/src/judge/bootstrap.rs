@@ -12,7 +12,6 @@
 
 use super::evidence::Evidence;
 use super::trimmed::{trimmed, Estimate};
-use super::Method;
 use crate::spread::chance;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -41,13 +40,23 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    pub fn new(draws: usize, seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self {
             seed,
-            draws,
+            draws: 0,
             estimates: BTreeMap::new(),
             deviations: BTreeMap::new(),
             differences: BTreeMap::new(),
+        }
+    }
+
+    /// Makes every later distribution one of at least `draws` estimates.
+    pub fn require(&mut self, draws: usize) {
+        if draws > self.draws {
+            *self = Self {
+                draws,
+                ..Self::new(self.seed)
+            };
         }
     }
 
@@ -114,7 +123,6 @@ fn normals(count: usize, chance: &mut ChaCha8Rng) -> Vec<f64> {
 
 /// The evidence of a trimmed mean, or of a difference of two.
 pub struct Studentised {
-    method: Method,
     estimate: Estimate,
     /// Of what the standard error is that of one block.
     blocks: usize,
@@ -128,7 +136,6 @@ impl Studentised {
         let estimate = Estimate::of(differences);
         let blocks = differences.len();
         (estimate.variance > 0.0).then(|| Self {
-            method: Method::BlockBootstrap,
             estimate,
             blocks,
             deviations: simulated.deviations(blocks),
@@ -141,7 +148,6 @@ impl Studentised {
         let estimate = of_b.less(of_a);
         let side = |of: Estimate, boots: usize| (boots, of.spread(boots));
         (estimate.variance > 0.0).then(|| Self {
-            method: Method::BootBootstrap,
             estimate,
             blocks: a.len().min(b.len()),
             deviations: simulated.differences(side(of_a, a.len()), side(of_b, b.len())),
@@ -171,10 +177,6 @@ impl Studentised {
 }
 
 impl Evidence for Studentised {
-    fn method(&self) -> Method {
-        self.method
-    }
-
     fn estimate(&self) -> f64 {
         self.estimate.center
     }
@@ -205,10 +207,16 @@ mod tests {
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest, ProptestConfig};
     use statrs::distribution::{ContinuousCDF, StudentsT};
 
+    fn simulated(draws: usize, seed: u64) -> Simulated {
+        let mut simulated = Simulated::new(seed);
+        simulated.require(draws);
+        simulated
+    }
+
     /// Of six blocks nothing is trimmed, and the deviation is Student's t.
     #[test]
     fn without_trimming_it_is_students_distribution() {
-        let deviations = Simulated::new(40_000, 1).deviations(6);
+        let deviations = simulated(40_000, 1).deviations(6);
         let student = StudentsT::new(0.0, 1.0, 5.0).unwrap();
         for share in [0.5, 0.9, 0.95, 0.99] {
             let found = deviations[(share * 40_000.0) as usize];
@@ -222,14 +230,14 @@ mod tests {
 
     #[test]
     fn blocks_that_agree_have_no_scale() {
-        assert!(Studentised::of_blocks(&[0.5; 9], &mut Simulated::new(100, 1)).is_none());
+        assert!(Studentised::of_blocks(&[0.5; 9], &mut simulated(100, 1)).is_none());
     }
 
     /// One side without noise adds none, and the other is as it would be in blocks.
     #[test]
     fn a_side_without_noise_leaves_the_other_as_it_is() {
         let noisy = [1.0, 2.0, 4.0, 3.0, 5.0, 2.5, 1.5, 3.5];
-        let mut simulated = Simulated::new(20_000, 1);
+        let mut simulated = simulated(20_000, 1);
         let apart = Studentised::of_sides(&[1.0; 8], &noisy, &mut simulated).unwrap();
         let differences = noisy.map(|value| value - 1.0);
         let paired = Studentised::of_blocks(&differences, &mut simulated).unwrap();
@@ -250,7 +258,7 @@ mod tests {
             alpha in 0.001f64..0.5,
             seed in any::<u64>(),
         ) {
-            let mut simulated = Simulated::new(999, seed);
+            let mut simulated = simulated(999, seed);
             let test = Studentised::of_blocks(&values, &mut simulated).unwrap();
             let inside = test
                 .interval(alpha)

@@ -1,65 +1,94 @@
-//! What boots say of a difference of logarithms: an estimate, how improbable any other
-//! difference is, and the interval of those that are not improbable.
+//! Tests and intervals of one difference of logarithms.
 //!
-//! Tests and intervals are each other's inversion: a difference lies outside the interval at
-//! level `1 - alpha` exactly if its test gives `alpha` or less. So a verdict can be read off
-//! the interval that is printed beside it.
+//! A test and its interval are each other's inversion: a difference lies outside the interval of level
+//! `1 - alpha` exactly if its two-sided p-value is at most `alpha`. A verdict can therefore be read off
+//! the interval it rests on.
 
-use super::boots::{Arranged, Data};
+use super::boots::Data;
 use super::bootstrap::{Simulated, Studentised};
+use super::mean::Mean;
 use super::ranks::Ranks;
 use super::{Method, LEAST_FOR_BOOTSTRAP};
 
-/// A test for every possible difference.
+/// An estimate of a difference of logarithms with a test of every possible value.
 pub trait Evidence {
-    /// How it was made.
-    fn method(&self) -> Method;
-    /// The difference that fits best.
+    /// Returns the estimate.
     fn estimate(&self) -> f64;
-    /// How probable boots are that lie so low or lower, if the difference is `theta`.
+    /// Returns the probability of values this low or lower if the difference is `theta`.
     fn p_low(&self, theta: f64) -> f64;
-    /// How probable boots are that lie so high or higher, if the difference is `theta`.
+    /// Returns the probability of values this high or higher if the difference is `theta`.
     fn p_high(&self, theta: f64) -> f64;
-    /// All differences whose two-sided test gives more than `alpha`; `None` if that is
-    /// every difference there is.
+    /// Returns the differences whose two-sided p-value exceeds `alpha`; `None` if no difference is
+    /// excluded.
     fn interval(&self, alpha: f64) -> Option<(f64, f64)>;
-    /// The standard deviation of what one block says. Of so many blocks, the estimate's
-    /// standard error is this by the root of their number.
+    /// Returns the standard deviation of one block: the standard error times the square root of the
+    /// number of blocks.
     fn spread(&self) -> f64;
 
-    /// How probable boots are that lie so far from `theta` or farther, if the difference is
-    /// `theta`.
+    /// Returns the two-sided p-value of `theta`.
     fn p(&self, theta: f64) -> f64 {
         (2.0 * self.p_low(theta).min(self.p_high(theta))).min(1.0)
     }
 
-    /// How probable boots are that lie so well within `margin` if the difference is as large:
-    /// two one-sided tests (Schuirmann 1987).
+    /// Returns the p-value of two one-sided tests (Schuirmann 1987) against a difference of at least
+    /// `margin` in either direction.
     fn p_within(&self, margin: f64) -> f64 {
         self.p_low(margin).max(self.p_high(-margin))
     }
 }
 
-/// The evidence of `arranged`, by the method that suits so many boots. Where all blocks agree
-/// to the digit a bootstrap has no scale, and ranks are used.
-pub fn weigh(arranged: &Arranged, simulated: &mut Simulated) -> Box<dyn Evidence> {
-    match &arranged.data {
+/// The stricter of two tests at every point, with the estimate of the first.
+///
+/// The rank sum test is exact for any noise that both sides share, Welch's for normal noise of unequal
+/// spread; a difference that both reject is rejected at the level in either case.
+struct Stricter(Ranks, Mean);
+
+impl Evidence for Stricter {
+    fn estimate(&self) -> f64 {
+        self.0.estimate()
+    }
+
+    fn p_low(&self, theta: f64) -> f64 {
+        self.0.p_low(theta).max(self.1.p_low(theta))
+    }
+
+    fn p_high(&self, theta: f64) -> f64 {
+        self.0.p_high(theta).max(self.1.p_high(theta))
+    }
+
+    fn interval(&self, alpha: f64) -> Option<(f64, f64)> {
+        let (ranks, mean) = (self.0.interval(alpha)?, self.1.interval(alpha)?);
+        Some((ranks.0.min(mean.0), ranks.1.max(mean.1)))
+    }
+
+    fn spread(&self) -> f64 {
+        self.0.spread()
+    }
+}
+
+/// Returns the evidence of `data` and its method: from [`LEAST_FOR_BOOTSTRAP`] boots on the studentised
+/// trimmed mean, below, or where all blocks agree to the digit and there is no scale, ranks.
+pub fn weigh(data: &Data, simulated: &mut Simulated) -> (Method, Box<dyn Evidence>) {
+    match data {
         Data::Differences(differences) => {
-            let resampled = enough(&[differences])
+            match enough(&[differences])
                 .then(|| Studentised::of_blocks(differences, simulated))
-                .flatten();
-            match resampled {
-                Some(evidence) => Box::new(evidence),
-                None => Box::new(Ranks::of_blocks(differences)),
+                .flatten()
+            {
+                Some(evidence) => (Method::BlockBootstrap, Box::new(evidence)),
+                None => (Method::SignedRanks, Box::new(Ranks::of_blocks(differences))),
             }
         }
         Data::Apart { a, b } => {
-            let resampled = enough(&[a, b])
+            match enough(&[a, b])
                 .then(|| Studentised::of_sides(a, b, simulated))
-                .flatten();
-            match resampled {
-                Some(evidence) => Box::new(evidence),
-                None => Box::new(Ranks::of_sides(a, b)),
+                .flatten()
+            {
+                Some(evidence) => (Method::BootBootstrap, Box::new(evidence)),
+                None => (
+                    Method::RankSums,
+                    Box::new(Stricter(Ranks::of_sides(a, b), Mean::of(data))),
+                ),
             }
         }
     }

@@ -7,7 +7,8 @@
 //! wrong at any look is at most the sum over looks, whatever the tests are and however they
 //! depend on each other (Bonferroni). So is the share of false ones in a table: the table
 //! in the end has all that any look called changed, and those of one look that are false are a
-//! smaller share of it than of what that look found. Looks may come after any number of
+//! smaller share of it than of what that look found. Operations that an earlier look settled as
+//! equivalent do not count among the discoveries of a later one. Looks may come after any number of
 //! blocks, as long as nothing that was measured decides when.
 
 use super::{Comparison, Judge, Question, Settings, Unjudged, Verdict};
@@ -132,10 +133,20 @@ impl UntilSure {
                 equivalence_alpha,
                 ..*self.judge.settings()
             };
-            let now = self.judge.judge_with(table, &settings);
+            let settled = self.settled();
+            let now = self.judge.judge_look(table, &settings, &settled);
             self.keep(now);
         }
         &self.judged
+    }
+
+    /// Returns the verdicts that stand, in the order of the table.
+    fn settled(&self) -> Vec<Option<Verdict>> {
+        let verdict = |one: &Result<Comparison, Unjudged>| {
+            let settled = one.as_ref().ok().filter(|one| is_settled(one));
+            settled.map(|one| one.verdict)
+        };
+        self.judged.iter().map(verdict).collect()
     }
 
     /// What was settled stays.

@@ -1,16 +1,19 @@
-//! Did it change? A contender B is judged against a contender A, operation by operation,
-//! from the boots of both: *changed*, *equivalent* or *unsure*, and what would settle it.
+//! Compares a candidate B with a baseline A, operation by operation, from the boots of both. The verdict
+//! is *changed*, *equivalent* or *unsure*, with the number of boots that would settle it.
 //!
-//! The replicate is the boot. Work is done on logarithms, so that an effect is the ratio of
-//! B to A and neither side is special. Each operation brings its [`Evidence`]: of few boots
-//! an exact test on ranks ([`ranks`]), of eight or more a bootstrap ([`bootstrap`]). Verdicts
-//! are of a whole table at once, for among many operations some differ by chance ([`table`]).
+//! The replicate is the boot. Tests work on logarithms, so an effect is the ratio of B to A and the sides
+//! are exchangeable. Few boots are tested by ranks ([`ranks`]), eight or more by the studentised
+//! trimmed mean ([`bootstrap`]); *equivalent* also needs the plain mean within the margin ([`mean`]), so
+//! that it never hides a tail. Error rates hold over a whole table ([`levels`]) and over repeated
+//! looks ([`looks`]).
 
 mod adjust;
 mod boots;
 mod bootstrap;
 mod evidence;
+mod levels;
 mod looks;
+mod mean;
 mod observed;
 mod outlook;
 mod ranks;
@@ -18,10 +21,10 @@ mod same;
 mod table;
 mod trimmed;
 
-pub use adjust::q_values;
+pub use adjust::focused_q_values;
 pub use boots::{BootValues, Design, Side, Unjudged};
 pub use looks::{Looks, Spending, UntilSure};
-pub use observed::{boots_of, clock_step};
+pub use observed::boots_of;
 pub use outlook::Outlook;
 pub use same::FalseAlarms;
 pub use table::{judge, same_digits, Judge, Question};
@@ -32,8 +35,8 @@ pub const LEAST_FOR_BOOTSTRAP: usize = 8;
 /// What a verdict has to keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The share of false ones among all that are called changed (Benjamini and Hochberg
-    /// 1995), and so the chance that a table without any change shows one.
+    /// False discovery rate of *changed*: the expected share of false ones among the operations
+    /// reported as changed, and the probability that a table without any change reports one.
     pub alpha: f64,
     /// The same for what is called equivalent.
     pub equivalence_alpha: f64,
@@ -87,8 +90,8 @@ pub enum Method {
     /// Exact test of all signs of the ranks of a few blocks' differences (Wilcoxon 1945),
     /// estimate and interval of Hodges and Lehmann (1963).
     SignedRanks,
-    /// Exact permutation test on ranks of few boots apart (Mann and Whitney 1947), estimate
-    /// and interval of Hodges and Lehmann (1963).
+    /// The stricter of the exact rank sum test of few boots apart (Mann and Whitney 1947), estimate and
+    /// interval of Hodges and Lehmann (1963), and Welch's (1947) t-test.
     RankSums,
     /// Bootstrap of the trimmed mean of blocks.
     BlockBootstrap,
@@ -120,6 +123,15 @@ pub struct Interval {
     pub high: f64,
 }
 
+/// Blocks outside the margin of an operation whose typical block is within it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tail {
+    /// Number of blocks whose ratio is outside the margin.
+    pub blocks: usize,
+    /// The ratio of B to A in the block farthest outside.
+    pub farthest: f64,
+}
+
 /// What two contenders' boots say of one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
@@ -130,20 +142,23 @@ pub struct Comparison {
     /// Its 95% interval, whatever else is in the table. None on an exact clock, and of boots
     /// so few that every ratio would be in it.
     pub interval: Option<Interval>,
-    /// The interval on which the verdict rests. Of what is changed it excludes 1; of what is
-    /// equivalent it lies within the margin; of what is unsure it is the one that would have
-    /// to exclude 1.
+    /// The interval that the verdict rests on, adjusted to the table. If changed it excludes 1; if
+    /// equivalent it lies within the margin; if unsure it is the one that would have to exclude 1.
     pub decisive: Option<Interval>,
-    /// How probable boots that differ so much are where nothing changed.
+    /// p-value against no difference.
     pub p: Option<f64>,
-    /// The share of false ones among all in the table with such a `p` or a smaller one.
+    /// q-value of *changed*: `p` adjusted to the table ([`focused_q_values`]). None if equivalent, which
+    /// is never reported as changed.
     pub q: Option<f64>,
-    /// How probable boots that agree so well are where the difference is the margin.
+    /// p-value against a difference as large as the margin, of the trimmed and of the plain mean: the
+    /// larger of both.
     pub p_equivalent: Option<f64>,
-    /// The same to `p_equivalent` as `q` to `p`.
+    /// q-value of *equivalent*. None if an earlier look settled the operation as changed.
     pub q_equivalent: Option<f64>,
-    /// Whether the effect itself, as it was measured, is within the margin.
+    /// True if the effect as measured is within the margin.
     pub within_margin: bool,
+    /// Blocks outside the margin, if they alone prevent *equivalent*.
+    pub tail: Option<Tail>,
     /// How it was judged.
     pub method: Method,
     /// Blocks that hold boots of both; apart, the boots of the side with fewer.

@@ -38,6 +38,10 @@ pub struct Unsettled {
     pub blocks: usize,
     pub estimate: f64,
     pub spread: f64,
+    /// The mean without trimming and its standard deviation of one block: *equivalent* needs it within
+    /// the margin, too.
+    pub mean: f64,
+    pub mean_spread: f64,
     /// The logarithm of the largest ratio within the margin.
     pub margin: f64,
     pub changed_level: f64,
@@ -47,10 +51,13 @@ pub struct Unsettled {
 impl Unsettled {
     pub fn outlook(&self, most_blocks: usize) -> Outlook {
         let to_change = self.estimate.abs();
-        let to_margin = self.margin - self.estimate.abs();
         let settles = |blocks| {
-            let reaches = |level, way| reach(self.design, level, self.spread, blocks) <= way;
-            reaches(self.changed_level, to_change) || reaches(self.equivalent_level, to_margin)
+            let reaches = |level, spread, way| reach(self.design, level, spread, blocks) <= way;
+            let within = |spread, estimate: f64| {
+                reaches(self.equivalent_level, spread, self.margin - estimate.abs())
+            };
+            reaches(self.changed_level, self.spread, to_change)
+                || within(self.spread, self.estimate) && within(self.mean_spread, self.mean)
         };
         match settles(most_blocks) {
             true => Outlook::MoreBoots(least(self.blocks + 1, most_blocks, settles) - self.blocks),
@@ -127,6 +134,8 @@ mod tests {
             blocks: 8,
             estimate,
             spread,
+            mean: estimate,
+            mean_spread: spread,
             margin: 1.02f64.ln(),
             changed_level: 0.005,
             equivalent_level: 0.05,

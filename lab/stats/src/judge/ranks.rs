@@ -12,7 +12,6 @@
 
 use super::boots::mean;
 use super::evidence::Evidence;
-use super::Method;
 use crate::spread::Sorted;
 
 /// A statistic that counts how many of `candidates` lie above a difference, and its
@@ -74,7 +73,6 @@ impl Counting {
 
 /// The exact test of blocks or of boots apart.
 pub struct Ranks {
-    method: Method,
     counting: Counting,
     spread: f64,
 }
@@ -87,7 +85,6 @@ impl Ranks {
             walsh.extend(differences[..=index].iter().map(|two| (one + two) / 2.0));
         }
         Self {
-            method: Method::SignedRanks,
             counting: Counting::new(walsh, &sums_of_ranks(differences.len()))
                 .expect("there is a difference"),
             spread: variance(differences).sqrt(),
@@ -98,7 +95,6 @@ impl Ranks {
     pub fn of_sides(a: &[f64], b: &[f64]) -> Self {
         let pairs = b.iter().flat_map(|b| a.iter().map(move |a| b - a));
         Self {
-            method: Method::RankSums,
             counting: Counting::new(pairs.collect(), &pairs_above(a.len(), b.len()))
                 .expect("there are boots"),
             spread: (variance(a) + variance(b)).sqrt(),
@@ -107,10 +103,6 @@ impl Ranks {
 }
 
 impl Evidence for Ranks {
-    fn method(&self) -> Method {
-        self.method
-    }
-
     fn estimate(&self) -> f64 {
         self.counting.candidates.median()
     }

@@ -80,6 +80,7 @@ mod tests {
             p_equivalent: Some(0.5),
             q_equivalent: Some(0.5),
             within_margin: true,
+            tail: None,
             method: Method::BlockBootstrap,
             blocks: 12,
             boots: (12, 12),

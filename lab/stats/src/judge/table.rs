@@ -1,57 +1,51 @@
-//! The verdicts of a whole table.
-//!
-//! Two families of tests run over it, each with its own Benjamini and Hochberg: against no
-//! difference, for *changed*, and against a difference as large as the margin, for
-//! *equivalent*. What is certainly within the margin is equivalent even where it certainly
-//! differs: the margin says what matters, and the effect stands beside the verdict. Intervals are
-//! made at the level that the adjustment leaves to each operation (Benjamini and Yekutieli
-//! 2005), so that verdict and interval never contradict each other.
+//! The comparison of a whole table of operations.
 
 use super::boots::{figures, Arranged, BootValues, Data, Design, Side, Unjudged};
 use super::bootstrap::Simulated;
 use super::evidence::{weigh, Evidence};
+use super::levels::{Levels, Tests};
+use super::mean::Mean;
 use super::outlook::{least_blocks, Outlook, Unsettled};
-use super::{q_values, Comparison, Interval, Method, Settings, Verdict};
+use super::{Comparison, Interval, Method, Settings, Tail, Verdict};
 use crate::spread::Sorted;
 use std::cell::RefCell;
 use std::rc::Rc;
 use trapline_plan::Clock;
 
-/// How many simulated estimates are to be expected beyond the strictest level that a table
-/// may ask for.
+/// Simulated estimates expected beyond the strictest level of a table, so that a p-value there is off by
+/// about a fifth.
 const DRAWS_BEYOND: f64 = 20.0;
 
-/// The fewest and the most simulated estimates.
-const DRAWS: (f64, f64) = (20_000.0, 200_000.0);
+/// Least and greatest number of simulated estimates.
+const DRAWS: (f64, f64) = (20_000.0, 2_000_000.0);
 
-/// The level of the interval that is shown of everything.
-const SHOWN: f64 = 0.95;
+/// Level of the interval that is given for every operation.
+const LEVEL: f64 = 0.95;
 
-/// Digits of an exact clock are the same if figures differ by less than this share: what a
-/// division leaves.
+/// Relative difference up to which figures of an exact clock are equal: rounding of one division.
 const SAME_DIGITS: f64 = 1e-12;
 
-/// One operation, measured of two contenders.
+/// One operation measured on both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// By which clock. Figures of one clock only.
+    /// Clock of all figures.
     pub clock: Clock,
-    /// How the boots belong together; of no meaning on an exact clock.
+    /// Pairing of the boots; ignored on an exact clock.
     pub design: Design,
-    /// The contender that is compared with.
+    /// Boots of the baseline.
     pub a: Vec<BootValues>,
-    /// The contender that is compared.
+    /// Boots of the candidate.
     pub b: Vec<BootValues>,
 }
 
-/// Judges all operations of a table together, in their order. What cannot be judged has its
-/// reason, and no part in the adjustment.
+/// Compares all operations of a table together and returns the results in its order. An operation that
+/// cannot be compared has the reason in its place and is not counted among the tests.
 pub fn judge(table: &[Question], settings: &Settings) -> Vec<Result<Comparison, Unjudged>> {
-    Judge::new(table.len(), settings).judge(table)
+    Judge::new(settings).judge(table)
 }
 
-/// One who judges many tables of about one size, and simulates boots only once. Clones share
-/// what was simulated.
+/// Compares tables with one group of settings and keeps the simulated null distributions between them.
+/// Clones share these.
 #[derive(Clone)]
 pub struct Judge {
     settings: Settings,
@@ -59,45 +53,54 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// For tables of so many operations.
-    pub fn new(operations: usize, settings: &Settings) -> Self {
-        let simulated = Simulated::new(draws(operations, settings), settings.seed);
+    /// Returns a judge with these settings.
+    pub fn new(settings: &Settings) -> Self {
         Self {
             settings: *settings,
-            simulated: Rc::new(RefCell::new(simulated)),
+            simulated: Rc::new(RefCell::new(Simulated::new(settings.seed))),
         }
     }
 
-    /// What its verdicts keep.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// See [`judge`].
+    /// Compares a table: see [`judge`].
     pub fn judge(&self, table: &[Question]) -> Vec<Result<Comparison, Unjudged>> {
-        self.judge_with(table, &self.settings)
+        self.judge_look(table, &self.settings, &[])
     }
 
-    /// The same with settings for this once; their seed has no meaning.
-    pub fn judge_with(
+    /// Compares a table at one of several looks, with the error rates of that look in `settings` (whose
+    /// seed is ignored) and the verdicts that earlier looks settled, in the order of the table.
+    pub fn judge_look(
         &self,
         table: &[Question],
         settings: &Settings,
+        settled: &[Option<Verdict>],
     ) -> Vec<Result<Comparison, Unjudged>> {
         let mut simulated = self.simulated.borrow_mut();
-        let weighed: Vec<_> = table
+        simulated.require(draws(table.len(), settings));
+        let prepared: Vec<_> = table
             .iter()
-            .map(|question| Weighed::new(question, &mut simulated, settings))
+            .enumerate()
+            .map(|(index, question)| {
+                let settled = settled.get(index).copied().flatten();
+                Prepared::new(question, settled, &mut simulated, settings)
+            })
             .collect();
-        let levels = Levels::new(weighed.iter().flatten().collect(), settings);
+        let noisy = prepared.iter().flatten().filter_map(Prepared::tests);
+        let levels = Levels::new(&noisy.collect::<Vec<_>>(), settings);
         let mut indexes = 0..;
-        let mut judged = |weighed| match weighed {
-            Weighed::Exact { a, b } => exact(a, b, settings),
-            Weighed::Noisy(noisy) => noisy.judged(&levels, indexes.next().unwrap_or(0), settings),
+        let mut compared = |prepared| match prepared {
+            Prepared::Exact(comparison) => comparison,
+            Prepared::Noisy(noisy) => {
+                noisy.compared(&levels, indexes.next().unwrap_or(0), settings)
+            }
         };
-        weighed
+        prepared
             .into_iter()
-            .map(|weighed| weighed.map(&mut judged))
+            .map(|prepared| prepared.map(&mut compared))
             .collect()
     }
 }
@@ -107,43 +110,47 @@ fn draws(operations: usize, settings: &Settings) -> usize {
     wanted.clamp(DRAWS.0, DRAWS.1) as usize
 }
 
-/// An operation before it is known what others say.
-enum Weighed {
-    /// The figures of an exact clock.
-    Exact {
-        a: (f64, usize),
-        b: (f64, usize),
-    },
-    Noisy(Noisy),
+/// An operation before the levels of its table are known.
+enum Prepared {
+    Exact(Comparison),
+    Noisy(Box<Noisy>),
 }
 
 struct Noisy {
     arranged: Arranged,
+    method: Method,
     evidence: Box<dyn Evidence>,
+    mean: Mean,
     /// Whether A and B were exchanged: see [`Noisy::new`].
     exchanged: bool,
-    p: f64,
-    p_equivalent: f64,
+    tests: Tests,
 }
 
-impl Weighed {
+impl Prepared {
     fn new(
         question: &Question,
+        settled: Option<Verdict>,
         simulated: &mut Simulated,
         settings: &Settings,
     ) -> Result<Self, Unjudged> {
         if question.clock.is_exact() {
-            return Ok(Self::Exact {
-                a: digits(&question.a, Side::A)?,
-                b: digits(&question.b, Side::B)?,
-            });
+            let a = digits(&question.a, Side::A)?;
+            let b = digits(&question.b, Side::B)?;
+            return Ok(Self::Exact(exact(a, b, settings)));
         }
-        let noisy = Noisy::new(question, simulated, settings)?;
-        Ok(Self::Noisy(noisy))
+        let noisy = Noisy::new(question, settled, simulated, settings)?;
+        Ok(Self::Noisy(Box::new(noisy)))
+    }
+
+    fn tests(&self) -> Option<Tests> {
+        match self {
+            Self::Exact(_) => None,
+            Self::Noisy(noisy) => Some(noisy.tests),
+        }
     }
 }
 
-/// The figure of an exact clock, and how many boots agree on it.
+/// Returns the figure of an exact clock and the number of boots that agree on it.
 fn digits(boots: &[BootValues], side: Side) -> Result<(f64, usize), Unjudged> {
     let figures = figures(boots, side)?;
     let first = figures[0].1;
@@ -160,19 +167,19 @@ fn digits(boots: &[BootValues], side: Side) -> Result<(f64, usize), Unjudged> {
     }
 }
 
-/// Whether two figures of an exact clock are the same.
+/// Returns true if two figures of an exact clock are equal.
 pub fn same_digits(one: f64, other: f64) -> bool {
     (one - other).abs() <= SAME_DIGITS * one.abs().max(other.abs())
 }
 
-/// On an exact clock the effect is certain, and so is the side of the margin on which it
-/// lies. Whoever wants to know of every digit looks at the effect: that of the same digits
-/// is 1, and no other one is.
+/// Compares two exact figures, each with its number of boots. The effect is certain; it is 1 only for
+/// equal digits.
 fn exact(a: (f64, usize), b: (f64, usize), settings: &Settings) -> Comparison {
     let is_same = same_digits(a.0, b.0);
     let effect = if is_same { 1.0 } else { b.0 / a.0 };
+    let within_margin = is_within(effect, settings);
     Comparison {
-        verdict: match is_within(effect, settings) {
+        verdict: match within_margin {
             true => Verdict::Equivalent,
             false => Verdict::Changed,
         },
@@ -183,7 +190,8 @@ fn exact(a: (f64, usize), b: (f64, usize), settings: &Settings) -> Comparison {
         q: None,
         p_equivalent: None,
         q_equivalent: None,
-        within_margin: is_within(effect, settings),
+        within_margin,
+        tail: None,
         method: Method::Digits,
         blocks: a.1.min(b.1),
         boots: (a.1, b.1),
@@ -198,14 +206,15 @@ fn is_within(effect: f64, settings: &Settings) -> bool {
 }
 
 impl Noisy {
-    /// So that neither side is special to the last digit, the side with the smaller figures
-    /// is always taken for A, and the result turned round.
+    /// The side with the smaller figures is taken as A and the result mirrored, so that exchanging the
+    /// sides changes no digit.
     fn new(
         question: &Question,
+        settled: Option<Verdict>,
         simulated: &mut Simulated,
         settings: &Settings,
     ) -> Result<Self, Unjudged> {
-        // Once in the order asked, so that what is refused is refused with its side.
+        // In the order given first, so that a refusal names the right side.
         Arranged::new(&question.a, &question.b, question.design)?;
         let (mut a, mut b) = (&question.a, &question.b);
         let exchanged = middle(b) < middle(a);
@@ -213,60 +222,83 @@ impl Noisy {
             (a, b) = (b, a);
         }
         let arranged = Arranged::new(a, b, question.design)?;
-        let evidence = weigh(&arranged, simulated);
+        let (method, evidence) = weigh(&arranged.data, simulated);
+        let mean = Mean::of(&arranged.data);
+        let margin = settings.margin.ln_1p();
         Ok(Self {
-            p: evidence.p(0.0),
-            p_equivalent: evidence.p_within(settings.margin.ln_1p()),
+            tests: Tests {
+                p: evidence.p(0.0),
+                p_equivalent: evidence.p_within(margin).max(mean.p_within(margin)),
+                settled,
+            },
+            method,
             evidence,
+            mean,
             arranged,
             exchanged,
         })
     }
 
-    fn judged(&self, levels: &Levels, index: usize, settings: &Settings) -> Comparison {
-        let (q, q_equivalent) = (levels.q[index], levels.q_equivalent[index]);
-        let verdict = levels.verdict(index, settings);
-        let turn = if self.exchanged { -1.0 } else { 1.0 };
-        let effect = (turn * self.evidence.estimate()).exp();
-        let turned = |(one, other)| {
-            if self.exchanged {
-                (other, one)
-            } else {
-                (one, other)
-            }
-        };
+    fn compared(&self, levels: &Levels<'_>, index: usize, settings: &Settings) -> Comparison {
+        let verdict = levels.verdict(index);
+        let effect = self.ratio(self.evidence.estimate());
         Comparison {
             verdict,
             effect,
-            interval: self.interval(1.0 - SHOWN),
-            decisive: self.interval(match verdict {
-                Verdict::Equivalent => 2.0 * levels.of_equivalent(settings),
-                _ => levels.of_changed(q, settings),
-            }),
-            p: Some(self.p),
-            q: Some(q),
-            p_equivalent: Some(self.p_equivalent),
-            q_equivalent: Some(q_equivalent),
+            interval: self.interval(1.0 - LEVEL),
+            decisive: self.interval(levels.decisive(index)),
+            p: Some(self.tests.p),
+            q: levels.q(index),
+            p_equivalent: Some(self.tests.p_equivalent),
+            q_equivalent: levels.q_equivalent(index),
             within_margin: is_within(effect, settings),
-            method: self.evidence.method(),
+            tail: self.tail(levels, verdict, settings),
+            method: self.method,
             blocks: self.blocks(),
-            boots: turned(self.arranged.boots),
-            lone: turned(self.arranged.lone),
+            boots: self.turned(self.arranged.boots),
+            lone: self.turned(self.arranged.lone),
             spread: Some(self.evidence.spread().exp()),
-            outlook: (verdict == Verdict::Unsure).then(|| self.outlook(levels, q, settings)),
+            outlook: (verdict == Verdict::Unsure).then(|| self.outlook(levels, index, settings)),
+        }
+    }
+
+    /// Returns the ratio of B to A for a difference of logarithms.
+    fn ratio(&self, difference: f64) -> f64 {
+        match self.exchanged {
+            true => (-difference).exp(),
+            false => difference.exp(),
+        }
+    }
+
+    fn turned<T>(&self, (one, other): (T, T)) -> (T, T) {
+        match self.exchanged {
+            true => (other, one),
+            false => (one, other),
         }
     }
 
     fn interval(&self, alpha: f64) -> Option<Interval> {
         let (low, high) = self.evidence.interval(alpha)?;
-        let (low, high) = match self.exchanged {
-            true => (-high, -low),
-            false => (low, high),
-        };
+        let (low, high) = self.turned((low, high));
         Some(Interval {
             level: 1.0 - alpha,
-            low: low.exp(),
-            high: high.exp(),
+            low: self.ratio(low),
+            high: self.ratio(high),
+        })
+    }
+
+    /// Returns the blocks outside the margin if they alone prevent *equivalent*.
+    fn tail(&self, levels: &Levels<'_>, verdict: Verdict, settings: &Settings) -> Option<Tail> {
+        let Data::Differences(differences) = &self.arranged.data else {
+            return None;
+        };
+        let margin = settings.margin.ln_1p();
+        let typical = self.evidence.p_within(margin) <= levels.of_more_equivalent();
+        let outside = || differences.iter().filter(|one| one.abs() > margin);
+        let farthest = outside().max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
+        (verdict == Verdict::Unsure && typical).then(|| Tail {
+            blocks: outside().count(),
+            farthest: self.ratio(*farthest),
         })
     }
 
@@ -284,8 +316,8 @@ impl Noisy {
         }
     }
 
-    fn outlook(&self, levels: &Levels, q: f64, settings: &Settings) -> Outlook {
-        let changed_level = levels.of_changed(q, settings);
+    fn outlook(&self, levels: &Levels<'_>, index: usize, settings: &Settings) -> Outlook {
+        let changed_level = levels.of_changed(index);
         let needed = least_blocks(self.design(), changed_level);
         if self.blocks() < needed {
             return Outlook::TooFewBoots { needed };
@@ -295,9 +327,11 @@ impl Noisy {
             blocks: self.blocks(),
             estimate: self.evidence.estimate(),
             spread: self.evidence.spread(),
+            mean: self.mean.estimate(),
+            mean_spread: self.mean.spread(),
             margin: settings.margin.ln_1p(),
             changed_level: changed_level / 2.0,
-            equivalent_level: levels.of_more_equivalent(settings),
+            equivalent_level: levels.of_more_equivalent(),
         };
         unsettled.outlook(settings.most_blocks)
     }
@@ -306,68 +340,4 @@ impl Noisy {
 fn middle(boots: &[BootValues]) -> Option<f64> {
     let medians = boots.iter().filter_map(BootValues::median);
     Sorted::new(medians.collect()).map(|sorted| sorted.median())
-}
-
-/// What the adjustment leaves to each operation.
-struct Levels {
-    q: Vec<f64>,
-    q_equivalent: Vec<f64>,
-    changed: usize,
-    equivalent: usize,
-    unsure: usize,
-}
-
-impl Levels {
-    fn new(weighed: Vec<&Weighed>, settings: &Settings) -> Self {
-        let noisy = weighed.into_iter().filter_map(|weighed| match weighed {
-            Weighed::Noisy(noisy) => Some((noisy.p, noisy.p_equivalent)),
-            Weighed::Exact { .. } => None,
-        });
-        let (p, p_equivalent): (Vec<f64>, Vec<f64>) = noisy.unzip();
-        let mut levels = Self {
-            q: q_values(&p),
-            q_equivalent: q_values(&p_equivalent),
-            changed: 0,
-            equivalent: 0,
-            unsure: 0,
-        };
-        let at_most = |values: &[f64], alpha| values.iter().filter(|q| **q <= alpha).count();
-        levels.changed = at_most(&levels.q, settings.alpha);
-        levels.equivalent = at_most(&levels.q_equivalent, settings.equivalence_alpha);
-        let verdicts = (0..levels.q.len()).map(|index| levels.verdict(index, settings));
-        levels.unsure = verdicts
-            .filter(|verdict| *verdict == Verdict::Unsure)
-            .count();
-        levels
-    }
-
-    fn verdict(&self, index: usize, settings: &Settings) -> Verdict {
-        if self.q_equivalent[index] <= settings.equivalence_alpha {
-            Verdict::Equivalent
-        } else if self.q[index] <= settings.alpha {
-            Verdict::Changed
-        } else {
-            Verdict::Unsure
-        }
-    }
-
-    /// The level at which an operation is, or would be the next to be, called changed.
-    fn of_changed(&self, q: f64, settings: &Settings) -> f64 {
-        let called = match q <= settings.alpha {
-            true => self.changed,
-            false => self.changed + 1,
-        };
-        settings.alpha * called as f64 / self.q.len() as f64
-    }
-
-    fn of_equivalent(&self, settings: &Settings) -> f64 {
-        settings.equivalence_alpha * self.equivalent as f64 / self.q.len() as f64
-    }
-
-    /// The level if all that are unsure turned out to be equivalent, which is what most
-    /// of them do.
-    fn of_more_equivalent(&self, settings: &Settings) -> f64 {
-        let called = self.equivalent + self.unsure;
-        settings.equivalence_alpha * called as f64 / self.q.len() as f64
-    }
 }
