@@ -10,12 +10,12 @@ use crate::run::{self, Means};
 use crate::{duet, outcome, terminal};
 use std::collections::BTreeSet;
 use std::time::Instant;
-use trapline_plan::{Contender, Observation, Request};
+use trapline_plan::{names, Contender, Observation, Request};
 use trapline_report::chance;
 use trapline_report::versus::{self, Versus};
 use trapline_stats::chance::Chance;
 use trapline_stats::contest::{self, Contest, Match, Sequel};
-use trapline_stats::judge::{Comparison, Design, Settings};
+use trapline_stats::judge::{Comparison, Design, Settings, Tail, Verdict};
 use trapline_store::{Run, RunId, Store};
 
 /// Measures where anything has to be measured, judges and shows.
@@ -292,6 +292,11 @@ fn remarks(matches: &[Match], twin: Option<&Contender>, settings: &Settings) -> 
         let chance = Chance::told(contender.clone(), matches, settings);
         remarks.extend(chance.iter().flat_map(chance::sentences));
     }
+    remarks.extend(tails(matches));
+    remarks.extend(unseen_tail(matches));
+    if twin.is_none() && matches.iter().any(has_changed) {
+        remarks.push(LAYOUT.to_owned());
+    }
     let judged = matches.iter().filter_map(|one| one.outcome.as_ref().ok());
     let more = |told: &Comparison| Some((versus::more_boots(told)?, told.blocks));
     if let Some((more, blocks)) = judged.filter_map(more).max() {
@@ -301,6 +306,46 @@ fn remarks(matches: &[Match], twin: Option<&Contender>, settings: &Settings) -> 
         ));
     }
     remarks
+}
+
+/// The limit that no number of boots removes (Mytkowicz and others 2009, "Producing Wrong Data Without
+/// Doing Anything Obviously Wrong!"; Curtsinger and Berger 2013, "STABILIZER").
+const LAYOUT: &str =
+    "Memory layout is not randomised: between two builds, a change of a few percent \
+     may come from where code and data lie.";
+
+fn has_changed(one: &Match) -> bool {
+    let is_changed = |told: &Comparison| told.verdict == Verdict::Changed;
+    !one.clock().is_exact() && one.outcome.as_ref().is_ok_and(is_changed)
+}
+
+/// Explains "n of m outside", with the block farthest outside.
+fn tails(matches: &[Match]) -> Option<String> {
+    let with_tail = matches
+        .iter()
+        .filter_map(|one| Some((one.op, one.outcome.as_ref().ok()?.tail?)));
+    let distance = |tail: &Tail| tail.farthest.ln().abs();
+    let (op, tail) = with_tail.max_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
+    Some(format!(
+        "Outside: the typical block is within the margin, these blocks are not; the farthest is {:.2} \
+         times ({}).",
+        tail.farthest,
+        names::path(op)
+    ))
+}
+
+/// The share of boots that may differ without any of them being seen: with a probability of 5% none of
+/// `n` blocks shows a tail of `1 - 0.05^(1/n)`.
+fn unseen_tail(matches: &[Match]) -> Option<String> {
+    let noisy = matches.iter().filter(|one| !one.clock().is_exact());
+    let told = noisy.filter_map(|one| one.outcome.as_ref().ok());
+    let equivalent = told.filter(|told| told.verdict == Verdict::Equivalent);
+    let blocks = equivalent.map(|told| told.blocks).min()?;
+    let share = 1.0 - 0.05_f64.powf(1.0 / blocks as f64);
+    Some(format!(
+        "Equivalent in {blocks} blocks: a tail in up to {:.0}% of boots can stay unseen (95%).",
+        share * 100.0
+    ))
 }
 
 /// A failure or unequal digits of either side are one of the command.

@@ -11,6 +11,7 @@ fn measured(estimate: f64) -> Value {
         estimate,
         low: Some(estimate),
         high: Some(estimate),
+        level: Some(1.0),
         min: estimate,
         max: estimate,
         p50: estimate,

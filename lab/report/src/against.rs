@@ -170,13 +170,13 @@ mod tests {
     fn figure(estimate: f64, ratio: Option<f64>, flags: Vec<Flag>) -> Value {
         let ratio = ratio.map(|estimate| Ratio {
             estimate,
-            low: None,
-            high: None,
+            interval: None,
         });
         Value::Measured(Box::new(Figure {
             estimate,
             low: None,
             high: None,
+            level: None,
             min: estimate,
             max: estimate,
             p50: estimate,

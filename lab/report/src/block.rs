@@ -31,6 +31,7 @@ pub struct JsonRequests {
     max: f64,
     rate: f64,
     rate_interval: Option<(f64, f64)>,
+    rate_level: Option<f64>,
     megabytes: f64,
     rate_ratio: Option<f64>,
 }
@@ -54,7 +55,8 @@ pub fn json(report: &Report) -> Vec<JsonRequests> {
         p999: requests.p999,
         max: requests.max,
         rate: requests.rate,
-        rate_interval: requests.rate_interval,
+        rate_interval: requests.rate_interval.map(|one| (one.low, one.high)),
+        rate_level: requests.rate_interval.map(|one| one.level),
         megabytes: requests.megabytes(),
         rate_ratio: ratio(report, requests),
     };
@@ -188,6 +190,7 @@ mod tests {
     use super::*;
     use trapline_abi::block::Transfer;
     use trapline_plan::EnvironmentId::{Host, QemuTcg};
+    use trapline_stats::order::Interval;
 
     fn report() -> Report {
         let one = |transfer: &Transfer, environment, slower: f64| Requests {
@@ -205,7 +208,11 @@ mod tests {
             p999: 313_000.0 * slower,
             max: 4_038_000.0 * slower,
             rate: 41_374.0 / slower,
-            rate_interval: Some((40_000.0, 42_000.0)),
+            rate_interval: Some(Interval {
+                level: 0.75,
+                low: 40_000.0,
+                high: 42_000.0,
+            }),
         };
         let of = |transfer: &Transfer| [one(transfer, Host, 1.0), one(transfer, QemuTcg, 2.0)];
         Report {

@@ -3,7 +3,7 @@
 use crate::Report;
 use trapline_stats::{Cell, Figure, Value};
 
-const HEADER: [&str; 25] = [
+const HEADER: [&str; 27] = [
     "environment",
     "workload",
     "operation",
@@ -29,6 +29,8 @@ const HEADER: [&str; 25] = [
     "failure",
     "failed",
     "variant",
+    "level",
+    "ratio_level",
 ];
 
 /// Columns that only a figure fills.
@@ -68,7 +70,19 @@ fn line(cell: &Cell, variant: &str) -> Vec<String> {
     };
     line.extend(figure);
     line.extend([skip, failure, failed, variant].map(str::to_owned));
+    line.extend(levels(cell));
     line
+}
+
+/// The levels of the intervals of the figure and of its ratio.
+fn levels(cell: &Cell) -> [String; 2] {
+    let figure = cell.value.figure();
+    let ratio = figure.and_then(|figure| figure.ratio?.interval);
+    let levels = [
+        figure.and_then(|figure| figure.level),
+        ratio.map(|ratio| ratio.level),
+    ];
+    levels.map(|level| level.map_or(String::new(), |level| level.to_string()))
 }
 
 fn empty_fields() -> Vec<String> {
@@ -90,8 +104,8 @@ fn figure_fields(figure: &Figure) -> Vec<String> {
         figure.samples.to_string(),
         figure.boots.to_string(),
         optional(figure.ratio.map(|ratio| ratio.estimate)),
-        optional(figure.ratio.and_then(|ratio| ratio.low)),
-        optional(figure.ratio.and_then(|ratio| ratio.high)),
+        optional(figure.ratio.and_then(|ratio| Some(ratio.interval?.low))),
+        optional(figure.ratio.and_then(|ratio| Some(ratio.interval?.high))),
         optional(figure.exits),
         optional(figure.host_cpu_ns),
         flags.join(" "),

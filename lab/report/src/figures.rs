@@ -149,6 +149,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// Returns the level of an interval as a percentage without rounding it up: `93.75%`, `97.8%`.
+pub fn level(level: f64) -> String {
+    let hundredths = (level * 10_000.0 + 1e-6).floor() / 100.0;
+    format!("{hundredths}%")
+}
+
 /// A part of a whole in percent, with as many digits as tell it from nothing and from
 /// all: one in a million is never 0%, and all but one never 100%.
 pub fn share(part: u64, of: u64) -> String {

@@ -138,6 +138,8 @@ struct JsonFigure {
     p99: f64,
     ratio_low: Option<f64>,
     ratio_high: Option<f64>,
+    level: Option<f64>,
+    ratio_level: Option<f64>,
     flags: Vec<&'static str>,
     notes: Vec<String>,
 }
@@ -214,8 +216,10 @@ impl From<&Figure> for JsonFigure {
             p50: figure.p50,
             p90: figure.p90,
             p99: figure.p99,
-            ratio_low: figure.ratio.and_then(|ratio| ratio.low),
-            ratio_high: figure.ratio.and_then(|ratio| ratio.high),
+            ratio_low: figure.ratio.and_then(|ratio| Some(ratio.interval?.low)),
+            ratio_high: figure.ratio.and_then(|ratio| Some(ratio.interval?.high)),
+            level: figure.level,
+            ratio_level: figure.ratio.and_then(|ratio| Some(ratio.interval?.level)),
             flags: figure.flags.iter().map(|flag| flag.name()).collect(),
             notes: figure.flags.iter().map(note).collect(),
         }

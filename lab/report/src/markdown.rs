@@ -113,7 +113,10 @@ fn measured(cell: &Cell, figure: &Figure) -> String {
         let _ = write!(text, " {spread}");
     }
     if let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) {
-        let _ = write!(text, " ({})", figures::times(ratio.estimate, true));
+        let _ = write!(text, " ({}", figures::times(ratio.estimate, true));
+        let spread = table::ratio_spread(cell, figure, true);
+        let separator = if spread.is_empty() { "" } else { " " };
+        let _ = write!(text, "{separator}{spread})");
     }
     text
 }

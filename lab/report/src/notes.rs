@@ -25,7 +25,10 @@ impl Notes {
     }
 
     fn number(&mut self, cell: &Cell, flag: &Flag) -> usize {
-        let shared = matches!(flag, Flag::BelowResolution(_) | Flag::Unproved);
+        let shared = matches!(
+            flag,
+            Flag::BelowResolution(_) | Flag::Unproved | Flag::OtherMechanism(_)
+        );
         let subject = (flag.name(), (!shared).then_some(cell.environment));
         let known = self.subjects.iter().position(|known| *known == subject);
         let index = known.unwrap_or_else(|| {
@@ -59,6 +62,7 @@ pub fn describe(flags: &[Flag]) -> String {
         }
         Some(Flag::Unproved) => "measured once only: not proved to be exact".into(),
         Some(Flag::ClocksDisagree { .. }) => describe_clocks(flags),
+        Some(Flag::OtherMechanism(_)) => describe_mechanisms(flags),
         Some(Flag::OtherSize { .. }) => describe_sizes(flags),
         Some(Flag::BootsLost { .. }) => describe_losses(flags),
         Some(Flag::Unrest { .. }) => describe_unrest(flags),
@@ -109,6 +113,15 @@ fn describe_clocks(flags: &[Flag]) -> String {
     format!("by the host's clock the guest's is up to {share} {direction}")
 }
 
+fn describe_mechanisms(flags: &[Flag]) -> String {
+    let texts = flags.iter().filter_map(|flag| match flag {
+        Flag::OtherMechanism(text) => Some(*text),
+        _ => None,
+    });
+    let texts: Vec<&str> = texts.collect();
+    format!("not the same mechanism: {}", texts.join("; "))
+}
+
 fn describe_sizes(flags: &[Flag]) -> String {
     let sizes: Vec<String> = flags
         .iter()
@@ -117,7 +130,10 @@ fn describe_sizes(flags: &[Flag]) -> String {
             _ => None,
         })
         .collect();
-    format!("other work than in the bare row: {}", sizes.join(", "))
+    format!(
+        "no ratio: other work than in the bare row: {}",
+        sizes.join(", ")
+    )
 }
 
 fn describe_size(here: Work, bare: Work) -> String {

@@ -195,6 +195,7 @@ mod tests {
             estimate,
             low: None,
             high: None,
+            level: None,
             min: estimate,
             max: estimate,
             p50: estimate,

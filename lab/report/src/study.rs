@@ -71,8 +71,12 @@ mod tests {
         assert!(markdown(&both).contains("With memory=1024M:"));
         let csv = csv(&both);
         assert_eq!(csv.lines().count(), 3, "{csv}");
-        assert!(csv.lines().next().unwrap().ends_with(",failed,variant"));
-        assert!(csv.lines().nth(2).unwrap().ends_with(",memory=1024M"));
+        assert!(csv
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with(",failed,variant,level,ratio_level"));
+        assert!(csv.lines().nth(2).unwrap().ends_with(",memory=1024M,,"));
         let told: serde_json::Value = serde_json::from_str(&json(&both)).unwrap();
         assert_eq!(told["variants"][1]["variant"], "memory=1024M");
         assert_eq!(told["variants"][0].get("variant"), None);

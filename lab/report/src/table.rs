@@ -74,7 +74,13 @@ pub fn table(cells: &[Cell], clock: Clock, unicode: bool) -> Option<(Sheet, Note
         let cells = shown.column(*environment);
         groups.push(Group {
             title: Span::new(environment.name(), Look::Strong),
-            columns: vec![Align::Right, Align::Left, Align::Right, Align::Right],
+            columns: vec![
+                Align::Right,
+                Align::Left,
+                Align::Right,
+                Align::Right,
+                Align::Right,
+            ],
             rows: cells.map(|cell| row(cell, &mut notes, unicode)).collect(),
         });
     }
@@ -152,9 +158,9 @@ fn heading(workload: Workload, op: Op, clock: Clock) -> Label {
     )
 }
 
-/// Value, marks, spread and ratio.
+/// Value, marks, spread, ratio and the spread of the ratio.
 fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
-    let alone = |span| vec![span, Span::default(), Span::default(), Span::default()];
+    let alone = |span| [vec![span], vec![Span::default(); 4]].concat();
     let absent = if unicode { "–" } else { "-" };
     let Some(cell) = cell else {
         return alone(Span::new(absent, Look::Faint));
@@ -167,6 +173,7 @@ fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
             Span::new(marks(&notes.on(cell), unicode), Look::Faint),
             Span::new(spread(cell, figure, unicode), Look::Faint),
             ratio(cell, figure, unicode),
+            Span::new(ratio_spread(cell, figure, unicode), Look::Faint),
         ],
     }
 }
@@ -180,6 +187,39 @@ fn estimate(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
         None => {
             let value = figures::value(figure.estimate, cell.op, cell.clock, unicode);
             Span::new(value, Look::Strong)
+        }
+    }
+}
+
+/// Returns the larger side of the interval of the ratio to the bare row, or nothing where there is none.
+pub fn ratio_spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
+    let sign = if unicode { "±" } else { "+-" };
+    let ratio = figure.ratio.filter(|_| !cell.environment.is_bare());
+    let side = ratio.and_then(|ratio| Some(ratio.interval?.larger_side(ratio.estimate)));
+    match side {
+        Some(side) if !cell.clock.is_exact() => format!("{sign}{}", figures::percent(side)),
+        _ => String::new(),
+    }
+}
+
+/// Returns the level of the intervals of `cells`, in words: it depends on the number of boots.
+pub fn interval_words(cells: &[Cell], clock: Clock) -> String {
+    let figures = cells
+        .iter()
+        .filter(|cell| cell.clock == clock)
+        .filter_map(|cell| cell.value.figure()?.level);
+    let levels: Vec<f64> = figures.collect();
+    let least = levels.iter().copied().reduce(f64::min);
+    let most = levels.iter().copied().reduce(f64::max);
+    match least.zip(most) {
+        None => "needs more boots".to_owned(),
+        Some((least, most)) if least == most => format!("{} interval", figures::level(least)),
+        Some((least, most)) => {
+            format!(
+                "{} to {} interval, by boots",
+                figures::level(least),
+                figures::level(most)
+            )
         }
     }
 }

@@ -80,7 +80,7 @@ impl Page {
         let Some((sheet, notes)) = table::table(cells, clock, self.style.unicode) else {
             return;
         };
-        self.heading(&self.explanation(clock));
+        self.heading(&self.explanation(cells, clock));
         self.text.push_str(&sheet.render(&self.style));
         self.notes(&notes.texts());
     }
@@ -93,7 +93,7 @@ impl Page {
                 .filter(|cell| one.operations & cell.op.bit() != 0);
             let rows: Vec<Cell> = rows.cloned().collect();
             if let Some((sheet, notes)) = table::table(&rows, clock, self.style.unicode) {
-                let (of_clock, explanation) = self.explanation(clock);
+                let (of_clock, explanation) = self.explanation(&rows, clock);
                 let title = format!("{}, {}", printable(&one.title), of_clock.to_lowercase());
                 self.heading(&(&title, explanation));
                 self.text.push_str(&sheet.render(&self.style));
@@ -133,7 +133,7 @@ impl Page {
     }
 
     /// How to read a table, in a line or two.
-    fn explanation(&self, clock: Clock) -> (&'static str, String) {
+    fn explanation(&self, cells: &[Cell], clock: Clock) -> (&'static str, String) {
         let (spread, times) = if self.style.unicode {
             ("±", "×")
         } else {
@@ -143,7 +143,10 @@ impl Page {
         match clock {
             Clock::Wall => (
                 "Wall clock",
-                format!("median over boots {spread} its 95% interval, {times} = times {bare}"),
+                format!(
+                    "median over boots, {times} = ratio to {bare}, paired; {spread} {}",
+                    table::interval_words(cells, clock)
+                ),
             ),
             Clock::Insn | Clock::InsnVmx => (
                 match clock {

@@ -6,7 +6,8 @@ use trapline_plan::EnvironmentId;
 use trapline_report::versus::{bencher, csv, json, junit, markdown, terminal, Counts, Versus};
 use trapline_report::Style;
 use trapline_stats::contest::{Match, Undecided};
-use trapline_stats::judge::{Comparison, Interval, Method, Outlook, Settings, Side, Verdict};
+use trapline_stats::judge::{Comparison, Method, Outlook, Settings, Side, Verdict};
+use trapline_stats::order::Interval;
 use trapline_stats::{value, Cell, Figure, Value};
 
 fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
@@ -19,6 +20,7 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
             estimate,
             low: Some(estimate),
             high: Some(estimate),
+            level: None,
             min: estimate,
             max: estimate,
             p50: estimate,
@@ -49,6 +51,7 @@ fn told(verdict: Verdict, effect: f64, outlook: Option<Outlook>) -> Comparison {
         q: Some(0.008),
         p_equivalent: Some(0.5),
         q_equivalent: Some(0.5),
+        tail: None,
         within_margin: false,
         method: Method::BlockBootstrap,
         blocks: 10,
@@ -204,7 +207,7 @@ fn services_see_what_changed_for_the_worse_as_a_failure() {
     for words in [
         "tests=\"6\" failures=\"1\" errors=\"0\"",
         "<testcase name=\"basic/getpid\" classname=\"qemu-kvm against kvm\">",
-        "<failure message=\"changed: more, B/A 4.500, 95% interval 4.490 to 4.510\" type=\"changed\"/>",
+        "<failure message=\"changed: more, B/A 4.500, adjusted interval 4.490 to 4.510\" type=\"changed\"/>",
         "<skipped message=\"unsure: +12 boots, B/A 1.015, 95% interval 1.005 to 1.025\" type=\"unsure\"/>",
         "<skipped message=\"the second contender was not measured: nobody halts\" type=\"undecided\"/>",
         "not measured: &lt;no&gt; &amp;\" type=\"undecided\"/>",

@@ -4,7 +4,8 @@
 //! between requests one at a time - it looks at what it has read - is no part of that, and
 //! with many at a time somebody always waits.
 
-use crate::spread::{chance, interval, Sorted};
+use crate::order::{median_interval, Interval};
+use crate::spread::Sorted;
 use crate::Summary;
 use trapline_abi::block::Transfer;
 use trapline_abi::Op;
@@ -43,8 +44,8 @@ pub struct Requests {
     /// Requests in a second, or in a thousand million instructions: the median over
     /// boots.
     pub rate: f64,
-    /// Its 95% interval, for two boots or more on the wall clock.
-    pub rate_interval: Option<(f64, f64)>,
+    /// The interval of the rate over boots, for two boots or more on the wall clock.
+    pub rate_interval: Option<Interval>,
 }
 
 impl Requests {
@@ -108,10 +109,9 @@ fn of_boots(
     let latencies = counted.iter().flat_map(Boot::latencies).collect();
     let sorted = Sorted::new(latencies)?;
     let rates: Vec<f64> = counted.iter().filter_map(Boot::rate).collect();
-    let stream = u64::from(transfer.op.number()) << 8 | environment as u64;
     let rate_interval = match clock.is_exact() {
         true => None,
-        false => interval(&rates, &mut chance(seed, stream)),
+        false => median_interval(&rates),
     };
     Some(Requests {
         environment,
@@ -229,8 +229,9 @@ mod tests {
         assert_eq!((one.count, one.boots, one.bytes), (2000, 2, 4096));
         assert_eq!((one.p50, one.p90, one.p99), (500.0, 1000.0, 1000.0));
         assert_eq!((one.p999, one.max), (1000.0, 9000.0));
-        let (low, high) = one.rate_interval.unwrap();
-        assert!(low < 1.01e6 && high == 2e6, "{low} {high}");
+        let interval = one.rate_interval.unwrap();
+        assert_eq!((interval.level, interval.high), (0.5, 2e6), "two boots");
+        assert!(interval.low < 1.01e6, "{interval:?}");
         assert!(one.rate > 1.4e6 && one.rate < 1.5e6, "{}", one.rate);
         assert!((one.megabytes() - one.rate * 4096.0 / 1e6).abs() < 1e-9);
     }

@@ -1,7 +1,8 @@
 //! The boots of one environment -> the cell of one operation.
 
 use crate::exact;
-use crate::spread::{chance, interval, Sorted};
+use crate::order::{median_interval, Interval};
+use crate::spread::Sorted;
 use crate::value::{self, Calibration, Work};
 use crate::{Cell, FailureKind, Figure, Flag, Value};
 use std::borrow::Cow;
@@ -24,8 +25,8 @@ const CLOCKS_AGREE: f64 = 0.01;
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub cell: Cell,
-    /// Each boot's median; empty unless measured.
-    pub medians: Vec<f64>,
+    /// Each boot's block and median; empty unless measured.
+    pub medians: Vec<(u32, f64)>,
     /// What was done, and the checksum that proves it.
     pub proof: Option<(Work, u64)>,
 }
@@ -216,23 +217,26 @@ impl Draft {
             Clock::Wall => boots,
             Clock::Insn | Clock::InsnVmx => &boots[..1],
         };
-        self.medians = counted.iter().map(|boot| boot.values.median()).collect();
+        let medians: Vec<f64> = counted.iter().map(|boot| boot.values.median()).collect();
+        let blocks = counted.iter().map(|boot| boot.replicate);
+        self.medians = blocks.zip(medians.iter().copied()).collect();
         self.proof = Some((Work::of(op, &boots[0].samples), boots[0].check));
         let (Some(over_boots), Some(batches)) = (
-            Sorted::new(self.medians.clone()),
+            Sorted::new(medians.clone()),
             Sorted::new(counted.iter().flat_map(|boot| boot.values.iter()).collect()),
         ) else {
             return no_figure(told);
         };
         let estimate = over_boots.median();
-        let ends = match clock {
-            Clock::Wall => interval(&self.medians, &mut chance(seed, self.stream())),
-            Clock::Insn | Clock::InsnVmx => Some((estimate, estimate)),
+        let interval = match clock {
+            Clock::Wall => median_interval(&medians),
+            Clock::Insn | Clock::InsnVmx => Some(Interval::point(estimate)),
         };
         Value::Measured(Box::new(Figure {
             estimate,
-            low: ends.map(|(low, _)| low),
-            high: ends.map(|(_, high)| high),
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
+            level: interval.map(|interval| interval.level),
             min: batches.min(),
             max: batches.max(),
             p50: batches.percentile(0.50),
@@ -245,11 +249,6 @@ impl Draft {
             host_cpu_ns: median(counted.iter().filter_map(|boot| boot.host_cpu_ns)),
             flags: flags(&self.cell, estimate, boots, told),
         }))
-    }
-
-    /// A number of this cell's own, for its share of chance.
-    pub fn stream(&self) -> u64 {
-        u64::from(self.cell.op.number()) << 8 | self.cell.environment as u64
     }
 }
 

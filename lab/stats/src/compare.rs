@@ -2,15 +2,13 @@
 //! done the same work, and is related to the bare row of its clock.
 
 use crate::cell::Draft;
-use crate::spread::{chance, quotient_interval};
+use crate::order::{median_interval, Interval};
+use crate::spread::Sorted;
 use crate::value::{self, Work};
 use crate::{FailureKind, Figure, Flag, Ratio, Value};
 use std::collections::BTreeMap;
-use trapline_abi::Op;
+use trapline_abi::{Op, Workload};
 use trapline_plan::{Clock, EnvironmentId};
-
-/// Tells the chance of a ratio from that of an estimate.
-const OF_RATIOS: u64 = 1 << 32;
 
 /// Which environments have which checksum to show for the same work.
 type Rivals = BTreeMap<u64, Vec<EnvironmentId>>;
@@ -63,9 +61,8 @@ fn unequal(rivals: &Rivals) -> String {
     format!("unequal work: checksum {}", sides.join(" and "))
 }
 
-/// Gives every figure its ratio to the bare row's, and flags it if the bare row
-/// did another amount of work.
-pub fn relate_to_bare(drafts: &mut [Draft], seed: u64) {
+/// Gives every figure its ratio to that of the bare row, and flags what a reader has to know about it.
+pub fn relate_to_bare(drafts: &mut [Draft]) {
     let is_figure = |draft: &&Draft| draft.cell.value.figure().is_some();
     let bare = drafts
         .iter()
@@ -76,46 +73,80 @@ pub fn relate_to_bare(drafts: &mut [Draft], seed: u64) {
         .collect();
     for draft in drafts {
         if let Some(bare) = bare.get(&(draft.cell.op, draft.cell.clock)) {
-            relate(draft, bare, seed);
+            relate(draft, bare);
         }
     }
 }
 
-fn relate(draft: &mut Draft, bare: &Draft, seed: u64) {
+fn relate(draft: &mut Draft, bare: &Draft) {
     let size = other_size(draft, bare);
-    let ends = ratio_ends(draft, bare, seed);
-    let (Value::Measured(figure), Some(base)) = (&mut draft.cell.value, bare.cell.value.figure())
-    else {
-        return;
-    };
-    figure.flags.extend(size);
-    if !is_resolved(figure) || !is_resolved(base) {
-        return;
+    let ratio = ratio(draft, bare).filter(|_| size.is_none());
+    let mechanism = other_mechanism(draft, bare).filter(|_| ratio.is_some());
+    if let Value::Measured(figure) = &mut draft.cell.value {
+        figure.ratio = ratio;
+        figure.flags.extend(mechanism);
+        figure.flags.extend(size);
     }
-    let estimate = figure.estimate / base.estimate;
-    let exact = draft.cell.clock.is_exact() || draft.cell.environment.is_bare();
-    let ends = if exact {
-        Some((estimate, estimate))
-    } else {
-        ends
+}
+
+fn ratio(draft: &Draft, bare: &Draft) -> Option<Ratio> {
+    let resolved = |draft: &Draft| {
+        let figure = draft.cell.value.figure();
+        figure
+            .filter(|figure| is_resolved(figure))
+            .map(|figure| figure.estimate)
     };
-    figure.ratio = Some(Ratio {
-        estimate,
-        low: ends.map(|(low, _)| low),
-        high: ends.map(|(_, high)| high),
-    });
+    let quotient = resolved(draft)? / resolved(bare)?;
+    if draft.cell.clock.is_exact() || draft.cell.environment.is_bare() {
+        return Some(Ratio {
+            estimate: quotient,
+            interval: Some(Interval::point(quotient)),
+        });
+    }
+    let ratios = within_blocks(&draft.medians, &bare.medians);
+    Some(Ratio {
+        interval: median_interval(&ratios),
+        estimate: Sorted::new(ratios)?.median(),
+    })
+}
+
+/// Returns the ratio of each block that holds a boot of both. What a block's boots share cancels out.
+fn within_blocks(values: &[(u32, f64)], bare: &[(u32, f64)]) -> Vec<f64> {
+    let bare: BTreeMap<u32, f64> = bare.iter().copied().collect();
+    let ratio = |(block, value): &(u32, f64)| Some(value / bare.get(block)?);
+    values
+        .iter()
+        .filter_map(ratio)
+        .filter(|ratio| ratio.is_finite())
+        .collect()
 }
 
 fn is_resolved(figure: &Figure) -> bool {
     figure.estimate > 0.0 && figure.resolution().is_none()
 }
 
-fn ratio_ends(draft: &Draft, bare: &Draft, seed: u64) -> Option<(f64, f64)> {
-    let mut chance = chance(seed, draft.stream() | OF_RATIOS);
-    quotient_interval(&draft.medians, &bare.medians, &mut chance)
-}
-
 fn other_size(draft: &Draft, bare: &Draft) -> Option<Flag> {
     let ((here, _), (bare, _)) = (draft.proof?, bare.proof?);
     (here != bare).then_some(Flag::OtherSize { here, bare })
+}
+
+/// The image runs its application in the kernel; the agent is a process of Linux. Some operations are the
+/// same question to both but not the same mechanism.
+fn other_mechanism(draft: &Draft, bare: &Draft) -> Option<Flag> {
+    let (here, bare) = (draft.cell.environment, bare.cell.environment);
+    let text = match draft.cell.op {
+        _ if here.has_processes() == bare.has_processes() => return None,
+        Op::Getpid => "getpid is a function call in the image, a system call in Linux",
+        Op::Yield => "yield is a function call in the image, sched_yield between threads in Linux",
+        Op::Malloc1m => "malloc-1m is the image's allocator, mmap in Linux",
+        Op::FirstTouch4k => "first-touch-4k is a page fault in Linux, none in the image itself",
+        Op::TimerWake => {
+            "timer-wake is hlt and an interrupt in the image, a sleeping thread in Linux"
+        }
+        op if op.workload() == Workload::Boot => {
+            "boot starts a machine with the image, a process in Linux"
+        }
+        _ => return None,
+    };
+    Some(Flag::OtherMechanism(text))
 }

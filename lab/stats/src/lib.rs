@@ -17,6 +17,7 @@ mod exact;
 pub mod history;
 pub mod irq;
 pub mod judge;
+pub mod modes;
 pub mod order;
 pub mod spread;
 mod timeline;
@@ -25,6 +26,7 @@ pub mod value;
 pub use timeline::{BootTimeline, StageTime};
 
 use cell::Draft;
+use order::Interval;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_plan::{Clock, EnvironmentId, Observation};
@@ -122,12 +124,15 @@ pub struct Figure {
     /// On the wall clock the median, over boots, of each boot's median batch; on
     /// the instruction clock the median batch of the first boot.
     pub estimate: f64,
-    /// Lower end of the 95% interval of the estimate: bootstrap percentiles over
-    /// boots; the estimate itself on the instruction clock. `None` where a single
-    /// boot says nothing about others.
+    /// Lower end of the interval of the estimate: an order statistic of the boots' medians
+    /// ([`order::median_interval`]); the estimate itself on the instruction clock. `None` for a single
+    /// boot.
     pub low: Option<f64>,
     /// Upper end of the same.
     pub high: Option<f64>,
+    /// The probability that such an interval contains the true median, from 0 to 1: 0.9375 for five
+    /// boots, at least 0.95 from six on. `None` without an interval.
+    pub level: Option<f64>,
     /// The smallest batch.
     pub min: f64,
     /// The largest batch.
@@ -142,7 +147,7 @@ pub struct Figure {
     pub samples: usize,
     /// Boots that the estimate is of; on the instruction clock, those that agreed.
     pub boots: usize,
-    /// The estimate by that of the bare row of the same clock, if that has one
+    /// The ratio to the bare row of the same clock, if that has a figure, did the same amount of work,
     /// and neither is below resolution.
     pub ratio: Option<Ratio>,
     /// Exits during one operation - for a rate, during a megabyte - where
@@ -166,15 +171,14 @@ impl Figure {
     }
 }
 
-/// A figure in multiples of another.
+/// The ratio of a figure to that of the bare row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The one estimate by the other.
+    /// On the wall clock the median, over the blocks that hold a boot of both, of the ratio of the two
+    /// boots' medians; on an exact clock the ratio of the two figures.
     pub estimate: f64,
-    /// Lower end of its 95% interval, where both figures have one.
-    pub low: Option<f64>,
-    /// Upper end of the same.
-    pub high: Option<f64>,
+    /// Its interval: an order statistic of the blocks' ratios. `None` for a single block.
+    pub interval: Option<Interval>,
 }
 
 /// What a reader has to know before he trusts a figure.
@@ -191,7 +195,9 @@ pub enum Flag {
         /// In how many boots they differ by more than 1%.
         boots: usize,
     },
-    /// It did another amount of work than the bare row.
+    /// The same operation is another mechanism in the bare row, by design.
+    OtherMechanism(&'static str),
+    /// It did another amount of work than the bare row, so it has no ratio.
     OtherSize {
         /// What it did.
         here: Work,
@@ -222,6 +228,7 @@ impl Flag {
         match self {
             Self::BelowResolution(_) => "below-resolution",
             Self::ClocksDisagree { .. } => "clocks-disagree",
+            Self::OtherMechanism(_) => "other-mechanism",
             Self::OtherSize { .. } => "other-size",
             Self::BootsLost { .. } => "boots-lost",
             Self::Unproved => "unproved",
@@ -248,7 +255,7 @@ pub fn summarise(observations: &[Observation], seed: u64) -> Summary {
         }
     }
     compare::require_equal_work(&mut drafts);
-    compare::relate_to_bare(&mut drafts, seed);
+    compare::relate_to_bare(&mut drafts);
     Summary {
         cells: drafts.into_iter().map(|draft| draft.cell).collect(),
         timelines: timeline::timelines(observations),

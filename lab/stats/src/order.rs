@@ -14,7 +14,7 @@ const LEVEL: f64 = 0.95;
 
 /// An interval with the probability that it contains the true value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LevelledInterval {
+pub struct Interval {
     /// The coverage probability, from 0 to 1.
     pub level: f64,
     /// The lower end, in the unit of the values.
@@ -23,18 +23,34 @@ pub struct LevelledInterval {
     pub high: f64,
 }
 
+impl Interval {
+    /// Returns the interval that is the single point `value`, for figures of an exact clock.
+    pub fn point(value: f64) -> Self {
+        Self {
+            level: 1.0,
+            low: value,
+            high: value,
+        }
+    }
+
+    /// Returns the larger distance from `center` to an end, as a share of `center`.
+    pub fn larger_side(&self, center: f64) -> f64 {
+        (self.high - center).max(center - self.low) / center.abs()
+    }
+}
+
 /// Returns the interval of the median of the distribution that `values` are drawn from.
 ///
 /// With two to five values it is their range, with level 1 - 2^(1 - n): 50%, 75%, 87.5% and
 /// 93.75%. From six on it is the narrowest pair of symmetric order statistics whose level is
 /// at least 95%. `None` for fewer than two values, or if one is not a number.
-pub fn median_interval(values: &[f64]) -> Option<LevelledInterval> {
+pub fn median_interval(values: &[f64]) -> Option<Interval> {
     if values.len() < 2 || values.iter().any(|value| value.is_nan()) {
         return None;
     }
     let sorted: Vec<f64> = Sorted::new(values.to_vec())?.iter().collect();
     let (rank, level) = narrowest(sorted.len())?;
-    Some(LevelledInterval {
+    Some(Interval {
         level,
         low: sorted[rank - 1],
         high: sorted[sorted.len() - rank],

@@ -71,31 +71,7 @@ pub fn chance(seed: u64, stream: u64) -> ChaCha8Rng {
     chance
 }
 
-/// The 95% percentile-bootstrap interval of the median of `values`; `None` for
-/// fewer than two.
-pub fn interval(values: &[f64], chance: &mut ChaCha8Rng) -> Option<(f64, f64)> {
-    if values.len() < 2 {
-        return None;
-    }
-    let medians = (0..RESAMPLES).map(|_| resampled_median(values, chance));
-    ends(medians.collect())
-}
-
-/// The same for the quotient of the medians of `values` and `others`.
-pub fn quotient_interval(
-    values: &[f64],
-    others: &[f64],
-    chance: &mut ChaCha8Rng,
-) -> Option<(f64, f64)> {
-    if values.len() < 2 || others.len() < 2 {
-        return None;
-    }
-    let quotients =
-        (0..RESAMPLES).map(|_| resampled_median(values, chance) / resampled_median(others, chance));
-    ends(quotients.collect()).filter(|(low, high)| low.is_finite() && high.is_finite())
-}
-
-/// The same for the share that parts have of their wholes together, drawn as pairs of a part
+/// The 95% percentile-bootstrap interval of the share that parts have of their wholes together, drawn as pairs of a part
 /// and its whole; `None` for fewer than `least` of them, or where the wholes are nothing.
 pub fn share_interval(
     parts: &[(f64, f64)],
@@ -118,19 +94,9 @@ fn ends(statistics: Vec<f64>) -> Option<(f64, f64)> {
     Some((sorted.percentile(ENDS.0), sorted.percentile(ENDS.1)))
 }
 
-/// The median of as many values, drawn with replacement.
-fn resampled_median(values: &[f64], chance: &mut ChaCha8Rng) -> f64 {
-    let mut drawn: Vec<f64> = (0..values.len())
-        .map(|_| values[chance.random_range(0..values.len())])
-        .collect();
-    drawn.sort_by(f64::total_cmp);
-    middle(&drawn)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest, ProptestConfig};
 
     #[test]
     fn percentiles_are_values_that_occurred() {
@@ -142,15 +108,6 @@ mod tests {
         assert_eq!((sorted.min(), sorted.max()), (1.0, 200.0));
         assert_eq!(Sorted::new(vec![3.0, 1.0, 2.0]).unwrap().median(), 2.0);
         assert_eq!(Sorted::new(vec![]), None);
-    }
-
-    #[test]
-    fn one_boot_says_nothing_about_others() {
-        assert_eq!(interval(&[1.0], &mut chance(1, 1)), None);
-        assert_eq!(
-            quotient_interval(&[1.0], &[1.0, 2.0], &mut chance(1, 1)),
-            None
-        );
     }
 
     #[test]
@@ -167,34 +124,5 @@ mod tests {
         );
         assert_eq!(share_interval(&[(0.0, 0.0); 8], 8, &mut chance(1, 0)), None);
         assert_eq!(share_interval(&[], 0, &mut chance(1, 0)), None);
-    }
-
-    /// Of 20 boots from a uniform distribution, the interval holds the true
-    /// median in about 95 of 100 cases.
-    #[test]
-    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
-        let mut nature = chance(7, 7);
-        let covered = (0..200)
-            .filter(|trial| {
-                let boots: Vec<f64> = (0..20).map(|_| nature.random::<f64>()).collect();
-                let (low, high) = interval(&boots, &mut chance(1, *trial)).unwrap();
-                low <= 0.5 && 0.5 <= high
-            })
-            .count();
-        assert!((180..=200).contains(&covered), "{covered} of 200");
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
-        #[test]
-        fn intervals_are_deterministic_and_within_the_values(
-            values in proptest::collection::vec(1.0f64..1e6, 2..12),
-            seed in any::<u64>(),
-        ) {
-            let (low, high) = interval(&values, &mut chance(seed, 3)).unwrap();
-            prop_assert_eq!(Some((low, high)), interval(&values, &mut chance(seed, 3)));
-            let sorted = Sorted::new(values).unwrap();
-            prop_assert!(sorted.min() <= low && low <= high && high <= sorted.max());
-        }
     }
 }

@@ -268,6 +268,7 @@ mod tests {
             estimate,
             low: Some(estimate * 0.9),
             high: Some(estimate * 1.1),
+            level: Some(0.9375),
             min: 0.0,
             max: 0.0,
             p50: 0.0,

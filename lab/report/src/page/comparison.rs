@@ -246,13 +246,18 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
         _ => "fair",
     };
     // An exact ratio has none.
-    let interval = ratio.low.zip(ratio.high).filter(|(low, high)| low < high);
-    let interval = interval.map(|(low, high)| {
-        let (low, high) = (figures::times(low, true), figures::times(high, true));
-        format!("95% interval {low} to {high}")
+    let interval = ratio.interval.filter(|_| !cell.clock.is_exact());
+    let title = interval.map(|interval| {
+        let ends = [interval.low, interval.high].map(|end| figures::times(end, true));
+        let level = figures::level(interval.level);
+        format!("{level}: {} to {}", ends[0], ends[1])
     });
+    let spread = match table::ratio_spread(cell, figure, true) {
+        none if none.is_empty() => none,
+        spread => format!(" {spread}"),
+    };
     html! {
-        td.r.(place).(class) data-v=(ratio.estimate) title=[interval] { (text) }
+        td.r.(place).(class) data-v=(ratio.estimate) title=[title] { (text) (spread) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_abi::Op;
 use trapline_plan::{names, Clock};
-use trapline_stats::distribution::{self, Mode};
+use trapline_stats::modes::{modes, Mode};
 use trapline_stats::spread::Sorted;
 use trapline_stats::{judge, Cell, Figure};
 
@@ -43,7 +43,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
 const HELP: [&str; 3] = [
     "Above: how many batches came to which value. In the middle: the share of batches that are at \
      most so much. Below: each boot, from 5% to 95% of its batches, thicker from 25% to 75%, with \
-     its median. The line through all is the estimate, the shade around it its 95% interval.",
+     its median. The line through all is the estimate, the shade around it its interval over boots.",
     "Values that gather around several are modes, and named. Where boots lie apart, the boot is what \
      decides, and the interval over boots is what to look at.",
     "Each picture has its own axis: shapes are compared here, sizes in the table.",
@@ -92,7 +92,7 @@ fn cloud(context: &Context<'_>, row: Row, cell: &Cell, figure: &Figure, grain: G
     let Some(all) = Sorted::new(boots.iter().flat_map(Sorted::iter).collect()) else {
         return html! {};
     };
-    let modes = distribution::modes(&all.iter().collect::<Vec<f64>>(), step);
+    let modes = modes(&all.iter().collect::<Vec<f64>>(), step);
     let tone = context.cast(cell.clock).tone(row);
     let picture = Cloud {
         op: cell.op,

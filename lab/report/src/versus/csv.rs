@@ -3,7 +3,7 @@
 use super::{more_boots, Versus};
 use trapline_stats::contest::Match;
 
-const HEADER: [&str; 18] = [
+const HEADER: [&str; 21] = [
     "workload",
     "operation",
     "clock",
@@ -22,6 +22,9 @@ const HEADER: [&str; 18] = [
     "method",
     "more_boots",
     "reason",
+    "decisive_level",
+    "decisive_low",
+    "decisive_high",
 ];
 
 /// The comparison as CSV, with a header; what is not known is empty.
@@ -41,6 +44,7 @@ fn line(one: &Match) -> [String; HEADER.len()] {
     let figure = |cell: &trapline_stats::Cell| number(cell.value.figure().map(|it| it.estimate));
     let told = one.outcome.as_ref().ok();
     let interval = told.and_then(|told| told.interval);
+    let decisive = told.and_then(|told| told.decisive);
     let reason = one.outcome.as_ref().err().map(ToString::to_string);
     [
         one.op.workload().name().to_owned(),
@@ -62,5 +66,8 @@ fn line(one: &Match) -> [String; HEADER.len()] {
         told.map_or("", |told| told.method.name()).to_owned(),
         count(told.and_then(more_boots)),
         reason.unwrap_or_default(),
+        number(decisive.map(|interval| interval.level)),
+        number(decisive.map(|interval| interval.low)),
+        number(decisive.map(|interval| interval.high)),
     ]
 }

@@ -5,7 +5,8 @@ use crate::json::{written, JsonCell};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trapline_stats::contest::Match;
-use trapline_stats::judge::{Comparison, Verdict};
+use trapline_stats::judge::{Comparison, Tail, Verdict};
+use trapline_stats::order::Interval;
 
 /// The comparison as one JSON object, on several lines, with a line feed at its end.
 pub fn json(versus: &Versus) -> String {
@@ -68,6 +69,7 @@ struct JsonMatch<'a> {
     effect: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
+    decisive: Option<JsonInterval>,
     p: Option<f64>,
     q: Option<f64>,
     p_equivalent: Option<f64>,
@@ -77,12 +79,47 @@ struct JsonMatch<'a> {
     boots: Option<[usize; 2]>,
     lone: Option<[usize; 2]>,
     spread: Option<f64>,
+    tail: Option<JsonTail>,
     more_boots: Option<usize>,
     /// Why there is no verdict.
     reason: Option<String>,
     contenders: [String; 2],
     a: JsonCell<'a>,
     b: JsonCell<'a>,
+}
+
+/// The interval that the verdict rests on.
+#[derive(Serialize)]
+struct JsonInterval {
+    level: f64,
+    low: f64,
+    high: f64,
+}
+
+impl From<Interval> for JsonInterval {
+    fn from(interval: Interval) -> Self {
+        Self {
+            level: interval.level,
+            low: interval.low,
+            high: interval.high,
+        }
+    }
+}
+
+/// Blocks outside the margin that alone prevent *equivalent*.
+#[derive(Serialize)]
+struct JsonTail {
+    blocks: usize,
+    farthest: f64,
+}
+
+impl From<Tail> for JsonTail {
+    fn from(tail: Tail) -> Self {
+        Self {
+            blocks: tail.blocks,
+            farthest: tail.farthest,
+        }
+    }
 }
 
 impl<'a> From<&'a Match> for JsonMatch<'a> {
@@ -98,6 +135,7 @@ impl<'a> From<&'a Match> for JsonMatch<'a> {
             effect: of(|told| Some(told.effect)),
             low: of(|told| told.interval.map(|interval| interval.low)),
             high: of(|told| told.interval.map(|interval| interval.high)),
+            decisive: told.and_then(|told| told.decisive).map(JsonInterval::from),
             p: of(|told| told.p),
             q: of(|told| told.q),
             p_equivalent: of(|told| told.p_equivalent),
@@ -107,6 +145,7 @@ impl<'a> From<&'a Match> for JsonMatch<'a> {
             boots: told.map(|told| [told.boots.0, told.boots.1]),
             lone: told.map(|told| [told.lone.0, told.lone.1]),
             spread: of(|told| told.spread),
+            tail: told.and_then(|told| told.tail).map(JsonTail::from),
             more_boots: told.and_then(more_boots),
             reason: one.outcome.as_ref().err().map(ToString::to_string),
             contenders: one.contenders.each_ref().map(ToString::to_string),

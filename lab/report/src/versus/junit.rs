@@ -85,9 +85,9 @@ fn outcome(one: &Match) -> Outcome {
 
 /// The verdict with what it rests on.
 fn words(one: &Match, told: &Comparison) -> String {
-    let interval = told.interval.map_or_else(String::new, |interval| {
+    let interval = told.decisive.map_or_else(String::new, |interval| {
         let (low, high) = (factor(interval.low), factor(interval.high));
-        format!(", 95% interval {low} to {high}")
+        format!(", adjusted interval {low} to {high}")
     });
     let (verdict, effect) = (verdict(one.op, told), factor(told.effect));
     format!("{verdict}, B/A {effect}{interval}")

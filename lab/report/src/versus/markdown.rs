@@ -12,7 +12,7 @@ use trapline_stats::Cell;
 /// The comparison as Markdown: what it is, a table, what was not compared.
 pub fn markdown(versus: &Versus) -> String {
     let mut text = format!(
-        "A: {}, B: {}. {}\n\n| operation | A | B | B/A | 95% interval | verdict |\n\
+        "A: {}, B: {}. {}\n\n| operation | A | B | B/A | interval (adjusted) | verdict |\n\
          |-|-:|-:|-:|-|-|\n",
         escaped(&versus.a),
         escaped(&versus.b),
@@ -35,7 +35,7 @@ pub fn markdown(versus: &Versus) -> String {
 
 fn push_row(one: &Match, text: &mut String) {
     let Ok(told) = &one.outcome else { return };
-    let interval = told.interval.map_or_else(String::new, |interval| {
+    let interval = told.decisive.map_or_else(String::new, |interval| {
         format!("{} to {}", factor(interval.low), factor(interval.high))
     });
     let _ = writeln!(

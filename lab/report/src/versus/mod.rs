@@ -161,9 +161,10 @@ pub fn verdict(op: Op, told: &Comparison) -> String {
             "the same".to_owned()
         }
         Verdict::Equivalent => "equivalent".to_owned(),
-        Verdict::Unsure => match more_boots(told) {
-            Some(more) => format!("unsure: +{more} boots"),
-            None => "unsure".to_owned(),
+        Verdict::Unsure => match (told.tail, more_boots(told)) {
+            (Some(tail), _) => format!("unsure: {} of {} outside", tail.blocks, told.blocks),
+            (None, Some(more)) => format!("unsure: +{more} boots"),
+            (None, None) => "unsure".to_owned(),
         },
     }
 }

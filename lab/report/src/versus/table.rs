@@ -57,7 +57,8 @@ fn explanation(clock: Clock, versus: &Versus, style: &Style) -> (&'static str, S
         Clock::Wall => (
             "Wall clock",
             format!(
-                "median over boots; B/A and its 95% interval; equivalent: within {about}{margin}"
+                "A, B: median over boots; B/A: paired within blocks, with the interval that \
+                 the verdict rests on; equivalent: within {about}{margin}"
             ),
         ),
         Clock::Insn | Clock::InsnVmx => (
@@ -77,7 +78,7 @@ fn grid(matches: &[&Match], style: &Style) -> Grid {
         .filter_map(|one| Some(width(&verdict(one.op, one.outcome.as_ref().ok()?))));
     let verdict_width = verdicts.max().unwrap_or(0);
     let verdict_head = format!("{:verdict_width$}", "verdict");
-    let columns = ["A", "B", "B/A", "95% interval", &verdict_head];
+    let columns = ["A", "B", "B/A", "interval", &verdict_head];
     let mut grid = Grid::new("", columns).giving_way(&[3]);
     for one in matches {
         let Ok(told) = &one.outcome else { continue };
@@ -101,7 +102,7 @@ fn cells(one: &Match, told: &Comparison, verdict_width: usize, style: &Style) ->
         (Verdict::Equivalent, _) => Look::Plain,
         (Verdict::Unsure, _) => Look::Middling,
     };
-    let interval = told.interval.map_or_else(String::new, |interval| {
+    let interval = told.decisive.map_or_else(String::new, |interval| {
         format!("{}..{}", factor(interval.low), factor(interval.high))
     });
     vec![

@@ -6,6 +6,7 @@ use trapline_plan::EnvironmentId::{
     self, Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimQemuKvm, SimVmx, SimVmxKvm,
 };
 use trapline_report::Report;
+use trapline_stats::order::Interval;
 use trapline_stats::value::{unit, Work};
 use trapline_stats::{
     BootTimeline, Cell, Failure, FailureKind, Figure, Flag, Ratio, StageTime, Summary, Value,
@@ -31,6 +32,7 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
         estimate,
         low: Some(estimate - off),
         high: Some(estimate + off),
+        level: Some(0.9375),
         min: estimate,
         max: estimate + off,
         p50: estimate,
@@ -40,8 +42,11 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
         boots: 5,
         ratio: Some(Ratio {
             estimate: ratio,
-            low: Some(ratio * 0.98),
-            high: Some(ratio * 1.02),
+            interval: Some(Interval {
+                level: 0.9375,
+                low: ratio * 0.98,
+                high: ratio * 1.02,
+            }),
         }),
         exits: is_counted.then_some(1.004),
         host_cpu_ns: is_counted.then_some(estimate * 1.1),

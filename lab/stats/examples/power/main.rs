@@ -2,6 +2,7 @@
 //! with noise of several kinds, and judged as measured ones are. Prints the tables of
 //! docs/method.md; the same digits each time. An argument multiplies the number of trials.
 
+mod heaps;
 mod hosts;
 mod outlooks;
 mod rivals;
@@ -38,6 +39,7 @@ fn main() {
     outlooks::print(trials);
     rivals::print(trials);
     series::print(trials);
+    heaps::print(trials);
 }
 
 /// A share in percent, in a column of so many characters.

@@ -24,10 +24,12 @@ mod trimmed;
 pub use adjust::focused_q_values;
 pub use boots::{BootValues, Design, Side, Unjudged};
 pub use looks::{Looks, Spending, UntilSure};
-pub use observed::boots_of;
+pub use observed::{boots_of, clock_step};
 pub use outlook::Outlook;
 pub use same::FalseAlarms;
 pub use table::{judge, same_digits, Judge, Question};
+
+use crate::order::Interval;
 
 /// Boots, or blocks of them, from which on the bootstrap is used.
 pub const LEAST_FOR_BOOTSTRAP: usize = 8;
@@ -112,17 +114,6 @@ impl Method {
     }
 }
 
-/// A range of ratios of B to A.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
-    /// How often such an interval holds the truth, from 0 to 1.
-    pub level: f64,
-    /// Its lower end.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-}
-
 /// Blocks outside the margin of an operation whose typical block is within it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tail {
@@ -139,8 +130,8 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// The ratio of B to A.
     pub effect: f64,
-    /// Its 95% interval, whatever else is in the table. None on an exact clock, and of boots
-    /// so few that every ratio would be in it.
+    /// The 95% interval of the ratio for this operation alone, not adjusted to the table. None on an
+    /// exact clock, and for boots so few that every ratio would be in it.
     pub interval: Option<Interval>,
     /// The interval that the verdict rests on, adjusted to the table. If changed it excludes 1; if
     /// equivalent it lies within the margin; if unsure it is the one that would have to exclude 1.

@@ -1,9 +1,10 @@
 //! From observations to the boots that are compared.
 
 use super::BootValues;
+use crate::spread::Sorted;
 use crate::value::Calibration;
-use trapline_abi::Op;
-use trapline_plan::{Observation, Outcome};
+use trapline_abi::{Op, Unit};
+use trapline_plan::{Observation, Outcome, Sample};
 
 /// The boots of one contender that measured `op`, in the order given. A boot that did not, or
 /// of which a batch is no measurement, is left out; the cell of a summary says why.
@@ -31,11 +32,37 @@ fn boot(seen: &Observation, op: Op, outcome: &Outcome) -> Option<BootValues> {
     })
 }
 
+/// By how much the value of a batch changes with one tick of the clock: the median over the
+/// batches of `op`, 0 where there is none. For [`crate::modes::modes`].
+pub fn clock_step<'a>(observations: impl IntoIterator<Item = &'a Observation>, op: Op) -> f64 {
+    let mut steps = Vec::new();
+    for seen in observations {
+        for told in seen.operations.iter().filter(|told| told.op == op) {
+            let batches = told.outcome.batches();
+            let of_batch = |batch: &Sample| step(op.unit(), batch, seen.unit_per_tick);
+            steps.extend(batches.iter().map(of_batch));
+        }
+    }
+    Sorted::new(steps).map_or(0.0, |sorted| sorted.median())
+}
+
+fn step(unit: Unit, batch: &Sample, unit_per_tick: f64) -> f64 {
+    let count = batch.count.max(1) as f64;
+    match unit {
+        Unit::Time => unit_per_tick / count,
+        // A rate is so much less if as much takes one tick longer.
+        Unit::Rate => {
+            let ticks = batch.end.saturating_sub(batch.start).max(1) as f64;
+            count / (ticks * ticks * unit_per_tick) * 1000.0
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trapline_plan::{EnvironmentId, Operation, Sample};
+    use trapline_plan::{EnvironmentId, Operation};
 
     fn boot(replicate: u32, op: Op, lengths: &[u64]) -> Observation {
         let sample = |length: &u64| Sample {
@@ -86,5 +113,20 @@ mod tests {
         let summary = crate::summarise(&seen[..2], 1);
         let figure = summary.cells[0].value.figure();
         assert_eq!(figure.map(|figure| figure.estimate), first.median());
+        assert_eq!(
+            clock_step(&seen, Op::Cpuid),
+            0.005,
+            "half a nanosecond of 100"
+        );
+        assert_eq!(clock_step(&seen, Op::Getpid), 0.0);
+    }
+
+    /// 100 bytes in 1,000 ticks of half a nanosecond, or in 1,001.
+    #[test]
+    fn the_step_of_a_rate_is_what_one_tick_more_takes_off() {
+        let seen = [boot(0, Op::Copy, &[1_000])];
+        let rate = |ticks: f64| 100.0 / (ticks * 0.5) * 1000.0;
+        let expected = rate(1000.0) - rate(1001.0);
+        assert!((clock_step(&seen, Op::Copy) / expected - 1.0).abs() < 0.01);
     }
 }

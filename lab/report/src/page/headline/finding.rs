@@ -239,6 +239,7 @@ mod tests {
             estimate,
             low: Some(estimate * 0.99),
             high: Some(estimate * 1.01),
+            level: Some(0.9375),
             min: estimate,
             max: estimate,
             p50: estimate,
