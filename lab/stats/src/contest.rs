@@ -5,8 +5,7 @@
 
 use crate::cell::{self, Draft};
 use crate::judge::{
-    boots_of, judge, Comparison, Design, Judge, Question, Settings, Side, Spending, Unjudged,
-    UntilSure,
+    boots_of, judge, Comparison, Design, Judge, Question, Settings, Side, Unjudged, UntilSure,
 };
 use crate::value::{self, Work};
 use crate::{Cell, Failure, Value};
@@ -108,7 +107,7 @@ impl Sequel {
     /// With the error rates of `settings` over all looks.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            table: UntilSure::new(Spending::default(), Judge::new(settings)),
+            table: UntilSure::new(Judge::new(settings)),
             seed: settings.seed,
             operations: None,
         }

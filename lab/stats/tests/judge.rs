@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use trapline_plan::Clock;
 use trapline_stats::judge::{
     judge, BootValues, Comparison, Design, Judge, Method, Outlook, Question, Settings, Side,
-    Spending, Unjudged, UntilSure, Verdict,
+    Unjudged, UntilSure, Verdict,
 };
 use trapline_stats::spread::chance;
 
@@ -239,7 +239,7 @@ fn identical_figures_are_equivalent() {
 fn until_sure(effect: f64, judge: &Judge, nature: &mut ChaCha8Rng) -> (Verdict, usize) {
     let most_blocks = judge.settings().most_blocks;
     let all = measured(most_blocks, 0.03, effect, nature);
-    let mut looks = UntilSure::new(Spending::Pocock, judge.clone());
+    let mut looks = UntilSure::new(judge.clone());
     let mut blocks = 8;
     loop {
         let so_far = Question {

@@ -26,7 +26,7 @@ impl Host {
         }
     }
 
-    fn noise(self, chance: &mut ChaCha8Rng) -> f64 {
+    pub fn noise(self, chance: &mut ChaCha8Rng) -> f64 {
         match self {
             Self::Normal | Self::Drift => 0.01 * normal(chance),
             Self::Tail => {
@@ -79,7 +79,7 @@ impl Host {
     }
 }
 
-fn boot(block: u32, logarithm: f64) -> BootValues {
+pub fn boot(block: u32, logarithm: f64) -> BootValues {
     BootValues {
         block,
         batches: vec![logarithm.exp()],

@@ -4,11 +4,14 @@
 
 mod heaps;
 mod hosts;
+mod intervals;
+mod mixed;
 mod outlooks;
 mod rivals;
 mod series;
 mod single;
 mod tables;
+mod tails;
 mod until_sure;
 
 /// Trials of everything, times so many.
@@ -32,9 +35,13 @@ fn main() {
         }
     };
     hosts::explain();
+    intervals::print(trials);
+    intervals::unequal(trials);
     single::in_blocks(trials);
     single::apart(trials);
     tables::print(trials);
+    mixed::print(trials);
+    tails::print(trials);
     until_sure::print(trials);
     outlooks::print(trials);
     rivals::print(trials);

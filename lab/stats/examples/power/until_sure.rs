@@ -3,7 +3,7 @@
 use crate::hosts::Host;
 use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
-use trapline_stats::judge::{Design, Judge, Question, Settings, Spending, UntilSure, Verdict};
+use trapline_stats::judge::{Design, Judge, Question, Settings, UntilSure, Verdict};
 use trapline_stats::spread::chance;
 
 const FIRST: usize = 8;
@@ -16,16 +16,14 @@ pub fn print(trials: Trials) {
     println!("of 1: how often changed is said at any look (at most 1%), without a margin, and");
     println!("if every look had the whole 1%; with a margin of 2%, how often equivalent is.");
     println!("Of 1.03: how often changed is. Blocks: the mean when it ended. {trials} trials.");
-    println!("host    spending        changed  careless   equivalent blocks    +3% blocks");
+    println!("host     changed  careless   equivalent blocks    +3% blocks");
     for (host, stream) in Host::ALL.into_iter().zip(0..) {
-        for spending in [Spending::Pocock, Spending::OBrienFleming] {
-            line(host, spending, stream, trials);
-        }
+        line(host, stream, trials);
     }
     println!();
 }
 
-fn line(host: Host, spending: Spending, stream: u64, trials: usize) {
+fn line(host: Host, stream: u64, trials: usize) {
     let with_margin = |margin| {
         let settings = Settings {
             margin,
@@ -37,7 +35,7 @@ fn line(host: Host, spending: Spending, stream: u64, trials: usize) {
     let (bare, judge) = (with_margin(0.0), with_margin(0.02));
     let mut chance = chance(7, stream);
     let mut runs = |judge: &Judge, effect| -> Vec<(Verdict, usize)> {
-        let run = |_| until_sure(host, spending, judge, effect, &mut chance);
+        let run = |_| until_sure(host, judge, effect, &mut chance);
         (0..trials).map(run).collect()
     };
     let (wrong, same, changed) = (runs(&bare, 0.0), runs(&judge, 0.0), runs(&judge, 0.03));
@@ -47,9 +45,8 @@ fn line(host: Host, spending: Spending, stream: u64, trials: usize) {
         percent(is, trials, 1)
     };
     println!(
-        "{:7} {:14} {:>8} {:>9} {:>12} {:>6} {:>6} {:>6}",
+        "{:7} {:>8} {:>9} {:>12} {:>6} {:>6} {:>6}",
         host.name(),
-        format!("{spending:?}"),
         share(&wrong, Verdict::Changed),
         percent(careless.count(), trials, 1),
         share(&same, Verdict::Equivalent),
@@ -72,15 +69,9 @@ fn first_blocks(all: &Question, blocks: usize) -> Question {
     }
 }
 
-fn until_sure(
-    host: Host,
-    spending: Spending,
-    judge: &Judge,
-    effect: f64,
-    chance: &mut ChaCha8Rng,
-) -> (Verdict, usize) {
+fn until_sure(host: Host, judge: &Judge, effect: f64, chance: &mut ChaCha8Rng) -> (Verdict, usize) {
     let all = host.measured(MOST, effect, Design::Blocks, chance);
-    let mut looks = UntilSure::new(spending, judge.clone());
+    let mut looks = UntilSure::new(judge.clone());
     let mut blocks = FIRST;
     loop {
         let judged = looks.look(&[first_blocks(&all, blocks)], blocks, blocks == MOST);

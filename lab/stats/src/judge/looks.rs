@@ -12,41 +12,19 @@
 //! blocks, as long as nothing that was measured decides when.
 
 use super::{Comparison, Judge, Question, Settings, Unjudged, Verdict};
-use statrs::distribution::{ContinuousCDF, Normal};
 use std::f64::consts::E;
 
-/// How the error rate is spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spending {
-    /// About evenly, early a little more: `alpha ln(1 + (e - 1) t)`. Of few boots a small
-    /// level cannot be reached, so a table is settled soonest by this.
-    #[default]
-    Pocock,
-    /// Almost nothing early: `2 - 2 Phi(z(1 - alpha / 2) / sqrt(t))`. The last look is nearly
-    /// as strong as an only one.
-    OBrienFleming,
-}
-
-impl Spending {
-    /// How much of `alpha` may be spent when this share of all blocks has run.
-    pub fn spent(self, alpha: f64, share: f64) -> f64 {
-        let share = share.clamp(0.0, 1.0);
-        match self {
-            Self::Pocock => alpha * ((E - 1.0) * share).ln_1p(),
-            Self::OBrienFleming if share > 0.0 => {
-                let normal = Normal::standard();
-                let bound = normal.inverse_cdf(1.0 - alpha / 2.0) / share.sqrt();
-                2.0 * normal.sf(bound)
-            }
-            Self::OBrienFleming => 0.0,
-        }
-    }
+/// Returns how much of `alpha` may be spent when this share of all blocks has run: the function of Lan and
+/// DeMets (1983) that resembles Pocock's boundaries, `alpha ln(1 + (e - 1) t)`, about even and early a
+/// little more. The function that resembles O'Brien and Fleming's leaves early looks a level that few boots
+/// never reach.
+fn spent(alpha: f64, share: f64) -> f64 {
+    alpha * ((E - 1.0) * share.clamp(0.0, 1.0)).ln_1p()
 }
 
 /// The levels of successive looks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Looks {
-    spending: Spending,
     alpha: f64,
     most_blocks: usize,
     blocks: usize,
@@ -56,9 +34,8 @@ pub struct Looks {
 impl Looks {
     /// With an error rate of `alpha` over all looks, the last of which is after
     /// `most_blocks`.
-    pub fn new(spending: Spending, alpha: f64, most_blocks: usize) -> Self {
+    pub fn new(alpha: f64, most_blocks: usize) -> Self {
         Self {
-            spending,
             alpha,
             most_blocks,
             blocks: 0,
@@ -70,7 +47,7 @@ impl Looks {
     /// nothing is left.
     pub fn look(&mut self, blocks: usize) -> Option<f64> {
         let share = blocks as f64 / self.most_blocks.max(1) as f64;
-        self.spend(blocks, self.spending.spent(self.alpha, share))
+        self.spend(blocks, spent(self.alpha, share))
     }
 
     /// The level of the last look, after so many blocks: all that is left. Allowed when time
@@ -101,9 +78,9 @@ pub struct UntilSure {
 
 impl UntilSure {
     /// With the error rates of `judge` over all looks.
-    pub fn new(spending: Spending, judge: Judge) -> Self {
+    pub fn new(judge: Judge) -> Self {
         let settings = judge.settings();
-        let looks = |alpha| Looks::new(spending, alpha, settings.most_blocks);
+        let looks = |alpha| Looks::new(alpha, settings.most_blocks);
         Self {
             changed: looks(settings.alpha),
             equivalent: looks(settings.equivalence_alpha),
@@ -175,36 +152,26 @@ mod tests {
     use super::*;
     use proptest::prelude::{prop_assert, proptest};
 
-    /// Five looks at equal distances and 2.5%, as textbooks tabulate the two functions.
+    /// Five looks at equal distances and 2.5%, as textbooks tabulate the function.
     #[test]
     fn spending_is_that_of_the_tables() {
-        let spent = |spending: Spending| {
-            [0.2, 0.4, 0.6, 0.8, 1.0].map(|share| spending.spent(0.025, share))
-        };
-        let near = |found: [f64; 5], expected: [f64; 5]| {
-            let pairs = found.iter().zip(expected);
-            pairs.for_each(|(one, other)| assert!((one - other).abs() < 6e-5, "{found:?}"));
-        };
-        near(
-            spent(Spending::OBrienFleming),
-            [0.0000, 0.0004, 0.0038, 0.0122, 0.0250],
-        );
-        near(
-            spent(Spending::Pocock),
-            [0.0074, 0.0131, 0.0177, 0.0216, 0.0250],
-        );
+        let expected = [0.0074, 0.0131, 0.0177, 0.0216, 0.0250];
+        for (share, expected) in [0.2, 0.4, 0.6, 0.8, 1.0].into_iter().zip(expected) {
+            let found = spent(0.025, share);
+            assert!((found - expected).abs() < 6e-5, "{share}: {found}");
+        }
     }
 
     #[test]
     fn a_look_without_new_blocks_is_none() {
-        let mut looks = Looks::new(Spending::Pocock, 0.01, 40);
+        let mut looks = Looks::new(0.01, 40);
         let first = looks.look(8).unwrap();
         assert_eq!(looks.look(8), None);
         assert_eq!(looks.look(4), None);
         let rest = looks.last_look(9).unwrap();
         assert!((first + rest - 0.01).abs() < 1e-15);
         assert_eq!(looks.last_look(100), None, "nothing is left");
-        assert_eq!(Looks::new(Spending::OBrienFleming, 0.01, 40).look(0), None);
+        assert_eq!(Looks::new(0.01, 40).look(0), None);
     }
 
     proptest! {
@@ -214,16 +181,14 @@ mod tests {
             alpha in 0.001f64..0.2,
             most in 1..80_usize,
         ) {
-            for spending in [Spending::Pocock, Spending::OBrienFleming] {
-                let mut looks = Looks::new(spending, alpha, most);
-                let (mut blocks, mut sum) = (0, 0.0);
-                for step in &steps {
-                    blocks += step;
-                    sum += looks.look(blocks).unwrap_or(0.0);
-                }
-                sum += looks.last_look(blocks + 1).unwrap_or(0.0);
-                prop_assert!((sum - alpha).abs() < 1e-12, "{sum} of {alpha}");
+            let mut looks = Looks::new(alpha, most);
+            let (mut blocks, mut sum) = (0, 0.0);
+            for step in &steps {
+                blocks += step;
+                sum += looks.look(blocks).unwrap_or(0.0);
             }
+            sum += looks.last_look(blocks + 1).unwrap_or(0.0);
+            prop_assert!((sum - alpha).abs() < 1e-12, "{sum} of {alpha}");
         }
     }
 }

@@ -23,7 +23,7 @@ mod trimmed;
 
 pub use adjust::focused_q_values;
 pub use boots::{BootValues, Design, Side, Unjudged};
-pub use looks::{Looks, Spending, UntilSure};
+pub use looks::{Looks, UntilSure};
 pub use observed::{boots_of, clock_step};
 pub use outlook::Outlook;
 pub use same::FalseAlarms;
