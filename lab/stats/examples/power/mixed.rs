@@ -122,7 +122,7 @@ impl Reported {
                 .is_ok_and(|one| one.verdict == Verdict::Changed)
         };
         let changed = compared.iter().filter(|one| is_changed(one)).count();
-        let wrong = compared[small..]
+        let wrong = compared[counts[0]..counts[0] + counts[1]]
             .iter()
             .filter(|one| is_changed(one))
             .count();
