@@ -48,7 +48,7 @@ baseline: build ## Measure again the exact figures that changes are checked agai
 bench: build ## Print the figures that the project stands for
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --package trapline-tests --bin figures
 
-power: ## Simulate how often comparisons are right (half a minute, once built)
+power: ## Simulate how often intervals and verdicts are right (two minutes, once built)
 	@cargo run --quiet --release --package trapline-stats --example power
 
 endure: build ## Power-cycle a Linux guest 254 times (half an hour)

@@ -1,6 +1,6 @@
 //! `make power`: how often are verdicts right? Boots of known truth are simulated, on hosts
 //! with noise of several kinds, and judged as measured ones are. Prints the tables of
-//! docs/method.md; the same digits each time. An argument multiplies the number of trials.
+//! docs/statistics.md; the same digits each time. An argument multiplies the number of trials.
 
 mod heaps;
 mod hosts;

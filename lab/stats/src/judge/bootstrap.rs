@@ -8,7 +8,7 @@
 //! symmetrically (Hall 1988), so that A and B can be exchanged. Boots are simulated as
 //! normal on the logarithm, which noise with long tails is not; it errs towards *unsure*
 //! then. Resamplings of the boots themselves say too little of the far tail that a table asks
-//! for. docs/method.md has what was measured of all this.
+//! for. docs/statistics.md has what was measured of all this.
 
 use super::evidence::Evidence;
 use super::trimmed::{trimmed, Estimate};
