@@ -93,11 +93,11 @@ fn relate(draft: &mut Draft, bare: &Draft, seed: u64) {
         return;
     }
     let estimate = figure.estimate / base.estimate;
-    let exact = draft.cell.clock.is_exact() || draft.cell.environment.is_bare();
-    let ends = if exact {
-        Some((estimate, estimate))
-    } else {
-        ends
+    let ends = match draft.cell.clock {
+        // The quotient of two exact figures has no interval either.
+        Clock::Insn | Clock::InsnVmx => None,
+        Clock::Wall if draft.cell.environment.is_bare() => Some((estimate, estimate)),
+        Clock::Wall => ends,
     };
     figure.ratio = Some(Ratio {
         estimate,

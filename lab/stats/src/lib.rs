@@ -1,6 +1,6 @@
 //! From raw samples to figures, in steps with names: sample -> value
-//! ([`value`]), values of a boot -> that boot's median, boots -> estimate with
-//! its interval ([`spread`]), cells side by side -> checked and compared
+//! ([`value`]), values of a boot -> that boot's figure, a median on the wall clock and a
+//! mean on exact clocks, boots -> estimate with its interval ([`spread`]), cells side by side -> checked and compared
 //! ([`compare`]).
 //!
 //! Everything is pure. The same observations and the same seed give the same
@@ -119,12 +119,13 @@ impl Value {
 /// A figure with all that is known of its quality.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// On the wall clock the median, over boots, of each boot's median batch; on
-    /// the instruction clock the median batch of the first boot.
+    /// On the wall clock the median, over boots, of each boot's median batch. On an exact
+    /// clock the mean over all batches of the first boot, weighted by operations
+    /// ([`value::Calibration::mean`]); the other boots gave the same.
     pub estimate: f64,
     /// Lower end of the 95% interval of the estimate: bootstrap percentiles over
-    /// boots; the estimate itself on the instruction clock. `None` where a single
-    /// boot says nothing about others.
+    /// boots. `None` for a single boot, and on an exact clock, whose figures are reproduced
+    /// and not estimated.
     pub low: Option<f64>,
     /// Upper end of the same.
     pub high: Option<f64>,
@@ -171,7 +172,7 @@ impl Figure {
 pub struct Ratio {
     /// The one estimate by the other.
     pub estimate: f64,
-    /// Lower end of its 95% interval, where both figures have one.
+    /// Lower end of its 95% interval, where both figures have one; never on an exact clock.
     pub low: Option<f64>,
     /// Upper end of the same.
     pub high: Option<f64>,

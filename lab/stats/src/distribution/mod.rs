@@ -101,6 +101,7 @@ mod tests {
         let boot = |block, batches: &[f64]| BootValues {
             block,
             batches: batches.to_vec(),
+            mean: None,
         };
         let boots = [
             boot(1, &[9.0, 7.0, 8.0]),

@@ -134,8 +134,8 @@ impl Weighed {
     ) -> Result<Self, Unjudged> {
         if question.clock.is_exact() {
             return Ok(Self::Exact {
-                a: digits(&question.a, Side::A)?,
-                b: digits(&question.b, Side::B)?,
+                a: digits(&question.a, question.clock, Side::A)?,
+                b: digits(&question.b, question.clock, Side::B)?,
             });
         }
         let noisy = Noisy::new(question, simulated, settings)?;
@@ -143,9 +143,9 @@ impl Weighed {
     }
 }
 
-/// The figure of an exact clock, and how many boots agree on it.
-fn digits(boots: &[BootValues], side: Side) -> Result<(f64, usize), Unjudged> {
-    let figures = figures(boots, side)?;
+/// The figure by an exact clock, and the number of boots that agree on it.
+fn digits(boots: &[BootValues], clock: Clock, side: Side) -> Result<(f64, usize), Unjudged> {
+    let figures = figures(boots, clock, side)?;
     let first = figures[0].1;
     let other = figures
         .iter()
