@@ -115,6 +115,9 @@ fn measured(cell: &Cell, figure: &Figure) -> String {
     if let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) {
         let _ = write!(text, " ({})", figures::times(ratio.estimate, true));
     }
+    if let Some(range) = table::range(cell, figure) {
+        let _ = write!(text, ", {range}");
+    }
     text
 }
 

@@ -152,7 +152,7 @@ fn heading(workload: Workload, op: Op, clock: Clock) -> Label {
     )
 }
 
-/// Value, marks, spread and ratio.
+/// Value, marks, spread and ratio; below them the range of an exact figure.
 fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
     let alone = |span| vec![span, Span::default(), Span::default(), Span::default()];
     let absent = if unicode { "–" } else { "-" };
@@ -167,6 +167,10 @@ fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
             Span::new(marks(&notes.on(cell), unicode), Look::Faint),
             Span::new(spread(cell, figure, unicode), Look::Faint),
             ratio(cell, figure, unicode),
+            Span::new(
+                range(cell, figure).map_or(String::new(), |range| format!("({range})")),
+                Look::Faint,
+            ),
         ],
     }
 }
@@ -184,8 +188,16 @@ fn estimate(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
     }
 }
 
-/// On the wall clock the greater half of the interval; on the instruction
-/// clock, which has none, the batch that is farthest from the estimate.
+/// The smallest and the largest batch of an exact figure, where batches differ.
+pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
+    match cell.clock.is_exact() && figure.resolution().is_none() {
+        true => figures::range(figure.min, figure.max),
+        false => None,
+    }
+}
+
+/// On the wall clock the greater half of the interval. Nothing on an exact clock, whose
+/// figures are reproduced and have no interval.
 pub fn spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
     let sign = if unicode { "±" } else { "+-" };
     if figure.resolution().is_some() || figure.estimate <= 0.0 {
@@ -197,15 +209,7 @@ pub fn spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
             let half = share(high).max(-share(low));
             format!("{sign}{}", figures::percent(half))
         }
-        (Clock::Wall, ..) => String::new(),
-        (Clock::Insn | Clock::InsnVmx, ..) => {
-            let (below, above) = (share(figure.min), share(figure.max));
-            match if above >= -below { above } else { below } {
-                0.0 => format!("{sign}0"),
-                farthest if farthest > 0.0 => format!("+{}", figures::percent(farthest)),
-                farthest => figures::percent(farthest),
-            }
-        }
+        _ => String::new(),
     }
 }
 

@@ -37,16 +37,16 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
     };
     let mut notes = Notes::default();
     let rows = table.body(&mut notes);
-    let unit = match clock {
-        Clock::Wall => "time for one operation",
-        _ => "instructions for one operation",
+    let figure = match clock {
+        Clock::Wall => "time for one operation, with its spread,",
+        _ => "instructions for one operation, mean over all batches,",
     };
     Some(context.section(
         clock.name(),
         clock_title(clock),
         html! {
             (heading(clock_title(clock), help::of_table(clock)))
-            p.lead { (unit) ", with its spread, and how many times that of "
+            p.lead { (figure) " and how many times that of "
                 strong { (clock.bare().name()) } }
             (table.controls())
             div.scroll tabindex="0" role="region" aria-label={ (clock_title(clock)) " table" } {
@@ -181,6 +181,9 @@ impl Table<'_> {
                 td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(figure.estimate) {
                     (value(cell, figure)) (self.marks(cell, notes))
                     span.s { (table::spread(cell, figure, true)) }
+                    @if let Some(range) = table::range(cell, figure) {
+                        span.range title="smallest and largest batch" { "(" (range) ")" }
+                    }
                     (bar(figure, largest))
                 }
             },
