@@ -29,8 +29,8 @@ impl Explained {
         }
     }
 
-    /// Whether these ledgers are the figures of `row`. They are not where the figure
-    /// lies between two batches, or another run gave other digits.
+    /// Whether these ledgers are the figures of `row`. They are not where another run gave
+    /// other digits.
     pub fn is_of(&self, row: &Row) -> bool {
         let near = |figure: Option<f64>, total: f64| {
             figure.is_some_and(|figure| (figure - total).abs() <= ROUNDING)
