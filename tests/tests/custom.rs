@@ -239,7 +239,8 @@ fn a_bzimage_boots_through_its_real_mode_entry() {
     assert!(figure(&json, "custom", "getpid") > 0.0);
 }
 
-/// The same VMM gives the same figure, whether we know it or not.
+/// The same VMM takes the same path, whether we know it or not: the fastest batch, for timer
+/// interrupts of the machine fall into others.
 #[test]
 fn a_stranger_costs_what_an_acquaintance_costs() {
     if !has_machine("a VMM given with --vmm on the simulated machine") {
@@ -253,8 +254,9 @@ fn a_stranger_costs_what_an_acquaintance_costs() {
         let both = format!("{environment},sim/custom");
         let json = parse(&run(&place, &both, &vmm, "exits/port-out,exits/cpuid,boot"));
         for operation in ["port-out", "cpuid"] {
-            let known = figure(&json, environment, operation);
-            let foreign = figure(&json, "sim/custom", operation);
+            let fastest = |name: &str| cell(&json, name, operation)["min"].as_f64();
+            let known = fastest(environment).expect("it was measured");
+            let foreign = fastest("sim/custom").expect("it was measured");
             let off = (foreign / known - 1.0).abs();
             assert!(off < 0.01, "{operation}: {foreign} is not {known}");
         }

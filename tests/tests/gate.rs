@@ -122,7 +122,7 @@ fn what_counts_does_not_move_a_figure() {
     assert_eq!(alone, counted);
 }
 
-/// As if the code of `function` had grown since by `insn`, in its figure and ledger.
+/// As if the code of `function` had grown since by `insn`, in each batch and in the ledger.
 /// The function's whole name.
 fn shrink(
     file: &Path,
@@ -135,6 +135,10 @@ fn shrink(
     let mut json: Value = serde_json::from_str(&text).expect("it is JSON");
     let kept = &mut json["environments"][environment];
     take(&mut kept["figures"]["insn"][operation], insn);
+    let fastest = kept.get_mut("fastest");
+    if let Some(fastest) = fastest.and_then(|all| all.get_mut(operation)) {
+        take(fastest, insn);
+    }
     let functions = kept["ledgers"][operation].as_object_mut();
     let mut functions = functions.expect("functions").iter_mut();
     if let Some((name, value)) = functions.find(|(name, _)| name.starts_with(function)) {

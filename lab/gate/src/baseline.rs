@@ -5,13 +5,13 @@
 use crate::{explained, facts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trapline_abi::{Op, OpSet};
+use trapline_abi::{Direction, Op, OpSet};
 use trapline_ledger::Ledger;
 use trapline_plan::{names, EnvironmentId, Scheduling};
-use trapline_stats::{Cell, Summary, Value};
+use trapline_stats::{Cell, Figure, Summary, Value};
 
 /// The version of the format that is written, and the newest that is read.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// The key that says the version, and by being there that this is a baseline.
 const VERSION_KEY: &str = "trapline-baseline";
@@ -35,9 +35,13 @@ pub struct Baseline {
 pub struct Kept {
     /// The facts that matter, see [`facts::MATTERING`].
     pub facts: BTreeMap<String, String>,
-    /// By unit, and by `workload/operation`.
+    /// By unit, and by `workload/operation`: the mean over all batches. Formats 1 and 2 have
+    /// the median batch.
     pub figures: BTreeMap<String, BTreeMap<String, f64>>,
-    /// By `workload/operation`. Format 1 has none, and where nothing counts there
+    /// The fastest batch by `workload/operation`, where it is not the figure.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fastest: BTreeMap<String, f64>,
+    /// By `workload/operation`. Format 1 has no ledgers, and where nothing counts there
     /// are none either.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ledgers: BTreeMap<String, KeptLedger>,
@@ -87,6 +91,10 @@ impl Baseline {
                     .or_default();
                 let of_unit = kept.figures.entry(cell.unit.to_owned()).or_default();
                 of_unit.insert(names::path(cell.op), figure.estimate);
+                let fastest = fastest(cell.op, figure);
+                if fastest != figure.estimate {
+                    kept.fastest.insert(names::path(cell.op), fastest);
+                }
             }
         }
         Self {
@@ -177,7 +185,23 @@ impl Baseline {
     }
 }
 
+/// The figure of the batch that costs least, in which the machine served no interrupt unless it
+/// did in all batches.
+pub fn fastest(op: Op, figure: &Figure) -> f64 {
+    match op.direction() {
+        Direction::Less => figure.min,
+        Direction::More => figure.max,
+    }
+}
+
 impl Kept {
+    /// The fastest batch of an operation. Formats 1 and 2 have none: there the median batch
+    /// stands for it.
+    pub fn fastest(&self, operation: &str) -> Option<f64> {
+        let kept = self.fastest.get(operation).copied();
+        kept.or_else(|| Some(self.figure(operation)?.0))
+    }
+
     /// The figure of an operation, with its unit.
     pub fn figure(&self, operation: &str) -> Option<(f64, &str)> {
         let mut units = self.figures.iter();
@@ -209,6 +233,7 @@ mod tests {
         let kept = Kept {
             facts: BTreeMap::from([("qemu".to_owned(), "7.2".to_owned())]),
             figures: BTreeMap::from([("insn".to_owned(), figures)]),
+            fastest: BTreeMap::new(),
             ledgers: BTreeMap::from([("exits/port-out".to_owned(), of_functions)]),
         };
         Baseline {
@@ -244,7 +269,7 @@ mod tests {
     #[test]
     fn what_is_no_baseline_is_told_with_what_helps() {
         let good = baseline(1.0).text();
-        let newer = good.replace("\"trapline-baseline\": 2", "\"trapline-baseline\": 3");
+        let newer = good.replace("\"trapline-baseline\": 3", "\"trapline-baseline\": 4");
         let wall = good.replace("sim/kvm", "kvm");
         let null = good.replace("1.0", "null");
         for (text, words) in [
@@ -254,7 +279,7 @@ mod tests {
             ("{\"cells\": []}", "no baseline"),
             (
                 newer.as_str(),
-                "it has format 3, and this version reads up to 2",
+                "it has format 4, and this version reads up to 3",
             ),
             (
                 wall.as_str(),

@@ -29,18 +29,20 @@ impl Explained {
         }
     }
 
-    /// Whether these ledgers are the figures of `row`. They are not where the figure
-    /// lies between two batches, or another run gave other digits.
+    /// Whether these ledgers are the figures of `row`. They are not where another run gave
+    /// other digits.
     pub fn is_of(&self, row: &Row) -> bool {
         let near = |figure: Option<f64>, total: f64| {
-            figure.is_some_and(|figure| (figure - total).abs() <= ROUNDING)
+            let rounding = |figure: f64| ROUNDING.0 + ROUNDING.1 * figure.abs();
+            figure.is_some_and(|figure| (figure - total).abs() <= rounding(figure))
         };
         near(row.old, self.totals.0) && near(row.new, self.totals.1)
     }
 }
 
-/// Sums of quotients differ by less than this from the quotient of sums.
-const ROUNDING: f64 = 1e-6;
+/// Sums of quotients differ by less than this from the quotient of sums: in instructions, and
+/// as a share.
+const ROUNDING: (f64, f64) = (1e-6, 1e-12);
 
 /// A ledger as a baseline keeps it. The residual is there even where it is nothing.
 pub fn keep(ledger: &Ledger) -> KeptLedger {

@@ -1,6 +1,7 @@
 //! How much a figure may move before it counts as changed. Nothing, unless
-//! somebody said otherwise - but for boots, which move with every byte of the
-//! machine's initramfs.
+//! a tolerance is given - but for boots, which move with every byte of the
+//! machine's initramfs, and for means that moved only because timer interrupts of the machine
+//! fall into other batches.
 
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_plan::names;
@@ -16,6 +17,21 @@ pub enum Tolerance {
 
 /// What boots are let pass where nothing else is said.
 pub const OF_BOOTS: Tolerance = Tolerance::Share(0.02);
+
+/// What a mean may move by where the fastest batch did not move and nothing else is said. A
+/// timer interrupt within one of 12 batches moves their mean by about 1%.
+pub const OF_INTERRUPTS: Tolerance = Tolerance::Share(0.02);
+
+impl Tolerance {
+    /// Whether `new` may stand for `old`.
+    fn allows(self, old: f64, new: f64) -> bool {
+        let most = match self {
+            Self::Absolute(most) => most,
+            Self::Share(share) => share * old.abs(),
+        };
+        (new - old).abs() <= most
+    }
+}
 
 /// Tolerances of operations.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,16 +90,22 @@ impl Tolerances {
 
     /// Whether `new` may stand for `old` as the figure of `operation`.
     pub fn allow(&self, operation: &str, old: f64, new: f64) -> bool {
-        let path = |op: &Op| names::path(*op) == operation;
-        let bit = Op::ALL.iter().find(|op| path(op)).map_or(0, |op| op.bit());
+        let tolerance = self.chosen(operation);
+        tolerance.map_or(new == old, |tolerance| tolerance.allows(old, new))
+    }
+
+    /// The same where only batches with interrupts can have moved the figure. A tolerance that
+    /// was given for the operation decides alone.
+    pub fn allow_interrupts(&self, operation: &str, old: f64, new: f64) -> bool {
+        let tolerance = self.chosen(operation).unwrap_or(OF_INTERRUPTS);
+        tolerance.allows(old, new)
+    }
+
+    fn chosen(&self, operation: &str) -> Option<Tolerance> {
+        let bit = Op::from_path(operation).map_or(0, |op| op.bit());
         let mut newest_first = self.chosen.iter().rev();
-        let tolerance = newest_first.find(|(set, _)| set & bit != 0);
-        let most = match tolerance {
-            None => 0.0,
-            Some((_, Tolerance::Absolute(most))) => *most,
-            Some((_, Tolerance::Share(share))) => share * old.abs(),
-        };
-        (new - old).abs() <= most
+        let found = newest_first.find(|(set, _)| set & bit != 0);
+        found.map(|(_, tolerance)| *tolerance)
     }
 }
 
@@ -108,6 +130,16 @@ mod tests {
         assert!(none.allow("boot/first-instruction", 1e6, 1.02e6));
         assert!(!none.allow("boot/first-instruction", 1e6, 1.021e6));
         assert!(!none.allow("of/another-version", 1.0, 2.0));
+    }
+
+    #[test]
+    fn interrupts_may_move_a_mean_by_little_unless_a_tolerance_is_given() {
+        let none = Tolerances::default();
+        assert!(none.allow_interrupts("exits/port-out", 3264.0, 3289.5));
+        assert!(!none.allow_interrupts("exits/port-out", 3264.0, 3330.0));
+        let some = with(&["exits/port-out=0", "exits/cpuid=5%"]);
+        assert!(!some.allow_interrupts("exits/port-out", 3264.0, 3264.5));
+        assert!(some.allow_interrupts("exits/cpuid", 1000.0, 1050.0));
     }
 
     #[test]

@@ -7,12 +7,17 @@ use trapline_plan::{Clock, EnvironmentId};
 use trapline_stats::{Cell, Failure, FailureKind, Figure, Summary, Value};
 
 fn measured(estimate: f64) -> Value {
+    with_fastest(estimate, estimate)
+}
+
+/// A mean whose smallest batch is smaller.
+fn with_fastest(estimate: f64, min: f64) -> Value {
     Value::Measured(Box::new(Figure {
         estimate,
-        low: Some(estimate),
-        high: Some(estimate),
-        level: Some(1.0),
-        min: estimate,
+        low: None,
+        high: None,
+        level: None,
+        min,
         max: estimate,
         p50: estimate,
         p90: estimate,
@@ -140,6 +145,38 @@ fn what_vanishes_or_appears_is_a_change() {
         &order(Verdict::Same, Verdict::Vanished),
         Outcome::Changed,
     );
+}
+
+/// Where the machine's own timer interrupts fall moves means, but not the fastest batch.
+#[test]
+fn a_mean_that_interrupts_moved_is_tolerated_and_a_faster_or_slower_operation_is_not() {
+    for (estimate, min, verdict) in [
+        (3207.5, 3182.25, Verdict::Tolerated),
+        (3207.5, 3183.25, Verdict::Changed),
+        (3182.3, 3181.25, Verdict::Changed),
+        (3282.25, 3182.25, Verdict::Changed),
+    ] {
+        let now = [
+            (Op::PortOut, with_fastest(estimate, min)),
+            (Op::Cpuid, measured(2835.5)),
+        ];
+        let compared = compare(&baseline(), &summary("7.2", &now), &Tolerances::default());
+        assert_eq!(compared.rows[0].verdict, verdict, "{estimate} {min}");
+    }
+}
+
+#[test]
+fn the_fastest_batch_is_kept_where_it_is_not_the_figure() {
+    let values = [
+        (Op::PortOut, with_fastest(3207.5, 3182.25)),
+        (Op::Cpuid, measured(2835.5)),
+    ];
+    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.bit(), "0.1.0");
+    let read = Baseline::parse(&kept.text()).expect("it was written");
+    let kept = &read.environments["sim/kvm"];
+    assert_eq!(kept.fastest.len(), 1);
+    assert_eq!(kept.fastest("exits/port-out"), Some(3182.25));
+    assert_eq!(kept.fastest("exits/cpuid"), Some(2835.5));
 }
 
 #[test]

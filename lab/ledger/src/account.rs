@@ -16,34 +16,36 @@ use std::collections::BTreeMap;
 /// Turns of the empty loop that [`Batch::loop_cost`] stands for.
 const LOOP_TURNS: f64 = 1024.0;
 
-/// A batch as its guest measured it.
+/// One or more batches of an operation as the guest measured them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its clock's difference, in instructions.
+    /// The difference of the clock, in instructions.
     pub ticks: u64,
-    /// Operations that it did.
+    /// Operations.
     pub count: u64,
-    /// Instructions of an empty batch.
+    /// Instructions of as many empty batches.
     pub clock_cost: u64,
     /// Instructions of 1,024 turns of the empty loop.
     pub loop_cost: u64,
 }
 
 impl Batch {
-    /// Instructions for one operation: the figure that tables show.
+    /// Instructions for one operation. Of all batches of an operation this is the figure
+    /// that tables show.
     pub fn figure(&self) -> f64 {
         let batch = self.ticks as f64 - self.clock_cost as f64;
         batch / self.count as f64 - self.loop_cost as f64 / LOOP_TURNS
     }
 
-    /// Two batches of one operation as one, with two readings of the clock.
-    pub fn and(&self, other: &Self) -> Self {
-        Self {
-            ticks: self.ticks + other.ticks,
-            count: self.count + other.count,
-            clock_cost: self.clock_cost + other.clock_cost,
-            loop_cost: self.loop_cost,
-        }
+    /// The batches of one operation as one; `None` if there is no batch.
+    pub fn all(batches: &[Self]) -> Option<Self> {
+        let sum = |of: fn(&Self) -> u64| batches.iter().map(of).sum();
+        Some(Self {
+            ticks: sum(|batch| batch.ticks),
+            count: sum(|batch| batch.count),
+            clock_cost: sum(|batch| batch.clock_cost),
+            loop_cost: batches.first()?.loop_cost,
+        })
     }
 }
 
@@ -61,19 +63,19 @@ pub struct Item {
 pub struct Ledger {
     /// The measured figure: instructions for one operation.
     pub total: f64,
-    /// Instructions of the whole batch that the count does not explain.
+    /// Instructions of all batches that the count does not explain.
     pub residual: i64,
-    /// Operations of the batch.
+    /// Operations of all batches.
     pub operations: u64,
     /// Instructions that were counted between the marks.
     pub counted: u64,
-    /// Exits of guests in the batch.
+    /// Exits of guests in the batches.
     pub exits: u64,
-    /// Faults in the batch.
+    /// Faults in the batches.
     pub faults: u64,
-    /// Interrupts that the machine took in the batch.
+    /// Interrupts that the machine took in the batches.
     pub interrupts: u64,
-    /// How often the machine slept in the batch until an interrupt: then its clock
+    /// How often the machine slept in the batches until an interrupt: then its clock
     /// goes on without an instruction.
     pub halts: u64,
     /// Instructions that led to an exit, and those that led to a fault, and were
@@ -81,8 +83,7 @@ pub struct Ledger {
     pub uncharged: [u64; 2],
     /// The functions, the most instructions first; then what is taken off.
     pub items: Vec<Item>,
-    /// The whole batch by call stack, all that was counted; empty unless the
-    /// plugin was asked for it.
+    /// All that was counted by call stack; empty unless the plugin was asked for it.
     pub stacks: Vec<Stack>,
     /// Of a start: its stages, in order. Their totals add up to this one.
     pub stages: Vec<StageLedger>,
@@ -126,7 +127,7 @@ fn serves_interrupt(name: &str) -> bool {
 }
 
 impl Ledger {
-    /// The account of a batch of which `window` was counted. `around` are the
+    /// The account of batches of which `window` was counted. `around` are the
     /// instructions between the readings of the clock that lie outside the marks.
     pub fn new(
         batch: &Batch,
@@ -373,15 +374,17 @@ mod tests {
     }
 
     #[test]
-    fn two_batches_are_accounted_for_as_one() {
+    fn batches_are_accounted_for_as_one() {
         let slower = Batch {
             ticks: batch().ticks + 4,
             ..batch()
         };
-        let (both, windows) = (batch().and(&slower), window().and(&window()));
+        let (both, windows) = ([batch(), slower], [window(), window()]);
+        let (both, windows) = (Batch::all(&both).unwrap(), Window::all(&windows));
         let ledger = Ledger::new(&both, &windows, &symbols(), Machine::Linux, 2 * 5);
         assert_eq!((ledger.exits, ledger.residual), (20, 4));
         assert_eq!(ledger.total, (batch().figure() + slower.figure()) / 2.0);
+        assert_eq!(Batch::all(&[]), None);
         let sum: f64 = ledger.items.iter().map(|item| item.insn).sum();
         assert!((sum - ledger.total).abs() < NOTHING, "{ledger:?}");
     }

@@ -2,7 +2,8 @@
 //!
 //! Between the stamps of two stages the clock moves by exactly the instructions from
 //! the mark of the first to that of the second (`trapline_abi::stamp!`), so each
-//! stage has an account of its own, and all of them together that of the start.
+//! stage has an account of its own, and all of them together that of the start. Several
+//! starts have one account, the mean over them.
 
 use crate::account::{Batch, Ledger};
 use crate::symbols::Symbols;
@@ -11,7 +12,7 @@ use crate::worlds::Machine;
 use std::collections::BTreeMap;
 use trapline_abi::Stage;
 
-/// Where the instructions of one stage of a start went.
+/// Where the instructions of one stage went, as the mean over starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageLedger {
     /// The stage that it begins with.
@@ -69,7 +70,7 @@ pub fn placed_by_count(
     symbols: &Symbols,
     machine: Machine,
 ) -> BTreeMap<Stage, u64> {
-    let account = |window: &Window| Ledger::new(&once(0), window, symbols, machine, 0);
+    let account = |window: &Window| Ledger::new(&uncalibrated(0, 1), window, symbols, machine, 0);
     let accounts: Vec<_> = windows.iter().map(account).collect();
     let counted = |ledger: &Ledger| ledger.residual.unsigned_abs();
     let slept = took.saturating_sub(accounts.iter().map(counted).sum());
@@ -87,30 +88,54 @@ pub fn placed_by_count(
     reached
 }
 
-impl Start<'_> {
-    /// The account until `end`: in all, and stage by stage.
-    ///
-    /// # Errors
-    /// Marks and stamps are not of the same stages.
-    pub fn account(
-        &self,
-        end: Stage,
-        symbols: &Symbols,
-        machine: Machine,
-    ) -> Result<Ledger, Unstaged> {
-        let mut stages = Vec::new();
-        let mut all = Window::default();
+/// The account of `starts` until `end`, the mean over them: in all, and stage by stage.
+///
+/// # Errors
+/// Marks and stamps are not of the same stages.
+pub fn account(
+    starts: &[Start<'_>],
+    end: Stage,
+    symbols: &Symbols,
+    machine: Machine,
+) -> Result<Ledger, Unstaged> {
+    let mut ticks = 0;
+    let mut stages: BTreeMap<(Stage, Stage), (u64, Window)> = BTreeMap::new();
+    for start in starts {
+        for (from, to, window) in start.until(end)? {
+            let (ticks, counted) = stages.entry((from, to)).or_default();
+            *ticks += start.at(to)? - start.at(from)?;
+            counted.add(window);
+        }
+        ticks += start.at(end)?;
+    }
+    let account = |ticks, window: &Window| {
+        let batch = uncalibrated(ticks, starts.len() as u64);
+        Ledger::new(&batch, window, symbols, machine, 0)
+    };
+    let all = Window::all(stages.values().map(|(_, window)| window));
+    let stages = stages
+        .iter()
+        .map(|((from, to), (ticks, window))| StageLedger {
+            from: *from,
+            to: *to,
+            ledger: account(*ticks, window),
+        });
+    Ok(Ledger {
+        stages: stages.collect(),
+        ..account(ticks, &all)
+    })
+}
+
+impl<'a> Start<'a> {
+    /// The windows from exec to `end`, with the stages that they begin and end with.
+    fn until(&self, end: Stage) -> Result<Vec<(Stage, Stage, &'a Window)>, Unstaged> {
+        let mut until = Vec::new();
         for window in self.windows {
-            let Span::Stage(from, to) = window.span else {
-                continue;
-            };
-            let ticks = self.at(to)? - self.at(from)?;
-            let ledger = Ledger::new(&once(ticks), window, symbols, machine, 0);
-            stages.push(StageLedger { from, to, ledger });
-            all.lines.extend(&window.lines);
-            if to == end {
-                let ledger = Ledger::new(&once(self.at(end)?), &all, symbols, machine, 0);
-                return Ok(Ledger { stages, ..ledger });
+            if let Span::Stage(from, to) = window.span {
+                until.push((from, to, window));
+                if to == end {
+                    return Ok(until);
+                }
             }
         }
         Err(Unstaged::Unmarked(end.name()))
@@ -122,11 +147,11 @@ impl Start<'_> {
     }
 }
 
-/// A start is done once, and nothing is taken off.
-fn once(ticks: u64) -> Batch {
+/// Of starts nothing is taken off.
+fn uncalibrated(ticks: u64, count: u64) -> Batch {
     Batch {
         ticks,
-        count: 1,
+        count,
         clock_cost: 0,
         loop_cost: 0,
     }
@@ -181,14 +206,14 @@ mod tests {
         ]
     }
 
-    fn account(until: Stage, stages: &[(Stage, u64)]) -> Result<Ledger, Unstaged> {
+    fn account_of(until: Stage, stages: &[(Stage, u64)]) -> Result<Ledger, Unstaged> {
         let starts = starts(&windows());
         let reached = stages.iter().copied().collect();
         let start = Start {
             windows: &starts[0],
             reached: &reached,
         };
-        start.account(until, &symbols(), Machine::Linux)
+        account(&[start], until, &symbols(), Machine::Linux)
     }
 
     const STAMPS: [(Stage, u64); 3] = [
@@ -199,7 +224,7 @@ mod tests {
 
     #[test]
     fn faults_of_data_are_taken_off_and_those_of_code_are_not() {
-        let all = account(Stage::Reaped, &STAMPS).unwrap();
+        let all = account_of(Stage::Reaped, &STAMPS).unwrap();
         let told: Vec<_> = all
             .stages
             .iter()
@@ -223,6 +248,22 @@ mod tests {
     }
 
     #[test]
+    fn starts_are_accounted_for_together_and_the_figure_is_their_mean() {
+        let starts = starts(&windows());
+        let slower = STAMPS.map(|(stage, at)| (stage, if at == 147 { 149 } else { at }));
+        let reached = [STAMPS.into(), slower.into()];
+        let both = reached.each_ref().map(|reached| Start {
+            windows: &starts[0],
+            reached,
+        });
+        let all = account(&both, Stage::Reaped, &symbols(), Machine::Linux).unwrap();
+        assert_eq!((all.total, all.residual, all.operations), (148.0, 12, 2));
+        let stages: Vec<_> = all.stages.iter().map(|stage| stage.ledger.total).collect();
+        assert_eq!(stages, [101.0, 47.0]);
+        assert_eq!(all.counted, 2 * 144);
+    }
+
+    #[test]
     fn stages_are_placed_by_what_was_counted_and_slept() {
         let told = |windows: &[Window], took| {
             let reached = placed_by_count(windows, took, &symbols(), Machine::Linux);
@@ -237,11 +278,11 @@ mod tests {
 
     #[test]
     fn an_account_ends_where_it_is_asked_to() {
-        let all = account(Stage::VmmMain, &STAMPS).unwrap();
+        let all = account_of(Stage::VmmMain, &STAMPS).unwrap();
         assert_eq!((all.total, all.stages.len()), (101.0, 1));
-        let error = account(Stage::GuestMain, &STAMPS).unwrap_err();
+        let error = account_of(Stage::GuestMain, &STAMPS).unwrap_err();
         assert_eq!(error, Unstaged::Unmarked("guest-main"));
-        let error = account(Stage::Reaped, &STAMPS[..2]).unwrap_err();
+        let error = account_of(Stage::Reaped, &STAMPS[..2]).unwrap_err();
         assert_eq!(error, Unstaged::Unstamped("reaped"));
     }
 }

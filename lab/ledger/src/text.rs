@@ -99,7 +99,7 @@ pub fn changes(titles: (&str, &str), ledgers: (&Ledger, &Ledger), width: usize) 
     text
 }
 
-/// The stages of a start, each with what its count does not explain.
+/// The stages of a start, each with what its count does not explain, by operation.
 fn stages(text: &mut String, ledger: &Ledger) {
     if ledger.stages.is_empty() {
         return;
@@ -111,10 +111,14 @@ fn stages(text: &mut String, ledger: &Ledger) {
     );
     for stage in &ledger.stages {
         let Ledger {
-            total, residual, ..
+            total,
+            residual,
+            operations,
+            ..
         } = stage.ledger;
         let name = format!("{} to {}", stage.from.name(), stage.to.name());
-        let (insn, residual) = (number(total), number(residual as f64));
+        let residual = number(residual as f64 / operations.max(1) as f64);
+        let insn = number(total);
         let share = share(total, ledger.total);
         let _ = writeln!(
             text,
@@ -272,6 +276,7 @@ mod tests {
             to,
             ledger: Ledger {
                 residual,
+                operations: 1,
                 ..ledger(100_000)
             },
         };

@@ -132,14 +132,20 @@ pub struct Window {
 }
 
 impl Window {
-    /// What was executed in either.
-    pub fn and(&self, other: &Self) -> Self {
-        Self {
-            span: self.span,
-            lines: [self.lines.as_slice(), &other.lines].concat(),
-            // Each begins with a root of its own.
-            contexts: [self.contexts.as_slice(), &other.contexts].concat(),
+    /// All that was executed in `windows`, as one window.
+    pub fn all<'a>(windows: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all = Self::default();
+        for window in windows {
+            all.add(window);
         }
+        all
+    }
+
+    /// Adds what was executed in another window.
+    pub fn add(&mut self, other: &Self) {
+        self.lines.extend(&other.lines);
+        // Each begins with a root of its own.
+        self.contexts.extend_from_slice(&other.contexts);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a number is written for people.
 //!
 //! A noisy figure has three significant digits and the unit that makes it
-//! short; an exact one has all its digits.
+//! short; an exact one has all digits before the point and few behind it ([`exact`]).
 
 use trapline_abi::{Op, Unit};
 use trapline_plan::Clock;
@@ -85,15 +85,28 @@ fn rounded(value: f64) -> f64 {
     (value / unit).round() * unit
 }
 
-/// All digits before the point. Those behind it come from taking off the loop;
-/// they are left out from a thousand on, and two are kept below.
+/// All digits before the point. Digits behind it come from dividing by the number of
+/// operations and from taking off the loop: below a thousand two are kept, below a million
+/// one, above none. Zeros at the end are left out.
 pub fn exact(value: f64) -> String {
-    if value.abs() >= 1000.0 {
-        return grouped(&format!("{value:.0}"));
-    }
-    let text = format!("{value:.2}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0" } else { text }.to_owned()
+    let decimals = match value.abs() {
+        size if size < 1e3 => 2,
+        size if size < 1e6 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.decimals$}");
+    let text = match decimals {
+        0 => text.as_str(),
+        _ => text.trim_end_matches('0').trim_end_matches('.'),
+    };
+    grouped(if text == "-0" { "0" } else { text })
+}
+
+/// The smallest and the largest batch of an exact figure, `10,497.5..13,543`; `None` where
+/// they are written alike.
+pub fn range(min: f64, max: f64) -> Option<String> {
+    let (min, max) = (exact(min), exact(max));
+    (min != max).then(|| format!("{min}..{max}"))
 }
 
 /// A count with a comma at each thousand.
@@ -204,7 +217,12 @@ mod tests {
     fn instructions_keep_their_digits() {
         for (insn, text) in [
             (3_123.0, "3,123"),
-            (134_123_456.0, "134,123,456"),
+            (134_123_456.75, "134,123,457"),
+            (10_497.5, "10,497.5"),
+            (3_264.096, "3,264.1"),
+            (3_264.02, "3,264"),
+            (120.0, "120"),
+            (3_000_000.0, "3,000,000"),
             (6.0, "6"),
             (45.98, "45.98"),
             (45.5004, "45.5"),
@@ -213,6 +231,14 @@ mod tests {
         ] {
             assert_eq!(exact(insn), text);
         }
+    }
+
+    #[test]
+    fn a_range_is_shown_where_it_can_be_seen() {
+        let text = range(10_497.0, 13_671.04);
+        assert_eq!(text.as_deref(), Some("10,497..13,671"));
+        assert_eq!(range(3_264.096, 3_264.096), None);
+        assert_eq!(range(3_264.096, 3_264.099), None);
     }
 
     #[test]

@@ -118,6 +118,9 @@ fn measured(cell: &Cell, figure: &Figure) -> String {
         let separator = if spread.is_empty() { "" } else { " " };
         let _ = write!(text, "{separator}{spread})");
     }
+    if let Some(range) = table::range(cell, figure) {
+        let _ = write!(text, ", {range}");
+    }
     text
 }
 

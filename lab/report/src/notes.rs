@@ -60,7 +60,7 @@ pub fn describe(flags: &[Flag]) -> String {
         Some(Flag::BelowResolution(_)) => {
             "below resolution: not more than the loop or the clock around it costs".into()
         }
-        Some(Flag::Unproved) => "measured once only: not proved to be exact".into(),
+        Some(Flag::Unproved) => "measured in one boot only: not reproduced".into(),
         Some(Flag::ClocksDisagree { .. }) => describe_clocks(flags),
         Some(Flag::OtherMechanism(_)) => describe_mechanisms(flags),
         Some(Flag::OtherSize { .. }) => describe_sizes(flags),

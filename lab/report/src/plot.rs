@@ -1,11 +1,12 @@
 //! The same figures as pictures of characters: for each operation a bar for each
-//! environment, and on the wall clock where its batches lie.
+//! environment, and behind it where its batches lie: on an exact clock the smallest and the
+//! largest, where they differ.
 //!
 //! Bars of an operation are to one scale, the batches of each environment to their own.
 
 use crate::page::Study;
 use crate::sheet::width;
-use crate::{figures, Style};
+use crate::{figures, table, Style};
 use std::fmt::Write;
 use trapline_abi::{Direction, Op};
 use trapline_plan::{names, Clock};
@@ -37,8 +38,8 @@ pub fn plot(studies: &[Study], style: &Style) -> String {
 fn of_clock(study: &Study, cells: &[Cell], clock: Clock, style: &Style) -> String {
     let title = match clock {
         Clock::Wall => "Wall clock: bars of the estimates, and batches from 1% to 95%",
-        Clock::Insn => "Instruction clock",
-        Clock::InsnVmx => "Intel instruction clock",
+        Clock::Insn => "Instruction clock: means over batches",
+        Clock::InsnVmx => "Intel instruction clock: means over batches",
     };
     let mut text = String::new();
     for op in Op::ALL {
@@ -86,15 +87,25 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
         names_wide.unwrap_or(0),
         values.iter().map(|value| width(value)).max().unwrap_or(0),
     );
-    let batches = if clock == Clock::Wall { BATCHES + 2 } else { 0 };
-    let taken = names_wide + values_wide + batches + 4;
+    let batches: Vec<String> = here
+        .iter()
+        .map(|(cell, figure)| match clock {
+            Clock::Wall => spark(study, cell, style.unicode),
+            Clock::Insn | Clock::InsnVmx => table::range(cell, figure).unwrap_or_default(),
+        })
+        .collect();
+    let batches_wide = batches.iter().map(|batches| width(batches)).max();
+    let batches_wide = batches_wide
+        .filter(|wide| *wide > 0)
+        .map_or(0, |wide| wide + 2);
+    let taken = names_wide + values_wide + batches_wide + 4;
     let room = style.width.saturating_sub(taken).max(LEAST);
     let most = here
         .iter()
         .map(|(_, figure)| figure.estimate)
         .fold(0.0, f64::max);
     let mut text = format!("{}{better}\n", names::path(op));
-    for ((cell, figure), value) in here.iter().zip(&values) {
+    for (((cell, figure), value), batches) in here.iter().zip(&values).zip(&batches) {
         let drawn = match figure.resolution() {
             Some(_) => String::new(),
             None => bar(
@@ -104,14 +115,11 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
             ),
         };
         let pad = room - width(&drawn);
-        let batches = match clock {
-            Clock::Wall => format!("{:pad$}  {}", "", spark(study, cell, style.unicode)),
-            _ => String::new(),
-        };
         let value = format!("{:fill$}{value}", "", fill = values_wide - width(value));
         let line = format!(
-            " {:<names_wide$}  {value} {drawn}{batches}",
-            cell.environment.name()
+            " {:<names_wide$}  {value} {drawn}{:pad$}  {batches}",
+            cell.environment.name(),
+            ""
         );
         let _ = writeln!(text, "{}", line.trim_end());
     }

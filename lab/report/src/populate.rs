@@ -137,7 +137,7 @@ fn heading(clock: Clock) -> &'static str {
 fn unit(clock: Clock) -> &'static str {
     match clock {
         Clock::Wall => "one region; median over boots",
-        Clock::Insn | Clock::InsnVmx => "instructions for one region",
+        Clock::Insn | Clock::InsnVmx => "instructions for one region; mean over batches",
     }
 }
 

@@ -94,7 +94,8 @@ pub enum Label {
 pub struct Group {
     pub title: Span,
     pub columns: Vec<Align>,
-    /// A row of spans for each [`Label::Row`].
+    /// A row of spans for each [`Label::Row`], one a column. One more span is a second line
+    /// below the row, across the columns.
     pub rows: Vec<Vec<Span>>,
 }
 
@@ -115,7 +116,13 @@ impl Group {
             .filter(|width| *width > 0)
             .collect();
         let inner = used.iter().sum::<usize>() + used.len().saturating_sub(1);
-        inner.max(self.title.width())
+        let second = (0..self.rows.len()).map(|row| self.second_line(row).map_or(0, Span::width));
+        inner.max(self.title.width()).max(second.max().unwrap_or(0))
+    }
+
+    fn second_line(&self, row: usize) -> Option<&Span> {
+        let second = self.rows[row].get(self.columns.len());
+        second.filter(|span| !span.text.is_empty())
     }
 
     /// Text of a row, not padded on the right, and its width.
@@ -218,9 +225,24 @@ impl Sheet {
                         at += GAP + group.width();
                     }
                     push_line(text, &line.text);
+                    self.render_second_line(block, row, style, text);
                     row += 1;
                 }
             }
+        }
+    }
+
+    fn render_second_line(&self, block: &[Group], row: usize, style: &Style, text: &mut String) {
+        let mut line = Line::default();
+        let mut at = self.label_width();
+        for group in block {
+            if let Some(span) = group.second_line(row) {
+                line.put(&span.painted(style), span.width(), at + GAP);
+            }
+            at += GAP + group.width();
+        }
+        if line.used > 0 {
+            push_line(text, &line.text);
         }
     }
 

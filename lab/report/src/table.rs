@@ -158,7 +158,7 @@ fn heading(workload: Workload, op: Op, clock: Clock) -> Label {
     )
 }
 
-/// Value, marks, spread, ratio and the spread of the ratio.
+/// Value, marks, spread, ratio and the spread of the ratio; below them the range of an exact figure.
 fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
     let alone = |span| [vec![span], vec![Span::default(); 4]].concat();
     let absent = if unicode { "–" } else { "-" };
@@ -174,6 +174,10 @@ fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
             Span::new(spread(cell, figure, unicode), Look::Faint),
             ratio(cell, figure, unicode),
             Span::new(ratio_spread(cell, figure, unicode), Look::Faint),
+            Span::new(
+                range(cell, figure).map_or(String::new(), |range| format!("({range})")),
+                Look::Faint,
+            ),
         ],
     }
 }
@@ -196,10 +200,9 @@ pub fn ratio_spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
     let sign = if unicode { "±" } else { "+-" };
     let ratio = figure.ratio.filter(|_| !cell.environment.is_bare());
     let side = ratio.and_then(|ratio| Some(ratio.interval?.larger_side(ratio.estimate)));
-    match side {
-        Some(side) if !cell.clock.is_exact() => format!("{sign}{}", figures::percent(side)),
-        _ => String::new(),
-    }
+    side.map_or(String::new(), |side| {
+        format!("{sign}{}", figures::percent(side))
+    })
 }
 
 /// Returns the level of the intervals of `cells`, in words: it depends on the number of boots.
@@ -214,18 +217,24 @@ pub fn interval_words(cells: &[Cell], clock: Clock) -> String {
     match least.zip(most) {
         None => "needs more boots".to_owned(),
         Some((least, most)) if least == most => format!("{} interval", figures::level(least)),
-        Some((least, most)) => {
-            format!(
-                "{} to {} interval, by boots",
-                figures::level(least),
-                figures::level(most)
-            )
-        }
+        Some((least, most)) => format!(
+            "{} to {} interval, by boots",
+            figures::level(least),
+            figures::level(most)
+        ),
     }
 }
 
-/// On the wall clock the greater half of the interval; on the instruction
-/// clock, which has none, the batch that is farthest from the estimate.
+/// The smallest and the largest batch of an exact figure, where batches differ.
+pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
+    match cell.clock.is_exact() && figure.resolution().is_none() {
+        true => figures::range(figure.min, figure.max),
+        false => None,
+    }
+}
+
+/// On the wall clock the greater half of the interval. Nothing on an exact clock, whose
+/// figures are reproduced and have no interval.
 pub fn spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
     let sign = if unicode { "±" } else { "+-" };
     if figure.resolution().is_some() || figure.estimate <= 0.0 {
@@ -237,15 +246,7 @@ pub fn spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
             let half = share(high).max(-share(low));
             format!("{sign}{}", figures::percent(half))
         }
-        (Clock::Wall, ..) => String::new(),
-        (Clock::Insn | Clock::InsnVmx, ..) => {
-            let (below, above) = (share(figure.min), share(figure.max));
-            match if above >= -below { above } else { below } {
-                0.0 => format!("{sign}0"),
-                farthest if farthest > 0.0 => format!("+{}", figures::percent(farthest)),
-                farthest => figures::percent(farthest),
-            }
-        }
+        _ => String::new(),
     }
 }
 

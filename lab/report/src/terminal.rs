@@ -48,6 +48,16 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     page.text
 }
 
+/// In how many boots the figures of an exact clock were the same.
+fn reproduced(cells: &[Cell], clock: Clock) -> String {
+    let cells = cells.iter().filter(|cell| cell.clock == clock);
+    let boots = cells.filter_map(|cell| Some(cell.value.figure()?.boots));
+    match boots.min() {
+        Some(boots) if boots > 1 => format!("same in {boots} boots"),
+        _ => "not reproduced".to_owned(),
+    }
+}
+
 /// Whoever asks for none of these does not ask how anything boots.
 fn of_boot() -> OpSet {
     Workload::Boot.set()
@@ -154,7 +164,8 @@ impl Page {
                     _ => "Instruction clock",
                 },
                 format!(
-                    "instructions, exact; {spread}0: all batches alike; {times} = times {bare}"
+                    "mean over batches (min..max if they differ), {}; {times} = times {bare}",
+                    reproduced(cells, clock)
                 ),
             ),
         }
@@ -170,8 +181,12 @@ impl Page {
             Clock::Insn => "Boot, instruction clock",
             Clock::InsnVmx => "Boot, Intel instruction clock",
         };
-        let explanation = "since exec, and since the stage before; median over launches";
-        self.heading(&(title, explanation.to_owned()));
+        let figure = match clock {
+            Clock::Wall => "median",
+            Clock::Insn | Clock::InsnVmx => "mean",
+        };
+        let explanation = format!("since exec, and since the stage before; {figure} over launches");
+        self.heading(&(title, explanation));
         self.text.push_str(&sheet.render(&self.style));
         for timeline in all.iter().filter(|timeline| timeline.clock == clock) {
             if timeline.disordered > 0 {

@@ -81,6 +81,23 @@ fn colour_changes_nothing_but_colour() {
     assert_eq!(plain, styled(80, false, true));
 }
 
+/// An interval, or a share that batches lie off, is nothing that an exact figure has.
+#[test]
+fn an_exact_figure_has_a_range_where_its_batches_differ_and_no_interval() {
+    let text = styled(80, false, true);
+    let (_, exact) = text.split_once("\nInstruction clock\n").unwrap();
+    let (exact, _) = exact.split_once("Beside it").unwrap();
+    assert!(exact.contains("5,587.4 1,862×"), "{exact}");
+    assert!(exact.contains("(5,204..8,117.5)"), "{exact}");
+    assert_eq!(exact.matches("..").count(), 2, "{exact}");
+    assert!(!exact.contains(['±', '%']), "{exact}");
+    let text = markdown(&common::report());
+    assert!(
+        text.contains("| 5,587.4 (1,862×), 5,204..8,117.5 |"),
+        "{text}"
+    );
+}
+
 #[test]
 fn what_guests_say_cannot_command_the_terminal() {
     let text = styled(80, false, true);
@@ -139,6 +156,15 @@ fn json_has_the_documented_keys() {
     ] {
         assert!(measured.contains_key(key), "{key}");
     }
+    assert!(measured["low"].is_number() && measured["ratio_low"].is_number());
+    let exact = find("sim/qemu-kvm", "port-out");
+    for key in ["low", "high", "ratio_low", "ratio_high"] {
+        assert!(exact[key].is_null(), "an exact figure has no {key}");
+    }
+    assert_eq!(
+        (&exact["min"], &exact["max"]),
+        (&5204.0.into(), &8117.5.into())
+    );
     assert!(find("host", "port-out")["skip"].is_string());
     assert!(find("sim/linux", "getpid")["skip"].is_string());
     assert_eq!(

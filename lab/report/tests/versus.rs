@@ -208,7 +208,7 @@ fn services_see_what_changed_for_the_worse_as_a_failure() {
         "tests=\"6\" failures=\"1\" errors=\"0\"",
         "<testcase name=\"basic/getpid\" classname=\"qemu-kvm against kvm\">",
         "<failure message=\"changed: more, B/A 4.500, adjusted interval 4.490 to 4.510\" type=\"changed\"/>",
-        "<skipped message=\"unsure: +12 boots, B/A 1.015, 95% interval 1.005 to 1.025\" type=\"unsure\"/>",
+        "<skipped message=\"unsure: +12 boots, B/A 1.015, adjusted interval 1.005 to 1.025\" type=\"unsure\"/>",
         "<skipped message=\"the second contender was not measured: nobody halts\" type=\"undecided\"/>",
         "not measured: &lt;no&gt; &amp;\" type=\"undecided\"/>",
         "changed: faster, B/A 1.200",

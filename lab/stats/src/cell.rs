@@ -1,7 +1,7 @@
 //! The boots of one environment -> the cell of one operation.
 
 use crate::exact;
-use crate::order::{median_interval, Interval};
+use crate::order::median_interval;
 use crate::spread::Sorted;
 use crate::value::{self, Calibration, Work};
 use crate::{Cell, FailureKind, Figure, Flag, Value};
@@ -45,6 +45,7 @@ struct Boot<'a> {
     samples: Cow<'a, [Sample]>,
     check: u64,
     values: Sorted,
+    mean: f64,
     resolution: f64,
     exits: Option<f64>,
     host_cpu_ns: Option<f64>,
@@ -174,8 +175,10 @@ impl<'a> Boot<'a> {
             .iter()
             .map(|sample| calibration.value(op.unit(), sample))
             .collect::<Option<Vec<f64>>>()
-            .and_then(Sorted::new)
-            .ok_or_else(|| no_measurement(told.replicate, samples.len()))?;
+            .and_then(Sorted::new);
+        let (Some(values), Some(mean)) = (values, calibration.mean(op.unit(), &samples)) else {
+            return Err(no_measurement(told.replicate, samples.len()));
+        };
         let count = value::operations(op, &samples);
         let share = value::share_of_batches(op, &samples);
         let resolutions = samples.iter().map(|sample| calibration.resolution(sample));
@@ -185,6 +188,7 @@ impl<'a> Boot<'a> {
             samples,
             check: *check,
             values,
+            mean,
             resolution,
             exits: exits.map(|exits| exits as f64 / count),
             host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 * share / count),
@@ -227,10 +231,11 @@ impl Draft {
         ) else {
             return no_figure(told);
         };
-        let estimate = over_boots.median();
-        let interval = match clock {
-            Clock::Wall => median_interval(&medians),
-            Clock::Insn | Clock::InsnVmx => Some(Interval::point(estimate)),
+        // An exact figure is a mean, so that work which only some batches do is part of it. It
+        // has no interval: that all boots agree was checked before.
+        let (estimate, interval) = match clock {
+            Clock::Wall => (over_boots.median(), median_interval(&medians)),
+            Clock::Insn | Clock::InsnVmx => (boots[0].mean, None),
         };
         Value::Measured(Box::new(Figure {
             estimate,
@@ -286,10 +291,10 @@ fn unrest(told: &[Told<'_>]) -> Option<Flag> {
     (boots > 0).then_some(Flag::Unrest { what, boots })
 }
 
-/// Only what is repeated in a loop is short enough for this to matter. On the
-/// instruction clock nothing overlaps, and what is left is right to the digit;
-/// but where nothing is left, the loop around the operation was shorter than the
-/// one that was calibrated.
+/// Only what is repeated in a loop is short enough for this to matter. On an exact clock
+/// the loop does not overlap with the operation, so any instruction that is left is the
+/// operation's. Where none is left, the loop around the operation was shorter than the
+/// calibrated one.
 fn below_resolution(cell: &Cell, estimate: f64, boots: &[Boot<'_>]) -> Option<Flag> {
     if cell.op.unit() != Unit::Time || cell.op.workload() == Workload::Boot {
         return None;

@@ -2,7 +2,7 @@
 //! done the same work, and is related to the bare row of its clock.
 
 use crate::cell::Draft;
-use crate::order::{median_interval, Interval};
+use crate::order::median_interval;
 use crate::spread::Sorted;
 use crate::value::{self, Work};
 use crate::{FailureKind, Figure, Flag, Ratio, Value};
@@ -100,7 +100,7 @@ fn ratio(draft: &Draft, bare: &Draft) -> Option<Ratio> {
     if draft.cell.clock.is_exact() || draft.cell.environment.is_bare() {
         return Some(Ratio {
             estimate: quotient,
-            interval: Some(Interval::point(quotient)),
+            interval: None,
         });
     }
     let ratios = within_blocks(&draft.medians, &bare.medians);

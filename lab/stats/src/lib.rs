@@ -1,6 +1,6 @@
 //! From raw samples to figures, in steps with names: sample -> value
-//! ([`value`]), values of a boot -> that boot's median, boots -> estimate with
-//! its interval ([`spread`]), cells side by side -> checked and compared
+//! ([`value`]), values of a boot -> that boot's figure, a median on the wall clock and a
+//! mean on exact clocks, boots -> estimate with its interval ([`spread`]), cells side by side -> checked and compared
 //! ([`compare`]).
 //!
 //! Everything is pure. The same observations and the same seed give the same
@@ -121,12 +121,13 @@ impl Value {
 /// A figure with all that is known of its quality.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// On the wall clock the median, over boots, of each boot's median batch; on
-    /// the instruction clock the median batch of the first boot.
+    /// On the wall clock the median, over boots, of each boot's median batch. On an exact
+    /// clock the mean over all batches of the first boot, weighted by operations
+    /// ([`value::Calibration::mean`]); the other boots gave the same.
     pub estimate: f64,
     /// Lower end of the interval of the estimate: an order statistic of the boots' medians
-    /// ([`order::median_interval`]); the estimate itself on the instruction clock. `None` for a single
-    /// boot.
+    /// ([`order::median_interval`]). `None` for a single boot, and on an exact clock, whose figures are
+    /// reproduced and not estimated.
     pub low: Option<f64>,
     /// Upper end of the same.
     pub high: Option<f64>,
@@ -177,7 +178,8 @@ pub struct Ratio {
     /// On the wall clock the median, over the blocks that hold a boot of both, of the ratio of the two
     /// boots' medians; on an exact clock the ratio of the two figures.
     pub estimate: f64,
-    /// Its interval: an order statistic of the blocks' ratios. `None` for a single block.
+    /// Its interval: an order statistic of the blocks' ratios. `None` for a single block, and on an exact
+    /// clock.
     pub interval: Option<Interval>,
 }
 

@@ -24,15 +24,6 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the interval that is the single point `value`, for figures of an exact clock.
-    pub fn point(value: f64) -> Self {
-        Self {
-            level: 1.0,
-            low: value,
-            high: value,
-        }
-    }
-
     /// Returns the larger distance from `center` to an end, as a share of `center`.
     pub fn larger_side(&self, center: f64) -> f64 {
         (self.high - center).max(center - self.low) / center.abs()

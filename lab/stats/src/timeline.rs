@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use trapline_abi::{Counter, Stage};
 use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Timeline};
 
-/// The stages of an environment's boot, medians over launches.
+/// The stages of an environment's boot: medians over launches, on an exact clock means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BootTimeline {
     /// Where.
     pub environment: EnvironmentId,
     /// By which clock.
     pub clock: Clock,
-    /// Launches that the medians are of.
+    /// Launches that the figures are of.
     pub launches: usize,
     /// The stages that were stamped, in order.
     pub stages: Vec<StageTime>,
@@ -37,7 +37,8 @@ pub struct BootTimeline {
 pub struct StageTime {
     /// Which.
     pub stage: Stage,
-    /// Time since exec, in nanoseconds or instructions: median over launches.
+    /// Time since exec, in nanoseconds or instructions: median over launches, on an exact
+    /// clock their mean.
     pub reached: f64,
     /// The soonest.
     pub min: f64,
@@ -68,9 +69,9 @@ fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<
         environment,
         clock,
         launches: timelines.len(),
-        stages: stages(&timelines),
-        total: median(timelines.iter().map(total))?,
-        unexplained: median(timelines.iter().map(unexplained))?,
+        stages: stages(&timelines, clock),
+        total: figure(timelines.iter().map(total), clock)?,
+        unexplained: figure(timelines.iter().map(unexplained), clock)?,
         disordered: timelines
             .iter()
             .filter(|timeline| is_disordered(timeline))
@@ -98,7 +99,7 @@ fn of_booting(launches: &[&Launch]) -> Vec<Timeline> {
         .collect()
 }
 
-fn stages(timelines: &[Timeline]) -> Vec<StageTime> {
+fn stages(timelines: &[Timeline], clock: Clock) -> Vec<StageTime> {
     let mut reached: BTreeMap<Stage, Vec<f64>> = BTreeMap::new();
     for timeline in timelines {
         for (stage, at) in timeline {
@@ -109,11 +110,12 @@ fn stages(timelines: &[Timeline]) -> Vec<StageTime> {
         .into_iter()
         .filter(|(stage, _)| *stage != Stage::Exec);
     stages
-        .filter_map(|(stage, at)| Some((stage, Sorted::new(at)?)))
-        .map(|(stage, at)| StageTime {
-            stage,
-            reached: at.median(),
-            min: at.min(),
+        .filter_map(|(stage, at)| {
+            Some(StageTime {
+                stage,
+                reached: figure(at.iter().copied(), clock)?,
+                min: Sorted::new(at)?.min(),
+            })
         })
         .collect()
 }
@@ -146,8 +148,13 @@ fn steps(timeline: &Timeline) -> impl Iterator<Item = (Reached, Reached)> + '_ {
     before.zip(reached)
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    Sorted::new(values.collect()).map(|sorted| sorted.median())
+/// The figure of several launches: their median on the wall clock, their mean on an exact one.
+fn figure(values: impl Iterator<Item = f64>, clock: Clock) -> Option<f64> {
+    let sorted = Sorted::new(values.collect())?;
+    Some(match clock {
+        Clock::Wall => sorted.median(),
+        Clock::Insn | Clock::InsnVmx => sorted.iter().sum::<f64>() / sorted.count() as f64,
+    })
 }
 
 #[cfg(test)]
@@ -210,6 +217,17 @@ mod tests {
         let one = seen(EnvironmentId::QemuKvm, &[measuring]);
         assert_eq!(timelines(&[one])[0].total, 30.0);
         assert_eq!(timelines(&[seen(EnvironmentId::Sim, &[])]), []);
+    }
+
+    #[test]
+    fn launches_have_a_median_on_the_wall_clock_and_a_mean_on_an_exact_one() {
+        let launches = [10, 10, 40].map(|at| [(Stage::GuestMain, at), (Stage::FirstSample, at)]);
+        let launches = launches.each_ref().map(|launch| &launch[..]);
+        for (environment, expected) in [(EnvironmentId::Kvm, 10.0), (EnvironmentId::SimKvm, 20.0)] {
+            let found = &timelines(&[seen(environment, &launches)])[0];
+            assert_eq!(found.stages[0].reached, expected, "{environment}");
+            assert_eq!((found.stages[0].min, found.total), (10.0, expected));
+        }
     }
 
     #[test]

@@ -45,11 +45,25 @@ impl Calibration {
     /// `None` where the batch is no measurement: nothing was counted, or a rate
     /// took no time.
     pub fn value(&self, unit: Unit, sample: &Sample) -> Option<f64> {
-        if sample.count == 0 || sample.end < sample.start {
+        self.mean(unit, std::slice::from_ref(sample))
+    }
+
+    /// The mean over batches, weighted by their counts: all their time, calibration taken
+    /// off, by all their operations; for a rate all their bytes by all their time. In the
+    /// unit of [`Self::value`]; `None` without batches or where one is no measurement.
+    pub fn mean(&self, unit: Unit, samples: &[Sample]) -> Option<f64> {
+        if samples
+            .iter()
+            .any(|batch| batch.count == 0 || batch.end < batch.start)
+        {
             return None;
         }
-        let count = sample.count as f64;
-        let ticks = (sample.end - sample.start) as f64 - self.clock_cost as f64;
+        // Sums of integers below 2^53 are exact.
+        let sum =
+            |of: fn(&Sample) -> u64| samples.iter().map(|batch| of(batch) as f64).sum::<f64>();
+        let count = sum(|batch| batch.count);
+        let ticks = sum(|batch| batch.end - batch.start);
+        let ticks = ticks - self.clock_cost as f64 * samples.len() as f64;
         match unit {
             Unit::Time => {
                 let each = ticks / count - self.loop_cost as f64 / LOOP_TURNS;
@@ -216,6 +230,30 @@ mod tests {
         };
         // 60,000 bytes in 6,000 ns: 10 bytes a nanosecond, 10,000 MB/s.
         assert_eq!(calibration.value(Unit::Rate, &sample), Some(10_000.0));
+    }
+
+    #[test]
+    fn a_mean_is_weighted_by_operations_and_a_rate_by_time() {
+        let batch = |ticks, count| Sample {
+            start: 0,
+            end: ticks,
+            count,
+            host_ns: None,
+        };
+        let calibration = Calibration {
+            unit_per_tick: 1.0,
+            clock_cost: 10,
+            loop_cost: 2048,
+        };
+        let batches = [batch(110, 10), batch(610, 30)];
+        // (100 + 600) / 40 - 2, not the mean of 8 and 18.
+        assert_eq!(calibration.mean(Unit::Time, &batches), Some(15.5));
+        // 40 bytes in 700 ticks.
+        let rate = calibration.mean(Unit::Rate, &batches).unwrap();
+        assert_eq!(rate, 40.0 / 700.0 * 1000.0);
+        assert_eq!(calibration.mean(Unit::Time, &[]), None);
+        let broken = [batch(110, 10), batch(110, 0)];
+        assert_eq!(calibration.mean(Unit::Time, &broken), None);
     }
 
     #[test]

@@ -25,6 +25,7 @@ fn boots(figures: &[f64]) -> Vec<BootValues> {
         .map(|(figure, block)| BootValues {
             block,
             batches: vec![*figure; 3],
+            mean: Some(*figure),
         })
         .collect()
 }

@@ -141,20 +141,30 @@ fn ratios_are_to_the_bare_row_of_the_same_clock() {
     assert_eq!(figure(&summary, QemuKvm, Op::PortIn).ratio, None);
 }
 
+/// The median of these batches is 3, and drops what one of three batches does in addition.
 #[test]
-fn exact_figures_are_those_of_the_first_boot_when_all_agree() {
+fn an_exact_figure_is_the_mean_of_all_batches_and_has_no_interval() {
     let mut seen = boots(Sim, Op::PortOut, &[&[30, 30, 40], &[30, 30, 40]]);
     seen.extend(boots(SimKvm, Op::PortOut, &[&[31_230], &[31_230]]));
     let summary = summarise(&seen, SEED);
     let sim = figure(&summary, Sim, Op::PortOut);
-    assert_eq!(
-        (sim.estimate, sim.low, sim.high),
-        (3.0, Some(3.0), Some(3.0))
-    );
-    assert_eq!((sim.max, sim.samples, sim.boots), (4.0, 3, 2));
+    assert_eq!((sim.estimate, sim.low, sim.high), (10.0 / 3.0, None, None));
+    assert_eq!((sim.min, sim.max), (3.0, 4.0));
+    assert_eq!((sim.samples, sim.boots), (3, 2));
     let ratio = figure(&summary, SimKvm, Op::PortOut).ratio.unwrap();
-    assert_eq!(ratio.estimate, 1041.0);
+    assert!((ratio.estimate - 936.9).abs() < 1e-9, "{ratio:?}");
+    assert_eq!(ratio.interval, None);
     assert_eq!(cell(&summary, Sim, Op::PortOut).unit, "insn");
+}
+
+#[test]
+fn an_exact_rate_is_all_bytes_by_all_time() {
+    let outcome = || measured(batches(&[1_000, 3_000], 16_000));
+    let seen = [0, 1].map(|replicate| boot(Sim, replicate, vec![(Op::Copy, outcome())]));
+    let copy = summarise(&seen, SEED);
+    let copy = figure(&copy, Sim, Op::Copy);
+    assert_eq!(copy.estimate, 8_000.0, "32,000 bytes in 4,000 instructions");
+    assert_eq!((copy.max, copy.low), (16_000.0, None));
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The ledgers of starts: which of a run's launches stands for a figure, and where
-//! its instructions went, stage by stage.
+//! The ledgers of starts: where the instructions of all launches of an operation went,
+//! stage by stage.
 
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Stage, Workload};
 use trapline_environments::last_stage;
-use trapline_ledger::stages::{placed_by_count, starts, Start};
+use trapline_ledger::stages::{account, placed_by_count, starts, Start};
 use trapline_ledger::{Ledger, Machine, Symbols, Window};
 use trapline_plan::{names, Launch, Observation, Operation, Outcome};
 
@@ -26,26 +26,18 @@ pub fn ledgers(
     let mut ledgers = BTreeMap::new();
     for operation in run.operations.iter().filter(of_boot) {
         if let Outcome::Measured { samples, .. } = &operation.outcome {
-            let ticks = samples.iter().map(|s| s.end.wrapping_sub(s.start));
-            let ledger = ledger(
-                operation.op,
-                &ticks.collect::<Vec<_>>(),
-                run,
-                windows,
-                names,
-            )?;
+            let ledger = ledger(operation.op, samples.len(), run, windows, names)?;
             ledgers.insert(operation.op, ledger);
         }
     }
     Ok(ledgers)
 }
 
-/// The ledger of a launch whose figure is the median of `op`, of one that adds up if
-/// there is such a one. `figures` are those of all launches that were asked for it:
-/// the last ones of the run.
+/// The ledger of the launches of `op`. As many as it has samples were asked for it: the
+/// last ones of the run.
 fn ledger(
     op: Op,
-    figures: &[u64],
+    samples: usize,
     run: &Observation,
     windows: &[Window],
     names: Names<'_>,
@@ -61,21 +53,19 @@ fn ledger(
         .help("make build, so that image, agent and plugin are of one source"));
     }
     let end = last_stage(op).ok_or_else(|| not_told(op))?;
-    let first = run.launches.len().saturating_sub(figures.len());
+    let first = run.launches.len().saturating_sub(samples);
     let pairs = run.launches.iter().zip(&starts).skip(first);
-    let typical = |launch: &Launch| launch.timeline.get(&end).copied() == median(figures);
-    let ledgers = pairs
-        .filter(|(launch, _)| typical(launch))
-        .map(|(launch, windows)| {
-            let reached = reached(launch, windows, names);
-            let reached = &reached;
-            Start { windows, reached }.account(end, names.0, names.1)
-        })
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Failure::from_error(&error))?;
-    let balanced = ledgers.iter().position(|ledger| ledger.residual == 0);
-    let chosen = ledgers.into_iter().nth(balanced.unwrap_or(0));
-    chosen.ok_or_else(|| not_told(op))
+    let reached: Vec<_> = pairs
+        .map(|(launch, windows)| (windows, reached(launch, windows, names)))
+        .collect();
+    let starts = reached
+        .iter()
+        .map(|(windows, reached)| Start { windows, reached });
+    let starts: Vec<_> = starts.collect();
+    if starts.is_empty() {
+        return Err(not_told(op));
+    }
+    account(&starts, end, names.0, names.1).map_err(|error| Failure::from_error(&error))
 }
 
 /// When a launch reached its stages: as they were stamped, or below Xen, where stamps of
@@ -90,14 +80,6 @@ fn reached(launch: &Launch, windows: &[Window], names: Names<'_>) -> BTreeMap<St
 fn not_told(op: Op) -> Failure {
     let op = names::path(op);
     Failure::new(format!("no launch told when it reached the end of {op}"))
-}
-
-/// The one in the middle, the lower of two: always one that a launch has.
-fn median(figures: &[u64]) -> Option<u64> {
-    let mut sorted = figures.to_vec();
-    sorted.sort_unstable();
-    let middle = sorted.len().saturating_sub(1) / 2;
-    sorted.get(middle).copied()
 }
 
 #[cfg(test)]
@@ -173,10 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn the_launch_in_the_middle_stands_for_the_figure() {
-        let ledgers = explained(&[7, 9, 7, 5], &[6, 9, 7, 5]).unwrap();
+    fn all_launches_that_were_asked_for_a_start_are_accounted_for() {
+        let ledgers = explained(&[7, 9, 7, 2], &[99, 9, 7, 2]).unwrap();
         let ledger = &ledgers[&Op::BootMain];
-        assert_eq!((ledger.total, ledger.residual), (7.0, 0));
+        assert_eq!((ledger.total, ledger.residual), (6.0, 0));
+        assert_eq!((ledger.operations, ledger.counted), (3, 18));
         assert_eq!(ledger.stages[0].to, Stage::GuestMain);
     }
 

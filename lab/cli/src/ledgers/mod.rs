@@ -4,14 +4,13 @@
 //! the debugger of Bochs tells every instruction between the marks around each batch
 //! ([`counters`]). The batches
 //! that a guest told and the windows that were counted are the same batches in the
-//! same order ([`windows`]); one whose figure is the median becomes the ledger of its
-//! operation ([`typical`]), and both runs must give the same one. Starts have windows
-//! from stage to stage instead ([`boot`]).
+//! same order ([`windows`]); all of an operation have one ledger, whose total is the
+//! figure, and both runs must give the same one. Starts have windows from stage to stage
+//! instead ([`boot`]).
 
 mod boot;
 mod counters;
 pub mod symbols;
-mod typical;
 mod windows;
 
 pub use counters::Counters;
@@ -29,7 +28,7 @@ use trapline_environments::Watch;
 use trapline_ledger::wire::Span;
 use trapline_ledger::{Batch, Ledger, Machine, Symbols, Window};
 use trapline_plan::{expand, names, Contender, EnvironmentId, Observation};
-use typical::typical;
+use windows::Marked;
 
 /// Ledgers by where and of what.
 pub type Ledgers = BTreeMap<(EnvironmentId, Op), Ledger>;
@@ -195,17 +194,23 @@ fn of_run(
     symbols: &Symbols,
 ) -> Result<BTreeMap<Op, Ledger>, Failure> {
     let machine = machine_of(run.environment);
-    let account = |batch: &Batch, window: &Window, batches: u64| {
-        Ledger::new(batch, window, symbols, machine, batches * mark::AROUND)
-    };
     let is_batch = |window: &Window| window.span == Span::Batch;
     let (batches, stages): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_batch);
     let assigned = windows::assign(run, &batches)?;
     let with_ledger = assigned.iter().filter(|marked| has_ledger(marked.op));
-    let ledgers = with_ledger.filter_map(|marked| Some((marked.op, typical(marked, account)?)));
+    let ledger = |marked| ledger(marked, symbols, machine);
+    let ledgers = with_ledger.filter_map(|marked| Some((marked.op, ledger(marked)?)));
     let mut ledgers: BTreeMap<_, _> = ledgers.collect();
     ledgers.extend(boot::ledgers(run, &stages, (symbols, machine))?);
     Ok(ledgers)
+}
+
+/// The ledger of all batches of an operation; `None` if there are none.
+fn ledger(marked: &Marked<'_>, symbols: &Symbols, machine: Machine) -> Option<Ledger> {
+    let all = Batch::all(&marked.batches)?;
+    let window = Window::all(marked.windows);
+    let around = marked.batches.len() as u64 * mark::AROUND;
+    Some(Ledger::new(&all, &window, symbols, machine, around))
 }
 
 #[cfg(test)]

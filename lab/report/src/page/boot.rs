@@ -29,7 +29,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
 }
 
 const HELP: [&str; 3] = [
-    "From exec of the VMM to its end, medians over launches. Each bar is as long as its own whole; \
+    "From exec of the VMM to its end: medians over launches, on an exact clock means. Each bar is as long as its own whole; \
      the thin line below it compares the wholes of one clock.",
     "Hatched time lies between stages that nobody stamped: it passed, but on what is not known. \
      QEMU stamps none of its own.",

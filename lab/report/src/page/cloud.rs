@@ -31,8 +31,8 @@ const BARS: [usize; 4] = [12, 18, 27, 36];
 pub enum Grain {
     /// All that the eye can tell.
     Fine,
-    /// Less, where there are so many pictures that the page would grow too large: a third of
-    /// the steps, and of each boot the median alone.
+    /// Less, where there are so many pictures that the page would grow too large: fewer
+    /// steps, and of each boot the median alone.
     Coarse,
 }
 
@@ -57,7 +57,7 @@ impl Grain {
     fn steps(self) -> usize {
         match self {
             Self::Fine => 54,
-            Self::Coarse => 18,
+            Self::Coarse => 12,
         }
     }
 }

@@ -37,16 +37,16 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
     };
     let mut notes = Notes::default();
     let rows = table.body(&mut notes);
-    let unit = match clock {
-        Clock::Wall => "time for one operation",
-        _ => "instructions for one operation",
+    let figure = match clock {
+        Clock::Wall => "time for one operation, with its spread,",
+        _ => "instructions for one operation, mean over all batches,",
     };
     Some(context.section(
         clock.name(),
         clock_title(clock),
         html! {
             (heading(clock_title(clock), help::of_table(clock)))
-            p.lead { (unit) ", with its spread, and how many times that of "
+            p.lead { (figure) " and how many times that of "
                 strong { (clock.bare().name()) } }
             (table.controls())
             div.scroll tabindex="0" role="region" aria-label={ (clock_title(clock)) " table" } {
@@ -177,13 +177,19 @@ impl Table<'_> {
                 td.v.(place) data-env=(who::name(row)) {
                     span.failed title=(printable(&failure.reason)) { "failed" } }
             },
-            Value::Measured(figure) => html! {
-                td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(figure.estimate) {
-                    (value(cell, figure)) (self.marks(cell, notes))
-                    span.s { (table::spread(cell, figure, true)) }
-                    (bar(figure, largest))
+            Value::Measured(figure) => {
+                let spread = table::spread(cell, figure, true);
+                html! {
+                    td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(figure.estimate) {
+                        (value(cell, figure)) (self.marks(cell, notes))
+                        @if !spread.is_empty() { span.s { (spread) } }
+                        @if let Some(range) = table::range(cell, figure) {
+                            span.range { "(" (range) ")" }
+                        }
+                        (bar(figure, largest))
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -246,18 +252,12 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
         _ => "fair",
     };
     // An exact ratio has none.
-    let interval = ratio.interval.filter(|_| !cell.clock.is_exact());
-    let title = interval.map(|interval| {
-        let ends = [interval.low, interval.high].map(|end| figures::times(end, true));
-        let level = figures::level(interval.level);
-        format!("{level}: {} to {}", ends[0], ends[1])
-    });
     let spread = match table::ratio_spread(cell, figure, true) {
         none if none.is_empty() => none,
         spread => format!(" {spread}"),
     };
     html! {
-        td.r.(place).(class) data-v=(ratio.estimate) title=[title] { (text) (spread) }
+        td.r.(place).(class) data-v=(ratio.estimate) { (text) (spread) }
     }
 }
 

@@ -39,9 +39,9 @@ const WALL: [&str; 4] = [
 
 const INSN: [&str; 3] = [
     "Instructions for one operation on the simulated machine, where one instruction is one tick of \
-     the clock: nothing about this host's speed or load enters. All boots agreed digit for digit. \
-     The figure is the median batch; ±0 says that all batches were alike, otherwise it says how \
-     far the farthest is away.",
+     the clock: nothing about this host's speed or load enters. The figure is the mean over all \
+     batches, weighted by their operations. It is reproducible: all boots gave the same digits, \
+     batch by batch. Where batches differ, the smallest and the largest stand below it.",
     "× bare is the figure by that of sim, the same image on the bare simulated machine. The bar \
      compares the figures of its line.",
     "An instruction is not a nanosecond: this clock knows no cache, no pipeline and no cost of a \
@@ -50,6 +50,7 @@ const INSN: [&str; 3] = [
 
 const VMX: [&str; 2] = [
     "Instructions for one operation on another simulated machine, with Intel's virtualization. It \
-     counts differently in places, so it is a clock of its own; × bare is against sim-vmx.",
+     counts differently in places, so it is a clock of its own; × bare is against sim-vmx. The \
+     figure is the mean over all batches, with the smallest and the largest where they differ.",
     "An instruction is not a nanosecond: it says how much work a path is, and whether it changed.",
 ];

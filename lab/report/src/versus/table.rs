@@ -66,7 +66,7 @@ fn explanation(clock: Clock, versus: &Versus, style: &Style) -> (&'static str, S
                 Clock::InsnVmx => "Intel instruction clock",
                 _ => "Instruction clock",
             },
-            format!("exact; equivalent: within {about}{margin}"),
+            format!("mean over batches; B/A is exact; equivalent: within {about}{margin}"),
         ),
     }
 }

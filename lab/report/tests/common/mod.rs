@@ -54,6 +54,26 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
     }
 }
 
+/// A figure of an exact clock with its smallest and its largest batch and a ratio.
+fn exact(estimate: f64, (min, max): (f64, f64), ratio: f64) -> Figure {
+    Figure {
+        low: None,
+        high: None,
+        min,
+        max,
+        p50: min,
+        p90: max,
+        p99: max,
+        samples: 24,
+        boots: 2,
+        ratio: Some(Ratio {
+            estimate: ratio,
+            interval: None,
+        }),
+        ..figure(estimate, 0.0, ratio)
+    }
+}
+
 fn flagged(mut figure: Figure, flag: Flag) -> Value {
     figure.flags.push(flag);
     Value::Measured(Box::new(figure))
@@ -144,15 +164,19 @@ fn wall_cells() -> Vec<Cell> {
 
 fn insn_cells() -> Vec<Cell> {
     vec![
-        cell(Sim, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
-        cell(SimKvm, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
-        cell(SimQemuKvm, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
-        cell(Sim, Op::PortOut, plain(figure(3.0, 0.0, 1.0))),
-        cell(SimKvm, Op::PortOut, plain(figure(3_123.0, 0.3, 1_041.0))),
+        cell(Sim, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
+        cell(SimKvm, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
+        cell(SimQemuKvm, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
+        cell(Sim, Op::PortOut, plain(exact(3.0, (3.0, 3.0), 1.0))),
+        cell(
+            SimKvm,
+            Op::PortOut,
+            plain(exact(3_123.2, (3_123.2, 3_123.2), 1_041.1)),
+        ),
         cell(
             SimQemuKvm,
             Op::PortOut,
-            plain(figure(5_587.4, 7.0, 1_862.5)),
+            plain(exact(5_587.4, (5_204.0, 8_117.5), 1_862.5)),
         ),
         cell(
             SimQemuKvm,
@@ -163,20 +187,28 @@ fn insn_cells() -> Vec<Cell> {
                  30 insn for 1 and 31 insn for 1",
             ),
         ),
-        cell(SimKvm, Op::BootMain, plain(figure(1_702_311.0, 0.0, 1.0))),
+        cell(
+            SimKvm,
+            Op::BootMain,
+            plain(exact(1_702_311.0, (1_702_311.0, 1_702_311.0), 1.0)),
+        ),
         cell(
             SimQemuKvm,
             Op::BootMain,
-            plain(figure(134_123_456.0, 0.0, 1.0)),
+            plain(exact(134_123_456.0, (134_123_456.0, 134_123_456.0), 1.0)),
         ),
     ]
 }
 
 fn vmx_cells() -> Vec<Cell> {
     vec![
-        cell(SimVmx, Op::PortOut, plain(figure(3.0, 0.0, 1.0))),
-        cell(SimVmxKvm, Op::PortOut, plain(figure(7_573.0, 0.0, 2_524.3))),
-        cell(SimVmx, Op::Getpid, plain(figure(6.0, 0.0, 1.0))),
+        cell(SimVmx, Op::PortOut, plain(exact(3.0, (3.0, 3.0), 1.0))),
+        cell(
+            SimVmxKvm,
+            Op::PortOut,
+            plain(exact(7_573.0, (7_573.0, 7_573.0), 2_524.3)),
+        ),
+        cell(SimVmx, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
     ]
 }
 

@@ -83,6 +83,7 @@ pub fn boot(block: u32, logarithm: f64) -> BootValues {
     BootValues {
         block,
         batches: vec![logarithm.exp()],
+        mean: Some(logarithm.exp()),
     }
 }
 

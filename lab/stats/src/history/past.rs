@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use trapline_abi::Op;
 use trapline_plan::observed::UNREST;
-use trapline_plan::{Contender, Observation};
+use trapline_plan::{Clock, Contender, Observation};
 
 /// What is known of a host or an environment, by name.
 type Facts = BTreeMap<String, String>;
@@ -30,7 +30,7 @@ pub struct Moment {
 pub struct Entry {
     /// When it was measured.
     pub moment: Moment,
-    /// The median, over boots, of each boot's median batch.
+    /// The median, over boots, of each boot's figure ([`crate::judge::BootValues::figure`]).
     pub figure: f64,
     facts: Rc<Facts>,
 }
@@ -74,7 +74,7 @@ impl Past {
         for (contender, boots) in boots {
             let facts = Rc::new(merged(facts, boots[0]));
             for op in Op::ALL {
-                let Some(figure) = figure(&boots, op) else {
+                let Some(figure) = figure(&boots, contender.environment.clock(), op) else {
                     continue;
                 };
                 let series = self.series.entry((contender.clone(), op)).or_default();
@@ -126,10 +126,10 @@ fn merged(host: &Facts, boot: &Observation) -> Facts {
     facts
 }
 
-fn figure(boots: &[&Observation], op: Op) -> Option<f64> {
+fn figure(boots: &[&Observation], clock: Clock, op: Op) -> Option<f64> {
     let boots = boots_of(boots.iter().copied(), op);
-    let medians: Vec<f64> = boots.iter().filter_map(|boot| boot.median()).collect();
-    Sorted::new(medians).map(|sorted| sorted.median())
+    let figures: Vec<f64> = boots.iter().filter_map(|boot| boot.figure(clock)).collect();
+    Sorted::new(figures).map(|sorted| sorted.median())
 }
 
 fn changed(before: &Facts, after: &Facts) -> Vec<(String, String, String)> {

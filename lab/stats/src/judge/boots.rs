@@ -4,6 +4,7 @@
 use crate::spread::Sorted;
 use std::collections::BTreeMap;
 use thiserror::Error;
+use trapline_plan::Clock;
 
 /// What one boot gave of one operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,10 +14,22 @@ pub struct BootValues {
     pub block: u32,
     /// Its batches, in order of time, in the unit of the figures.
     pub batches: Vec<f64>,
+    /// The mean over its batches, weighted by operations
+    /// ([`crate::value::Calibration::mean`]). `None` without a batch.
+    pub mean: Option<f64>,
 }
 
 impl BootValues {
-    /// The boot's figure: its median batch. `None` without a batch.
+    /// The boot's figure by `clock`: its median batch on the wall clock, the mean over all
+    /// its batches on an exact clock. `None` without a batch.
+    pub fn figure(&self, clock: Clock) -> Option<f64> {
+        match clock {
+            Clock::Wall => self.median(),
+            Clock::Insn | Clock::InsnVmx => self.mean,
+        }
+    }
+
+    /// Its median batch. `None` without a batch.
     pub fn median(&self) -> Option<f64> {
         Sorted::new(self.batches.clone()).map(|sorted| sorted.median())
     }
@@ -81,7 +94,7 @@ pub enum Unjudged {
 
 /// The logarithms of a side's figures, with their blocks.
 fn logarithms(boots: &[BootValues], side: Side) -> Result<Vec<(u32, f64)>, Unjudged> {
-    let figures = figures(boots, side)?;
+    let figures = figures(boots, Clock::Wall, side)?;
     figures
         .into_iter()
         .map(|(block, figure)| match figure > 0.0 && figure.is_finite() {
@@ -91,9 +104,13 @@ fn logarithms(boots: &[BootValues], side: Side) -> Result<Vec<(u32, f64)>, Unjud
         .collect()
 }
 
-/// A side's figures, with their blocks, in the order of blocks.
-pub fn figures(boots: &[BootValues], side: Side) -> Result<Vec<(u32, f64)>, Unjudged> {
-    let of_boot = |boot: &BootValues| Some((boot.block, boot.median()?));
+/// A side's figures by `clock`, with their blocks, in the order of blocks.
+pub fn figures(
+    boots: &[BootValues],
+    clock: Clock,
+    side: Side,
+) -> Result<Vec<(u32, f64)>, Unjudged> {
+    let of_boot = |boot: &BootValues| Some((boot.block, boot.figure(clock)?));
     let mut figures: Vec<(u32, f64)> = boots.iter().filter_map(of_boot).collect();
     figures.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     match figures.is_empty() {
@@ -192,6 +209,7 @@ mod tests {
         BootValues {
             block,
             batches: vec![figure],
+            mean: Some(figure),
         }
     }
 
@@ -221,6 +239,7 @@ mod tests {
         let empty = BootValues {
             block: 0,
             batches: vec![],
+            mean: None,
         };
         assert!(refused(&one, &[empty]).starts_with("the second contender has no boot"));
     }

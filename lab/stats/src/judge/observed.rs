@@ -29,6 +29,7 @@ fn boot(seen: &Observation, op: Op, outcome: &Outcome) -> Option<BootValues> {
     Some(BootValues {
         block: seen.replicate,
         batches: values.collect::<Option<Vec<f64>>>()?,
+        mean: calibration.mean(op.unit(), &samples),
     })
 }
 
@@ -109,7 +110,7 @@ mod tests {
         };
         assert_eq!(first.batches, [100.0, 50.0, 150.0]);
         assert_eq!((second.block, second.median()), (1, Some(100.0)));
-        assert_eq!(none.median(), None);
+        assert_eq!((none.median(), none.mean), (None, None));
         let summary = crate::summarise(&seen[..2], 1);
         let figure = summary.cells[0].value.figure();
         assert_eq!(figure.map(|figure| figure.estimate), first.median());
@@ -119,6 +120,21 @@ mod tests {
             "half a nanosecond of 100"
         );
         assert_eq!(clock_step(&seen, Op::Getpid), 0.0);
+    }
+
+    #[test]
+    fn the_figure_of_a_boot_is_that_of_the_cell_on_either_clock() {
+        for environment in [EnvironmentId::Host, EnvironmentId::SimKvm] {
+            let mut seen = boot(0, Op::Cpuid, &[10_040, 10_040, 40_040]);
+            seen.environment = environment;
+            let clock = environment.clock();
+            let figure = boots_of([&seen], Op::Cpuid)[0].figure(clock);
+            let summary = crate::summarise(&[seen], 1);
+            let estimate = summary.cells[0].value.figure().map(|it| it.estimate);
+            assert_eq!(figure, estimate, "{environment}");
+            let expected = if clock.is_exact() { 100.0 } else { 50.0 };
+            assert_eq!(estimate, Some(expected), "{environment}");
+        }
     }
 
     /// 100 bytes in 1,000 ticks of half a nanosecond, or in 1,001.

@@ -135,8 +135,8 @@ impl Prepared {
         settings: &Settings,
     ) -> Result<Self, Unjudged> {
         if question.clock.is_exact() {
-            let a = digits(&question.a, Side::A)?;
-            let b = digits(&question.b, Side::B)?;
+            let a = digits(&question.a, question.clock, Side::A)?;
+            let b = digits(&question.b, question.clock, Side::B)?;
             return Ok(Self::Exact(exact(a, b, settings)));
         }
         let noisy = Noisy::new(question, settled, simulated, settings)?;
@@ -152,8 +152,8 @@ impl Prepared {
 }
 
 /// Returns the figure of an exact clock and the number of boots that agree on it.
-fn digits(boots: &[BootValues], side: Side) -> Result<(f64, usize), Unjudged> {
-    let figures = figures(boots, side)?;
+fn digits(boots: &[BootValues], clock: Clock, side: Side) -> Result<(f64, usize), Unjudged> {
+    let figures = figures(boots, clock, side)?;
     let first = figures[0].1;
     let other = figures
         .iter()

@@ -69,7 +69,7 @@ impl Span {
     /// How sure it is, behind two figures.
     pub fn told(&self) -> String {
         if self.clock.is_exact() {
-            return ", exact".to_owned();
+            return format!(", the same in {} boots", self.boots);
         }
         match self.boots {
             0 | 1 => return "; a single boot says nothing about others".to_owned(),
