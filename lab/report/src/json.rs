@@ -53,6 +53,7 @@ struct Variants<'a> {
 fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
     Document {
         trapline: &report.version,
+        seed: report.seed,
         variant: report.variant.to_string(),
         facts: &report.facts,
         cells: cells.iter().map(JsonCell::from).collect(),
@@ -79,6 +80,8 @@ fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
 #[derive(Serialize)]
 struct Document<'a> {
     trapline: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     variant: String,
     facts: &'a BTreeMap<String, String>,

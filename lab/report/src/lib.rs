@@ -54,6 +54,8 @@ use trapline_stats::{value, Cell, Summary, Value};
 pub struct Report {
     /// The version of Trapline that measured.
     pub version: String,
+    /// Seed of the order of boots and of resampling, if the wall clock was measured.
+    pub seed: Option<u64>,
     /// With which settings.
     pub variant: Variant,
     /// What is known of the host. Of these, `cpu`, `kernel` and `kvm` stand above

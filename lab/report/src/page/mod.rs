@@ -69,8 +69,6 @@ pub struct Run {
     pub boots: u64,
     /// Whether it was complete when the page was made.
     pub is_complete: bool,
-    /// The seed of its plan.
-    pub seed: u64,
     /// What was asked for, as words of a command line.
     pub request: String,
 }
