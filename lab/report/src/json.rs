@@ -1,6 +1,7 @@
 //! A report for programs. `docs/json.md` describes this form; keys it names
 //! stay as they are, others may come.
 
+use crate::agreement::{self, JsonPair};
 use crate::block::{self, JsonRequests};
 use crate::chance::JsonChance;
 use crate::irq::json::JsonInterrupts;
@@ -72,6 +73,7 @@ fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
         populate: populate::given(report),
         requests: block::json(report),
         neighbours: report.neighbours.iter().map(JsonNeighbour::from).collect(),
+        agreement: agreement::json(report, cells),
         problems: problems(report),
         chance: report.chance.as_ref().map(JsonChance::from),
     }
@@ -95,6 +97,8 @@ struct Document<'a> {
     requests: Vec<JsonRequests>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     neighbours: Vec<JsonNeighbour>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agreement: Vec<JsonPair>,
     problems: Vec<JsonProblem<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     chance: Option<JsonChance>,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod against;
+mod agreement;
 mod bencher;
 mod block;
 pub mod chance;
@@ -23,6 +24,7 @@ mod notes;
 pub mod page;
 mod plot;
 mod populate;
+mod references;
 mod sheet;
 pub mod study;
 mod table;

@@ -36,6 +36,7 @@ pub fn terminal(report: &Report, style: &Style) -> String {
         page.costs(&cells, clock);
     }
     page.against(&cells);
+    page.agreement(report, &cells);
     if report.operations & of_boot() != 0 {
         for clock in Clock::ALL {
             page.timelines(report, clock);
