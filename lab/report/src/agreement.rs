@@ -214,10 +214,12 @@ impl Pair {
         };
         let all = &correlations.all;
         let mut parts = vec![format!(
-            "rho {:.2}, 95% interval {:.2} to {:.2}, p {}, {} operations",
+            "rho {:.2}{}, p {}, {} operations",
             all.rho,
-            all.low,
-            all.high,
+            all.interval.map_or(String::new(), |ends| format!(
+                ", 95% interval {}",
+                range(ends)
+            )),
             probability(all.p),
             self.operations.len()
         )];
@@ -231,6 +233,11 @@ impl Pair {
         }
         parts.join("; ")
     }
+}
+
+/// Both ends of an interval.
+pub fn range((low, high): (f64, f64)) -> String {
+    format!("{low:.2} to {high:.2}")
 }
 
 /// Four digits, or a bound.
@@ -281,8 +288,8 @@ pub(crate) struct JsonPair {
 struct JsonAgreement {
     n: usize,
     rho: f64,
-    low: f64,
-    high: f64,
+    low: Option<f64>,
+    high: Option<f64>,
     p: f64,
 }
 
@@ -291,8 +298,8 @@ impl JsonAgreement {
         Self {
             n,
             rho: agreement.rho,
-            low: agreement.low,
-            high: agreement.high,
+            low: agreement.interval.map(|(low, _)| low),
+            high: agreement.interval.map(|(_, high)| high),
             p: agreement.p,
         }
     }

@@ -71,7 +71,7 @@ fn orders_of_two_simulated_machines_are_correlated() {
     assert!((all.rho - 0.9).abs() < 1e-9, "{all:?}");
     assert_eq!(
         pairs[0].sentence(),
-        "rho 0.90, 95% interval -0.83 to 1.00, p 0.0833, 5 operations; \
+        "rho 0.90, p 0.0833, 5 operations; \
          farthest apart exits/hypercall, ranks 2 and 1"
     );
 }

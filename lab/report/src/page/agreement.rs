@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::help::help;
 use super::{heading, Section};
-use crate::agreement::{pairs, probability, Pair, EXPLANATION, LIMITS, TITLE};
+use crate::agreement::{pairs, probability, range, Pair, EXPLANATION, LIMITS, TITLE};
 use maud::{html, Markup};
 use trapline_plan::names;
 
@@ -50,7 +50,7 @@ fn row(pair: &Pair) -> Markup {
                 th.name scope="row" { (pair.name()) }
                 td { (pair.operations.len()) }
                 td.strong { (format!("{:.2}", told.all.rho)) }
-                td { (format!("{:.2} to {:.2}", told.all.low, told.all.high)) }
+                td { (told.all.interval.map_or("–".to_owned(), range)) }
                 td { (probability(told.all.p)) }
                 td { @if let Some((op, (a, b))) = pair.farthest() {
                     (names::path(op)) ", " (a) " and " (b) } }
@@ -60,7 +60,7 @@ fn row(pair: &Pair) -> Markup {
                     th.name scope="row" { "– within " (workload.name()) }
                     td { (count) }
                     td.strong { (format!("{:.2}", within.rho)) }
-                    td { (format!("{:.2} to {:.2}", within.low, within.high)) }
+                    td { (within.interval.map_or("–".to_owned(), range)) }
                     td { (probability(within.p)) }
                     td {}
                 }

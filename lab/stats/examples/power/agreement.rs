@@ -4,7 +4,7 @@ use crate::hosts::normal;
 use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::PI;
-use trapline_stats::agreement::Agreement;
+use trapline_stats::agreement::{Agreement, MOST_PERMUTED};
 use trapline_stats::spread::chance;
 
 const COUNTS: [usize; 7] = [5, 6, 8, 10, 13, 20, 30];
@@ -16,7 +16,8 @@ pub fn print(trials: Trials) {
     let trials = trials.of(4000);
     println!("Agreement of two clocks: so many operations, figures log-normal on both, of a");
     println!("true rank correlation: how often the 95% interval has it; of none: how often p is");
-    println!("1% or 5% at most, and the same with ties (figures of 6 levels). {trials} trials.");
+    println!("1% or 5% at most, and the same with ties (figures of 6 levels). {trials} trials,");
+    println!("and 5 times as many of the levels of p from 10 operations on.");
     println!("operations       0    0.5    0.8   0.95        1%     5%   ties 1%     5%");
     for count in COUNTS {
         line(count, trials);
@@ -27,11 +28,17 @@ pub fn print(trials: Trials) {
 fn line(count: usize, trials: usize) {
     print!("{count:10}");
     for (rho, stream) in RHOS.into_iter().zip(0..) {
-        let mut chance = chance(count as u64, stream);
-        let covers = agreements(count, rho, trials, f64::exp, &mut chance)
-            .filter(|one| one.low <= rho && rho <= one.high);
-        print!(" {:>6}", percent(covers.count(), trials, 1));
+        let covered = match count > MOST_PERMUTED {
+            true => covered(count, rho, trials, stream),
+            false => "none".to_owned(),
+        };
+        print!(" {covered:>6}");
     }
+    let trials = if count > MOST_PERMUTED {
+        5 * trials
+    } else {
+        trials
+    };
     let mut chance = chance(count as u64, 9);
     print!("   ");
     levels(count, trials, f64::exp, &mut chance);
@@ -43,6 +50,15 @@ fn line(count: usize, trials: usize) {
         &mut chance,
     );
     println!();
+}
+
+fn covered(count: usize, rho: f64, trials: usize, stream: u64) -> String {
+    let mut chance = chance(count as u64, stream);
+    let all = agreements(count, rho, trials, f64::exp, &mut chance);
+    let covers = all
+        .filter_map(|one| one.interval)
+        .filter(|(low, high)| (*low..=*high).contains(&rho));
+    percent(covers.count(), trials, 1)
 }
 
 fn levels(count: usize, trials: usize, figure: fn(f64) -> f64, chance: &mut ChaCha8Rng) {
