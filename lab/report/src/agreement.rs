@@ -9,11 +9,11 @@
 use crate::references;
 use crate::sheet::Look;
 use crate::terminal::Page;
-use crate::Report;
+use crate::{printable, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
-use trapline_plan::{names, EnvironmentId};
+use trapline_plan::{names, Clock, EnvironmentId};
 use trapline_stats::agreement::{Agreement, LEAST};
 use trapline_stats::Cell;
 
@@ -55,6 +55,8 @@ pub struct Pair {
     pub operations: Vec<Op>,
     /// The correlations, or why there are none.
     pub outcome: Result<Correlations, &'static str>,
+    /// What makes figures of this host unlike those of hardware.
+    pub caveat: Option<String>,
 }
 
 /// The correlations of a pair.
@@ -83,6 +85,10 @@ impl Side {
         }
     }
 
+    fn is_this_host(self) -> bool {
+        matches!(self, Self::Measured(environment) if environment.clock() == Clock::Wall)
+    }
+
     fn needs_hardware(self) -> bool {
         use EnvironmentId::{Custom, Kvm, KvmLinux, QemuKvm, QemuKvmLinux};
         let on_kvm = [Kvm, QemuKvm, Custom, KvmLinux, QemuKvmLinux].map(Self::Measured);
@@ -92,10 +98,9 @@ impl Side {
 
 /// Returns the pairs of which enough operations were measured on both sides.
 pub fn pairs(report: &Report, cells: &[Cell]) -> Vec<Pair> {
-    let emulated = ring0_is_emulated(report);
     let pairs = sides().into_iter();
     pairs
-        .filter_map(|(a, b)| pair(a, b, cells, emulated))
+        .filter_map(|(a, b)| pair(a, b, report, cells))
         .collect()
 }
 
@@ -151,7 +156,16 @@ fn measured(cells: &[Cell], environment: EnvironmentId) -> BTreeMap<Op, f64> {
     figures.collect()
 }
 
-fn pair(a: Side, b: Side, cells: &[Cell], emulated: bool) -> Option<Pair> {
+/// A host that is a guest itself pays for its own exits.
+fn nested(report: &Report) -> Option<String> {
+    let outer = report.facts.get("nested in")?;
+    Some(format!(
+        "this host is itself a guest of {}: cpuid and interrupts leave it, too",
+        printable(outer)
+    ))
+}
+
+fn pair(a: Side, b: Side, report: &Report, cells: &[Cell]) -> Option<Pair> {
     let (of_a, of_b) = (a.figures(cells), b.figures(cells));
     let both = of_a
         .iter()
@@ -160,7 +174,8 @@ fn pair(a: Side, b: Side, cells: &[Cell], emulated: bool) -> Option<Pair> {
     if both.len() < LEAST {
         return None;
     }
-    let refused = emulated && (a.needs_hardware() || b.needs_hardware());
+    let refused = (a.needs_hardware() || b.needs_hardware()) && ring0_is_emulated(report);
+    let of_host = a.is_this_host() || b.is_this_host();
     let outcome = match refused {
         true => Err(EMULATED),
         false => Ok(correlations(&both)?),
@@ -170,6 +185,7 @@ fn pair(a: Side, b: Side, cells: &[Cell], emulated: bool) -> Option<Pair> {
         b,
         operations: both.iter().map(|(op, _)| *op).collect(),
         outcome,
+        caveat: nested(report).filter(|_| of_host && !refused),
     })
 }
 
@@ -231,6 +247,7 @@ impl Pair {
             let path = names::path(op);
             parts.push(format!("farthest apart {path}, ranks {a} and {b}"));
         }
+        parts.extend(self.caveat.clone());
         parts.join("; ")
     }
 }
@@ -274,6 +291,8 @@ pub(crate) struct JsonPair {
     operations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caveat: Option<String>,
     #[serde(flatten)]
     all: Option<JsonAgreement>,
     /// By workload.
@@ -315,6 +334,7 @@ impl From<&Pair> for JsonPair {
             b: pair.b.name(),
             operations: pair.operations.iter().copied().map(names::path).collect(),
             refused: pair.outcome.as_ref().err().copied(),
+            caveat: pair.caveat.clone(),
             all: told.map(|told| JsonAgreement::new(n, &told.all)),
             within: within
                 .map(|(workload, n, one)| (workload.name(), JsonAgreement::new(*n, one)))

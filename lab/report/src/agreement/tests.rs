@@ -90,6 +90,23 @@ fn emulated_ring_0_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_host_that_is_a_guest_is_told_beside_its_figures() {
+    let mut cells = exits(Kvm, [24.0, 24.1, 7.0, 3.5, 50.0]);
+    cells.extend(exits(SimKvm, [3264.0, 3293.0, 2966.0, 3198.0, 9149.0]));
+    cells.extend(exits(SimVmxKvm, [7400.0, 7444.0, 1064.0, 1097.0, 18079.0]));
+    let mut nested = report("KVM on AMD-V, nested");
+    let outer = ("nested in".to_owned(), "KVM".to_owned());
+    nested.facts.extend([outer]);
+    let pairs = pairs(&nested, &cells);
+    let caveats: Vec<_> = pairs.iter().map(|pair| pair.caveat.is_some()).collect();
+    assert_eq!(
+        caveats,
+        [true, true, false],
+        "sim/kvm and sim-vmx/kvm have no host"
+    );
+}
+
+#[test]
 fn stages_of_a_boot_and_few_operations_are_not_compared() {
     let few = |id| exits(id, [1.0, 2.0, 3.0, 4.0, 5.0]).into_iter().take(4);
     let stages = |id| {

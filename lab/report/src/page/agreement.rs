@@ -27,6 +27,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
         }
         @for pair in &pairs {
             @if let Err(reason) = pair.outcome { p { (pair.name()) ": refused: " (reason) } }
+            @if let Some(caveat) = &pair.caveat { p { (pair.name()) ": " (caveat) } }
         }
         p.beyond { (LIMITS) }
     };
