@@ -30,6 +30,7 @@ pub use populate::{ways, PopulateArgs};
 pub use report::ReportArgs;
 pub use scheduling::SchedulingArgs;
 
+use crate::seed;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,7 +39,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trapline_abi::{Op, Workload};
 use trapline_environments::CustomVmm;
-use trapline_plan::request::SEED;
 use trapline_plan::{cpus, names, EnvironmentId, Request};
 
 /// What virtualization costs, to the instruction.
@@ -187,9 +187,9 @@ pub struct ExtentArgs {
     /// Boots of each wall-clock environment [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
-    /// Seed of the order of boots and of resampling
-    #[arg(long, value_name = "S", default_value_t = SEED)]
-    pub seed: u64,
+    /// Seed of the order of boots and of resampling [default: random, recorded with the run]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 }
 
 impl ExtentArgs {
@@ -198,7 +198,7 @@ impl ExtentArgs {
         Request {
             preset: self.preset.into(),
             boots: self.boots,
-            seed: self.seed,
+            seed: self.seed.unwrap_or_else(seed::drawn),
             ..Request::default()
         }
     }

@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::resume::Asked;
 use crate::run::{self, Means};
-use crate::{duet, outcome, terminal};
+use crate::{duet, outcome, seed, terminal};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use trapline_plan::{names, Contender, Observation, Request};
@@ -46,11 +46,11 @@ fn mixed() -> Failure {
     Failure::new(told).help(help).status(Status::Usage)
 }
 
-fn judgement(args: &CompareArgs) -> Settings {
+fn judgement(args: &CompareArgs, seed: u64) -> Settings {
     Settings {
         alpha: args.alpha / 100.0,
         margin: args.margin / 100.0,
-        seed: args.seed,
+        seed,
         most_blocks: match args.until_sure {
             true => args.most_blocks() as usize,
             false => Settings::default().most_blocks,
@@ -80,8 +80,9 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
     if args.duet {
         require_duet(args, a)?;
     }
-    let (run, matches) = looked_at(args, [a, b], &mut store, &means)?;
-    let mut remarks = remarks(&matches, twin.then_some(a), &judgement(args));
+    let settings = judgement(args, args.seed.unwrap_or_else(seed::drawn));
+    let (run, matches) = looked_at(args, &settings, [a, b], &mut store, &means)?;
+    let mut remarks = remarks(&matches, twin.then_some(a), &settings);
     if means.deadline.is_some_and(|end| Instant::now() >= end) {
         let blocks = boots(&run, a).len();
         remarks.push(format!(
@@ -93,7 +94,7 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
         facts: run.info.facts.clone(),
         a: a.to_string(),
         b: b.to_string(),
-        settings: judgement(args),
+        settings,
         remarks,
         matches,
     };
@@ -108,15 +109,18 @@ fn measured(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared
 /// look at them.
 fn looked_at(
     args: &CompareArgs,
+    settings: &Settings,
     [a, b]: [&Contender; 2],
     store: &mut Store,
     means: &Means<'_>,
 ) -> Result<(Run, Vec<Match>), Failure> {
-    let settings = judgement(args);
-    let mut request = request(args, &[a.clone(), b.clone()], means.lab);
+    let mut request = Request {
+        seed: settings.seed,
+        ..request(args, &[a.clone(), b.clone()], means.lab)
+    };
     let asked = Asked::of(&request, means.lab);
     let number = run::begin(store, &request, asked, means)?;
-    let mut sequel = Sequel::new(&settings);
+    let mut sequel = Sequel::new(settings);
     let looks = args.looks();
     for (blocks, is_final) in looks.iter().map(|look| (*look, Some(look) == looks.last())) {
         request.boots = Some(blocks);
@@ -131,7 +135,7 @@ fn looked_at(
         };
         let told = match args.until_sure {
             true => sequel.look(&contest, of_a.len().max(of_b.len()), is_last),
-            false => contest::judged(&[contest], &settings),
+            false => contest::judged(&[contest], settings),
         };
         if is_last || sequel.is_sure() {
             return Ok((run, told));
@@ -150,7 +154,6 @@ fn request(args: &CompareArgs, both: &[Contender], lab: &Lab) -> Request {
         preset: args.preset.into(),
         boots: Some(args.most_blocks()),
         scheduling: lab.scheduling(),
-        seed: args.seed,
         ..Request::default()
     }
 }
@@ -205,7 +208,7 @@ fn stored(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> {
     for (of_a, of_b) in &pairs {
         same_clock(of_a, of_b)?;
     }
-    let settings = judgement(args);
+    let settings = judgement(args, args.seed.unwrap_or(run_b.info.seed));
     let observed: Vec<_> = pairs
         .iter()
         .map(|(of_a, of_b)| (boots(&run_a, of_a), boots(&run_b, of_b)))

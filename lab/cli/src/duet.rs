@@ -1,6 +1,6 @@
 //! Two contenders at the same time, each on a processor of its own: whatever the host does
 //! meanwhile, it does to both. From block to block they change places, for no two processors
-//! are quite the same.
+//! are quite the same. Which boot of a block starts first follows the plan's balanced order.
 
 use crate::failure::Failure;
 use crate::measure::{do_boot, keep, Keeper, Task};

@@ -33,12 +33,14 @@ pub fn describe(request: &Request) -> String {
     let contenders = request.contenders.iter().map(Contender::to_string);
     let environments: Vec<_> = contenders.collect();
     let mut words = format!(
-        "--env {} --workload {} --preset {} --seed {}",
+        "--env {} --workload {} --preset {}",
         environments.join(","),
         names::describe(request.operations),
         request.preset.name(),
-        request.seed
     );
+    if request.uses_seed() {
+        words.push_str(&format!(" --seed {}", request.seed));
+    }
     if let Some(boots) = request.boots {
         words.push_str(&format!(" --boots {boots}"));
     }

@@ -36,28 +36,32 @@ pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
 }
 
 /// Does the builds of a plan, and those only that an earlier run of it has left.
+/// `unfinished` is `None` if it shall begin anew, else the seed that the plan gives, if any.
 ///
 /// # Errors
 /// As [`kernel_build`].
 pub fn of_plan(
     store: &mut Store,
-    request: &Request,
+    mut request: Request,
     means: &Means<'_>,
-    anew: bool,
+    unfinished: Option<Option<u64>>,
     format: Format,
 ) -> Result<Status, Failure> {
     // Nobody waits for hours to hear that.
     let format = form(format)?;
-    let asked = Asked::of_builds(request, means.lab);
-    let unfinished = match anew {
-        true => None,
-        false => resume::unfinished(store, &asked)?,
+    let asked = Asked::of_builds(&request, means.lab);
+    let unfinished = match unfinished {
+        Some(seed) => resume::unfinished(store, &asked, seed)?,
+        None => None,
     };
     let number = match unfinished {
-        Some(number) => number,
+        Some(left) => {
+            request.seed = left.seed;
+            left.number
+        }
         None => run::note(store, request.seed, asked, means)?,
     };
-    let run = go_on(store, number, request, means)?;
+    let run = go_on(store, number, &request, means)?;
     show(&run, request.size, format, means.interrupt)
 }
 

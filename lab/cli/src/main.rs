@@ -38,6 +38,7 @@ mod progress;
 mod report;
 mod resume;
 mod run;
+mod seed;
 mod show;
 mod terminal;
 

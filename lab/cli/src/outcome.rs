@@ -80,8 +80,10 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
     let skips = skips.filter(|(contender, _)| fits(contender, variant));
     let summary = trapline_stats::summarise(&observations, run.info.seed);
     let irq = Settings::from_facts(&run.info.facts);
+    let uses_seed = observations.iter().any(|seen| !seen.clock.is_exact());
     Report {
         version: run.info.version.clone(),
+        seed: uses_seed.then_some(run.info.seed),
         variant: variant.clone(),
         facts: run.info.facts.clone(),
         requests: trapline_stats::block::summarise(&observations, &summary, run.info.seed),

@@ -58,8 +58,8 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
     })
 }
 
-/// What the study asks for.
-pub fn request(study: &Study, lab: &Lab) -> trapline_plan::Request {
+/// What the study asks for, in the order of this seed.
+pub fn request(study: &Study, lab: &Lab, seed: u64) -> trapline_plan::Request {
     let ready = |contender: &&Contender| {
         let place = lab.of(&contender.variant).place(contender.environment);
         place.is_some_and(|place| place.availability == Availability::Ready)
@@ -73,7 +73,7 @@ pub fn request(study: &Study, lab: &Lab) -> trapline_plan::Request {
         boots: study.boots,
         scheduling: lab.scheduling(),
         twin: true,
-        seed: study.seed,
+        seed,
         irq: study.irq.clone(),
         ..trapline_plan::Request::default()
     }
@@ -91,7 +91,8 @@ struct Checked {
     operations: String,
     boots: usize,
     blocks: usize,
-    seed: u64,
+    /// `None` if each run draws its own.
+    seed: Option<u64>,
     budget_s: Option<u64>,
     contenders: Vec<Row>,
 }
@@ -107,7 +108,7 @@ struct Row {
 
 impl Checked {
     fn new(study: &Study, lab: &Lab) -> Self {
-        let plan = expand(&request(study, lab));
+        let plan = expand(&request(study, lab, study.seed.unwrap_or_default()));
         let rows = study.contenders.iter().map(|it| row(it, &plan, lab));
         let wall = plan.boots.iter();
         let wall = wall.filter(|boot| boot.environment.clock() == Clock::Wall);
@@ -158,8 +159,13 @@ impl Checked {
         let _ = writeln!(text, "Measures {}", self.operations);
         let _ = writeln!(
             text,
-            "{} boots, those on the wall clock in {} blocks, in an order by seed {}",
-            self.boots, self.blocks, self.seed
+            "{} boots, those on the wall clock in {} blocks, in an order by {}",
+            self.boots,
+            self.blocks,
+            self.seed
+                .map_or("a seed drawn at random".to_owned(), |seed| format!(
+                    "seed {seed}"
+                )),
         );
         if let Some(seconds) = self.budget_s {
             let budget = humantime::format_duration(Duration::from_secs(seconds));

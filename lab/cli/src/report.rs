@@ -60,7 +60,6 @@ fn made(run: &Run, ledgers: &[Ledger]) -> String {
             started: show::date(run.info.started_at),
             boots: run.info.boots,
             is_complete: run.info.finished_at.is_some(),
-            seed: run.info.seed,
             request: run.info.request.clone(),
         },
     };

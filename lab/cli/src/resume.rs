@@ -47,15 +47,30 @@ impl Asked {
     }
 }
 
+/// A run that is gone on with.
+pub struct Unfinished {
+    /// Its number.
+    pub number: RunId,
+    /// Its seed: the rest is measured in the order in which it began.
+    pub seed: u64,
+}
+
 /// The latest run that asked for the same, was not finished, and is now this process's to
-/// go on with, if there is one.
+/// go on with, if there is one. Its seed has to be `seed`, if that is given.
 ///
 /// # Errors
 /// The store cannot be read or written.
-pub fn unfinished(store: &mut Store, asked: &Asked) -> Result<Option<RunId>, Failure> {
+pub fn unfinished(
+    store: &mut Store,
+    asked: &Asked,
+    seed: Option<u64>,
+) -> Result<Option<Unfinished>, Failure> {
     let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
     let runs = store.runs().map_err(failed)?;
-    let same = |run: &&RunInfo| run.request == asked.words;
+    let same = |run: &&RunInfo| {
+        without_seed(&run.request) == without_seed(&asked.words)
+            && seed.is_none_or(|seed| run.seed == seed)
+    };
     let latest = runs.iter().rev().find(same);
     let Some(run) = latest.filter(|run| run.finished_at.is_none()) else {
         return Ok(None);
@@ -81,7 +96,22 @@ pub fn unfinished(store: &mut Store, asked: &Asked) -> Result<Option<RunId>, Fai
             run.boots
         );
     }
-    Ok(taken.then_some(run.id))
+    Ok(taken.then_some(Unfinished {
+        number: run.id,
+        seed: run.seed,
+    }))
+}
+
+/// The words of a request but for its seed.
+fn without_seed(words: &str) -> String {
+    const NAME: &str = " --seed ";
+    match words.split_once(NAME) {
+        Some((before, after)) => {
+            let after = after.find(' ').map_or("", |end| &after[end..]);
+            format!("{before}{after}")
+        }
+        None => words.to_owned(),
+    }
 }
 
 /// Whether nobody adds to it any more.
@@ -142,6 +172,17 @@ mod tests {
         assert_eq!(other, "other builds are measured now");
         let older = told(&run("0.0.1", "fast"), facts("fast", "2000.1", "a")).unwrap();
         assert_eq!(older, "Trapline was 0.0.1 then");
+    }
+
+    #[test]
+    fn requests_are_the_same_whatever_their_seeds() {
+        for (words, without) in [
+            ("--env host --seed 12 --boots 3", "--env host --boots 3"),
+            ("--env host --seed 12", "--env host"),
+            ("--env sim --boots 3", "--env sim --boots 3"),
+        ] {
+            assert_eq!(without_seed(words), without);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::ledgers::Counters;
 use crate::measure::{self, Storekeeper};
 use crate::progress::Bar;
 use crate::resume::Asked;
-use crate::{keep, keeper, kernel_build, outcome, plan, resume};
+use crate::{keep, keeper, kernel_build, outcome, plan, resume, seed};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
@@ -31,10 +31,11 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let mut store = open_store(&args.manner)?;
     let interrupt = Interrupt::watch()?;
     let lab = Lab::open(&args.manner.simulated)?;
-    let (lab, request) = match &study {
+    let (lab, mut request) = match &study {
         Some(study) => {
             let lab = lab.with_files_of(&study.contenders)?;
-            let request = plan::request(study, &lab);
+            let seed = study.seed.unwrap_or_else(seed::drawn);
+            let request = plan::request(study, &lab, seed);
             (lab, request)
         }
         None => {
@@ -47,16 +48,30 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         plan: study.as_ref().map(|study| study.text.as_str()),
         ..Means::new(&lab, &interrupt, &args.manner)
     };
-    if let Some(builds) = study.as_ref().and_then(|study| study.builds.as_ref()) {
-        return kernel_build::of_plan(&mut store, builds, &means, args.anew, args.format);
+    if let Some((study, builds)) = study
+        .as_ref()
+        .and_then(|study| Some((study, study.builds.as_ref()?)))
+    {
+        let request = trapline_plan::kernel_build::Request {
+            seed: request.seed,
+            ..builds.clone()
+        };
+        let unfinished = match args.anew {
+            true => None,
+            false => Some(study.seed),
+        };
+        return kernel_build::of_plan(&mut store, request, &means, unfinished, args.format);
     }
     let asked = Asked::of(&request, &lab);
     let unfinished = match (&study, args.anew) {
-        (Some(_), false) => resume::unfinished(&mut store, &asked)?,
+        (Some(study), false) => resume::unfinished(&mut store, &asked, study.seed)?,
         _ => None,
     };
     let number = match unfinished {
-        Some(number) => number,
+        Some(left) => {
+            request.seed = left.seed;
+            left.number
+        }
         None => begin(&mut store, &request, asked, &means)?,
     };
     let run = go_on(&mut store, number, &request, &means)?;
@@ -103,7 +118,7 @@ impl<'a> Means<'a> {
     }
 }
 
-/// A request for exact figures, which are the same under any seed: more boots or
+/// A request for exact figures, which depend on no seed: more boots or
 /// samples would only repeat them.
 pub fn exact(environments: &[EnvironmentId], operations: OpSet, lab: &Lab) -> Request {
     Request {

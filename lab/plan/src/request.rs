@@ -8,9 +8,6 @@ use crate::preset::Preset;
 use crate::scheduling::Scheduling;
 use trapline_abi::{Op, OpSet};
 
-/// The seed where nothing is said.
-pub const SEED: u64 = 1;
-
 /// What somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -33,7 +30,8 @@ pub struct Request {
     pub scheduling: Scheduling,
     /// Whether a long run on the wall clock has one contender twice, to tell what chance does.
     pub twin: bool,
-    /// Decides everything that is left to chance.
+    /// Decides the order of boots on the wall clock and the draws of resampling. Figures of
+    /// exact clocks do not depend on it.
     pub seed: u64,
     /// How interrupts are made, where any are asked for.
     pub irq: irq::Settings,
@@ -54,10 +52,18 @@ impl Default for Request {
             cpus: 1,
             scheduling: Scheduling::USUAL,
             twin: false,
-            seed: SEED,
+            seed: 0,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
         }
+    }
+}
+
+impl Request {
+    /// Returns whether anything that is asked for depends on the seed: the wall clock does.
+    pub fn uses_seed(&self) -> bool {
+        let mut contenders = self.contenders.iter();
+        contenders.any(|contender| !contender.environment.clock().is_exact())
     }
 }
 

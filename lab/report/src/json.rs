@@ -1,6 +1,7 @@
 //! A report for programs. `docs/json.md` describes this form; keys it names
 //! stay as they are, others may come.
 
+use crate::agreement::{self, JsonPair};
 use crate::block::{self, JsonRequests};
 use crate::chance::JsonChance;
 use crate::irq::json::JsonInterrupts;
@@ -53,6 +54,7 @@ struct Variants<'a> {
 fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
     Document {
         trapline: &report.version,
+        seed: report.seed,
         variant: report.variant.to_string(),
         facts: &report.facts,
         cells: cells.iter().map(JsonCell::from).collect(),
@@ -71,6 +73,7 @@ fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
         populate: populate::given(report),
         requests: block::json(report),
         neighbours: report.neighbours.iter().map(JsonNeighbour::from).collect(),
+        agreement: agreement::json(report, cells),
         problems: problems(report),
         chance: report.chance.as_ref().map(JsonChance::from),
     }
@@ -79,6 +82,8 @@ fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
 #[derive(Serialize)]
 struct Document<'a> {
     trapline: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     variant: String,
     facts: &'a BTreeMap<String, String>,
@@ -92,6 +97,8 @@ struct Document<'a> {
     requests: Vec<JsonRequests>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     neighbours: Vec<JsonNeighbour>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agreement: Vec<JsonPair>,
     problems: Vec<JsonProblem<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     chance: Option<JsonChance>,

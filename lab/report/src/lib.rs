@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod against;
+mod agreement;
 mod bencher;
 mod block;
 pub mod chance;
@@ -23,6 +24,7 @@ mod notes;
 pub mod page;
 mod plot;
 mod populate;
+mod references;
 mod sheet;
 pub mod study;
 mod table;
@@ -54,6 +56,8 @@ use trapline_stats::{value, Cell, Summary, Value};
 pub struct Report {
     /// The version of Trapline that measured.
     pub version: String,
+    /// Seed of the order of boots and of resampling, if the wall clock was measured.
+    pub seed: Option<u64>,
     /// With which settings.
     pub variant: Variant,
     /// What is known of the host. Of these, `cpu`, `kernel` and `kvm` stand above

@@ -23,7 +23,9 @@ pub fn markdown(report: &Report) -> String {
     push_against(&cells, &mut text);
     push_reasons("Failed", &notes::failures(&cells), &mut text);
     push_reasons("Not measured", &notes::skips(&cells), &mut text);
-    let _ = writeln!(text, "Measured by Trapline {}.", escaped(&report.version));
+    let seed = report.seed.map(|seed| format!(", seed {seed}"));
+    let (version, seed) = (escaped(&report.version), seed.unwrap_or_default());
+    let _ = writeln!(text, "Measured by Trapline {version}{seed}.");
     text
 }
 

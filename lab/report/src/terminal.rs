@@ -36,6 +36,7 @@ pub fn terminal(report: &Report, style: &Style) -> String {
         page.costs(&cells, clock);
     }
     page.against(&cells);
+    page.agreement(report, &cells);
     if report.operations & of_boot() != 0 {
         for clock in Clock::ALL {
             page.timelines(report, clock);
@@ -69,18 +70,24 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Which Trapline measured, and on what.
-    pub(crate) fn measured_by(&mut self, version: &str, facts: &BTreeMap<String, String>) {
+    /// Which Trapline measured, on what, and in the order of which seed.
+    pub(crate) fn measured_by(
+        &mut self,
+        version: &str,
+        facts: &BTreeMap<String, String>,
+        seed: Option<u64>,
+    ) {
         let mut parts = vec![format!("Trapline {version}")];
         let known = ["cpu", "kernel", "kvm"].into_iter();
         let told = known.filter_map(|name| facts.get(name));
         parts.extend(told.map(|fact| printable(fact)));
+        parts.extend(seed.map(|seed| format!("seed {seed}")));
         let separator = if self.style.unicode { " · " } else { ", " };
         self.paragraph("", &parts.join(separator), Look::Faint);
     }
 
     fn title(&mut self, report: &Report) {
-        self.measured_by(&report.version, &report.facts);
+        self.measured_by(&report.version, &report.facts, report.seed);
         if !report.variant.is_usual() {
             self.paragraph("", &format!("With {}", report.variant), Look::Strong);
         }

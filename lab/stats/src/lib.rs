@@ -8,6 +8,7 @@
 //! report can always be rebuilt from stored samples. No sample is ever dropped.
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 pub mod block;
 mod cell;
 pub mod chance;

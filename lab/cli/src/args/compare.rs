@@ -4,7 +4,6 @@ use super::{workload_parser, Format, MannerArgs, Preset};
 use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
-use trapline_plan::request::SEED;
 use trapline_plan::{time, BadContender, Contender};
 
 /// Of `trapline compare`.
@@ -25,7 +24,7 @@ pub struct CompareArgs {
     /// How much to measure in a boot
     #[arg(long, value_enum, default_value_t = Preset::Quick)]
     pub preset: Preset,
-    /// Blocks, each with a boot of both in random order, on the wall clock [default: 10; with
+    /// Blocks, each with a boot of both in balanced order, on the wall clock [default: 10; with
     /// --until-sure 60 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
@@ -46,9 +45,10 @@ pub struct CompareArgs {
     /// How many in a hundred that are called changed may be not
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub alpha: f64,
-    /// Seed of the order of boots and of resampling
-    #[arg(long, value_name = "S", default_value_t = SEED)]
-    pub seed: u64,
+    /// Seed of the order of boots and of resampling [default: random, recorded with the run;
+    /// of stored runs that of B]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -79,14 +79,15 @@ impl CompareArgs {
         self.boots.unwrap_or(usual)
     }
 
-    /// After how many blocks the boots are looked at.
+    /// Returns the numbers of blocks after which the boots are looked at. They are even where
+    /// `--boots` is, so that at every look each side has gone first equally often.
     pub fn looks(&self) -> Vec<u32> {
         let most = self.most_blocks();
         let mut looks = Vec::new();
         let mut next = BLOCKS.min(most);
         while self.until_sure && next < most {
             looks.push(next);
-            next += (next / 2).max(1);
+            next = (next + (next / 2).max(1)).next_multiple_of(2);
         }
         looks.push(most);
         looks
@@ -168,7 +169,7 @@ mod tests {
         let looks = |words: &[&str]| parsed(&[&["kvm", "host"], words].concat()).looks();
         assert_eq!(looks(&[]), [10]);
         assert_eq!(looks(&["--boots", "3"]), [3]);
-        assert_eq!(looks(&["--until-sure"]), [10, 15, 22, 33, 49, 60]);
+        assert_eq!(looks(&["--until-sure"]), [10, 16, 24, 36, 54, 60]);
         assert_eq!(looks(&["--until-sure", "--boots", "12"]), [10, 12]);
         assert_eq!(looks(&["--until-sure", "--boots", "4"]), [4]);
     }

@@ -1,10 +1,10 @@
 //! The arguments of `kernel-build`.
 
 use super::{environment_parser, MannerArgs, PlainFormat};
+use crate::seed;
 use clap::{Args, ValueEnum};
 use trapline_plan::cpus::MOST;
 use trapline_plan::kernel_build::{Place, Request, Size};
-use trapline_plan::request::SEED;
 use trapline_plan::EnvironmentId;
 
 /// Of `trapline kernel-build`.
@@ -27,9 +27,9 @@ pub struct KernelBuildArgs {
     /// Builds of each cell [default: 1; 2 where instructions are counted]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub boots: Option<u32>,
-    /// Seed of the order of builds
-    #[arg(long, value_name = "S", default_value_t = SEED)]
-    pub seed: u64,
+    /// Seed of the order of builds [default: random, recorded with the run]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,
@@ -89,7 +89,7 @@ impl KernelBuildArgs {
             cpus: self.cpus.clone(),
             places: self.place.iter().map(|place| (*place).into()).collect(),
             boots: self.boots,
-            seed: self.seed,
+            seed: self.seed.unwrap_or_else(seed::drawn),
         }
     }
 }

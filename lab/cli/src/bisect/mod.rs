@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use trapline_gate::search::{Next, Search, Trial};
 use trapline_gate::{compare, forms, Baseline, Comparison, Row, Tolerances, Verdict};
-use trapline_plan::request;
 use trapline_stats::Summary;
 use trapline_store::Store;
 
@@ -102,7 +101,7 @@ impl Bench<'_> {
             Err(failure) => Err(failure),
             Ok(run) => Ok(Ok(trapline_stats::summarise(
                 &run.observations,
-                request::SEED,
+                run.info.seed,
             ))),
         }
     }

@@ -2,10 +2,14 @@
 //!
 //! Expansion is a pure function: the same request, seed included, gives the same
 //! plan. On the wall clock the boots come in *blocks*: each block holds every
-//! contender once, in an order shuffled by the seed, so that a machine that
-//! warms up or gets busy harms all of them alike. On the instruction clock
+//! contender once, in a balanced order ([`Order`]) that the seed decides, so that
+//! neither drift nor position nor predecessor favours one. On the instruction clock
 //! nothing drifts; there each contender is booted twice, to prove that its
 //! figures are exact.
+
+mod order;
+
+pub use order::Order;
 
 use crate::contender::Contender;
 use crate::cpus;
@@ -18,9 +22,6 @@ use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{known_operations, Request};
 use crate::variant::Variant;
-use rand::seq::SliceRandom;
-use rand_chacha::rand_core::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use trapline_abi::{Job, OpSet, Workload};
 
 /// How often an environment on the instruction clock is booted: the figure, and
@@ -205,11 +206,10 @@ fn too_small(request: &Request, contender: &Contender) -> Option<String> {
 }
 
 fn wall_blocks(request: &Request, contenders: &[Contender], boots: &mut Vec<PlannedBoot>) {
-    let mut chance = ChaCha8Rng::seed_from_u64(request.seed);
-    for block in 0..wall_boots(request) {
-        let mut order: Vec<_> = contenders.iter().collect();
-        order.shuffle(&mut chance);
-        for contender in order {
+    let orders = Order::new(contenders.len(), request.seed);
+    for (block, order) in (0..wall_boots(request)).zip(orders) {
+        for place in order {
+            let contender = &contenders[place];
             boots.push(boot(request, contender, block, block, Kind::Replicate));
         }
     }

@@ -145,6 +145,54 @@ fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
 }
 
 #[test]
+fn the_control_takes_every_position_as_often_as_the_others() {
+    let two = vec![EnvironmentId::Host.into(), EnvironmentId::Kvm.into()];
+    let request = Request {
+        contenders: two.clone(),
+        ready: two,
+        boots: Some(12),
+        twin: true,
+        ..everything(5)
+    };
+    let boots = expand(&request).boots;
+    for position in 0..3 {
+        let mut counts: BTreeMap<Contender, usize> = BTreeMap::new();
+        for block in boots.chunks(3) {
+            *counts.entry(block[position].contender()).or_default() += 1;
+        }
+        let counts: Vec<usize> = counts.into_values().collect();
+        assert_eq!(counts, [4, 4, 4], "position {position}");
+    }
+}
+
+#[test]
+fn of_two_contenders_each_goes_first_in_five_of_ten_blocks() {
+    let two = vec![EnvironmentId::Kvm.into(), EnvironmentId::QemuKvm.into()];
+    for seed in 0..20 {
+        let request = Request {
+            contenders: two.clone(),
+            ready: two.clone(),
+            boots: Some(10),
+            ..everything(seed)
+        };
+        let boots = expand(&request).boots;
+        let firsts = boots.chunks(2).map(|block| block[0].environment);
+        let kvm_first = firsts.filter(|id| *id == EnvironmentId::Kvm).count();
+        assert_eq!(kvm_first, 5, "seed {seed}");
+    }
+}
+
+#[test]
+fn only_the_wall_clock_uses_the_seed() {
+    let of = |id: EnvironmentId| Request {
+        contenders: vec![id.into()],
+        ..everything(1)
+    };
+    assert!(of(EnvironmentId::Kvm).uses_seed());
+    assert!(!of(EnvironmentId::SimKvm).uses_seed());
+}
+
+#[test]
 fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
     let boots = expand(&everything(3)).boots;
     let exact: Vec<_> = boots

@@ -52,7 +52,8 @@ impl Reader<'_> {
             cpus: self.cpus(written.cpus.as_ref())?,
             places: self.places(written.place.as_ref())?,
             boots: self.boots(plan.boots.as_ref())?,
-            seed: plan.seed,
+            // A run of a plan without one draws it.
+            seed: plan.seed.unwrap_or_default(),
         }))
     }
 

@@ -15,7 +15,7 @@ use crate::irq;
 use crate::kernel_build;
 use crate::names;
 use crate::preset::Preset;
-use crate::request::{usual_operations, SEED};
+use crate::request::usual_operations;
 use crate::time;
 use crate::variant::Variant;
 use serde::Deserialize;
@@ -39,8 +39,8 @@ pub struct Study {
     pub preset: Preset,
     /// Boots of each contender on the wall clock, if not the preset's.
     pub boots: Option<u32>,
-    /// Decides everything that is left to chance.
-    pub seed: u64,
+    /// Seed of the order of boots and of resampling; drawn anew by each run if not given.
+    pub seed: Option<u64>,
     /// No block is begun after so long.
     pub budget: Option<Duration>,
     /// How interrupts are made, where any are measured.
@@ -86,8 +86,7 @@ struct Written {
     workloads: Vec<Spanned<String>>,
     preset: Option<Spanned<String>>,
     boots: Option<Spanned<u32>>,
-    #[serde(default = "first_seed")]
-    seed: u64,
+    seed: Option<u64>,
     budget: Option<Spanned<String>>,
     #[serde(default)]
     machine: BTreeMap<String, Spanned<Value>>,
@@ -119,10 +118,6 @@ pub(crate) const IRQ_KEYS: [&str; 10] = [
     "halt",
     "vcpus-per-cpu",
 ];
-
-fn first_seed() -> u64 {
-    SEED
-}
 
 /// The study that `text` tells.
 ///
@@ -365,7 +360,7 @@ operations = ["basic/yield", "basic/getpid"]
         assert_eq!(study.named, Op::PortOut.bit());
         assert_eq!(
             (study.preset, study.boots, study.seed),
-            (Preset::Full, Some(12), 7)
+            (Preset::Full, Some(12), Some(7))
         );
         assert_eq!(study.budget, Some(Duration::from_secs(1200)));
         assert_eq!(study.irq.period, irq::Time(2_000_000));
@@ -383,7 +378,7 @@ operations = ["basic/yield", "basic/getpid"]
         assert_eq!(study.operations, usual_operations());
         assert_eq!(
             (study.preset, study.boots, study.seed),
-            (Preset::Quick, None, 1)
+            (Preset::Quick, None, None)
         );
         assert_eq!((study.budget, study.tables), (None, vec![]));
     }

@@ -45,7 +45,7 @@ pub fn schema() -> Value {
             },
             "seed": {
                 "type": "integer", "minimum": 0,
-                "description": "Of the order of boots and of resampling; left out: 1."
+                "description": "Seed of the order of boots and of resampling; left out: drawn anew by each run."
             },
             "budget": {
                 "type": "string", "examples": ["90s", "20m", "2h"],

@@ -1,14 +1,12 @@
 //! From what somebody wants built to the builds, one after the other.
 //!
-//! Builds come in rounds, each of which holds every cell of the table once, in an order
-//! shuffled by the seed: a host that warms up or gets busy harms all of them alike.
+//! Builds come in rounds, each of which holds every cell of the table once, in a balanced
+//! order ([`Order`]) that the seed decides.
 
 use super::{Column, Place, Size};
 use crate::cpus;
+use crate::expand::Order;
 use crate::identity::{Clock, EnvironmentId};
-use rand::seq::SliceRandom;
-use rand_chacha::rand_core::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,7 +23,7 @@ pub struct Request {
     pub places: Vec<Place>,
     /// Builds of each cell, if it is said how many.
     pub boots: Option<u32>,
-    /// Decides the order.
+    /// Seed of the order.
     pub seed: u64,
 }
 
@@ -63,25 +61,25 @@ impl Request {
 
     /// Every build, in order.
     pub fn expand(&self) -> Vec<PlannedBuild> {
-        let mut chance = ChaCha8Rng::seed_from_u64(self.seed);
         let environments = self.environments();
-        let boots = environments.iter().map(|id| self.boots_of(*id));
-        let mut all = Vec::new();
-        for round in 0..boots.max().unwrap_or(0) {
-            let taking_part = environments.iter().filter(|id| round < self.boots_of(**id));
-            let cells = taking_part.flat_map(|id| {
-                let columns = self.columns(*id).into_iter();
-                columns.map(move |column| PlannedBuild {
-                    round,
-                    environment: *id,
-                    column,
-                })
-            });
-            let mut cells: Vec<_> = cells.collect();
-            cells.shuffle(&mut chance);
-            all.extend(cells);
-        }
-        all
+        let cells = environments.iter().flat_map(|id| {
+            let columns = self.columns(*id).into_iter();
+            columns.map(move |column| (*id, column))
+        });
+        let cells: Vec<_> = cells.collect();
+        let rounds = environments.iter().map(|id| self.boots_of(*id)).max();
+        let orders = Order::new(cells.len(), self.seed);
+        let in_order = (0..rounds.unwrap_or(0)).zip(orders);
+        let all = in_order.flat_map(|(round, order)| {
+            let cells = order.into_iter().map(|place| cells[place]);
+            cells.map(move |(environment, column)| PlannedBuild {
+                round,
+                environment,
+                column,
+            })
+        });
+        all.filter(|build| build.round < self.boots_of(build.environment))
+            .collect()
     }
 
     /// The environments, each once and in table order.
@@ -104,6 +102,12 @@ impl Request {
         }
     }
 
+    /// Returns whether the order of builds matters: it does on the wall clock.
+    pub fn uses_seed(&self) -> bool {
+        let mut environments = self.environments.iter();
+        environments.any(|id| !id.clock().is_exact())
+    }
+
     /// How often each cell of an environment is built.
     pub fn boots_of(&self, environment: EnvironmentId) -> u32 {
         let usual = if environment.clock().is_exact() { 2 } else { 1 };
@@ -119,13 +123,15 @@ impl fmt::Display for Request {
         let environments = environments.iter().map(|id| id.name().to_owned());
         write!(
             f,
-            "{COMMAND} --env {} --size {} --cpus {} --place {} --seed {}",
+            "{COMMAND} --env {} --size {} --cpus {} --place {}",
             list(environments.collect()),
             self.size,
             list(self.cpus.iter().map(u32::to_string).collect()),
             list(self.places.iter().map(|it| it.name().to_owned()).collect()),
-            self.seed
         )?;
+        if self.uses_seed() {
+            write!(f, " --seed {}", self.seed)?;
+        }
         self.boots
             .map_or(Ok(()), |boots| write!(f, " --boots {boots}"))
     }

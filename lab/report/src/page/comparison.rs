@@ -180,7 +180,7 @@ impl Table<'_> {
             Value::Measured(figure) => {
                 let spread = table::spread(cell, figure, true);
                 html! {
-                    td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(figure.estimate) {
+                    td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(sort_key(figure.estimate)) {
                         (value(cell, figure)) (self.marks(cell, notes))
                         @if !spread.is_empty() { span.s { (spread) } }
                         @if let Some(range) = table::range(cell, figure) {
@@ -257,8 +257,13 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
         spread => format!(" {spread}"),
     };
     html! {
-        td.r.(place).(class) data-v=(ratio.estimate) { (text) (spread) }
+        td.r.(place).(class) data-v=(sort_key(ratio.estimate)) { (text) (spread) }
     }
+}
+
+/// Returns the value that rows are sorted by, with eight significant digits.
+fn sort_key(value: f64) -> String {
+    format!("{value:.7e}")
 }
 
 fn notes_below(notes: &Notes, id: &str) -> Markup {

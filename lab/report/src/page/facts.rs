@@ -54,6 +54,7 @@ fn run(context: &Context<'_>) -> Markup {
         dl.run {
             div { dt { "asked for" } dd { code { (printable(&run.request)) } } }
             div { dt { "shown again by" } dd { code { (store) } } }
+            @if let Some(seed) = context.report().seed { div { dt { "seed" } dd { (seed) } } }
             div { dt { "boots" } dd { (run.boots)
                 @if !run.is_complete { " – the run was interrupted, or goes on" } } }
             div { dt { "data" } dd {

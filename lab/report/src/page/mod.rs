@@ -5,6 +5,7 @@
 //! [`shell`] is what stands around them. Whatever a guest, a host or a user said passes
 //! through maud, which escapes it.
 
+mod agreement;
 mod axis;
 mod boot;
 mod builds;
@@ -69,8 +70,6 @@ pub struct Run {
     pub boots: u64,
     /// Whether it was complete when the page was made.
     pub is_complete: bool,
-    /// The seed of its plan.
-    pub seed: u64,
     /// What was asked for, as words of a command line.
     pub request: String,
 }
@@ -123,6 +122,7 @@ fn sections(context: &Context<'_>) -> Vec<Section> {
     all.extend(interrupts::section(context));
     all.extend(reference::section(context));
     all.extend(tables::against(context));
+    all.extend(agreement::section(context));
     all.extend(tables::memory_and_disks(context));
     all.extend(chance::section(context));
     all.extend(remarks::section(context));

@@ -1,44 +1,18 @@
 //! What others have published of the same operations, beside one's own figures.
 //!
-//! The figures are data (`assets/references.json`), each with its source and what is to be
-//! known before it is believed. Cycles of another machine are no nanoseconds of this one:
-//! what is compared are multiples, each of a first figure of the same source or the same run.
+//! Cycles of another machine are no nanoseconds of this one: what is compared are multiples,
+//! each of a first figure of the same source or the same run.
 
 use super::context::Context;
 use super::help::help;
 use super::who::{self, Row};
 use super::{heading, Section};
 use crate::figures;
+use crate::references::{cards, Card, Value};
 use maud::{html, Markup};
-use serde::Deserialize;
 use trapline_abi::Op;
 use trapline_plan::EnvironmentId;
 use trapline_stats::Figure;
-
-const CARDS: &str = include_str!("../../assets/references.json");
-
-/// What a source says of an operation.
-#[derive(Clone, Debug, Deserialize)]
-struct Card {
-    /// As `trapline list` names it.
-    operation: String,
-    unit: String,
-    source: String,
-    caveat: String,
-    /// Which of the values the others are multiples of.
-    base: usize,
-    values: Vec<Value>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Value {
-    who: String,
-    /// `None` where only this run has a figure.
-    value: Option<f64>,
-    /// The environment that is most like it.
-    #[serde(default)]
-    here: Option<String>,
-}
 
 /// `None` if nothing that was measured has been published.
 pub fn section(context: &Context<'_>) -> Option<Section> {
@@ -60,11 +34,6 @@ const HELP: [&str; 2] = [
     "Figures here are of the environment that is most like the published one; its name says which, \
      and by which clock.",
 ];
-
-/// The cards; a test reads them, so they can be read.
-fn cards() -> Vec<Card> {
-    serde_json::from_str(CARDS).unwrap_or_default()
-}
 
 /// The row of this run beside a published value, if it was measured.
 fn here<'a>(context: &'a Context<'_>, card: &Card, value: &Value) -> Option<(Row, &'a Figure)> {
@@ -135,27 +104,5 @@ fn published(value: f64) -> String {
     match value.fract() == 0.0 {
         true => figures::exact(value),
         false => format!("{value}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_card_can_be_shown_and_says_where_it_is_from() {
-        let cards: Vec<Card> = serde_json::from_str(CARDS).unwrap();
-        assert!(cards.len() > 15);
-        for card in &cards {
-            assert!(Op::from_path(&card.operation).is_some(), "{card:?}");
-            let told = [&card.unit, &card.source, &card.caveat];
-            assert!(told.iter().all(|text| !text.is_empty()), "{card:?}");
-            assert!(card.values[card.base].value.is_some(), "{card:?}");
-            for value in &card.values {
-                let here = value.here.as_deref();
-                assert!(here.is_none_or(|name| EnvironmentId::from_name(name).is_some()));
-                assert!(value.value.is_some() || here.is_some(), "{value:?}");
-            }
-        }
     }
 }

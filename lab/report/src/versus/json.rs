@@ -18,7 +18,7 @@ pub fn json(versus: &Versus) -> String {
         b: &versus.b,
         margin: versus.settings.margin,
         alpha: versus.settings.alpha,
-        seed: versus.settings.seed,
+        seed: versus.seed(),
         counts: Counts {
             changed: counts.better + counts.worse,
             better: counts.better,
@@ -41,7 +41,7 @@ struct Document<'a> {
     b: &'a str,
     margin: f64,
     alpha: f64,
-    seed: u64,
+    seed: Option<u64>,
     counts: Counts,
     more_boots: Option<usize>,
     operations: Vec<JsonMatch<'a>>,

@@ -75,6 +75,13 @@ pub struct Counts {
 }
 
 impl Versus {
+    /// Returns the seed of the order of boots and of resampling, if the wall clock was measured.
+    pub fn seed(&self) -> Option<u64> {
+        let mut clocks = self.matches.iter().map(Match::clock);
+        let uses_seed = clocks.any(|clock| !clock.is_exact());
+        uses_seed.then_some(self.settings.seed)
+    }
+
     /// How many operations have which verdict.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();

@@ -18,7 +18,7 @@ pub fn terminal(versus: &Versus, style: &Style) -> String {
         style: *style,
         text: String::new(),
     };
-    page.measured_by(&versus.version, &versus.facts);
+    page.measured_by(&versus.version, &versus.facts, versus.seed());
     page.paragraph(" A  ", &printable(&versus.a), Look::Strong);
     page.paragraph(" B  ", &printable(&versus.b), Look::Strong);
     for clock in Clock::ALL {

@@ -279,6 +279,7 @@ pub fn report() -> Report {
         neighbours: vec![],
         irq: Default::default(),
         requests: Vec::new(),
+        seed: Some(7),
         version: "0.1.0".into(),
         facts: BTreeMap::from([
             fact("cpu", "AMD EPYC 9R14"),

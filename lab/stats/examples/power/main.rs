@@ -2,6 +2,7 @@
 //! with noise of several kinds, and judged as measured ones are. Prints the tables of
 //! docs/statistics.md; the same digits each time. An argument multiplies the number of trials.
 
+mod agreement;
 mod heaps;
 mod hosts;
 mod intervals;
@@ -47,6 +48,7 @@ fn main() {
     rivals::print(trials);
     series::print(trials);
     heaps::print(trials);
+    agreement::print(trials);
 }
 
 /// A share in percent, in a column of so many characters.

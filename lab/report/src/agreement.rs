@@ -1,0 +1,353 @@
+//! Do instructions predict time? Rank correlations of the same operations on two clocks.
+//!
+//! Figures of two clocks are never divided by each other, but their orders may be compared. Pairs
+//! are the same stack on two machines - on this host and on a simulated one, or on both
+//! simulated ones - and KVM on a simulated machine beside cycles that others have published of
+//! KVM on hardware. Only times of whole operations are compared: the stages of a boot and the
+//! orders of regions grow by construction, and a correlation of them would say nothing.
+
+use crate::references;
+use crate::sheet::Look;
+use crate::terminal::Page;
+use crate::{printable, Report};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use trapline_abi::{Op, Unit, Workload};
+use trapline_plan::{names, Clock, EnvironmentId};
+use trapline_stats::agreement::{Agreement, LEAST};
+use trapline_stats::Cell;
+
+/// Title of the section.
+pub const TITLE: &str = "Do instructions predict time?";
+
+/// What is correlated.
+pub const EXPLANATION: &str = "rank correlation of operations with a figure on both sides";
+
+/// What a correlation of instructions with time cannot tell.
+pub const LIMITS: &str =
+    "Instructions leave out misses of caches and TLBs, the world switch (VMRUN \
+                          counts 1), the length of string instructions, and delivery of \
+                          interrupts: docs/clocks.md.";
+
+/// Workloads of which operations are compared.
+const WORKLOADS: [Workload; 3] = [Workload::Basic, Workload::System, Workload::Exits];
+
+const EMULATED: &str = "ring 0 is emulated on this host, so an exit there takes the time of the \
+                        emulation and not that of the hardware";
+
+/// One side of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// An environment of the run.
+    Measured(EnvironmentId),
+    /// Published cycles of KVM on hardware.
+    Published,
+}
+
+/// Two sides, and how far they agree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// The one side.
+    pub a: Side,
+    /// The other one.
+    pub b: Side,
+    /// Operations with a figure on both sides, in table order.
+    pub operations: Vec<Op>,
+    /// The correlations, or why there are none.
+    pub outcome: Result<Correlations, &'static str>,
+    /// What makes figures of this host unlike those of hardware.
+    pub caveat: Option<String>,
+}
+
+/// The correlations of a pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Correlations {
+    /// Of all operations.
+    pub all: Agreement,
+    /// Of the operations of one workload and their number, where there are several workloads: a
+    /// wide range of figures alone makes a high correlation of all.
+    pub within: Vec<(Workload, usize, Agreement)>,
+}
+
+impl Side {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured(environment) => environment.name(),
+            Self::Published => "published cycles",
+        }
+    }
+
+    fn figures(self, cells: &[Cell]) -> BTreeMap<Op, f64> {
+        match self {
+            Self::Measured(environment) => measured(cells, environment),
+            Self::Published => references::cycles(EnvironmentId::Kvm).into_iter().collect(),
+        }
+    }
+
+    fn is_this_host(self) -> bool {
+        matches!(self, Self::Measured(environment) if environment.clock() == Clock::Wall)
+    }
+
+    fn needs_hardware(self) -> bool {
+        use EnvironmentId::{Custom, Kvm, KvmLinux, QemuKvm, QemuKvmLinux};
+        let on_kvm = [Kvm, QemuKvm, Custom, KvmLinux, QemuKvmLinux].map(Self::Measured);
+        on_kvm.contains(&self)
+    }
+}
+
+/// Returns the pairs of which enough operations were measured on both sides.
+pub fn pairs(report: &Report, cells: &[Cell]) -> Vec<Pair> {
+    let pairs = sides().into_iter();
+    pairs
+        .filter_map(|(a, b)| pair(a, b, report, cells))
+        .collect()
+}
+
+/// The fact is of `trapline doctor`, which times a loop in ring 0.
+fn ring0_is_emulated(report: &Report) -> bool {
+    let kvm = report.facts.get("kvm");
+    kvm.is_some_and(|kvm| kvm.contains("ring 0") && kvm.contains("emulated"))
+}
+
+/// Every pair that there can be.
+fn sides() -> Vec<(Side, Side)> {
+    let all = EnvironmentId::ALL;
+    let mut sides = Vec::new();
+    for (place, a) in all.into_iter().enumerate() {
+        for b in &all[place + 1..] {
+            if a.clock() != b.clock() && stack(a) == stack(*b) {
+                sides.push((Side::Measured(a), Side::Measured(*b)));
+            }
+        }
+    }
+    for id in [EnvironmentId::SimKvm, EnvironmentId::SimVmxKvm] {
+        sides.push((Side::Measured(id), Side::Published));
+    }
+    sides
+}
+
+/// The layers on a machine, whichever machine that is.
+fn stack(environment: EnvironmentId) -> &'static str {
+    let name = environment.name();
+    match environment {
+        EnvironmentId::Host => "linux",
+        EnvironmentId::Sim | EnvironmentId::SimVmx => "image",
+        _ => name
+            .strip_prefix("sim-vmx/")
+            .or_else(|| name.strip_prefix("sim/"))
+            .unwrap_or(name),
+    }
+}
+
+/// Resolved times of an environment.
+fn measured(cells: &[Cell], environment: EnvironmentId) -> BTreeMap<Op, f64> {
+    let is_compared = |cell: &&Cell| {
+        cell.environment == environment
+            && cell.op.unit() == Unit::Time
+            && WORKLOADS.contains(&cell.op.workload())
+    };
+    let cells = cells.iter().filter(is_compared);
+    let figures = cells.filter_map(|cell| {
+        let figure = cell.value.figure()?;
+        let is_resolved = figure.resolution().is_none() && figure.estimate > 0.0;
+        is_resolved.then_some((cell.op, figure.estimate))
+    });
+    figures.collect()
+}
+
+/// A host that is a guest itself pays for its own exits.
+fn nested(report: &Report) -> Option<String> {
+    let outer = report.facts.get("nested in")?;
+    Some(format!(
+        "this host is itself a guest of {}: cpuid and interrupts leave it, too",
+        printable(outer)
+    ))
+}
+
+fn pair(a: Side, b: Side, report: &Report, cells: &[Cell]) -> Option<Pair> {
+    let (of_a, of_b) = (a.figures(cells), b.figures(cells));
+    let both = of_a
+        .iter()
+        .filter_map(|(op, figure)| Some((*op, (*figure, *of_b.get(op)?))));
+    let both: Vec<(Op, (f64, f64))> = both.collect();
+    if both.len() < LEAST {
+        return None;
+    }
+    let refused = (a.needs_hardware() || b.needs_hardware()) && ring0_is_emulated(report);
+    let of_host = a.is_this_host() || b.is_this_host();
+    let outcome = match refused {
+        true => Err(EMULATED),
+        false => Ok(correlations(&both)?),
+    };
+    Some(Pair {
+        a,
+        b,
+        operations: both.iter().map(|(op, _)| *op).collect(),
+        outcome,
+        caveat: nested(report).filter(|_| of_host && !refused),
+    })
+}
+
+fn correlations(both: &[(Op, (f64, f64))]) -> Option<Correlations> {
+    let of = |wanted: &dyn Fn(Op) -> bool| -> Vec<(f64, f64)> {
+        let chosen = both.iter().filter(|(op, _)| wanted(*op));
+        chosen.map(|(_, figures)| *figures).collect()
+    };
+    let within = WORKLOADS.into_iter().filter_map(|workload| {
+        let figures = of(&|op| op.workload() == workload);
+        let is_part = figures.len() < both.len();
+        let agreement = Agreement::of(&figures).filter(|_| is_part)?;
+        Some((workload, figures.len(), agreement))
+    });
+    Some(Correlations {
+        all: Agreement::of(&of(&|_| true))?,
+        within: within.collect(),
+    })
+}
+
+impl Pair {
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        format!("{} and {}", self.a.name(), self.b.name())
+    }
+
+    /// Returns the operation whose ranks differ most, with these ranks; `None` if none do.
+    pub fn farthest(&self) -> Option<(Op, (f64, f64))> {
+        let ranks = &self.outcome.as_ref().ok()?.all.ranks;
+        let apart = |ranks: &(f64, f64)| (ranks.0 - ranks.1).abs();
+        let ranked = self.operations.iter().copied().zip(ranks.iter().copied());
+        ranked
+            .filter(|(_, ranks)| apart(ranks) > 0.0)
+            .max_by(|one, other| apart(&one.1).total_cmp(&apart(&other.1)))
+    }
+
+    /// Its figures in a sentence.
+    pub fn sentence(&self) -> String {
+        let correlations = match &self.outcome {
+            Ok(correlations) => correlations,
+            Err(reason) => return format!("refused: {reason}"),
+        };
+        let all = &correlations.all;
+        let mut parts = vec![format!(
+            "rho {:.2}{}, p {}, {} operations",
+            all.rho,
+            all.interval.map_or(String::new(), |ends| format!(
+                ", 95% interval {}",
+                range(ends)
+            )),
+            probability(all.p),
+            self.operations.len()
+        )];
+        for (workload, count, agreement) in &correlations.within {
+            let name = workload.name();
+            parts.push(format!("within {name} {:.2} of {count}", agreement.rho));
+        }
+        if let Some((op, (a, b))) = self.farthest() {
+            let path = names::path(op);
+            parts.push(format!("farthest apart {path}, ranks {a} and {b}"));
+        }
+        parts.extend(self.caveat.clone());
+        parts.join("; ")
+    }
+}
+
+/// Both ends of an interval.
+pub fn range((low, high): (f64, f64)) -> String {
+    format!("{low:.2} to {high:.2}")
+}
+
+/// Four digits, or a bound.
+pub fn probability(p: f64) -> String {
+    match p < 0.0001 {
+        true => "below 0.0001".to_owned(),
+        false => format!("{p:.4}"),
+    }
+}
+
+impl Page {
+    /// How far clocks agree.
+    pub(crate) fn agreement(&mut self, report: &Report, cells: &[Cell]) {
+        let pairs = pairs(report, cells);
+        if pairs.is_empty() {
+            return;
+        }
+        self.heading(&(TITLE, EXPLANATION.to_owned()));
+        for pair in &pairs {
+            self.paragraph(
+                &format!(" {}: ", pair.name()),
+                &pair.sentence(),
+                Look::Plain,
+            );
+        }
+        self.paragraph(" ", LIMITS, Look::Faint);
+    }
+}
+
+#[derive(Serialize)]
+pub(crate) struct JsonPair {
+    a: &'static str,
+    b: &'static str,
+    operations: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caveat: Option<String>,
+    #[serde(flatten)]
+    all: Option<JsonAgreement>,
+    /// By workload.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    within: BTreeMap<&'static str, JsonAgreement>,
+    /// Of the operations, on both sides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranks: Vec<(f64, f64)>,
+}
+
+#[derive(Serialize)]
+struct JsonAgreement {
+    n: usize,
+    rho: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+    p: f64,
+}
+
+impl JsonAgreement {
+    fn new(n: usize, agreement: &Agreement) -> Self {
+        Self {
+            n,
+            rho: agreement.rho,
+            low: agreement.interval.map(|(low, _)| low),
+            high: agreement.interval.map(|(_, high)| high),
+            p: agreement.p,
+        }
+    }
+}
+
+impl From<&Pair> for JsonPair {
+    fn from(pair: &Pair) -> Self {
+        let told = pair.outcome.as_ref().ok();
+        let within = told.into_iter().flat_map(|told| &told.within);
+        let n = pair.operations.len();
+        Self {
+            a: pair.a.name(),
+            b: pair.b.name(),
+            operations: pair.operations.iter().copied().map(names::path).collect(),
+            refused: pair.outcome.as_ref().err().copied(),
+            caveat: pair.caveat.clone(),
+            all: told.map(|told| JsonAgreement::new(n, &told.all)),
+            within: within
+                .map(|(workload, n, one)| (workload.name(), JsonAgreement::new(*n, one)))
+                .collect(),
+            ranks: told.map_or_else(Vec::new, |told| told.all.ranks.clone()),
+        }
+    }
+}
+
+/// The pairs for programs.
+pub(crate) fn json(report: &Report, cells: &[Cell]) -> Vec<JsonPair> {
+    pairs(report, cells).iter().map(JsonPair::from).collect()
+}
+
+#[cfg(test)]
+mod tests;

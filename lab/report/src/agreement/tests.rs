@@ -1,0 +1,132 @@
+use super::*;
+use trapline_stats::{value, Figure, Value};
+use EnvironmentId::{Host, Kvm, SimKvm, SimLinux, SimVmxKvm};
+
+fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
+    let clock = environment.clock();
+    Cell {
+        environment,
+        op,
+        clock,
+        unit: value::unit(op, clock),
+        value: Value::Measured(Box::new(Figure {
+            estimate,
+            low: None,
+            high: None,
+            level: None,
+            min: estimate,
+            max: estimate,
+            p50: estimate,
+            p90: estimate,
+            p99: estimate,
+            samples: 24,
+            boots: 2,
+            ratio: None,
+            exits: None,
+            host_cpu_ns: None,
+            flags: vec![],
+        })),
+    }
+}
+
+/// Operations of `exits` in an environment, by their figures.
+fn exits(environment: EnvironmentId, figures: [f64; 5]) -> Vec<Cell> {
+    let operations = [
+        Op::PortOut,
+        Op::PortIn,
+        Op::Cpuid,
+        Op::Hypercall,
+        Op::SelfIpi,
+    ];
+    let both = operations.into_iter().zip(figures);
+    both.map(|(op, figure)| cell(environment, op, figure))
+        .collect()
+}
+
+fn report(kvm: &str) -> Report {
+    Report {
+        facts: BTreeMap::from([("kvm".to_owned(), kvm.to_owned())]),
+        ..Report::default()
+    }
+}
+
+#[test]
+fn only_the_same_stack_on_two_clocks_is_paired() {
+    let sides = sides();
+    let has = |a, b| sides.contains(&(Side::Measured(a), Side::Measured(b)));
+    assert!(has(Host, SimLinux));
+    assert!(has(Kvm, SimKvm) && has(SimKvm, SimVmxKvm) && has(Kvm, SimVmxKvm));
+    assert!(has(EnvironmentId::KvmLinux, EnvironmentId::SimKvmLinux));
+    assert!(has(EnvironmentId::Sim, EnvironmentId::SimVmx));
+    assert!(!has(Kvm, EnvironmentId::SimQemuKvm));
+    assert!(!has(Host, EnvironmentId::Sim));
+}
+
+#[test]
+fn orders_of_two_simulated_machines_are_correlated() {
+    let mut cells = exits(SimKvm, [3264.0, 3293.0, 2966.0, 3198.0, 9149.0]);
+    cells.extend(exits(SimVmxKvm, [7400.0, 7444.0, 1097.0, 1064.0, 18079.0]));
+    let pairs = pairs(&report("no /dev/kvm"), &cells);
+    assert_eq!(pairs.len(), 1, "{pairs:?}");
+    let all = &pairs[0].outcome.as_ref().unwrap().all;
+    assert!((all.rho - 0.9).abs() < 1e-9, "{all:?}");
+    assert_eq!(
+        pairs[0].sentence(),
+        "rho 0.90, p 0.0833, 5 operations; \
+         farthest apart exits/hypercall, ranks 2 and 1"
+    );
+}
+
+#[test]
+fn emulated_ring_0_is_refused_with_its_reason() {
+    let mut cells = exits(Kvm, [24.0, 24.1, 7.0, 3.5, 50.0]);
+    cells.extend(exits(SimKvm, [3264.0, 3293.0, 2966.0, 3198.0, 9149.0]));
+    let refused = pairs(&report("KVM with ring 0 emulated"), &cells);
+    assert_eq!(refused[0].name(), "kvm and sim/kvm");
+    assert!(refused[0]
+        .sentence()
+        .starts_with("refused: ring 0 is emulated"));
+    let real = pairs(&report("KVM on AMD-V"), &cells);
+    assert!(real[0].outcome.is_ok());
+}
+
+#[test]
+fn a_host_that_is_a_guest_is_told_beside_its_figures() {
+    let mut cells = exits(Kvm, [24.0, 24.1, 7.0, 3.5, 50.0]);
+    cells.extend(exits(SimKvm, [3264.0, 3293.0, 2966.0, 3198.0, 9149.0]));
+    cells.extend(exits(SimVmxKvm, [7400.0, 7444.0, 1064.0, 1097.0, 18079.0]));
+    let mut nested = report("KVM on AMD-V, nested");
+    let outer = ("nested in".to_owned(), "KVM".to_owned());
+    nested.facts.extend([outer]);
+    let pairs = pairs(&nested, &cells);
+    let caveats: Vec<_> = pairs.iter().map(|pair| pair.caveat.is_some()).collect();
+    assert_eq!(
+        caveats,
+        [true, true, false],
+        "sim/kvm and sim-vmx/kvm have no host"
+    );
+}
+
+#[test]
+fn stages_of_a_boot_and_few_operations_are_not_compared() {
+    let few = |id| exits(id, [1.0, 2.0, 3.0, 4.0, 5.0]).into_iter().take(4);
+    let stages = |id| {
+        let stages = Workload::Boot.operations();
+        stages.map(move |op| cell(id, op, f64::from(op as u32)))
+    };
+    let mut cells: Vec<Cell> = few(SimKvm).chain(few(SimVmxKvm)).collect();
+    cells.extend(stages(SimKvm).chain(stages(SimVmxKvm)));
+    assert_eq!(pairs(&report("no /dev/kvm"), &cells), []);
+}
+
+#[test]
+fn kvm_of_a_simulated_machine_stands_beside_published_cycles() {
+    let operations = references::cycles(Kvm).into_iter();
+    let cells: Vec<Cell> = operations
+        .map(|(op, cycles)| cell(SimKvm, op, cycles))
+        .collect();
+    let pairs = pairs(&report("no /dev/kvm"), &cells);
+    assert_eq!(pairs[0].name(), "sim/kvm and published cycles");
+    assert_eq!(pairs[0].outcome.as_ref().unwrap().all.rho, 1.0);
+    assert_eq!(pairs[0].farthest(), None);
+}

@@ -1,0 +1,87 @@
+//! Figures that others have published of the same operations: data, each with its source and
+//! what is to be known before it is believed (`assets/references.json`). None is of this project.
+
+use serde::Deserialize;
+use trapline_abi::Op;
+use trapline_plan::EnvironmentId;
+
+const CARDS: &str = include_str!("../assets/references.json");
+
+/// Figures of one operation from one source.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Card {
+    /// As `trapline list` names it.
+    pub operation: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Publication, machine and settings.
+    pub source: String,
+    /// What limits the comparison with a run.
+    pub caveat: String,
+    /// Index of the value of which the others are multiples.
+    pub base: usize,
+    /// The figures.
+    pub values: Vec<Value>,
+}
+
+/// One published figure.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Value {
+    /// Hypervisor or machine.
+    pub who: String,
+    /// `None` where only this run has a figure.
+    pub value: Option<f64>,
+    /// The environment that is most like it.
+    #[serde(default)]
+    pub here: Option<String>,
+}
+
+/// The cards; a test reads them, so they can be read.
+pub fn cards() -> Vec<Card> {
+    serde_json::from_str(CARDS).unwrap_or_default()
+}
+
+/// Returns published cycles of operations in `environment` on hardware, one for each
+/// operation. All sources are of processors of one generation (Kaby Lake), so that their ranks
+/// may be compared.
+pub fn cycles(environment: EnvironmentId) -> Vec<(Op, f64)> {
+    let cards = cards().into_iter().filter(|card| card.unit == "cycles");
+    let figures = cards.filter_map(|card| {
+        let mut values = card.values.iter();
+        let is_it = |value: &&Value| value.here.as_deref() == Some(environment.name());
+        Some((Op::from_path(&card.operation)?, values.find(is_it)?.value?))
+    });
+    figures.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_card_can_be_shown_and_names_its_source() {
+        let cards: Vec<Card> = serde_json::from_str(CARDS).unwrap();
+        assert!(cards.len() > 10);
+        for card in &cards {
+            assert!(Op::from_path(&card.operation).is_some(), "{card:?}");
+            let told = [&card.unit, &card.source, &card.caveat];
+            assert!(told.iter().all(|text| !text.is_empty()), "{card:?}");
+            assert!(!card.source.contains("this project"), "{card:?}");
+            assert!(card.values[card.base].value.is_some(), "{card:?}");
+            for value in &card.values {
+                let here = value.here.as_deref();
+                assert!(here.is_none_or(|name| EnvironmentId::from_name(name).is_some()));
+                assert!(value.value.is_some() || here.is_some(), "{value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn published_cycles_are_of_different_operations() {
+        let cycles = cycles(EnvironmentId::Kvm);
+        let operations: BTreeSet<_> = cycles.iter().map(|(op, _)| *op).collect();
+        assert_eq!(operations.len(), cycles.len());
+        assert!(operations.contains(&Op::Cpuid) && operations.contains(&Op::Getpid));
+    }
+}
