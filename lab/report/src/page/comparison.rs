@@ -180,7 +180,7 @@ impl Table<'_> {
             Value::Measured(figure) => html! {
                 td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(figure.estimate) {
                     (value(cell, figure)) (self.marks(cell, notes))
-                    span.s { (table::spread(cell, figure, true)) }
+                    @if cell.clock == Clock::Wall { span.s { (table::spread(cell, figure, true)) } }
                     @if let Some(range) = table::range(cell, figure) {
                         span.range title="smallest and largest batch" { "(" (range) ")" }
                     }
