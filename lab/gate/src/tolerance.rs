@@ -19,7 +19,7 @@ pub enum Tolerance {
 pub const OF_BOOTS: Tolerance = Tolerance::Share(0.02);
 
 /// What a mean may move by where the fastest batch did not move and nothing else is said. A
-/// timer interrupt within one of 12 batches moves their mean by about 1%.
+/// timer interrupt within one of 12 batches moves their mean by 1 to 2%.
 pub const OF_INTERRUPTS: Tolerance = Tolerance::Share(0.02);
 
 impl Tolerance {

@@ -261,9 +261,9 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
     }
 }
 
-/// Returns the value that rows are sorted by, with eight significant digits.
-fn sort_key(value: f64) -> String {
-    format!("{value:.7e}")
+/// Returns the value that rows are sorted by, with seven significant digits: pages hold many.
+fn sort_key(value: f64) -> f64 {
+    format!("{value:.6e}").parse().unwrap_or(value)
 }
 
 fn notes_below(notes: &Notes, id: &str) -> Markup {
