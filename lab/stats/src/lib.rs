@@ -18,6 +18,7 @@ mod exact;
 pub mod history;
 pub mod irq;
 pub mod judge;
+pub mod order;
 pub mod spread;
 mod timeline;
 pub mod value;
