@@ -19,6 +19,7 @@ pub mod history;
 pub mod irq;
 pub mod judge;
 pub mod order;
+pub mod paired;
 pub mod spread;
 mod timeline;
 pub mod value;

@@ -2,6 +2,8 @@
 //! with noise of several kinds, and judged as measured ones are. Prints the tables of
 //! docs/method.md; the same digits each time. An argument multiplies the number of trials.
 
+mod autoregressive;
+mod builds;
 mod heaps;
 mod hosts;
 mod outlooks;
@@ -39,6 +41,7 @@ fn main() {
     outlooks::print(trials);
     rivals::print(trials);
     series::print(trials);
+    builds::print(trials);
     heaps::print(trials);
 }
 
