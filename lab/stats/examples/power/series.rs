@@ -3,7 +3,7 @@
 use crate::autoregressive::{autoregressive, Innovations, BURN_IN};
 use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
-use trapline_stats::history::{change_points, Settings, FEWEST_TESTED};
+use trapline_stats::history::{change_points, ChangePoint, Settings, FEWEST_TESTED};
 use trapline_stats::spread::chance;
 
 const NOISE: f64 = 0.01;
@@ -74,25 +74,44 @@ fn stores(trials: usize) {
 }
 
 /// The changed part of a series, as shares of its length.
-const CHANGES: [(&str, f64, f64); 2] = [
+const PARTS: [(&str, f64, f64); 2] = [
     ("last half", 0.5, 1.0),
     ("middle third", 1.0 / 3.0, 2.0 / 3.0),
 ];
 
+/// Stores: the number of series with the change, and of those without.
+const STORES: [(usize, usize); 3] = [(1, 0), (1, 99), (10, 90)];
+
+/// A change of part of a series.
+struct Change {
+    runs: usize,
+    /// The first run of the part, and the run after its last one.
+    ends: [usize; 2],
+    /// The change of the level, as a share.
+    size: f64,
+    phi: f64,
+}
+
 fn power(trials: usize) {
     println!("Part of a series with normal AR(1) noise of 1% is changed by so much: how often all");
-    println!("ends of that part are found within one run. Alone in a store, and beside 99 series");
-    println!("that did not change (p multiplied by 100). {trials} series each.");
-    println!("                             alone                    beside 99");
-    println!("changed       phi runs    +2%     +3%     +5%     +2%     +3%     +5%");
-    for (what, from, to) in CHANGES {
+    println!("ends of that part are found within one run, in a store of this series only, where 1");
+    println!("of 100 series changed, and where 10 of 100 changed. {trials} series each.");
+    println!("                           1 of 1          1 of 100       10 of 100");
+    println!("changed       phi runs     +3%     +5%     +3%     +5%     +3%     +5%");
+    for (what, from, to) in PARTS {
         for phi in [0.0, 0.5] {
             for runs in RUNS {
                 print!("{what:13} {phi:3} {runs:4}");
                 let ends = [from, to].map(|share| (share * runs as f64).round() as usize);
-                for others in [0, 99] {
-                    for shift in [0.02, 0.03, 0.05] {
-                        let found = found(ends, shift, phi, runs, others, trials);
+                for (changed, others) in STORES {
+                    for size in [0.03, 0.05] {
+                        let change = Change {
+                            runs,
+                            ends,
+                            size,
+                            phi,
+                        };
+                        let found = change.found(changed, others, trials);
                         print!("{:>8}", percent(found, trials, 0));
                     }
                 }
@@ -103,32 +122,35 @@ fn power(trials: usize) {
     println!();
 }
 
-/// The number of series in which the ends of the changed part are found.
-fn found(
-    ends: [usize; 2],
-    shift: f64,
-    phi: f64,
-    runs: usize,
-    others: usize,
-    trials: usize,
-) -> usize {
-    let mut chance = chance(runs as u64, 20);
-    let changed = |run: &usize| (ends[0]..ends[1]).contains(run);
-    let shifts: Vec<f64> = (0..runs)
-        .map(|run| if changed(&run) { shift } else { 0.0 })
-        .collect();
-    // A constant series has p = 1, like the least significant of those without a shift.
-    let constant = vec![vec![100.0; FEWEST_TESTED]; others];
-    let is_found = |_: &usize| {
-        let mut store = constant.clone();
-        store.push(series(Innovations::Normal, phi, &shifts, &mut chance));
-        let points = change_points(&store, &Settings::default())
-            .pop()
-            .unwrap_or_default();
+impl Change {
+    /// The number of changed series, of `trials`, in which it is found.
+    fn found(&self, changed: usize, others: usize, trials: usize) -> usize {
+        let mut chance = chance(self.runs as u64, 20);
+        let shifts = (0..self.runs).map(|run| match (self.ends[0]..self.ends[1]).contains(&run) {
+            true => self.size,
+            false => 0.0,
+        });
+        let shifts: Vec<f64> = shifts.collect();
+        let stores = (0..trials / changed).map(|_| {
+            let one = |_| series(Innovations::Normal, self.phi, &shifts, &mut chance);
+            let mut store: Vec<Vec<f64>> = (0..changed).map(one).collect();
+            // A constant series has p = 1, like the least significant of those without a
+            // shift.
+            store.resize(changed + others, vec![100.0; FEWEST_TESTED]);
+            let points = change_points(&store, &Settings::default());
+            points[..changed]
+                .iter()
+                .filter(|points| self.is_found(points))
+                .count()
+        });
+        stores.sum()
+    }
+
+    fn is_found(&self, points: &[ChangePoint]) -> bool {
         let is_near = |end: &usize| points.iter().any(|point| point.index.abs_diff(*end) <= 1);
-        ends.iter().filter(|end| **end < runs).all(is_near)
-    };
-    (0..trials).filter(is_found).count()
+        let mut ends = self.ends.iter().filter(|end| **end < self.runs);
+        ends.all(is_near)
+    }
 }
 
 /// A series of level 100 with the given shifts, each a share of the level.
