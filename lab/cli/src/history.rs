@@ -4,11 +4,12 @@ use crate::args::{HistoryArgs, PlainFormat};
 use crate::failure::{Failure, Status};
 use crate::{keep, outcome, run, show, terminal};
 use trapline_plan::request;
-use trapline_report::history::{self, History};
-use trapline_stats::history::{Moment, Past, Settings};
+use trapline_report::history;
+use trapline_stats::history::{screen, Moment, Past, Settings};
 use trapline_store::Store;
 
-/// Reads all runs of the store, and shows where their figures shifted.
+/// Reads all runs of the store and prints the shifts of the series that were asked for. All
+/// series of the store are tested, so that the correction does not depend on the selection.
 ///
 /// # Errors
 /// There is no such store, or it cannot be read.
@@ -22,31 +23,30 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
             run: info.id.0,
             at: info.started_at,
         };
-        past.add(&moment, &info.facts, &run.observations);
+        let settings = keep::comparable(&info);
+        past.add(&moment, &info.facts, &settings, &run.observations);
     }
     let operations = match args.workloads.as_slice() {
         [] => request::known_operations(),
         workloads => run::selected(workloads).0,
     };
-    let mut series = past.series();
-    series.retain(|one| {
-        let named = &args.environments;
-        let is_named = named.is_empty() || named.contains(&one.contender.environment);
-        is_named && operations & one.op.bit() != 0
-    });
-    let history = History {
-        series,
-        settings: Settings {
-            least_change: args.margin / 100.0,
-            ..Settings::default()
-        },
+    let settings = Settings {
+        least_change: args.margin / 100.0,
+        ..Settings::default()
     };
+    let mut screening = screen(past.series(), &settings);
+    screening.series.retain(|one| {
+        let named = &args.environments;
+        let environment = &one.series.contender.environment;
+        let is_named = named.is_empty() || named.contains(environment);
+        is_named && operations & one.series.op.bit() != 0
+    });
     match args.format {
         PlainFormat::Table => {
             let style = outcome::style();
-            terminal::print_text(&history::terminal(&history, &show::date, &style))?;
+            terminal::print_text(&history::terminal(&screening, &show::date, &style))?;
         }
-        PlainFormat::Json => terminal::print_json(&history::json(&history))?,
+        PlainFormat::Json => terminal::print_json(&history::json(&screening))?,
     }
     Ok(Status::Done)
 }

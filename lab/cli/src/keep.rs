@@ -2,9 +2,12 @@
 
 use crate::args::StoreArgs;
 use crate::failure::Failure;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trapline_abi::{block, OpSet};
 use trapline_plan::{irq, kernel_build, names, request, Contender, Request, Scheduling};
+use trapline_stats::history::Comparable;
+use trapline_store::RunInfo;
 
 /// The file that `args` name, or the user's own.
 ///
@@ -78,6 +81,50 @@ pub fn operations(words: &str) -> OpSet {
     selected.unwrap_or_else(request::known_operations)
 }
 
+/// Options of a request that do not change what a figure measures.
+const NOT_MEASURED: [&str; 4] = ["env", "workload", "seed", "boots"];
+
+/// Returns the settings of a run that its figures depend on. The store has the preset and the
+/// settings of the machine only in the words of [`describe`]; those of workload irq are read
+/// from the facts of the run.
+pub fn comparable(run: &RunInfo) -> Comparable {
+    let mut general: Vec<String> = Vec::new();
+    let mut block: Vec<String> = Vec::new();
+    let options = format!(" {}", run.request);
+    let mut is_of_irq = false;
+    for option in options.split(" --").skip(1) {
+        let name = option.split(' ').next().unwrap_or(option);
+        // The first of the options of workload irq, which are before those of workload block.
+        is_of_irq |= name == "between";
+        match name {
+            "size" | "requests" => block.push(option.to_owned()),
+            name if is_of_irq || NOT_MEASURED.contains(&name) => {}
+            _ => general.push(option.to_owned()),
+        }
+    }
+    Comparable {
+        general: general.join(", "),
+        irq: interrupts(&run.facts),
+        block: block.join(", "),
+    }
+}
+
+/// The settings of workload irq that are not the default, except those that only judge.
+fn interrupts(facts: &BTreeMap<String, String>) -> String {
+    let settings = irq::Settings {
+        threshold: irq::Settings::default().threshold,
+        require: None,
+        ..irq::Settings::from_facts(facts)
+    };
+    let usual = irq::Settings::default().facts();
+    let facts = settings.facts().into_iter();
+    let others = facts.filter(|(name, value)| usual.get(name) != Some(value));
+    let others: Vec<String> = others
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    others.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +169,68 @@ mod tests {
         let settings =
             " --between halt --load none --period 10ms --pin free --sched other --threshold 30us";
         assert!(words.ends_with(settings), "{words}");
+    }
+
+    fn stored(request: &Request) -> RunInfo {
+        RunInfo {
+            id: trapline_store::RunId(1),
+            started_at: 0,
+            finished_at: None,
+            seed: request.seed,
+            request: describe(request),
+            version: String::new(),
+            facts: request.irq.facts(),
+            boots: 0,
+            keeper: None,
+            plan: None,
+        }
+    }
+
+    #[test]
+    fn runs_are_comparable_whatever_else_they_measure() {
+        let all = names::operations("basic,irq,block").unwrap();
+        let of = |operations, preset, cap| {
+            let request = Request {
+                contenders: vec![EnvironmentId::Host.into()],
+                operations,
+                preset,
+                boots: Some(7),
+                scheduling: Scheduling {
+                    cap,
+                    ..Scheduling::USUAL
+                },
+                ..Request::default()
+            };
+            comparable(&stored(&request))
+        };
+        let some = of(names::operations("basic").unwrap(), Preset::Quick, None);
+        assert_eq!(some.general, "preset quick");
+        assert_eq!((some.irq.as_str(), some.block.as_str()), ("", ""));
+        let every = of(all, Preset::Quick, None);
+        assert_eq!((every.general, every.irq), (some.general, some.irq));
+        assert!(every.block.starts_with("size "), "{}", every.block);
+        assert!(every.block.contains(", requests "), "{}", every.block);
+        assert_eq!(
+            of(all, Preset::Full, Some(25)).general,
+            "preset full, cap 25"
+        );
+    }
+
+    #[test]
+    fn settings_of_interrupts_that_change_figures_are_told_apart() {
+        let request = Request {
+            operations: irq::operations(),
+            irq: irq::Settings {
+                period: irq::Time(1_000_000),
+                threshold: irq::Time(50_000),
+                ..irq::Settings::default()
+            },
+            ..Request::default()
+        };
+        let found = comparable(&stored(&request));
+        assert_eq!(
+            (found.general.as_str(), found.irq.as_str()),
+            ("preset quick", "irq-period 1ms")
+        );
     }
 }

@@ -1,78 +1,127 @@
-//! What a store's runs say over time: where series shifted, and what changed there.
+//! The shifts of a store's series, as text and as JSON.
 
 use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{figures, printable, Style};
 use serde::Serialize;
 use trapline_plan::names;
-use trapline_stats::history::{Series, Settings, Shift};
-use trapline_stats::value;
-
-/// A store's series, and what counts as a shift.
-#[derive(Clone, Debug)]
-pub struct History {
-    /// Every series that was asked for.
-    pub series: Vec<Series>,
-    /// What counts as a shift.
-    pub settings: Settings,
-}
+use trapline_stats::history::{Entry, Screened, Screening, Series, Shift, FEWEST_TESTED};
+use trapline_stats::value::{self, Work};
 
 /// Characters of a fact's value that are shown.
 const FACT: usize = 24;
 
-/// The history as text: the latest shift of a series last, as one reads a log.
-pub fn terminal(history: &History, date: &dyn Fn(u64) -> String, style: &Style) -> String {
+/// The shifts as text, the latest one of a series last.
+pub fn terminal(screening: &Screening, date: &dyn Fn(u64) -> String, style: &Style) -> String {
     let mut page = Page {
         style: *style,
         text: String::new(),
     };
-    let mut found = 0;
-    for series in &history.series {
-        let shifts = series.shifts(&history.settings);
-        found += shifts.len();
-        if shifts.is_empty() {
-            continue;
-        }
-        let runs = series.entries.len();
-        let title = format!("{} in {}", names::path(series.op), series.contender);
-        page.line(&Span::new(
-            format!("{}, {runs} runs", printable(&title)),
-            Look::Strong,
-        ));
-        for shift in &shifts {
-            page.paragraph(" ", &told(series, shift, date, style), look(series, shift));
-            for (name, before, after) in &shift.changed {
-                let text = format!("{name}: {} -> {}", short(before), short(after));
-                page.paragraph("   ", &printable(&text), Look::Faint);
-            }
-        }
+    for screened in &screening.series {
+        section(&mut page, screened, date);
     }
-    if found > 0 {
+    if !page.text.is_empty() {
         page.text.push('\n');
     }
-    let runs = history
-        .series
-        .iter()
-        .map(|series| series.entries.len())
-        .max();
-    let summary = format!(
-        "{} of {} series shifted, in up to {} runs. It looks back, and is no gate: 'trapline check' \
-         and 'trapline compare' are.",
-        history.series.iter().filter(|one| !one.shifts(&history.settings).is_empty()).count(),
-        history.series.len(),
-        runs.unwrap_or(0)
-    );
-    page.paragraph("", &summary, Look::Plain);
+    page.paragraph("", &summary(screening), Look::Plain);
     page.text
 }
 
-fn told(series: &Series, shift: &Shift, date: &dyn Fn(u64) -> String, style: &Style) -> String {
-    let clock = series.contender.environment.clock();
-    let figure = |value| figures::value(value, series.op, clock, style.unicode);
+/// A series that has anything to report.
+fn section(page: &mut Page, screened: &Screened, date: &dyn Fn(u64) -> String) {
+    let Screened { series, shifts } = screened;
+    let disagreeing = series.entries.iter().filter(|entry| entry.figure.is_err());
+    let disagreeing: Vec<&Entry> = disagreeing.collect();
+    if shifts.is_empty() && disagreeing.is_empty() {
+        return;
+    }
+    page.line(&Span::new(printable(&title(series)), Look::Strong));
+    let style = page.style;
+    for shift in shifts {
+        let text = describe(series, shift, date, &style);
+        page.paragraph(" ", &text, look(series, shift));
+        for (name, before, after) in &shift.changed {
+            let text = format!("{name}: {} -> {}", short(before), short(after));
+            page.paragraph("   ", &printable(&text), Look::Faint);
+        }
+    }
+    for entry in disagreeing {
+        let (run, date) = (entry.moment.run, date(entry.moment.at));
+        let reason = entry.figure.as_ref().err().map_or("", String::as_str);
+        let text = format!("run {run}, {date}: no figure: {}", printable(reason));
+        page.paragraph(" ", &text, Look::Bad);
+    }
+}
+
+fn title(series: &Series) -> String {
+    let work = match series.work {
+        Work::Unsized => None,
+        work => Some(work.to_string()),
+    };
+    let settings = Some(series.settings.clone()).filter(|settings| !settings.is_empty());
+    let parts: Vec<String> = [
+        Some(format!(
+            "{} in {}",
+            names::path(series.op),
+            series.contender
+        )),
+        settings,
+        work,
+        Some(format!("{} runs", series.entries.len())),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    parts.join(", ")
+}
+
+/// The number of series with shifts, and the error rate of the search.
+fn summary(screening: &Screening) -> String {
+    let Screening { series, level, .. } = screening;
+    let with = |exact: bool| {
+        let of_clock = series
+            .iter()
+            .filter(move |one| one.series.clock().is_exact() == exact);
+        let shifted = of_clock.clone().filter(|one| !one.shifts.is_empty());
+        (shifted.count(), of_clock.count())
+    };
+    let (exact, wall) = (with(true), with(false));
+    let mut parts = Vec::new();
+    if wall.1 > 0 {
+        parts.push(format!(
+            "Wall clock: {} of {} series shifted. False discovery rate {:.0}% over the {} series \
+             of the store that were tested; p is corrected for these.",
+            wall.0,
+            wall.1,
+            level * 100.0,
+            screening.tested
+        ));
+    }
+    if screening.too_short > 0 {
+        parts.push(format!(
+            "{} series of fewer than {FEWEST_TESTED} runs were not tested.",
+            screening.too_short
+        ));
+    }
+    if exact.1 > 0 {
+        parts.push(format!(
+            "Exact clocks: {} of {} series changed; every changed digit is reported.",
+            exact.0, exact.1
+        ));
+    }
+    if parts.is_empty() {
+        parts.push("No series.".to_owned());
+    }
+    parts.push("For a verdict use 'trapline compare' or 'trapline check'.".to_owned());
+    parts.join(" ")
+}
+
+fn describe(series: &Series, shift: &Shift, date: &dyn Fn(u64) -> String, style: &Style) -> String {
+    let figure = |value| figures::value(value, series.op, series.clock(), style.unicode);
     let p = shift
         .point
         .p
-        .map_or_else(String::new, |p| format!(", p {p:.1e}"));
+        .map_or_else(String::new, |p| format!(", corrected p {p:.1e}"));
     format!(
         "run {}, {}: {} -> {} ({:+.1}%{p})",
         shift.moment.run,
@@ -92,7 +141,7 @@ fn look(series: &Series, shift: &Shift) -> Look {
 
 fn short(value: &str) -> String {
     match value.chars().count() {
-        0 => "(not told)".to_owned(),
+        0 => "(none)".to_owned(),
         count if count > FACT => {
             let kept: String = value.chars().take(FACT - 2).collect();
             format!("{kept}..")
@@ -101,19 +150,22 @@ fn short(value: &str) -> String {
     }
 }
 
-/// The history as a JSON object, with every figure.
-pub fn json(history: &History) -> serde_json::Value {
-    let series: Vec<_> = history
-        .series
-        .iter()
-        .map(|series| JsonSeries::new(series, &history.settings))
-        .collect();
-    serde_json::json!({ "series": series })
+/// The series as a JSON object, with every figure.
+pub fn json(screening: &Screening) -> serde_json::Value {
+    let series = screening.series.iter().map(JsonSeries::new);
+    serde_json::json!({
+        "level": screening.level,
+        "tested": screening.tested,
+        "too_short": screening.too_short,
+        "series": series.collect::<Vec<_>>(),
+    })
 }
 
 #[derive(Serialize)]
 struct JsonSeries {
     contender: String,
+    settings: String,
+    work: Option<String>,
     workload: &'static str,
     operation: &'static str,
     clock: &'static str,
@@ -126,7 +178,8 @@ struct JsonSeries {
 struct JsonEntry {
     run: i64,
     started_at: u64,
-    figure: f64,
+    figure: Option<f64>,
+    problem: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -148,25 +201,25 @@ struct JsonFact {
 }
 
 impl JsonSeries {
-    fn new(series: &Series, settings: &Settings) -> Self {
-        let clock = series.contender.environment.clock();
+    fn new(screened: &Screened) -> Self {
+        let Screened { series, shifts } = screened;
+        let clock = series.clock();
         let entries = series.entries.iter().map(|entry| JsonEntry {
             run: entry.moment.run,
             started_at: entry.moment.at,
-            figure: entry.figure,
+            figure: entry.figure.as_ref().ok().copied(),
+            problem: entry.figure.as_ref().err().cloned(),
         });
         Self {
             contender: series.contender.to_string(),
+            settings: series.settings.clone(),
+            work: (series.work != Work::Unsized).then(|| series.work.to_string()),
             workload: series.op.workload().name(),
             operation: series.op.name(),
             clock: clock.name(),
             unit: value::unit(series.op, clock),
             figures: entries.collect(),
-            shifts: series
-                .shifts(settings)
-                .into_iter()
-                .map(JsonShift::from)
-                .collect(),
+            shifts: shifts.iter().cloned().map(JsonShift::from).collect(),
         }
     }
 }
@@ -191,3 +244,6 @@ impl From<Shift> for JsonShift {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
 use trapline_plan::observed::UNREST;
-use trapline_plan::{Clock, EnvironmentId, Observation, Outcome, Sample};
+use trapline_plan::{Clock, EnvironmentId, Observation, Operation, Outcome, Sample};
 
 /// Host intervals shorter than this (in nanoseconds) say nothing about the
 /// guest's clock.
@@ -37,6 +37,17 @@ pub struct Told<'a> {
     unit_per_tick: f64,
     pub outcome: &'a Outcome,
     facts: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Told<'a> {
+    pub fn new(seen: &'a Observation, operation: &'a Operation) -> Self {
+        Self {
+            replicate: seen.replicate,
+            unit_per_tick: seen.unit_per_tick,
+            outcome: &operation.outcome,
+            facts: &seen.facts,
+        }
+    }
 }
 
 /// A boot's measurement, its values computed.
@@ -92,12 +103,7 @@ fn tell(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec
             .iter()
             .filter(|operation| operation.op == op);
         if seen.environment == environment {
-            told.extend(of_op.map(|operation| Told {
-                replicate: seen.replicate,
-                unit_per_tick: seen.unit_per_tick,
-                outcome: &operation.outcome,
-                facts: &seen.facts,
-            }));
+            told.extend(of_op.map(|operation| Told::new(seen, operation)));
         }
     }
     told.sort_by_key(|told| told.replicate);

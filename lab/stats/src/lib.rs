@@ -20,6 +20,7 @@ pub mod irq;
 pub mod judge;
 pub mod modes;
 pub mod order;
+pub mod paired;
 pub mod spread;
 mod timeline;
 pub mod value;

@@ -24,7 +24,7 @@ pub struct KernelBuildArgs {
     #[arg(long, value_name = "P,P", value_enum, value_delimiter = ',',
           default_values_t = [PlaceName::Same, PlaceName::Disjoint])]
     pub place: Vec<PlaceName>,
-    /// Builds of each cell [default: 1; 2 where instructions are counted]
+    /// Builds of each cell, one in each round [default: 3; 2 on exact clocks]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub boots: Option<u32>,
     /// Seed of the order of builds [default: random, recorded with the run]

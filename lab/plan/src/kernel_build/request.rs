@@ -59,6 +59,14 @@ impl Request {
     /// Numbers of CPUs where nothing else is said.
     pub const CPUS: [u32; 2] = [1, 2];
 
+    /// Builds of a cell on the wall clock, unless a number is given: the fewest whose
+    /// percentages have an interval of 75%.
+    pub const BUILDS: u32 = 3;
+
+    /// Builds of a cell on an exact clock, unless a number is given: one to measure, one to
+    /// prove it reproducible.
+    pub const BUILDS_EXACT: u32 = 2;
+
     /// Every build, in order.
     pub fn expand(&self) -> Vec<PlannedBuild> {
         let environments = self.environments();
@@ -110,7 +118,10 @@ impl Request {
 
     /// How often each cell of an environment is built.
     pub fn boots_of(&self, environment: EnvironmentId) -> u32 {
-        let usual = if environment.clock().is_exact() { 2 } else { 1 };
+        let usual = match environment.clock().is_exact() {
+            true => Self::BUILDS_EXACT,
+            false => Self::BUILDS,
+        };
         self.boots.unwrap_or(usual)
     }
 }
@@ -217,6 +228,17 @@ mod tests {
         let usual = request().expand();
         let counted = usual.iter().filter(|build| build.environment == SimLinux);
         assert_eq!(counted.count(), 2);
+    }
+
+    #[test]
+    fn cells_of_the_wall_clock_are_built_three_times_by_default() {
+        let usual = request();
+        assert_eq!((usual.boots_of(Host), usual.boots_of(SimLinux)), (3, 2));
+        let once = Request {
+            boots: Some(1),
+            ..usual
+        };
+        assert_eq!((once.boots_of(Host), once.boots_of(SimLinux)), (1, 1));
     }
 
     #[test]

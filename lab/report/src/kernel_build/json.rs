@@ -4,6 +4,7 @@ use super::{Cell, Matrix};
 use serde_json::{json, Value};
 use trapline_plan::kernel_build::Column;
 use trapline_plan::EnvironmentId;
+use trapline_stats::paired::PairedRatio;
 
 /// The object; `version` is Trapline's.
 pub fn json(matrix: &Matrix, version: &str) -> Value {
@@ -22,14 +23,19 @@ pub fn json(matrix: &Matrix, version: &str) -> Value {
 
 fn of_cell(matrix: &Matrix, (id, column): (EnvironmentId, Column), cell: &Cell) -> Value {
     let took = cell.took();
-    let builds = cell.done.iter().map(|done| {
+    let builds = cell.done.iter().map(|(round, done)| {
         json!({
+            "round": round,
             "took": done.took,
             "own_ns": done.own_ns,
             "objects": done.objects,
             "proof": done.proof,
         })
     });
+    let (base, native) = (
+        matrix.ratio_to_base(id, column),
+        matrix.ratio_to_native(id, column),
+    );
     json!({
         "environment": id.name(),
         "clock": id.clock().name(),
@@ -40,11 +46,32 @@ fn of_cell(matrix: &Matrix, (id, column): (EnvironmentId, Column), cell: &Cell) 
         "median": took.as_ref().map(|took| took.median()),
         "min": took.as_ref().map(|took| took.min()),
         "max": took.as_ref().map(|took| took.max()),
-        "over_base": matrix.above_base(id, column),
-        "over_native": matrix.above_native(id, column),
+        "over_base": over(base),
+        "over_base_interval": interval(id, base),
+        "over_native": over(native),
+        "over_native_interval": interval(id, native),
         "clock_off": cell.disagreement(),
         "skip": cell.skipped,
         "failed": cell.failed,
         "builds": builds.collect::<Vec<_>>(),
+    })
+}
+
+/// A ratio as a share above 1.
+fn over(ratio: Option<PairedRatio>) -> Option<f64> {
+    ratio.map(|ratio| ratio.estimate - 1.0)
+}
+
+/// The interval of a ratio, as shares above 1; `null` on exact clocks and of one round.
+fn interval(id: EnvironmentId, ratio: Option<PairedRatio>) -> Value {
+    let ratio = ratio.filter(|_| !id.clock().is_exact());
+    let interval = ratio.and_then(|ratio| Some((ratio.rounds, ratio.interval?)));
+    interval.map_or(Value::Null, |(rounds, interval)| {
+        json!({
+            "level": interval.level,
+            "low": interval.low - 1.0,
+            "high": interval.high - 1.0,
+            "rounds": rounds,
+        })
     })
 }

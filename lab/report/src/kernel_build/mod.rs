@@ -16,6 +16,7 @@ pub use table::table;
 use std::collections::BTreeMap;
 use trapline_plan::kernel_build::{Build, Column, Done, Outcome, Size, OF_ALL};
 use trapline_plan::{Clock, EnvironmentId};
+use trapline_stats::paired::{paired_ratio, PairedRatio};
 use trapline_stats::spread::Sorted;
 
 /// Clocks that differ by more than this share disagree.
@@ -40,7 +41,8 @@ pub struct Matrix {
 /// What came of all builds of an environment on the same CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Cell {
-    done: Vec<Done>,
+    /// The builds that were done, with their rounds.
+    done: Vec<(u32, Done)>,
     skipped: Option<String>,
     failed: Option<String>,
 }
@@ -50,20 +52,28 @@ impl Cell {
     fn took(&self) -> Option<Sorted> {
         let usable = self.failed.is_none();
         let all = self.done.iter().filter(|_| usable);
-        Sorted::new(all.map(|done| done.took as f64).collect())
+        Sorted::new(all.map(|(_, done)| done.took as f64).collect())
+    }
+
+    /// The same with their rounds.
+    fn rounds(&self) -> Vec<(u32, f64)> {
+        let usable = self.failed.is_none();
+        let all = self.done.iter().filter(|_| usable);
+        all.map(|(round, done)| (*round, done.took as f64))
+            .collect()
     }
 
     /// The largest difference of its clocks, if they disagree.
     fn disagreement(&self) -> Option<f64> {
-        let off = self.done.iter().map(off);
+        let off = self.done.iter().map(|(_, done)| off(done));
         let most = off.max_by(|one, other| one.abs().total_cmp(&other.abs()));
         most.filter(|off| off.abs() > AGREEMENT)
     }
 
     /// Whether builds on an exact clock took different times.
     fn wavers(&self) -> bool {
-        let first = self.done.first().map(|done| done.took);
-        self.done.iter().any(|done| Some(done.took) != first)
+        let first = self.done.first().map(|(_, done)| done.took);
+        self.done.iter().any(|(_, done)| Some(done.took) != first)
     }
 }
 
@@ -82,7 +92,7 @@ impl Matrix {
                 Outcome::Done(done) => {
                     let unequal = reference.and_then(|known| unequal(done, known));
                     cell.failed = cell.failed.take().or(unequal);
-                    cell.done.push(done.clone());
+                    cell.done.push((build.planned.round, done.clone()));
                 }
                 Outcome::Skipped(reason) => cell.skipped = Some(reason.clone()),
                 Outcome::Failed(reason) => cell.failed = Some(reason.clone()),
@@ -134,22 +144,30 @@ impl Matrix {
         self.cells.get(&(environment, column))?.took()
     }
 
-    /// By how much the median of a cell is above that of another, as a share.
-    fn above(&self, cell: (EnvironmentId, Column), base: (EnvironmentId, Column)) -> Option<f64> {
-        let (cell, base) = (self.took(cell.0, cell.1)?, self.took(base.0, base.1)?);
-        Some(cell.median() / base.median() - 1.0)
+    /// The ratio of a cell to another, over the rounds that built both.
+    fn ratio(
+        &self,
+        cell: (EnvironmentId, Column),
+        base: (EnvironmentId, Column),
+    ) -> Option<PairedRatio> {
+        let rounds = |place| self.cells.get(&place).map(Cell::rounds);
+        paired_ratio(&rounds(cell)?, &rounds(base)?)
     }
 
-    /// The same against the same environment with one CPU of its own.
-    fn above_base(&self, environment: EnvironmentId, column: Column) -> Option<f64> {
-        self.above((environment, column), (environment, Column::BASE))
+    /// The ratio to the same environment with one CPU of its own.
+    fn ratio_to_base(&self, environment: EnvironmentId, column: Column) -> Option<PairedRatio> {
+        self.ratio((environment, column), (environment, Column::BASE))
     }
 
-    /// The same against the environment without virtualization, on the same CPUs.
-    pub(crate) fn above_native(&self, environment: EnvironmentId, column: Column) -> Option<f64> {
+    /// The ratio to the environment without virtualization, on the same CPUs.
+    pub(crate) fn ratio_to_native(
+        &self,
+        environment: EnvironmentId,
+        column: Column,
+    ) -> Option<PairedRatio> {
         let native = native(environment.clock());
         let other = environment != native;
-        other.then(|| self.above((environment, column), (native, column)))?
+        other.then(|| self.ratio((environment, column), (native, column)))?
     }
 }
 

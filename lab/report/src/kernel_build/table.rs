@@ -2,9 +2,11 @@
 
 use super::{native, Matrix};
 use crate::printable;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use trapline_plan::kernel_build::Column;
 use trapline_plan::{Clock, EnvironmentId};
+use trapline_stats::paired::PairedRatio;
 use trapline_stats::spread::Sorted;
 
 /// Columns of text for a name, and for a figure.
@@ -107,16 +109,56 @@ fn rows_of(matrix: &Matrix, id: EnvironmentId, columns: &[Column]) -> Vec<Row> {
     };
     let took = |column| matrix.took(id, column);
     let over_base = |column| match column {
-        Column::BASE => String::new(),
-        column => percent(matrix.above_base(id, column)),
+        Column::BASE => None,
+        column => matrix.ratio_to_base(id, column),
     };
-    let over_native = |column| percent(matrix.above_native(id, column));
-    vec![
+    let over_native = |column| matrix.ratio_to_native(id, column);
+    let mut rows = vec![
         row(id.name(), true, &|column| figure(took(column), clock)),
         row("min-max", false, &|column| spread(took(column), clock)),
-        row(&format!("over {}", Column::BASE), false, &over_base),
-        row(&format!("over {}", native(clock)), false, &over_native),
-    ]
+    ];
+    let bases = [Column::BASE.to_string(), native(clock).to_string()];
+    let ratios: [&dyn Fn(Column) -> Option<PairedRatio>; 2] = [&over_base, &over_native];
+    for (base, ratio) in bases.iter().zip(ratios) {
+        let over = |column| percent(ratio(column).map(|ratio| ratio.estimate - 1.0));
+        rows.push(row(&format!("over {base}"), false, &over));
+        if !clock.is_exact() {
+            let all = columns.iter().filter_map(|column| ratio(*column));
+            let name = format!("  {}", interval_name(all));
+            rows.push(row(&name, false, &|column| interval(ratio(column))));
+        }
+    }
+    rows
+}
+
+/// The name of a row of intervals, with their level if all have the same.
+fn interval_name(ratios: impl Iterator<Item = PairedRatio>) -> String {
+    let levels = ratios.filter_map(|ratio| Some(ratio.interval?.level));
+    match Sorted::new(levels.collect()) {
+        Some(levels) if levels.min() == levels.max() => {
+            format!("{} interval", level(levels.min()))
+        }
+        _ => "interval".to_owned(),
+    }
+}
+
+/// A level in percent, with as many digits as it has up to one.
+fn level(level: f64) -> String {
+    let percent = format!("{:.1}", level * 100.0);
+    format!("{}%", percent.strip_suffix(".0").unwrap_or(&percent))
+}
+
+/// The interval of a ratio, or the reason that there is none.
+fn interval(ratio: Option<PairedRatio>) -> String {
+    match ratio.map(|ratio| ratio.interval) {
+        None => String::new(),
+        Some(None) => "one build".to_owned(),
+        Some(Some(interval)) => {
+            let low = percent(Some(interval.low - 1.0));
+            let high = percent(Some(interval.high - 1.0));
+            format!("{}..{high}", low.trim_end_matches('%'))
+        }
+    }
 }
 
 fn line(name: &str, cells: &[String]) -> String {
@@ -221,15 +263,48 @@ fn explanation(matrix: &Matrix, clock: Clock) -> String {
     let counts = cells.filter(|((id, _), _)| id.clock() == clock);
     let most = counts.map(|(_, cell)| cell.done.len()).max().unwrap_or(0);
     let of = match (most, clock.is_exact()) {
-        (..=1, _) => "one build each: no spread is known".to_owned(),
+        (..=1, true) => "one build each".to_owned(),
+        (..=1, false) => "one build each: no interval".to_owned(),
         (_, true) => format!("{most} builds each"),
         (_, false) => format!("median and range of {most} builds each"),
+    };
+    let percentages = match clock.is_exact() {
+        true => String::new(),
+        false => intervals(matrix, clock),
     };
     let native = native(clock);
     format!(
         "{of}. N(s): virtual CPU i on CPU i, the VMM on CPU 0; N(d): on CPU i+1. Over {}: \
          against the same environment there; over {native}: against {native} on the same CPUs; \
-         + is slower.",
+         + is slower.{percentages}",
         Column::BASE
+    )
+}
+
+/// The method and the levels of the intervals.
+fn intervals(matrix: &Matrix, clock: Clock) -> String {
+    let cells = matrix.cells.keys().filter(|(id, _)| id.clock() == clock);
+    let ratios = cells.flat_map(|(id, column)| {
+        [
+            Some(*column)
+                .filter(|column| *column != Column::BASE)
+                .and_then(|column| matrix.ratio_to_base(*id, column)),
+            matrix.ratio_to_native(*id, *column),
+        ]
+    });
+    let with = ratios
+        .flatten()
+        .filter_map(|ratio| Some((ratio.rounds, ratio.interval?.level)));
+    let levels: BTreeMap<usize, f64> = with.collect();
+    if levels.is_empty() {
+        return String::new();
+    }
+    let levels = levels.into_iter();
+    let levels: Vec<String> = levels
+        .map(|(rounds, of)| format!("{} ({rounds} rounds)", level(of)))
+        .collect();
+    format!(
+        " Percentages are medians of the ratios of the rounds. Level of the interval: {}.",
+        levels.join(", ")
     )
 }

@@ -50,8 +50,20 @@ fn builds() -> Vec<Build> {
     ]
 }
 
+/// The builds of a cell are of one round each, in order.
+fn numbered(mut builds: Vec<Build>) -> Vec<Build> {
+    let mut rounds: BTreeMap<(EnvironmentId, Column), u32> = BTreeMap::new();
+    for build in &mut builds {
+        let place = (build.planned.environment, build.planned.column);
+        let next = rounds.entry(place).or_default();
+        build.planned.round = *next;
+        *next += 1;
+    }
+    builds
+}
+
 fn matrix(builds: Vec<Build>) -> Matrix {
-    Matrix::new(Size::Tiny, &builds)
+    Matrix::new(Size::Tiny, &numbered(builds))
 }
 
 #[test]
@@ -62,10 +74,13 @@ Kernel build, tiny, wall clock: seconds
                                1(s)           1(d)           2(s)
  host                         702.0          700.0          352.0
    over 1(d)                  +0.3%                        -49.7%
+     interval             one build                     one build
  qemu-tcg/linux               757.0          722.0          394.0
    min-max              755.0-760.0
    over 1(d)                  +4.8%                        -45.4%
+     interval             one build                     one build
    over host                  +7.8%          +3.1%         +11.9%
+     interval             one build      one build      one build
 ";
     assert!(text.starts_with(expected), "{text}");
     assert!(
@@ -75,6 +90,70 @@ Kernel build, tiny, wall clock: seconds
     assert!(text.contains("range of 3 builds each"), "{text}");
     assert!(text.contains("package linux-source-6.1."), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+/// Three rounds, the second and third on a slower host.
+fn rounds() -> Vec<Build> {
+    use EnvironmentId::{Host, QemuTcgLinux};
+    let same = column(1, Place::Same);
+    let seconds = [
+        (Host, same, [100.0, 110.0, 120.0]),
+        (Host, Column::BASE, [100.0, 100.0, 100.0]),
+        (QemuTcgLinux, same, [200.0, 230.0, 246.0]),
+    ];
+    let cells = seconds
+        .into_iter()
+        .flat_map(|(id, column, all)| all.map(|seconds| build(id, column, done(seconds, "a"))));
+    cells.collect()
+}
+
+#[test]
+fn percentages_of_several_rounds_have_an_interval_with_its_level() {
+    let text = table(&matrix(rounds()), 80);
+    let expected = "\
+ host                         110.0          100.0
+   min-max              100.0-120.0
+   over 1(d)                 +10.0%
+     75% interval      +0.0..+20.0%
+ qemu-tcg/linux               230.0              -
+   min-max              200.0-246.0
+   over host                  +105%
+     75% interval       +100..+109%
+";
+    assert!(text.contains(expected), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let level = "Level of the interval: 75% (3 rounds).";
+    assert!(words.contains(level), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+/// One cell has three rounds, the other two of them.
+#[test]
+fn a_lost_build_lowers_the_level() {
+    let mut builds = numbered(rounds());
+    builds.remove(7);
+    let matrix = Matrix::new(Size::Tiny, &builds);
+    let text = table(&matrix, 80);
+    assert!(
+        text.contains("     50% interval       +100..+105%\n"),
+        "{text}"
+    );
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("Level of the interval: 50% (2 rounds), 75% (3 rounds)."),
+        "{text}"
+    );
+    let json = json(&matrix, "1");
+    let cells = json["cells"].as_array().unwrap();
+    let cell = cells
+        .iter()
+        .find(|cell| cell["environment"] == "qemu-tcg/linux");
+    let interval = &cell.unwrap()["over_native_interval"];
+    let level = interval["level"].as_f64().unwrap();
+    assert!((level - 0.5).abs() < 1e-12, "{interval}");
+    assert_eq!(interval["rounds"], 2);
+    assert_eq!(interval["low"], 1.0);
+    assert!(cell.unwrap()["over_base_interval"].is_null());
 }
 
 #[test]
@@ -139,6 +218,12 @@ fn an_exact_clock_gives_the_same_digits_twice() {
         "{text}"
     );
     assert!(text.contains("over sim/linux            +25.0%"), "{text}");
+    assert!(!text.contains("interval"), "{text}");
+    let cells = json(&matrix(builds.clone()), "1");
+    assert!(
+        cells["cells"][1]["over_native_interval"].is_null(),
+        "{cells}"
+    );
     assert!(!matrix(builds.clone()).wavers());
     builds.push(build(SimKvmLinux, one, done(5.1, "a")));
     assert!(matrix(builds.clone()).wavers());

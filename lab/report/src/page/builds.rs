@@ -29,11 +29,14 @@ fn body(matrix: &Matrix) -> Markup {
     }
 }
 
-const HELP: [&str; 3] = [
+const HELP: [&str; 4] = [
     "The distribution's compiler builds the distribution's kernel from memory to memory, with as many \
      jobs as there are virtual CPUs. The figure is the median of all builds of a cell.",
     "The share above 1(d) is what more CPUs, or sharing one with the VMM, bring in the same environment; \
      the share above the bare row is what virtualization costs on the same CPUs. + is slower.",
+    "A percentage is the median of the ratios of the rounds, each of which builds every cell once. Below it \
+     is the interval of that median between two of these ratios; the name of the row has its level: 75% \
+     with three rounds, at least 95% with six or more. One build has no interval.",
     "All builds have made the same object files: a build that did not has failed and is no figure.",
 ];
 
@@ -89,7 +92,7 @@ fn times_native(
 ) -> impl Iterator<Item = (EnvironmentId, Column, f64)> + '_ {
     let columns = table::columns(matrix, id.clock()).into_iter();
     columns.filter_map(move |column| {
-        let above = matrix.above_native(id, column)?;
-        Some((id, column, above + 1.0))
+        let ratio = matrix.ratio_to_native(id, column)?;
+        Some((id, column, ratio.estimate))
     })
 }

@@ -3,6 +3,8 @@
 //! docs/statistics.md; the same digits each time. An argument multiplies the number of trials.
 
 mod agreement;
+mod autoregressive;
+mod builds;
 mod heaps;
 mod hosts;
 mod intervals;
@@ -47,6 +49,7 @@ fn main() {
     outlooks::print(trials);
     rivals::print(trials);
     series::print(trials);
+    builds::print(trials);
     heaps::print(trials);
     agreement::print(trials);
 }

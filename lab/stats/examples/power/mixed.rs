@@ -24,7 +24,7 @@ const TABLES: [[usize; 3]; 5] = [
 const BLOCKS: usize = 10;
 
 /// Looks of `compare --sequential`.
-const LOOKS: [usize; 6] = [10, 15, 22, 33, 50, 60];
+const LOOKS: [usize; 6] = [10, 16, 24, 36, 54, 60];
 
 /// What was reported over all tables.
 #[derive(Default)]

@@ -1,22 +1,24 @@
-//! The runs of a store, in order of time, as series of figures: one for each operation of
-//! each contender.
+//! The runs of a store, in order of time, as series of figures.
 
-use super::{change_points, ChangePoint, Settings};
+use crate::cell::Told;
+use crate::exact::require_agreement;
 use crate::judge::boots_of;
 use crate::spread::Sorted;
+use crate::value::Work;
+use crate::Value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use trapline_abi::Op;
+use trapline_abi::{Op, Workload};
 use trapline_plan::observed::UNREST;
 use trapline_plan::{Clock, Contender, Observation};
 
-/// What is known of a host or an environment, by name.
-type Facts = BTreeMap<String, String>;
+/// Facts of a host or an environment, by name.
+pub(super) type Facts = BTreeMap<String, String>;
 
-/// Facts that differ from boot to boot and from run to run without anything having changed.
+/// Facts that differ from boot to boot and from run to run without a change.
 const BY_CHANCE: [&str; 3] = ["tsc mhz", "l1-start", "seed"];
 
-/// When a figure was measured.
+/// The time of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The number of the run.
@@ -25,48 +27,83 @@ pub struct Moment {
     pub at: u64,
 }
 
+/// Settings of a run that its figures depend on. Figures of runs that differ in these are
+/// never in one series.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparable {
+    /// Settings of all operations: the preset, and those of the machine.
+    pub general: String,
+    /// Further settings of workload irq.
+    pub irq: String,
+    /// Further settings of workload block.
+    pub block: String,
+}
+
+impl Comparable {
+    fn of(&self, op: Op) -> String {
+        let further = match op.workload() {
+            Workload::Irq => self.irq.as_str(),
+            Workload::Block => self.block.as_str(),
+            _ => "",
+        };
+        let all = [self.general.as_str(), further];
+        let all: Vec<&str> = all.into_iter().filter(|text| !text.is_empty()).collect();
+        all.join(", ")
+    }
+}
+
 /// One figure of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// When it was measured.
     pub moment: Moment,
-    /// The median, over boots, of each boot's figure ([`crate::judge::BootValues::figure`]).
-    pub figure: f64,
-    facts: Rc<Facts>,
+    /// The median, over boots, of each boot's figure ([`crate::judge::BootValues::figure`]); on an exact
+    /// clock, if its boots do not agree, the reason instead.
+    pub figure: Result<f64, String>,
+    pub(super) facts: Rc<Facts>,
 }
 
-/// What the runs say of one operation of one contender.
+/// The figures of one operation of one contender, measured with the same settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
-    /// What.
+    /// The operation.
     pub op: Op,
+    /// The settings of its runs: preset, and others than the default.
+    pub settings: String,
+    /// The size of its work.
+    pub work: Work,
     /// The figures, in order of time.
     pub entries: Vec<Entry>,
 }
 
-/// Where a series shifted, and what else was different from there on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shift {
-    /// The shift.
-    pub point: ChangePoint,
-    /// The first run of the new level.
-    pub moment: Moment,
-    /// The facts that changed there: name, before, after.
-    pub changed: Vec<(String, String, String)>,
+impl Series {
+    /// The clock of its figures.
+    pub fn clock(&self) -> Clock {
+        self.contender.environment.clock()
+    }
 }
+
+/// The key of a series: figures under equal keys are comparable.
+type Key = (Contender, Op, String, Work);
 
 /// All series of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
-    series: BTreeMap<(Contender, Op), Vec<Entry>>,
+    series: BTreeMap<Key, Vec<Entry>>,
 }
 
 impl Past {
-    /// Adds a run. Runs come in order of time. What was measured again only to see what
-    /// chance does is no figure.
-    pub fn add(&mut self, moment: &Moment, facts: &Facts, observations: &[Observation]) {
+    /// Adds a run, which began after those added before. Repeated measurements of an A/A
+    /// control are left out.
+    pub fn add(
+        &mut self,
+        moment: &Moment,
+        facts: &Facts,
+        settings: &Comparable,
+        observations: &[Observation],
+    ) {
         let mut boots: BTreeMap<Contender, Vec<&Observation>> = BTreeMap::new();
         for seen in observations.iter().filter(|seen| !seen.variant.again) {
             boots.entry(seen.contender()).or_default().push(seen);
@@ -74,11 +111,12 @@ impl Past {
         for (contender, boots) in boots {
             let facts = Rc::new(merged(facts, boots[0]));
             for op in Op::ALL {
-                let Some(figure) = figure(&boots, contender.environment.clock(), op) else {
+                let clock = contender.environment.clock();
+                let Some((work, figure)) = figure(&boots, clock, op) else {
                     continue;
                 };
-                let series = self.series.entry((contender.clone(), op)).or_default();
-                series.push(Entry {
+                let key = (contender.clone(), op, settings.of(op), work);
+                self.series.entry(key).or_default().push(Entry {
                     moment: moment.clone(),
                     figure,
                     facts: Rc::clone(&facts),
@@ -87,38 +125,21 @@ impl Past {
         }
     }
 
-    /// Every series, contenders in table order.
+    /// Returns every series, contenders in table order.
     pub fn series(self) -> Vec<Series> {
         let all = self.series.into_iter();
-        all.map(|((contender, op), entries)| Series {
+        all.map(|((contender, op, settings, work), entries)| Series {
             contender,
             op,
+            settings,
+            work,
             entries,
         })
         .collect()
     }
 }
 
-impl Series {
-    /// Where it shifted.
-    pub fn shifts(&self, settings: &Settings) -> Vec<Shift> {
-        let figures: Vec<f64> = self.entries.iter().map(|entry| entry.figure).collect();
-        let clock = self.contender.environment.clock();
-        let points = change_points(&figures, clock, settings).into_iter();
-        points.map(|point| self.shift(point)).collect()
-    }
-
-    fn shift(&self, point: ChangePoint) -> Shift {
-        let (before, after) = (&self.entries[point.index - 1], &self.entries[point.index]);
-        Shift {
-            moment: after.moment.clone(),
-            changed: changed(&before.facts, &after.facts),
-            point,
-        }
-    }
-}
-
-/// A host's facts, and those of an environment there, which come first where both say it.
+/// A host's facts, and those of an environment, which precede where both have one.
 fn merged(host: &Facts, boot: &Observation) -> Facts {
     let mut facts = host.clone();
     facts.extend(boot.facts.clone());
@@ -126,26 +147,30 @@ fn merged(host: &Facts, boot: &Observation) -> Facts {
     facts
 }
 
-fn figure(boots: &[&Observation], clock: Clock, op: Op) -> Option<f64> {
+/// The figure of a run with its work; `None` if no boot measured the operation.
+fn figure(boots: &[&Observation], clock: Clock, op: Op) -> Option<(Work, Result<f64, String>)> {
+    let told: Vec<Told<'_>> = boots
+        .iter()
+        .flat_map(|seen| seen.operations.iter().map(|operation| (*seen, operation)))
+        .filter(|(_, operation)| operation.op == op)
+        .map(|(seen, operation)| Told::new(seen, operation))
+        .collect();
+    let mut batches = told.iter().map(|told| told.outcome.batches());
+    let work = Work::of(op, &batches.find(|batches| !batches.is_empty())?);
+    if clock.is_exact() {
+        if let Err(Value::Failed(failure)) = require_agreement(&told) {
+            return Some((work, Err(failure.reason)));
+        }
+    }
     let boots = boots_of(boots.iter().copied(), op);
     let figures: Vec<f64> = boots.iter().filter_map(|boot| boot.figure(clock)).collect();
-    Sorted::new(figures).map(|sorted| sorted.median())
-}
-
-fn changed(before: &Facts, after: &Facts) -> Vec<(String, String, String)> {
-    let names = before
-        .keys()
-        .chain(after.keys().filter(|name| !before.contains_key(*name)));
-    let told = |facts: &Facts, name: &str| facts.get(name).cloned().unwrap_or_default();
-    names
-        .map(|name| (name.clone(), told(before, name), told(after, name)))
-        .filter(|(_, before, after)| before != after)
-        .collect()
+    Some((work, Ok(Sorted::new(figures)?.median())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::{screen, Screened, Settings};
     use trapline_plan::{EnvironmentId, Operation, Outcome, Sample};
 
     fn boot(environment: EnvironmentId, ticks: u64, qemu: &str) -> Observation {
@@ -188,33 +213,112 @@ mod tests {
             .into()
     }
 
+    fn moment(run: i64) -> Moment {
+        Moment {
+            run,
+            at: 1_000 * run as u64,
+        }
+    }
+
+    fn preset(name: &str) -> Comparable {
+        Comparable {
+            general: format!("preset {name}"),
+            ..Comparable::default()
+        }
+    }
+
     #[test]
     fn a_shift_has_the_facts_that_changed_there() {
         let mut past = Past::default();
         for run in 0..6 {
             let later = run >= 4;
-            let moment = Moment {
-                run,
-                at: 1_000 * run as u64,
-            };
             let facts = host(if later { "6.2" } else { "6.1" }, &run.to_string());
             let ticks = if later { 3_300 } else { 3_264 };
             let mut again = boot(EnvironmentId::SimKvm, 1, "9");
             again.variant.again = true;
             let seen = [boot(EnvironmentId::SimKvm, ticks, "9"), again];
-            past.add(&moment, &facts, &seen);
+            past.add(&moment(run), &facts, &preset("quick"), &seen);
         }
-        let series = past.series();
-        assert_eq!(series.len(), 1);
-        assert_eq!(series[0].entries.len(), 6);
-        let shifts = series[0].shifts(&Settings::default());
-        assert_eq!(shifts.len(), 1);
-        assert_eq!(shifts[0].moment, Moment { run: 4, at: 4_000 });
-        assert_eq!(
-            (shifts[0].point.before, shifts[0].point.after),
-            (3_264.0, 3_300.0)
-        );
+        let screening = screen(past.series(), &Settings::default());
+        let [Screened { series, shifts }] = screening.series.as_slice() else {
+            panic!("one series: {screening:?}");
+        };
+        assert_eq!((series.entries.len(), shifts.len()), (6, 1));
+        assert_eq!(shifts[0].moment, moment(4));
+        let point = shifts[0].point;
+        assert_eq!((point.before, point.after), (3_264.0, 3_300.0));
         let kernel = ("kernel".to_owned(), "6.1".to_owned(), "6.2".to_owned());
         assert_eq!(shifts[0].changed, [kernel]);
+        assert_eq!((screening.tested, screening.too_short), (0, 0));
+    }
+
+    #[test]
+    fn presets_are_never_in_one_series() {
+        let mut past = Past::default();
+        for run in 0..6 {
+            let name = if run % 2 == 0 { "quick" } else { "full" };
+            let ticks = if run % 2 == 0 { 100 } else { 90 };
+            let seen = [boot(EnvironmentId::SimKvm, ticks, "9")];
+            past.add(&moment(run), &Facts::new(), &preset(name), &seen);
+        }
+        let screening = screen(past.series(), &Settings::default());
+        let found: Vec<_> = screening
+            .series
+            .iter()
+            .map(|one| {
+                (
+                    one.series.settings.as_str(),
+                    one.series.entries.len(),
+                    one.shifts.len(),
+                )
+            })
+            .collect();
+        assert_eq!(found, [("preset full", 3, 0), ("preset quick", 3, 0)]);
+    }
+
+    #[test]
+    fn settings_of_a_workload_divide_only_its_series() {
+        let comparable = Comparable {
+            general: "preset quick".to_owned(),
+            irq: "irq-period 1ms".to_owned(),
+            block: String::new(),
+        };
+        assert_eq!(comparable.of(Op::PortOut), "preset quick");
+        assert_eq!(comparable.of(Op::OwnTimer), "preset quick, irq-period 1ms");
+        assert_eq!(Comparable::default().of(Op::PortOut), "");
+    }
+
+    #[test]
+    fn boots_that_disagree_on_an_exact_clock_give_no_figure() {
+        let mut past = Past::default();
+        for (run, ticks) in [(0, [100, 100]), (1, [100, 101]), (2, [101, 101])] {
+            let mut seen = ticks.map(|ticks| boot(EnvironmentId::SimKvm, ticks, "9"));
+            seen[1].replicate = 1;
+            past.add(&moment(run), &Facts::new(), &preset("quick"), &seen);
+        }
+        let screening = screen(past.series(), &Settings::default());
+        let Screened { series, shifts } = &screening.series[0];
+        let reason = series.entries[1].figure.as_ref().unwrap_err();
+        assert!(
+            reason.starts_with("not deterministic: boots 0 and 1 differ"),
+            "{reason}"
+        );
+        assert_eq!(shifts.len(), 1);
+        assert_eq!((shifts[0].moment.run, shifts[0].point.before), (2, 100.0));
+    }
+
+    #[test]
+    fn series_of_the_wall_clock_need_six_runs() {
+        let mut past = Past::default();
+        for run in 0..6 {
+            let mut seen = vec![boot(EnvironmentId::Host, 100 + run as u64 % 2, "9")];
+            if run > 0 {
+                seen.push(boot(EnvironmentId::Kvm, 100, "9"));
+            }
+            past.add(&moment(run), &Facts::new(), &preset("quick"), &seen);
+        }
+        let screening = screen(past.series(), &Settings::default());
+        assert_eq!((screening.tested, screening.too_short), (1, 1));
+        assert!(screening.series.iter().all(|one| one.shifts.is_empty()));
     }
 }

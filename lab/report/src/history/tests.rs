@@ -1,0 +1,118 @@
+use super::*;
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_stats::history::{screen, Comparable, Moment, Past, Settings};
+
+fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
+    let sample = Sample {
+        start: 0,
+        end: ticks,
+        count: 1,
+        host_ns: None,
+    };
+    Observation {
+        environment,
+        variant: Default::default(),
+        clock: environment.clock(),
+        replicate,
+        unit_per_tick: 1.0,
+        operations: vec![Operation {
+            op: Op::PortOut,
+            outcome: Outcome::Measured {
+                clock_cost: 0,
+                loop_cost: 0,
+                samples: vec![sample],
+                interrupts: Vec::new(),
+                check: 1,
+                exits: None,
+                host_cpu_ns: None,
+                elapsed: None,
+            },
+        }],
+        launches: Vec::new(),
+        facts: BTreeMap::new(),
+        log: String::new(),
+        problems: Vec::new(),
+    }
+}
+
+/// Twelve runs: `kvm` shifts at run 7 with the kernel, `sim/kvm` by a digit at run 3, and its
+/// boots disagree in run 5.
+fn screening() -> Screening {
+    let mut past = Past::default();
+    for run in 1..=12_u32 {
+        let later = run >= 7;
+        let kernel = if later { "6.2" } else { "6.1" };
+        let noise = u64::from(run * 7 % 5);
+        let exact = if run >= 3 { 101 } else { 100 };
+        let seen = [
+            boot(
+                EnvironmentId::Kvm,
+                0,
+                if later { 1_100 } else { 1_000 } + noise,
+            ),
+            boot(EnvironmentId::SimKvm, 0, exact),
+            boot(EnvironmentId::SimKvm, 1, exact + u64::from(run == 5)),
+        ];
+        let moment = Moment {
+            run: run.into(),
+            at: 0,
+        };
+        let facts = [("kernel".to_owned(), kernel.to_owned())].into();
+        let settings = Comparable {
+            general: "preset quick".to_owned(),
+            ..Comparable::default()
+        };
+        past.add(&moment, &facts, &settings, &seen);
+    }
+    screen(past.series(), &Settings::default())
+}
+
+fn plain() -> Style {
+    Style {
+        colour: false,
+        unicode: false,
+        ..Style::default()
+    }
+}
+
+#[test]
+fn shifts_have_a_corrected_p_and_the_facts_that_changed() {
+    let text = terminal(&screening(), &|_| "today".to_owned(), &plain());
+    assert!(
+        text.contains("exits/port-out in kvm, preset quick, 12 runs\n"),
+        "{text}"
+    );
+    assert!(text.contains(" run 7, today: "), "{text}");
+    assert!(text.contains("(+10.0%, corrected p "), "{text}");
+    assert!(text.contains("   kernel: 6.1 -> 6.2\n"), "{text}");
+    assert!(text.contains("1 of 1 series shifted"), "{text}");
+}
+
+#[test]
+fn boots_that_disagree_are_reported_in_place_of_a_figure() {
+    let text = terminal(&screening(), &|_| "today".to_owned(), &plain());
+    assert!(
+        text.contains(" run 3, today: 100 -> 101 (+1.0%)\n"),
+        "{text}"
+    );
+    let problem = " run 5, today: no figure: not deterministic: boots 0 and 1 differ";
+    assert!(text.contains(problem), "{text}");
+    let json = json(&screening());
+    let series = json["series"].as_array().unwrap();
+    let exact = series.iter().find(|one| one["clock"] == "insn").unwrap();
+    let entry = &exact["figures"][4];
+    assert!(
+        entry["figure"].is_null() && entry["problem"].is_string(),
+        "{entry}"
+    );
+    assert_eq!(exact["shifts"].as_array().map(Vec::len), Some(1), "{exact}");
+    assert_eq!((&json["level"], &json["tested"]), (&0.05.into(), &1.into()));
+}
+
+#[test]
+fn a_store_without_series_says_so() {
+    let text = terminal(&Screening::default(), &|_| String::new(), &plain());
+    assert!(text.starts_with("No series. "), "{text}");
+}
