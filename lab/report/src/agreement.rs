@@ -26,8 +26,8 @@ pub const EXPLANATION: &str = "rank correlation of operations with a figure on b
 /// What a correlation of instructions with time cannot tell.
 pub const LIMITS: &str =
     "Instructions leave out misses of caches and TLBs, the world switch (VMRUN \
-                          counts 1), the length of string instructions, and delivery of \
-                          interrupts: docs/clocks.md.";
+                          counts 1) and delivery of interrupts, and count string instructions by \
+                          the iteration: docs/clocks.md.";
 
 /// Workloads of which operations are compared.
 const WORKLOADS: [Workload; 3] = [Workload::Basic, Workload::System, Workload::Exits];
