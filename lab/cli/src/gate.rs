@@ -32,7 +32,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     let mut gate = Gate::open(&args.manner)?;
     let counters = gate.counters(&args.environments);
     let run = gate.measure(&args.environments, operations, counters.as_ref())?;
-    let summary = trapline_stats::summarise(&run.observations, run.info.seed);
+    let summary = trapline_stats::summarise(&run.observations);
     require_figures(&summary)?;
     let mut made = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
     if let Some(counters) = &counters {
@@ -53,7 +53,7 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     let mut gate = Gate::open(&args.manner)?;
     require_alike(&kept, gate.lab.scheduling())?;
     let run = gate.measure(&ids, kept.operations(), None)?;
-    let summary = trapline_stats::summarise(&run.observations, run.info.seed);
+    let summary = trapline_stats::summarise(&run.observations);
     let mut comparison = compare(&kept, &summary, &args.tolerances.tolerances());
     let explained = gate.explain(&mut comparison, &kept);
     if let Err(why) = &explained {

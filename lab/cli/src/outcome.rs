@@ -78,7 +78,7 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
     let observations = seen_with(run, variant);
     let skips = run.skips.iter();
     let skips = skips.filter(|(contender, _)| fits(contender, variant));
-    let summary = trapline_stats::summarise(&observations, run.info.seed);
+    let summary = trapline_stats::summarise(&observations);
     let irq = Settings::from_facts(&run.info.facts);
     let uses_seed = observations.iter().any(|seen| !seen.clock.is_exact());
     Report {
@@ -86,7 +86,7 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
         seed: uses_seed.then_some(run.info.seed),
         variant: variant.clone(),
         facts: run.info.facts.clone(),
-        requests: trapline_stats::block::summarise(&observations, &summary, run.info.seed),
+        requests: trapline_stats::block::summarise(&observations, &summary),
         interrupts: trapline_stats::irq::summarise(&observations, &summary, &irq),
         irq,
         summary,

@@ -14,9 +14,7 @@ fn measured(estimate: f64) -> Value {
 fn with_fastest(estimate: f64, min: f64) -> Value {
     Value::Measured(Box::new(Figure {
         estimate,
-        low: None,
-        high: None,
-        level: None,
+        interval: None,
         min,
         max: estimate,
         p50: estimate,

@@ -174,9 +174,7 @@ mod tests {
         });
         Value::Measured(Box::new(Figure {
             estimate,
-            low: None,
-            high: None,
-            level: None,
+            interval: None,
             min: estimate,
             max: estimate,
             p50: estimate,

@@ -24,7 +24,7 @@ pub(crate) fn named(contender: &Contender, cell: &Cell) -> Option<(String, Metri
     let metric = Metric {
         measure: Measure::of(cell.unit)?,
         value: figure.estimate,
-        interval: figure.low.zip(figure.high),
+        interval: figure.interval.map(|one| (one.low, one.high)),
     };
     Some((format!("{contender}/{}", names::path(cell.op)), metric))
 }

@@ -79,7 +79,7 @@ fn levels(cell: &Cell) -> [String; 2] {
     let figure = cell.value.figure();
     let ratio = figure.and_then(|figure| figure.ratio?.interval);
     let levels = [
-        figure.and_then(|figure| figure.level),
+        figure.and_then(|figure| Some(figure.interval?.level)),
         ratio.map(|ratio| ratio.level),
     ];
     levels.map(|level| level.map_or(String::new(), |level| level.to_string()))
@@ -94,8 +94,8 @@ fn figure_fields(figure: &Figure) -> Vec<String> {
     let flags: Vec<&str> = figure.flags.iter().map(|flag| flag.name()).collect();
     vec![
         figure.estimate.to_string(),
-        optional(figure.low),
-        optional(figure.high),
+        optional(figure.interval.map(|one| one.low)),
+        optional(figure.interval.map(|one| one.high)),
         figure.min.to_string(),
         figure.max.to_string(),
         figure.p50.to_string(),

@@ -211,8 +211,8 @@ impl From<&Figure> for JsonFigure {
     fn from(figure: &Figure) -> Self {
         Self {
             estimate: figure.estimate,
-            low: figure.low,
-            high: figure.high,
+            low: figure.interval.map(|one| one.low),
+            high: figure.interval.map(|one| one.high),
             min: figure.min,
             samples: figure.samples,
             boots: figure.boots,
@@ -225,7 +225,7 @@ impl From<&Figure> for JsonFigure {
             p99: figure.p99,
             ratio_low: figure.ratio.and_then(|ratio| Some(ratio.interval?.low)),
             ratio_high: figure.ratio.and_then(|ratio| Some(ratio.interval?.high)),
-            level: figure.level,
+            level: figure.interval.map(|one| one.level),
             ratio_level: figure.ratio.and_then(|ratio| Some(ratio.interval?.level)),
             flags: figure.flags.iter().map(|flag| flag.name()).collect(),
             notes: figure.flags.iter().map(note).collect(),

@@ -94,8 +94,10 @@ pub(crate) fn told(cell: &Cell) -> String {
 }
 
 fn push_details(figure: &Figure, lines: &mut String) {
-    if let (Some(low), Some(high)) = (figure.low, figure.high) {
-        let _ = writeln!(lines, "interval: {low} to {high}");
+    if let Some(interval) = figure.interval {
+        let (low, high) = (interval.low, interval.high);
+        let level = crate::figures::level(interval.level);
+        let _ = writeln!(lines, "interval ({level}): {low} to {high}");
     }
     let (min, max) = (figure.min, figure.max);
     let (batches, boots) = (figure.samples, figure.boots);

@@ -110,7 +110,7 @@ fn measured(cell: &Cell, figure: &Figure) -> String {
         return format!("<{}", value(limit));
     }
     let mut text = value(figure.estimate);
-    let spread = table::spread(cell, figure, true);
+    let spread = table::spread(figure, true);
     if !spread.is_empty() {
         let _ = write!(text, " {spread}");
     }

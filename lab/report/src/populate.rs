@@ -193,9 +193,7 @@ mod tests {
         let clock = environment.clock();
         let figure = Figure {
             estimate,
-            low: None,
-            high: None,
-            level: None,
+            interval: None,
             min: estimate,
             max: estimate,
             p50: estimate,

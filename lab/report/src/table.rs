@@ -171,7 +171,7 @@ fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
         Value::Measured(figure) => vec![
             estimate(cell, figure, unicode),
             Span::new(marks(&notes.on(cell), unicode), Look::Faint),
-            Span::new(spread(cell, figure, unicode), Look::Faint),
+            Span::new(spread(figure, unicode), Look::Faint),
             ratio(cell, figure, unicode),
             Span::new(ratio_spread(cell, figure, unicode), Look::Faint),
             Span::new(
@@ -210,7 +210,7 @@ pub fn interval_words(cells: &[Cell], clock: Clock) -> String {
     let figures = cells
         .iter()
         .filter(|cell| cell.clock == clock)
-        .filter_map(|cell| cell.value.figure()?.level);
+        .filter_map(|cell| Some(cell.value.figure()?.interval?.level));
     let levels: Vec<f64> = figures.collect();
     let least = levels.iter().copied().reduce(f64::min);
     let most = levels.iter().copied().reduce(f64::max);
@@ -233,24 +233,22 @@ pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
     }
 }
 
-/// On the wall clock the greater half of the interval. Nothing on an exact clock, whose
-/// figures are reproduced and have no interval.
-pub fn spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
+/// Returns the larger side of the interval, or nothing on an exact clock, whose figures are reproduced
+/// and have no interval.
+pub fn spread(figure: &Figure, unicode: bool) -> String {
     let sign = if unicode { "±" } else { "+-" };
     if figure.resolution().is_some() || figure.estimate <= 0.0 {
         return String::new();
     }
-    let share = |end: f64| (end - figure.estimate) / figure.estimate;
-    match (cell.clock, figure.low, figure.high) {
-        (Clock::Wall, Some(low), Some(high)) => {
-            let half = share(high).max(-share(low));
-            format!("{sign}{}", figures::percent(half))
-        }
-        _ => String::new(),
-    }
+    let side = figure
+        .interval
+        .map(|interval| interval.larger_side(figure.estimate));
+    side.map_or(String::new(), |side| {
+        format!("{sign}{}", figures::percent(side))
+    })
 }
 
-/// The bare row is compared with itself; saying so helps nobody.
+/// Returns the ratio to the bare row; nothing for the bare row itself.
 pub fn ratio(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
     let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) else {
         return Span::default();

@@ -83,7 +83,7 @@ fn a_page_of_everything_stays_small() {
     let environments = EnvironmentId::ALL.into_iter();
     let boots = environments.flat_map(|id| (0..10).map(move |replicate| boot(id, replicate)));
     let observations: Vec<Observation> = boots.collect();
-    let summary = trapline_stats::summarise(&observations, 1);
+    let summary = trapline_stats::summarise(&observations);
     let report = Report {
         summary,
         operations: OpSet::MAX,
@@ -147,7 +147,7 @@ fn the_same_is_drawn_in_characters_for_any_terminal() {
         .into_iter()
         .flat_map(|id| (0..2).map(move |replicate| boot(id, replicate)));
     let observations: Vec<Observation> = boots.collect();
-    let summary = trapline_stats::summarise(&observations, 1);
+    let summary = trapline_stats::summarise(&observations);
     let report = Report {
         summary,
         operations: OpSet::MAX,

@@ -18,9 +18,11 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
         unit: value::unit(op, environment.clock()),
         value: Value::Measured(Box::new(Figure {
             estimate,
-            low: Some(estimate),
-            high: Some(estimate),
-            level: None,
+            interval: Some(Interval {
+                level: 0.95,
+                low: estimate,
+                high: estimate,
+            }),
             min: estimate,
             max: estimate,
             p50: estimate,

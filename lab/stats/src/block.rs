@@ -57,13 +57,13 @@ impl Requests {
 
 /// What the requests of `observations` say, for each operation of `summary` that has a
 /// figure.
-pub fn summarise(observations: &[Observation], summary: &Summary, seed: u64) -> Vec<Requests> {
+pub fn summarise(observations: &[Observation], summary: &Summary) -> Vec<Requests> {
     let cells = summary.cells.iter();
     let measured = cells.filter_map(|cell| {
         let transfer = Transfer::of(cell.op)?;
         let figure = cell.value.figure()?;
         let boots = boots(observations, cell.environment, cell.op);
-        of_boots(&boots, transfer, cell.environment, figure.boots, seed)
+        of_boots(&boots, transfer, cell.environment, figure.boots)
     });
     let mut all: Vec<_> = measured.collect();
     all.sort_by_key(|requests| (requests.op, requests.environment));
@@ -98,7 +98,6 @@ fn of_boots(
     transfer: Transfer,
     environment: EnvironmentId,
     agreed: usize,
-    seed: u64,
 ) -> Option<Requests> {
     let clock = environment.clock();
     // On an exact clock the other boots are only proof of the first.
@@ -201,8 +200,8 @@ mod tests {
     }
 
     fn summarised(boots: &[Observation]) -> Vec<Requests> {
-        let summary = crate::summarise(boots, 1);
-        summarise(boots, &summary, 1)
+        let summary = crate::summarise(boots);
+        summarise(boots, &summary)
     }
 
     #[test]

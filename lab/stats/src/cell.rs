@@ -66,12 +66,7 @@ struct Boot<'a> {
 }
 
 /// The cell of `op` in `environment`; `None` if no boot says anything of it.
-pub fn draft(
-    observations: &[Observation],
-    environment: EnvironmentId,
-    op: Op,
-    seed: u64,
-) -> Option<Draft> {
+pub fn draft(observations: &[Observation], environment: EnvironmentId, op: Op) -> Option<Draft> {
     let told = tell(observations, environment, op);
     if told.is_empty() {
         return None;
@@ -89,7 +84,7 @@ pub fn draft(
         proof: None,
     };
     draft.cell.value = match measured(&told, op, clock) {
-        Ok(boots) => draft.fill(&boots, &told, seed),
+        Ok(boots) => draft.fill(&boots, &told),
         Err(value) => value,
     };
     Some(draft)
@@ -220,7 +215,7 @@ fn disagreement((ticks, host_ns): (u64, u64), unit_per_tick: f64) -> Option<f64>
 }
 
 impl Draft {
-    fn fill(&mut self, boots: &[Boot<'_>], told: &[Told<'_>], seed: u64) -> Value {
+    fn fill(&mut self, boots: &[Boot<'_>], told: &[Told<'_>]) -> Value {
         let Cell { op, clock, .. } = self.cell;
         // On the instruction clock the other boots are only proof of the first.
         let counted = match clock {
@@ -245,9 +240,7 @@ impl Draft {
         };
         Value::Measured(Box::new(Figure {
             estimate,
-            low: interval.map(|interval| interval.low),
-            high: interval.map(|interval| interval.high),
-            level: interval.map(|interval| interval.level),
+            interval,
             min: batches.min(),
             max: batches.max(),
             p50: batches.percentile(0.50),

@@ -83,7 +83,7 @@ impl Match {
 
 /// Judges every operation of all these together, those of each in table order.
 pub fn judged(contests: &[Contest<'_>], settings: &Settings) -> Vec<Match> {
-    let pairs = contests.iter().flat_map(|one| one.pairs(settings.seed));
+    let pairs = contests.iter().flat_map(|one| one.pairs());
     let pairs: Vec<Pair> = pairs.collect();
     let questions = pairs.iter().filter_map(|pair| pair.question.as_ref().ok());
     let questions: Vec<Question> = questions.cloned().collect();
@@ -98,7 +98,6 @@ pub fn judged(contests: &[Contest<'_>], settings: &Settings) -> Vec<Match> {
 /// A contest that is looked at again and again as boots are added: see [`UntilSure`].
 pub struct Sequel {
     table: UntilSure,
-    seed: u64,
     /// Those that could be judged at the first look: only they are judged later, too.
     operations: Option<Vec<Op>>,
 }
@@ -108,14 +107,13 @@ impl Sequel {
     pub fn new(settings: &Settings) -> Self {
         Self {
             table: UntilSure::new(Judge::new(settings)),
-            seed: settings.seed,
             operations: None,
         }
     }
 
     /// Looks at the boots of so many blocks; `is_last` if there will be no more.
     pub fn look(&mut self, contest: &Contest<'_>, blocks: usize, is_last: bool) -> Vec<Match> {
-        let pairs = contest.pairs(self.seed);
+        let pairs = contest.pairs();
         let comparable = pairs.iter().filter(|pair| pair.question.is_ok());
         let first = || comparable.map(|pair| pair.a.op).collect();
         let operations = self.operations.get_or_insert_with(first);
@@ -139,13 +137,13 @@ impl Sequel {
 }
 
 impl Contest<'_> {
-    fn pairs(&self, seed: u64) -> Vec<Pair> {
-        let pairs = Op::ALL.into_iter().filter_map(|op| self.pair(op, seed));
+    fn pairs(&self) -> Vec<Pair> {
+        let pairs = Op::ALL.into_iter().filter_map(|op| self.pair(op));
         pairs.collect()
     }
 
-    fn pair(&self, op: Op, seed: u64) -> Option<Pair> {
-        let (a, b) = (draft(self.a, op, seed)?, draft(self.b, op, seed)?);
+    fn pair(&self, op: Op) -> Option<Pair> {
+        let (a, b) = (draft(self.a, op)?, draft(self.b, op)?);
         let question = comparable(&a, &b).map(|()| self.question(op));
         let contender = |boots: &[Observation]| boots.first().map(Observation::contender);
         Some(Pair {
@@ -191,8 +189,8 @@ fn environment(boots: &[Observation]) -> Option<EnvironmentId> {
     boots.first().map(|seen| seen.environment)
 }
 
-fn draft(boots: &[Observation], op: Op, seed: u64) -> Option<Draft> {
-    cell::draft(boots, environment(boots)?, op, seed)
+fn draft(boots: &[Observation], op: Op) -> Option<Draft> {
+    cell::draft(boots, environment(boots)?, op)
 }
 
 /// That a ratio of the two means something.

@@ -127,15 +127,10 @@ pub struct Figure {
     /// clock the mean over all batches of the first boot, weighted by operations
     /// ([`value::Calibration::mean`]); the other boots gave the same.
     pub estimate: f64,
-    /// Lower end of the interval of the estimate: an order statistic of the boots' medians
-    /// ([`order::median_interval`]). `None` for a single boot, and on an exact clock, whose figures are
-    /// reproduced and not estimated.
-    pub low: Option<f64>,
-    /// Upper end of the same.
-    pub high: Option<f64>,
-    /// The probability that such an interval contains the true median, from 0 to 1: 0.9375 for five
-    /// boots, at least 0.95 from six on. `None` without an interval.
-    pub level: Option<f64>,
+    /// The interval of the estimate over boots ([`order::median_interval`]): of level 0.9375 for five
+    /// boots, at least 0.95 from six on. `None` for a single boot, and on an exact clock, whose figures
+    /// are reproduced and not estimated.
+    pub interval: Option<Interval>,
     /// The smallest batch.
     pub min: f64,
     /// The largest batch.
@@ -250,12 +245,12 @@ impl Summary {
     }
 }
 
-/// Makes figures of `observations`. `seed` decides the bootstrap's draws.
-pub fn summarise(observations: &[Observation], seed: u64) -> Summary {
+/// Returns the figures of `observations`.
+pub fn summarise(observations: &[Observation]) -> Summary {
     let mut drafts: Vec<Draft> = Vec::new();
     for op in Op::ALL {
         for environment in EnvironmentId::ALL {
-            drafts.extend(cell::draft(observations, environment, op, seed));
+            drafts.extend(cell::draft(observations, environment, op));
         }
     }
     compare::require_equal_work(&mut drafts);

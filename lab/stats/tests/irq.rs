@@ -68,7 +68,7 @@ fn boot(environment: EnvironmentId, replicate: u32, told: Vec<Interrupt>) -> Obs
 
 /// Judged by a threshold of 30 units, which is 60 ticks.
 fn told(observations: &[Observation]) -> Vec<Interrupts> {
-    let summary = trapline_stats::summarise(observations, 1);
+    let summary = trapline_stats::summarise(observations);
     let settings = Settings {
         threshold: Time(30),
         ..Settings::default()

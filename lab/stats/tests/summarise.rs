@@ -5,8 +5,6 @@ use trapline_abi::{Found, Interrupt, Op};
 use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Sample};
 use trapline_stats::{summarise, value::Work, Cell, FailureKind, Figure, Flag, Summary, Value};
 
-const SEED: u64 = 42;
-
 fn batches(ticks: &[u64], count: u64) -> Vec<Sample> {
     let sample = |ticks: &u64| Sample {
         start: 1 << 60,
@@ -94,7 +92,7 @@ fn first_each_boot_then_over_boots() {
         Op::Cpuid,
         &[&[100, 110, 9_000], &[200, 210, 220], &[300, 310, 320]],
     );
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let cpuid = figure(&summary, Host, Op::Cpuid);
     assert_eq!(cpuid.estimate, 21.0, "the median of 11, 21 and 31");
     assert_eq!(
@@ -104,17 +102,18 @@ fn first_each_boot_then_over_boots() {
     );
     assert_eq!((cpuid.p50, cpuid.p90, cpuid.p99), (22.0, 900.0, 900.0));
     assert_eq!((cpuid.samples, cpuid.boots), (9, 3));
-    assert_eq!((cpuid.low, cpuid.high), (Some(11.0), Some(31.0)));
+    let interval = cpuid.interval.unwrap();
+    assert_eq!((interval.low, interval.high), (11.0, 31.0));
     assert_eq!(cell(&summary, Host, Op::Cpuid).unit, "ns");
     assert_eq!(cpuid.flags, []);
-    assert_eq!(summarise(&seen, SEED), summary);
+    assert_eq!(summarise(&seen), summary);
 }
 
 #[test]
 fn one_boot_has_no_interval() {
-    let summary = summarise(&boots(Host, Op::Cpuid, &[&[100, 110]]), SEED);
+    let summary = summarise(&boots(Host, Op::Cpuid, &[&[100, 110]]));
     let cpuid = figure(&summary, Host, Op::Cpuid);
-    assert_eq!((cpuid.low, cpuid.high, cpuid.boots), (None, None, 1));
+    assert_eq!((cpuid.interval, cpuid.boots), (None, 1));
     assert_eq!(cpuid.ratio.unwrap().estimate, 1.0);
 }
 
@@ -124,7 +123,7 @@ fn ratios_are_to_the_bare_row_of_the_same_clock() {
     seen.extend(boots(Kvm, Op::Cpuid, &[&[1_000], &[1_100], &[900]]));
     seen.extend(boots(SimKvm, Op::Cpuid, &[&[600], &[600]]));
     seen.extend(boots(QemuKvm, Op::PortIn, &[&[600], &[600]]));
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let kvm = figure(&summary, Kvm, Op::Cpuid).ratio.unwrap();
     assert_eq!(kvm.estimate, 10.0);
     let interval = kvm.interval.unwrap();
@@ -143,9 +142,9 @@ fn ratios_are_to_the_bare_row_of_the_same_clock() {
 fn an_exact_figure_is_the_mean_of_all_batches_and_has_no_interval() {
     let mut seen = boots(Sim, Op::PortOut, &[&[30, 30, 40], &[30, 30, 40]]);
     seen.extend(boots(SimKvm, Op::PortOut, &[&[31_230], &[31_230]]));
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let sim = figure(&summary, Sim, Op::PortOut);
-    assert_eq!((sim.estimate, sim.low, sim.high), (10.0 / 3.0, None, None));
+    assert_eq!((sim.estimate, sim.interval), (10.0 / 3.0, None));
     assert_eq!((sim.min, sim.max), (3.0, 4.0));
     assert_eq!((sim.samples, sim.boots), (3, 2));
     let ratio = figure(&summary, SimKvm, Op::PortOut).ratio.unwrap();
@@ -158,16 +157,16 @@ fn an_exact_figure_is_the_mean_of_all_batches_and_has_no_interval() {
 fn an_exact_rate_is_all_bytes_by_all_time() {
     let outcome = || measured(batches(&[1_000, 3_000], 16_000));
     let seen = [0, 1].map(|replicate| boot(Sim, replicate, vec![(Op::Copy, outcome())]));
-    let copy = summarise(&seen, SEED);
+    let copy = summarise(&seen);
     let copy = figure(&copy, Sim, Op::Copy);
     assert_eq!(copy.estimate, 8_000.0, "32,000 bytes in 4,000 instructions");
-    assert_eq!((copy.max, copy.low), (16_000.0, None));
+    assert_eq!((copy.max, copy.interval), (16_000.0, None));
 }
 
 #[test]
 fn one_digit_of_difference_is_a_failure_on_the_instruction_clock() {
     let seen = boots(SimKvm, Op::PortOut, &[&[30, 30, 40], &[30, 31, 40]]);
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     assert_eq!(
         failure(&summary, SimKvm, Op::PortOut),
         "not deterministic: boots 0 and 1 differ in 1 of 3 batches, first in batch 1: \
@@ -184,18 +183,18 @@ fn exact_figures_do_not_depend_on_when_a_batch_began() {
         samples[0].start += 1;
         samples[0].end += 1;
     }
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     assert_eq!(figure(&summary, SimKvm, Op::PortOut).estimate, 3.0);
 }
 
 #[test]
 fn an_exact_figure_needs_its_proof() {
-    let summary = summarise(&boots(Sim, Op::PortOut, &[&[30]]), SEED);
+    let summary = summarise(&boots(Sim, Op::PortOut, &[&[30]]));
     assert_eq!(figure(&summary, Sim, Op::PortOut).flags, [Flag::Unproved]);
     let mut seen = boots(Sim, Op::PortOut, &[&[30]]);
     let lost = Outcome::Failed("the guest hung".into());
     seen.push(boot(Sim, 1, vec![(Op::PortOut, lost)]));
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let reason = failure(&summary, Sim, Op::PortOut);
     assert!(reason.contains("the guest hung"), "{reason}");
 }
@@ -209,7 +208,7 @@ fn rates_are_in_megabytes_and_their_exits_by_the_megabyte() {
     {
         (*exits, *host_cpu_ns) = (Some(64), Some(1_600));
     }
-    let summary = summarise(&[boot(Host, 0, vec![(Op::Copy, outcome)])], SEED);
+    let summary = summarise(&[boot(Host, 0, vec![(Op::Copy, outcome)])]);
     let copy = figure(&summary, Host, Op::Copy);
     assert_eq!((copy.min, copy.max), (16_000_000.0, 32_000_000.0));
     assert_eq!((copy.exits, copy.host_cpu_ns), (Some(2.0), Some(50.0)));
@@ -231,13 +230,13 @@ fn what_is_not_more_than_its_loop_is_below_resolution() {
         vec![(Op::Getpid, outcome)]
     };
     let seen = [boot(Host, 0, getpid(9_030)), boot(Kvm, 0, getpid(1_930))];
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     assert_eq!(figure(&summary, Host, Op::Getpid).estimate, 8.0);
     let kvm = figure(&summary, Kvm, Op::Getpid);
     assert_eq!(kvm.flags, [Flag::BelowResolution(1.0)]);
     assert_eq!(kvm.ratio, None, "a ratio of nothing means nothing");
     let seen = [boot(Sim, 0, getpid(1_930)), boot(SimKvm, 0, getpid(1_030))];
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let sim = figure(&summary, Sim, Op::Getpid);
     assert!((sim.estimate - 0.9).abs() < 1e-9);
     assert_eq!(sim.flags, [Flag::Unproved], "instructions do not overlap");
@@ -259,9 +258,7 @@ fn clocks_that_disagree_over_a_long_interval_flag_the_cell() {
         let seen: Vec<_> = boots
             .map(|((guest, host), replicate)| boot(Kvm, replicate, with_elapsed(*guest, *host)))
             .collect();
-        figure(&summarise(&seen, SEED), Kvm, Op::Cpuid)
-            .flags
-            .clone()
+        figure(&summarise(&seen), Kvm, Op::Cpuid).flags.clone()
     };
     assert_eq!(flags(&[(9_950_000, 10_000_000)]), []);
     assert_eq!(flags(&[(100, 4_999_999)]), [], "too short to tell");
@@ -286,13 +283,13 @@ fn unequal_work_is_a_failure_and_not_a_number() {
             vec![(Op::Cpuid, with_check(batches(&[100], 10), check))],
         )
     };
-    let summary = summarise(&[with(Host, 7), with(Kvm, 7), with(SimKvm, 8)], SEED);
+    let summary = summarise(&[with(Host, 7), with(Kvm, 7), with(SimKvm, 8)]);
     assert_eq!(figure(&summary, Host, Op::Cpuid).estimate, 10.0);
     assert_eq!(
         failure(&summary, SimKvm, Op::Cpuid),
         "unequal work: checksum 0x7 in host, kvm and 0x8 in sim/kvm"
     );
-    let summary = summarise(&[with(Host, 7), with(Kvm, 8)], SEED);
+    let summary = summarise(&[with(Host, 7), with(Kvm, 8)]);
     failure(&summary, Host, Op::Cpuid);
     failure(&summary, Kvm, Op::Cpuid);
 }
@@ -303,7 +300,7 @@ fn boots_of_one_environment_must_do_equal_work_too() {
         let outcome = with_check(batches(&[100], 10), check);
         boot(Kvm, replicate, vec![(Op::Cpuid, outcome)])
     };
-    let summary = summarise(&[with(0, 7), with(1, 9)], SEED);
+    let summary = summarise(&[with(0, 7), with(1, 9)]);
     assert_eq!(
         failure(&summary, Kvm, Op::Cpuid),
         "unequal work: checksum 0x7 in boot 0, 0x9 in boot 1"
@@ -321,7 +318,7 @@ fn work_of_another_size_is_told_and_not_held_against_its_checksum() {
         touch(QemuTcg, 2, 3),
         touch(SimLinux, 2, 3),
     ];
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let tcg = figure(&summary, QemuTcg, Op::FirstTouch4k);
     let sizes = Flag::OtherSize {
         here: Work::Pages(512),
@@ -341,7 +338,7 @@ fn skips_and_failures_keep_their_reasons() {
         boot(Host, 2, vec![(Op::Cpuid, measured(batches(&[100], 10)))]),
         boot(Host, 3, vec![(Op::Cpuid, fail())]),
     ];
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let port_in = &cell(&summary, Host, Op::PortIn).value;
     assert_eq!(*port_in, Value::Skip("a process has no ports".into()));
     assert_eq!(failure(&summary, Host, Op::Getpid), "killed by signal 9");
@@ -356,7 +353,7 @@ fn skips_and_failures_keep_their_reasons() {
 fn a_measurement_without_substance_is_a_failure() {
     for samples in [vec![], batches(&[100], 0)] {
         let seen = [boot(Host, 0, vec![(Op::Cpuid, measured(samples))])];
-        let summary = summarise(&seen, SEED);
+        let summary = summarise(&seen);
         assert!(failure(&summary, Host, Op::Cpuid).starts_with("boot 0 gave"));
     }
 }
@@ -367,7 +364,7 @@ fn problems_are_counted_by_boots() {
     for observation in &mut seen {
         observation.problems = vec!["a damaged frame".into(), "a damaged frame".into()];
     }
-    let summary = summarise(&seen, SEED);
+    let summary = summarise(&seen);
     let key = (Kvm, "a damaged frame".to_owned());
     assert_eq!(summary.problems, BTreeMap::from([(key, 2)]));
 }
@@ -404,7 +401,7 @@ fn interrupt(sequence: u64, late: u64) -> Interrupt {
 #[test]
 fn an_interrupt_is_a_batch_from_when_it_was_due_until_it_was_handled() {
     let told = vec![(Op::OwnTimer, interrupted(&[40, 10, 20]))];
-    let summary = summarise(&[boot(Kvm, 0, told)], SEED);
+    let summary = summarise(&[boot(Kvm, 0, told)]);
     let late = figure(&summary, Kvm, Op::OwnTimer);
     assert_eq!((late.min, late.p50, late.max), (10.0, 20.0, 40.0));
     assert_eq!((late.samples, late.boots), (3, 1));
@@ -424,7 +421,7 @@ fn twice(changed: impl Fn(&mut Interrupt)) -> Summary {
     if let Outcome::Measured { interrupts, .. } = &mut seen[1].operations[0].outcome {
         interrupts.iter_mut().for_each(changed);
     }
-    summarise(&seen, SEED)
+    summarise(&seen)
 }
 
 #[test]
@@ -458,13 +455,13 @@ fn what_the_host_did_besides_marks_every_figure_of_the_boot() {
         Op::Getpid,
         &[&[1_000], &[1_100], &[1_050]],
     );
-    let quiet = summarise(&seen, 1);
+    let quiet = summarise(&seen);
     assert_eq!(figure(&quiet, EnvironmentId::Host, Op::Getpid).flags, []);
     for (boot, share) in [(1, "40% of a CPU"), (2, "90% of a CPU")] {
         let name = "unrest-others".to_owned();
         seen[boot].facts.insert(name, share.to_owned());
     }
-    let busy = summarise(&seen, 1);
+    let busy = summarise(&seen);
     let told = figure(&busy, EnvironmentId::Host, Op::Getpid);
     let what = [("others".to_owned(), "40% of a CPU".to_owned())].into();
     assert_eq!(told.flags, [Flag::Unrest { what, boots: 2 }]);

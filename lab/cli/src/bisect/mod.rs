@@ -99,10 +99,7 @@ impl Bench<'_> {
         match wanted.run(&mut self.store, &lab, &self.interrupt) {
             Err(failure) if failure.is(Status::Unmeasured) => Ok(Err(failure)),
             Err(failure) => Err(failure),
-            Ok(run) => Ok(Ok(trapline_stats::summarise(
-                &run.observations,
-                run.info.seed,
-            ))),
+            Ok(run) => Ok(Ok(trapline_stats::summarise(&run.observations))),
         }
     }
 

@@ -11,9 +11,7 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
         unit: value::unit(op, clock),
         value: Value::Measured(Box::new(Figure {
             estimate,
-            low: None,
-            high: None,
-            level: None,
+            interval: None,
             min: estimate,
             max: estimate,
             p50: estimate,

@@ -57,7 +57,7 @@ impl Grain {
     fn steps(self) -> usize {
         match self {
             Self::Fine => 54,
-            Self::Coarse => 12,
+            Self::Coarse => 10,
         }
     }
 }
@@ -118,7 +118,7 @@ impl Cloud<'_> {
         if high <= low || max <= body {
             return max;
         }
-        let interval = self.figure.high.unwrap_or(body);
+        let interval = self.figure.interval.map_or(body, |one| one.high);
         body.max(interval).min(max)
     }
 
@@ -138,7 +138,7 @@ impl Cloud<'_> {
         let figure = self.figure;
         let at = px(axis.at(figure.estimate));
         html! {
-            @if let Some((low, high)) = figure.low.zip(figure.high) {
+            @if let Some((low, high)) = figure.interval.map(|one| (one.low, one.high)) {
                 rect.band x=(px(axis.at(low))) y="0" height=(px(bottom))
                     width=(px((axis.at(high) - axis.at(low)).max(0.5))) {}
             }
@@ -262,13 +262,16 @@ fn ecdf_grid() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_stats::order::Interval;
 
     fn figure(estimate: f64) -> Figure {
         Figure {
             estimate,
-            low: Some(estimate * 0.9),
-            high: Some(estimate * 1.1),
-            level: Some(0.9375),
+            interval: Some(Interval {
+                level: 0.9375,
+                low: estimate * 0.9,
+                high: estimate * 1.1,
+            }),
             min: 0.0,
             max: 0.0,
             p50: 0.0,

@@ -156,7 +156,7 @@ impl Table<'_> {
         let rows = self.cast.rows().iter();
         let figures = rows.filter_map(|row| self.shown.cell(*row, op)?.value.figure());
         let ends = figures.map(|figure| {
-            let high = figure.high.unwrap_or(figure.estimate);
+            let high = figure.interval.map_or(figure.estimate, |one| one.high);
             high.min(figure.estimate * 1.5)
         });
         let ends: Vec<f64> = ends.collect();
@@ -178,7 +178,7 @@ impl Table<'_> {
                     span.failed title=(printable(&failure.reason)) { "failed" } }
             },
             Value::Measured(figure) => {
-                let spread = table::spread(cell, figure, true);
+                let spread = table::spread(figure, true);
                 html! {
                     td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(sort_key(figure.estimate)) {
                         (value(cell, figure)) (self.marks(cell, notes))
@@ -224,8 +224,11 @@ fn bar(figure: &Figure, largest: f64) -> Markup {
     if figure.resolution().is_some() || figure.estimate <= 0.0 || largest <= 0.0 {
         return html! {};
     }
-    let low = figure.low.unwrap_or(figure.estimate);
-    let high = figure.high.unwrap_or(figure.estimate).min(largest);
+    let low = figure.interval.map_or(figure.estimate, |one| one.low);
+    let high = figure
+        .interval
+        .map_or(figure.estimate, |one| one.high)
+        .min(largest);
     html! {
         span.bar {
             i style={ "width:" (percent_of(low.min(figure.estimate), largest)) "%" } {}

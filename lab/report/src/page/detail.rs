@@ -161,8 +161,8 @@ fn line(cell: &Cell, figure: &Figure) -> Vec<String> {
     let known = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     vec![
         value(figure.estimate),
-        known(figure.low.map(value)),
-        known(figure.high.map(value)),
+        known(figure.interval.map(|one| value(one.low))),
+        known(figure.interval.map(|one| value(one.high))),
         value(figure.min),
         value(figure.p50),
         value(figure.p90),

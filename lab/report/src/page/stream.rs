@@ -42,7 +42,7 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
     let measured = cells.filter_map(|cell| Some((cell, cell.value.figure()?)));
     let measured: Vec<(&Cell, &Figure)> = measured.collect();
     let ends = measured.iter().map(|(_, figure)| {
-        let high = figure.high.unwrap_or(figure.estimate);
+        let high = figure.interval.map_or(figure.estimate, |one| one.high);
         high.min(figure.estimate * 1.5)
     });
     let longest = ends.fold(0.0, f64::max);
@@ -66,8 +66,14 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
 fn line(context: &Context<'_>, cell: &Cell, figure: &Figure, longest: f64) -> Markup {
     let row = who::row(cell);
     let tone = context.cast(cell.clock).tone(row);
-    let low = figure.low.unwrap_or(figure.estimate).min(figure.estimate);
-    let high = figure.high.unwrap_or(figure.estimate).min(longest);
+    let low = figure
+        .interval
+        .map_or(figure.estimate, |one| one.low)
+        .min(figure.estimate);
+    let high = figure
+        .interval
+        .map_or(figure.estimate, |one| one.high)
+        .min(longest);
     let ratio = figure.ratio.filter(|_| !row.is_bare());
     html! {
         div.(tone) {

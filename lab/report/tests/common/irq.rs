@@ -85,7 +85,7 @@ pub fn report(require: &str) -> Report {
         boot(EnvironmentId::SimKvm, 0, both()),
         boot(EnvironmentId::SimKvm, 1, both()),
     ];
-    let summary = trapline_stats::summarise(&observations, 1);
+    let summary = trapline_stats::summarise(&observations);
     let settings = Settings {
         require: require.parse().ok(),
         ..Settings::default()

@@ -30,9 +30,11 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
     let off = estimate * percent / 100.0;
     Figure {
         estimate,
-        low: Some(estimate - off),
-        high: Some(estimate + off),
-        level: Some(0.9375),
+        interval: Some(Interval {
+            level: 0.9375,
+            low: estimate - off,
+            high: estimate + off,
+        }),
         min: estimate,
         max: estimate + off,
         p50: estimate,
@@ -57,8 +59,7 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
 /// A figure of an exact clock with its smallest and its largest batch and a ratio.
 fn exact(estimate: f64, (min, max): (f64, f64), ratio: f64) -> Figure {
     Figure {
-        low: None,
-        high: None,
+        interval: None,
         min,
         max,
         p50: min,

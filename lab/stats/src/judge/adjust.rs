@@ -19,7 +19,7 @@ pub fn focused_q_values(p: &[f64], reportable: &[bool]) -> Vec<Option<f64>> {
     let mut adjusted = vec![None; p.len()];
     let mut least = 1.0_f64;
     for (rank, index) in order.into_iter().enumerate().rev() {
-        least = least.min(p[index] * p.len() as f64 / (rank + 1) as f64);
+        least = least.min(p[index] * (p.len() as f64 / (rank + 1) as f64));
         adjusted[index] = Some(least);
     }
     adjusted

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(first.batches, [100.0, 50.0, 150.0]);
         assert_eq!((second.block, second.median()), (1, Some(100.0)));
         assert_eq!((none.median(), none.mean), (None, None));
-        let summary = crate::summarise(&seen[..2], 1);
+        let summary = crate::summarise(&seen[..2]);
         let figure = summary.cells[0].value.figure();
         assert_eq!(figure.map(|figure| figure.estimate), first.median());
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
             seen.environment = environment;
             let clock = environment.clock();
             let figure = boots_of([&seen], Op::Cpuid)[0].figure(clock);
-            let summary = crate::summarise(&[seen], 1);
+            let summary = crate::summarise(&[seen]);
             let estimate = summary.cells[0].value.figure().map(|it| it.estimate);
             assert_eq!(figure, estimate, "{environment}");
             let expected = if clock.is_exact() { 100.0 } else { 50.0 };

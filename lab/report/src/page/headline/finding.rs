@@ -232,14 +232,17 @@ mod tests {
     use super::super::super::{Run, Study};
     use super::*;
     use crate::Report;
+    use trapline_stats::order::Interval;
     use trapline_stats::{Cell, Summary, Value};
 
     fn cell(row: Row, estimate: f64, flags: Vec<Flag>) -> Cell {
         let figure = Figure {
             estimate,
-            low: Some(estimate * 0.99),
-            high: Some(estimate * 1.01),
-            level: Some(0.9375),
+            interval: Some(Interval {
+                level: 0.9375,
+                low: estimate * 0.99,
+                high: estimate * 1.01,
+            }),
             min: estimate,
             max: estimate,
             p50: estimate,

@@ -36,7 +36,7 @@ pub struct Span {
 
 impl Span {
     pub fn of(figure: &Figure, by: &Figure, clock: Clock) -> Self {
-        let ends = |figure: &Figure| figure.low.zip(figure.high);
+        let ends = |figure: &Figure| figure.interval.map(|one| (one.low, one.high));
         let (above, below) = (ends(figure), ends(by));
         let estimate = figure.estimate / by.estimate;
         let boots = figure.boots.min(by.boots);
@@ -51,7 +51,10 @@ impl Span {
             low,
             high,
             clock,
-            level: figure.level.unwrap_or(0.0).min(by.level.unwrap_or(0.0)),
+            level: [figure, by]
+                .map(|one| one.interval.map_or(0.0, |one| one.level))
+                .into_iter()
+                .fold(1.0, f64::min),
             boots,
         }
     }
@@ -92,13 +95,16 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_stats::order::Interval;
 
     fn figure(low: f64, estimate: f64, high: f64) -> Figure {
         Figure {
             estimate,
-            low: Some(low),
-            high: Some(high),
-            level: Some(0.9375),
+            interval: Some(Interval {
+                level: 0.9375,
+                low: low,
+                high: high,
+            }),
             min: low,
             max: high,
             p50: estimate,
@@ -121,7 +127,7 @@ mod tests {
         assert_eq!(kind(&figure(9.8, 10.0, 10.2), &ten), Kind::AsGood);
         assert_eq!(kind(&figure(5.0, 20.0, 90.0), &ten), Kind::Unsure);
         let mut once = figure(19.0, 20.0, 21.0);
-        once.low = None;
+        once.interval = None;
         assert_eq!(kind(&once, &ten), Kind::Unsure);
         once.boots = 1;
         let told = Span::of(&once, &ten, Clock::Wall).told();
