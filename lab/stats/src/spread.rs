@@ -95,24 +95,6 @@ pub fn quotient_interval(
     ends(quotients.collect()).filter(|(low, high)| low.is_finite() && high.is_finite())
 }
 
-/// The same for the share that parts have of their wholes together, drawn as pairs of a part
-/// and its whole; `None` for fewer than `least` of them, or where the wholes are nothing.
-pub fn share_interval(
-    parts: &[(f64, f64)],
-    least: usize,
-    chance: &mut ChaCha8Rng,
-) -> Option<(f64, f64)> {
-    if parts.is_empty() || parts.len() < least {
-        return None;
-    }
-    let shares = (0..RESAMPLES).map(|_| {
-        let drawn = (0..parts.len()).map(|_| parts[chance.random_range(0..parts.len())]);
-        let (part, whole) = drawn.fold((0.0, 0.0), |sum, drawn| (sum.0 + drawn.0, sum.1 + drawn.1));
-        part / whole
-    });
-    ends(shares.collect()).filter(|(low, high)| low.is_finite() && high.is_finite())
-}
-
 fn ends(statistics: Vec<f64>) -> Option<(f64, f64)> {
     let sorted = Sorted::new(statistics)?;
     Some((sorted.percentile(ENDS.0), sorted.percentile(ENDS.1)))
@@ -151,22 +133,6 @@ mod tests {
             quotient_interval(&[1.0], &[1.0, 2.0], &mut chance(1, 1)),
             None
         );
-    }
-
-    #[test]
-    fn a_share_lies_between_those_of_its_parts() {
-        let mixed = [(9.0, 10.0), (5.0, 10.0), (8.0, 10.0), (40.0, 40.0)];
-        let (low, high) = share_interval(&mixed, 4, &mut chance(1, 0)).unwrap();
-        let all = 62.0 / 70.0;
-        assert!((0.5..all).contains(&low) && high > all && high <= 1.0);
-        assert_eq!(share_interval(&mixed, 5, &mut chance(1, 0)), None);
-        let alike = [(3.0, 4.0); 8];
-        assert_eq!(
-            share_interval(&alike, 8, &mut chance(1, 0)),
-            Some((0.75, 0.75))
-        );
-        assert_eq!(share_interval(&[(0.0, 0.0); 8], 8, &mut chance(1, 0)), None);
-        assert_eq!(share_interval(&[], 0, &mut chance(1, 0)), None);
     }
 
     /// Of 20 boots from a uniform distribution, the interval holds the true
