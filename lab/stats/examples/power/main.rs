@@ -4,6 +4,7 @@
 
 mod heaps;
 mod hosts;
+mod late;
 mod outlooks;
 mod rivals;
 mod series;
@@ -40,6 +41,7 @@ fn main() {
     rivals::print(trials);
     series::print(trials);
     heaps::print(trials);
+    late::print(trials);
 }
 
 /// A share in percent, in a column of so many characters.
