@@ -62,13 +62,13 @@ pub fn lateness(shown: &[&Interrupts]) -> Grid {
     grid.giving_way(&give_way)
 }
 
-/// Columns of percentiles for which no row has enough interrupts.
+/// Columns of percentiles for which no row has enough interrupts, the highest first.
 fn empty_columns(shown: &[&Interrupts]) -> Vec<usize> {
     let known = || shown.iter().filter_map(|one| one.all.lateness);
     let is_empty = |index: usize| known().all(|late| percentiles(&late)[index].is_none());
     let columns = PERCENTILES.iter().enumerate();
     let empty = columns.filter(|(index, _)| is_empty(*index));
-    empty.map(|(_, (column, ..))| *column).collect()
+    empty.map(|(_, (column, ..))| *column).rev().collect()
 }
 
 fn of_lateness(late: &Lateness, interrupts: &Interrupts) -> Vec<Span> {
