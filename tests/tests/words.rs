@@ -237,6 +237,7 @@ fn help_tells_what_exit_statuses_mean() {
         "2    the command line",
         "3    two runs",
         "4    baseline, check, bisect, irq",
+        "5    irq: what --require",
         "130  interrupted",
     ] {
         assert!(help.contains(line), "{help}");

@@ -64,6 +64,7 @@ Exit status:
   2    the command line was not understood
   3    two runs on the instruction clock gave different digits
   4    baseline, check, bisect, irq: what is wanted cannot be measured here
+  5    irq: what --require asks for is not proven
   130  interrupted; finished boots are kept (143: ended by SIGTERM)";
 
 /// What `trapline NAME WORD...` asks for.

@@ -19,6 +19,8 @@ pub enum Status {
     Undetermined,
     /// What is wanted cannot be measured here.
     Unmeasured,
+    /// A requirement is neither met nor violated for certain.
+    NotProven,
     /// Ended by this signal.
     Interrupted(i32),
 }
@@ -31,6 +33,7 @@ impl From<Status> for ExitCode {
             Status::Usage => 2,
             Status::Undetermined => 3,
             Status::Unmeasured => 4,
+            Status::NotProven => 5,
             Status::Interrupted(signal) => 128 + signal as u8,
         })
     }

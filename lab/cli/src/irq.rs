@@ -11,6 +11,7 @@ use crate::run::{self, Means};
 use trapline_abi::Op;
 use trapline_plan::{Conditions, EnvironmentId, Request};
 use trapline_report::{verdicts, Report};
+use trapline_stats::irq::Proof;
 
 /// Measures, stores, shows and judges.
 ///
@@ -79,13 +80,16 @@ fn check_sched(conditions: &Conditions, chosen: &[EnvironmentId]) -> Result<(), 
 /// How a run without failures ends: by what is demanded of it, if anything is.
 fn judged(report: &Report) -> Status {
     let verdicts = verdicts(report);
+    let is_any = |proof| verdicts.iter().any(|verdict| verdict.proof == proof);
     if report.irq.require.is_none() {
         Status::Done
     } else if verdicts.is_empty() {
         Status::Unmeasured
-    } else if verdicts.iter().all(|verdict| verdict.met) {
-        Status::Done
-    } else {
+    } else if is_any(Proof::NotMet) {
         Status::Failed
+    } else if is_any(Proof::NotProven) {
+        Status::NotProven
+    } else {
+        Status::Done
     }
 }

@@ -243,6 +243,11 @@ pub struct Share(u64);
 const ALL: u64 = 1_000_000_000;
 
 impl Share {
+    /// Returns the share as a number from 0 to 1.
+    pub fn value(self) -> f64 {
+        self.0 as f64 / ALL as f64
+    }
+
     /// Whether `part` of `of` is at least this share.
     pub fn is_met(&self, part: u64, of: u64) -> bool {
         u128::from(part) * u128::from(ALL) >= u128::from(of) * u128::from(self.0)

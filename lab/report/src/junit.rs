@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
 use trapline_plan::{names, Contender, EnvironmentId};
+use trapline_stats::irq::Proof;
 use trapline_stats::{Cell, Figure, Value};
 
 /// Every cell of all reports as a case.
@@ -67,20 +68,21 @@ fn outcome(report: &Report, cell: &Cell) -> Outcome {
         Value::Failed(failure) => {
             Outcome::Failed(remark(failure.kind.name(), failure.reason.clone()))
         }
-        Value::Measured(_) => match too_late(report, cell) {
-            Some(words) => Outcome::Failed(remark("too-late", words)),
-            None => Outcome::Passed,
+        Value::Measured(_) => match required(report, cell) {
+            Some((Proof::NotMet, words)) => Outcome::Failed(remark("too-late", words)),
+            Some((Proof::NotProven, words)) => Outcome::Skipped(remark("not-proven", words)),
+            Some((Proof::Met, _)) | None => Outcome::Passed,
         },
     }
 }
 
-/// By what a timer does not keep the time that was demanded, if it does not.
-fn too_late(report: &Report, cell: &Cell) -> Option<String> {
+/// Returns the verdict on a timer of which a share in time is required.
+fn required(report: &Report, cell: &Cell) -> Option<(Proof, String)> {
     let judged = report.interrupts.iter().zip(verdicts(report));
     let mut of_cell =
         judged.filter(|(of, _)| (of.environment, of.op) == (cell.environment, cell.op));
-    let (_, verdict) = of_cell.find(|(_, verdict)| !verdict.met)?;
-    Some(verdict.words())
+    let (_, verdict) = of_cell.next()?;
+    Some((verdict.proof, verdict.words()))
 }
 
 /// The figure in lines, with all its digits; nothing where there is none.

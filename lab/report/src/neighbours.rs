@@ -70,8 +70,8 @@ fn grid(shown: &[&Neighbour], clock: Clock, unicode: bool) -> Grid {
         let late = all.lateness;
         let plain = |text: String| Span::new(text, Look::Plain);
         let cells = vec![
-            plain(time(late.map(|late| late.p50))),
-            plain(time(late.map(|late| late.p99))),
+            plain(time(late.and_then(|late| late.p50))),
+            plain(time(late.and_then(|late| late.p99))),
             Span::new(time(late.map(|late| late.max)), Look::Strong),
             plain(figures::count(all.missed())),
             plain(figures::count(all.expiries)),

@@ -1,15 +1,7 @@
-//! Medians, percentiles, and how far an estimate may be off.
+//! Medians, percentiles and random numbers.
 
-use rand::Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-
-/// Resamplings of a bootstrap: the ends of a 95% interval are then known to
-/// about 0.3% of the resampled distribution.
-const RESAMPLES: usize = 4_000;
-
-/// Shares of the resamplings below the interval, and below its upper end.
-const ENDS: (f64, f64) = (0.025, 0.975);
 
 /// Values in ascending order, at least one, all finite.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,29 +63,6 @@ pub fn chance(seed: u64, stream: u64) -> ChaCha8Rng {
     chance
 }
 
-/// The 95% percentile-bootstrap interval of the share that parts have of their wholes together, drawn as pairs of a part
-/// and its whole; `None` for fewer than `least` of them, or where the wholes are nothing.
-pub fn share_interval(
-    parts: &[(f64, f64)],
-    least: usize,
-    chance: &mut ChaCha8Rng,
-) -> Option<(f64, f64)> {
-    if parts.is_empty() || parts.len() < least {
-        return None;
-    }
-    let shares = (0..RESAMPLES).map(|_| {
-        let drawn = (0..parts.len()).map(|_| parts[chance.random_range(0..parts.len())]);
-        let (part, whole) = drawn.fold((0.0, 0.0), |sum, drawn| (sum.0 + drawn.0, sum.1 + drawn.1));
-        part / whole
-    });
-    ends(shares.collect()).filter(|(low, high)| low.is_finite() && high.is_finite())
-}
-
-fn ends(statistics: Vec<f64>) -> Option<(f64, f64)> {
-    let sorted = Sorted::new(statistics)?;
-    Some((sorted.percentile(ENDS.0), sorted.percentile(ENDS.1)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,21 +77,5 @@ mod tests {
         assert_eq!((sorted.min(), sorted.max()), (1.0, 200.0));
         assert_eq!(Sorted::new(vec![3.0, 1.0, 2.0]).unwrap().median(), 2.0);
         assert_eq!(Sorted::new(vec![]), None);
-    }
-
-    #[test]
-    fn a_share_lies_between_those_of_its_parts() {
-        let mixed = [(9.0, 10.0), (5.0, 10.0), (8.0, 10.0), (40.0, 40.0)];
-        let (low, high) = share_interval(&mixed, 4, &mut chance(1, 0)).unwrap();
-        let all = 62.0 / 70.0;
-        assert!((0.5..all).contains(&low) && high > all && high <= 1.0);
-        assert_eq!(share_interval(&mixed, 5, &mut chance(1, 0)), None);
-        let alike = [(3.0, 4.0); 8];
-        assert_eq!(
-            share_interval(&alike, 8, &mut chance(1, 0)),
-            Some((0.75, 0.75))
-        );
-        assert_eq!(share_interval(&[(0.0, 0.0); 8], 8, &mut chance(1, 0)), None);
-        assert_eq!(share_interval(&[], 0, &mut chance(1, 0)), None);
     }
 }

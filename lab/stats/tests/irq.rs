@@ -3,7 +3,7 @@
 use trapline_abi::{Found, Interrupt, Op};
 use trapline_plan::irq::{Asked, Settings, Time};
 use trapline_plan::{EnvironmentId, Observation, Operation, Outcome};
-use trapline_stats::irq::{summarise, Interrupts, Point};
+use trapline_stats::irq::{summarise, InTimeInterval, Interrupts, Point, Proof, WindowCount};
 
 /// Of a host's timer: 10 ticks until it woke, 20 until it was marked, then so many until
 /// the handler, 5 in it, 15 to the thread.
@@ -105,18 +105,130 @@ fn lateness_is_counted_expiry_by_expiry() {
     // 2,996 of 20 ns, one of 50 and one of 31.
     assert!((late.mean - (2_996.0 * 20.0 + 81.0) / 2_998.0).abs() < 1e-9);
     assert_eq!(
-        (late.min, late.p50, late.p999, late.max),
-        (20.0, 20.0, 20.0, 50.0)
+        (late.min, late.p50, late.p99, late.max),
+        (20.0, Some(20.0), Some(20.0), 50.0)
     );
-    assert_eq!(late.p9999, 50.0);
+    // 2,998 interrupts are too few for a percentile of which 3 are beyond.
+    assert_eq!((late.p999, late.p9999), (None, None));
     assert_eq!(
         (told.period, told.doubt.p50, told.doubt.max, told.early),
         (Some(500.0), 0.5, 1.5, 0)
     );
-    let shares = [("99.86%", true), ("99.87%", false)];
-    for (share, met) in shares {
-        assert_eq!(told.meets(share.parse().unwrap()), met, "{share}");
+    let interval = told.in_time_interval.as_ref().unwrap();
+    assert!(
+        interval.bursts.0 < 0.5 && interval.bursts.1 < 1.0,
+        "{interval:?}"
+    );
+    for (share, proof) in [
+        ("25%", Proof::Met),
+        ("99%", Proof::NotProven),
+        ("100%", Proof::NotMet),
+    ] {
+        assert_eq!(told.proof(share.parse().unwrap()), proof, "{share}");
     }
+}
+
+#[test]
+fn a_requirement_is_judged_by_count_on_an_exact_clock() {
+    let boot = boot(
+        EnvironmentId::SimKvm,
+        0,
+        expiries().map(|(n, late)| own(n, late)).collect(),
+    );
+    let told = &told(&[boot])[0];
+    assert_eq!(told.in_time_interval, None);
+    for (share, proof) in [("99.86%", Proof::Met), ("99.87%", Proof::NotMet)] {
+        assert_eq!(told.proof(share.parse().unwrap()), proof, "{share}");
+    }
+}
+
+/// Full windows of one boot with so many late expiries, each a run of its own unless they
+/// come in bursts.
+fn interval(late: &[u64], bursts: bool) -> InTimeInterval {
+    let windows = late.iter().map(|late| WindowCount {
+        boot: 0,
+        expiries: 1_024,
+        late: *late,
+    });
+    let runs = match bursts {
+        true => late.iter().filter(|late| **late > 0).count() as u64,
+        false => late.iter().sum(),
+    };
+    InTimeInterval::of(&windows.collect::<Vec<_>>(), runs).unwrap()
+}
+
+#[test]
+fn zero_late_expiries_get_a_bound_for_bursts_and_one_for_independent_ones() {
+    let none = interval(&[0; 10], false);
+    let (low, high) = none.bursts;
+    // Clopper and Pearson: 0.025 to the power of 1/10 and 1/10,240.
+    assert!((0.689..0.6916).contains(&low) && high == 1.0, "{none:?}");
+    let (low, high) = none.independent.unwrap();
+    assert!((0.99963..0.99964).contains(&low) && high == 1.0, "{none:?}");
+    assert_eq!((none.windows, none.windows_per_block), (10, 1.0));
+    assert_eq!(InTimeInterval::of(&[], 0), None);
+}
+
+#[test]
+fn the_windows_that_would_prove_a_requirement_do_prove_it() {
+    let require = |text: &str| text.parse().unwrap();
+    let none = interval(&[0; 10], false);
+    let enough = none.windows_to_prove(require("99%")).unwrap();
+    // Clopper and Pearson: 367.
+    assert!((360..=372).contains(&enough), "{enough}");
+    let proof = |count| interval(&vec![0; count], false).proof(require("99%"));
+    let enough = usize::try_from(enough).unwrap();
+    assert_eq!(
+        (proof(enough), proof(enough - 2)),
+        (Proof::Met, Proof::NotProven)
+    );
+    assert_eq!(none.windows_to_prove(require("100%")), None);
+    let late = interval(&[20; 10], false);
+    assert_eq!(late.windows_to_prove(require("99%")), None);
+    assert!(late.windows_to_prove(require("97%")).is_some());
+}
+
+#[test]
+fn late_expiries_that_are_neighbours_are_not_independent() {
+    let windows = [0, 40, 0, 0, 0, 0, 0, 3, 0, 0];
+    assert!(interval(&windows, false).independent.is_some());
+    assert_eq!(interval(&windows, true).independent, None);
+    // One late expiry tells nothing of others.
+    assert!(interval(&[0, 1], true).independent.is_some());
+}
+
+#[test]
+fn windows_of_a_bad_phase_count_for_less_and_widen_the_interval() {
+    let phase: Vec<u64> = (0..40)
+        .map(|number| u64::from(number / 5 % 4 == 0) * 200)
+        .collect();
+    let apart: Vec<u64> = (0..40)
+        .map(|number| u64::from(number % 4 == 0) * 200)
+        .collect();
+    let (phase, apart) = (interval(&phase, true), interval(&apart, true));
+    assert_eq!(apart.windows_per_block, 1.0);
+    assert!(phase.windows_per_block > 4.0, "{phase:?}");
+    assert!(phase.bursts.0 < apart.bursts.0 && phase.bursts.1 > apart.bursts.1);
+}
+
+#[test]
+fn windows_of_different_boots_are_no_neighbours() {
+    let window = |boot, late| WindowCount {
+        boot,
+        expiries: 1_024,
+        late,
+    };
+    let all: Vec<_> = (0..20)
+        .map(|number| window(number, 100 * u64::from(number < 8)))
+        .collect();
+    let together: Vec<_> = all
+        .iter()
+        .map(|one| WindowCount { boot: 0, ..*one })
+        .collect();
+    let per_block =
+        |windows: &[WindowCount]| InTimeInterval::of(windows, 8).unwrap().windows_per_block;
+    assert!(per_block(&together) > 4.0);
+    assert!(per_block(&all) < 1.5);
 }
 
 #[test]

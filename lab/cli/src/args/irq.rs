@@ -45,7 +45,8 @@ pub struct IrqArgs {
     /// one is a nanosecond
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]
     pub threshold: Time,
-    /// Fail unless at least this share of all expiries is served in time
+    /// Require that at least this share of all expiries is served in time: met,
+    /// not met or not proven, by the 95% interval; by count on an exact clock
     #[arg(long, value_name = "SHARE%", value_parser = Share::from_str)]
     pub require: Option<Share>,
     #[command(flatten)]
@@ -68,7 +69,8 @@ Exit status:
   1  something failed; with --require: some timer does not meet it
   2  the command line was not understood
   3  two runs on the instruction clock gave different digits
-  4  --require, and nothing could be measured here";
+  4  --require, and nothing could be measured here
+  5  --require: not proven for some timer, and violated by none";
 
 /// Whose timer interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use trapline_plan::irq::Settings;
-use trapline_stats::irq::{self, Bucket, Interrupts, Late, Lateness, Point, Span, Spread, Window};
+use trapline_stats::irq::{
+    self, Bucket, Interrupts, Late, Lateness, Point, Proof, Span, Spread, Window,
+};
 
 #[derive(Serialize)]
 pub struct JsonInterrupts {
@@ -26,9 +28,17 @@ pub struct JsonInterrupts {
     require: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     met: Option<bool>,
+    /// `met`, `not-met` or `not-proven`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'static str>,
+    /// Where it is not proven.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    windows_to_prove: Option<u64>,
     summary: JsonSpread,
     /// Shares of the expiries, from 0 to 1.
     in_time_interval: Option<[f64; 2]>,
+    in_time_interval_independent: Option<[f64; 2]>,
+    windows_per_block: Option<f64>,
     first_windows: JsonSpread,
     rest: Option<JsonSpread>,
     windows: Vec<JsonWindow>,
@@ -64,7 +74,7 @@ struct JsonSpread {
     lateness: JsonLateness,
 }
 
-/// All of it is `null` where no interrupt came.
+/// All of it is `null` where no interrupt came, a percentile where too few came.
 #[derive(Default, Serialize)]
 struct JsonLateness {
     mean: Option<f64>,
@@ -92,7 +102,7 @@ struct JsonSpan {
     to: &'static str,
     mean: f64,
     p50: f64,
-    p99: f64,
+    p99: Option<f64>,
     max: f64,
 }
 
@@ -129,6 +139,8 @@ impl JsonInterrupts {
             ..
         } = interrupts;
         let (require, conditions) = (settings.require, &settings.conditions);
+        let proof = require.map(|share| interrupts.proof(share));
+        let interval = interrupts.in_time_interval.as_ref();
         Self {
             environment: environment.name(),
             workload: op.workload().name(),
@@ -145,9 +157,20 @@ impl JsonInterrupts {
             bound: conditions.sched.bound().map(|bound| bound.0 as f64),
             threshold: interrupts.threshold,
             require: require.map(|share| share.to_string()),
-            met: require.map(|share| interrupts.meets(share)),
+            met: proof.map(|proof| proof == Proof::Met),
+            verdict: proof.map(verdict),
+            windows_to_prove: match (proof, interval, require) {
+                (Some(Proof::NotProven), Some(interval), Some(share)) => {
+                    interval.windows_to_prove(share)
+                }
+                _ => None,
+            },
             summary: (&interrupts.all).into(),
-            in_time_interval: interrupts.in_time_interval.map(|(low, high)| [low, high]),
+            in_time_interval: interval.map(|known| known.bursts.into()),
+            in_time_interval_independent: interval
+                .and_then(|known| known.independent)
+                .map(Into::into),
+            windows_per_block: interval.map(|known| known.windows_per_block),
             first_windows: (&interrupts.first).into(),
             rest: interrupts.rest.as_ref().map(JsonSpread::from),
             windows: interrupts.windows.iter().map(JsonWindow::from).collect(),
@@ -167,6 +190,14 @@ impl JsonInterrupts {
             histogram_digits: irq::DIGITS,
             histogram: interrupts.histogram.iter().map(bucket).collect(),
         }
+    }
+}
+
+fn verdict(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Met => "met",
+        Proof::NotMet => "not-met",
+        Proof::NotProven => "not-proven",
     }
 }
 
@@ -193,11 +224,11 @@ impl From<Lateness> for JsonLateness {
             mean: Some(late.mean),
             sd: Some(late.sd),
             min: Some(late.min),
-            p50: Some(late.p50),
-            p90: Some(late.p90),
-            p99: Some(late.p99),
-            p999: Some(late.p999),
-            p9999: Some(late.p9999),
+            p50: late.p50,
+            p90: late.p90,
+            p99: late.p99,
+            p999: late.p999,
+            p9999: late.p9999,
             max: Some(late.max),
         }
     }
@@ -232,8 +263,8 @@ impl From<&(trapline_abi::Found, Spread)> for JsonFound {
         Self {
             found: found.name(),
             count: spread.count,
-            p50: late.map(|late| late.p50),
-            p99: late.map(|late| late.p99),
+            p50: late.and_then(|late| late.p50),
+            p99: late.and_then(|late| late.p99),
             max: late.map(|late| late.max),
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod conditions;
 pub(crate) mod json;
 mod latest;
 mod picture;
+pub(crate) mod shares;
 pub(crate) mod tables;
 pub(crate) mod untold;
 mod verdict;
@@ -21,7 +22,7 @@ use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{printable, Report};
 use trapline_plan::Clock;
-use trapline_stats::irq::{Interrupts, Point};
+use trapline_stats::irq::{Interrupts, Point, Proof};
 use trapline_stats::Cell;
 
 impl Page {
@@ -36,6 +37,9 @@ impl Page {
         self.notes_on(cells, clock);
         self.remarks(&shown);
         self.grid(&tables::counts(&shown, &report.irq));
+        for words in shares::explanations(&shown) {
+            self.paragraph("   ", &words, Look::Faint);
+        }
         self.grid(&tables::windows(&shown));
         self.grid(&tables::found(&shown));
         self.stages(&shown, report, clock);
@@ -60,6 +64,11 @@ impl Page {
         self.text.push_str(&table.render(&self.style));
         let whose = "own: the guest's timer; host: that of whoever runs the guest";
         self.paragraph("   ", whose, Look::Faint);
+        let of = "of: number of interrupts that came; missed expiries are in none of these figures";
+        self.paragraph("   ", of, Look::Faint);
+        if let Some(words) = tables::missing_percentiles(shown) {
+            self.paragraph("   ", &words, Look::Faint);
+        }
         for words in conditions::words(report, shown, self.micro()) {
             self.paragraph("   ", &printable(&words), Look::Faint);
         }
@@ -139,10 +148,14 @@ impl Page {
             return;
         };
         let threshold = report.irq.threshold;
-        self.heading(&("Verdict", format!("at least {require} within {threshold}")));
+        let by = by(clock);
+        let explanation = format!("at least {require} within {threshold}, {by}");
+        self.heading(&("Verdict", explanation));
         for verdict in here {
-            let look = if verdict.met { Look::Good } else { Look::Bad };
-            self.line(&Span::new(format!(" {}", verdict.words()), look));
+            self.paragraph(" ", &verdict.words(), look(verdict.proof));
+            if let Some(help) = verdict.help() {
+                self.paragraph("   ", &format!("help: {help}"), Look::Plain);
+            }
         }
     }
 
@@ -152,6 +165,22 @@ impl Page {
         } else {
             "us"
         }
+    }
+}
+
+/// On what verdicts rest.
+pub(crate) fn by(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Wall => "by the 95% interval for bursts",
+        Clock::Insn | Clock::InsnVmx => "by count: every run gives the same",
+    }
+}
+
+fn look(proof: Proof) -> Look {
+    match proof {
+        Proof::Met => Look::Good,
+        Proof::NotMet => Look::Bad,
+        Proof::NotProven => Look::Middling,
     }
 }
 

@@ -1,12 +1,13 @@
 //! The tables of interrupts: a row for each environment and timer.
 
+use super::shares;
 use crate::figures;
 use crate::grid::Grid;
 use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
 use trapline_abi::{Found, Op};
 use trapline_plan::irq::Settings;
 use trapline_plan::Clock;
-use trapline_stats::irq::{Interrupts, Lateness, Point, Spread, FIRST_WINDOWS};
+use trapline_stats::irq::{least_count, Interrupts, Lateness, Point, Spread, FIRST_WINDOWS};
 
 /// The heading of the names.
 pub const NAMES: &str = "environment";
@@ -29,48 +30,97 @@ pub fn time(value: f64, clock: Clock) -> String {
     }
 }
 
+/// The percentiles of the first table: their columns, names and shares of 100,000.
+const PERCENTILES: [(usize, &str, usize); 5] = [
+    (3, "p50", 50_000),
+    (4, "p90", 90_000),
+    (5, "p99", 99_000),
+    (6, "p99.9", 99_900),
+    (7, "p99.99", 99_990),
+];
+
+fn percentiles(late: &Lateness) -> [Option<f64>; 5] {
+    [late.p50, late.p90, late.p99, late.p999, late.p9999]
+}
+
 /// How late interrupts were.
 pub fn lateness(shown: &[&Interrupts]) -> Grid {
     let columns = [
-        "mean", "sd", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max",
+        "mean", "sd", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max", "of",
     ];
     let mut grid = Grid::new(NAMES, columns);
     for interrupts in shown {
         let cells = match interrupts.all.lateness {
             None => vec![],
-            Some(late) => of_lateness(&late, interrupts.clock),
+            Some(late) => of_lateness(&late, interrupts),
         };
         grid.row(name(interrupts), cells);
     }
-    // 90%, the deviation, 99.9%, the least.
-    grid.giving_way(&[4, 1, 6, 2])
+    // Those without a figure, then 90%, the deviation, 99.9%, the least.
+    let mut give_way = empty_columns(shown);
+    give_way.extend([4, 1, 6, 2]);
+    grid.giving_way(&give_way)
 }
 
-fn of_lateness(late: &Lateness, clock: Clock) -> Vec<Span> {
-    let Lateness {
-        mean,
-        sd,
-        min,
-        p50,
-        p90,
-        p99,
-        p999,
-        p9999,
-        max,
-    } = *late;
-    let plain = |value| Span::new(time(value, clock), Look::Plain);
-    let strong = |value| Span::new(time(value, clock), Look::Strong);
+/// Columns of percentiles for which no row has enough interrupts, the highest first.
+fn empty_columns(shown: &[&Interrupts]) -> Vec<usize> {
+    let known = || shown.iter().filter_map(|one| one.all.lateness);
+    let is_empty = |index: usize| known().all(|late| percentiles(&late)[index].is_none());
+    let columns = PERCENTILES.iter().enumerate();
+    let empty = columns.filter(|(index, _)| is_empty(*index));
+    empty.map(|(_, (column, ..))| *column).rev().collect()
+}
+
+fn of_lateness(late: &Lateness, interrupts: &Interrupts) -> Vec<Span> {
+    let clock = interrupts.clock;
+    let cell = |value, look| Span::new(time(value, clock), look);
+    let [p50, p90, p99, p999, p9999] = percentiles(late);
     vec![
-        strong(mean),
-        plain(sd),
-        plain(min),
-        plain(p50),
-        plain(p90),
-        strong(p99),
-        plain(p999),
-        plain(p9999),
-        strong(max),
+        cell(late.mean, Look::Strong),
+        cell(late.sd, Look::Plain),
+        cell(late.min, Look::Plain),
+        known(p50, clock, Look::Plain),
+        known(p90, clock, Look::Plain),
+        known(p99, clock, Look::Strong),
+        known(p999, clock, Look::Plain),
+        known(p9999, clock, Look::Plain),
+        cell(late.max, Look::Strong),
+        Span::new(figures::count(interrupts.all.count), Look::Faint),
     ]
+}
+
+/// A time, or a dash where there is none.
+fn known(value: Option<f64>, clock: Clock, look: Look) -> Span {
+    match value {
+        Some(value) => Span::new(time(value, clock), look),
+        None => Span::new("-", Look::Faint),
+    }
+}
+
+/// Explains the dashes in place of percentiles in any table of `shown`, if there are any.
+pub fn missing_percentiles(shown: &[&Interrupts]) -> Option<String> {
+    let is_missing = |index: usize| shown.iter().any(|one| lacks(one, index));
+    let columns = PERCENTILES.iter().enumerate();
+    let missing = columns.filter(|(index, _)| is_missing(*index));
+    let counts: Vec<_> = missing
+        .map(|(_, (_, name, of))| format!("{name} {}", figures::count(least_count(*of) as u64)))
+        .collect();
+    (!counts.is_empty()).then(|| {
+        let counts = counts.join(", ");
+        format!("-: fewer interrupts than a 95% interval of the percentile takes: {counts}")
+    })
+}
+
+/// Whether a table of `interrupts` lacks a percentile; only the first has others than 99%.
+fn lacks(interrupts: &Interrupts, index: usize) -> bool {
+    let all = interrupts.all.lateness.iter();
+    let parts = [Some(&interrupts.first), interrupts.rest.as_ref()];
+    let found = interrupts.found.iter().map(|(_, spread)| spread);
+    let parts = parts.into_iter().flatten().chain(found);
+    let parts = parts.filter_map(|spread| spread.lateness.as_ref());
+    let parts = parts.filter(|_| PERCENTILES[index].1 == "p99");
+    all.chain(parts)
+        .any(|late| percentiles(late)[index].is_none())
 }
 
 /// A table with its heading and what there is to say of it.
@@ -81,29 +131,10 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
     let threshold = settings.threshold;
     let columns = ["expiries", "late", "missed", "too late", "in time"];
     let has_interval = shown.iter().any(|one| one.in_time_interval.is_some());
-    let further = has_interval.then_some("95%");
-    let mut grid = Grid::new(NAMES, columns.into_iter().chain(further));
+    let further = if has_interval { INTERVALS } else { &[] };
+    let mut grid = Grid::new(NAMES, columns.iter().chain(further).copied());
     for interrupts in shown {
-        let all = &interrupts.all;
-        let count = |value| Span::new(figures::count(value), Look::Plain);
-        let share = |part| figures::share(part, all.expiries);
-        let look = if all.too_late() > 0 {
-            Look::Middling
-        } else {
-            Look::Good
-        };
-        let mut spans = vec![
-            count(all.expiries),
-            count(all.above),
-            count(all.missed()),
-            Span::new(share(all.too_late()), look),
-            Span::new(share(all.in_time()), Look::Strong),
-        ];
-        if has_interval {
-            let interval = interval(interrupts.in_time_interval);
-            spans.push(Span::new(interval, Look::Plain));
-        }
-        grid.row(name(interrupts), spans);
+        grid.row(name(interrupts), of_counts(interrupts));
     }
     let in_insn = match shown.first().map(|interrupts| interrupts.clock) {
         Some(Clock::Insn | Clock::InsnVmx) => {
@@ -112,14 +143,35 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
         _ => String::new(),
     };
     let explanation = format!("later than {threshold}{in_insn}, or missed");
-    ("Too late", explanation, grid)
+    // The share of those too late, which that of the others tells.
+    ("Too late", explanation, grid.giving_way(&[3]))
 }
 
-/// From which share to which, in percent.
-fn interval(shares: Option<(f64, f64)>) -> String {
-    shares.map_or_else(String::new, |(low, high)| {
-        format!("{:.1}-{:.1}%", low * 100.0, high * 100.0)
-    })
+/// The headings of the intervals of the share in time.
+pub const INTERVALS: &[&str] = &["95% bursts", "independent"];
+
+fn of_counts(interrupts: &Interrupts) -> Vec<Span> {
+    let all = &interrupts.all;
+    let count = |value| Span::new(figures::count(value), Look::Plain);
+    let share = |part| figures::share(part, all.expiries);
+    let look = if all.too_late() > 0 {
+        Look::Middling
+    } else {
+        Look::Good
+    };
+    let mut spans = vec![
+        count(all.expiries),
+        count(all.above),
+        count(all.missed()),
+        Span::new(share(all.too_late()), look),
+        Span::new(share(all.in_time()), Look::Strong),
+    ];
+    if let Some(interval) = &interrupts.in_time_interval {
+        let bursts = shares::interval(interval.bursts);
+        spans.push(Span::new(bursts, Look::Strong));
+        spans.push(Span::new(shares::independent(interval), Look::Plain));
+    }
+    spans
 }
 
 /// The first windows apart from the rest, and how the windows differ.
@@ -148,12 +200,10 @@ pub fn windows(shown: &[&Interrupts]) -> Titled {
 
 fn three(spread: Option<&Spread>, clock: Clock) -> Vec<Span> {
     let late = spread.and_then(|spread| spread.lateness);
-    let told = late.map_or([None; 3], |late| [late.mean, late.p99, late.max].map(Some));
-    let cell = |value: Option<f64>| match value {
-        Some(value) => Span::new(time(value, clock), Look::Plain),
-        None => Span::new("-", Look::Faint),
-    };
-    told.map(cell).to_vec()
+    let told = late.map_or([None; 3], |late| {
+        [Some(late.mean), late.p99, Some(late.max)]
+    });
+    told.map(|value| known(value, clock, Look::Plain)).to_vec()
 }
 
 fn range_of_means(interrupts: &Interrupts) -> String {
@@ -192,7 +242,7 @@ fn of_found(interrupts: &Interrupts, found: Found) -> [Span; 2] {
         None => ["-", ""].map(|text| Span::new(text, Look::Faint)),
         Some((count, late)) => [
             Span::new(figures::count(count), Look::Plain),
-            Span::new(time(late.p99, interrupts.clock), Look::Plain),
+            known(late.p99, interrupts.clock, Look::Plain),
         ],
     }
 }
@@ -218,8 +268,8 @@ pub fn stages(shown: &[&Interrupts], unicode: bool) -> Sheet {
                     Span::default(),
                 ]
             }
-            Some(span) => [span.p50, span.p99, span.max]
-                .map(|value| Span::new(time(value, interrupts.clock), Look::Plain))
+            Some(span) => [Some(span.p50), span.p99, Some(span.max)]
+                .map(|value| known(value, interrupts.clock, Look::Plain))
                 .to_vec(),
         });
         Group {

@@ -57,7 +57,7 @@ impl Grain {
     fn steps(self) -> usize {
         match self {
             Self::Fine => 54,
-            Self::Coarse => 10,
+            Self::Coarse => 9,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::comparison::percent_of;
 use super::context::Context;
 use super::help::help;
 use super::{clock_title, heading, Section};
-use crate::irq::{conditions, remarks, tables, untold};
+use crate::irq::{by, conditions, remarks, shares, tables, untold, verdicts};
 use crate::{figures, printable, Report};
 use maud::{html, Markup};
 use trapline_plan::Clock;
@@ -56,6 +56,7 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
             div.scroll tabindex="0" role="region" aria-label={ "Lateness, " (clock_title(clock)) } {
                 (numbers(&shown, report))
             }
+            (required(report, clock))
             div.clouds {
                 @for found in &shown {
                     figure.cloud.(cast.tone(found.environment)) {
@@ -79,15 +80,18 @@ fn unit(clock: Clock) -> &'static str {
     }
 }
 
-const TITLES: [&str; 9] = [
-    "timer", "mean", "p50", "p99", "p99.9", "max", "expiries", "missed", "in time",
+const TITLES: [&str; 10] = [
+    "timer", "mean", "p50", "p99", "p99.9", "max", "of", "expiries", "missed", "in time",
 ];
 
 fn numbers(shown: &[&Interrupts], report: &Report) -> Markup {
+    let has_interval = shown.iter().any(|one| one.in_time_interval.is_some());
     html! {
         table.numbers {
             thead { tr { @for title in TITLES { th scope="col" { (title)
-                @if title == "in time" { " (" (report.irq.threshold) ")" } } } } }
+                @if title == "in time" { " (" (report.irq.threshold) ")" } } }
+                @if has_interval { @for title in tables::INTERVALS { th scope="col" { (title) } } }
+            } }
             tbody { @for found in shown {
                 tr { th.name scope="row" { (tables::name(found)) }
                     @for text in line(found) { td { (text) } } }
@@ -102,16 +106,35 @@ fn line(found: &Interrupts) -> Vec<String> {
     let time = |value: Option<f64>| {
         value.map_or("–".to_owned(), |value| tables::time(value, found.clock))
     };
-    vec![
+    let mut line = vec![
         time(late.map(|late| late.mean)),
-        time(late.map(|late| late.p50)),
-        time(late.map(|late| late.p99)),
-        time(late.map(|late| late.p999)),
+        time(late.and_then(|late| late.p50)),
+        time(late.and_then(|late| late.p99)),
+        time(late.and_then(|late| late.p999)),
         time(late.map(|late| late.max)),
+        figures::count(all.count),
         figures::count(all.expiries),
         figures::count(all.missed()),
         figures::share(all.in_time(), all.expiries),
-    ]
+    ];
+    if let Some(interval) = &found.in_time_interval {
+        line.push(shares::interval(interval.bursts));
+        line.push(shares::independent(interval));
+    }
+    line
+}
+
+/// Whether the requirement is met, where there is one.
+fn required(report: &Report, clock: Clock) -> Markup {
+    let all = verdicts(report).into_iter();
+    let here: Vec<_> = all.filter(|verdict| verdict.clock == clock).collect();
+    html! {
+        @if let (Some(require), false) = (report.irq.require, here.is_empty()) {
+            h4 { "Verdict: at least " (require) " within " (report.irq.threshold) ", " (by(clock)) }
+            ul.notes { @for verdict in &here { li { (verdict.words())
+                @if let Some(help) = verdict.help() { " (help: " (help) ")" } } } }
+        }
+    }
 }
 
 /// The class of the colour of the way to a point.
@@ -166,7 +189,9 @@ fn legend(shown: &[&Interrupts]) -> Markup {
 /// What has to be known of them.
 fn words(shown: &[&Interrupts], report: &Report, clock: Clock) -> Markup {
     let micro = if clock == Clock::Wall { "µs" } else { "insn" };
-    let mut words = conditions::words(report, shown, micro);
+    let mut words = shares::explanations(shown);
+    words.extend(tables::missing_percentiles(shown).map(|words| words.replacen('-', "–", 1)));
+    words.extend(conditions::words(report, shown, micro));
     for found in shown {
         let name = tables::name(found);
         let of_it = remarks(found, true).into_iter();

@@ -8,6 +8,7 @@ mod builds;
 mod heaps;
 mod hosts;
 mod intervals;
+mod late;
 mod mixed;
 mod outlooks;
 mod rivals;
@@ -52,6 +53,7 @@ fn main() {
     builds::print(trials);
     heaps::print(trials);
     agreement::print(trials);
+    late::print(trials);
 }
 
 /// A share in percent, in a column of so many characters.

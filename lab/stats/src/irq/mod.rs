@@ -6,15 +6,17 @@
 //! interrupts of all boots are taken together; on an exact clock those of the first,
 //! which all others repeat.
 
+mod bound;
 mod histogram;
+mod share;
 mod spread;
 mod stages;
 
 pub use histogram::{Bucket, DIGITS};
-pub use spread::{Lateness, Spread};
+pub use share::{InTimeInterval, Proof, WindowCount};
+pub use spread::{least_count, Lateness, Spread};
 pub use stages::{Point, Span, Stages};
 
-use crate::spread::{chance, share_interval};
 use crate::{value, Summary};
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Found, Interrupt, Op, Workload};
@@ -23,12 +25,6 @@ use trapline_plan::{Clock, EnvironmentId, Observation, Outcome};
 
 /// Windows at the beginning that are shown apart: caches and predictors are cold then.
 pub const FIRST_WINDOWS: u64 = 2;
-
-/// Seed of the drawing: the same interrupts give the same interval.
-const SEED: u64 = 1;
-
-/// The fewest windows of which an interval is made.
-const LEAST_WINDOWS: usize = 8;
 
 /// Latest interrupts that are kept with their stages.
 const LATEST: usize = 10;
@@ -58,11 +54,9 @@ pub struct Interrupts {
     pub rest: Option<Spread>,
     /// Each window, in order of time.
     pub windows: Vec<Window>,
-    /// On the wall clock, where there are windows enough: between which shares of all
-    /// expiries those in time are, by a 95% percentile bootstrap over windows (Efron and
-    /// Tibshirani 1993, chapter 13). A window is drawn whole, because what makes one
-    /// interrupt late makes those late that come next, too.
-    pub in_time_interval: Option<(f64, f64)>,
+    /// 95% intervals of the share of expiries served in time, over all windows, the first
+    /// included; `None` on an exact clock, where every run gives the same count.
+    pub in_time_interval: Option<InTimeInterval>,
     /// Where the time went.
     pub stages: Stages,
     /// What was interrupted, and how late interrupts of that were.
@@ -114,9 +108,15 @@ pub struct Late {
 }
 
 impl Interrupts {
-    /// Whether the share of expiries that were served in time is at least this.
-    pub fn meets(&self, share: Share) -> bool {
-        share.is_met(self.all.in_time(), self.all.expiries)
+    /// Returns whether the share of expiries served in time is at least `share`: by count on
+    /// an exact clock, by the interval for bursts on the wall clock.
+    pub fn proof(&self, share: Share) -> Proof {
+        match (&self.in_time_interval, self.clock) {
+            (Some(interval), _) => interval.proof(share),
+            (None, Clock::Wall) => Proof::NotProven,
+            (None, _) if share.is_met(self.all.in_time(), self.all.expiries) => Proof::Met,
+            (None, _) => Proof::NotMet,
+        }
     }
 }
 
@@ -175,6 +175,22 @@ impl Boot<'_> {
     fn lateness(&self, interrupt: &Interrupt) -> f64 {
         let ticks = interrupt.entered.wrapping_sub(interrupt.due) as i64;
         self.units(ticks.max(0))
+    }
+
+    /// Runs of expiries that were late or missed.
+    fn late_runs(&self, threshold: f64) -> u64 {
+        let (mut runs, mut next, mut is_late) = (0, 0, false);
+        let end = (self.expiries(), false);
+        let served = self.interrupts.iter();
+        let served = served.map(|i| (i.sequence, self.lateness(i) > threshold));
+        for (sequence, late) in served.chain([end]) {
+            let missed = sequence > next;
+            runs += u64::from(!is_late && (missed || late));
+            is_late = late;
+            // A late one behind missed ones goes on with their run.
+            next = sequence + 1;
+        }
+        runs
     }
 
     /// Its windows: number, expiries and interrupts of each.
@@ -249,7 +265,7 @@ fn of_boots(
         histogram: histogram::buckets(&lateness),
         all: Spread::of(expiries, lateness, threshold),
         in_time_interval: match clock {
-            Clock::Wall => in_time_interval(&windows),
+            Clock::Wall => InTimeInterval::of(&counts(&windows), late_runs(boots, threshold)),
             Clock::Insn | Clock::InsnVmx => None,
         },
         first: some_windows(boots, threshold, is_first).unwrap_or_default(),
@@ -263,20 +279,26 @@ fn of_boots(
     }
 }
 
-fn in_time_interval(windows: &[Window]) -> Option<(f64, f64)> {
-    let share = |window: &Window| {
-        let spread = &window.spread;
-        (spread.in_time() as f64, spread.expiries as f64)
+fn counts(windows: &[Window]) -> Vec<WindowCount> {
+    let count = |window: &Window| WindowCount {
+        boot: window.boot,
+        expiries: window.spread.expiries,
+        late: window.spread.too_late(),
     };
-    let shares: Vec<_> = windows.iter().map(share).collect();
-    share_interval(&shares, LEAST_WINDOWS, &mut chance(SEED, 0))
+    windows.iter().map(count).collect()
+}
+
+/// Returns the number of runs of expiries that were late or missed, without one in time
+/// between them.
+fn late_runs(boots: &[Boot<'_>], threshold: f64) -> u64 {
+    boots.iter().map(|boot| boot.late_runs(threshold)).sum()
 }
 
 impl Doubt {
     fn of(mut doubts: Vec<f64>) -> Self {
         doubts.sort_by(f64::total_cmp);
         doubts.last().map_or_else(Self::default, |max| Self {
-            p50: spread::percentile(&doubts, 50_000),
+            p50: spread::nearest_rank(&doubts, 50_000),
             max: *max,
         })
     }

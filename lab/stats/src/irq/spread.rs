@@ -13,7 +13,8 @@ pub struct Spread {
     pub lateness: Option<Lateness>,
 }
 
-/// How late interrupts were. Percentiles are values that occurred (nearest rank).
+/// How late interrupts were. Percentiles are values that occurred (nearest rank); `None`
+/// where too few interrupts are later, see [`least_count`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lateness {
     /// The mean.
@@ -23,15 +24,15 @@ pub struct Lateness {
     /// The least.
     pub min: f64,
     /// Half were not later.
-    pub p50: f64,
+    pub p50: Option<f64>,
     /// 90% were not later.
-    pub p90: f64,
+    pub p90: Option<f64>,
     /// 99% were not later.
-    pub p99: f64,
+    pub p99: Option<f64>,
     /// 99.9% were not later.
-    pub p999: f64,
+    pub p999: Option<f64>,
     /// 99.99% were not later.
-    pub p9999: f64,
+    pub p9999: Option<f64>,
     /// The latest.
     pub max: f64,
 }
@@ -84,9 +85,26 @@ impl Lateness {
     }
 }
 
+/// Probability that no sample of [`least_count`] is beyond the percentile.
+const UNSEEN: f64 = 0.025;
+
+/// Returns the least number of samples of which a percentile is shown: with fewer, its 95%
+/// confidence interval from order statistics has no upper end within the sample (David and
+/// Nagaraja 2003, Order Statistics, section 7.1). That are 3,688 for 99.9%.
+pub fn least_count(of_100_000: usize) -> usize {
+    let below = of_100_000 as f64 / 100_000.0;
+    (UNSEEN.ln() / below.ln()).ceil() as usize
+}
+
+/// Returns the percentile of `sorted` by [`nearest_rank`]; `None` for fewer values than
+/// [`least_count`].
+pub fn percentile(sorted: &[f64], of_100_000: usize) -> Option<f64> {
+    (sorted.len() >= least_count(of_100_000)).then(|| nearest_rank(sorted, of_100_000))
+}
+
 /// The smallest of `sorted` that so many of 100,000 are not above. Whole numbers: the
 /// rank of the 9,999th of 10,000 must not depend on how a fraction is rounded.
-pub fn percentile(sorted: &[f64], of_100_000: usize) -> f64 {
+pub fn nearest_rank(sorted: &[f64], of_100_000: usize) -> f64 {
     let rank = (sorted.len() * of_100_000).div_ceil(100_000);
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
@@ -106,7 +124,8 @@ mod tests {
         let late = spread.lateness.unwrap();
         assert_eq!((late.mean, late.min, late.max), (5.0, 2.0, 9.0));
         assert!((late.sd - 2.138).abs() < 0.001, "{}", late.sd);
-        assert_eq!((late.p50, late.p90), (4.0, 9.0));
+        // A median takes 6 values, 90% take 36.
+        assert_eq!((late.p50, late.p90), (Some(4.0), None));
     }
 
     #[test]
@@ -117,14 +136,30 @@ mod tests {
         let late = late.lateness.unwrap();
         assert_eq!(
             (late.p50, late.p90, late.p99, late.p999, late.p9999),
-            (50_000.0, 90_000.0, 99_000.0, 99_900.0, 99_990.0)
+            (
+                Some(50_000.0),
+                Some(90_000.0),
+                Some(99_000.0),
+                Some(99_900.0),
+                Some(99_990.0)
+            )
         );
+    }
+
+    #[test]
+    fn percentiles_take_as_many_samples_as_their_interval_does() {
+        let least = [50_000, 90_000, 99_000, 99_900, 99_990].map(least_count);
+        assert_eq!(least, [6, 36, 368, 3_688, 36_887]);
+        let values: Vec<f64> = (1..=368).map(f64::from).collect();
+        assert_eq!(percentile(&values, 99_000), Some(365.0));
+        assert_eq!(percentile(&values[1..], 99_000), None);
     }
 
     #[test]
     fn one_interrupt_and_none() {
         let one = Spread::of(1, vec![3.0], 3.0).lateness.unwrap();
-        assert_eq!((one.mean, one.sd, one.p9999), (3.0, 0.0, 3.0));
+        assert_eq!((one.mean, one.sd, one.max), (3.0, 0.0, 3.0));
+        assert_eq!((one.p50, one.p9999), (None, None));
         let none = Spread::of(7, vec![], 3.0);
         assert_eq!(
             (none.lateness, none.missed(), none.too_late()),
@@ -144,8 +179,10 @@ mod tests {
             prop_assert_eq!(spread.missed(), missed);
             prop_assert_eq!(spread.in_time() + spread.too_late(), spread.expiries);
             let late = spread.lateness.unwrap();
-            let ascending = [late.min, late.p50, late.p90, late.p99, late.p999, late.p9999, late.max];
-            prop_assert!(ascending.is_sorted());
+            let percentiles = [late.p50, late.p90, late.p99, late.p999, late.p9999];
+            prop_assert!(percentiles.is_sorted_by(|a, b| b.is_none() || a <= b));
+            let inside = |value: f64| (late.min..=late.max).contains(&value);
+            prop_assert!(percentiles.into_iter().flatten().all(inside));
             prop_assert!(late.min <= late.mean && late.mean <= late.max + 1e-3);
             prop_assert_eq!(spread.above == 0, late.max <= threshold);
         }

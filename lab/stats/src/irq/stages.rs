@@ -4,7 +4,7 @@
 //! What nobody stamped is left out, and the span goes on to the next point that
 //! somebody did. So the spans of an interrupt always add up to the whole of it.
 
-use super::spread::percentile;
+use super::spread::{nearest_rank, percentile};
 use super::Boot;
 use trapline_abi::Interrupt;
 
@@ -92,8 +92,8 @@ pub struct Span {
     pub mean: f64,
     /// The median (nearest rank).
     pub p50: f64,
-    /// 99% took no longer.
-    pub p99: f64,
+    /// 99% took no longer; `None` where too few interrupts are beyond.
+    pub p99: Option<f64>,
     /// The longest.
     pub max: f64,
 }
@@ -142,7 +142,7 @@ impl Span {
         let some = !lengths.is_empty();
         let at = |of_100_000| {
             if some {
-                percentile(&lengths, of_100_000)
+                nearest_rank(&lengths, of_100_000)
             } else {
                 0.0
             }
@@ -152,7 +152,7 @@ impl Span {
             to,
             mean: lengths.iter().sum::<f64>() / lengths.len().max(1) as f64,
             p50: at(50_000),
-            p99: at(99_000),
+            p99: percentile(&lengths, 99_000),
             max: at(100_000),
         }
     }

@@ -62,7 +62,7 @@ fn apart(low: f64, high: f64) -> usize {
 fn ends(among: &[&Interrupts]) -> (f64, f64) {
     let times = || among.iter().filter_map(|found| found.all.lateness);
     let low = times()
-        .map(|late| (late.p50 / 10.0).max(1.0))
+        .map(|late| (late.p50.unwrap_or(late.min) / 10.0).max(1.0))
         .fold(f64::MAX, f64::min);
     let high = times().map(|late| late.max.max(10.0)).fold(10.0, f64::max);
     (low.min(high).log10().floor(), high.log10().ceil())
