@@ -94,7 +94,7 @@ impl Judge {
         let levels = Levels::new(&noisy.collect::<Vec<_>>(), settings);
         let mut indexes = 0..;
         let mut compared = |prepared| match prepared {
-            Prepared::Exact(comparison) => comparison,
+            Prepared::Exact(comparison) => *comparison,
             Prepared::Noisy(noisy) => {
                 noisy.compared(&levels, indexes.next().unwrap_or(0), settings)
             }
@@ -113,7 +113,7 @@ fn draws(operations: usize, settings: &Settings) -> usize {
 
 /// An operation before the levels of its table are known.
 enum Prepared {
-    Exact(Comparison),
+    Exact(Box<Comparison>),
     Noisy(Box<Noisy>),
 }
 
@@ -137,7 +137,7 @@ impl Prepared {
         if question.clock.is_exact() {
             let a = digits(&question.a, question.clock, Side::A)?;
             let b = digits(&question.b, question.clock, Side::B)?;
-            return Ok(Self::Exact(exact(a, b, settings)));
+            return Ok(Self::Exact(Box::new(exact(a, b, settings))));
         }
         let noisy = Noisy::new(question, settled, simulated, settings)?;
         Ok(Self::Noisy(Box::new(noisy)))
