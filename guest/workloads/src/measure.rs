@@ -96,7 +96,7 @@ const INTERRUPT: u64 = 16;
 pub struct Work {
     /// Operations counted.
     pub count: u64,
-    /// What its proof is judged by: what that is, the operation knows.
+    /// Input of the operation's proof.
     pub evidence: u64,
 }
 
@@ -117,11 +117,7 @@ impl Work {
 
 /// A proof's outcome.
 pub fn proved(so: bool, otherwise: Reason) -> Result<(), Reason> {
-    if so {
-        Ok(())
-    } else {
-        Err(otherwise)
-    }
+    so.then_some(()).ok_or(otherwise)
 }
 
 /// A system with a job, and the costs that were calibrated on it.
@@ -176,8 +172,11 @@ impl<'a, S: System> Bench<'a, S> {
         if !self.job.wants(op) {
             return;
         }
-        let (repetitions, mut proved) = self.grow(&mut batch, &mut prove);
-        self.begin(op, self.cost.turns);
+        let (repetitions, last) = self.grow(&mut batch, &mut prove);
+        // Operations that are counted in one turn of the loop share its cost.
+        let per_turn = last.as_ref().map_or(1, |work| work.count / repetitions);
+        self.begin(op, self.cost.turns / per_turn.max(1));
+        let mut proved = last.map(drop);
         for _ in 0..self.job.batches {
             let work = self.timed(op, |system| {
                 let work = batch(system, repetitions);
@@ -192,8 +191,8 @@ impl<'a, S: System> Bench<'a, S> {
     }
 
     /// Returns the repetitions with which [`CONFIRMATIONS`] batches in a row take as long as
-    /// the job asks and 100 times as long as their fixed part; and whether all work on the
-    /// way there was proved.
+    /// the job asks and 100 times as long as their fixed part; and the work of the last one,
+    /// if all on the way there was proved.
     ///
     /// The time is bounded: each number of repetitions is at least twice the one before, so
     /// that all that were too short together take about as long as the one that is accepted.
@@ -201,17 +200,17 @@ impl<'a, S: System> Bench<'a, S> {
         &mut self,
         batch: &mut impl FnMut(&mut S, u64) -> Work,
         prove: &mut impl FnMut(&mut S, Work) -> Result<(), Reason>,
-    ) -> (u64, Result<(), Reason>) {
+    ) -> (u64, Result<Work, Reason>) {
         let enough = self.job.batch_ticks.max(100 * self.cost.batch);
         let mut repetitions = 1;
-        let mut proved = Ok(());
+        let mut proved = Ok(Work::compared(0, 0_u8));
         while repetitions < MOST_REPETITIONS {
             let mut shortest = u64::MAX;
             for _ in 0..CONFIRMATIONS {
                 let start = ticks();
                 let work = batch(self.system, repetitions);
                 shortest = shortest.min(ticks() - start);
-                proved = proved.and(prove(self.system, work));
+                proved = proved.and_then(|_| prove(self.system, work).map(|()| work));
             }
             if shortest >= enough {
                 break;
