@@ -200,6 +200,24 @@ mod tests {
     }
 
     #[test]
+    fn the_clock_is_not_subtracted_from_a_lateness() {
+        let measured = Outcome::Measured {
+            clock_cost: 40,
+            loop_cost: 0,
+            samples: Vec::new(),
+            interrupts: Vec::new(),
+            check: 0,
+            exits: None,
+            host_cpu_ns: None,
+            elapsed: None,
+        };
+        let subtracted = |op| Calibration::of(op, &measured, 1.0).map(|c| c.clock_cost);
+        assert_eq!(subtracted(Op::TimerWake), Some(0));
+        assert_eq!(subtracted(Op::BootSample), Some(0));
+        assert_eq!(subtracted(Op::PortOut), Some(40));
+    }
+
+    #[test]
     fn a_rate_is_in_megabytes() {
         let calibration = Calibration {
             unit_per_tick: 0.5,
