@@ -294,6 +294,17 @@ impl Op {
             .find(|op| op.workload().name() == workload && op.name() == name)
     }
 
+    /// Returns whether a sample is the time between two events, such as a timer's expiry and
+    /// the wake-up, and not the length of a batch of work between two readings of the clock.
+    /// The cost of reading the clock is not subtracted from it, and it has no marks around it.
+    pub const fn is_lateness(self) -> bool {
+        matches!(self, Op::TimerWake)
+            || matches!(
+                self.workload(),
+                Workload::Boot | Workload::Irq | Workload::Block
+            )
+    }
+
     /// The operation's number on the wire.
     pub const fn number(self) -> u8 {
         self as u8
@@ -323,6 +334,16 @@ mod tests {
         }
         assert_eq!(Op::from_path("exits/port-oot"), None);
         assert_eq!(Op::from_number(63), None);
+    }
+
+    #[test]
+    fn a_wake_up_is_a_lateness_and_an_exit_is_work() {
+        for op in [Op::TimerWake, Op::OwnTimer, Op::Read4k1, Op::BootSample] {
+            assert!(op.is_lateness(), "{op:?}");
+        }
+        for op in [Op::PortOut, Op::Yield, Op::Attach0, Op::Copy] {
+            assert!(!op.is_lateness(), "{op:?}");
+        }
     }
 
     #[test]

@@ -27,9 +27,9 @@ pub const END: u8 = 2;
 pub const STAGE: u8 = 3;
 
 /// Instructions between the readings of the clock around a batch, the first
-/// reading among them, without those between the marks: `rdtsc`, `lfence`, mark
-/// before the batch, and mark, `lfence` behind it.
-pub const AROUND: u64 = 5;
+/// reading among them, without those between the marks: `rdtsc`, `lfence`, two moves that
+/// keep the reading, mark before the batch, and mark, `lfence` behind it.
+pub const AROUND: u64 = 7;
 
 /// The kind of mark that an instruction's bytes are, if they are one.
 pub fn kind(bytes: &[u8]) -> Option<u8> {

@@ -136,10 +136,13 @@ pub enum Record<'a> {
     Begin {
         /// Which.
         op: Op,
-        /// Ticks that a batch of no operations takes: the cost of the clock.
+        /// Ticks that a batch of no operations takes, its fixed part: reading the clock,
+        /// the marks, entering and leaving the loop. The intercept of the line through the
+        /// times of two lengths of the empty loop. Of a lateness ([`Op::is_lateness`]) the
+        /// ticks between two readings of the clock, which are not subtracted.
         clock_cost: u64,
-        /// Ticks that 1,024 turns of the empty loop take, `clock_cost` not
-        /// included; 0 where the batches have no such loop.
+        /// Ticks of 1,024 turns of the empty loop, the slope of that line, never negative;
+        /// 0 where the batches have no such loop.
         loop_cost: u64,
         /// Exits during the batches so far, where the machine counts them: not
         /// those that telling the records took.

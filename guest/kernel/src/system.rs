@@ -8,6 +8,7 @@ use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
 use crate::{console, memory, ticks};
 use core::cell::OnceCell;
+use core::mem;
 use trapline_abi::block::{Request, Transfer};
 use trapline_abi::job::Wait;
 use trapline_abi::platform::{
@@ -24,6 +25,8 @@ use trapline_workloads::{Block, Machine, NoProcesses, Reason, System, Wake};
 pub struct Kernel {
     /// The machine offers Trapline's own ports.
     ports: bool,
+    /// PIC and PIT raise no interrupts.
+    legacy_stopped: bool,
     peer: Option<Peer>,
     apic: OnceCell<Result<Apic, Reason>>,
     timer: OnceCell<Result<Timer, Reason>>,
@@ -40,6 +43,7 @@ impl Kernel {
         threads::begin();
         Self {
             ports: job.ports,
+            legacy_stopped: false,
             peer: None,
             apic: OnceCell::new(),
             timer: OnceCell::new(),
@@ -102,6 +106,20 @@ impl System for Kernel {
 
     fn wait_for_go(&mut self) {
         console::wait_for_byte();
+    }
+
+    fn quiesce(&mut self) {
+        if !mem::replace(&mut self.legacy_stopped, true) {
+            interrupts::mask_pic();
+            // trapline-vmm has none.
+            if !self.ports {
+                interrupts::stop_pit();
+            }
+        }
+        self.timer.take();
+        if let Some(Ok(apic)) = self.apic.take() {
+            apic.close();
+        }
     }
 
     fn exits(&mut self) -> Option<u64> {

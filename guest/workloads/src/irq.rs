@@ -115,6 +115,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     for (op, source) in [(Op::OwnTimer, Source::Own), (Op::HostTimer, Source::Host)] {
         if bench.job.wants(op) {
             measure(bench, op, source);
+            bench.system.quiesce();
         }
     }
 }

@@ -108,6 +108,9 @@ fn mark(page: usize) -> u64 {
 /// Writes to each page, in the order of addresses.
 #[inline(never)]
 fn write_all(block: &Block) {
+    if block.length == 0 {
+        return;
+    }
     let mut word = block.start.as_ptr().cast::<u64>();
     let mut value = mark(0);
     repeat(block.length as u64 / PAGE, || {

@@ -131,28 +131,36 @@ fn map_and_unmap(processes: &mut impl Processes) -> bool {
     gone && ends == [0, LAST]
 }
 
-/// Measures `op`, a fault at each page of a block, by `batch`.
+/// Measures `op`, a fault at each page of a block, by `batch`. One block before is not
+/// recorded.
 fn faults<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
     batch: fn(&mut Bench<'_, S>, Op, &Block) -> Result<(), Reason>,
 ) {
     with_processes(bench, op, |bench| {
-        bench.begin(op, bench.loop_cost());
         let batches = bench.job.batches;
-        let outcome = (0..batches).try_for_each(|_| {
-            let block = bench.system.allocate(BYTES);
-            let block = block.ok_or("memory is too small for a block of 1 MiB")?;
-            let done = batch(bench, op, &block);
-            // SAFETY: allocated above, and `batch` has returned.
-            unsafe { bench.system.release(block) };
-            done
-        });
-        match outcome {
+        let rehearsed = bench.warm_up(|bench| on_fresh_block(bench, op, batch));
+        bench.begin(op, bench.loop_cost());
+        let mut all = || (0..batches).try_for_each(|_| on_fresh_block(bench, op, batch));
+        match rehearsed.and_then(|()| all()) {
             Ok(()) => bench.end(op, batches, PAGES),
             Err(reason) => bench.fail(op, reason),
         }
     });
+}
+
+fn on_fresh_block<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    batch: fn(&mut Bench<'_, S>, Op, &Block) -> Result<(), Reason>,
+) -> Result<(), Reason> {
+    let block = bench.system.allocate(BYTES);
+    let block = block.ok_or("memory is too small for a block of 1 MiB")?;
+    let done = batch(bench, op, &block);
+    // SAFETY: allocated above, and `batch` has returned.
+    unsafe { bench.system.release(block) };
+    done
 }
 
 /// Reads a word of each page of `block`, which nobody has touched: all are zero.

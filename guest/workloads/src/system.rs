@@ -49,6 +49,11 @@ pub trait System {
     /// Blocks until the lab says go.
     fn wait_for_go(&mut self);
 
+    /// Brings interrupt controllers and timers into the state in which every operation
+    /// begins. Called before the first one and after each that uses interrupts. A process
+    /// has neither.
+    fn quiesce(&mut self) {}
+
     /// Exits to the hypervisor so far, where the machine counts them.
     fn exits(&mut self) -> Option<u64>;
 

@@ -50,7 +50,11 @@ enum Cheat {
     NoDisk,
     WrongUnit,
     NoRequest,
+    SlowFirst,
 }
+
+/// Ticks that an operation takes at first: far more than a batch.
+const SLOW: u64 = 10_000_000;
 
 /// A window and a little more.
 const EXPIRIES: u64 = 1030;
@@ -73,6 +77,8 @@ struct Fake {
     answers: u64,
     mapped: Vec<u64>,
     shared: Option<(Block, u64)>,
+    quiesced: u32,
+    sleeps: u32,
 }
 
 impl Fake {
@@ -94,6 +100,8 @@ impl Fake {
             answers: 0,
             mapped: Vec::new(),
             shared: None,
+            quiesced: 0,
+            sleeps: 0,
         }
     }
 
@@ -170,6 +178,9 @@ impl System for Fake {
     fn wait_for_go(&mut self) {
         self.said.push("go".to_owned());
     }
+    fn quiesce(&mut self) {
+        self.quiesced += 1;
+    }
     fn exits(&mut self) -> Option<u64> {
         Some(7)
     }
@@ -181,6 +192,10 @@ impl System for Fake {
         Ok(())
     }
     fn yield_now(&mut self) {
+        if self.cheat == Cheat::SlowFirst && self.turns == 0 {
+            let start = ticks();
+            while ticks() - start < SLOW {}
+        }
         self.turns += u64::from(self.cheat != Cheat::NeverSwitch);
     }
     fn peer_turns(&mut self) -> u64 {
@@ -205,7 +220,12 @@ impl System for Fake {
     }
     fn sleep(&mut self, ahead: u64) -> Result<Wake, Reason> {
         let woke = ticks();
+        self.sleeps += 1;
         match self.cheat {
+            Cheat::SlowFirst if self.sleeps < 6 => Ok(Wake {
+                due: woke - SLOW,
+                woke,
+            }),
             Cheat::NoSleep => Err("this machine never sleeps"),
             Cheat::WakeEarly => Ok(Wake {
                 due: woke + ahead,
@@ -577,4 +597,46 @@ fn an_expiry_that_passes_while_another_is_handled_is_missed_by_its_number() {
     assert!(told.iter().all(|expiry| *expiry < EXPIRIES));
     let told = told_expiries(Cheat::None);
     assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "{told:?}");
+}
+
+/// The numbers behind `field` in all samples.
+fn in_samples(said: &[String], field: &str) -> Vec<u64> {
+    let samples = said.iter().filter(|said| said.starts_with("Sample"));
+    let number = |sample: &String| {
+        let behind = sample.split(&format!("{field}: ")).nth(1)?;
+        behind.split([',', ' ']).next()?.parse().ok()
+    };
+    samples.filter_map(number).collect()
+}
+
+#[test]
+fn one_slow_batch_does_not_end_the_growth() {
+    let said = Fake::run(Cheat::SlowFirst, "basic/yield");
+    let counts = in_samples(&said, "count");
+    assert_eq!(counts.len(), 3, "{said:#?}");
+    // Two switches a repetition.
+    assert!(counts.iter().all(|count| *count > 2), "{counts:?}");
+}
+
+#[test]
+fn warm_up_sleeps_are_not_recorded() {
+    let said = Fake::run(Cheat::SlowFirst, "exits/timer-wake");
+    let (start, end) = (in_samples(&said, "start"), in_samples(&said, "end"));
+    assert_eq!(start.len(), 3, "{said:#?}");
+    let late = start.iter().zip(&end).map(|(start, end)| end - start);
+    assert!(late.max() < Some(SLOW), "{said:#?}");
+}
+
+#[test]
+fn interrupts_are_shut_before_the_first_operation_and_after_each_that_uses_them() {
+    let quiesced = |names: &str| {
+        let mut fake = Fake::new(Cheat::None);
+        fake.obey(names);
+        fake.quiesced
+    };
+    assert_eq!(quiesced("boot"), 0, "a boot is measured as it is");
+    assert_eq!(quiesced("basic/getpid"), 1);
+    assert_eq!(quiesced("exits/self-ipi"), 2);
+    assert_eq!(quiesced("exits/timer-wake"), 2);
+    assert_eq!(quiesced("irq"), 3);
 }

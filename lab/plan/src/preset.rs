@@ -52,6 +52,7 @@ pub(crate) struct Sizes {
     pub boot_launches: u32,
     batches: u32,
     batch_ticks: u64,
+    aligned: bool,
     pages: u32,
     blocks: u32,
     doubles: u32,
@@ -73,6 +74,7 @@ const HARDWARE: Sizes = Sizes {
     boot_launches: 2,
     batches: Job::EMPTY.batches,
     batch_ticks: Job::EMPTY.batch_ticks,
+    aligned: Job::EMPTY.aligned,
     pages: 65_536,
     blocks: 256,
     doubles: 14_000_000,
@@ -119,6 +121,7 @@ const COUNTED: Sizes = Sizes {
     boot_launches: 3,
     batches: 12,
     batch_ticks: 50_000,
+    aligned: true,
     ..TRANSLATED
 };
 
@@ -179,6 +182,7 @@ impl Sizes {
             run: operations,
             batches: self.batches,
             batch_ticks: self.batch_ticks,
+            aligned: self.aligned,
             pages: self.pages,
             blocks: self.blocks,
             doubles: self.doubles,

@@ -13,7 +13,8 @@ const LOOP_TURNS: f64 = 1024.0;
 pub struct Calibration {
     /// Nanoseconds or instructions per tick.
     pub unit_per_tick: f64,
-    /// Ticks of an empty batch.
+    /// Ticks of an empty batch, the fixed part of each; 0 for a lateness
+    /// ([`Op::is_lateness`]), from which nothing is subtracted.
     pub clock_cost: u64,
     /// Ticks of 1,024 turns of the empty loop.
     pub loop_cost: u64,
@@ -30,12 +31,9 @@ impl Calibration {
         else {
             return None;
         };
-        // Lateness and latency are differences of two moments, not the length of what was
-        // executed between two readings of the clock.
-        let is_lateness = matches!(op.workload(), Workload::Irq | Workload::Block);
         Some(Self {
             unit_per_tick,
-            clock_cost: if is_lateness { 0 } else { *clock_cost },
+            clock_cost: if op.is_lateness() { 0 } else { *clock_cost },
             loop_cost: *loop_cost,
         })
     }
@@ -119,9 +117,7 @@ pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
         .map(|batch| length(batch.start, batch.end))
         .sum();
     let all = length(first.start, last.end);
-    let is_lateness =
-        op == Op::TimerWake || matches!(op.workload(), Workload::Irq | Workload::Block);
-    let is_whole = !is_lateness && all > 0.0;
+    let is_whole = !op.is_lateness() && all > 0.0;
     if is_whole {
         (inside / all).min(1.0)
     } else {
@@ -215,6 +211,24 @@ mod tests {
         // (12,040 - 40) / 100 - 20 = 100 ticks of half a nanosecond.
         assert_eq!(calibration.value(Unit::Time, &SAMPLE), Some(50.0));
         assert_eq!(calibration.resolution(&SAMPLE), 10.0);
+    }
+
+    #[test]
+    fn the_clock_is_not_subtracted_from_a_lateness() {
+        let measured = Outcome::Measured {
+            clock_cost: 40,
+            loop_cost: 0,
+            samples: Vec::new(),
+            interrupts: Vec::new(),
+            check: 0,
+            exits: None,
+            host_cpu_ns: None,
+            elapsed: None,
+        };
+        let subtracted = |op| Calibration::of(op, &measured, 1.0).map(|c| c.clock_cost);
+        assert_eq!(subtracted(Op::TimerWake), Some(0));
+        assert_eq!(subtracted(Op::BootSample), Some(0));
+        assert_eq!(subtracted(Op::PortOut), Some(40));
     }
 
     #[test]

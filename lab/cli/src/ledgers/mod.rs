@@ -36,8 +36,8 @@ pub type Ledgers = BTreeMap<(EnvironmentId, Op), Ledger>;
 /// Whether an operation has a ledger: there are marks around its batches or at its
 /// stages, and its figure is instructions.
 pub fn has_ledger(op: Op) -> bool {
-    let is_marked = windows::is_marked(op) || op.workload() == Workload::Boot;
-    is_marked && op.unit() == Unit::Time
+    let is_counted = !op.is_lateness() || op.workload() == Workload::Boot;
+    is_counted && op.unit() == Unit::Time
 }
 
 /// What was observed only to make ledgers; no store holds it.

@@ -3,7 +3,7 @@
 //! marked operations, in order. Where their numbers differ nothing can be known.
 
 use crate::failure::Failure;
-use trapline_abi::{Op, Workload};
+use trapline_abi::Op;
 use trapline_ledger::{Batch, Window};
 use trapline_plan::{names, Observation, Outcome};
 
@@ -15,16 +15,6 @@ pub struct Marked<'a> {
     pub windows: &'a [Window],
 }
 
-/// Whether marks surround the batches of an operation: a wake is no batch of work,
-/// and stages of a boot are stamped by several programs.
-pub fn is_marked(op: Op) -> bool {
-    let unmarked = matches!(
-        op.workload(),
-        Workload::Boot | Workload::Irq | Workload::Block
-    );
-    !unmarked && op != Op::TimerWake
-}
-
 /// Gives each marked operation of a run its windows.
 ///
 /// # Errors
@@ -34,7 +24,7 @@ pub fn assign<'a>(run: &Observation, windows: &'a [Window]) -> Result<Vec<Marked
     let mut rest = windows;
     let mut assigned = Vec::new();
     let mut told = 0;
-    for operation in run.operations.iter().filter(|o| is_marked(o.op)) {
+    for operation in run.operations.iter().filter(|o| !o.op.is_lateness()) {
         let failed = |reason: &str| {
             let (op, environment) = (names::path(operation.op), run.environment);
             Failure::new(format!("{op} failed in {environment}: {reason}"))
