@@ -118,7 +118,7 @@ pub(crate) struct JsonCell<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum JsonValue<'a> {
-    Measured(JsonFigure),
+    Measured(Box<JsonFigure>),
     Skip {
         skip: &'a str,
     },
@@ -196,7 +196,7 @@ impl<'a> From<&'a Cell> for JsonCell<'a> {
             clock: cell.clock.name(),
             unit: cell.unit,
             value: match &cell.value {
-                Value::Measured(figure) => JsonValue::Measured(figure.as_ref().into()),
+                Value::Measured(figure) => JsonValue::Measured(Box::new(figure.as_ref().into())),
                 Value::Skip(reason) => JsonValue::Skip { skip: reason },
                 Value::Failed(failure) => JsonValue::Failed {
                     failed: &failure.reason,

@@ -102,8 +102,8 @@ mod tests {
             estimate,
             interval: Some(Interval {
                 level: 0.9375,
-                low: low,
-                high: high,
+                low,
+                high,
             }),
             min: low,
             max: high,
