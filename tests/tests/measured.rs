@@ -103,6 +103,34 @@ fn every_cell_is_a_figure_or_a_reason() {
     }
 }
 
+/// Operations that used to cost 42 to 116 instructions more beside others, in QEMU: see
+/// docs/internals/neighbour-independence.md.
+#[test]
+fn an_exact_figure_does_not_depend_on_what_else_is_measured() {
+    if !has_qemu("exact figures alone and among others") {
+        return;
+    }
+    let environments = ["sim/kvm", "sim/qemu-kvm"];
+    let alone = Place::new().measure(&[
+        "--env",
+        &environments.join(","),
+        "--workload",
+        "exits/port-out,exits/cpuid",
+    ]);
+    for environment in environments {
+        for path in ["exits/port-out", "exits/cpuid"] {
+            let among_others = cell(&everything().json, environment, path);
+            let alone = cell(&alone, environment, path);
+            for key in ["estimate", "min", "max"] {
+                assert_eq!(
+                    alone[key], among_others[key],
+                    "{key} of {environment} {path}"
+                );
+            }
+        }
+    }
+}
+
 #[track_caller]
 fn assert_figure(cell: &Value) {
     let is_exact = cell["clock"] != "wall";

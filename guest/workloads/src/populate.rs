@@ -74,7 +74,8 @@ fn region<S: System>(system: &mut S, wish: Wish) -> Result<Block, Reason> {
     Err("the region has another length than was asked for")
 }
 
-/// Times the giving of one region.
+/// Times the giving of one region. Not inlined, as in `malloc_batch`.
+#[inline(never)]
 fn attach<S: System>(bench: &mut Bench<'_, S>, op: Op, wish: Wish) -> Result<(), Reason> {
     bench.timed(op, |system| (1, system.attach(wish)));
     let block = region(bench.system, wish)?;
@@ -86,7 +87,8 @@ fn attach<S: System>(bench: &mut Bench<'_, S>, op: Op, wish: Wish) -> Result<(),
     proof.and(unsafe { bench.system.detach() })
 }
 
-/// Times touching one region.
+/// Times touching one region. Not inlined, as in `malloc_batch`.
+#[inline(never)]
 fn touch<S: System>(bench: &mut Bench<'_, S>, op: Op, wish: Wish) -> Result<(), Reason> {
     bench.system.attach(wish);
     let block = region(bench.system, wish)?;

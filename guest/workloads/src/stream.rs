@@ -22,6 +22,8 @@ struct Arrays<'a> {
     c: &'a mut [f64],
 }
 
+/// A function of its own, so that the lab can tell its marks from those of other operations by name.
+#[inline(never)]
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     let wanted = || {
         Workload::Stream
