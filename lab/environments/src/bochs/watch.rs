@@ -22,6 +22,13 @@ pub const GO: &str = "c\n";
 /// address, and those at an address of a code segment.
 const MOST_BREAKPOINTS: usize = 16;
 
+/// Bytes of a page, and of a mark.
+const PAGE: u64 = 4096;
+const MARK_BYTES: u64 = (mark::HEAD.len() + 1 + mark::TAIL.len()) as u64;
+
+/// Bytes of the move right before a mark that begins a batch (`begin_batch` in guest/workloads).
+const MOVE_BYTES: u64 = 3;
+
 /// Batches of a run that are traced, more than a job has: what is told beyond the
 /// machine's end is not read.
 const MOST_BATCHES: usize = 1 << 14;
@@ -102,14 +109,22 @@ impl Marks {
     }
 
     fn add(&mut self, code: &[u8], start: u64) {
-        const LENGTH: usize = mark::HEAD.len() + 1 + mark::TAIL.len();
-        for (bytes, address) in code.windows(LENGTH).zip(start..) {
+        for (bytes, address) in code.windows(MARK_BYTES as usize).zip(start..) {
             match mark::kind(bytes) {
-                Some(mark::BEGIN) => self.begins.push(address),
-                Some(mark::END) => self.ends.push(address),
+                Some(mark::BEGIN) => self.begins.push(stop(address, address.wrapping_sub(MOVE_BYTES))),
+                Some(mark::END) => self.ends.push(stop(address, address + MARK_BYTES)),
                 _ => {}
             }
         }
+    }
+}
+
+/// Returns where the debugger stops for the mark at `address`: there, or `beside` it if it crosses a page.
+/// At an instruction that crosses a page Bochs stops twice, and trace and batch would change places.
+fn stop(address: u64, beside: u64) -> u64 {
+    match address % PAGE > PAGE - MARK_BYTES {
+        true => beside,
+        false => address,
     }
 }
 
@@ -211,6 +226,22 @@ mod tests {
             let told = script(&marks(begins, begins), Segment::Image).unwrap_err();
             assert!(told.contains(why), "{told}");
         }
+    }
+
+    /// Bytes of each mark from the end of a page on.
+    #[test]
+    fn a_mark_that_crosses_a_page_has_its_breakpoint_beside_it() {
+        let mark = |kind| [&mark::HEAD[..], &[kind], &mark::TAIL].concat();
+        for (start, begin, end) in [(0xff0, 0xff0, 0x1000), (0xff8, 0xff8, 0x1008)] {
+            let mut found = Marks::default();
+            let code = [mark(mark::BEGIN), vec![0x90; 8], mark(mark::END)].concat();
+            found.add(&code, start);
+            assert_eq!((found.begins, found.ends), (vec![begin], vec![end]));
+        }
+        let mut found = Marks::default();
+        found.add(&mark(mark::BEGIN), 0xff9);
+        found.add(&mark(mark::END), 0x1fff);
+        assert_eq!((found.begins, found.ends), (vec![0xff6], vec![0x2007]));
     }
 
     #[test]
