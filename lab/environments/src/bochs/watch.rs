@@ -111,7 +111,9 @@ impl Marks {
     fn add(&mut self, code: &[u8], start: u64) {
         for (bytes, address) in code.windows(MARK_BYTES as usize).zip(start..) {
             match mark::kind(bytes) {
-                Some(mark::BEGIN) => self.begins.push(stop(address, address.wrapping_sub(MOVE_BYTES))),
+                Some(mark::BEGIN) => self
+                    .begins
+                    .push(stop(address, address.wrapping_sub(MOVE_BYTES))),
                 Some(mark::END) => self.ends.push(stop(address, address + MARK_BYTES)),
                 _ => {}
             }
