@@ -2,8 +2,7 @@
 //! done the same work, and is related to the bare row of its clock.
 
 use crate::cell::Draft;
-use crate::order::median_interval;
-use crate::spread::Sorted;
+use crate::paired::paired_ratio;
 use crate::value::{self, Work};
 use crate::{FailureKind, Figure, Flag, Ratio, Value};
 use std::collections::BTreeMap;
@@ -103,22 +102,11 @@ fn ratio(draft: &Draft, bare: &Draft) -> Option<Ratio> {
             interval: None,
         });
     }
-    let ratios = within_blocks(&draft.medians, &bare.medians);
+    let paired = paired_ratio(&draft.medians, &bare.medians)?;
     Some(Ratio {
-        interval: median_interval(&ratios),
-        estimate: Sorted::new(ratios)?.median(),
+        estimate: paired.estimate,
+        interval: paired.interval,
     })
-}
-
-/// Returns the ratio of each block that holds a boot of both. What a block's boots share cancels out.
-fn within_blocks(values: &[(u32, f64)], bare: &[(u32, f64)]) -> Vec<f64> {
-    let bare: BTreeMap<u32, f64> = bare.iter().copied().collect();
-    let ratio = |(block, value): &(u32, f64)| Some(value / bare.get(block)?);
-    values
-        .iter()
-        .filter_map(ratio)
-        .filter(|ratio| ratio.is_finite())
-        .collect()
 }
 
 fn is_resolved(figure: &Figure) -> bool {

@@ -1,4 +1,4 @@
-//! Ratio of two configurations that were measured once in each round.
+//! Ratio of two configurations that were measured once in each round, or block.
 
 use crate::order::{median_interval, Interval};
 use crate::spread::Sorted;
@@ -18,13 +18,14 @@ pub struct PairedRatio {
 ///
 /// The two values of a round share its conditions, which cancel in their ratio. The interval
 /// is that of [`median_interval`] over these ratios; its level assumes that rounds are
-/// independent and their ratios have the same median. `None` if no round has both.
+/// independent and their ratios have the same median. A base of 0 has no ratio. `None` if no round
+/// has both.
 pub fn paired_ratio(values: &[(u32, f64)], base: &[(u32, f64)]) -> Option<PairedRatio> {
     let pairs = values.iter().filter_map(|(round, value)| {
         let (_, base) = base.iter().find(|(other, _)| other == round)?;
         Some(value / base)
     });
-    let ratios: Vec<f64> = pairs.collect();
+    let ratios: Vec<f64> = pairs.filter(|ratio| ratio.is_finite()).collect();
     Some(PairedRatio {
         estimate: Sorted::new(ratios.clone())?.median(),
         rounds: ratios.len(),
