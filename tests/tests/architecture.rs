@@ -71,7 +71,7 @@ fn one_crate_knows_the_kernel_interface() {
 #[test]
 fn summaries_never_see_a_machine() {
     let rooms = rooms();
-    for place in ["lab/stats", "lab/gate", "lab/ledger", "lab/report"] {
+    for place in ["lab/stats", "lab/gate", "lab/profile", "lab/report"] {
         let room = rooms
             .iter()
             .find(|room| room.place == place)

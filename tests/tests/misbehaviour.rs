@@ -8,7 +8,7 @@ use trapline_abi::{Job, Op};
 use trapline_environments::{
     all, boot, Availability, Booted, Environment, Requirements, Settings, Watch,
 };
-use trapline_plan::{expand, EnvironmentId, Outcome, PlannedBoot, Preset, Request};
+use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Preset, Request};
 use trapline_tests::{settings, skip};
 
 /// Environments whose guests can be asked, and that take a second at most.
@@ -41,7 +41,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         preset: Preset::Quick,
         boots: Some(1),
         cpus: 1,
-        scheduling: trapline_plan::Scheduling::USUAL,
+        scheduling: trapline_model::Scheduling::USUAL,
         twin: false,
         seed: 1,
         irq: Default::default(),

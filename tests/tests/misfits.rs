@@ -97,7 +97,7 @@ fn without_plugins_figures_are_measured_and_checked_and_explaining_says_why_not(
 fn a_plugin_of_another_build_is_told_from_a_qemu_that_loads_none() {
     // Says what the plugin said before its output had a version.
     let script = "for word; do case $word in *probe=on) \
-                  echo 'trapline-ledger: ready' >&2; exit 1;; esac; done";
+                  echo 'trapline-profile: ready' >&2; exit 1;; esac; done";
     let Some(place) = with_qemu("a plugin of another build", script) else {
         return;
     };

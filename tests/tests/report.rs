@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use trapline_plan::kernel_build::{self, Build, Column, Done, PlannedBuild};
-use trapline_plan::{Clock, EnvironmentId, Observation};
+use trapline_model::kernel_build::{self, Build, Column, Done, PlannedBuild};
+use trapline_model::{Clock, EnvironmentId, Observation};
 use trapline_store::{NewRun, Store};
 use trapline_tests::browser::{has_browser, Browser};
 use trapline_tests::has_qemu;
@@ -440,7 +440,7 @@ fn without_its_script_everything_is_still_there() {
 
 /// A boot that measured one operation.
 fn boot_with(settings: &str) -> Observation {
-    let sample = |number: u64| trapline_plan::Sample {
+    let sample = |number: u64| trapline_model::Sample {
         start: number * 1_000_000,
         end: number * 1_000_000 + 40_000 + number,
         count: 100,
@@ -452,9 +452,9 @@ fn boot_with(settings: &str) -> Observation {
         clock: Clock::Wall,
         replicate: 0,
         unit_per_tick: 1.0,
-        operations: vec![trapline_plan::Operation {
+        operations: vec![trapline_model::Operation {
             op: trapline_abi::Op::Getpid,
-            outcome: trapline_plan::Outcome::Measured {
+            outcome: trapline_model::Outcome::Measured {
                 clock_cost: 40,
                 loop_cost: 1_024,
                 samples: (0..20).map(sample).collect(),
@@ -600,9 +600,9 @@ fn what_guests_and_hosts_say_is_text_and_nothing_else() {
         log: HOSTILE.to_owned(),
         problems: vec![HOSTILE.to_owned()],
     };
-    seen.operations = vec![trapline_plan::Operation {
+    seen.operations = vec![trapline_model::Operation {
         op: trapline_abi::Op::Getpid,
-        outcome: trapline_plan::Outcome::Failed(HOSTILE.to_owned()),
+        outcome: trapline_model::Outcome::Failed(HOSTILE.to_owned()),
     }];
     store.add_observation(run, &seen).expect("there is room");
     store

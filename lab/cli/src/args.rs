@@ -39,7 +39,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use trapline_abi::{Op, Workload};
 use trapline_environments::CustomVmm;
-use trapline_plan::{cpus, names, EnvironmentId, Request};
+use trapline_model::{cpus, names, EnvironmentId, Request};
 
 /// What virtualization costs, to the instruction.
 ///
@@ -339,7 +339,7 @@ pub enum Preset {
     Full,
 }
 
-impl From<Preset> for trapline_plan::Preset {
+impl From<Preset> for trapline_model::Preset {
     fn from(preset: Preset) -> Self {
         match preset {
             Preset::Quick => Self::Quick,

@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::outcome;
 use crate::run::{self, Means};
-use trapline_plan::Request;
+use trapline_model::Request;
 
 /// Measures, stores and shows.
 ///

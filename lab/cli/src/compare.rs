@@ -10,7 +10,7 @@ use crate::run::{self, Means};
 use crate::{duet, outcome, seed, terminal};
 use std::collections::BTreeSet;
 use std::time::Instant;
-use trapline_plan::{names, Contender, Observation, Request};
+use trapline_model::{names, Contender, Observation, Request};
 use trapline_report::chance;
 use trapline_report::versus::{self, Versus};
 use trapline_stats::chance::Chance;

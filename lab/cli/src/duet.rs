@@ -7,8 +7,8 @@ use crate::measure::{do_boot, keep, Keeper, Task};
 use crate::place;
 use std::time::Instant;
 use trapline_abi::{block, OpSet, Workload};
-use trapline_plan::observed::UNREST;
-use trapline_plan::{irq, names, populate, PlannedBoot};
+use trapline_model::observed::UNREST;
+use trapline_model::{irq, names, populate, PlannedBoot};
 
 /// Why two cannot be measured so, if they cannot.
 pub fn misfit(operations: OpSet, processors: usize) -> Option<(String, &'static str)> {

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Status};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trapline_environments::{CustomVmm, Part, Settings};
-use trapline_plan::Given;
+use trapline_model::Given;
 
 /// The settings with these in the place of the usual ones.
 ///

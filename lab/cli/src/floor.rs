@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use trapline_environments::sim::programs::{self, Program};
 use trapline_environments::{Rate, Watch};
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 
 /// Trapline's own program for it.
 const PROGRAM: &str = "trapline-floor";

@@ -12,9 +12,9 @@ use crate::measure::PATIENCE_INSN;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_environments::{EnvError, Environment, Plugin, Settings, Watch};
-use trapline_ledger::way::{self, Way};
-use trapline_ledger::wire;
-use trapline_plan::{irq, Clock, EnvironmentId, Observation, Outcome};
+use trapline_model::{irq, Clock, EnvironmentId, Observation, Outcome};
+use trapline_profile::way::{self, Way};
+use trapline_profile::wire;
 
 /// The ways of environments, or why there is none.
 pub struct Followers {

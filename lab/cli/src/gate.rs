@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{baseline, compare, forms, Baseline, Comparison, Outcome, Verdict};
-use trapline_plan::{names, request, Clock, EnvironmentId, Scheduling};
+use trapline_model::{names, request, Clock, EnvironmentId, Scheduling};
 use trapline_stats::{FailureKind, Summary};
 use trapline_store::{Run, Store};
 

@@ -3,7 +3,7 @@
 use crate::args::{HistoryArgs, PlainFormat};
 use crate::failure::{Failure, Status};
 use crate::{keep, outcome, run, show, terminal};
-use trapline_plan::request;
+use trapline_model::request;
 use trapline_report::history;
 use trapline_stats::history::{screen, Moment, Past, Settings};
 use trapline_store::Store;

@@ -9,7 +9,7 @@ use crate::lab::Lab;
 use crate::outcome;
 use crate::run::{self, Means};
 use trapline_abi::Op;
-use trapline_plan::{Conditions, EnvironmentId, Request};
+use trapline_model::{Conditions, EnvironmentId, Request};
 use trapline_report::{verdicts, Report};
 use trapline_stats::irq::Proof;
 

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trapline_abi::{block, OpSet};
-use trapline_plan::{irq, kernel_build, names, request, Contender, Request, Scheduling};
+use trapline_model::{irq, kernel_build, names, request, Contender, Request, Scheduling};
 use trapline_stats::history::Comparable;
 use trapline_store::RunInfo;
 
@@ -128,7 +128,7 @@ fn interrupts(facts: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_plan::{EnvironmentId, Preset};
+    use trapline_model::{EnvironmentId, Preset};
 
     #[test]
     fn what_was_asked_for_is_found_again_in_its_words() {

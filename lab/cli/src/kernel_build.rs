@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use trapline_environments::kernel_build::{self, Built, Root};
 use trapline_environments::{EnvError, Watch};
-use trapline_plan::kernel_build::{Build, Column, Done, Outcome, PlannedBuild, Request, Size};
-use trapline_plan::EnvironmentId;
+use trapline_model::kernel_build::{Build, Column, Done, Outcome, PlannedBuild, Request, Size};
+use trapline_model::EnvironmentId;
 use trapline_report::kernel_build::{json, table, Matrix};
 use trapline_store::{Run, RunId, Store};
 

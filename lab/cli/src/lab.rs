@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use trapline_environments::{
     Availability, EnvError, Environment, GuestImage, Requirements, Settings, Start,
 };
-use trapline_plan::request::usual_operations;
-use trapline_plan::{
+use trapline_model::request::usual_operations;
+use trapline_model::{
     expand, Contender, EnvironmentId, Given, MachineSpec, Request, Sched, Scheduling, Variant,
 };
 

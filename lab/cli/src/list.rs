@@ -8,7 +8,7 @@ use crate::terminal;
 use serde::Serialize;
 use trapline_abi::{Direction, Op, Unit, Workload};
 use trapline_environments::Availability;
-use trapline_plan::request;
+use trapline_model::request;
 
 #[derive(Serialize)]
 struct List {

@@ -22,7 +22,7 @@ use trapline_abi::job::Wait;
 use trapline_abi::{block, Op};
 use trapline_environments::transcript::Window;
 use trapline_environments::{EnvError, Environment, Facts, GuestImage, Progress, Watch};
-use trapline_plan::{
+use trapline_model::{
     irq, names, populate, Clock, Contender, Observation, Operation, Outcome, Plan, PlannedBoot,
 };
 use trapline_report::figures;

@@ -12,9 +12,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trapline_environments::Availability;
-use trapline_plan::file::{self, Study};
-use trapline_plan::kernel_build::Request;
-use trapline_plan::{expand, names, Clock, Contender, Plan};
+use trapline_model::file::{self, Study};
+use trapline_model::kernel_build::Request;
+use trapline_model::{expand, names, Clock, Contender, Plan};
 
 /// Checks a plan, or prints what a plan may hold.
 ///
@@ -59,12 +59,12 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
 }
 
 /// What the study asks for, in the order of this seed.
-pub fn request(study: &Study, lab: &Lab, seed: u64) -> trapline_plan::Request {
+pub fn request(study: &Study, lab: &Lab, seed: u64) -> trapline_model::Request {
     let ready = |contender: &&Contender| {
         let place = lab.of(&contender.variant).place(contender.environment);
         place.is_some_and(|place| place.availability == Availability::Ready)
     };
-    trapline_plan::Request {
+    trapline_model::Request {
         contenders: study.contenders.clone(),
         ready: study.contenders.iter().filter(ready).cloned().collect(),
         operations: study.operations,
@@ -75,7 +75,7 @@ pub fn request(study: &Study, lab: &Lab, seed: u64) -> trapline_plan::Request {
         twin: true,
         seed,
         irq: study.irq.clone(),
-        ..trapline_plan::Request::default()
+        ..trapline_model::Request::default()
     }
 }
 

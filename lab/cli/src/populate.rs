@@ -10,8 +10,8 @@ use crate::outcome;
 use crate::run::{self, Means};
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Op, OpSet};
-use trapline_plan::irq::{Settings, Time};
-use trapline_plan::{Conditions, EnvironmentId, Loads, PerCpu, Request, Sched};
+use trapline_model::irq::{Settings, Time};
+use trapline_model::{Conditions, EnvironmentId, Loads, PerCpu, Request, Sched};
 use trapline_report::{Neighbour, Report};
 use trapline_store::Store;
 

@@ -4,7 +4,7 @@
 use crate::terminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
-use trapline_plan::PlannedBoot;
+use trapline_model::PlannedBoot;
 
 /// The bar of one run, counting boots.
 #[derive(Clone)]

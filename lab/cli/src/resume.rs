@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::lab::Lab;
 use crate::{doctor, keep, keeper};
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_plan::{kernel_build, Request};
+use trapline_model::{kernel_build, Request};
 use trapline_store::{RunId, RunInfo, Store};
 
 /// The fact that tells builds of what is measured apart.

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trapline_abi::{block, OpSet};
 use trapline_environments::{disk, Availability};
-use trapline_plan::request::usual_operations;
-use trapline_plan::{expand, irq, names, populate, Contender, EnvironmentId, Request, Scheduling};
+use trapline_model::request::usual_operations;
+use trapline_model::{expand, irq, names, populate, Contender, EnvironmentId, Request, Scheduling};
 use trapline_report::Report;
 use trapline_store::{NewRun, Run, RunId, Store};
 
@@ -52,7 +52,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         .as_ref()
         .and_then(|study| Some((study, study.builds.as_ref()?)))
     {
-        let request = trapline_plan::kernel_build::Request {
+        let request = trapline_model::kernel_build::Request {
             seed: request.seed,
             ..builds.clone()
         };

@@ -8,7 +8,7 @@ use trapline_abi::job::selected;
 use trapline_abi::OpSet;
 use trapline_environments::{all, boot, Availability, EnvError, Environment, Requirements};
 use trapline_environments::{Settings, Watch};
-use trapline_plan::{expand, EnvironmentId, Observation, Outcome, Request};
+use trapline_model::{expand, EnvironmentId, Observation, Outcome, Request};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -53,7 +53,7 @@ fn observe(
         ready: vec![id.into()],
         operations,
         boots: Some(1),
-        scheduling: trapline_plan::Scheduling::USUAL,
+        scheduling: trapline_model::Scheduling::USUAL,
         seed: 1,
         ..Request::default()
     });
@@ -100,7 +100,7 @@ fn summary(outcome: &Outcome, unit_per_tick: f64) -> String {
             elapsed,
             ..
         } => {
-            let per_operation = |sample: &trapline_plan::Sample| {
+            let per_operation = |sample: &trapline_model::Sample| {
                 (sample.end - sample.start) as f64 * unit_per_tick / sample.count as f64
             };
             let least = samples.iter().map(per_operation).fold(f64::MAX, f64::min);

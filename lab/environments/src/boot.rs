@@ -9,9 +9,9 @@ use crate::tsc::Rate;
 use crate::unrest::Watcher;
 use crate::{facts, window};
 use trapline_abi::{Job, Op};
-use trapline_plan::expand::PlannedBoot;
-use trapline_plan::irq::Asked;
-use trapline_plan::{Clock, LeftOut, Observation, Operation, Outcome};
+use trapline_model::expand::PlannedBoot;
+use trapline_model::irq::Asked;
+use trapline_model::{Clock, LeftOut, Observation, Operation, Outcome};
 
 /// A boot that is over.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use trapline_abi::job::{Console, End, FIRST_WORD_SECONDS};
 use trapline_abi::Job;
-use trapline_plan::MachineSpec;
+use trapline_model::MachineSpec;
 
 /// How long a guest's first word is waited for.
 pub const FIRST_WORD: Duration = Duration::from_secs(FIRST_WORD_SECONDS);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trapline_abi::{Job, Op};
-use trapline_plan::{Conditions, EnvironmentId, MachineSpec};
+use trapline_model::{Conditions, EnvironmentId, MachineSpec};
 
 /// What an environment is made of: names and values, stored with samples.
 pub type Facts = BTreeMap<String, String>;
@@ -54,7 +54,7 @@ pub trait Environment: Send + Sync {
 pub struct Work {
     /// What the first launch measures; nothing if its set of operations is empty.
     pub job: Job,
-    /// What each further launch is asked, see [`trapline_plan::PlannedBoot`].
+    /// What each further launch is asked, see [`trapline_model::PlannedBoot`].
     pub boot_job: Job,
     /// How many further launches there are.
     pub boot_launches: u32,

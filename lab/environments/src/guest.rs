@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
 use trapline_abi::{Job, Op};
-use trapline_plan::{Conditions, PerCpu};
+use trapline_model::{Conditions, PerCpu};
 
 /// How an environment runs a job.
 pub trait Recipe {

@@ -4,7 +4,7 @@ use crate::error::EnvError;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use trapline_plan::Halt;
+use trapline_model::Halt;
 
 /// The device.
 const DEVICE: &str = "/dev/kvm";

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
 use trapline_abi::record::Speaker;
 use trapline_abi::{block, Counter, Interrupt, Op, OpSet, Stage, Workload};
-use trapline_plan::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
-use trapline_plan::{irq, EnvironmentId};
+use trapline_model::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
+use trapline_model::{irq, EnvironmentId};
 
 /// How the guest's clock relates to ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

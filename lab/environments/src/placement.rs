@@ -6,7 +6,7 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
-use trapline_plan::{Pin, Sched};
+use trapline_model::{Pin, Sched};
 use trapline_spawn::sched::{self, Rules};
 
 /// Which threads of a process there will be.

@@ -80,7 +80,7 @@ pub(crate) fn escaped(path: &Path) -> String {
 }
 
 /// How the plugin begins what it says itself.
-const PLUGIN_SAYS: &str = "trapline-ledger: ";
+const PLUGIN_SAYS: &str = "trapline-profile: ";
 
 /// Lets QEMU load the plugin, which then says that it would work, and refuses.
 fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), EnvError> {
@@ -141,7 +141,11 @@ mod tests {
     fn a_plugin_that_loads_and_says_something_else_is_of_another_build() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("qemu");
-        std::fs::write(&program, "#!/bin/sh\necho 'trapline-ledger: ready 1' >&2\n").unwrap();
+        std::fs::write(
+            &program,
+            "#!/bin/sh\necho 'trapline-profile: ready 1' >&2\n",
+        )
+        .unwrap();
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, executable).unwrap();
         let version = "7.2".to_owned();

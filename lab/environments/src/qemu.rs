@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trapline_abi::job::Console;
 use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
 use trapline_abi::Job;
-use trapline_plan::{Halt, MachineSpec};
+use trapline_model::{Halt, MachineSpec};
 
 /// The oldest version that has all that is used here.
 const OLDEST: (u32, u32) = (6, 2);

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::sim::{self, kernel::Maker};
 use crate::toolchain;
 use std::path::PathBuf;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 
 /// Something that an environment needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

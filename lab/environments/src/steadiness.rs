@@ -7,7 +7,7 @@ use crate::error::EnvError;
 use crate::tsc::Rate;
 use rustix::time::{clock_getres, clock_gettime, ClockId};
 use std::fs;
-use trapline_plan::irq::Time;
+use trapline_model::irq::Time;
 use trapline_spawn::ticks;
 
 /// A larger share of the CPUs' time is flagged when stolen: one thousandth, and more

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// What begins the name of such a fact. Its value is a number for people, with its unit.
-pub use trapline_plan::observed::UNREST;
+pub use trapline_model::observed::UNREST;
 
 /// A larger share of all CPUs' time is told when another machine had it.
 const MOST_STOLEN: f64 = 0.01;

@@ -24,7 +24,7 @@ use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::block::{self, Disk};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
-use trapline_plan::{populate, EnvironmentId, Halt, MachineSpec, MemoryPages, Serial};
+use trapline_model::{populate, EnvironmentId, Halt, MachineSpec, MemoryPages, Serial};
 
 /// `host`.
 pub fn host(settings: Settings) -> Stack {

@@ -1,7 +1,7 @@
 //! Whether there is memory for what a guest is given while it runs.
 
-use trapline_plan::expand::PlannedBoot;
-use trapline_plan::{populate, LeftOut};
+use trapline_model::expand::PlannedBoot;
+use trapline_model::{populate, LeftOut};
 
 /// Of the memory of this host, what is left to others, in MiB.
 const LEFT_MIB: u64 = 512;
@@ -29,7 +29,7 @@ pub fn fit(planned: &PlannedBoot, available_mib: Option<u64>) -> PlannedBoot {
 mod tests {
     use super::*;
     use trapline_abi::Op;
-    use trapline_plan::{expand, EnvironmentId, Request};
+    use trapline_model::{expand, EnvironmentId, Request};
 
     fn planned() -> PlannedBoot {
         let id = EnvironmentId::Kvm;

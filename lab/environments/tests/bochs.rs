@@ -7,7 +7,7 @@ use std::time::Duration;
 use trapline_abi::{Op, OpSet};
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::EnvError;
-use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Scheduler, Scheduling};
+use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Scheduler, Scheduling};
 
 /// Long enough on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);

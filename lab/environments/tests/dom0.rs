@@ -7,7 +7,7 @@ use std::time::Duration;
 use trapline_abi::job::Fault;
 use trapline_abi::Op;
 use trapline_environments::{Booted, EnvError};
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 
 /// Long enough for Xen on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);

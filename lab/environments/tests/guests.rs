@@ -10,7 +10,7 @@ use trapline_abi::{Counter, Op, OpSet, Stage, Workload};
 use trapline_environments::sim::programs;
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::Watch;
-use trapline_plan::{EnvironmentId, Observation, Outcome};
+use trapline_model::{EnvironmentId, Observation, Outcome};
 
 /// Long enough for any guest of these tests on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -44,7 +44,7 @@ fn whole(id: EnvironmentId) -> Option<Observation> {
 }
 
 fn measured(observation: &Observation, op: Op) -> bool {
-    let of_op = |found: &&trapline_plan::Operation| found.op == op;
+    let of_op = |found: &&trapline_model::Operation| found.op == op;
     let found = observation.operations.iter().find(of_op);
     found.is_some_and(|found| matches!(found.outcome, Outcome::Measured { .. }))
 }
@@ -146,7 +146,7 @@ fn sim_xen_hvm() {
 }
 
 fn least(observation: &Observation, op: Op) -> f64 {
-    let of_op = |found: &&trapline_plan::Operation| found.op == op;
+    let of_op = |found: &&trapline_model::Operation| found.op == op;
     match &observation.operations.iter().find(of_op).unwrap().outcome {
         Outcome::Measured { samples, .. } => samples
             .iter()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use trapline_abi::Workload;
 use trapline_environments::sim::{START, STREAM_HASH};
 use trapline_environments::{Cache, Environment, Settings, Start};
-use trapline_plan::{EnvironmentId, Observation};
+use trapline_model::{EnvironmentId, Observation};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 

@@ -11,7 +11,7 @@ use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Op, Record};
 use trapline_environments::sim::programs::{run, Program};
 use trapline_environments::{all, Booted, EnvError, Environment, Parts, Settings, Start, Watch};
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

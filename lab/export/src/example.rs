@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Interrupt, Op};
-use trapline_plan::{
+use trapline_model::{
     Clock, EnvironmentId, Given, Observation, Operation, Outcome, Sample, Variant,
 };
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use thiserror::Error;
-use trapline_plan::Observation;
+use trapline_model::Observation;
 
 /// How samples are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

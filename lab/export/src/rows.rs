@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use trapline_abi::Op;
-use trapline_plan::{Observation, Operation, Outcome, Sample};
+use trapline_model::{Observation, Operation, Outcome, Sample};
 use trapline_stats::value::Calibration;
 
 /// An operation of a boot: what its samples have in common.

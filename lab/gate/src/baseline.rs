@@ -6,8 +6,8 @@ use crate::{explained, facts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trapline_abi::{Direction, Op, OpSet};
-use trapline_ledger::Ledger;
-use trapline_plan::{names, EnvironmentId, Scheduling};
+use trapline_model::{names, EnvironmentId, Scheduling};
+use trapline_profile::Ledger;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
 /// The version of the format that is written, and the newest that is read.

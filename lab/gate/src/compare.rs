@@ -8,7 +8,7 @@ use crate::facts::{causes, Cause};
 use crate::tolerance::Tolerances;
 use std::collections::BTreeSet;
 use trapline_abi::Op;
-use trapline_plan::{names, EnvironmentId};
+use trapline_model::{names, EnvironmentId};
 use trapline_stats::{Cell, FailureKind, Summary, Value};
 
 /// A baseline against figures of now.

@@ -5,8 +5,8 @@ use crate::baseline::{Baseline, KeptLedger};
 use crate::compare::{Comparison, Row, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
-use trapline_ledger::{changes, Change, Function, Item, Ledger, MEASUREMENT};
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
+use trapline_profile::{changes, Change, Function, Item, Ledger, MEASUREMENT};
 
 /// The name of what a count does not explain.
 const RESIDUAL: &str = "residual";

@@ -3,7 +3,7 @@
 
 use crate::baseline::Baseline;
 use std::collections::BTreeMap;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 use trapline_stats::Summary;
 
 /// A fact that moves figures.

@@ -4,7 +4,7 @@
 //! fall into other batches.
 
 use trapline_abi::{Op, OpSet, Workload};
-use trapline_plan::names;
+use trapline_model::names;
 
 /// How far one figure may be from another.
 #[derive(Clone, Copy, Debug, PartialEq)]

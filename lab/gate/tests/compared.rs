@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_gate::{compare, Baseline, Outcome, Tolerances, Verdict};
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::{Cell, Failure, FailureKind, Figure, Summary, Value};
 
 fn measured(estimate: f64) -> Value {

@@ -13,10 +13,10 @@ mod qemu;
 use qemu::{Id, Info, Insn, Tb};
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
-use trapline_ledger::follow::{Block, Follower, Stop};
-use trapline_ledger::tally::{Flow, Insn as Translated, Place, Slot, Tally};
-use trapline_ledger::way::{self, Way};
-use trapline_ledger::{page, wire, Machine};
+use trapline_profile::follow::{Block, Follower, Stop};
+use trapline_profile::tally::{Flow, Insn as Translated, Place, Slot, Tally};
+use trapline_profile::way::{self, Way};
+use trapline_profile::{page, wire, Machine};
 
 /// The version of QEMU's plugin API that this is written for.
 #[no_mangle]
@@ -81,7 +81,7 @@ fn obey(word: &str) -> Result<(), String> {
 }
 
 fn complain(what: &str) {
-    eprintln!("trapline-ledger: {what}");
+    eprintln!("trapline-profile: {what}");
 }
 
 /// QEMU has translated a block: every instruction of it is to be counted.

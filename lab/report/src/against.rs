@@ -10,7 +10,7 @@ use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
 use crate::table::{labels, marks};
 use crate::{figures, printable};
 use trapline_abi::{Op, Unit};
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::{Cell, Figure, Value};
 
 /// The ratios of both exact clocks.
@@ -164,7 +164,7 @@ fn spans(entry: &Entry, unicode: bool) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_plan::EnvironmentId::{Sim, SimKvm, SimVmx, SimVmxKvm};
+    use trapline_model::EnvironmentId::{Sim, SimKvm, SimVmx, SimVmxKvm};
     use trapline_stats::{value, Flag, Ratio};
 
     fn figure(estimate: f64, ratio: Option<f64>, flags: Vec<Flag>) -> Value {

@@ -13,7 +13,7 @@ use crate::{printable, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
-use trapline_plan::{names, Clock, EnvironmentId};
+use trapline_model::{names, Clock, EnvironmentId};
 use trapline_stats::agreement::{Agreement, LEAST};
 use trapline_stats::Cell;
 

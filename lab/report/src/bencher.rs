@@ -3,7 +3,7 @@
 
 use crate::Report;
 use trapline_ci::{Measure, Metric};
-use trapline_plan::{names, Contender};
+use trapline_model::{names, Contender};
 use trapline_stats::Cell;
 
 /// The figures of all reports as one JSON object. What is below resolution is in no figure.

@@ -7,7 +7,7 @@ use crate::terminal::Page;
 use crate::{figures, Report};
 use serde::Serialize;
 use trapline_abi::block::SMALL;
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::block::Requests;
 use trapline_stats::Cell;
 
@@ -189,7 +189,7 @@ fn served(one: &Requests) -> String {
 mod tests {
     use super::*;
     use trapline_abi::block::Transfer;
-    use trapline_plan::EnvironmentId::{Host, QemuTcg};
+    use trapline_model::EnvironmentId::{Host, QemuTcg};
     use trapline_stats::order::Interval;
 
     fn report() -> Report {

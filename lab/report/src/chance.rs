@@ -3,7 +3,7 @@
 use crate::figures;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trapline_plan::names;
+use trapline_model::names;
 use trapline_stats::chance::Chance;
 
 /// The sentences of it.

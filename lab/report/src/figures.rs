@@ -4,7 +4,7 @@
 //! short; an exact one has all digits before the point and few behind it ([`exact`]).
 
 use trapline_abi::{Op, Unit};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 
 /// A figure of `op` by `clock`; times bring their unit along (`1.41 ns`), the
 /// units of rates and of instructions stand in the table's heading.

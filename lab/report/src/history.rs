@@ -4,7 +4,7 @@ use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{figures, printable, Style};
 use serde::Serialize;
-use trapline_plan::names;
+use trapline_model::names;
 use trapline_stats::history::{Entry, Screened, Screening, Series, Shift, FEWEST_TESTED};
 use trapline_stats::value::{self, Work};
 

@@ -10,7 +10,7 @@ use crate::populate::{self, Given};
 use crate::{notes, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::{BootTimeline, Cell, Figure, Flag, Value};
 
 /// The report as one JSON object, on several lines, with a line feed at its end.

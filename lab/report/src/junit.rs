@@ -5,7 +5,7 @@ use crate::{notes, verdicts, Report};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
-use trapline_plan::{names, Contender, EnvironmentId};
+use trapline_model::{names, Contender, EnvironmentId};
 use trapline_stats::irq::Proof;
 use trapline_stats::{Cell, Figure, Value};
 

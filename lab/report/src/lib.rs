@@ -43,9 +43,9 @@ pub use trapline_ci::JunitError;
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
-use trapline_plan::file::Table;
-use trapline_plan::irq::Settings;
-use trapline_plan::{Contender, EnvironmentId, Variant};
+use trapline_model::file::Table;
+use trapline_model::irq::Settings;
+use trapline_model::{Contender, EnvironmentId, Variant};
 use trapline_stats::block::Requests;
 use trapline_stats::chance::Chance;
 use trapline_stats::irq::Interrupts;

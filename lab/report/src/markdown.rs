@@ -7,7 +7,7 @@ use crate::table::{self, Shown};
 use crate::{printable, Report};
 use std::fmt::Write;
 use trapline_abi::Unit;
-use trapline_plan::{names, Clock, EnvironmentId};
+use trapline_model::{names, Clock, EnvironmentId};
 use trapline_stats::{Cell, Figure, Value};
 
 /// The report as Markdown: a table for each clock, then what was not measured.

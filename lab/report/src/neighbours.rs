@@ -7,8 +7,8 @@ use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{figures, Report};
 use serde::Serialize;
-use trapline_plan::irq::Settings;
-use trapline_plan::Clock;
+use trapline_model::irq::Settings;
+use trapline_model::Clock;
 use trapline_stats::irq::Interrupts;
 
 /// A guest beside a machine that was populated, and how its interrupts were made.

@@ -3,7 +3,7 @@
 use crate::{figures, printable};
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
-use trapline_plan::{names, EnvironmentId};
+use trapline_model::{names, EnvironmentId};
 use trapline_stats::{value::Work, Cell, Flag, Value};
 
 /// Remarks on cells. A mark in the cell leads to its note.

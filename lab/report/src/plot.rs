@@ -9,7 +9,7 @@ use crate::sheet::width;
 use crate::{figures, table, Style};
 use std::fmt::Write;
 use trapline_abi::{Direction, Op};
-use trapline_plan::{names, Clock};
+use trapline_model::{names, Clock};
 use trapline_stats::spread::Sorted;
 use trapline_stats::{judge, value, Cell, Figure};
 

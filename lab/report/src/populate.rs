@@ -10,7 +10,7 @@ use crate::{figures, Report};
 use serde::Serialize;
 use trapline_abi::populate::Wish;
 use trapline_abi::Op;
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::Cell;
 
 /// One kind of region in one environment, as far as it was measured.
@@ -186,7 +186,7 @@ fn name(one: &Given) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_plan::populate;
+    use trapline_model::populate;
     use trapline_stats::{Figure, Value};
 
     fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {

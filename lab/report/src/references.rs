@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use trapline_abi::Op;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 
 const CARDS: &str = include_str!("../assets/references.json");
 

@@ -52,7 +52,7 @@ mod tests {
         Report {
             version: "1".to_owned(),
             variant: variant.parse().unwrap(),
-            skips: vec![(trapline_plan::EnvironmentId::Kvm, "no KVM".to_owned())],
+            skips: vec![(trapline_model::EnvironmentId::Kvm, "no KVM".to_owned())],
             operations: trapline_abi::Op::PortOut.bit(),
             ..Report::default()
         }

@@ -4,7 +4,7 @@ use crate::figures;
 use crate::notes::Notes;
 use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
 use trapline_abi::{Direction, Op, Unit, Workload};
-use trapline_plan::{names, Clock, EnvironmentId};
+use trapline_model::{names, Clock, EnvironmentId};
 use trapline_stats::{value, Cell, Figure, Value};
 
 /// Ratios up to this are as good as bare.

@@ -5,8 +5,8 @@ use crate::sheet::{Look, Span};
 use crate::{against, chance, notes, printable, table, timelines, Report, Style};
 use std::collections::BTreeMap;
 use trapline_abi::{block, OpSet, Workload};
-use trapline_plan::file::Table;
-use trapline_plan::{irq, populate, Clock, EnvironmentId};
+use trapline_model::file::Table;
+use trapline_model::{irq, populate, Clock, EnvironmentId};
 use trapline_stats::Cell;
 
 /// How many problems of one environment are shown.

@@ -3,7 +3,7 @@
 use crate::figures;
 use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
 use trapline_abi::Stage;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::BootTimeline;
 
 /// The sheet of the timelines on `clock`; `None` if there is none.

@@ -5,7 +5,7 @@
 mod made_up;
 
 use std::path::PathBuf;
-use trapline_plan::{Conditions, EnvironmentId, Halt, PerCpu, Pin};
+use trapline_model::{Conditions, EnvironmentId, Halt, PerCpu, Pin};
 use trapline_report::{json, markdown, page, study, terminal, verdicts, Report, Style};
 use trapline_stats::irq::{Point, Proof};
 

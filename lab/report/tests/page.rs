@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet, Stage, Workload};
-use trapline_plan::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 use trapline_report::{page, plot, Report, Style};
 use trapline_stats::chance::Chance;
 use trapline_stats::judge::FalseAlarms;

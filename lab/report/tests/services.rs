@@ -4,7 +4,7 @@
 mod common;
 
 use serde_json::Value;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 use trapline_report::study::{bencher, junit};
 use trapline_report::Report;
 

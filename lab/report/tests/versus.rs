@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::Op;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 use trapline_report::versus::{bencher, csv, json, junit, markdown, terminal, Counts, Versus};
 use trapline_report::Style;
 use trapline_stats::contest::{Match, Undecided};

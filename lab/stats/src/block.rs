@@ -9,7 +9,7 @@ use crate::spread::Sorted;
 use crate::Summary;
 use trapline_abi::block::Transfer;
 use trapline_abi::Op;
-use trapline_plan::{Clock, EnvironmentId, Observation, Sample};
+use trapline_model::{Clock, EnvironmentId, Observation, Sample};
 
 /// What one operation of workload `block` gave in one environment. Times are in
 /// nanoseconds or instructions.
@@ -83,7 +83,7 @@ fn boots(observations: &[Observation], environment: EnvironmentId, op: Op) -> Ve
     here.flat_map(|seen| {
         let of_op = seen.operations.iter().filter(move |told| told.op == op);
         of_op.filter_map(|told| match &told.outcome {
-            trapline_plan::Outcome::Measured { samples, .. } => Some(Boot {
+            trapline_model::Outcome::Measured { samples, .. } => Some(Boot {
                 unit_per_tick: seen.unit_per_tick,
                 requests: samples,
             }),
@@ -161,7 +161,7 @@ fn busy(requests: &[Sample]) -> u64 {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trapline_plan::{Operation, Outcome};
+    use trapline_model::{Operation, Outcome};
 
     fn request(start: u64, end: u64) -> Sample {
         Sample {

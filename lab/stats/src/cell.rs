@@ -8,8 +8,8 @@ use crate::{Cell, FailureKind, Figure, Flag, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
-use trapline_plan::observed::UNREST;
-use trapline_plan::{Clock, EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_model::observed::UNREST;
+use trapline_model::{Clock, EnvironmentId, Observation, Operation, Outcome, Sample};
 
 /// Host intervals shorter than this (in nanoseconds) say nothing about the
 /// guest's clock.

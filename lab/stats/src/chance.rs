@@ -5,7 +5,7 @@
 use crate::contest::{boots, judged, Contest, Match};
 use crate::judge::{Comparison, Design, FalseAlarms, Settings};
 use trapline_abi::Op;
-use trapline_plan::{Contender, Observation};
+use trapline_model::{Contender, Observation};
 
 /// What a contender that was compared with itself says.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl Chance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_plan::{EnvironmentId, Operation, Outcome, Sample};
+    use trapline_model::{EnvironmentId, Operation, Outcome, Sample};
 
     fn boot(block: u32, again: bool, ticks: u64) -> Observation {
         let sample = |number: u64| Sample {

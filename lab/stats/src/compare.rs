@@ -7,7 +7,7 @@ use crate::value::{self, Work};
 use crate::{FailureKind, Figure, Flag, Ratio, Value};
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Workload};
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::{Clock, EnvironmentId};
 
 /// Which environments have which checksum to show for the same work.
 type Rivals = BTreeMap<u64, Vec<EnvironmentId>>;

@@ -11,7 +11,7 @@ use crate::value::{self, Work};
 use crate::{Cell, Failure, Value};
 use thiserror::Error;
 use trapline_abi::Op;
-use trapline_plan::{Clock, Contender, EnvironmentId, Observation};
+use trapline_model::{Clock, Contender, EnvironmentId, Observation};
 
 /// What was observed of two contenders.
 #[derive(Clone, Copy, Debug)]
@@ -224,7 +224,7 @@ fn measured(draft: &Draft, side: Side) -> Result<(Work, u64), Undecided> {
 mod tests {
     use super::*;
     use crate::judge::Verdict;
-    use trapline_plan::{Operation, Outcome, Sample};
+    use trapline_model::{Operation, Outcome, Sample};
 
     fn outcome(ticks: u64, check: u64) -> Outcome {
         let sample = |number: u64| Sample {

@@ -5,7 +5,7 @@
 use crate::cell::Told;
 use crate::{FailureKind, Value};
 use trapline_abi::Interrupt;
-use trapline_plan::{Outcome, Sample};
+use trapline_model::{Outcome, Sample};
 
 /// That every boot says of the operation what the first says.
 pub fn require_agreement(told: &[Told<'_>]) -> Result<(), Value> {

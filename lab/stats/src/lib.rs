@@ -31,7 +31,7 @@ use cell::Draft;
 use order::Interval;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
-use trapline_plan::{Clock, EnvironmentId, Observation};
+use trapline_model::{Clock, EnvironmentId, Observation};
 use value::Work;
 
 /// All that a report is made of.

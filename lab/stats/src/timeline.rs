@@ -7,7 +7,7 @@
 use crate::spread::Sorted;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Stage};
-use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Timeline};
+use trapline_model::{Clock, EnvironmentId, Launch, Observation, Timeline};
 
 /// The stages of an environment's boot: medians over launches, on an exact clock means.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use trapline_abi::{Op, Unit, Workload};
-use trapline_plan::{Clock, Outcome, Sample};
+use trapline_model::{Clock, Outcome, Sample};
 
 /// Turns of the empty loop that `loop_cost` stands for; see
 /// [`trapline_abi::Record::Begin`].

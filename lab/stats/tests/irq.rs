@@ -1,8 +1,8 @@
 //! Interrupts made up so that all that is said of them is known beforehand.
 
 use trapline_abi::{Found, Interrupt, Op};
-use trapline_plan::irq::{Asked, Settings, Time};
-use trapline_plan::{EnvironmentId, Observation, Operation, Outcome};
+use trapline_model::irq::{Asked, Settings, Time};
+use trapline_model::{EnvironmentId, Observation, Operation, Outcome};
 use trapline_stats::irq::{summarise, InTimeInterval, Interrupts, Point, Proof, WindowCount};
 
 /// Of a host's timer: 10 ticks until it woke, 20 until it was marked, then so many until

@@ -3,7 +3,7 @@
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest, ProptestConfig};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::judge::{
     judge, BootValues, Comparison, Design, Judge, Method, Outlook, Question, Settings, Side,
     Unjudged, UntilSure, Verdict,

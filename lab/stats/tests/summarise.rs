@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Found, Interrupt, Op};
-use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Sample};
 use trapline_stats::{summarise, value::Work, Cell, FailureKind, Figure, Flag, Summary, Value};
 
 fn batches(ticks: &[u64], count: u64) -> Vec<Sample> {

@@ -4,7 +4,7 @@ use crate::read::{collect, damage, environment, facts, unsigned};
 use crate::write::{begin, json, must_exist, signed};
 use crate::{schema, Problem, RunId};
 use rusqlite::{params, Connection, Row};
-use trapline_plan::kernel_build::{Build, Column, Done, Outcome, Place, PlannedBuild};
+use trapline_model::kernel_build::{Build, Column, Done, Outcome, Place, PlannedBuild};
 
 /// Stores what came of a build, in one transaction.
 pub fn add(connection: &mut Connection, run: RunId, build: &Build) -> Result<(), Problem> {

@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! # use trapline_store::{NewRun, Store};
-//! # fn example(observation: &trapline_plan::Observation) -> Result<(), trapline_store::StoreError> {
+//! # fn example(observation: &trapline_model::Observation) -> Result<(), trapline_store::StoreError> {
 //! let mut store = Store::open("trapline.db".as_ref())?;
 //! let run = store.begin_run(&NewRun { seed: 1, request: "env=host", ..NewRun::default() })?;
 //! store.add_observation(run, observation)?;
@@ -35,8 +35,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trapline_plan::kernel_build::Build;
-use trapline_plan::{Contender, Observation};
+use trapline_model::kernel_build::Build;
+use trapline_model::{Contender, Observation};
 
 /// How long to wait for another program that is writing to the same store.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -276,7 +276,7 @@ impl Store {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trapline_plan::{Clock, EnvironmentId};
+    use trapline_model::{Clock, EnvironmentId};
 
     /// SQLite reports a full disk and a file at its greatest size alike.
     #[test]

@@ -6,7 +6,7 @@
 use trapline_abi::block::{self, Request};
 use trapline_abi::interrupt::{self, MAX_PACKED};
 use trapline_abi::Interrupt;
-use trapline_plan::Sample;
+use trapline_model::Sample;
 
 /// All of `interrupts`, packed.
 pub fn packed(interrupts: &[Interrupt]) -> Vec<u8> {

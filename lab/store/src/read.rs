@@ -7,7 +7,7 @@ use crate::{builds, pack, schema, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
-use trapline_plan::{
+use trapline_model::{
     Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample, Variant,
 };
 

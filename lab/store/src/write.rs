@@ -5,7 +5,7 @@ use rusqlite::{params, Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trapline_abi::{Interrupt, Workload};
-use trapline_plan::{names, Contender, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{names, Contender, Launch, Observation, Operation, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Found, Interrupt, Op, Stage};
-use trapline_plan::kernel_build::{self, Build, Column, Done, Place, PlannedBuild};
-use trapline_plan::{
+use trapline_model::kernel_build::{self, Build, Column, Done, Place, PlannedBuild};
+use trapline_model::{
     Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
 };
 use trapline_store::{NewRun, Store};

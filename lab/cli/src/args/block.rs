@@ -7,8 +7,8 @@ use clap::Args;
 use std::path::PathBuf;
 use trapline_abi::block::{operations, Transfer};
 use trapline_abi::{Op, OpSet};
-use trapline_plan::block::Settings;
-use trapline_plan::EnvironmentId;
+use trapline_model::block::Settings;
+use trapline_model::EnvironmentId;
 
 /// Of `trapline block`.
 #[derive(Args, Debug)]

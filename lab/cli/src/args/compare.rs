@@ -4,7 +4,7 @@ use super::{workload_parser, Format, MannerArgs, Preset};
 use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
-use trapline_plan::{time, BadContender, Contender};
+use trapline_model::{time, BadContender, Contender};
 
 /// Of `trapline compare`.
 #[derive(Args, Debug)]

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trapline_abi::OpSet;
 use trapline_gate::{tolerance, Tolerance, Tolerances};
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 
 /// Of `trapline baseline`.
 #[derive(Args, Debug)]

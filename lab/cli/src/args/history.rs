@@ -2,7 +2,7 @@
 
 use super::{environment_parser, workload_parser, PlainFormat, StoreArgs};
 use clap::Args;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 
 /// Of `trapline history`.
 #[derive(Args, Debug)]

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::Wait;
 use trapline_abi::{Op, OpSet};
-use trapline_plan::irq::{self, Settings, Share, Time, Unreadable};
-use trapline_plan::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
+use trapline_model::irq::{self, Settings, Share, Time, Unreadable};
+use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
 
 /// Of `trapline irq`.
 #[derive(Args, Debug)]
@@ -105,7 +105,7 @@ pub enum Pin {
     Shared,
 }
 
-impl From<Pin> for trapline_plan::Pin {
+impl From<Pin> for trapline_model::Pin {
     fn from(pin: Pin) -> Self {
         match pin {
             Pin::Free => Self::Free,
@@ -165,7 +165,7 @@ impl IrqArgs {
         let sched = self.manner.simulated.scheduling.sched();
         let usual = Conditions::usual_pin(&self.load, sched, self.vcpus_per_cpu);
         let pin = self.pin.map_or(usual, Into::into);
-        use trapline_plan::Pin::{Exclusive, Free, Shared};
+        use trapline_model::Pin::{Exclusive, Free, Shared};
         match (sched, pin, self.vcpus_per_cpu) {
             (Sched::Deadline { .. }, Exclusive | Shared, _)
             | (Sched::Deadline { .. }, _, PerCpu::Two) => Err(Contradiction::Bound),
@@ -262,11 +262,11 @@ mod tests {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
         let deadline = ["--sched", "deadline:3ms/10ms", "--load", "cpu:2"];
         let free = settings(&deadline).unwrap().conditions;
-        assert_eq!(free.pin, trapline_plan::Pin::Free);
+        assert_eq!(free.pin, trapline_model::Pin::Free);
         let bound = [&deadline[..], &["--pin", "shared"]].concat();
         assert_eq!(settings(&bound), Err(Contradiction::Bound));
         let loaded = settings(&["--load", "cpu"]).unwrap().conditions;
-        assert_eq!(loaded.pin, trapline_plan::Pin::Shared);
+        assert_eq!(loaded.pin, trapline_model::Pin::Shared);
         let two = ["--sched", "deadline:3ms/10ms", "--vcpus-per-cpu", "2"];
         assert_eq!(settings(&two), Err(Contradiction::Bound));
     }
@@ -277,7 +277,7 @@ mod tests {
         let two = settings(&["--vcpus-per-cpu", "2"]).unwrap().conditions;
         assert_eq!(
             (two.pin, two.per_cpu),
-            (trapline_plan::Pin::Shared, PerCpu::Two)
+            (trapline_model::Pin::Shared, PerCpu::Two)
         );
         let alone = ["--vcpus-per-cpu", "2", "--pin", "exclusive"];
         assert!(settings(&alone).is_ok());

@@ -3,9 +3,9 @@
 use super::{environment_parser, MannerArgs, PlainFormat};
 use crate::seed;
 use clap::{Args, ValueEnum};
-use trapline_plan::cpus::MOST;
-use trapline_plan::kernel_build::{Place, Request, Size};
-use trapline_plan::EnvironmentId;
+use trapline_model::cpus::MOST;
+use trapline_model::kernel_build::{Place, Request, Size};
+use trapline_model::EnvironmentId;
 
 /// Of `trapline kernel-build`.
 #[derive(Args, Debug)]

@@ -4,8 +4,8 @@ use super::{environment_parser, ExtentArgs, Format, MannerArgs};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use trapline_abi::{populate::ORDERS, OpSet};
-use trapline_plan::load::BadLoad;
-use trapline_plan::{populate, EnvironmentId, Loads};
+use trapline_model::load::BadLoad;
+use trapline_model::{populate, EnvironmentId, Loads};
 
 /// Of `trapline populate`.
 #[derive(Args, Debug)]

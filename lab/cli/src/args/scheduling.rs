@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::str::FromStr;
-use trapline_plan::{Sched, Scheduling};
+use trapline_model::{Sched, Scheduling};
 
 /// How CPUs of guests are scheduled, in environments that leave that to the user.
 #[derive(Args, Debug, Clone, Default)]

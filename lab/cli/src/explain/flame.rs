@@ -9,9 +9,9 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use trapline_abi::Op;
-use trapline_ledger::text::number;
-use trapline_ledger::{Function, Ledger};
-use trapline_plan::names;
+use trapline_model::names;
+use trapline_profile::text::number;
+use trapline_profile::{Function, Ledger};
 
 /// The file to draw into.
 pub struct Canvas {
@@ -204,7 +204,7 @@ fn hash(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_ledger::{Item, Stack};
+    use trapline_profile::{Item, Stack};
 
     fn function(component: &str, name: &str) -> Function {
         Function {

@@ -13,8 +13,8 @@ use flame::Canvas;
 use show::Page;
 use std::time::Duration;
 use trapline_abi::{Op, Workload};
-use trapline_ledger::Ledger;
-use trapline_plan::{names, Clock, EnvironmentId, Outcome};
+use trapline_model::{names, Clock, EnvironmentId, Outcome};
+use trapline_profile::Ledger;
 
 /// A ledger and what it is of.
 struct Explained<'a> {

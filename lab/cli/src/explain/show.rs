@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use crate::terminal;
 use serde_json::{json, Value};
 use trapline_abi::Op;
-use trapline_ledger::stages::StageLedger;
-use trapline_ledger::{text, Ledger};
-use trapline_plan::names;
+use trapline_model::names;
+use trapline_profile::stages::StageLedger;
+use trapline_profile::{text, Ledger};
 
 /// An operation, explained in one environment, or in two to be compared.
 pub struct Page<'a> {

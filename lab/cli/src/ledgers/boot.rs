@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Stage, Workload};
 use trapline_environments::last_stage;
-use trapline_ledger::stages::{account, placed_by_count, starts, Start};
-use trapline_ledger::{Ledger, Machine, Symbols, Window};
-use trapline_plan::{names, Launch, Observation, Operation, Outcome};
+use trapline_model::{names, Launch, Observation, Operation, Outcome};
+use trapline_profile::stages::{account, placed_by_count, starts, Start};
+use trapline_profile::{Ledger, Machine, Symbols, Window};
 
 /// The names of a machine's code, and what it is.
 pub type Names<'a> = (&'a Symbols, Machine);
@@ -85,8 +85,8 @@ fn not_told(op: Op) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_ledger::wire::{Line, Span};
-    use trapline_plan::{EnvironmentId, Sample};
+    use trapline_model::{EnvironmentId, Sample};
+    use trapline_profile::wire::{Line, Span};
 
     /// A launch whose VMM executed this much until its main function.
     fn window(count: u64) -> Window {

@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use trapline_environments::{EnvError, Environment, Plugin, Settings, Trace};
-use trapline_ledger::trace::Reader;
-use trapline_ledger::{wire, Window};
-use trapline_plan::{Clock, EnvironmentId, PlannedBoot};
+use trapline_model::{Clock, EnvironmentId, PlannedBoot};
+use trapline_profile::trace::Reader;
+use trapline_profile::{wire, Window};
 
 /// A boot: where, and which repetition.
 type Key = (EnvironmentId, u32);

@@ -25,9 +25,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_abi::{mark, Op, OpSet, Unit, Workload};
 use trapline_environments::Watch;
-use trapline_ledger::wire::Span;
-use trapline_ledger::{Batch, Ledger, Machine, Symbols, Window};
-use trapline_plan::{expand, names, Contender, EnvironmentId, Observation};
+use trapline_model::{expand, names, Contender, EnvironmentId, Observation};
+use trapline_profile::wire::Span;
+use trapline_profile::{Batch, Ledger, Machine, Symbols, Window};
 use windows::Marked;
 
 /// Ledgers by where and of what.

@@ -6,11 +6,11 @@ use crate::lab::Lab;
 use std::path::{Path, PathBuf};
 use trapline_environments::sim::{symbols::locate, xen_code, XenCode};
 use trapline_environments::{EnvError, Part, Watch};
-use trapline_ledger::symbols::{build_id, code, lowest_address, mappings, Mapping};
-use trapline_ledger::{Space, Symbols, XEN};
-use trapline_plan::EnvironmentId::{
+use trapline_model::EnvironmentId::{
     self, SimKvm, SimLinux, SimQemuKvm, SimVmxKvm, SimVmxLinux, SimVmxQemuKvm,
 };
+use trapline_profile::symbols::{build_id, code, lowest_address, mappings, Mapping};
+use trapline_profile::{Space, Symbols, XEN};
 
 /// The path of the agent on the machine, whose file here is a part.
 const INIT: &str = "/init";

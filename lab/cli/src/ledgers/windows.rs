@@ -4,8 +4,8 @@
 
 use crate::failure::Failure;
 use trapline_abi::Op;
-use trapline_ledger::{Batch, Window};
-use trapline_plan::{names, Observation, Outcome};
+use trapline_model::{names, Observation, Outcome};
+use trapline_profile::{Batch, Window};
 
 /// An operation with its batches, and what was counted in each.
 #[derive(Debug, PartialEq)]
@@ -79,8 +79,8 @@ fn batches(outcome: &Outcome) -> Result<Vec<Batch>, &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_ledger::wire::{Line, Span};
-    use trapline_plan::{EnvironmentId, Operation, Sample};
+    use trapline_model::{EnvironmentId, Operation, Sample};
+    use trapline_profile::wire::{Line, Span};
 
     fn measured(op: Op, ticks: &[u64]) -> Operation {
         let sample = |end: &u64| Sample {

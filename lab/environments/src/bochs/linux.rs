@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::time::Duration;
 use trapline_abi::Job;
-use trapline_plan::MachineSpec;
+use trapline_model::MachineSpec;
 
 /// What its Linux is told: as on QEMU's machine, and that its clock may be trusted
 /// without being measured against another, that a tick is a nanosecond, to leave the

@@ -31,7 +31,7 @@ use machine::Machine;
 use memory::Memory;
 use trapline_abi::job::{Console, End};
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 use watch::{Segment, Watcher};
 
 /// `sim-vmx`.

@@ -28,8 +28,8 @@ use crate::tsc::Rate;
 use ear::{Builder, Heard};
 use seats::{Seats, Threads};
 use trapline_abi::Job;
-use trapline_plan::kernel_build::Column;
-use trapline_plan::{Clock, EnvironmentId, Halt, MachineSpec, Scheduling, Serial};
+use trapline_model::kernel_build::Column;
+use trapline_model::{Clock, EnvironmentId, Halt, MachineSpec, Scheduling, Serial};
 
 /// A build that is over.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub struct Built {
 /// Why nothing can be built there on this host, with what mends it.
 pub fn misfit(environment: EnvironmentId, column: Column) -> Option<String> {
     let on_host = environment.clock() == Clock::Wall;
-    let several = trapline_plan::cpus::misfit(environment, column.cpus);
+    let several = trapline_model::cpus::misfit(environment, column.cpus);
     let misfit = column.misfit(environment).or(several);
     misfit.or_else(|| on_host.then(|| seats::misfit(column)).flatten())
 }

@@ -2,7 +2,7 @@
 
 use crate::parts::hexadecimal;
 use sha2::{Digest, Sha256};
-use trapline_plan::kernel_build::Size;
+use trapline_model::kernel_build::Size;
 
 /// What stands for the distribution's source of its kernel.
 pub const SOURCE: &str = "linux-source";

@@ -22,7 +22,7 @@ use std::io;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trapline_plan::kernel_build::Size;
+use trapline_model::kernel_build::Size;
 
 /// A root.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
-use trapline_plan::kernel_build::Column;
-use trapline_plan::EnvironmentId;
+use trapline_model::kernel_build::Column;
+use trapline_model::EnvironmentId;
 
 /// What tells the threads of virtual CPUs from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ fn threads_of(pid: i32) -> Vec<(i32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_plan::kernel_build::Place;
+    use trapline_model::kernel_build::Place;
 
     #[test]
     fn who_starts_others_stays_where_it_was() {

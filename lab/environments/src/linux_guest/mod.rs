@@ -26,7 +26,7 @@ use crate::wall::with_pages;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 
 /// What every guest's Linux is told, as the simulated machine's own is: no randomness, no
 /// self-tests, its warnings on the serial port, to end where it cannot go on, and to leave

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 
 /// Its package, without modules, of which nothing here needs one.
 const PACKAGE: Package = Package {
@@ -209,9 +209,9 @@ mod tests {
             memory_mib,
             window_mib: 0,
             cpus: 1,
-            scheduling: trapline_plan::Scheduling::USUAL,
-            serial: trapline_plan::Serial::Lines,
-            halt: trapline_plan::Halt::Exits,
+            scheduling: trapline_model::Scheduling::USUAL,
+            serial: trapline_model::Serial::Lines,
+            halt: trapline_model::Halt::Exits,
             pages: Default::default(),
         };
         assert!(check_room(&machine(1)).is_ok());

@@ -16,7 +16,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 
 /// `kvm/linux`.
 pub fn kvm(settings: Settings) -> Stack {

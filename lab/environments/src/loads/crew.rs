@@ -8,7 +8,7 @@ use crate::process::Command;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-use trapline_plan::{Created, Filling, Load, Loads};
+use trapline_model::{Created, Filling, Load, Loads};
 
 /// The job of a guest that exits without end: each byte of a console that is a port is
 /// an exit to the VMM.

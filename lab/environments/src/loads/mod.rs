@@ -18,7 +18,7 @@ use crate::error::EnvError;
 use crate::placement::{Placement, Threads};
 use crate::process::Command;
 use process::Process;
-use trapline_plan::Loads;
+use trapline_model::Loads;
 
 /// All that runs beside a guest.
 #[derive(Default)]

@@ -36,7 +36,7 @@ pub(super) fn task(command: Command) -> Task {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_plan::irq;
+    use trapline_model::irq;
 
     #[test]
     fn it_does_the_same_with_one_timer() {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Job, Op, Record};
-use trapline_plan::{Pin, Sched};
+use trapline_model::{Pin, Sched};
 
 /// A shell that counts as a burner does, and then does `rest`.
 fn shell(rest: &str) -> Task {
@@ -131,7 +131,7 @@ fn what_cannot_be_started_is_a_reason_to_skip() {
 #[test]
 fn who_populates_a_created_machine_is_in_its_words() {
     let words = |load: &str| {
-        let Ok(trapline_plan::Load::CreateVm(created)) = load.parse() else {
+        let Ok(trapline_model::Load::CreateVm(created)) = load.parse() else {
             panic!("{load} is another load");
         };
         let vmm = populated(Command::new("vmm"), 64, created);

@@ -8,7 +8,7 @@ use crate::error::EnvError;
 use crate::loads::{neighbourly, populated, EXITING};
 use crate::process::Command;
 use trapline_abi::Job;
-use trapline_plan::{Conditions, Load, PerCpu, Pin};
+use trapline_model::{Conditions, Load, PerCpu, Pin};
 
 /// Seconds of the machine's own time that no machine is given.
 const FOR_EVER: &str = "trapline.seconds=1000000";

@@ -12,7 +12,7 @@ use crate::error::EnvError;
 use crate::process::Command;
 use crate::settings::Settings;
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 
 /// Where the machine's Linux has the archive of the root in which it builds.
 const ROOT: &str = "/trapline/root.cpio";

@@ -19,7 +19,7 @@ use crate::wall::foreign;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::Fault;
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 
 /// `sim/custom`.
 pub fn custom(settings: Settings) -> Stack {

@@ -25,7 +25,7 @@ use crate::qemu::{self, Qemu};
 use crate::settings::Settings;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
-use trapline_plan::MachineSpec;
+use trapline_model::MachineSpec;
 
 /// Where the machine has what its guests are made of.
 const KERNEL: &str = "/trapline/kernel";

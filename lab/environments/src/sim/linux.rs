@@ -14,7 +14,7 @@ use crate::process::Command;
 use crate::settings::Settings;
 use std::time::Duration;
 use trapline_abi::Job;
-use trapline_plan::{Conditions, Load, MachineSpec};
+use trapline_model::{Conditions, Load, MachineSpec};
 
 /// What an environment puts on the machine besides the agent.
 pub trait Contents {

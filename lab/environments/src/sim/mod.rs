@@ -64,7 +64,7 @@ use listener::Inside;
 pub(crate) use listener::{Emulator, Guests, MachineEar};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, Load, MachineSpec};
+use trapline_model::{EnvironmentId, Load, MachineSpec};
 use xen::Mode;
 
 /// The fact that two runs of a simulated machine have in common if all that they

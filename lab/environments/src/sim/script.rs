@@ -6,7 +6,7 @@ use crate::process::Command;
 use std::ffi::OsStr;
 use std::time::Duration;
 use trapline_abi::Job;
-use trapline_plan::{irq, Sched};
+use trapline_model::{irq, Sched};
 
 /// A script in the making.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use crate::process::Command;
 use crate::settings::Settings;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trapline_plan::{Clock, EnvironmentId, MachineSpec};
+use trapline_model::{Clock, EnvironmentId, MachineSpec};
 
 /// Where code lies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::window::{self, Window};
 use super::Seen;
 use trapline_abi::interrupt::unpack;
 use trapline_abi::{block, Interrupt, Op};
-use trapline_plan::observed::{Outcome, Sample};
+use trapline_model::observed::{Outcome, Sample};
 
 /// Batches of one operation that are kept. The largest job asks for some
 /// hundreds; a guest that sends more only wants our memory.

@@ -6,7 +6,7 @@ use super::{Account, Elapsed, Ending, Hello, Log, Seen, Window, Witness};
 use std::collections::BTreeMap;
 use trapline_abi::block::Transfer;
 use trapline_abi::{Counter, Item, Job, Op, OpSet, Record, Stage, Workload};
-use trapline_plan::observed::{Operation, Outcome, Sample};
+use trapline_model::observed::{Operation, Outcome, Sample};
 
 /// Problems that are kept.
 const MOST_PROBLEMS: usize = 32;

@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use trapline_abi::job::Wait;
 use trapline_abi::record::Speaker;
 use trapline_abi::{Counter, Decoder, Job, Op, OpSet, Stage, VERSION};
-use trapline_plan::irq;
-use trapline_plan::observed::Operation;
+use trapline_model::irq;
+use trapline_model::observed::Operation;
 
 /// Bytes of all streams of one guest after which it counts as flooding, unless it was
 /// asked for more, see [`most_bytes`].

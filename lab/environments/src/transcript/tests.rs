@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::interrupt::{pack, MAX_PACKED};
 use trapline_abi::{Interrupt, Record};
-use trapline_plan::observed::Outcome;
+use trapline_model::observed::Outcome;
 
 const ASKED: OpSet = Op::Getpid.bit() | Op::PortOut.bit();
 

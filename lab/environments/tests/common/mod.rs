@@ -12,7 +12,7 @@ use trapline_environments::{
     all, boot, Availability, Booted, EnvError, Environment, GuestImage, Parts, Requirements,
     Settings, Watch,
 };
-use trapline_plan::{expand, EnvironmentId, Outcome, PlannedBoot, Request};
+use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Request};
 
 /// Where `make build` put the parts.
 pub fn parts() -> PathBuf {
@@ -43,7 +43,7 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
         ready: vec![id.into()],
         operations,
         boots: Some(1),
-        scheduling: trapline_plan::Scheduling::USUAL,
+        scheduling: trapline_model::Scheduling::USUAL,
         seed: 1,
         ..Request::default()
     });

@@ -6,7 +6,7 @@ use crate::rows::{parts, Part};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row as Read};
 use std::fs::File;
-use trapline_plan::Observation;
+use trapline_model::Observation;
 
 /// The file in groups of so many rows.
 fn written(boots: &[Observation], group: usize) -> File {

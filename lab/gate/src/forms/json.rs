@@ -3,7 +3,7 @@
 use crate::compare::{Comparison, Row};
 use crate::facts::Cause;
 use serde_json::{json, Value};
-use trapline_ledger::Change;
+use trapline_profile::Change;
 
 /// One JSON object: the outcome, causes, and every row.
 pub fn json(comparison: &Comparison) -> String {

@@ -4,8 +4,8 @@
 use super::{both, causes, difference, functions, percent, signed};
 use crate::compare::{Comparison, Row, Verdict};
 use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
-use trapline_ledger::{Change, Function};
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
+use trapline_profile::{Change, Function};
 
 /// Every row as a case.
 ///

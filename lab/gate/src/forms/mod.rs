@@ -16,7 +16,7 @@ pub use trapline_ci::JunitError;
 
 use crate::compare::{Comparison, Row, Verdict};
 use crate::facts::Cause;
-use trapline_ledger::Change;
+use trapline_profile::Change;
 
 /// Digits behind the point that people are shown, unless a difference is smaller.
 const DECIMALS: usize = 3;

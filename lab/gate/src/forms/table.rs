@@ -3,9 +3,9 @@
 use super::{both, causes, difference, functions, percent, signed, verdict};
 use crate::compare::{Comparison, Row};
 use std::fmt::Write;
-use trapline_ledger::text::{clip, clip_path};
-use trapline_ledger::Function;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
+use trapline_profile::text::{clip, clip_path};
+use trapline_profile::Function;
 
 /// Only what changed; no line is wider than 80 columns unless a fact is.
 pub fn table(comparison: &Comparison) -> String {

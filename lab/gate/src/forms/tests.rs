@@ -3,8 +3,8 @@
 use super::*;
 use crate::facts::MATTERING;
 use crate::{Explained, Outcome};
-use trapline_ledger::Function;
-use trapline_plan::EnvironmentId::{self, Sim, SimKvm};
+use trapline_model::EnvironmentId::{self, Sim, SimKvm};
+use trapline_profile::Function;
 
 fn row(environment: EnvironmentId, operation: &str, old: Option<f64>, new: Option<f64>) -> Row {
     let verdict = match (old, new) {

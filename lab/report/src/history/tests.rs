@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
-use trapline_plan::{EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Sample};
 use trapline_stats::history::{screen, Comparable, Moment, Past, Settings};
 
 fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {

@@ -3,7 +3,7 @@
 
 use super::tables::{name, time};
 use crate::Report;
-use trapline_plan::{irq, Clock, Conditions, Halt, PerCpu, Pin, Sched};
+use trapline_model::{irq, Clock, Conditions, Halt, PerCpu, Pin, Sched};
 use trapline_stats::irq::Interrupts;
 
 /// What there is to say of them, and of what it took.

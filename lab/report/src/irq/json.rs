@@ -1,7 +1,7 @@
 //! Interrupts for programs; `docs/json.md` describes this form.
 
 use serde::Serialize;
-use trapline_plan::irq::Settings;
+use trapline_model::irq::Settings;
 use trapline_stats::irq::{
     self, Bucket, Interrupts, Late, Lateness, Point, Proof, Span, Spread, Window,
 };

@@ -21,7 +21,7 @@ use crate::notes::Notes;
 use crate::sheet::{Look, Span};
 use crate::terminal::Page;
 use crate::{printable, Report};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::irq::{Interrupts, Point, Proof};
 use trapline_stats::Cell;
 

@@ -5,8 +5,8 @@ use crate::figures;
 use crate::grid::Grid;
 use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
 use trapline_abi::{Found, Op};
-use trapline_plan::irq::Settings;
-use trapline_plan::Clock;
+use trapline_model::irq::Settings;
+use trapline_model::Clock;
 use trapline_stats::irq::{least_count, Interrupts, Lateness, Point, Spread, FIRST_WINDOWS};
 
 /// The heading of the names.

@@ -4,7 +4,7 @@
 use super::tables::name;
 use crate::Report;
 use trapline_abi::Op;
-use trapline_plan::irq;
+use trapline_model::irq;
 use trapline_stats::irq::Interrupts;
 
 /// What a fact says of the environment of a guest's own timer.

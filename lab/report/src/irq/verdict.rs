@@ -3,8 +3,8 @@
 use super::{shares, tables::name};
 use crate::{figures, Report};
 use trapline_abi::interrupt::WINDOW;
-use trapline_plan::irq::{Share, MOST_EXPIRIES};
-use trapline_plan::Clock;
+use trapline_model::irq::{Share, MOST_EXPIRIES};
+use trapline_model::Clock;
 use trapline_stats::irq::{InTimeInterval, Interrupts, Proof, Spread};
 
 /// Whether one timer in one environment meets the requirement.

@@ -2,8 +2,8 @@
 
 use super::{Cell, Matrix};
 use serde_json::{json, Value};
-use trapline_plan::kernel_build::Column;
-use trapline_plan::EnvironmentId;
+use trapline_model::kernel_build::Column;
+use trapline_model::EnvironmentId;
 use trapline_stats::paired::PairedRatio;
 
 /// The object; `version` is Trapline's.

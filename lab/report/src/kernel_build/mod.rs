@@ -14,8 +14,8 @@ pub use json::json;
 pub use table::table;
 
 use std::collections::BTreeMap;
-use trapline_plan::kernel_build::{Build, Column, Done, Outcome, Size, OF_ALL};
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::kernel_build::{Build, Column, Done, Outcome, Size, OF_ALL};
+use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::paired::{paired_ratio, PairedRatio};
 use trapline_stats::spread::Sorted;
 

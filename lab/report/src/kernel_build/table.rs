@@ -4,8 +4,8 @@ use super::{native, Matrix};
 use crate::printable;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use trapline_plan::kernel_build::Column;
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::kernel_build::Column;
+use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::paired::PairedRatio;
 use trapline_stats::spread::Sorted;
 

@@ -1,5 +1,5 @@
 use super::*;
-use trapline_plan::kernel_build::{Place, PlannedBuild};
+use trapline_model::kernel_build::{Place, PlannedBuild};
 
 fn column(cpus: u32, place: Place) -> Column {
     Column { cpus, place }

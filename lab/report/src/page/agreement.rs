@@ -5,7 +5,7 @@ use super::help::help;
 use super::{heading, Section};
 use crate::agreement::{pairs, probability, range, Pair, EXPLANATION, LIMITS, TITLE};
 use maud::{html, Markup};
-use trapline_plan::names;
+use trapline_model::names;
 
 /// `None` if no stack was measured on two clocks.
 pub fn section(context: &Context<'_>) -> Option<Section> {

@@ -8,7 +8,7 @@ use super::{clock_title, heading, Section};
 use crate::figures;
 use maud::{html, Markup};
 use trapline_abi::{Stage, Workload};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::{BootTimeline, StageTime};
 
 /// `None` if nobody asked how anything boots, or nobody told.

@@ -7,8 +7,8 @@ use super::{clock_title, facts, heading, headline, Section};
 use crate::kernel_build::{native, table, Matrix};
 use crate::{figures, printable};
 use maud::{html, Markup};
-use trapline_plan::kernel_build::Column;
-use trapline_plan::{Clock, EnvironmentId};
+use trapline_model::kernel_build::Column;
+use trapline_model::{Clock, EnvironmentId};
 
 /// All sections of the page.
 pub fn sections(context: &Context<'_>, matrix: &Matrix) -> Vec<Section> {

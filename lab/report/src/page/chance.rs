@@ -9,7 +9,7 @@ use crate::chance::{digits, sentences};
 use crate::printable;
 use maud::{html, Markup};
 use trapline_abi::Op;
-use trapline_plan::names;
+use trapline_model::names;
 
 /// Bars of larger changes end here, so that the others can be told apart.
 const LONGEST: f64 = 0.2;

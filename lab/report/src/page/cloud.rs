@@ -9,7 +9,7 @@ use crate::figures;
 use maud::{html, Markup};
 use std::fmt::Write;
 use trapline_abi::Op;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::spread::Sorted;
 use trapline_stats::Figure;
 

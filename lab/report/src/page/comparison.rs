@@ -12,7 +12,7 @@ use crate::table::{self, Shown};
 use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_abi::{Op, Workload};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::{Cell, Figure, Value};
 
 /// The section of `clock`, if it has any figure of time.

@@ -7,7 +7,7 @@ use crate::table::Shown;
 use crate::Report;
 use maud::Markup;
 use trapline_abi::{Op, Unit};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::{Cell, Figure};
 
 /// What was measured with one set of settings, with its cells, those of what was skipped

@@ -9,7 +9,7 @@ use super::{heading, Section};
 use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_abi::Op;
-use trapline_plan::{names, Clock};
+use trapline_model::{names, Clock};
 use trapline_stats::modes::{modes, Mode};
 use trapline_stats::spread::Sorted;
 use trapline_stats::{judge, Cell, Figure};

@@ -14,7 +14,7 @@ use crate::printable;
 use finding::Finding;
 use maud::{html, Markup};
 use ratio::Kind;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 
 /// How many findings stand below the headline.
 const MOST: usize = 6;

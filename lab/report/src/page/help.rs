@@ -3,7 +3,7 @@
 //! In short what docs/method.md says at length.
 
 use maud::{html, Markup};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 
 /// A question mark behind `what`, which opens these paragraphs.
 pub fn help(what: &str, paragraphs: &[&str]) -> Markup {

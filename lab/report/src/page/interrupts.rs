@@ -10,7 +10,7 @@ use super::{clock_title, heading, Section};
 use crate::irq::{by, conditions, remarks, shares, tables, untold, verdicts};
 use crate::{figures, printable, Report};
 use maud::{html, Markup};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::irq::{Interrupts, Point};
 
 /// `None` if no interrupts were asked for.

@@ -10,7 +10,7 @@ use super::{heading, Section};
 use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_abi::Op;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 use trapline_stats::Value;
 
 /// Something that runs something else, or the workloads.

@@ -34,7 +34,7 @@ use crate::kernel_build::{self, Matrix};
 use crate::{json, Report};
 use context::Context;
 use maud::{html, Markup};
-use trapline_plan::{Clock, Observation};
+use trapline_model::{Clock, Observation};
 
 /// What a page is made of.
 #[derive(Clone, Copy, Debug)]

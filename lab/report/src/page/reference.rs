@@ -11,7 +11,7 @@ use crate::figures;
 use crate::references::{cards, Card, Value};
 use maud::{html, Markup};
 use trapline_abi::Op;
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 use trapline_stats::Figure;
 
 /// `None` if nothing that was measured has been published.

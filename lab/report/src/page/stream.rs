@@ -10,7 +10,7 @@ use crate::notes;
 use crate::printable;
 use maud::{html, Markup};
 use trapline_abi::Op;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::{value, Cell, Figure};
 
 /// `None` if no bandwidth was measured.

@@ -8,7 +8,7 @@ use crate::grid::{Grid, Titled};
 use crate::sheet::{Group, Label, Look, Sheet, Span};
 use crate::{against, block, populate, printable};
 use maud::{html, Markup};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 
 /// Costs against bare, where two exact clocks were measured.
 pub fn against(context: &Context<'_>) -> Option<Section> {

@@ -3,7 +3,7 @@
 //! Everything on the page that names a contender asks here, so that what tells one from
 //! another is decided in one place.
 
-use trapline_plan::EnvironmentId;
+use trapline_model::EnvironmentId;
 use trapline_stats::Cell;
 
 /// What tells one row from another.

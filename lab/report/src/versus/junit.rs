@@ -5,7 +5,7 @@ use super::table::factor;
 use super::{verdict, Direction, Versus};
 use crate::junit::told;
 use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
-use trapline_plan::{names, Contender};
+use trapline_model::{names, Contender};
 use trapline_stats::contest::{Match, Undecided};
 use trapline_stats::judge::{Comparison, Verdict};
 

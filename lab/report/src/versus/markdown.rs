@@ -5,7 +5,7 @@ use super::{verdict, Versus};
 use crate::figures;
 use crate::markdown::escaped;
 use std::fmt::Write;
-use trapline_plan::names;
+use trapline_model::names;
 use trapline_stats::contest::Match;
 use trapline_stats::Cell;
 

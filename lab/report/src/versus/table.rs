@@ -7,7 +7,7 @@ use crate::sheet::{width, Look, Span};
 use crate::terminal::Page;
 use crate::{printable, Style};
 use trapline_abi::Workload;
-use trapline_plan::{names, Clock};
+use trapline_model::{names, Clock};
 use trapline_stats::contest::Match;
 use trapline_stats::judge::{Comparison, Verdict};
 use trapline_stats::Cell;

@@ -2,8 +2,8 @@
 //! the instruction clock, some of them late.
 
 use trapline_abi::{Found, Interrupt, Op};
-use trapline_plan::irq::{self, Asked, Settings};
-use trapline_plan::{EnvironmentId, Observation, Operation, Outcome};
+use trapline_model::irq::{self, Asked, Settings};
+use trapline_model::{EnvironmentId, Observation, Operation, Outcome};
 use trapline_report::Report;
 use trapline_stats::irq::summarise;
 

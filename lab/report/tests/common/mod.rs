@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Stage};
-use trapline_plan::EnvironmentId::{
+use trapline_model::EnvironmentId::{
     self, Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimQemuKvm, SimVmx, SimVmxKvm,
 };
 use trapline_report::Report;

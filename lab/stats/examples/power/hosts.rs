@@ -2,7 +2,7 @@
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::judge::{BootValues, Design, Question};
 
 /// A kind of noise.

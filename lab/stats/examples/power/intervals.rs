@@ -2,7 +2,7 @@
 
 use crate::hosts::{boot, normal, Host};
 use crate::{percent, Trials};
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::judge::{Design, Judge, Question, Settings};
 use trapline_stats::order::median_interval;
 use trapline_stats::spread::{chance, Sorted};

@@ -4,7 +4,7 @@
 use crate::hosts::{boot, normal};
 use crate::Trials;
 use rand_chacha::ChaCha8Rng;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::judge::{
     Comparison, Design, Judge, Question, Settings, Unjudged, UntilSure, Verdict,
 };

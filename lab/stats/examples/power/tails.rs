@@ -4,7 +4,7 @@ use crate::hosts::{boot, normal};
 use crate::{percent, Trials};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::judge::{Design, Judge, Question, Settings, Verdict};
 use trapline_stats::spread::chance;
 

@@ -9,8 +9,8 @@ use crate::Value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trapline_abi::{Op, Workload};
-use trapline_plan::observed::UNREST;
-use trapline_plan::{Clock, Contender, Observation};
+use trapline_model::observed::UNREST;
+use trapline_model::{Clock, Contender, Observation};
 
 /// Facts of a host or an environment, by name.
 pub(super) type Facts = BTreeMap<String, String>;
@@ -171,7 +171,7 @@ fn figure(boots: &[&Observation], clock: Clock, op: Op) -> Option<(Work, Result<
 mod tests {
     use super::*;
     use crate::history::{screen, Screened, Settings};
-    use trapline_plan::{EnvironmentId, Operation, Outcome, Sample};
+    use trapline_model::{EnvironmentId, Operation, Outcome, Sample};
 
     fn boot(environment: EnvironmentId, ticks: u64, qemu: &str) -> Observation {
         let sample = Sample {

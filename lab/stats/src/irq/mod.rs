@@ -20,8 +20,8 @@ pub use stages::{Point, Span, Stages};
 use crate::{value, Summary};
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Found, Interrupt, Op, Workload};
-use trapline_plan::irq::{Asked, Settings, Share};
-use trapline_plan::{Clock, EnvironmentId, Observation, Outcome};
+use trapline_model::irq::{Asked, Settings, Share};
+use trapline_model::{Clock, EnvironmentId, Observation, Outcome};
 
 /// Windows at the beginning that are shown apart: caches and predictors are cold then.
 pub const FIRST_WINDOWS: u64 = 2;

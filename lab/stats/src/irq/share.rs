@@ -6,7 +6,7 @@
 use super::bound::{lower_bound, Weighted};
 use statrs::function::factorial::ln_binomial;
 use trapline_abi::interrupt::WINDOW;
-use trapline_plan::irq::Share;
+use trapline_model::irq::Share;
 
 /// Independence of expiries is rejected below this probability.
 const REJECTED: f64 = 0.01;

@@ -4,7 +4,7 @@
 use crate::spread::Sorted;
 use std::collections::BTreeMap;
 use thiserror::Error;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 
 /// What one boot gave of one operation.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use super::BootValues;
 use crate::spread::Sorted;
 use crate::value::Calibration;
 use trapline_abi::{Op, Unit};
-use trapline_plan::{Observation, Outcome, Sample};
+use trapline_model::{Observation, Outcome, Sample};
 
 /// The boots of one contender that measured `op`, in the order given. A boot that did not, or
 /// of which a batch is no measurement, is left out; the cell of a summary says why.
@@ -63,7 +63,7 @@ fn step(unit: Unit, batch: &Sample, unit_per_tick: f64) -> f64 {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trapline_plan::{EnvironmentId, Operation};
+    use trapline_model::{EnvironmentId, Operation};
 
     fn boot(replicate: u32, op: Op, lengths: &[u64]) -> Observation {
         let sample = |length: &u64| Sample {

@@ -11,7 +11,7 @@ use crate::order::Interval;
 use crate::spread::Sorted;
 use std::cell::RefCell;
 use std::rc::Rc;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 
 /// Simulated estimates expected beyond the strictest level of a table, so that a p-value there is off by
 /// about a fifth.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Found, Interrupt, Op};
-use trapline_plan::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 
 /// A boot like those of a full run: every operation, many samples. `replicate`
 /// is in all of it.

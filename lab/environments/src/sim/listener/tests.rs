@@ -4,7 +4,7 @@ use crate::observe::Finished;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::record::Speaker;
 use trapline_abi::Op;
-use trapline_plan::observed::Outcome;
+use trapline_model::observed::Outcome;
 
 #[derive(Default)]
 struct Sink(Vec<Finished>);
@@ -242,13 +242,13 @@ fn foreign() -> Inside {
             program: "/bin/vmm".into(),
             image: "/image".into(),
             bzimage: "/bzimage".into(),
-            machine: trapline_plan::MachineSpec {
+            machine: trapline_model::MachineSpec {
                 memory_mib: 1,
                 window_mib: 0,
                 cpus: 1,
-                scheduling: trapline_plan::Scheduling::USUAL,
-                serial: trapline_plan::Serial::Lines,
-                halt: trapline_plan::Halt::Exits,
+                scheduling: trapline_model::Scheduling::USUAL,
+                serial: trapline_model::Serial::Lines,
+                halt: trapline_model::Halt::Exits,
                 pages: Default::default(),
             },
             ring: 0,

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use trapline_abi::job::{Console, End};
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, MachineSpec};
 
 /// The machine. Xen runs its first domain fully virtualized only with an IOMMU.
 const MACHINE: &str = "q35";

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, End};
 use trapline_abi::platform::DOMAIN;
 use trapline_abi::Job;
-use trapline_plan::{EnvironmentId, Load, MachineSpec, Scheduler};
+use trapline_model::{EnvironmentId, Load, MachineSpec, Scheduler};
 
 /// The machine: one with ACPI as Xen expects it, and a processor that lets the kernel
 /// of a paravirtualized first domain reach user memory. It makes no random numbers: QEMU

@@ -5,7 +5,7 @@ use super::super::who::{self, Row};
 use super::ratio::{Kind, Span, HARDLY};
 use crate::figures;
 use trapline_abi::{Op, Workload};
-use trapline_plan::{names, Clock};
+use trapline_model::{names, Clock};
 use trapline_stats::{Figure, Flag};
 
 /// One of the things a run says.

@@ -1,7 +1,7 @@
 //! How one figure stands to another, and whether chance may have made it so.
 
 use crate::figures;
-use trapline_plan::Clock;
+use trapline_model::Clock;
 use trapline_stats::Figure;
 
 /// What is found of two figures.
