@@ -4,8 +4,8 @@ use crate::disk::BadDisk;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
-use trapline_boot::{BadBoot, BadImage};
 use trapline_interface::Missing;
+use trapline_monitor::boot::{BadBoot, BadImage};
 
 /// A failure, for people and (as an exit status) for programs.
 #[derive(Debug, Error)]

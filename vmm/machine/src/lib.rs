@@ -1,6 +1,6 @@
 //! The machine: everything below it wired together, one machine per process.
 //!
-//! [`Machine`] is the loop: enter the guest, let the [`trapline_devices::Board`]
+//! [`Machine`] is the loop: enter the guest, let the [`trapline_monitor::devices::Board`]
 //! answer, enter again. Around it: [`settings`] (what was asked for), [`setup`]
 //! (image, memory, vCPU), [`console`] (what the guest says), [`events`] (what this
 //! VMM says), [`sandbox`] (what it may still do while a guest runs) and

@@ -7,8 +7,8 @@ use crate::{signals, Ending, Failure};
 use std::sync::Arc;
 use trapline_abi::frame::{whole_length, HEADER, MAX_FRAME};
 use trapline_abi::populate::Refusal;
-use trapline_devices::{Board, Effect, Host, Terminal, Trigger};
 use trapline_interface::{Activity, Entry, Exit, Gpa, IoAddr, Region, Tally, Vcpu};
+use trapline_monitor::devices::{Board, Effect, Host, Terminal, Trigger};
 
 /// A machine with one vCPU.
 pub struct Machine<V> {

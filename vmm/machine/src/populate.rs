@@ -8,8 +8,8 @@ use std::io;
 use std::sync::Arc;
 use trapline_abi::platform::WINDOW;
 use trapline_abi::populate::{Refusal, Wish};
-use trapline_devices::Order;
 use trapline_interface::{has_huge_pages, Access, Gpa, Pages, Populate, Region, Vm};
+use trapline_monitor::devices::Order;
 
 /// Who gives memory to a guest.
 pub trait Giver {

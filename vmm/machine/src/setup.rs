@@ -6,11 +6,11 @@ use crate::Failure;
 use std::io;
 use std::sync::Arc;
 use trapline_abi::populate::NO_HUGE_PAGES;
-use trapline_boot::{prepare, Image, Plan, Prepared, Way};
 use trapline_interface::{
     has_huge_pages, Access, Controllers, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId,
     Vm, VmSpec,
 };
+use trapline_monitor::boot::{prepare, Image, Plan, Prepared, Way};
 
 /// A machine, ready to run.
 pub struct Ready<H: Hypervisor> {
@@ -148,7 +148,7 @@ pub(crate) fn fill(
 mod tests {
     use super::*;
     use crate::settings::{parse, Request};
-    use trapline_boot::specimen::Specimen;
+    use trapline_monitor::boot::specimen::Specimen;
 
     fn way(words: &[&str], specimen: &Specimen, ring0: Ring0) -> Way {
         let words = ["--image", "k"].iter().chain(words);

@@ -16,8 +16,8 @@ use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT, EXIT_DONE, EXIT_PANIC, P
 use trapline_abi::populate::{Refusal, Wish, GIVE_BACK};
 use trapline_abi::record::{Counter, Record, Stage};
 use trapline_abi::{Decoder, Item};
-use trapline_boot::specimen::Specimen;
 use trapline_interface::has_huge_pages;
+use trapline_monitor::boot::specimen::Specimen;
 
 struct Run {
     status: ExitStatus,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use trapline_boot::specimen::Specimen;
+use trapline_monitor::boot::specimen::Specimen;
 
 /// A machine that listens, and its socket.
 struct Machine {

@@ -14,14 +14,14 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use trapline_abi::platform::{EXIT, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MMIO};
-use trapline_boot::specimen::{direct_note, Specimen, BASE};
-use trapline_boot::{Image, Plan, Way};
 use trapline_interface::{Entry, Exit, Gpa, IoAddr, RegSet, Region, Vcpu, VcpuState, Vm};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::setup::{assemble, native_ring, Ready};
 use trapline_machine::{sandbox, Ending, Failure, Machine};
-use trapline_virtio::QUEUE_NOTIFY;
+use trapline_monitor::boot::specimen::{direct_note, Specimen, BASE};
+use trapline_monitor::boot::{Image, Plan, Way};
+use trapline_monitor::virtio::QUEUE_NOTIFY;
 
 const SKIPPED: i32 = 77;
 

@@ -5,12 +5,12 @@
 //! /dev/kvm, or 1; standard error says why.
 
 use std::process::ExitCode;
-use trapline_boot::specimen::Specimen;
-use trapline_boot::{Image, Plan, Way};
 use trapline_interface::{Entry, Exit, Hypervisor, Vcpu};
 use trapline_kvm::Kvm;
 use trapline_machine::setup::assemble;
 use trapline_machine::Failure;
+use trapline_monitor::boot::specimen::Specimen;
+use trapline_monitor::boot::{Image, Plan, Way};
 
 const SKIPPED: u8 = 77;
 

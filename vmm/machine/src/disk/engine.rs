@@ -6,8 +6,8 @@ use super::{BadDisk, DiskFile, Wanted};
 use crate::linux::Worker;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use trapline_virtio::block::{Order, Status};
-use trapline_virtio::Memory;
+use trapline_monitor::virtio::block::{Order, Status};
+use trapline_monitor::virtio::Memory;
 
 /// A way to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use thiserror::Error;
-use trapline_virtio::block::{Shape, IDENTITY, SECTOR};
+use trapline_monitor::virtio::block::{Shape, IDENTITY, SECTOR};
 
 /// Why a file is no disk.
 #[derive(Debug, Error)]

@@ -2,8 +2,8 @@
 
 use super::DiskFile;
 use std::os::fd::{AsRawFd, RawFd};
-use trapline_virtio::block::{Data, Order, Status, Work, MOST};
-use trapline_virtio::Memory;
+use trapline_monitor::virtio::block::{Data, Order, Status, Work, MOST};
+use trapline_monitor::virtio::Memory;
 use vm_memory::GuestMemoryBackend;
 
 /// A system call.

@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use trapline_interface::Doorbell;
-use trapline_virtio::block::{Order, Status, MOST};
-use trapline_virtio::Memory;
+use trapline_monitor::virtio::block::{Order, Status, MOST};
+use trapline_monitor::virtio::Memory;
 
 /// How many threads: a disk that is a file seldom gains from more.
 const THREADS: usize = 4;

@@ -6,8 +6,8 @@ use crate::linux::Worker;
 use crate::sandbox::Role;
 use crate::virtio::Slot;
 use std::sync::Arc;
-use trapline_virtio::block::Status;
-use trapline_virtio::Block;
+use trapline_monitor::virtio::block::Status;
+use trapline_monitor::virtio::Block;
 
 /// The threads that serve `slot` with `file`; the first one is the disk's own.
 ///

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
-use trapline_virtio::driver::{self, Driver, Piece};
-use trapline_virtio::{Block, Device};
+use trapline_monitor::virtio::driver::{self, Driver, Piece};
+use trapline_monitor::virtio::{Block, Device};
 
 const SECTORS: u64 = 256;
 const HEADER: u64 = 0x100;

@@ -10,8 +10,8 @@ use io_uring::register::Restriction;
 use io_uring::{opcode, squeue, types, IoUring};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use trapline_virtio::block::{Order, Status, MOST};
-use trapline_virtio::Memory;
+use trapline_monitor::virtio::block::{Order, Status, MOST};
+use trapline_monitor::virtio::Memory;
 
 /// Room for all orders, and for waiting for the bell.
 const ENTRIES: u32 = 2 * MOST as u32;

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
-use trapline_virtio::{Console, Entropy};
+use trapline_monitor::virtio::{Console, Entropy};
 
 /// How much is read of what was typed at once.
 const PIECE: usize = 512;

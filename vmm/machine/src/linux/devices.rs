@@ -9,9 +9,9 @@ use crate::virtio::Slot;
 use crate::{signals, Ending};
 use std::sync::Arc;
 use trapline_abi::{stamp, Stage};
-use trapline_devices::{Board, Counts, Effect, Host, Terminal, Trigger};
 use trapline_interface::{IrqLine, Vcpu};
-use trapline_virtio::Console as VirtioConsole;
+use trapline_monitor::devices::{Board, Counts, Effect, Host, Terminal, Trigger};
+use trapline_monitor::virtio::Console as VirtioConsole;
 
 /// What is behind the lock.
 pub struct Devices {

@@ -33,13 +33,13 @@ use crate::{sandbox, threads, Ending, Failure, Settings};
 use std::convert::Infallible;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use trapline_abi::platform::COM1;
-use trapline_boot::acpi::{Hardware, SerialPort, Transport};
-use trapline_boot::{prepare_linux, Kernel, LinuxPlan, Prepared};
-use trapline_devices::Board;
 use trapline_interface::{
     Access, BootState, Controllers, Entry, Exit, Gpa, Hypervisor, IoAddr, IrqLine, Vcpu, VcpuId,
     Vm, VmSpec,
 };
+use trapline_monitor::boot::acpi::{Hardware, SerialPort, Transport};
+use trapline_monitor::boot::{prepare_linux, Kernel, LinuxPlan, Prepared};
+use trapline_monitor::devices::Board;
 
 /// Where the serial port interrupts, as on every PC, and the power button.
 const SERIAL_PIN: u8 = 4;

@@ -7,10 +7,10 @@ use crate::virtio::{place, Bus, Counts, Ram, Slot};
 use crate::vsock::{self, Door};
 use crate::{threads, Failure, Settings};
 use std::sync::Arc;
-use trapline_boot::acpi::Transport;
 use trapline_interface::Vm;
-use trapline_virtio::vsock::Vsock;
-use trapline_virtio::{Block, Console, Device, Entropy};
+use trapline_monitor::boot::acpi::Transport;
+use trapline_monitor::virtio::vsock::Vsock;
+use trapline_monitor::virtio::{Block, Console, Device, Entropy};
 
 /// The devices of one machine.
 pub struct Slots {

@@ -20,8 +20,8 @@ pub use tap::Tap;
 use crate::virtio::Slot;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use trapline_virtio::net::{Mac, Net};
-use trapline_virtio::Device;
+use trapline_monitor::virtio::net::{Mac, Net};
+use trapline_monitor::virtio::Device;
 
 /// A card and where its cable ends.
 pub struct Card {

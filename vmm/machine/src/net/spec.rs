@@ -1,7 +1,7 @@
 //! A card as it is asked for: `tap=NAME` or `fd=N`, and perhaps `mac=…`.
 
 use std::os::fd::RawFd;
-use trapline_virtio::net::Mac;
+use trapline_monitor::virtio::net::Mac;
 
 /// The longest name that the kernel gives a network card.
 const LONGEST_NAME: usize = libc::IFNAMSIZ - 1;

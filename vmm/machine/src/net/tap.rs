@@ -8,8 +8,8 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use trapline_virtio::net::{Header, Network, Offloads, Room, HEADER};
-use trapline_virtio::{Memory, Part};
+use trapline_monitor::virtio::net::{Header, Network, Offloads, Room, HEADER};
+use trapline_monitor::virtio::{Memory, Part};
 use vm_memory::{GuestMemoryBackend, VolatileSlice};
 
 const DEVICE: &str = "/dev/net/tun";

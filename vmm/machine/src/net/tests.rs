@@ -14,8 +14,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
-use trapline_virtio::driver::{self, Driver};
-use trapline_virtio::net::HEADER;
+use trapline_monitor::virtio::driver::{self, Driver};
+use trapline_monitor::virtio::net::HEADER;
 
 const WHAT: &str = "a network card at a tap";
 

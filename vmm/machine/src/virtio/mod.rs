@@ -14,9 +14,9 @@ pub use slot::Slot;
 
 use std::sync::Arc;
 use trapline_abi::platform::VIRTIO_MMIO;
-use trapline_boot::acpi::Transport;
 use trapline_interface::{Gpa, Region};
-use trapline_virtio::{Memory, SIZE};
+use trapline_monitor::boot::acpi::Transport;
+use trapline_monitor::virtio::{Memory, SIZE};
 use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{GuestAddress, GuestRegionMmap};
 

@@ -5,9 +5,11 @@ use crate::Failure;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use trapline_boot::acpi;
 use trapline_interface::{Doorbell, IoAddr, IrqLine, Vm};
-use trapline_virtio::{Broken, Device, Memory, Outcome, Ring, Served, Transport, QUEUE_NOTIFY};
+use trapline_monitor::boot::acpi;
+use trapline_monitor::virtio::{
+    Broken, Device, Memory, Outcome, Ring, Served, Transport, QUEUE_NOTIFY,
+};
 
 /// A device, its registers, and its ways to and from the guest.
 pub struct Slot<D> {
@@ -121,7 +123,7 @@ impl<D: Device> Slot<D> {
     /// As a driver begins that chooses these features.
     #[cfg(test)]
     pub(crate) fn started(&self, features: u64) {
-        trapline_virtio::driver::start(&mut self.lock(), self.ram.memory(), features);
+        trapline_monitor::virtio::driver::start(&mut self.lock(), self.ram.memory(), features);
         self.ring();
     }
 

@@ -2,8 +2,8 @@ use super::*;
 use std::thread;
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, VmSpec};
-use trapline_virtio::driver::{self, Driver};
-use trapline_virtio::{Broken, Device, Entropy, QUEUE_NOTIFY};
+use trapline_monitor::virtio::driver::{self, Driver};
+use trapline_monitor::virtio::{Broken, Device, Entropy, QUEUE_NOTIFY};
 
 const STATUS: u64 = 0x70;
 

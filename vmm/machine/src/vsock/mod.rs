@@ -27,7 +27,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use trapline_virtio::vsock::{Interest, Vsock, MOST};
+use trapline_monitor::virtio::vsock::{Interest, Vsock, MOST};
 
 /// Programs that have connected, and have not said what to, at the most: who has been silent
 /// for longest goes when another comes.

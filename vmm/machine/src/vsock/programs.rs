@@ -7,7 +7,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use trapline_virtio::vsock::{Gone, Heard, Host, Key, MOST};
+use trapline_monitor::virtio::vsock::{Gone, Heard, Host, Key, MOST};
 
 /// All of them.
 pub struct Programs<'a> {

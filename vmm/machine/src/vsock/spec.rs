@@ -2,7 +2,7 @@
 
 use crate::sandbox::Role;
 use std::path::PathBuf;
-use trapline_virtio::vsock::CIDS;
+use trapline_monitor::virtio::vsock::CIDS;
 
 /// The longest path of a Unix socket, with a zero behind it.
 const LONGEST: usize = 108;

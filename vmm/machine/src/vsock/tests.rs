@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
-use trapline_virtio::driver::{self, Driver};
+use trapline_monitor::virtio::driver::{self, Driver};
 
 const CID: u64 = 9;
 const HEADER: usize = 44;

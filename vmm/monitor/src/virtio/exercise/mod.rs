@@ -1,0 +1,322 @@
+//! A guest that does whatever bytes say: for fuzzers, and for tests that replay what they
+//! have found.
+//!
+//! Bytes become steps of a driver, most of which are nearly right: a request in place, one
+//! descriptor altered, a register poked in between. Whatever comes of it, the
+//! device must not panic, and must be as good as new after a reset. A device joins in as a
+//! [`Subject`], with what only it can promise.
+
+mod block;
+mod net;
+mod small;
+mod vsock;
+
+pub use block::Disk;
+pub use net::Wire;
+pub use small::{Bytes, Numbers};
+pub use vsock::Programs;
+
+use crate::virtio::driver::{self, Driver, Piece, ENTRIES};
+use crate::virtio::registers::{FEATURES_OK, QUEUE_NOTIFY, SIZE, STATUS};
+use crate::virtio::{Broken, Device, Memory, Outcome, Served, Transport};
+use arbitrary::{Result, Unstructured};
+use vm_memory::{Bytes as _, GuestAddress};
+
+/// A device under exercise, and who serves it.
+pub trait Subject {
+    /// The device.
+    type Device: Device;
+
+    /// The device and its server, as `input` chooses.
+    ///
+    /// # Errors
+    /// The input has ended.
+    fn begin(input: &mut Unstructured<'_>) -> Result<(Self::Device, Self)>
+    where
+        Self: Sized;
+
+    /// A request that may make sense: what stands in its first piece, which the device
+    /// reads, if there is one; and the other pieces.
+    ///
+    /// # Errors
+    /// The input has ended.
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)>;
+
+    /// Serves it once; checks what it hands out.
+    ///
+    /// # Errors
+    /// The device is broken.
+    fn serve(
+        &mut self,
+        transport: &mut Transport<Self::Device>,
+        memory: &Memory,
+    ) -> std::result::Result<Served, Broken>;
+
+    /// Something that it waits for happens outside.
+    ///
+    /// # Errors
+    /// The input has ended.
+    fn happen(
+        &mut self,
+        _transport: &mut Transport<Self::Device>,
+        _input: &mut Unstructured<'_>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Brings back all that is in flight.
+    fn settle(&mut self, _transport: &mut Transport<Self::Device>) {}
+
+    /// One good request to a device whose driver has just begun, all the way.
+    fn prove(&mut self, transport: &mut Transport<Self::Device>, memory: &Memory);
+}
+
+/// Where a request begins in memory.
+const HEADER: u64 = 0x100;
+
+/// Steps in one exercise, at most.
+const MOST: usize = 200;
+
+/// Lets a guest do what `bytes` say, with all that a driver can do.
+pub fn exercise<S: Subject>(bytes: &[u8]) {
+    run::<S>(bytes, |guest, input| guest.step(input));
+}
+
+/// The same with registers only.
+pub fn poke<S: Subject>(bytes: &[u8]) {
+    run::<S>(bytes, |guest, input| match input.ratio(1, 16)? {
+        true => {
+            guest.serve();
+            Ok(())
+        }
+        false => guest.poke(input),
+    });
+}
+
+fn run<S: Subject>(
+    bytes: &[u8],
+    step: impl Fn(&mut Guest<S>, &mut Unstructured<'_>) -> Result<()>,
+) {
+    let mut input = Unstructured::new(bytes);
+    let Ok(mut guest) = Guest::<S>::begin(&mut input) else {
+        return;
+    };
+    for _ in 0..MOST {
+        if input.is_empty() || step(&mut guest, &mut input).is_err() {
+            break;
+        }
+    }
+    guest.end();
+}
+
+struct Guest<S: Subject> {
+    subject: S,
+    transport: Transport<S::Device>,
+    memory: Memory,
+    queues: u32,
+    /// As many requests as it has offered in each queue.
+    offered: Vec<u16>,
+}
+
+impl<S: Subject> Guest<S> {
+    fn begin(input: &mut Unstructured<'_>) -> Result<Self> {
+        let (device, subject) = S::begin(input)?;
+        let queues = device.queues().len();
+        let mut guest = Self {
+            memory: driver::memory(queues as u32),
+            queues: queues as u32,
+            offered: vec![0; queues],
+            transport: Transport::new(device),
+            subject,
+        };
+        guest.start(u64::MAX);
+        Ok(guest)
+    }
+
+    fn step(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        match input.int_in_range(0..=15_u8)? {
+            0..=4 => self.push(input),
+            5 => self.describe(input),
+            6 => self.scribble(input),
+            7 => self.claim(input),
+            8 => self.poke(input),
+            9 => {
+                let features = input.arbitrary()?;
+                self.start(features);
+                Ok(())
+            }
+            10..=12 => {
+                self.serve();
+                Ok(())
+            }
+            _ => self.subject.happen(&mut self.transport, input),
+        }
+    }
+
+    /// As a driver begins, after a reset.
+    fn start(&mut self, features: u64) {
+        self.reset();
+        let rings = (self.queues * 0x4000) as usize;
+        let cleared = self
+            .memory
+            .write_slice(&vec![0; rings], GuestAddress(driver::rings(0)));
+        cleared.expect("rings are in memory");
+        self.offered.fill(0);
+        let offered = self.transport.device().features() | crate::virtio::registers::OFFERED;
+        driver::start(&mut self.transport, &self.memory, features & offered);
+    }
+
+    fn reset(&mut self) {
+        let outcome = self.transport.write(STATUS, 4, 0, &self.memory);
+        assert_eq!(outcome, Outcome::Reset);
+        assert_eq!(self.transport.read(STATUS, 4), 0);
+    }
+
+    /// A request, of which sometimes a piece is wrong.
+    fn push(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        let queue = input.int_in_range(0..=self.queues - 1)?;
+        let (begin, mut pieces) = self.subject.request(input)?;
+        if !begin.is_empty() {
+            pieces.insert(0, (HEADER, begin.len() as u32, false));
+        }
+        if pieces.is_empty() || input.ratio(1, 4)? {
+            let place = input.int_in_range(0..=pieces.len())?;
+            let odd = piece(input)?;
+            match pieces.get_mut(place) {
+                Some(piece) => *piece = odd,
+                None => pieces.push(odd),
+            }
+        }
+        let mut driver = self.driver(queue);
+        driver.put(HEADER, &begin);
+        let first = input.int_in_range(0..=ENTRIES - 1)?;
+        chain(&mut driver, first, &pieces);
+        driver.offer(first);
+        self.offered[queue as usize] = self.offered[queue as usize].wrapping_add(1);
+        Ok(())
+    }
+
+    fn describe(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        let queue = input.int_in_range(0..=self.queues - 1)?;
+        let (at, length, _) = piece(input)?;
+        let number = input.int_in_range(0..=ENTRIES)?;
+        let (flags, next) = (input.int_in_range(0..=7)?, input.int_in_range(0..=ENTRIES)?);
+        self.driver(queue).describe(number, at, length, flags, next);
+        Ok(())
+    }
+
+    fn scribble(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        let at = input.int_in_range(0..=driver::rings(self.queues) - 8)?;
+        let bytes: [u8; 8] = input.arbitrary()?;
+        self.driver(0).put(at, &bytes);
+        Ok(())
+    }
+
+    fn claim(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        let queue = input.int_in_range(0..=self.queues - 1)?;
+        let available = input.arbitrary()?;
+        self.driver(queue).claim(available);
+        self.offered[queue as usize] = available;
+        Ok(())
+    }
+
+    fn poke(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        let offset = match input.ratio(7, 8)? {
+            true => 4 * input.int_in_range(0..=SIZE / 4 - 1)?,
+            false => input.int_in_range(0..=SIZE - 1)?,
+        };
+        let size = *input.choose(&[4, 4, 4, 1, 2, 8])?;
+        if input.arbitrary()? {
+            self.transport.read(offset, size);
+            return Ok(());
+        }
+        let value = match input.int_in_range(0..=3)? {
+            0 => input.int_in_range(0..=2)?,
+            1 => input.int_in_range(0..=255)?,
+            2 => driver::rings(input.int_in_range(0..=2)?),
+            _ => input.arbitrary()?,
+        };
+        let _whoever = self.transport.write(offset, size, value, &self.memory);
+        Ok(())
+    }
+
+    /// As who serves the device does.
+    fn serve(&mut self) {
+        if self.transport.live().is_none() {
+            return;
+        }
+        match self.subject.serve(&mut self.transport, &self.memory) {
+            Ok(_) => assert!(!self.transport.is_broken()),
+            Err(why) => {
+                self.transport.fail(why);
+                assert!(self.transport.live().is_none() && self.transport.is_broken());
+            }
+        }
+    }
+
+    /// Behind all of that there is a device as good as new.
+    fn end(mut self) {
+        self.reset();
+        self.subject.settle(&mut self.transport);
+        assert_eq!(self.transport.device().in_flight(), 0);
+        self.start(u64::MAX);
+        assert_eq!(self.transport.read(STATUS, 4) & u64::from(FEATURES_OK), 8);
+        let rung = self.transport.write(QUEUE_NOTIFY, 4, 0, &self.memory);
+        assert_eq!(rung, Outcome::Serve);
+        self.subject.prove(&mut self.transport, &self.memory);
+    }
+
+    fn driver(&self, queue: u32) -> Driver<'_> {
+        Driver::continuing(&self.memory, queue, self.offered[queue as usize])
+    }
+}
+
+/// A piece of a request: most often some memory, in one place of a few.
+fn piece(input: &mut Unstructured<'_>) -> Result<Piece> {
+    let at = match input.int_in_range(0..=7)? {
+        0..=5 => 0x1000 * input.int_in_range(1..=8)?,
+        6 => driver::rings(0) + input.int_in_range(0..=0x4000)?,
+        _ => input.arbitrary()?,
+    };
+    let length = match input.int_in_range(0..=7)? {
+        0..=3 => 512 * input.int_in_range(0..=9)?,
+        4 => 1,
+        5 | 6 => input.int_in_range(0..=64)?,
+        _ => input.arbitrary()?,
+    };
+    Ok((at, length, input.arbitrary()?))
+}
+
+/// Descriptors one behind the other, round the ring.
+fn chain(driver: &mut Driver<'_>, first: u16, pieces: &[Piece]) {
+    let (next, write) = (1, 2);
+    for ((at, length, is_written), number) in pieces.iter().zip(0..) {
+        let (here, is_last) = (
+            (first + number) % ENTRIES,
+            usize::from(number) + 1 == pieces.len(),
+        );
+        let flags = if is_last { 0 } else { next } | if *is_written { write } else { 0 };
+        driver.describe(here, *at, *length, flags, (here + 1) % ENTRIES);
+    }
+}
+
+/// An exercise.
+pub type Target = fn(&[u8]);
+
+/// All exercises, by the names of fuzz targets and of the folders of their corpus.
+pub const TARGETS: [(&str, Target); 5] = [
+    ("transport", poke::<Bytes>),
+    ("rings", |bytes| match bytes.split_first() {
+        Some((which, rest)) if which % 2 == 0 => exercise::<Bytes>(rest),
+        _ => exercise::<Numbers>(bytes),
+    }),
+    ("block", exercise::<Disk>),
+    ("net", exercise::<Wire>),
+    ("vsock", exercise::<Programs>),
+];
+
+/// The exercise of this name.
+pub fn target(name: &str) -> Option<Target> {
+    let found = TARGETS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, target)| *target)
+}

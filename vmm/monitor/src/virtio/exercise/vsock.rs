@@ -1,0 +1,240 @@
+//! Sockets between a guest and programs that do whatever the input says.
+
+use super::Subject;
+use crate::virtio::driver::{Driver, Piece};
+use crate::virtio::vsock::header::{operation, Header, LENGTH, STREAM};
+use crate::virtio::vsock::{Gone, Heard, Host, Key, Vsock, MOST};
+use crate::virtio::{Broken, Memory, Served, Transport};
+use arbitrary::{Result, Unstructured};
+
+const CID: u32 = 3;
+
+/// Where somebody listens.
+const SERVICE: u32 = 80;
+
+/// A program of the host.
+#[derive(Debug)]
+struct Program {
+    key: Key,
+    /// Bytes that it will say, and that it will take.
+    says: usize,
+    takes: usize,
+    has_ended: bool,
+    is_gone: bool,
+}
+
+/// Who serves the sockets.
+#[derive(Debug, Default)]
+pub struct Programs {
+    all: Vec<Program>,
+    heard: usize,
+}
+
+impl Programs {
+    fn begin_one(&mut self, key: Key) {
+        assert!(self.all.iter().all(|program| program.key != key));
+        self.all.push(Program {
+            key,
+            says: 100,
+            takes: 10_000,
+            has_ended: false,
+            is_gone: false,
+        });
+        assert!(self.all.len() <= MOST);
+    }
+
+    fn of(&mut self, key: Key) -> &mut Program {
+        let mut all = self.all.iter_mut();
+        let found = all.find(|program| program.key == key);
+        found.expect("who is spoken to is connected")
+    }
+
+    /// As who serves the device does first.
+    fn leave(&mut self, device: &mut Vsock) {
+        if device.takes_leave() {
+            self.all.clear();
+        }
+    }
+}
+
+impl Host for Programs {
+    fn connect(&mut self, key: Key) -> bool {
+        if key.host == SERVICE {
+            self.begin_one(key);
+        }
+        key.host == SERVICE
+    }
+
+    fn accepted(&mut self, key: Key) {
+        self.of(key);
+    }
+
+    fn write(&mut self, key: Key, bytes: &[u8]) -> std::result::Result<usize, Gone> {
+        assert!(!bytes.is_empty());
+        let program = self.of(key);
+        if program.is_gone {
+            return Err(Gone);
+        }
+        let count = bytes.len().min(program.takes);
+        program.takes -= count;
+        self.heard += count;
+        Ok(count)
+    }
+
+    fn read(&mut self, key: Key, room: &mut [u8]) -> Heard {
+        assert!(!room.is_empty());
+        let program = self.of(key);
+        let count = program.says.min(room.len());
+        program.says -= count;
+        match count {
+            0 if program.has_ended => Heard::End,
+            0 => Heard::Nothing,
+            count => Heard::Bytes(count),
+        }
+    }
+
+    fn finish(&mut self, key: Key) {
+        self.of(key);
+    }
+
+    fn close(&mut self, key: Key) {
+        self.all.retain(|program| program.key != key);
+    }
+}
+
+/// One that the guest may have, or one that the host gave.
+fn port(input: &mut Unstructured<'_>) -> Result<u32> {
+    match input.int_in_range(0..=3)? {
+        0 => Ok(SERVICE),
+        1 => Ok((1 << 30) + input.int_in_range(0..=2)?),
+        2 => input.int_in_range(0..=80),
+        _ => input.arbitrary(),
+    }
+}
+
+fn header(input: &mut Unstructured<'_>) -> Result<Header> {
+    Ok(Header {
+        source_cid: if input.ratio(15, 16)? {
+            CID.into()
+        } else {
+            input.arbitrary()?
+        },
+        destination_cid: if input.ratio(15, 16)? {
+            2
+        } else {
+            input.arbitrary()?
+        },
+        source_port: port(input)?,
+        destination_port: port(input)?,
+        length: input.int_in_range(0..=5000)?,
+        kind: if input.ratio(15, 16)? {
+            STREAM
+        } else {
+            input.arbitrary()?
+        },
+        operation: input.int_in_range(0..=8)?,
+        flags: input.int_in_range(0..=3)?,
+        buffer: *input.choose(&[0, 1, 5000, 1 << 18, u32::MAX])?,
+        forwarded: if input.arbitrary()? {
+            0
+        } else {
+            input.arbitrary()?
+        },
+    })
+}
+
+impl Subject for Programs {
+    type Device = Vsock;
+
+    fn begin(_: &mut Unstructured<'_>) -> Result<(Vsock, Self)> {
+        Ok((Vsock::new(CID), Self::default()))
+    }
+
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
+        if input.arbitrary()? {
+            let length = input.int_in_range(0..=0x1000)?;
+            return Ok((Vec::new(), vec![(0x4000, 44, true), (0x5000, length, true)]));
+        }
+        let header = header(input)?;
+        let bytes = (0x2000, header.length, false);
+        Ok((header.bytes().to_vec(), vec![bytes]))
+    }
+
+    fn serve(
+        &mut self,
+        transport: &mut Transport<Vsock>,
+        memory: &Memory,
+    ) -> std::result::Result<Served, Broken> {
+        self.leave(transport.device());
+        let Some((vsock, rings)) = transport.live() else {
+            return Ok(Served::default());
+        };
+        let heard = vsock.transmit(rings, memory, self)?;
+        let said = vsock.receive(rings, memory, self)?;
+        let waiting = vsock
+            .interests()
+            .filter(|interest| interest.bytes || interest.room);
+        for interest in waiting {
+            self.of(interest.key);
+        }
+        assert!(self.all.len() <= vsock.interests().count());
+        Ok(heard.and(said))
+    }
+
+    fn happen(
+        &mut self,
+        transport: &mut Transport<Vsock>,
+        input: &mut Unstructured<'_>,
+    ) -> Result<()> {
+        let device = transport.device();
+        self.leave(device);
+        if self.all.is_empty() || input.ratio(1, 4)? {
+            if let Some(key) = device.open(port(input)?) {
+                self.begin_one(key);
+            }
+            return Ok(());
+        }
+        let number = input.choose_index(self.all.len())?;
+        let program = &mut self.all[number];
+        let key = program.key;
+        program.says += input.int_in_range(0..=20_000)?;
+        program.takes += input.int_in_range(0..=100_000)?;
+        program.has_ended |= input.ratio(1, 8)?;
+        program.is_gone |= input.ratio(1, 8)?;
+        match input.arbitrary()? {
+            true => device.readable(key),
+            false => device.writable(key, self),
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, transport: &mut Transport<Vsock>) {
+        self.leave(transport.device());
+        assert!(self.all.is_empty());
+    }
+
+    fn prove(&mut self, transport: &mut Transport<Vsock>, memory: &Memory) {
+        let (mut hears, mut says) = (Driver::new(memory, 0), Driver::new(memory, 1));
+        let header = |operation, length| Header {
+            source_cid: CID.into(),
+            destination_cid: 2,
+            source_port: 7,
+            destination_port: SERVICE,
+            length,
+            kind: STREAM,
+            operation,
+            ..Header::default()
+        };
+        says.put(0x100, &header(operation::REQUEST, 0).bytes());
+        says.push(&[(0x100, LENGTH as u32, false)]);
+        says.put(0x200, &header(operation::RW, 5).bytes());
+        says.push(&[(0x200, LENGTH as u32 + 5, false)]);
+        hears.push(&[(0x1000, 100, true)]);
+        let before = self.heard;
+        let served = self.serve(transport, memory).expect("it makes sense");
+        assert!(served.interrupt && !served.more);
+        assert_eq!((self.heard - before, says.used()), (5, Some((0, 0))));
+        assert_eq!(hears.used(), Some((0, LENGTH as u32)));
+        assert_eq!(hears.get::<u16>(0x1000 + 30), operation::RESPONSE);
+    }
+}

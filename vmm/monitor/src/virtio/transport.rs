@@ -1,0 +1,270 @@
+//! The registers of a device (virtio 1.2, section 4.2.2): 32 bits each, and behind them the
+//! device's configuration.
+//!
+//! A driver walks through the states of section 3.1.1 by setting bits of the status.
+//! Here each step has to be the next one: features are chosen between `DRIVER` and
+//! `FEATURES_OK`, rings are laid out between that and `DRIVER_OK`, and what comes at
+//! another time has no effect. So a ring that is served never changes its shape.
+
+use crate::virtio::registers::*;
+use crate::virtio::{Broken, Device, Memory, Ring};
+use virtio_queue::QueueT;
+
+/// A device and its registers, as one guest sees them.
+#[derive(Debug)]
+pub struct Transport<D> {
+    device: D,
+    rings: Vec<Ring>,
+    status: u8,
+    features: u64,
+    device_features_sel: u32,
+    driver_features_sel: u32,
+    queue_sel: u32,
+    interrupt: u8,
+    generation: u32,
+}
+
+/// What a write asks of who serves the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// Nothing.
+    None,
+    /// To look at the device: a ring has something for it, or the driver is ready.
+    Serve,
+    /// To bring back what is in flight: the driver has reset the device.
+    Reset,
+}
+
+impl<D: Device> Transport<D> {
+    /// A device that no driver has found yet.
+    pub fn new(device: D) -> Self {
+        let rings = device.queues().iter().map(|most| Ring::new(*most));
+        Self {
+            rings: rings.collect(),
+            device,
+            status: 0,
+            features: 0,
+            device_features_sel: 0,
+            driver_features_sel: 0,
+            queue_sel: 0,
+            interrupt: 0,
+            generation: 0,
+        }
+    }
+
+    /// A read of `size` bytes (1, 2, 4 or 8) at `offset`.
+    pub fn read(&self, offset: u32, size: u8) -> u64 {
+        match (offset, size) {
+            (CONFIG.., _) => self.read_configuration((offset - CONFIG) as usize, size),
+            (_, 4) if offset.is_multiple_of(4) => self.read_register(offset).into(),
+            _ => 0,
+        }
+    }
+
+    /// A write of the `size` lowest bytes (1, 2, 4 or 8) of `value` at `offset`.
+    pub fn write(&mut self, offset: u32, size: u8, value: u64, memory: &Memory) -> Outcome {
+        match (offset, size) {
+            (CONFIG.., _) => {
+                let bytes = value.to_le_bytes();
+                let bytes = &bytes[..usize::from(size.min(8))];
+                self.device.configure((offset - CONFIG) as usize, bytes);
+                Outcome::None
+            }
+            (_, 4) => self.write_register(offset, value as u32, memory),
+            _ => Outcome::None,
+        }
+    }
+
+    fn read_register(&self, offset: u32) -> u32 {
+        match offset {
+            MAGIC => VIRT,
+            VERSION => 2,
+            DEVICE_ID => self.device.kind(),
+            VENDOR_ID => TRAP,
+            DEVICE_FEATURES => half(self.offered(), self.device_features_sel),
+            QUEUE_SIZE_MAX => self.selected().map_or(0, |ring| ring.most().into()),
+            QUEUE_READY => self.selected().is_some_and(Ring::is_ready).into(),
+            INTERRUPT_STATUS => self.interrupt.into(),
+            STATUS => self.status.into(),
+            CONFIG_GENERATION => self.generation,
+            // A region that is not there has this length, and begins there.
+            SHARED_MEMORY_FIRST..=SHARED_MEMORY_LAST => u32::MAX,
+            _ => 0,
+        }
+    }
+
+    fn write_register(&mut self, offset: u32, value: u32, memory: &Memory) -> Outcome {
+        match offset {
+            DEVICE_FEATURES_SEL => self.device_features_sel = value,
+            DRIVER_FEATURES_SEL => self.driver_features_sel = value,
+            DRIVER_FEATURES => self.choose_features(value),
+            QUEUE_SEL => self.queue_sel = value,
+            QUEUE_NOTIFY if (value as usize) < self.rings.len() => return Outcome::Serve,
+            INTERRUPT_ACK => self.interrupt &= !(value as u8),
+            STATUS => return self.change_status(value as u8),
+            _ if self.lays_out() => self.lay_out(offset, value, memory),
+            _ => {}
+        }
+        Outcome::None
+    }
+
+    fn read_configuration(&self, offset: usize, size: u8) -> u64 {
+        let bytes = self.device.configuration();
+        let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+        (0..usize::from(size.min(8))).rev().fold(0, |value, at| {
+            value << 8 | u64::from(byte(offset.saturating_add(at)))
+        })
+    }
+
+    fn offered(&self) -> u64 {
+        self.device.features() | OFFERED
+    }
+
+    fn selected(&self) -> Option<&Ring> {
+        self.rings.get(self.queue_sel as usize)
+    }
+
+    fn choose_features(&mut self, chosen: u32) {
+        if self.status & (DRIVER | FEATURES_OK) != DRIVER {
+            return;
+        }
+        let shift = match self.driver_features_sel {
+            0 => 0,
+            1 => 32,
+            _ => return,
+        };
+        let other = self.features & !(u64::from(u32::MAX) << shift);
+        self.features = other | u64::from(chosen) << shift;
+    }
+
+    /// Whether this is the time at which a driver shapes its rings.
+    fn lays_out(&self) -> bool {
+        self.status & (FEATURES_OK | DRIVER_OK | NEEDS_RESET | FAILED) == FEATURES_OK
+    }
+
+    fn lay_out(&mut self, offset: u32, value: u32, memory: &Memory) {
+        let Some(ring) = self.rings.get_mut(self.queue_sel as usize) else {
+            return;
+        };
+        if offset == QUEUE_READY {
+            match value & 1 {
+                0 => ring.queue().set_ready(false),
+                _ => ring.make_ready(memory),
+            }
+            return;
+        }
+        if ring.is_ready() {
+            return;
+        }
+        let (queue, some) = (ring.queue(), Some(value));
+        match offset {
+            // What is no power of 2, or too large, changes nothing.
+            QUEUE_SIZE => queue.set_size(u16::try_from(value).unwrap_or(0)),
+            QUEUE_DESC_LOW => queue.set_desc_table_address(some, None),
+            QUEUE_DESC_HIGH => queue.set_desc_table_address(None, some),
+            QUEUE_DRIVER_LOW => queue.set_avail_ring_address(some, None),
+            QUEUE_DRIVER_HIGH => queue.set_avail_ring_address(None, some),
+            QUEUE_DEVICE_LOW => queue.set_used_ring_address(some, None),
+            QUEUE_DEVICE_HIGH => queue.set_used_ring_address(None, some),
+            _ => {}
+        }
+    }
+
+    fn change_status(&mut self, wanted: u8) -> Outcome {
+        if wanted == 0 {
+            self.reset();
+            return Outcome::Reset;
+        }
+        // A driver may only add to what it has said, in this order.
+        let was = self.status;
+        let new = wanted & !was;
+        self.status |= new & FAILED;
+        for (bit, before) in [
+            (ACKNOWLEDGE, 0),
+            (DRIVER, ACKNOWLEDGE),
+            (FEATURES_OK, ACKNOWLEDGE | DRIVER),
+            (DRIVER_OK, ACKNOWLEDGE | DRIVER | FEATURES_OK),
+        ] {
+            let agreed = bit != FEATURES_OK || self.agrees();
+            if new & bit != 0 && self.status & before == before && agreed {
+                self.status |= bit;
+            }
+        }
+        match self.status & !was & DRIVER_OK {
+            0 => Outcome::None,
+            _ => self.activate(),
+        }
+    }
+
+    /// Whether the driver wants what there is, and the least that it must.
+    fn agrees(&self) -> bool {
+        self.features & !self.offered() == 0 && self.features & VERSION_1 != 0
+    }
+
+    fn activate(&mut self) -> Outcome {
+        let events = self.features & EVENT_INDEX != 0;
+        for ring in &mut self.rings {
+            ring.queue().set_event_idx(events);
+        }
+        self.device.activate(self.features);
+        Outcome::Serve
+    }
+
+    fn reset(&mut self) {
+        for ring in &mut self.rings {
+            ring.queue().reset();
+        }
+        self.device.reset();
+        (self.status, self.features, self.interrupt) = (0, 0, 0);
+        (self.device_features_sel, self.driver_features_sel) = (0, 0);
+        self.queue_sel = 0;
+    }
+
+    /// The device, whether or not a driver is there.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// The device and its rings, while a driver is ready and nothing is broken.
+    pub fn live(&mut self) -> Option<(&mut D, &mut [Ring])> {
+        let is_live = self.status & (DRIVER_OK | NEEDS_RESET | FAILED) == DRIVER_OK;
+        is_live.then_some((&mut self.device, &mut self.rings))
+    }
+
+    /// Notes why the guest is about to be interrupted: a ring was used.
+    pub fn used(&mut self) {
+        self.interrupt |= USED;
+    }
+
+    /// Changes the device's configuration; the guest is to be interrupted afterwards.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut D)) {
+        change(&mut self.device);
+        self.generation = self.generation.wrapping_add(1);
+        self.interrupt |= CHANGED;
+    }
+
+    /// The driver left the device without sense: it will not be served until it is
+    /// reset, and the guest is to be interrupted to learn of that.
+    pub fn fail(&mut self, _why: Broken) {
+        self.status |= NEEDS_RESET;
+        self.interrupt |= CHANGED;
+    }
+
+    /// Whether the device waits to be reset.
+    pub fn is_broken(&self) -> bool {
+        self.status & NEEDS_RESET != 0
+    }
+}
+
+/// The 32 bits of `features` that `selector` chooses.
+fn half(features: u64, selector: u32) -> u32 {
+    match selector {
+        0 => features as u32,
+        1 => (features >> 32) as u32,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

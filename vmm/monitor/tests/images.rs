@@ -1,0 +1,276 @@
+//! Images right and wrong: each kind of damage has its own error, and no input at
+//! all makes the loader panic or reach beyond guest memory.
+
+use proptest::prelude::*;
+use trapline_abi::platform::{selector, Direct};
+use trapline_interface::Gpa;
+use trapline_monitor::boot::specimen::{direct_note, is_sound, note_bytes, Specimen, BASE};
+use trapline_monitor::boot::{
+    prepare, BadBoot, BadImage, Image, Plan, Way, BOOT_INFO, MOST_COMMAND_LINE,
+};
+
+const MEMORY: u64 = 16 << 20;
+
+fn plan(way: Way) -> Plan<'static> {
+    Plan {
+        memory: MEMORY,
+        command_line: "trapline.run=none",
+        way,
+    }
+}
+
+fn refusal(specimen: &Specimen) -> BadImage {
+    Image::parse(&specimen.bytes()).unwrap_err()
+}
+
+fn with_note(change: impl FnOnce(&mut Direct)) -> Specimen {
+    let mut note = direct_note();
+    change(&mut note);
+    let mut specimen = Specimen::direct(&[0xf4]);
+    specimen.notes[0].2 = note_bytes(&note);
+    specimen
+}
+
+#[test]
+fn a_pvh_image_starts_in_32_bit_mode() {
+    let bytes = Specimen::pvh(&[0xf4]).bytes();
+    let image = Image::parse(&bytes).unwrap();
+    let prepared = prepare(&image, &plan(Way::Pvh)).unwrap();
+    assert_eq!(prepared.boot.general.rip, BASE);
+    assert_eq!(prepared.boot.general.rbx, BOOT_INFO);
+    assert_eq!(prepared.boot.system.cr0, 0x11);
+    assert_eq!(prepared.boot.system.efer, 0);
+    assert_eq!(prepared.interrupts, None);
+    assert_eq!(prepared.pieces[0].at, Gpa(BOOT_INFO));
+    assert_eq!(prepared.pieces[1].at, Gpa(BASE));
+}
+
+#[test]
+fn a_direct_image_starts_in_64_bit_mode_at_either_ring() {
+    let bytes = Specimen::direct(&[0xf4]).bytes();
+    let image = Image::parse(&bytes).unwrap();
+    for (ring, code, interrupts_on) in [(0, selector::CODE0, false), (3, selector::CODE3, true)] {
+        let prepared = prepare(&image, &plan(Way::Direct { ring })).unwrap();
+        let boot = prepared.boot;
+        assert_eq!(boot.system.ring(), ring);
+        assert_eq!(boot.system.cs.selector, code);
+        let ports_and_interrupts = 0x3200;
+        let flags = if interrupts_on {
+            ports_and_interrupts
+        } else {
+            0
+        };
+        assert_eq!(boot.general.rflags, flags | 2);
+        assert_eq!(boot.general.rdi, BOOT_INFO);
+        assert_eq!(boot.general.rsp % 16, 8);
+        assert_eq!(boot.system.tr.limit, 104 + 8192);
+        assert_eq!(prepared.interrupts, Some(Gpa(direct_note().interrupts)));
+    }
+}
+
+#[test]
+fn what_is_no_image_is_told_apart() {
+    assert_eq!(Image::parse(b"#!/bin/sh\n"), Err(BadImage::NotElf));
+    assert_eq!(Image::parse(b""), Err(BadImage::NotElf));
+    let mut arm = Specimen::pvh(&[0xf4]);
+    arm.machine = 183;
+    assert!(matches!(
+        refusal(&arm),
+        BadImage::WrongMachine {
+            machine: 183,
+            bits: 64
+        }
+    ));
+    let mut bytes = Specimen::pvh(&[0xf4]).bytes();
+    bytes[16] = 3;
+    assert_eq!(
+        Image::parse(&bytes),
+        Err(BadImage::NotExecutable { kind: 3 })
+    );
+    let mut silent = Specimen::pvh(&[0xf4]);
+    silent.notes.clear();
+    assert_eq!(refusal(&silent), BadImage::NoEntry);
+    let mut empty = Specimen::pvh(&[0xf4]);
+    empty.segments.clear();
+    assert_eq!(refusal(&empty), BadImage::Empty);
+}
+
+#[test]
+fn a_truncated_image_is_refused_wherever_it_ends() {
+    let bytes = Specimen::direct(&[0xf4]).bytes();
+    for length in 4..bytes.len() {
+        let refusal = Image::parse(&bytes[..length]).unwrap_err();
+        assert_eq!(refusal, BadImage::Truncated { length }, "at {length}");
+    }
+}
+
+#[test]
+fn segments_must_keep_apart_and_within_memory() {
+    let mut image = Specimen::pvh(&[0xf4]);
+    image.segments.push((BASE + 0x1fff, vec![1], 1));
+    let (first, second) = (Gpa(BASE), Gpa(BASE + 0x1fff));
+    assert_eq!(refusal(&image), BadImage::Overlap { first, second });
+
+    for (at, size) in [(u64::MAX - 10, 100), (0xcfff_ffff, 2), (1 << 40, 1)] {
+        image.segments[1] = (at, vec![1], size);
+        assert!(matches!(
+            refusal(&image),
+            BadImage::SegmentOutOfRange { .. }
+        ));
+    }
+    image.segments[1] = (BASE + 0x2000, vec![1; 9], 8);
+    assert!(matches!(refusal(&image), BadImage::SegmentShrinks { .. }));
+
+    image.segments = (0..40).map(|i| (BASE + i * 16, vec![1], 1)).collect();
+    assert!(matches!(refusal(&image), BadImage::TooManySegments { .. }));
+}
+
+#[test]
+fn what_a_note_names_must_be_in_the_image() {
+    let mut pvh = Specimen::pvh(&[0xf4]);
+    pvh.notes[0].2 = 0x20_0000u64.to_le_bytes().to_vec();
+    assert_eq!(
+        refusal(&pvh),
+        BadImage::Astray {
+            what: "PVH entry",
+            at: 0x20_0000
+        }
+    );
+    let stray =
+        |change: fn(&mut Direct)| matches!(refusal(&with_note(change)), BadImage::Astray { .. });
+    assert!(stray(|note| note.entry = 0));
+    assert!(stray(|note| note.stack = 0));
+    assert!(stray(|note| note.page_table = BASE + 0xd000));
+    assert!(stray(|note| note.gdt = u64::MAX));
+    assert!(stray(|note| note.idt3 = BASE + 0xcfff));
+    assert!(stray(|note| note.tss_limit = 0xffff));
+    assert!(stray(|note| note.interrupts = BASE + 0xd000));
+    let odd =
+        |change: fn(&mut Direct)| matches!(refusal(&with_note(change)), BadImage::Malformed { .. });
+    assert!(odd(|note| note.page_table += 8));
+    assert!(odd(|note| note.gdt_limit = 1 << 16));
+    assert!(odd(|note| note.tss_limit = u64::MAX));
+    let old = refusal(&with_note(|note| note.version = 0));
+    assert_eq!(
+        old,
+        BadImage::DirectVersion {
+            found: 0,
+            known: trapline_abi::VERSION
+        }
+    );
+}
+
+#[test]
+fn image_and_machine_must_go_together() {
+    let bytes = Specimen::pvh(&[0xf4]).bytes();
+    let image = Image::parse(&bytes).unwrap();
+    let refusal = |plan: &Plan| prepare(&image, plan).unwrap_err();
+    let fit = plan(Way::Pvh);
+    let small = Plan {
+        memory: 1 << 20,
+        ..fit
+    };
+    assert_eq!(
+        refusal(&small),
+        BadBoot::MemoryTooSmall {
+            given: 1 << 20,
+            needed: 2 << 20
+        }
+    );
+    let large = Plan {
+        memory: 4 << 30,
+        ..fit
+    };
+    assert!(matches!(refusal(&large), BadBoot::MemoryTooLarge { .. }));
+    let long = "x".repeat(MOST_COMMAND_LINE + 1);
+    let talkative = Plan {
+        command_line: &long,
+        ..fit
+    };
+    assert!(matches!(
+        refusal(&talkative),
+        BadBoot::CommandLineTooLong { .. }
+    ));
+    assert_eq!(
+        refusal(&Plan {
+            command_line: "a\0b",
+            ..fit
+        }),
+        BadBoot::CommandLineHasZero
+    );
+    assert_eq!(refusal(&plan(Way::Direct { ring: 3 })), BadBoot::NoDirect);
+
+    let mut low = Specimen::pvh(&[0xf4]);
+    low.segments.push((0x2fff, vec![1], 1));
+    let bytes = low.bytes();
+    let image = Image::parse(&bytes).unwrap();
+    assert_eq!(
+        prepare(&image, &fit).unwrap_err(),
+        BadBoot::OnStartInfo { at: Gpa(0x2fff) }
+    );
+}
+
+/// Parses and, if that works, prepares; checks every promise on the way.
+fn try_image(bytes: &[u8]) {
+    let Ok(image) = Image::parse(bytes) else {
+        return;
+    };
+    assert!(is_sound(&image));
+    for way in [Way::Pvh, Way::Direct { ring: 0 }, Way::Direct { ring: 3 }] {
+        let Ok(prepared) = prepare(&image, &plan(way)) else {
+            continue;
+        };
+        for piece in &prepared.pieces {
+            assert!(piece.at.0 + piece.bytes.len() as u64 <= MEMORY);
+        }
+        let count = prepared.interrupts.map_or(0, |at| at.0 + 4);
+        assert!(count <= MEMORY);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_damage_makes_the_loader_panic(
+        direct in any::<bool>(),
+        hits in prop::collection::vec((0usize..400, any::<u8>()), 1..8),
+        length in 0usize..60_000,
+    ) {
+        let specimen = if direct { Specimen::direct(&[0xf4]) } else { Specimen::pvh(&[0xf4; 64]) };
+        let mut bytes = specimen.bytes();
+        for (at, value) in hits {
+            // Headers and notes are where damage tells.
+            let last = bytes.len() - 1;
+            let at = if at < 200 { at.min(last) } else { last - (at - 200).min(last) };
+            bytes[at] = value;
+        }
+        try_image(&bytes);
+        bytes.truncate(length);
+        try_image(&bytes);
+    }
+
+    #[test]
+    fn no_numbers_in_headers_make_the_loader_panic(
+        segments in prop::collection::vec((any::<u64>(), 0u64..1 << 33, 0usize..32), 0..6),
+        fields in prop::array::uniform12(any::<u64>()),
+    ) {
+        let mut specimen = Specimen::direct(&[0xf4]);
+        specimen.segments.extend(
+            segments.into_iter().map(|(at, size, held)| (at >> (at % 64), vec![0x90; held], size)),
+        );
+        let note: Vec<u8> = fields.iter().flat_map(|f| (f >> (f % 64)).to_le_bytes()).collect();
+        specimen.notes.push(("Trapline", 1, note));
+        try_image(&specimen.bytes());
+    }
+
+    #[test]
+    fn no_bytes_make_the_loader_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+        try_image(&bytes);
+        let magic = b"\x7fELF\x02\x01\x01";
+        if bytes.len() > magic.len() {
+            bytes[..magic.len()].copy_from_slice(magic);
+            try_image(&bytes);
+        }
+    }
+}

@@ -1,7 +1,0 @@
-//! Registers poked in any order.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-use trapline_virtio::exercise::target;
-
-fuzz_target!(|bytes: &[u8]| target("transport").expect("it is listed")(bytes));

@@ -1,7 +1,0 @@
-//! Packets of sockets, and what programs of the host do.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-use trapline_virtio::exercise::target;
-
-fuzz_target!(|bytes: &[u8]| target("vsock").expect("it is listed")(bytes));
