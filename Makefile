@@ -1,5 +1,5 @@
-# Two commands matter: `make run` shows what virtualization costs here, and
-# `make test` tells whether everything works. Both do all that is needed first.
+# `make run` measures what virtualization costs on this host, `make test` checks the
+# whole project. Both install and build what they need first.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -7,20 +7,27 @@ SHELL := /bin/bash
 
 DIST := target/dist
 BUILT := target/x86_64-unknown-linux-gnu
-# What runs inside the measured machine, and what checks it.
+# Programs that run inside the measured machine, and those that check it.
 GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floor \
 	trapline-probe trapline-symbols
 SKIPS := $(CURDIR)/target/skips.txt
 
+# Tests use the release profile: dependencies are compiled once.
+TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --release
+
 BASELINES := baselines
 
-.PHONY: help setup build run test check baseline bench power endure clean
+.PHONY: help setup setup-tests build run test test-all check baseline bench \
+	power endure dist clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
-setup: ## Install what is missing from the distribution, nothing else
+setup: ## Install missing packages of the distribution that running needs
 	@scripts/setup.sh
+
+setup-tests: ## Install those that the tests need, too
+	@scripts/setup.sh tests
 
 build: setup ## Build every part into target/dist
 	@scripts/build.sh $(BUILT) $(DIST) $(GUEST_PROGRAMS)
@@ -30,14 +37,20 @@ run: build ## Measure everything this machine offers (about a minute, once built
 
 check: ## Check format and lints
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --release --workspace --all-targets -- -D warnings
 
-test: build check ## Run every test; ends with what was skipped and why
+test: setup-tests build check ## Run all tests but the slow ones; prints what was skipped and why
 	@rm -f $(SKIPS)
-	TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --workspace --no-fail-fast
+	$(TEST) --workspace --no-fail-fast
+	@scripts/skips.sh $(SKIPS)
+	@echo "Slow tests were left out: make test-all runs them, too."
+
+test-all: test ## Run all tests (about half an hour)
+	@rm -f $(SKIPS)
+	$(TEST) --package trapline-tests --test end_to_end --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)
 
-baseline: build ## Measure again the exact figures that changes are checked against
+baseline: build ## Measure the exact figures that `make test` compares with
 	@for name in sim sim-kvm; do \
 	    $(DIST)/trapline baseline --env $${name/-//} > $(BASELINES)/$$name.json.new || \
 	        { rm -f $(BASELINES)/$$name.json.new; exit 1; }; \
@@ -45,14 +58,17 @@ baseline: build ## Measure again the exact figures that changes are checked agai
 	done
 	@git diff --stat -- $(BASELINES)
 
-bench: build ## Print the figures that the project stands for
-	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --package trapline-tests --bin figures
+bench: build ## Print the figures that the README quotes
+	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures
 
 power: ## Simulate how often intervals and verdicts are right (two minutes, once built)
 	@cargo run --quiet --release --package trapline-stats --example power
 
 endure: build ## Power-cycle a Linux guest 254 times (half an hour)
-	TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --package trapline-tests --bin endure $(CYCLES)
+	TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin endure $(CYCLES)
+
+dist: build ## Pack an archive and a Debian package into target/packages
+	@scripts/dist.sh $(DIST) target/packages
 
 clean: ## Remove everything that was built
 	cargo clean

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tells what tests did not run here, and why.
+# Prints the tests that were skipped, with reasons.
 # usage: scripts/skips.sh FILE
 set -eu
 

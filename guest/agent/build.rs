@@ -1,6 +1,5 @@
-//! Links the agent at fixed addresses, like the VMM, and its code where neither the
-//! VMM's nor that of any program that was put somewhere by the kernel can be: while a
-//! VMM starts both are executed, and an address alone must say whose code it is.
+//! Links the agent at fixed addresses that neither the VMM nor position-independent programs use, so
+//! that an address identifies the program in profiles.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,13 +1,21 @@
 #!/bin/sh
 # Builds the image into the file named by the first argument.
 #
-# A nested cargo with a target directory of its own: in the workspace's build
-# this crate is a stub, and another crate's features must not leak into it. No
-# path of this machine may be in the result: two builds give the same bytes.
+# Cargo runs with a target directory of its own: in the workspace's build this crate is
+# a stub, and features of other crates must not reach it. The result contains no path of
+# this machine: two builds give the same bytes.
 set -eu
 
-. "$(dirname -- "$0")/../../scripts/nested.sh"
+if [ $# -ne 1 ]; then
+    echo "usage: $0 OUTPUT" >&2
+    exit 2
+fi
+output=$1
+root=$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)
 target=${TRAPLINE_IMAGE_TARGET:-$root/target/image}
+# Nothing from an outer cargo.
+unset CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_TARGET_DIR
+cd "$root"
 
 export RUSTFLAGS="--cfg trapline_image \
 -C no-redzone=yes -C relocation-model=static -C force-unwind-tables=no \

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use trapline_abi::{Decoder, Item, Op, Record};
 
-/// What a guest said, as far as the tests ask.
+/// Decoded output of a guest, as far as the tests use it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Said {
     /// The ring it said it runs in.
@@ -19,7 +19,7 @@ pub struct Said {
     pub reasons: BTreeMap<Op, String>,
     /// Its last words, if it panicked.
     pub panic: Option<String>,
-    /// Whether it said that it was done.
+    /// The `Done` record was received.
     pub done: bool,
     /// Damaged frames.
     pub damaged: usize,

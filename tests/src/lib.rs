@@ -4,15 +4,17 @@
 //! The tests run what `make build` put into `target/dist`, as people do, and read
 //! what it prints. A build that is not there is a failure, not a skip.
 
+pub mod boots;
 pub mod browser;
 pub mod cycles;
 pub mod guest;
-pub mod house;
 pub mod linux;
+pub mod modules;
 pub mod processes;
 pub mod run;
 mod skip;
 mod slow;
+pub mod workspace;
 
 pub use skip::skip;
 pub use slow::slow_image;
@@ -35,7 +37,7 @@ pub fn parts() -> PathBuf {
     parts
 }
 
-/// Where the environments find their parts.
+/// Returns settings with the built parts.
 ///
 /// # Panics
 /// If nothing was built.
@@ -52,7 +54,7 @@ pub fn root() -> PathBuf {
     here.parent().expect("the tests have a parent").to_owned()
 }
 
-/// Whether QEMU is here; if not, says that `what` is skipped.
+/// Returns whether QEMU is installed; otherwise records `what` as skipped.
 pub fn has_qemu(what: &str) -> bool {
     let found = on_path("qemu-system-x86_64").is_some();
     if !found {
@@ -61,7 +63,7 @@ pub fn has_qemu(what: &str) -> bool {
     found
 }
 
-/// Whether Bochs is here; if not, says that `what` is skipped.
+/// Returns whether Bochs is installed; otherwise records `what` as skipped.
 pub fn has_bochs(what: &str) -> bool {
     let found = on_path("bochs-bin").or_else(|| on_path("bochs")).is_some();
     if !found {
@@ -70,7 +72,7 @@ pub fn has_bochs(what: &str) -> bool {
     found
 }
 
-/// Whether git is here; if not, says that `what` is skipped.
+/// Returns whether git is installed; otherwise records `what` as skipped.
 pub fn has_git(what: &str) -> bool {
     let found = on_path("git").is_some();
     if !found {
@@ -79,7 +81,7 @@ pub fn has_git(what: &str) -> bool {
     found
 }
 
-/// Whether `/dev/kvm` can be used; if not, says that `what` is skipped.
+/// Returns whether `/dev/kvm` can be opened; otherwise records `what` as skipped.
 pub fn has_kvm(what: &str) -> bool {
     let mut options = std::fs::OpenOptions::new();
     match options.read(true).write(true).open("/dev/kvm") {
@@ -91,7 +93,7 @@ pub fn has_kvm(what: &str) -> bool {
     }
 }
 
-/// Where in $PATH a program is.
+/// Returns the path of a program found in $PATH.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

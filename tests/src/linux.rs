@@ -6,10 +6,10 @@ use trapline_environments::sim::drivers::{self, Module};
 use trapline_environments::sim::kernel::{self, Maker};
 use trapline_environments::{Root, Settings};
 
-/// Where the machine has them.
+/// Paths within the machine.
 const FILES: [&str; 2] = ["/kernel", "/initrd"];
 
-/// What such a guest boots.
+/// Kernel and initramfs of a Linux guest.
 pub struct Linux {
     files: [Vec<u8>; 2],
 }

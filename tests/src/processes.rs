@@ -39,7 +39,7 @@ pub fn children(parent: u32, name: &str) -> Vec<i32> {
     all.into_iter().filter(is_called).collect()
 }
 
-/// How many processes of a group live.
+/// Returns the number of living processes of a group.
 pub fn living_in_group(group: i32) -> usize {
     let entries = std::fs::read_dir("/proc").expect("/proc is mounted");
     let stats = entries

@@ -41,12 +41,12 @@ impl Place {
         self.directory.path()
     }
 
-    /// Where this test's lab looks for its parts.
+    /// Returns the directory of this test's parts.
     pub fn parts(&self) -> PathBuf {
         self.path().join("parts")
     }
 
-    /// Where this test's lab keeps samples.
+    /// Returns the path of this test's store.
     pub fn store(&self) -> PathBuf {
         self.path().join("samples.db")
     }
@@ -86,7 +86,7 @@ impl Place {
         std::fs::set_permissions(&wrapper, executable).expect("it is ours");
     }
 
-    /// What this place's lab finds before all that is installed.
+    /// Directory that comes first in $PATH.
     fn bin(&self) -> PathBuf {
         self.path().join("bin")
     }
@@ -157,14 +157,14 @@ impl Default for Place {
 pub struct Ended {
     /// Exit status; `None` if a signal ended it.
     pub status: Option<i32>,
-    /// What it wrote to standard output.
+    /// Standard output.
     pub output: String,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub errors: String,
 }
 
 impl Ended {
-    /// What it printed, which is one value of JSON.
+    /// Parses standard output as JSON.
     ///
     /// # Panics
     /// If it is not.

@@ -1,5 +1,4 @@
-//! How a test says that it could not run here. Rooms that tests/ is built upon
-//! include this file by its path.
+//! Reports tests that cannot run here. Crates that tests/ depends on include this file by its path.
 
 use std::io::Write;
 

@@ -1,93 +1,124 @@
-//! The house stands as the design draws it: each crate uses only what stands
-//! before it, and the floors meet only where they should.
+//! Dependencies between crates and between modules follow the design: both form no
+//! cycles, and the layers share two crates only.
 
-use trapline_tests::house::{members, rooms, Room};
-
-fn floor(room: &Room) -> &str {
-    room.place.split('/').next().unwrap_or_default()
-}
+use std::collections::BTreeSet;
+use trapline_tests::modules::Modules;
+use trapline_tests::workspace::{crates, members, Crate};
 
 #[test]
-fn each_crate_uses_only_what_stands_before_it() {
-    let rooms = rooms();
-    for (index, room) in rooms.iter().enumerate() {
-        for used in &room.uses {
-            let before = rooms[..index].iter().any(|earlier| earlier.name == *used);
-            assert!(
-                before,
-                "{} uses {used}, which does not stand before it",
-                room.place
-            );
+fn each_crate_uses_only_earlier_crates() {
+    let crates = crates();
+    for (index, user) in crates.iter().enumerate() {
+        for used in &user.internal {
+            let earlier = crates[..index].iter().any(|earlier| earlier.name == *used);
+            assert!(earlier, "{} uses {used}, a later member", user.directory);
         }
     }
 }
 
 #[test]
-fn every_crate_is_in_the_list() {
+fn every_crate_is_listed() {
     let listed = members();
-    for room in rooms() {
+    for c in crates() {
         assert!(
-            listed.contains(&room.place),
-            "{} has no place in the list of members",
-            room.place
+            listed.contains(&c.directory),
+            "{} is not in the list of members",
+            c.directory
         );
     }
 }
 
-/// What all floors share: the contract, and the way to start a program and know
-/// when.
-const STAIRWAY: [&str; 2] = ["guest/abi", "guest/spawn"];
+/// Crates that all layers may use: the wire format, and the start of a process with
+/// the time of its start.
+const SHARED: [&str; 2] = ["guest/abi", "guest/spawn"];
 
-/// Guests are measured in anybody's VMM, and the lab starts VMMs as processes.
+/// Guests run in any VMM, and the lab starts VMMs as processes.
 #[test]
-fn floors_meet_only_at_the_stairway() {
-    let rooms = rooms();
-    let of = |name: &String| rooms.iter().find(|room| room.name == *name);
-    for room in rooms.iter().filter(|room| floor(room) != "tests") {
-        for used in room.uses.iter().filter_map(of) {
-            let allowed = floor(used) == floor(room) || STAIRWAY.contains(&used.place.as_str());
+fn layers_share_only_the_wire_format_and_the_start_of_processes() {
+    let crates = crates();
+    let find = |name: &String| crates.iter().find(|c| c.name == *name);
+    for user in crates.iter().filter(|c| c.layer() != "tests") {
+        for used in user.internal.iter().filter_map(find) {
+            let allowed = used.layer() == user.layer() || SHARED.contains(&&*used.directory);
             assert!(
                 allowed,
-                "{} uses {} of another floor",
-                room.place, used.place
+                "{} uses {} of another layer",
+                user.directory, used.directory
             );
         }
     }
 }
 
 #[test]
-fn one_crate_knows_the_kernel_interface() {
-    for room in rooms() {
-        let kvm = room.foreign.iter().find(|name| name.starts_with("kvm-"));
-        assert!(
-            kvm.is_none() || room.place == "vmm/kvm",
-            "{} knows /dev/kvm",
-            room.place
-        );
+fn only_vmm_kvm_uses_the_kernel_interface() {
+    for user in crates().iter().filter(|c| c.directory != "vmm/kvm") {
+        let kvm = user.external.iter().find(|name| name.starts_with("kvm-"));
+        assert_eq!(kvm, None, "{} uses /dev/kvm", user.directory);
     }
 }
 
-/// A report can be made again from stored samples, without any machine.
+/// A report can be rendered again from stored samples, without any machine.
 #[test]
-fn summaries_never_see_a_machine() {
-    let rooms = rooms();
-    for place in ["lab/stats", "lab/gate", "lab/profile", "lab/report"] {
-        let room = rooms
-            .iter()
-            .find(|room| room.place == place)
-            .expect("it is there");
+fn statistics_and_reports_use_neither_environments_nor_store() {
+    let crates = crates();
+    for directory in ["lab/stats", "lab/gate", "lab/profile", "lab/report"] {
+        let user = find(&crates, directory);
         for machine in ["trapline-environments", "trapline-store"] {
-            assert!(!room.uses.contains(machine), "{place} uses {machine}");
+            assert!(
+                !user.internal.contains(machine),
+                "{directory} uses {machine}"
+            );
         }
     }
 }
 
 #[test]
-fn the_contract_needs_nothing() {
-    let rooms = rooms();
-    let abi = rooms
-        .iter()
-        .find(|room| room.place == "guest/abi")
-        .expect("it is there");
-    assert!(abi.uses.is_empty() && abi.foreign.is_empty(), "{abi:?}");
+fn the_wire_format_has_no_dependencies() {
+    let crates = crates();
+    let abi = find(&crates, "guest/abi");
+    assert!(
+        abi.internal.is_empty() && abi.external.is_empty(),
+        "{abi:?}"
+    );
+}
+
+fn find<'c>(crates: &'c [Crate], directory: &str) -> &'c Crate {
+    let found = crates.iter().find(|c| c.directory == directory);
+    found.unwrap_or_else(|| panic!("no crate in {directory}"))
+}
+
+/// Cycles between sibling modules that exist today. The list may only become shorter.
+const KNOWN_CYCLES: &str = include_str!("architecture/module-cycles.txt");
+
+#[test]
+fn sibling_modules_form_no_new_cycles() {
+    let found = module_cycles();
+    let known: BTreeSet<&str> = KNOWN_CYCLES.lines().collect();
+    let new = found.iter().filter(|line| !known.contains(line.as_str()));
+    let gone = known.iter().filter(|line| !found.contains(**line));
+    let changes: Vec<String> = new
+        .map(|line| format!("error: new cycle: {line}"))
+        .chain(gone.map(|line| format!("error: no longer found: {line}")))
+        .collect();
+    assert!(
+        changes.is_empty(),
+        "{}\nhelp: break each new cycle. If a listed one is gone or has fewer members, \
+         change tests/tests/architecture/module-cycles.txt accordingly",
+        changes.join("\n")
+    );
+}
+
+fn module_cycles() -> BTreeSet<String> {
+    let mut lines = BTreeSet::new();
+    for c in crates().iter().filter(|c| c.layer() != "tests") {
+        for root in &c.roots {
+            let cycles = Modules::read(root).cycles();
+            lines.extend(
+                cycles
+                    .iter()
+                    .map(|cycle| format!("{} {cycle}", c.directory)),
+            );
+        }
+    }
+    lines
 }

@@ -1,60 +1,58 @@
-//! Requests of workload `block`: what is asked of a disk, which disk it is, and how many
-//! requests go into one record.
+//! Disk requests of workload `block` and their packed form in records.
 //!
-//! A record holds as many as fit, each told by how it differs from the one before. They come
-//! from a guest, so reading them checks everything and cannot panic.
+//! A record holds as many requests as fit, delta-encoded. They come from a guest, so unpacking
+//! checks everything and cannot panic.
 
-use crate::catalogue::{Op, OpSet, Workload};
 use crate::codec::{Error, Reader, Writer};
 use crate::frame::MAX_BODY;
 use crate::job::Job;
+use crate::operation::{Need, Op, OpSet};
 use core::fmt;
 
-/// The most bytes of requests in one record: what remains of a body after clock, operation
+/// Maximum size of the packed requests of one record, in bytes: the body without clock, operation
 /// and length.
 pub const MAX_PACKED: usize = MAX_BODY - 16;
 
-/// Bytes of a small request, and of the units in which a disk's contents are known.
+/// Bytes of a small request, and of a unit of the test pattern on a disk.
 pub const SMALL: u32 = 4096;
 
 /// Bytes of a large request.
 pub const LARGE: u32 = 1 << 20;
 
-/// What a line begins with in which the agent tells of the disk: then a name and the rest.
+/// Prefix of a line in which the agent describes the disk: a name and the value follow.
 pub const FACT_PREFIX: &str = "trapline-disk-";
 
-/// What is asked of a disk.
+/// Access to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// To read.
+pub enum Access {
+    /// Read.
     Read,
-    /// To write; done when the disk says so, which may be before it is safe.
+    /// Write, complete when the disk reports it, possibly before the data is durable.
     Write,
-    /// To write, and to make it safe (`fdatasync`).
+    /// Write and flush (`fdatasync`).
     WriteSync,
 }
 
-/// Requests of one kind.
+/// Series of equal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transfer {
-    /// Its operation.
+    /// Operation that measures it.
     pub op: Op,
-    /// What is asked.
-    pub kind: Kind,
-    /// Bytes of a request: [`SMALL`] ones are at random places, [`LARGE`] ones in order.
+    /// Access of each request.
+    pub access: Access,
+    /// Bytes of a request: [`SMALL`] at random places, or [`LARGE`] in order.
     pub bytes: u32,
-    /// How many are under way at a time.
+    /// Number of requests in flight.
     pub depth: u32,
 }
 
 macro_rules! transfers {
-    ($($op:ident: $kind:ident $bytes:ident $depth:literal;)*) => {
+    ($($op:ident: $access:ident $bytes:ident $depth:literal;)*) => {
         impl Transfer {
-            /// Every transfer there is, in the order in which tables show them and in
-            /// which they are made: reads before writes.
+            /// All transfers, in the order of display and execution: reads before writes.
             pub const ALL: [Transfer; [$($depth),*].len()] = [$(Transfer {
                 op: Op::$op,
-                kind: Kind::$kind,
+                access: Access::$access,
                 bytes: $bytes,
                 depth: $depth,
             }),*];
@@ -75,27 +73,27 @@ transfers! {
 }
 
 impl Transfer {
-    /// The transfer that `op` measures, if it is one of workload `block`.
-    pub fn of(op: Op) -> Option<Transfer> {
+    /// Returns the transfer that `op` measures.
+    pub fn from_op(op: Op) -> Option<Transfer> {
         Self::ALL.into_iter().find(|transfer| transfer.op == op)
     }
 
-    /// Whether requests are at random places.
+    /// Returns true if requests are at random places.
     pub fn is_random(&self) -> bool {
         self.bytes == SMALL
     }
 
-    /// Requests that a disk of this job has room for, no two at one place.
+    /// Returns the number of distinct places for requests on the disk of `job`.
     pub fn places(&self, job: &Job) -> u32 {
         job.disk_mib.saturating_mul(LARGE / self.bytes)
     }
 
-    /// How many requests `job` makes: all that it says of small ones at depth 32, and of
-    /// others fewer, that take about as long.
+    /// Returns the number of requests of `job`: [`Job::requests`] small ones at depth 32, and
+    /// fewer of the others, which then take about as long.
     pub fn requests(&self, job: &Job) -> u32 {
-        let share = match (self.kind, self.bytes, self.depth) {
+        let share = match (self.access, self.bytes, self.depth) {
             (_, LARGE, _) => 128,
-            (Kind::WriteSync, ..) => 32,
+            (Access::WriteSync, ..) => 32,
             (_, _, 1) => 4,
             _ => 1,
         };
@@ -103,25 +101,25 @@ impl Transfer {
     }
 }
 
-/// The set of all operations of workload `block`.
+/// Returns the set of operations of workload `block`.
 pub fn operations() -> OpSet {
-    Workload::Block.set()
+    Need::Disk.operations()
 }
 
-/// Which disk is measured: all that is on it is lost.
+/// Disk to measure. Its contents are overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
-    /// The file that this descriptor of the process has open.
+    /// Open file descriptor of the process.
     Descriptor(u8),
-    /// The device of this name in `/dev`, zeros behind it.
+    /// Device of this name in `/dev`, padded with zeros.
     Device([u8; NAME]),
 }
 
-/// The longest name of a device.
+/// Maximum length of a device name.
 const NAME: usize = 8;
 
 impl Disk {
-    /// The disk called `name` on a command line: `fd4`, or `vda`.
+    /// Parses the name of a disk: `fd4` or `vda`.
     pub fn from_name(name: &str) -> Option<Disk> {
         if let Some(number) = name.strip_prefix("fd") {
             return number.parse().ok().map(Disk::Descriptor);
@@ -135,7 +133,7 @@ impl Disk {
     }
 }
 
-/// The name that [`Disk::from_name`] reads.
+/// Formats the name that [`Disk::from_name`] parses.
 impl fmt::Display for Disk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -148,18 +146,18 @@ impl fmt::Display for Disk {
     }
 }
 
-/// One request, in ticks of the clock of whoever makes it.
+/// Timestamps of one request, in ticks of the requesting program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// When it was made.
+pub struct DiskRequest {
+    /// Submission.
     pub start: u64,
-    /// When it was done.
+    /// Completion.
     pub end: u64,
 }
 
-/// Packs the first of `requests`, which stand in the order in which they were made, as many
-/// as fit `buffer`. Returns how many, and the bytes used.
-pub fn pack(requests: &[Request], buffer: &mut [u8; MAX_PACKED]) -> (usize, usize) {
+/// Packs as many of `requests`, in the order of submission, as fit into `buffer`. Returns their
+/// number and the bytes used.
+pub fn pack(requests: &[DiskRequest], buffer: &mut [u8; MAX_PACKED]) -> (usize, usize) {
     let mut before = 0;
     let (mut count, mut used) = (0, 0);
     for request in requests {
@@ -177,17 +175,17 @@ pub fn pack(requests: &[Request], buffer: &mut [u8; MAX_PACKED]) -> (usize, usiz
     (count, used)
 }
 
-/// The requests that [`pack`] has packed, in order.
+/// Passes the requests that [`pack`] has packed to `sink`, in order.
 ///
 /// # Errors
-/// `sink` has had those before the first that is damaged.
-pub fn unpack(bytes: &[u8], sink: &mut impl FnMut(Request)) -> Result<(), Error> {
+/// Fails at the first damaged request; `sink` has received those before it.
+pub fn unpack(bytes: &[u8], sink: &mut impl FnMut(DiskRequest)) -> Result<(), Error> {
     let mut input = Reader::new(bytes);
     let mut start = 0_u64;
     while !input.is_empty() {
         start = start.checked_add(input.number()?).ok_or(Error::Malformed)?;
         let end = start.checked_add(input.number()?).ok_or(Error::Malformed)?;
-        sink(Request { start, end });
+        sink(DiskRequest { start, end });
     }
     Ok(())
 }
@@ -195,12 +193,13 @@ pub fn unpack(bytes: &[u8], sink: &mut impl FnMut(Request)) -> Result<(), Error>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Workload;
     use std::string::ToString;
     use std::vec::Vec;
 
     #[test]
-    fn requests_come_back_as_they_were_and_damage_is_noticed() {
-        let request = |number: u64| Request {
+    fn requests_are_equal_after_unpacking_and_damage_is_rejected() {
+        let request = |number: u64| DiskRequest {
             start: (1 << 50) + 30_000 * number,
             end: (1 << 50) + 30_000 * number + 700_000,
         };
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_of_the_workload_is_a_transfer_and_fits_its_disk() {
+    fn every_operation_has_a_transfer_that_fits_the_disk() {
         let job = Job::EMPTY;
         let ops: Vec<_> = Transfer::ALL.iter().map(|transfer| transfer.op).collect();
         assert_eq!(ops, Workload::Block.operations().collect::<Vec<_>>());
@@ -225,13 +224,13 @@ mod tests {
             let small = Job { disk_mib: 1, ..job };
             assert!(transfer.requests(&job) <= transfer.places(&job));
             assert!(transfer.requests(&small) <= transfer.places(&small));
-            assert_eq!(Transfer::of(transfer.op), Some(transfer));
+            assert_eq!(Transfer::from_op(transfer.op), Some(transfer));
         }
-        assert_eq!(Transfer::of(Op::Getpid), None);
+        assert_eq!(Transfer::from_op(Op::Getpid), None);
     }
 
     #[test]
-    fn a_disk_survives_its_own_name_and_paths_are_refused() {
+    fn disk_names_are_parsed_and_paths_rejected() {
         for name in ["fd4", "vda", "ubda", "nvme0n1"] {
             assert_eq!(Disk::from_name(name).unwrap().to_string(), name);
         }

@@ -1,33 +1,32 @@
-//! Bytes of a payload: little-endian base-128 numbers and counted strings.
+//! Encoding of payloads: little-endian base-128 numbers and length-prefixed strings.
 //!
-//! [`Writer`] fills a fixed buffer and [`Reader`] takes it apart again. Both
-//! work without allocation, and neither can panic on any input: a payload comes
-//! from a guest, and a guest is hostile.
+//! [`Writer`] fills a fixed buffer, [`Reader`] decodes it. Neither allocates, and neither panics on
+//! any input, because guests are not trusted.
 
-/// Why a payload could not be read or written.
+/// Failure to read or write a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The bytes ended inside a value.
+    /// The bytes end inside a value.
     Short,
     /// A number does not fit its type, or a string is not UTF-8.
     Malformed,
-    /// The buffer is too small for what was to be written.
+    /// The buffer is too small.
     Full,
 }
 
-/// Appends values to a borrowed buffer.
+/// Appends values to a buffer.
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
     used: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// A writer that starts at the front of `buffer`.
+    /// Creates a writer at the start of `buffer`.
     pub fn new(buffer: &'a mut [u8]) -> Self {
         Self { buffer, used: 0 }
     }
 
-    /// How many bytes were written.
+    /// Returns the number of bytes written.
     pub fn used(&self) -> usize {
         self.used
     }
@@ -48,7 +47,7 @@ impl<'a> Writer<'a> {
         self.byte(value as u8)
     }
 
-    /// Appends a number of up to 128 bits in the same way.
+    /// Appends a number of up to 128 bits in the same format.
     pub fn wide(&mut self, mut value: u128) -> Result<(), Error> {
         while value >= 0x80 {
             self.byte(value as u8 | 0x80)?;
@@ -68,30 +67,30 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Takes values from the front of a slice.
+/// Reads values from a slice.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of all of `bytes`.
+    /// Creates a reader of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Whether nothing is left.
+    /// Returns true if all bytes are read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Takes one byte.
+    /// Reads one byte.
     pub fn byte(&mut self) -> Result<u8, Error> {
         let (&first, rest) = self.rest.split_first().ok_or(Error::Short)?;
         self.rest = rest;
         Ok(first)
     }
 
-    /// Takes a number written by [`Writer::number`].
+    /// Reads a number written by [`Writer::number`].
     pub fn number(&mut self) -> Result<u64, Error> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -108,7 +107,7 @@ impl<'a> Reader<'a> {
         Err(Error::Malformed)
     }
 
-    /// Takes a number written by [`Writer::wide`].
+    /// Reads a number written by [`Writer::wide`].
     pub fn wide(&mut self) -> Result<u128, Error> {
         let mut value = 0u128;
         for shift in (0..128).step_by(7) {
@@ -125,12 +124,12 @@ impl<'a> Reader<'a> {
         Err(Error::Malformed)
     }
 
-    /// Takes a number that must fit 32 bits.
+    /// Reads a number that must fit into 32 bits.
     pub fn number32(&mut self) -> Result<u32, Error> {
         u32::try_from(self.number()?).map_err(|_| Error::Malformed)
     }
 
-    /// Takes bytes written by [`Writer::bytes`].
+    /// Reads bytes written by [`Writer::bytes`].
     pub fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let length = usize::try_from(self.number()?).map_err(|_| Error::Malformed)?;
         if length > self.rest.len() {
@@ -141,7 +140,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Takes a counted string, which must be UTF-8.
+    /// Reads a string, which must be UTF-8.
     pub fn text(&mut self) -> Result<&'a str, Error> {
         core::str::from_utf8(self.bytes()?).map_err(|_| Error::Malformed)
     }
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_survive_the_way_there_and_back() {
+    fn numbers_are_equal_after_writing_and_reading() {
         for value in [
             0,
             1,
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_64_bits_are_refused() {
+    fn numbers_beyond_64_bits_are_rejected() {
         assert_eq!(Reader::new(&[0xff; 11]).number(), Err(Error::Malformed));
         let eleven_bits_too_many = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
         assert_eq!(
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_numbers_survive_and_small_ones_are_written_as_others_are() {
+    fn wide_numbers_are_equal_after_reading_and_small_ones_have_the_same_format() {
         for value in [0, 300, u128::from(u64::MAX), 1 << 100, u128::MAX] {
             let mut buffer = [0; 19];
             let mut writer = Writer::new(&mut buffer);
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_is_refused() {
+    fn a_length_beyond_the_end_is_rejected() {
         assert_eq!(Reader::new(&[5, b'a']).bytes(), Err(Error::Short));
         assert_eq!(Reader::new(&[1, 0xff]).text(), Err(Error::Malformed));
         assert_eq!(Writer::new(&mut [0; 3]).bytes(b"abc"), Err(Error::Full));

@@ -1,42 +1,39 @@
-//! Frames: how a record is found again in a stream that anybody may write to.
+//! Frames: records in a console stream that also contains text.
 //!
-//! A frame is `F5 54`, the record's kind, the payload's length (2 bytes, little
-//! endian), the speaker's clock when it spoke (base 128), the payload, and a
-//! CRC-32 of all that stands between the two sync bytes and the checksum. The
-//! length covers clock and payload. What is no frame is text: a guest's log, a
-//! firmware's greeting, or garbage. After a damaged frame the decoder tries
-//! again at the very next byte, so that at most the damaged record is lost.
+//! A frame is `F5 54`, the kind of the record, the length (2 bytes, little endian), the sender's
+//! clock (base 128), the payload, and a CRC-32 of everything between the sync bytes and the
+//! checksum. The length covers clock and payload. All other bytes are text: a guest's log,
+//! firmware output or garbage. After a damaged frame the decoder continues at the next byte, so
+//! at most the damaged record is lost.
 
 use crate::codec::{Error, Reader, Writer};
 use crate::record::Record;
 
-/// The two bytes that every frame begins with. The first never occurs in UTF-8.
+/// First two bytes of every frame. The first one never occurs in UTF-8.
 pub const SYNC: [u8; 2] = [0xf5, b'T'];
 
-/// Length of what comes before a frame's body: sync, kind and length.
+/// Length of sync bytes, kind and length.
 pub const HEADER: usize = 5;
 
-/// Length of what comes after it.
+/// Length of the checksum.
 pub const CHECKSUM: usize = 4;
 
-/// The longest clock and payload together.
+/// Maximum length of clock and payload.
 pub const MAX_BODY: usize = 1024;
 
-/// The longest frame.
+/// Maximum length of a frame.
 pub const MAX_FRAME: usize = HEADER + MAX_BODY + CHECKSUM;
 
-/// The most bytes that one [`Record::Relay`] carries: what remains of a body
-/// after the longest clock, child number, channel and length.
+/// Maximum output in one [`Record::Relay`]: the body without clock, child, channel and length.
 pub const MAX_RELAY: usize = MAX_BODY - 16;
 
-/// The longest text of a record; [`clip`] cuts to it.
+/// Maximum length of a text in a record; [`truncate`] cuts to it.
 pub const MAX_TEXT: usize = 512;
 
-/// Writes `record`, said at clock `at`, as a whole frame into `buffer` and
-/// returns its length in bytes.
+/// Writes `record` with timestamp `at` as a frame into `buffer`. Returns its length in bytes.
 ///
 /// # Errors
-/// [`Error::Full`] if the record's text or bytes are too long.
+/// Returns [`Error::Full`] if the text or bytes of the record are too long.
 pub fn encode(record: &Record<'_>, at: u64, buffer: &mut [u8; MAX_FRAME]) -> Result<usize, Error> {
     let mut body = Writer::new(&mut buffer[HEADER..HEADER + MAX_BODY]);
     body.number(at)?;
@@ -51,8 +48,8 @@ pub fn encode(record: &Record<'_>, at: u64, buffer: &mut [u8; MAX_FRAME]) -> Res
     Ok(end + CHECKSUM)
 }
 
-/// The longest beginning of `text` that fits a record.
-pub fn clip(text: &str) -> &str {
+/// Returns the longest prefix of `text` that fits into a record.
+pub fn truncate(text: &str) -> &str {
     if text.len() <= MAX_TEXT {
         return text;
     }
@@ -63,19 +60,19 @@ pub fn clip(text: &str) -> &str {
     &text[..end]
 }
 
-/// What a [`Decoder`] finds.
+/// Output of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// A record, and the speaker's clock when it was said.
+    /// Record and its timestamp on the sender's clock.
     Record(Record<'a>, u64),
-    /// A byte that belongs to no frame.
+    /// Byte outside of frames.
     Text(u8),
-    /// A frame whose checksum or contents are wrong. Its bytes follow as text,
-    /// but for frames found inside it.
+    /// Frame with a wrong checksum or content. Its bytes follow as text, except for frames inside
+    /// it.
     Damaged,
 }
 
-/// Finds frames in a stream that arrives in pieces of any size.
+/// Incremental decoder of a console stream.
 pub struct Decoder {
     buffer: [u8; MAX_FRAME],
     used: usize,
@@ -87,18 +84,18 @@ impl Default for Decoder {
     }
 }
 
-/// What the front of the buffer is.
+/// Content at the front of the buffer.
 enum Front {
-    /// A frame of this many bytes, checksum correct.
+    /// Frame of this length with a correct checksum.
     Frame(usize),
-    /// Perhaps a frame, when more has arrived.
+    /// Possible beginning of a frame.
     Unfinished,
-    /// No frame; damaged if it looked like one.
+    /// Not a frame; damaged if it has the header of one.
     Other { damaged: bool },
 }
 
 impl Decoder {
-    /// A decoder that has seen nothing.
+    /// Creates a decoder for the beginning of a stream.
     pub const fn new() -> Self {
         Self {
             buffer: [0; MAX_FRAME],
@@ -106,8 +103,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes of the stream and hands what they complete to
-    /// `sink`, in order.
+    /// Decodes the next bytes of the stream and passes complete items to `sink`, in order.
     pub fn feed(&mut self, mut bytes: &[u8], sink: &mut impl FnMut(Item<'_>)) {
         while !bytes.is_empty() {
             let room = (MAX_FRAME - self.used).min(bytes.len());
@@ -119,7 +115,7 @@ impl Decoder {
         }
     }
 
-    /// The stream has ended: what is left over is text.
+    /// Ends the stream: passes the remaining bytes to `sink` as text.
     pub fn finish(&mut self, sink: &mut impl FnMut(Item<'_>)) {
         self.drain(sink, true);
     }
@@ -140,7 +136,7 @@ impl Decoder {
     }
 }
 
-/// Hands a frame with a correct checksum on; returns how many bytes are done.
+/// Passes a frame with a correct checksum on; returns the number of consumed bytes.
 fn deliver(frame: &[u8], sink: &mut impl FnMut(Item<'_>)) -> usize {
     match open(frame) {
         Ok((record, at)) => {
@@ -159,9 +155,8 @@ fn reject(pending: &[u8], damaged: bool, sink: &mut impl FnMut(Item<'_>)) -> usi
     1
 }
 
-/// The length in bytes of the whole frame that begins with `header`; `None` if no
-/// frame begins so.
-pub fn whole_length(header: &[u8; HEADER]) -> Option<usize> {
+/// Returns the length in bytes of the frame with this header; `None` if the header is invalid.
+pub fn frame_length(header: &[u8; HEADER]) -> Option<usize> {
     let body = usize::from(u16::from_le_bytes([header[3], header[4]]));
     (header[..2] == SYNC && body <= MAX_BODY).then_some(HEADER + body + CHECKSUM)
 }
@@ -173,7 +168,7 @@ fn inspect(pending: &[u8]) -> Front {
     let Some(header) = pending.first_chunk() else {
         return Front::Unfinished;
     };
-    let Some(length) = whole_length(header) else {
+    let Some(length) = frame_length(header) else {
         return Front::Other { damaged: true };
     };
     let Some(frame) = pending.get(..length) else {
@@ -194,8 +189,8 @@ fn open(frame: &[u8]) -> Result<(Record<'_>, u64), Error> {
     Ok((Record::read(frame[2], &body[clock_length..])?, at))
 }
 
-/// CRC-32 as in ISO-HDLC (polynomial 0x04c11db7 reflected), four bits at a time:
-/// a table of 64 bytes is kinder to a guest's cache than one of 1,024.
+/// CRC-32 as in ISO-HDLC (polynomial 0x04c11db7 reflected), four bits at a time: the table takes
+/// 64 bytes of a guest's cache instead of 1,024.
 pub fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 16] = nibble_table();
     let mut crc = !0u32;

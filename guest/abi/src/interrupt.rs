@@ -1,74 +1,72 @@
-//! Interrupts of workload `irq`, and how many of them go into one record.
+//! Interrupts of workload `irq` and their packed form in records.
 //!
-//! Each has the clock at several points of its way, and the number of the expiry
-//! that it stands for: expiries whose number nobody tells were missed, or came
-//! together with a later one. A record holds as many as fit, each told by how it
-//! differs from the one before. They come from a guest, so reading them checks
-//! everything and cannot panic.
+//! Each interrupt has timestamps along its path and the number of its timer expiry. Expiries
+//! without an interrupt were missed or coalesced with a later one. A record holds as many
+//! interrupts as fit, delta-encoded. They come from a guest, so unpacking checks everything and
+//! cannot panic.
 
 use crate::codec::{Error, Reader, Writer};
 use crate::frame::MAX_BODY;
 
-/// Expiries of one window: what is taken without a word in between.
+/// Expiries of one window. Nothing is sent within a window.
 pub const WINDOW: u32 = 1024;
 
-/// The most bytes of interrupts in one record: what remains of a body after clock,
+/// Maximum size of the packed interrupts of one record, in bytes: the body without clock,
 /// operation and length.
 pub const MAX_PACKED: usize = MAX_BODY - 16;
 
-/// What an interrupt found.
+/// State of the CPU when it was interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Found {
-    /// A halted processor, or a sleeping process.
+pub enum CpuState {
+    /// Halted CPU, or sleeping process.
     #[default]
     Halt = 0,
-    /// A program at work.
+    /// Running code of the guest.
     Code = 1,
-    /// An instruction that had left the guest and was being served.
+    /// Handling an exit from the guest.
     Exit = 2,
 }
 
-impl Found {
-    /// Every value, in order.
-    pub const ALL: [Found; 3] = [Found::Halt, Found::Code, Found::Exit];
+impl CpuState {
+    /// All values, in the order of their numbers.
+    pub const ALL: [CpuState; 3] = [CpuState::Halt, CpuState::Code, CpuState::Exit];
 
-    /// The name people read.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
-            Found::Halt => "halt",
-            Found::Code => "code",
-            Found::Exit => "exit",
+            CpuState::Halt => "halt",
+            CpuState::Code => "code",
+            CpuState::Exit => "exit",
         }
     }
 }
 
-/// One interrupt, from its timer to the thread behind its handler. All times are
-/// ticks; those of whoever raises it may be by another clock than the guest's.
+/// One interrupt, from its timer to the thread that waits for it. Times are ticks; those before
+/// the guest's handler are ticks of the raiser's clock, which may differ from the guest's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Which expiry of the timer, from 0.
+    /// Number of the timer expiry, from 0.
     pub sequence: u64,
-    /// When that was due, by the clock of whoever raises the interrupt.
+    /// Due time of the expiry, on the clock of the raiser.
     pub due: u64,
-    /// By how much the timer may really have been due later: what setting it took.
-    pub doubt: u64,
-    /// When whoever raises it ran, by its own clock; `None` where the guest's own
-    /// timer raises it.
+    /// Uncertainty of `due`: the duration of setting the timer.
+    pub uncertainty: u64,
+    /// Wake-up of the raiser, on its own clock; `None` for the guest's own timer.
     pub woke: Option<u64>,
-    /// When it was pending for the guest, by the clock of whoever raised it.
+    /// Time at which the raiser marked the interrupt as pending, on its own clock.
     pub marked: Option<u64>,
-    /// When the guest's handler was entered, by the guest's clock.
+    /// Entry of the guest's handler, on the guest's clock.
     pub entered: u64,
-    /// When the handler was done.
+    /// End of the handler.
     pub done: u64,
-    /// When the thread behind it ran.
+    /// Resumption of the waiting thread.
     pub resumed: u64,
-    /// What it found.
-    pub found: Found,
+    /// Interrupted activity.
+    pub found: CpuState,
 }
 
-/// Packs the first of `interrupts`, as many as fit `buffer`. Returns how many, and
+/// Packs as many of `interrupts` as fit into `buffer`, from the first on. Returns their number and
 /// the bytes used.
 pub fn pack(interrupts: &[Interrupt], buffer: &mut [u8; MAX_PACKED]) -> (usize, usize) {
     let mut before = Interrupt::default();
@@ -85,10 +83,10 @@ pub fn pack(interrupts: &[Interrupt], buffer: &mut [u8; MAX_PACKED]) -> (usize, 
     (count, used)
 }
 
-/// The interrupts that [`pack`] has packed, in order.
+/// Passes the interrupts that [`pack`] has packed to `sink`, in order.
 ///
 /// # Errors
-/// `sink` has had those before the first that is damaged.
+/// Fails at the first damaged interrupt; `sink` has received those before it.
 pub fn unpack(bytes: &[u8], sink: &mut impl FnMut(Interrupt)) -> Result<(), Error> {
     let mut input = Reader::new(bytes);
     let mut before = Interrupt::default();
@@ -102,7 +100,7 @@ pub fn unpack(bytes: &[u8], sink: &mut impl FnMut(Interrupt)) -> Result<(), Erro
 fn write(out: &mut Writer<'_>, before: &Interrupt, now: &Interrupt) -> Result<(), Error> {
     out.number(now.sequence.wrapping_sub(before.sequence))?;
     out.number(now.due.wrapping_sub(before.due))?;
-    out.number(now.doubt)?;
+    out.number(now.uncertainty)?;
     write_since(out, now.woke, now.due)?;
     write_since(out, now.marked, now.woke.unwrap_or(now.due))?;
     out.number(now.entered.wrapping_sub(before.entered))?;
@@ -114,7 +112,7 @@ fn write(out: &mut Writer<'_>, before: &Interrupt, now: &Interrupt) -> Result<()
 fn read(input: &mut Reader<'_>, before: &Interrupt) -> Result<Interrupt, Error> {
     let sequence = before.sequence.wrapping_add(input.number()?);
     let due = before.due.wrapping_add(input.number()?);
-    let doubt = input.number()?;
+    let uncertainty = input.number()?;
     let woke = read_since(input, due)?;
     let marked = read_since(input, woke.unwrap_or(due))?;
     let entered = before.entered.wrapping_add(input.number()?);
@@ -124,22 +122,22 @@ fn read(input: &mut Reader<'_>, before: &Interrupt) -> Result<Interrupt, Error> 
     Ok(Interrupt {
         sequence,
         due,
-        doubt,
+        uncertainty,
         woke,
         marked,
         entered,
         done,
         resumed,
-        found: *Found::ALL.get(found).ok_or(Error::Malformed)?,
+        found: *CpuState::ALL.get(found).ok_or(Error::Malformed)?,
     })
 }
 
-/// What is sent for one tick before `earlier`: a time that is none, half of all ticks
-/// there are later.
+/// Code for one tick before `earlier`; as a delay it would be half of all ticks, which does not
+/// occur.
 const ONE_BEFORE: u64 = 1 << 63;
 
-/// Absent is 0, and a time since `earlier` is sent one higher. A host may be woken before
-/// its guest's timer is due.
+/// Writes 0 if absent, otherwise the time since `earlier` plus 1. A host may be woken before its
+/// guest's timer is due.
 fn write_since(out: &mut Writer<'_>, time: Option<u64>, earlier: u64) -> Result<(), Error> {
     let since = time.map(|time| time.wrapping_sub(earlier));
     out.number(since.map_or(0, |since| since.checked_add(1).unwrap_or(ONE_BEFORE)))
@@ -164,41 +162,41 @@ mod tests {
         Ok(found)
     }
 
-    /// One as it may really be, the clocks of the two sides far apart.
+    /// Realistic interrupt: the clocks of the two sides are far apart.
     fn interrupt(sequence: u64) -> Interrupt {
         let due = (1 << 50) + sequence * 25_000_000;
         let own = sequence.is_multiple_of(3);
         Interrupt {
             sequence,
             due,
-            doubt: sequence % 7,
+            uncertainty: sequence % 7,
             woke: (!own).then_some(due + 5_000),
             marked: (!own).then_some(due + 9_000),
             entered: sequence * 25_000_000 + 12_345,
             done: sequence * 25_000_000 + 12_400,
             resumed: sequence * 25_000_000 + 13_000,
-            found: Found::ALL[sequence as usize % 3],
+            found: CpuState::ALL[sequence as usize % 3],
         }
     }
 
     #[test]
-    fn a_window_survives_its_records() {
+    fn a_window_is_equal_after_packing_and_unpacking() {
         let window: Vec<_> = (0..u64::from(WINDOW)).map(interrupt).collect();
-        let (mut rest, mut heard, mut records) = (&window[..], Vec::new(), 0);
+        let (mut rest, mut decoded, mut records) = (&window[..], Vec::new(), 0);
         while !rest.is_empty() {
             let mut buffer = [0; MAX_PACKED];
             let (count, used) = pack(rest, &mut buffer);
             assert!(count > 30, "a record holds {count} only");
-            heard.extend(unpacked(&buffer[..used]).unwrap());
+            decoded.extend(unpacked(&buffer[..used]).unwrap());
             rest = &rest[count..];
             records += 1;
         }
-        assert_eq!(heard, window);
+        assert_eq!(decoded, window);
         assert!(records > 1);
     }
 
     #[test]
-    fn extremes_survive() {
+    fn extreme_values_are_equal_after_unpacking() {
         let odd = [
             Interrupt {
                 sequence: u64::MAX,
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_refused() {
+    fn damaged_bytes_are_rejected() {
         let mut buffer = [0; MAX_PACKED];
         let (_, used) = pack(&[interrupt(1)], &mut buffer);
         assert_eq!(unpacked(&buffer[..used - 1]), Err(Error::Short));

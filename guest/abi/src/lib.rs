@@ -1,9 +1,8 @@
-//! The contract between the three floors of the house: what a guest is told,
-//! what it may say, and what the machine around it offers.
+//! Interface between guests, VMMs and the lab: operations, jobs, records, ports and boot protocol.
 //!
-//! Everything here is `no_std` and without dependencies, because it is compiled
-//! into the image, into the Linux agent, into the VMM and into the lab. A change
-//! of any byte that crosses a boundary raises [`VERSION`].
+//! The crate is `no_std` and has no dependencies, because the image, the Linux agent, the VMM and
+//! the lab are all compiled with it. A change of any byte that crosses a boundary raises
+//! [`VERSION`].
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -11,24 +10,27 @@
 extern crate std;
 
 pub mod block;
-pub mod catalogue;
 pub mod codec;
 pub mod frame;
 pub mod interrupt;
 pub mod job;
-pub mod mark;
+pub mod marker;
+mod names;
+pub mod operation;
 pub mod platform;
 pub mod populate;
 pub mod record;
 mod stamp;
 pub mod ticker;
+pub mod workload;
 
-pub use catalogue::{Direction, Op, OpSet, Unit, Workload};
 pub use frame::{Decoder, Item};
-pub use interrupt::{Found, Interrupt};
+pub use interrupt::{CpuState, Interrupt};
 pub use job::Job;
+pub use operation::{Direction, Measure, Need, Op, OpSet, Unit};
 pub use record::{Counter, Record, Stage};
+pub use workload::Workload;
 
-/// Version of everything in this crate that crosses a boundary: frame layout,
-/// record payloads, command-line words, ports and note layout.
+/// Version of the interface: frame layout, record payloads, command-line words, ports and note
+/// layout.
 pub const VERSION: u16 = 4;

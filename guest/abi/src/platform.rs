@@ -1,135 +1,124 @@
-//! What the image finds around it: ports, addresses, and the two ways in.
+//! Ports, addresses and boot protocols of the image.
 //!
-//! The image starts in one of two ways. By the *PVH* entry (ELF note 18, owner
-//! "Xen"; Xen `docs/misc/pvh.pandoc`): 32-bit protected mode, paging off, `ebx`
-//! pointing at an [`StartInfo`]. Or *directly*: a VMM that knows the image's
-//! own note ([`NOTE_OWNER`], [`Direct`]) puts the vCPU into 64-bit mode on the
-//! page tables, descriptor tables and stack that the image carries, at ring 0 or
-//! ring 3, with `rdi` pointing at the same start info. No instruction is spent on
-//! building what the linker could lay out.
+//! The image has two entry points. *PVH* (ELF note 18, owner "Xen"; Xen `docs/misc/pvh.pandoc`):
+//! 32-bit protected mode, paging off, `ebx` points to a [`StartInfo`]. *Direct boot*: a VMM that
+//! supports the image's own note ([`NOTE_OWNER`], [`DirectBoot`]) puts the vCPU into 64-bit mode
+//! at ring 0 or ring 3, on the page tables, descriptor tables and stack of the image; `rdi` points
+//! to the same start info. The tables are laid out by the linker, so no instruction builds them.
 
-/// The first 16550 serial port (8 ports).
+/// First 16550 serial port (8 ports).
 pub const COM1: u16 = 0x3f8;
 
-/// Scratch register of the first serial port: it keeps the byte written to it,
-/// in every 16550, real or modelled. `port-out` and `port-in` use it because its
-/// state proves that the accesses arrived.
-pub const SCRATCH: u16 = COM1 + 7;
+/// Scratch register of the first serial port: it keeps the byte written to it in every 16550, real
+/// or emulated. `port-out` and `port-in` use it because its value proves the accesses.
+pub const SERIAL_SCRATCH: u16 = COM1 + 7;
 
-/// What a port without a device reads, because nothing drives the bus. On a virtual
-/// machine somebody has to say so.
-pub const NO_DEVICE: u8 = 0xff;
+/// Value read from a port without a device, because nothing drives the bus.
+pub const FLOATING_BUS: u8 = 0xff;
 
-/// A port that takes one console byte a write and is always ready: QEMU's
-/// `isa-debugcon`, and ours.
+/// Console port that takes one byte per write and is always ready: `isa-debugcon` in QEMU, and
+/// trapline-vmm.
 pub const DEBUG_CONSOLE: u16 = 0xe9;
 
-/// A 32-bit write of `v` ends the machine with exit status `v << 1 | 1`: QEMU's
-/// `isa-debug-exit`, and ours.
+/// Port at which a 32-bit write of `v` ends the machine with exit status `v << 1 | 1`:
+/// `isa-debug-exit` in QEMU, and trapline-vmm.
 pub const EXIT: u16 = 0x501;
 
-/// The sleep control register of a machine with ACPI (ACPI 6.5, 4.8.3.7), a byte: writing
-/// [`POWER_OFF`] ends the machine. The status register behind it reads 0.
+/// ACPI sleep control register (ACPI 6.5, 4.8.3.7), one byte: writing [`POWER_OFF`] ends the
+/// machine. The status register after it reads 0.
 pub const POWER_CONTROL: u16 = 0x600;
 /// See [`POWER_CONTROL`].
 pub const POWER_STATUS: u16 = 0x601;
-/// The reset register of such a machine (4.8.3.6), a byte that takes [`POWER_RESET`].
+/// ACPI reset register (4.8.3.6), one byte: writing [`POWER_RESET`] resets the machine.
 pub const POWER_RESET_PORT: u16 = 0x602;
-/// The sleep type that means off.
+/// Sleep type S5, power off.
 pub const SLEEP_OFF: u8 = 5;
-/// That type, and the bit that begins it.
+/// Sleep type S5 and the sleep enable bit.
 pub const POWER_OFF: u8 = SLEEP_OFF << 2 | 1 << 5;
-/// What resets the machine.
+/// Value that resets the machine.
 pub const POWER_RESET: u8 = 1;
 
-/// Written to [`EXIT`] when all went well: exit status [`EXIT_STATUS_DONE`].
+/// Value for [`EXIT`] after success: exit status [`EXIT_STATUS_DONE`].
 pub const EXIT_DONE: u32 = 0x10;
-/// Written to [`EXIT`] after a panic: exit status [`EXIT_STATUS_PANIC`].
+/// Value for [`EXIT`] after a panic: exit status [`EXIT_STATUS_PANIC`].
 pub const EXIT_PANIC: u32 = 0x11;
-/// Exit status of a machine whose guest was done.
+/// Exit status of a machine whose guest succeeded.
 pub const EXIT_STATUS_DONE: i32 = (EXIT_DONE as i32) << 1 | 1;
 /// Exit status of a machine whose guest panicked.
 pub const EXIT_STATUS_PANIC: i32 = (EXIT_PANIC as i32) << 1 | 1;
 
-/// Command port of the PC's keyboard controller. Writing [`RESET`] pulses the
-/// processor's reset line; VMMs that have no other way for a guest to end
-/// understand it as the end (Firecracker, Cloud Hypervisor, crosvm, kvmtool).
+/// Command port of the PC keyboard controller. Writing [`RESET`] pulses the CPU's reset line, which
+/// ends the machine in Firecracker, Cloud Hypervisor, crosvm and kvmtool.
 pub const KEYBOARD_CONTROLLER: u16 = 0x64;
 /// See [`KEYBOARD_CONTROLLER`].
 pub const RESET: u8 = 0xfe;
 
-/// Trapline's own ports, offered where [`crate::Job::ports`] says so.
+/// Port of the exit counter. It and the following ports exist if [`crate::Job::ports`] is set.
 ///
-/// A 32-bit read gives the low half of the number of exits so far (the kernel's
-/// count where it tells, else the VMM's) and latches the high half, which
-/// [`EXITS_HIGH`] then gives.
+/// A 32-bit read returns the low half of the number of exits so far (the kernel's count if
+/// available, else the VMM's) and latches the high half, which [`EXITS_HIGH`] returns.
 pub const EXITS_LOW: u16 = 0x510;
 /// See [`EXITS_LOW`].
 pub const EXITS_HIGH: u16 = 0x514;
 
-/// Halting without the `hlt` instruction, for a guest at ring 3. A 32-bit write
-/// of the guest's own interrupt count (see [`Direct::interrupts`]) halts the
-/// vCPU until the next interrupt, unless the count in guest memory has moved on
-/// already: then the interrupt to be waited for has been taken and the write
-/// returns at once.
+/// Port that halts the vCPU, for a guest at ring 3, where `hlt` is privileged. A 32-bit write of
+/// the guest's own interrupt count (see [`DirectBoot::interrupts`]) halts the vCPU until the next
+/// interrupt. If the count in guest memory differs, the interrupt has been taken already, and the
+/// write returns at once.
 pub const IDLE: u16 = 0x518;
 
-/// A whole frame at once. A 32-bit write of the guest-physical address of a frame
-/// (see [`crate::frame`]) has the same effect as writing its bytes to
-/// [`DEBUG_CONSOLE`], for one exit instead of one a byte. What is no frame, or not
-/// in guest memory, is ignored.
+/// Port that takes a frame per write. A 32-bit write of the guest-physical address of a frame (see
+/// [`crate::frame`]) has the effect of writing its bytes to [`DEBUG_CONSOLE`], with one exit
+/// instead of one per byte. Invalid frames and addresses are ignored.
 pub const FRAME: u16 = 0x51c;
 
-/// A timer of the VMM that interrupts the guest, for whoever asks for it. Reading 32
-/// bits gives [`TICKER_IS_THERE`] where there is one. A 32-bit write of the guest-physical
-/// address of a page (see [`crate::ticker`]) starts it, writing 0 stops it; writing
-/// anything else, or an address that is not a page of memory, stops it, too.
+/// Port of a periodic timer of the VMM. A 32-bit read returns [`TICKER_PRESENT`] if it exists. A
+/// 32-bit write of the guest-physical address of a page (see [`crate::ticker`]) starts it; any
+/// other value stops it.
 pub const TICKER: u16 = 0x520;
 /// See [`TICKER`].
-pub const TICKER_IS_THERE: u32 = u32::from_le_bytes(*b"tick");
+pub const TICKER_PRESENT: u32 = u32::from_le_bytes(*b"tick");
 
-/// Memory that the VMM gives its guest, and takes back, for whoever asks for it. Reading
-/// 32 bits gives [`POPULATE_IS_THERE`] where that can be had; writing 32 bits asks for
-/// something, and reading them afterwards tells what came of it. See [`crate::populate`].
+/// Port of memory hotplug. A 32-bit read returns [`POPULATE_PRESENT`] if it exists; a 32-bit write
+/// is a request, whose result a later read returns. See [`crate::populate`].
 pub const POPULATE: u16 = 0x524;
 /// See [`POPULATE`].
-pub const POPULATE_IS_THERE: u32 = u32::from_le_bytes(*b"fill");
+pub const POPULATE_PRESENT: u32 = u32::from_le_bytes(*b"fill");
 
-/// Where such memory begins: behind the first 4 GiB, in which no guest has any.
-pub const WINDOW: u64 = 1 << 32;
-/// How much there can be.
-pub const WINDOW_SIZE: u64 = 1 << 30;
+/// Start of hotplugged memory: 4 GiB, above all other guest memory.
+pub const HOTPLUG_BASE: u64 = 1 << 32;
+/// Maximum size of hotplugged memory.
+pub const HOTPLUG_SIZE: u64 = 1 << 30;
 
-/// Writing [`PAUSE_NOW`] here stops a simulated machine until the lab lets it go on:
-/// QEMU's `pvpanic`, in a machine whose panics pause it. Nothing of the machine
-/// notices, as it would if its processor waited for something.
+/// Port at which writing [`PAUSE_NOW`] stops a simulated machine until the lab resumes it: `pvpanic`
+/// in QEMU, with panics configured to pause. The machine's clock stands still meanwhile.
 pub const PAUSE: u16 = 0x505;
-/// Written to [`PAUSE`]: what pvpanic calls a panic.
+/// Value for [`PAUSE`]: the panic event of pvpanic.
 pub const PAUSE_NOW: u8 = 1;
 
-/// The selector of QEMU's firmware configuration device, 16 bits (QEMU
-/// `docs/specs/fw_cfg.rst`); behind it lies the port that gives a byte a read.
+/// Selector port of QEMU's firmware configuration device, 16 bits (QEMU `docs/specs/fw_cfg.rst`);
+/// the data port, one byte per read, is the next one.
 pub const FW_CFG: u16 = 0x510;
-/// The file of that device in which a simulated machine finds what it has to do.
+/// File of that device with the script of a simulated machine.
 pub const JOB_FILE: &str = "opt/org.trapline/job";
 
-/// A virtio-mmio transport (virtio 1.2, section 4.2.2), as QEMU's microvm
-/// machine and our VMM have it: the first of them.
+/// First virtio-mmio transport (virtio 1.2, section 4.2.2) of QEMU's microvm machine and of
+/// trapline-vmm.
 pub const VIRTIO_MMIO: u64 = 0xfeb0_0000;
-/// What its `MagicValue` register reads: "virt".
+/// Value of its `MagicValue` register: "virt".
 pub const VIRTIO_MAGIC: u32 = 0x7472_6976;
 /// Offset of its `DeviceFeatures` register, read only.
 pub const VIRTIO_DEVICE_FEATURES: u64 = 0x10;
-/// Offset of its `DeviceFeaturesSel` register: which 32 feature bits to show.
+/// Offset of its `DeviceFeaturesSel` register, which selects 32 feature bits.
 pub const VIRTIO_DEVICE_FEATURES_SEL: u64 = 0x14;
 
-/// The name of the domain in which Xen on a simulated machine runs the image.
+/// Name of the domain that runs the image under Xen.
 pub const DOMAIN: &str = "trapline";
 
-/// A page, in bytes.
+/// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// The local APIC's registers (Intel SDM volume 3, 11.4.1).
+/// Registers of the local APIC (Intel SDM volume 3, 11.4.1).
 pub const LOCAL_APIC: u64 = 0xfee0_0000;
 
 /// `hvm_start_info`, version 1 (Xen `public/arch-x86/hvm/start_info.h`).
@@ -140,7 +129,7 @@ pub struct StartInfo {
     pub magic: u32,
     /// 1: the memory map is present.
     pub version: u32,
-    /// SIF flags; 0 outside Xen's dom0.
+    /// SIF flags; 0 except in Xen's dom0.
     pub flags: u32,
     /// Entries of the module list.
     pub module_count: u32,
@@ -158,7 +147,7 @@ pub struct StartInfo {
     pub reserved: u32,
 }
 
-/// What [`StartInfo::magic`] holds.
+/// Value of [`StartInfo::magic`].
 pub const START_INFO_MAGIC: u32 = 0x336e_c578;
 
 /// `hvm_memmap_table_entry`.
@@ -167,7 +156,7 @@ pub const START_INFO_MAGIC: u32 = 0x336e_c578;
 pub struct MemoryMapEntry {
     /// Guest-physical address of the range.
     pub address: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: u64,
     /// [`MEMORY_RAM`] or [`MEMORY_RESERVED`], as in an E820 map.
     pub kind: u32,
@@ -177,16 +166,16 @@ pub struct MemoryMapEntry {
 
 /// Usable memory.
 pub const MEMORY_RAM: u32 = 1;
-/// Memory to leave alone.
+/// Reserved memory.
 pub const MEMORY_RESERVED: u32 = 2;
 
-/// Owner of the ELF note that holds a [`Direct`].
+/// Owner of the ELF note that contains a [`DirectBoot`].
 pub const NOTE_OWNER: &str = "Trapline";
 /// Type of that note.
 pub const NOTE_DIRECT: u32 = 1;
 
-/// Selectors of the image's descriptor table. Those of ring 3 are the ones that
-/// hosts with an emulated ring 0 insist on.
+/// Selectors of the image's descriptor table. Hosts with an emulated ring 0 require the given
+/// values for ring 3.
 pub mod selector {
     /// 64-bit code, ring 0.
     pub const CODE0: u16 = 0x08;
@@ -200,55 +189,55 @@ pub mod selector {
     pub const TASK: u16 = 0x40;
 }
 
-/// The image's note for a direct start: guest-physical (= virtual) addresses of
-/// what it carries. All fields little endian, in this order, nothing between.
+/// Note of the image for direct boot: guest-physical (= virtual) addresses. All fields are little
+/// endian, in this order, without padding.
 ///
-/// The VMM sets CR0 to PE, MP, NE and PG, CR4 to PAE, OSFXSR and OSXMMEXCPT (the
-/// image uses SSE2 and sets nothing up), EFER to LME and LMA; IF is clear at ring 0
-/// and set at ring 3, where the image can never change it.
+/// The VMM sets CR0 to PE, MP, NE and PG, CR4 to PAE, OSFXSR and OSXMMEXCPT (the image uses SSE2
+/// and does not set these registers), EFER to LME and LMA; IF is clear at ring 0 and set at ring
+/// 3, where the image cannot change it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Direct {
+pub struct DirectBoot {
     /// [`crate::VERSION`] of the image.
     pub version: u64,
-    /// First instruction, 64-bit mode, for either ring.
+    /// First instruction, in 64-bit mode, for both rings.
     pub entry: u64,
     /// Stack pointer at that instruction, as after a call (8 below a multiple of 16).
     pub stack: u64,
-    /// Top-level page table: identity map of the first 4 GiB, user bit set.
+    /// Top-level page table: identity map of the first 4 GiB with the user bit.
     pub page_table: u64,
-    /// Global descriptor table, laid out as [`selector`] says.
+    /// Global descriptor table, see [`selector`] for its layout.
     pub gdt: u64,
-    /// Its limit (length in bytes minus 1).
+    /// Limit of the GDT (length in bytes minus 1).
     pub gdt_limit: u64,
     /// Interrupt descriptor table for ring 0 (interrupt gates).
     pub idt0: u64,
-    /// Interrupt descriptor table for ring 3 (trap gates that ring 3 may enter:
-    /// cli and iretq cannot change IF there, so IF stays on).
+    /// Interrupt descriptor table for ring 3 (trap gates with DPL 3: IF stays set, because cli
+    /// and iretq cannot change it at ring 3).
     pub idt3: u64,
-    /// The limit of either.
+    /// Limit of both IDTs.
     pub idt_limit: u64,
-    /// Task state segment: interrupt stacks, and a port bitmap that allows all.
+    /// Task state segment: interrupt stacks, and a port bitmap that allows all ports.
     pub tss: u64,
-    /// Its limit.
+    /// Limit of the TSS.
     pub tss_limit: u64,
     /// Address of the 32-bit count of interrupts taken, see [`IDLE`].
     pub interrupts: u64,
 }
 
-/// Number of fields of [`Direct`].
-pub const DIRECT_FIELDS: usize = 12;
+/// Number of fields of [`DirectBoot`].
+pub const DIRECT_BOOT_FIELDS: usize = 12;
 
-impl Direct {
-    /// Reads the note's contents; `None` if the length is not that of a note.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Direct> {
-        let bytes: &[u8; DIRECT_FIELDS * 8] = bytes.try_into().ok()?;
+impl DirectBoot {
+    /// Parses the descriptor of the note; `None` if its length is wrong.
+    pub fn from_bytes(bytes: &[u8]) -> Option<DirectBoot> {
+        let bytes: &[u8; DIRECT_BOOT_FIELDS * 8] = bytes.try_into().ok()?;
         let field = |index: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&bytes[index * 8..index * 8 + 8]);
             u64::from_le_bytes(word)
         };
-        Some(Direct {
+        Some(DirectBoot {
             version: field(0),
             entry: field(1),
             stack: field(2),

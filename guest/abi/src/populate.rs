@@ -1,91 +1,87 @@
-//! Memory that a guest asks its VMM for while it runs, see
-//! [`crate::platform::POPULATE`].
+//! Memory hotplug on request of the guest, by port [`crate::platform::POPULATE`].
 //!
-//! A guest asks for a region of a known order, with a [`Wish`] in one word, and gives it
-//! back with [`GIVE_BACK`]. There is one region at a time, at
-//! [`crate::platform::WINDOW`]. What came of the last word is read from the same port:
-//! the wish itself while its region is there, 0 when it was given back, or a [`Refusal`].
-//! Reading it says [`crate::platform::POPULATE_IS_THERE`] until something was asked for.
+//! A guest writes a [`MemoryRequest`] to the port to attach a region, and [`RELEASE`] to detach it.
+//! There is one region at a time, at [`crate::platform::HOTPLUG_BASE`]. Reading the port returns
+//! [`crate::platform::POPULATE_PRESENT`] before the first request, then the result of the last
+//! write: the request itself while its region is attached, 0 after its release, or a [`Refusal`].
 
-use crate::catalogue::Op;
+use crate::operation::Op;
 
-/// The orders that there are: a region has 2^order pages.
+/// Supported orders: a region has 2^order pages.
 pub const ORDERS: [u8; 4] = [0, 3, 9, 18];
 
-/// Regions of more pages than those of this order are large.
+/// Regions of a higher order are large.
 pub const LARGE: u8 = 9;
 
 /// The order of a page of 2 MiB.
 pub const HUGE: u8 = 9;
 
-/// Written to give the region back.
-pub const GIVE_BACK: u32 = 0xffff_ffff;
+/// Value that detaches the region.
+pub const RELEASE: u32 = 0xffff_ffff;
 
-/// Bits of a wish, above its order: what makes it one, and what it wants.
-const WISH: u32 = 1 << 16;
+/// Bits of a request above its order.
+const REQUEST: u32 = 1 << 16;
 const IN_HUGE_PAGES: u32 = 1 << 8;
 const PREFAULTED: u32 = 1 << 9;
 
-/// What an answer that refuses begins with.
+/// Bit of an answer that is a [`Refusal`].
 const REFUSED: u32 = 0x8000_0000;
 
-/// What a guest may ask for.
+/// Request for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Wish {
+pub struct MemoryRequest {
     /// One of [`ORDERS`].
     pub order: u8,
-    /// In pages of 2 MiB; never below the order of [`HUGE`].
+    /// Backed by pages of 2 MiB; only from order [`HUGE`] on.
     pub huge: bool,
-    /// Populated before the guest touches it.
+    /// Populated when it is attached.
     pub prefault: bool,
 }
 
-impl Wish {
-    /// Every wish there is, in the order in which tables show them.
-    pub const ALL: [Wish; 12] = all();
+impl MemoryRequest {
+    /// All requests, in display order.
+    pub const ALL: [MemoryRequest; 12] = all();
 
-    /// Its pages of 4 KiB.
+    /// Returns the length in pages of 4 KiB.
     pub const fn pages(self) -> u64 {
         1 << self.order
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub const fn bytes(self) -> u64 {
         self.pages() * crate::platform::PAGE
     }
 
-    /// As it is written to the port.
+    /// Returns the value that is written to the port.
     pub const fn word(self) -> u32 {
         let huge = if self.huge { IN_HUGE_PAGES } else { 0 };
         let prefault = if self.prefault { PREFAULTED } else { 0 };
-        WISH | self.order as u32 | huge | prefault
+        REQUEST | self.order as u32 | huge | prefault
     }
 
-    /// The wish of such a word, if it is one.
-    pub fn of_word(word: u32) -> Option<Wish> {
-        Self::ALL.into_iter().find(|wish| wish.word() == word)
+    /// Returns the request with this value.
+    pub fn from_word(word: u32) -> Option<MemoryRequest> {
+        Self::ALL.into_iter().find(|request| request.word() == word)
     }
 
-    /// The operation that gives such a region.
-    pub fn attach(self) -> Op {
+    /// Returns the operation that attaches such a region.
+    pub fn attach_op(self) -> Op {
         self.operation(0)
     }
 
-    /// The operation that touches such a region.
-    pub fn touch(self) -> Op {
+    /// Returns the operation that touches such a region.
+    pub fn touch_op(self) -> Op {
         self.operation(1)
     }
 
-    /// The two operations of each wish stand side by side in the catalogue, in the same
-    /// order; a test checks that their names fit.
     fn operation(self, which: usize) -> Op {
         let before = Self::ALL.iter().take_while(|other| **other != self);
         OPERATIONS[2 * before.count() + which]
     }
 }
 
-const fn all() -> [Wish; 12] {
-    let mut all = [Wish {
+const fn all() -> [MemoryRequest; 12] {
+    let mut all = [MemoryRequest {
         order: 0,
         huge: false,
         prefault: false,
@@ -95,7 +91,7 @@ const fn all() -> [Wish; 12] {
         let order = ORDERS[index];
         let mut variant = 0;
         while variant < if order < HUGE { 2 } else { 4 } {
-            all[used] = Wish {
+            all[used] = MemoryRequest {
                 order,
                 huge: variant >= 2,
                 prefault: variant % 2 == 1,
@@ -108,127 +104,113 @@ const fn all() -> [Wish; 12] {
     all
 }
 
-/// Two for each wish.
-const OPERATIONS: [Op; 2 * Wish::ALL.len()] = [
-    Op::Attach0,
-    Op::Touch0,
-    Op::Attach0Prefault,
-    Op::Touch0Prefault,
-    Op::Attach3,
-    Op::Touch3,
-    Op::Attach3Prefault,
-    Op::Touch3Prefault,
-    Op::Attach9,
-    Op::Touch9,
-    Op::Attach9Prefault,
-    Op::Touch9Prefault,
-    Op::Attach9Huge,
-    Op::Touch9Huge,
-    Op::Attach9HugePrefault,
-    Op::Touch9HugePrefault,
-    Op::Attach18,
-    Op::Touch18,
-    Op::Attach18Prefault,
-    Op::Touch18Prefault,
-    Op::Attach18Huge,
-    Op::Touch18Huge,
-    Op::Attach18HugePrefault,
-    Op::Touch18HugePrefault,
-];
+/// Two operations per request, in the order of [`MemoryRequest::ALL`]. Their numbers are consecutive.
+const OPERATIONS: [Op; 2 * MemoryRequest::ALL.len()] = {
+    let mut operations = [Op::Attach0; 2 * MemoryRequest::ALL.len()];
+    let mut index = 0;
+    while index < operations.len() {
+        operations[index] = match Op::from_number(Op::Attach0.number() + index as u8) {
+            Some(op) => op,
+            None => panic!("the numbers of workload populate are consecutive"),
+        };
+        index += 1;
+    }
+    operations
+};
 
-/// Why a wish was refused.
+/// Reason for the refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Refusal {
-    /// It is none.
-    NoWish = 1,
-    /// There is a region already, or there is none to be given back.
-    OutOfTurn = 2,
-    /// The kernel has no pages of 2 MiB for it.
+    /// The value is not a request.
+    Invalid = 1,
+    /// A region is attached already, or none is attached to release.
+    WrongState = 2,
+    /// The kernel has no pages of 2 MiB for the region.
     NoHugePages = 3,
-    /// There is not enough memory.
+    /// Not enough memory.
     NoMemory = 4,
-    /// Something else went wrong.
+    /// Other failure.
     Failed = 5,
 }
 
 impl Refusal {
-    /// Every refusal.
+    /// All refusals.
     pub const ALL: [Refusal; 5] = [
-        Self::NoWish,
-        Self::OutOfTurn,
+        Self::Invalid,
+        Self::WrongState,
         Self::NoHugePages,
         Self::NoMemory,
         Self::Failed,
     ];
 
-    /// As it is read from the port.
+    /// Returns the value that is read from the port.
     pub const fn word(self) -> u32 {
         REFUSED | self as u32
     }
 
-    /// The refusal of such a word, if it is one.
-    pub fn of_word(word: u32) -> Option<Refusal> {
+    /// Returns the refusal with this value.
+    pub fn from_word(word: u32) -> Option<Refusal> {
         Self::ALL.into_iter().find(|refusal| refusal.word() == word)
     }
 
-    /// Why, for people, and what mends it.
+    /// Returns the human-readable reason, with a remedy if there is one.
     pub const fn reason(self) -> &'static str {
         match self {
-            Self::NoWish => "the VMM knows no such region",
-            Self::OutOfTurn => "the VMM has another region for its guest already",
+            Self::Invalid => "the VMM does not support this region",
+            Self::WrongState => "the VMM has attached another region already",
             Self::NoHugePages => NO_HUGE_PAGES,
-            Self::NoMemory => "there is not enough memory for the region",
-            Self::Failed => "the VMM could not make the region, or not attach it",
+            Self::NoMemory => "not enough memory for the region",
+            Self::Failed => "the VMM failed to create or attach the region",
         }
     }
 }
 
-/// Why there are no pages of 2 MiB, and what mends it.
+/// Reason for the lack of pages of 2 MiB, with the remedy.
 pub const NO_HUGE_PAGES: &str = "the kernel gives no pages of 2 MiB: echo madvise | sudo tee \
                                  /sys/kernel/mm/transparent_hugepage/enabled";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::{POPULATE_IS_THERE, WINDOW_SIZE};
+    use crate::platform::{HOTPLUG_SIZE, POPULATE_PRESENT};
     use crate::Workload;
     use std::format;
 
     #[test]
-    fn every_wish_has_its_operations_and_every_operation_its_wish() {
-        for wish in Wish::ALL {
-            let pages = if wish.huge { "-2m" } else { "" };
-            let how = if wish.prefault { "-prefault" } else { "" };
-            let name = |what: &str| format!("{what}-{}{pages}{how}", wish.order);
-            assert_eq!(wish.attach().name(), name("attach"));
-            assert_eq!(wish.touch().name(), name("touch"));
+    fn requests_and_operations_correspond() {
+        for request in MemoryRequest::ALL {
+            let pages = if request.huge { "-2m" } else { "" };
+            let how = if request.prefault { "-prefault" } else { "" };
+            let name = |what: &str| format!("{what}-{}{pages}{how}", request.order);
+            assert_eq!(request.attach_op().name(), name("attach"));
+            assert_eq!(request.touch_op().name(), name("touch"));
         }
         let count = Workload::Populate.operations().count();
-        assert_eq!(count, 2 * Wish::ALL.len());
+        assert_eq!(count, 2 * MemoryRequest::ALL.len());
     }
 
     #[test]
-    fn words_lead_back_and_mean_one_thing() {
-        for wish in Wish::ALL {
-            assert_eq!(Wish::of_word(wish.word()), Some(wish));
-            assert_eq!(Refusal::of_word(wish.word()), None);
-            assert!(wish.bytes() <= WINDOW_SIZE);
+    fn values_of_requests_and_refusals_are_distinct() {
+        for request in MemoryRequest::ALL {
+            assert_eq!(MemoryRequest::from_word(request.word()), Some(request));
+            assert_eq!(Refusal::from_word(request.word()), None);
+            assert!(request.bytes() <= HOTPLUG_SIZE);
         }
         for refusal in Refusal::ALL {
-            assert_eq!(Refusal::of_word(refusal.word()), Some(refusal));
-            assert_eq!(Wish::of_word(refusal.word()), None);
+            assert_eq!(Refusal::from_word(refusal.word()), Some(refusal));
+            assert_eq!(MemoryRequest::from_word(refusal.word()), None);
         }
         for other in [
             0,
-            WISH | 1,
-            WISH | 0x103,
-            WISH | 0x400,
-            GIVE_BACK,
-            POPULATE_IS_THERE,
+            REQUEST | 1,
+            REQUEST | 0x103,
+            REQUEST | 0x400,
+            RELEASE,
+            POPULATE_PRESENT,
         ] {
-            assert_eq!(Wish::of_word(other), None, "{other:#x}");
+            assert_eq!(MemoryRequest::from_word(other), None, "{other:#x}");
         }
-        assert_eq!(Refusal::of_word(GIVE_BACK), None);
+        assert_eq!(Refusal::from_word(RELEASE), None);
     }
 }

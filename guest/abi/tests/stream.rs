@@ -1,14 +1,14 @@
-//! Records survive their way through a console that anybody may write to.
+//! Records are decoded correctly from a console stream with text and damage.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trapline_abi::frame::{encode, MAX_FRAME, MAX_RELAY, MAX_TEXT};
-use trapline_abi::record::{Channel, Speaker};
+use trapline_abi::record::{Channel, Sender};
 use trapline_abi::{Counter, Decoder, Item, Op, Record, Stage};
 
-/// A record with its own storage, and the clock it was said at.
+/// Record with its own storage, and its timestamp.
 #[derive(Clone, Debug)]
-struct Said {
+struct OwnedRecord {
     shape: u8,
     numbers: [u64; 4],
     small: u16,
@@ -16,10 +16,10 @@ struct Said {
     at: u64,
 }
 
-impl Said {
+impl OwnedRecord {
     fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes).into_owned();
-        trapline_abi::frame::clip(&text).to_owned()
+        trapline_abi::frame::truncate(&text).to_owned()
     }
 
     fn record<'a>(&'a self, text: &'a str) -> Record<'a> {
@@ -29,10 +29,10 @@ impl Said {
         match self.shape % 14 {
             0 => Record::Hello {
                 version: child,
-                speaker: if a & 1 == 0 {
-                    Speaker::Image
+                sender: if a & 1 == 0 {
+                    Sender::Image
                 } else {
-                    Speaker::Agent
+                    Sender::Agent
                 },
                 ring: b as u8,
                 memory: c,
@@ -85,21 +85,20 @@ impl Said {
 }
 
 prop_compose! {
-    fn said()(shape: u8, numbers: [u64; 4], small: u16, at: u64,
-              bytes in vec(any::<u8>(), 0..MAX_RELAY)) -> Said {
-        Said { shape, numbers, small, bytes, at }
+    fn owned()(shape: u8, numbers: [u64; 4], small: u16, at: u64,
+              bytes in vec(any::<u8>(), 0..MAX_RELAY)) -> OwnedRecord {
+        OwnedRecord { shape, numbers, small, bytes, at }
     }
 }
 
-fn frame(said: &Said) -> Vec<u8> {
+fn frame(owned: &OwnedRecord) -> Vec<u8> {
     let mut buffer = [0; MAX_FRAME];
-    let text = said.text();
-    let length = encode(&said.record(&text), said.at, &mut buffer).expect("fits");
+    let text = owned.text();
+    let length = encode(&owned.record(&text), owned.at, &mut buffer).expect("fits");
     buffer[..length].to_vec()
 }
 
-/// What a decoder makes of a stream that arrives in pieces: the records as text,
-/// and all bytes that belong to none.
+/// Decodes a stream in pieces. Returns the records as text, and all bytes outside of records.
 fn decode(stream: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
     let mut decoder = Decoder::new();
     let (mut records, mut text) = (Vec::new(), Vec::new());
@@ -115,33 +114,33 @@ fn decode(stream: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
     (records, text)
 }
 
-fn expected(all: &[Said]) -> Vec<String> {
+fn expected(all: &[OwnedRecord]) -> Vec<String> {
     all.iter()
-        .map(|said| format!("{} {:?}", said.at, said.record(&said.text())))
+        .map(|owned| format!("{} {:?}", owned.at, owned.record(&owned.text())))
         .collect()
 }
 
 proptest! {
     #[test]
     fn every_record_arrives_and_the_text_between_is_kept(
-        all in vec((said(), "[ -~\n]{0,40}"), 1..8), piece in 1usize..3000,
+        all in vec((owned(), "[ -~\n]{0,40}"), 1..8), piece in 1usize..3000,
     ) {
         let mut stream = Vec::new();
         let mut between = Vec::new();
-        for (said, text) in &all {
+        for (owned, text) in &all {
             stream.extend_from_slice(text.as_bytes());
             between.extend_from_slice(text.as_bytes());
-            stream.extend(frame(said));
+            stream.extend(frame(owned));
         }
         let (records, text) = decode(&stream, piece);
-        let all: Vec<Said> = all.into_iter().map(|(said, _)| said).collect();
+        let all: Vec<OwnedRecord> = all.into_iter().map(|(owned, _)| owned).collect();
         prop_assert_eq!(records, expected(&all));
         prop_assert_eq!(text, between);
     }
 
     #[test]
     fn a_damaged_frame_costs_no_other(
-        before in said(), hurt in said(), after in said(), place: prop::sample::Index, bit in 0u8..8,
+        before in owned(), hurt in owned(), after in owned(), place: prop::sample::Index, bit in 0u8..8,
     ) {
         let mut damaged = frame(&hurt);
         let place = place.index(damaged.len());

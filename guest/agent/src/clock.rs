@@ -1,10 +1,9 @@
-//! Ticks against the kernel's clock: how fast they go, and what a moment of the one
-//! is on the other.
+//! Conversion between TSC ticks and the kernel's clock.
 
 use std::time::{Duration, Instant};
 use trapline_workloads::{ticks, Wake};
 
-/// Ticks against the kernel's clock.
+/// Converter between TSC ticks and the kernel's clock.
 pub struct TickClock {
     began: (u64, Instant),
     rate: Option<Rate>,
@@ -13,49 +12,48 @@ pub struct TickClock {
 #[derive(Clone, Copy)]
 struct Rate {
     per_ns: f64,
-    /// How long it was watched.
+    /// Duration of the calibration.
     over: Duration,
 }
 
-/// Time between two readings that is enough for `timer-wake`: an error of 100 ns in
-/// either is then below 10 ppm.
+/// Duration of the calibration for `timer-wake`: an error of 100 ns per reading is below 10 ppm.
 pub const CALIBRATION: Duration = Duration::from_millis(20);
 
-/// The same for `irq`: below 1 ppm.
-pub const PRECISELY: Duration = Duration::from_millis(250);
+/// Duration of the calibration for `irq`: below 1 ppm.
+pub const PRECISE_CALIBRATION: Duration = Duration::from_millis(250);
 
-/// How wrong a reading of both clocks may be, in nanoseconds.
+/// Error of a reading of both clocks, in nanoseconds.
 const READING_ERROR_NS: f64 = 100.0;
 
-/// What the due time of `timer-wake` is rounded down by, as a share of the time asleep.
+/// Reduction of the due time of `timer-wake`, as a share of the sleep.
 const CALIBRATION_ERROR: f64 = 20e-6;
 
-/// Both clocks at one moment.
+/// Simultaneous reading of both clocks.
 #[derive(Clone, Copy)]
 pub struct Moment {
-    /// Ours, in ticks.
+    /// TSC.
     pub ticks: u64,
-    /// The kernel's, in nanoseconds.
+    /// `CLOCK_MONOTONIC`, in nanoseconds.
     pub ns: u64,
-    /// By how many ticks it was not one moment.
-    pub doubt: u64,
+    /// Uncertainty, in ticks.
+    pub uncertainty: u64,
 }
 
 impl Moment {
-    /// Now.
+    /// Reads both clocks.
     pub fn now() -> Self {
         let before = ticks();
         let ns = monotonic_ns();
-        let doubt = ticks() - before;
+        let uncertainty = ticks() - before;
         Self {
-            ticks: before + doubt / 2,
+            ticks: before + uncertainty / 2,
             ns,
-            doubt,
+            uncertainty,
         }
     }
 }
 
-/// `CLOCK_MONOTONIC`, in nanoseconds.
+/// Reads `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -66,7 +64,7 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// As the kernel takes it.
+/// Converts nanoseconds to a `timespec`.
 pub fn timespec(ns: u64) -> libc::timespec {
     libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -74,10 +72,10 @@ pub fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
-/// Sleeps until a moment of `CLOCK_MONOTONIC`, through signals if there are any.
+/// Sleeps until `ns` on `CLOCK_MONOTONIC`, despite signals.
 pub fn sleep_until(ns: u64) {
     let due = timespec(ns);
-    // SAFETY: the request is valid, and no remainder is asked for.
+    // SAFETY: the request is valid, and no remainder is requested.
     let sleep = || unsafe {
         let absolute = libc::TIMER_ABSTIME;
         libc::clock_nanosleep(
@@ -91,7 +89,7 @@ pub fn sleep_until(ns: u64) {
 }
 
 impl TickClock {
-    /// A clock whose rate is not known yet.
+    /// Creates a converter without a known rate.
     pub fn start() -> Self {
         Self {
             began: (ticks(), Instant::now()),
@@ -99,7 +97,7 @@ impl TickClock {
         }
     }
 
-    /// Learns the rate from at least so much time, waiting for it if need be.
+    /// Calibrates the rate over at least this time; sleeps if necessary.
     pub fn calibrate(&mut self, over: Duration) {
         if self.rate.is_some_and(|rate| rate.over >= over) {
             return;
@@ -117,24 +115,24 @@ impl TickClock {
         self.rate.map_or(1.0, |rate| rate.per_ns)
     }
 
-    /// So many nanoseconds in ticks.
+    /// Converts nanoseconds to ticks.
     pub fn ticks(&self, ns: u64) -> u64 {
         (ns as f64 * self.per_ns()) as u64
     }
 
-    /// So many ticks in nanoseconds.
+    /// Converts ticks to nanoseconds.
     pub fn ns(&self, ticks: u64) -> u64 {
         (ticks as f64 / self.per_ns()) as u64
     }
 
-    /// By how much a span of ticks may be wrong when it is converted.
-    pub fn doubt(&self, ticks: u64) -> u64 {
+    /// Returns the uncertainty of the conversion of a span of ticks.
+    pub fn uncertainty(&self, ticks: u64) -> u64 {
         let over = self.rate.map_or(CALIBRATION, |rate| rate.over);
         (ticks as f64 * 2.0 * READING_ERROR_NS / over.as_nanos() as f64).ceil() as u64
     }
 
-    /// Sleeps at least `ticks_ahead`. The due time is rounded down by the error of
-    /// the calibration, so that a punctual wake is not taken for an early one.
+    /// Sleeps at least `ticks_ahead`. The due time is reduced by the error of the calibration, so
+    /// that a punctual wake-up does not seem early.
     pub fn sleep(&self, ticks_ahead: u64) -> Wake {
         let per_ns = self.per_ns();
         let nanoseconds = (ticks_ahead as f64 / per_ns).ceil() as i64;
@@ -143,7 +141,7 @@ impl TickClock {
             tv_nsec: nanoseconds.min(999_999_999),
         };
         let before = ticks();
-        // SAFETY: the request is valid and no remainder is asked for.
+        // SAFETY: the request is valid and no remainder is requested.
         unsafe {
             libc::clock_nanosleep(
                 libc::CLOCK_MONOTONIC,
@@ -166,27 +164,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_the_same_on_both_clocks() {
+    fn conversion_is_within_its_uncertainty() {
         let mut clock = TickClock::start();
-        clock.calibrate(PRECISELY);
+        clock.calibrate(PRECISE_CALIBRATION);
         let first = Moment::now();
         sleep_until(first.ns + 5_000_000);
         let last = Moment::now();
         assert!(last.ns >= first.ns + 5_000_000);
         let span = last.ticks - first.ticks;
-        let told = clock.ticks(last.ns - first.ns);
-        let error = first.doubt + last.doubt + clock.doubt(span) + 2;
-        assert!(told.abs_diff(span) <= error, "{told} {span} {error}");
-        assert!(clock.ns(told).abs_diff(last.ns - first.ns) <= 2);
+        let converted = clock.ticks(last.ns - first.ns);
+        let error = first.uncertainty + last.uncertainty + clock.uncertainty(span) + 2;
+        assert!(
+            converted.abs_diff(span) <= error,
+            "{converted} {span} {error}"
+        );
+        assert!(clock.ns(converted).abs_diff(last.ns - first.ns) <= 2);
     }
 
     #[test]
-    fn a_rate_is_learnt_anew_only_from_more_time() {
+    fn calibration_is_repeated_only_for_a_longer_time() {
         let mut clock = TickClock::start();
         clock.calibrate(CALIBRATION);
-        let roughly = clock.doubt(1_000_000);
-        clock.calibrate(PRECISELY);
-        assert!(clock.doubt(1_000_000) * 5 < roughly);
+        let roughly = clock.uncertainty(1_000_000);
+        clock.calibrate(PRECISE_CALIBRATION);
+        assert!(clock.uncertainty(1_000_000) * 5 < roughly);
         let before = Instant::now();
         clock.calibrate(CALIBRATION);
         assert!(before.elapsed() < CALIBRATION);

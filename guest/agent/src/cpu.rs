@@ -1,22 +1,22 @@
-//! On which CPUs a thread may run.
+//! CPU affinity of threads.
 
-/// The CPUs of this thread.
+/// Returns the affinity of this thread.
 pub fn affinity() -> Option<libc::cpu_set_t> {
     // SAFETY: an all-zero set is a valid empty set.
     let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours and as long as is said.
+    // SAFETY: a valid set of the given size.
     let result = unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), &mut cpus) };
     (result == 0).then_some(cpus)
 }
 
-/// Lets this thread run on these CPUs; whether it may.
+/// Sets the affinity of this thread. Returns true on success.
 pub fn set_affinity(cpus: &libc::cpu_set_t) -> bool {
-    // SAFETY: the set is valid and as long as is said.
+    // SAFETY: a valid set of the given size.
     unsafe { libc::sched_setaffinity(0, size_of_val(cpus), cpus) == 0 }
 }
 
-/// Lets this thread run on no other CPU than where it is now. Threads and processes that
-/// it starts from here on inherit that, so that a yield has to switch.
+/// Pins this thread to its current CPU. Threads and processes that it starts inherit the affinity,
+/// so that a yield has to switch.
 pub fn pin_to_current_cpu() -> Option<()> {
     // SAFETY: takes no arguments.
     let cpu = unsafe { libc::sched_getcpu() };

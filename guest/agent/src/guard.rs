@@ -1,26 +1,26 @@
-//! A guard: `trapline-agent trapline.guard=GROUP` joins a process group and waits. When the
-//! thread that started it dies, it kills the group, itself included.
+//! Guard of a process group: `trapline-agent trapline.guard=GROUP` joins the group and waits. When the
+//! thread that started it dies, it kills the group, including itself.
 //!
-//! A process that is killed with its parent takes no others with it; user-mode Linux has
-//! such others, which it traces and which go on without it. Once the guard is in the group
-//! its number cannot become another's, so nobody else is hit.
+//! A process that is killed with its parent does not take its own children with it; user-mode Linux
+//! has traced children that continue without it. While the guard is in the group, the group id
+//! cannot be reused, so no other process is killed.
 
 use std::io;
 
-/// What the word for it begins with.
+/// Prefix of its word.
 const GROUP: &str = "trapline.guard=";
 
-/// The group that `words` ask to be guarded; `None` if they ask for something else.
+/// Parses the process group; `None` if `words` do not select the guard.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Returns a message that names the invalid word.
 pub fn parse(words: &[String]) -> Option<Result<libc::pid_t, String>> {
     let group = words.first()?.strip_prefix(GROUP)?;
     let number = group.parse().ok().filter(|number| *number > 1);
-    Some(number.ok_or_else(|| format!("{GROUP}{group}: the number of a process group follows")))
+    Some(number.ok_or_else(|| format!("{GROUP}{group}: expected the number of a process group")))
 }
 
-/// Guards it; comes back only if that cannot be done.
+/// Guards the group. Returns only if that fails.
 pub fn guard(group: libc::pid_t) -> String {
     let why = match wait_in(group) {
         Ok(()) => kill_own_group(),
@@ -29,9 +29,9 @@ pub fn guard(group: libc::pid_t) -> String {
     format!("group {group} cannot be guarded: {why}")
 }
 
-/// Joins the group and waits for the parent's death.
+/// Joins the group and waits until the parent dies.
 fn wait_in(group: libc::pid_t) -> io::Result<()> {
-    let death = ask_to_be_told()?;
+    let death = block_death_signal()?;
     join(group)?;
     let mut signal = 0;
     // SAFETY: a valid set, and a place of ours for the number.
@@ -49,9 +49,9 @@ fn join(group: libc::pid_t) -> io::Result<()> {
     }
 }
 
-/// Until here the kernel would have killed this process with its parent; from here on it
-/// says so instead, by a signal that waits to be taken from the queue.
-fn ask_to_be_told() -> io::Result<libc::sigset_t> {
+/// Replaces SIGKILL at the death of the parent by a blocked SIGTERM, which stays pending until
+/// [`libc::sigwait`].
+fn block_death_signal() -> io::Result<libc::sigset_t> {
     // SAFETY: an all-zero set is valid, the calls only fill it, and it is ours.
     let set = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_a_number_of_its_own() {
+    fn group_numbers_are_parsed_and_invalid_ones_rejected() {
         assert_eq!(parsed("trapline.guard=77"), Some(Ok(77)));
         assert_eq!(parsed("trapline.run=basic"), None);
         for bad in ["trapline.guard=", "trapline.guard=0", "trapline.guard=-7"] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_not_there_is_not_guarded() {
+    fn a_nonexistent_group_is_rejected() {
         assert!(guard(libc::pid_t::MAX).starts_with("group 2147483647 cannot"));
     }
 }

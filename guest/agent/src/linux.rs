@@ -1,14 +1,13 @@
-//! [`System`] over Linux: the native row, and the rows of Linux guests.
+//! [`System`] on Linux, for processes on the host and in Linux guests.
 //!
-//! Every operation goes to the kernel by the most direct way a program has. Two
-//! settings differ from a program's defaults, because the operation says so:
-//! memory is mapped in pages of 4 KiB, and timers have no slack.
+//! Every operation uses the most direct system call. Two settings differ from the defaults, as the
+//! operations require: memory is mapped in pages of 4 KiB, and timers have no slack.
 
 use crate::block::Target;
-use crate::clock::{TickClock, CALIBRATION, PRECISELY};
+use crate::clock::{TickClock, CALIBRATION, PRECISE_CALIBRATION};
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use crate::machine::GuestMachine;
-use crate::processes::Family;
+use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
 use std::io::{self, Read};
@@ -16,32 +15,40 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use trapline_abi::block::{Request, Transfer, FACT_PREFIX};
+use trapline_abi::block::{DiskRequest, Transfer, FACT_PREFIX};
 use trapline_abi::frame::{encode, MAX_FRAME};
-use trapline_abi::job::Wait;
-use trapline_abi::populate::{Wish, NO_HUGE_PAGES};
-use trapline_abi::record::Speaker;
-use trapline_abi::{Job, Record};
-use trapline_workloads::irq::{Source, Taken, Ticking};
-use trapline_workloads::{ticks, Block, Origin, Reason, System, Wake};
+use trapline_abi::job::WaitMode;
+use trapline_abi::populate::{MemoryRequest, NO_HUGE_PAGES};
+use trapline_abi::record::Sender;
+use trapline_abi::{Job, Record, VERSION};
+use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
+use trapline_workloads::{ticks, Block, GuestInfo, Reason, System, Wake};
 
-/// Where whole frames go.
+/// Receiver of frames.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// Runs `job` in this process. `main` is the clock at the program's beginning,
-/// in ticks.
+/// First record of an agent without a job.
+pub const HELLO: Record<'static> = Record::Hello {
+    version: VERSION,
+    sender: Sender::Agent,
+    ring: 3,
+    memory: 0,
+    planned: 0,
+};
+
+/// Runs `job` in this process. `main` is the clock at the start of the program, in ticks.
 pub fn run(job: &Job, main: u64, sink: Sink<'_>) {
     run_on(None, job, main, sink);
 }
 
-/// The same as the only program of a machine, all of which is its own.
-pub fn run_alone(job: &Job, main: u64, sink: Sink<'_>) {
+/// Runs `job` as init of a guest, with access to its machine.
+pub fn run_as_init(job: &Job, main: u64, sink: Sink<'_>) {
     run_on(Some(GuestMachine::default()), job, main, sink);
 }
 
 fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
-    let origin = Origin {
-        speaker: Speaker::Agent,
+    let info = GuestInfo {
+        sender: Sender::Agent,
         ring: 3,
         memory: physical_memory(),
         entry: main,
@@ -51,14 +58,14 @@ fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
         sink,
         peer: None,
         clock: TickClock::start(),
-        region: Err("nobody has asked for memory"),
-        // To be asked for once: the answer does not change while it is measured.
+        region: Err("no memory was requested"),
+        // Queried once, because it does not change during a job.
         huge: has_huge_pages(),
-        family: Family::default(),
+        processes: ProcessFamily::default(),
         disk: None,
         machine,
     };
-    trapline_workloads::run(&mut system, job, &origin);
+    trapline_workloads::run(&mut system, job, &info);
 }
 
 struct Linux<'a> {
@@ -67,26 +74,26 @@ struct Linux<'a> {
     clock: TickClock,
     region: Result<Region, Reason>,
     huge: bool,
-    family: Family,
-    /// Opened when it is first asked for.
+    processes: ProcessFamily,
+    /// Opened on first use.
     disk: Option<Result<Target, Reason>>,
     machine: Option<GuestMachine>,
 }
 
 impl System for Linux<'_> {
     type Machine = GuestMachine;
-    type Processes = Family;
+    type Processes = ProcessFamily;
 
-    fn say(&mut self, record: &Record<'_>) {
+    fn send(&mut self, record: &Record<'_>) {
         let mut buffer = [0; MAX_FRAME];
         match encode(record, ticks(), &mut buffer) {
             Ok(length) => (self.sink)(&buffer[..length]),
-            Err(error) => unreachable!("workloads clip their texts: {error:?}"),
+            Err(error) => unreachable!("workloads truncate their texts: {error:?}"),
         }
     }
 
     fn wait_for_go(&mut self) {
-        // End of input also means go: whoever started us has nothing to add.
+        // End of input counts as well.
         let _ = io::stdin().read(&mut [0]);
     }
 
@@ -96,8 +103,7 @@ impl System for Linux<'_> {
 
     #[inline(always)]
     fn getpid(&mut self) -> u32 {
-        // SAFETY: getpid takes no arguments and cannot fail. Not libc's getpid:
-        // a library may remember the answer.
+        // SAFETY: no arguments. Not libc's getpid, which may cache the result.
         unsafe { libc::syscall(libc::SYS_getpid) as u32 }
     }
 
@@ -133,8 +139,8 @@ impl System for Linux<'_> {
         if start == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: the range was mapped just now. A kernel without huge pages
-        // refuses, and then has none to avoid.
+        // SAFETY: the range was just mapped. A kernel without huge pages refuses, which is
+        // harmless.
         unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
         Some(Block {
             start: NonNull::new(start.cast())?,
@@ -143,8 +149,7 @@ impl System for Linux<'_> {
     }
 
     unsafe fn release(&mut self, block: Block) {
-        // SAFETY: the caller says that the block is a mapping made by `allocate`,
-        // still mapped and no longer used.
+        // SAFETY: by contract a mapping of `allocate`, still mapped and no longer used.
         unsafe { libc::munmap(block.start.as_ptr().cast(), block.length) };
     }
 
@@ -154,37 +159,41 @@ impl System for Linux<'_> {
         Ok(self.clock.sleep(ticks))
     }
 
-    fn can_tick(&mut self, _: Source, between: Wait) -> Result<(), Reason> {
-        match between {
-            Wait::Flood => Err("a Linux process has no serial port of its own"),
-            Wait::Halt | Wait::Poll => Ok(()),
+    fn check_timer(&mut self, _: TimerSource, wait_mode: WaitMode) -> Result<(), Reason> {
+        match wait_mode {
+            WaitMode::Flood => Err("a Linux process has no serial port of its own"),
+            WaitMode::Halt | WaitMode::Poll => Ok(()),
         }
     }
 
-    fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason> {
+    fn run_timer(
+        &mut self,
+        window: &TimerWindow,
+        log: &mut InterruptLog<'_>,
+    ) -> Result<(), Reason> {
         no_timer_slack();
-        self.clock.calibrate(PRECISELY);
-        match ticking.source {
-            Source::Own => own::tick(&self.clock, ticking, taken),
-            Source::Host => host::tick(&self.clock, ticking, taken),
+        self.clock.calibrate(PRECISE_CALIBRATION);
+        match window.source {
+            TimerSource::Own => own::run(&self.clock, window, log),
+            TimerSource::Host => host::run(&self.clock, window, log),
         }
     }
 
     #[inline(always)]
-    fn attach(&mut self, wish: Wish) {
-        self.region = match wish.huge && !self.huge {
+    fn attach(&mut self, request: MemoryRequest) {
+        self.region = match request.huge && !self.huge {
             true => Err(NO_HUGE_PAGES),
-            false => Region::new(wish),
+            false => Region::new(request),
         };
     }
 
-    fn attached(&mut self) -> Result<Block, Reason> {
+    fn attached_region(&mut self) -> Result<Block, Reason> {
         let region = self.region.as_ref();
         region.map(Region::block).map_err(|reason| *reason)
     }
 
     unsafe fn detach(&mut self) -> Result<(), Reason> {
-        self.region = Err("the region was given back");
+        self.region = Err("the region was released");
         Ok(())
     }
 
@@ -209,13 +218,13 @@ impl System for Linux<'_> {
         &mut self,
         transfer: &Transfer,
         job: &Job,
-        slots: &mut [Request],
+        slots: &mut [DiskRequest],
     ) -> Result<usize, Reason> {
         self.disk()?.transfer(transfer, job, slots)
     }
 
-    fn processes(&mut self) -> Result<&mut Family, Reason> {
-        Ok(&mut self.family)
+    fn processes(&mut self) -> Result<&mut ProcessFamily, Reason> {
+        Ok(&mut self.processes)
     }
 }
 
@@ -223,13 +232,13 @@ impl Linux<'_> {
     fn disk(&self) -> Result<&Target, Reason> {
         match &self.disk {
             Some(disk) => disk.as_ref().map_err(|reason| *reason),
-            None => Err("nobody has opened the disk"),
+            None => Err("the disk is not open"),
         }
     }
 }
 
-/// The other runnable thread. Dropping it ends and joins the thread and gives
-/// the measured thread its CPUs back.
+/// Second thread. Dropping it ends and joins the thread and restores the affinity of the measured
+/// thread.
 struct Peer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -240,19 +249,19 @@ struct Peer {
 struct Shared {
     stop: AtomicBool,
     peer_ran_last: AtomicBool,
-    /// How often the measured thread gave way to the peer.
+    /// Number of turns of the second thread.
     turns: AtomicU64,
 }
 
 impl Peer {
     fn start() -> Result<Self, Reason> {
-        let cpus = affinity().ok_or("the CPUs of this process cannot be read")?;
-        pin_to_current_cpu().ok_or("two threads cannot be bound to one CPU")?;
+        let cpus = affinity().ok_or("the affinity of this process cannot be read")?;
+        pin_to_current_cpu().ok_or("threads cannot be pinned to one CPU")?;
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .spawn(move || theirs.yield_until_stopped())
-            .map_err(|_| "no second thread can be started")?;
+            .map_err(|_| "a second thread cannot be started")?;
         Ok(Self {
             shared,
             thread: Some(thread),
@@ -262,8 +271,7 @@ impl Peer {
 }
 
 impl Shared {
-    /// Only one of the two threads runs at a time, so that plain loads and
-    /// stores count exactly.
+    /// Only one of the two threads runs at a time, so plain loads and stores are exact.
     fn yield_until_stopped(&self) {
         while !self.stop.load(Relaxed) {
             if !self.peer_ran_last.load(Relaxed) {
@@ -279,7 +287,7 @@ impl Drop for Peer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread's body cannot panic.
+            // The thread does not panic.
             let _ = thread.join();
         }
         set_affinity(&self.cpus);
@@ -291,7 +299,7 @@ fn sched_yield() {
     unsafe { libc::sched_yield() };
 }
 
-/// A sleeper with default slack may be 50 us late by request.
+/// Disables timer slack, which by default delays wake-ups by up to 50 us.
 fn no_timer_slack() {
     // SAFETY: sets a number of this thread; an unknown option is refused.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64) };
@@ -312,9 +320,9 @@ fn physical_memory() -> u64 {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trapline_abi::{Decoder, Item, Op};
+    use trapline_abi::{Decoder, Item, Need, Op, Workload};
 
-    /// Every record of `job`, as text, in order.
+    /// Returns all records of `job` as text.
     fn records(job: &Job) -> Vec<String> {
         let mut decoder = Decoder::new();
         let mut records = Vec::new();
@@ -328,10 +336,15 @@ mod tests {
     }
 
     fn small() -> Job {
-        let run = trapline_abi::job::selected("basic").unwrap()
-            | trapline_abi::job::selected("system").unwrap()
-            | trapline_abi::job::selected("stream").unwrap()
-            | trapline_abi::job::selected("exits").unwrap();
+        let workloads = [
+            Workload::Basic,
+            Workload::System,
+            Workload::Stream,
+            Workload::Exits,
+        ];
+        let run = workloads
+            .into_iter()
+            .fold(0, |set, workload| set | workload.set());
         let sizes = Job {
             blocks: 16,
             pages: 1024,
@@ -359,23 +372,14 @@ mod tests {
             }
         }
         let asked = small().run.count_ones();
-        let skipped = [
-            "port-out",
-            "port-in",
-            "mmio-read",
-            "mmio-write",
-            "hypercall",
-            "self-ipi",
-            "port-emulated",
-            "xen-hypercall",
-            "event-channel",
-        ];
-        assert_eq!(ends["Skip"], skipped.len());
-        assert_eq!(ends["End"], asked as usize - skipped.len());
+        let needs_machine = |op: &Op| !matches!(op.need(), Need::Nothing | Need::Timer);
+        let skipped = Workload::Exits.operations().filter(needs_machine).count();
+        assert_eq!(ends["Skip"], skipped);
+        assert_eq!(ends["End"], asked as usize - skipped);
     }
 
     #[test]
-    fn the_first_word_is_hello_and_the_last_is_done() {
+    fn hello_is_the_first_record_and_done_the_last() {
         let said = records(&Job {
             run: Op::Getpid.bit(),
             batches: 2,

@@ -1,11 +1,9 @@
-//! The machine that belongs to the init of a guest alone, as far as a program reaches into it: a
-//! register of the serial port, and those of a virtio transport.
+//! Machine of a guest's init: a register of the serial port, and those of a virtio transport.
 //!
-//! No instruction of the guest's kernel is in what is measured: an access of the program
-//! leaves the guest directly, and comes back to it. The kernel has to have no driver at
-//! the transport, which it would keep for itself.
+//! Accesses of the program exit from the guest directly, without instructions of the guest's kernel.
+//! The kernel must not have a driver bound to the transport.
 
-use crate::init::Right;
+use crate::init::PortAccess;
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::fs::File;
@@ -13,9 +11,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use trapline_abi::platform::{
-    PAGE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC, VIRTIO_MMIO,
+    PAGE, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
+    VIRTIO_MMIO,
 };
-use trapline_abi::Op;
+use trapline_abi::{Need, Op};
 use trapline_workloads::{Machine, Reason};
 
 /// Physical memory as a file: major and minor number (Linux,
@@ -23,29 +22,28 @@ use trapline_workloads::{Machine, Reason};
 const MEMORY: (u32, u32) = (1, 1);
 const PATH: &CStr = c"/dev/mem";
 
-const NO_PORTS: Reason = "the kernel does not let a program use ports";
+const NO_PORTS: Reason = "the kernel does not allow access to ports";
 const NO_SCRATCH: Reason = "the machine has no serial port with a scratch register at 0x3f8";
-const NO_REGISTERS: Reason = "the kernel does not let a program map a device's registers";
+const NO_REGISTERS: Reason = "the kernel does not allow mapping of device registers";
 const NO_TRANSPORT: Reason = "the machine has no virtio-mmio transport at 0xfeb00000";
 const NO_DEVICE: Reason = "the first virtio-mmio transport has no modern device behind it";
-const NOT_FOR_PROGRAMS: Reason = "a program of a guest has no interrupts or hypercalls of its own";
+const NOT_FOR_PROGRAMS: Reason = "a program in a guest has no interrupts or hypercalls";
 
-/// The machine around its only program.
+/// Machine of the init.
 #[derive(Default)]
 pub struct GuestMachine {
-    /// Held only while ports are measured: what returns to a program that has ports is
-    /// slower.
-    ports: RefCell<Option<Right>>,
+    /// Held only while ports are measured, because it slows down returns to the program.
+    ports: RefCell<Option<PortAccess>>,
     registers: RefCell<Option<Registers>>,
 }
 
 impl Machine for GuestMachine {
     fn supports(&self, op: Op) -> Result<(), Reason> {
         *self.ports.borrow_mut() = None;
-        match op {
-            Op::PortOut | Op::PortIn => self.open_port(),
-            Op::MmioRead => self.map(),
-            Op::MmioWrite => self.map().and_then(|()| self.check_device()),
+        match op.need() {
+            Need::ScratchRegister => self.open_port(),
+            Need::VirtioTransport => self.map(),
+            Need::VirtioDevice => self.map().and_then(|()| self.check_device()),
             _ => Err(NOT_FOR_PROGRAMS),
         }
     }
@@ -72,35 +70,15 @@ impl Machine for GuestMachine {
             registers.write(address, value);
         }
     }
-
-    fn hypercall(&mut self) -> i64 {
-        0
-    }
-
-    fn self_ipi(&mut self) {}
-
-    fn self_ipis(&mut self) -> u64 {
-        0
-    }
-
-    fn xen_version(&mut self) -> i64 {
-        0
-    }
-
-    fn send_event(&mut self) {}
-
-    fn events(&mut self) -> u64 {
-        0
-    }
 }
 
 impl GuestMachine {
     fn open_port(&self) -> Result<(), Reason> {
-        let right = Right::to(SCRATCH, 1).map_err(|_| NO_PORTS)?;
-        *self.ports.borrow_mut() = Some(right);
+        let access = PortAccess::request(SERIAL_SCRATCH, 1).map_err(|_| NO_PORTS)?;
+        *self.ports.borrow_mut() = Some(access);
         let keeps = |value| {
-            out8(SCRATCH, value);
-            in8(SCRATCH) == value
+            out8(SERIAL_SCRATCH, value);
+            in8(SERIAL_SCRATCH) == value
         };
         match keeps(0x55) && keeps(0xaa) {
             true => Ok(()),
@@ -134,7 +112,7 @@ impl GuestMachine {
     }
 }
 
-/// The page of the first transport, mapped for good.
+/// Mapped page of the first transport.
 struct Registers {
     page: NonNull<u8>,
 }
@@ -142,7 +120,7 @@ struct Registers {
 impl Registers {
     fn map() -> io::Result<Self> {
         let (major, minor) = MEMORY;
-        // SAFETY: makes a name for a device; one that is there already serves as well.
+        // SAFETY: creates a device node; an existing one is fine.
         unsafe {
             libc::mknod(
                 PATH.as_ptr(),
@@ -153,7 +131,7 @@ impl Registers {
         let memory = File::options().read(true).write(true).open("/dev/mem")?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice; what it shows are
-        // registers of a device that nobody else uses, or else the kernel refuses.
+        // registers of an unused device, otherwise the kernel refuses.
         let page = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -174,7 +152,7 @@ impl Registers {
     #[inline(always)]
     fn at(&self, address: u64) -> NonNull<u32> {
         let offset = (address.wrapping_sub(VIRTIO_MMIO) % PAGE) & !3;
-        // SAFETY: the offset is that of 32 bits within the page, which is mapped.
+        // SAFETY: the offset is of an aligned word within the mapped page.
         unsafe { self.page.add(offset as usize).cast() }
     }
 
@@ -186,15 +164,15 @@ impl Registers {
 
     #[inline(always)]
     fn write(&self, address: u64, value: u32) {
-        // SAFETY: as in `read`; the workloads write selectors only.
+        // SAFETY: as in `read`; the workloads write only selectors.
         unsafe { self.at(address).write_volatile(value) }
     }
 }
 
 #[inline(always)]
 fn out8(port: u16, value: u8) {
-    // SAFETY: `supports` has the right to the only port that the workloads name, a register
-    // that keeps a byte and does nothing.
+    // SAFETY: `supports` has requested access to the only port that the workloads use, a scratch
+    // register.
     unsafe {
         std::arch::asm!("out dx, al", in("dx") port, in("al") value, options(nostack, nomem, preserves_flags));
     }

@@ -1,13 +1,13 @@
-//! The Linux program with the same workloads: `trapline-agent trapline.run=…`
-//! writes its records to standard output. Started as process 1 it is the init
-//! of a simulated machine and runs the script it finds there, or that of a Linux guest and
-//! does the job that the kernel was told; with
-//! `trapline.burn=…` it disturbs others, with `trapline.guard=…` it ends others, and with
-//! `trapline.build=…` it builds a kernel.
+//! The Linux program with the same workloads.
+//!
+//! `trapline-agent trapline.run=...` runs a job and writes records to standard output;
+//! `trapline.burn=...` is a load ([`stress`]), `trapline.guard=...` kills a process group with its
+//! parent ([`guard`]), `trapline.build=...` builds a kernel ([`build`]). As process 1 it is the init
+//! of a simulated machine and runs a script, or the init of a Linux guest and runs the job of the
+//! kernel's command line ([`init`]).
 
 mod block;
 mod build;
-mod burn;
 mod clock;
 mod cpu;
 mod guard;
@@ -16,13 +16,14 @@ mod linux;
 mod machine;
 mod processes;
 mod region;
+mod stress;
 mod ticking;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 use trapline_abi::{stamp, Job};
 
-/// Exit status for a command line that is not understood.
+/// Exit status for an invalid command line.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -36,42 +37,41 @@ fn main() -> ExitCode {
             Ok(group) => (1, guard::guard(group)),
             Err(bad) => (USAGE, bad),
         };
-        return complain(status, &why);
+        return report_error(status, &why);
     }
-    if let Some(asked) = burn::parse(&words) {
-        return burn_as(asked);
+    if let Some(asked) = stress::parse(&words) {
+        return run_load(asked);
     }
-    if let Some(built) = build::obey(&words, &mut tell) {
-        return built.unwrap_or_else(|why| complain(1, &why));
+    if let Some(built) = build::execute(&words, &mut write_frame) {
+        return built.unwrap_or_else(|why| report_error(1, &why));
     }
     match Job::parse(words.iter().map(String::as_str)) {
         Ok(job) => run(&job, main),
-        Err(bad) => complain(USAGE, &bad.to_string()),
+        Err(bad) => report_error(USAGE, &bad.to_string()),
     }
 }
 
-/// Disturbs others; comes back only if that cannot be done.
-fn burn_as(asked: Result<(burn::Burn<'_>, u32), String>) -> ExitCode {
+/// Runs a load. Returns only if it fails.
+fn run_load(asked: Result<(stress::Load<'_>, u32), String>) -> ExitCode {
     let (status, why) = match asked {
-        Ok((what, seconds)) => (1, burn::burn(&what, seconds).err()),
+        Ok((load, seconds)) => (1, stress::run(&load, seconds).err()),
         Err(bad) => (USAGE, Some(bad)),
     };
-    complain(status, &why.unwrap_or_default())
+    report_error(status, &why.unwrap_or_default())
 }
 
-fn complain(status: u8, why: &str) -> ExitCode {
+fn report_error(status: u8, why: &str) -> ExitCode {
     eprintln!("trapline-agent: {why}");
     ExitCode::from(status)
 }
 
-/// Sends what is said to standard output. If nobody listens any more, the kernel ends us.
-fn tell(frame: &[u8]) {
+/// Writes a frame to standard output. If it is closed, SIGPIPE ends the process.
+fn write_frame(frame: &[u8]) {
     let mut output = io::stdout().lock();
-    let _nobody_listens = output.write_all(frame).and_then(|()| output.flush());
+    let _is_closed = output.write_all(frame).and_then(|()| output.flush());
 }
 
-/// Runs the job with standard output as the console. If nobody listens any
-/// more, there is nothing left to do.
+/// Runs the job with standard output as the console. Fails if it is closed.
 fn run(job: &Job, main: u64) -> ExitCode {
     let mut output = io::stdout().lock();
     let mut broken = false;

@@ -1,16 +1,15 @@
-//! Memory that the kernel gives a process: a mapping of its own for each region, given
-//! back whole.
+//! Memory regions of workload `populate` in a process: one mapping per region.
 
 use std::fs;
 use std::io;
 use std::ptr::{self, NonNull};
-use trapline_abi::populate::{Wish, NO_HUGE_PAGES};
+use trapline_abi::populate::{MemoryRequest, NO_HUGE_PAGES};
 use trapline_workloads::{Block, Reason};
 
-/// A page of 2 MiB, in bytes.
+/// Bytes of a page of 2 MiB.
 const HUGE: usize = 2 << 20;
 
-/// A mapping, and the region in it. Dropping it unmaps.
+/// Mapping with a region. Dropping it unmaps the memory.
 pub struct Region {
     mapping: *mut libc::c_void,
     mapped: usize,
@@ -18,23 +17,23 @@ pub struct Region {
 }
 
 impl Region {
-    /// A region as it was wished for.
+    /// Maps the requested region.
     ///
     /// # Errors
-    /// The kernel's refusal.
-    pub fn new(wish: Wish) -> Result<Self, Reason> {
-        let length = usize::try_from(wish.bytes()).map_err(|_| TOO_MUCH)?;
-        let room = if wish.huge { HUGE } else { 0 };
-        let region = Self::map(length, room).ok_or(TOO_MUCH)?;
-        let pages = match wish.huge {
+    /// The kernel refuses the mapping.
+    pub fn new(request: MemoryRequest) -> Result<Self, Reason> {
+        let length = usize::try_from(request.bytes()).map_err(|_| TOO_MUCH)?;
+        let alignment = if request.huge { HUGE } else { 0 };
+        let region = Self::map(length, alignment).ok_or(TOO_MUCH)?;
+        let pages = match request.huge {
             true => libc::MADV_HUGEPAGE,
             false => libc::MADV_NOHUGEPAGE,
         };
-        // A kernel without huge pages refuses, and then has none to avoid.
-        if region.advise(pages).is_err() && wish.huge {
+        // A kernel without huge pages refuses MADV_NOHUGEPAGE, which is harmless.
+        if region.advise(pages).is_err() && request.huge {
             return Err(NO_HUGE_PAGES);
         }
-        if wish.prefault {
+        if request.prefault {
             region
                 .advise(libc::MADV_POPULATE_WRITE)
                 .map_err(unpopulated)?;
@@ -42,9 +41,9 @@ impl Region {
         Ok(region)
     }
 
-    /// `length` bytes, at a multiple of `room` if that is not 0.
-    fn map(length: usize, room: usize) -> Option<Self> {
-        let mapped = length.checked_add(room)?;
+    /// Maps `length` bytes, aligned to `alignment` unless it is 0.
+    fn map(length: usize, alignment: usize) -> Option<Self> {
+        let mapped = length.checked_add(alignment)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new private mapping at an address of the kernel's choice.
@@ -52,7 +51,7 @@ impl Region {
         if mapping == libc::MAP_FAILED {
             return None;
         }
-        let beyond = mapping.cast::<u8>().align_offset(room.max(1));
+        let beyond = mapping.cast::<u8>().align_offset(alignment.max(1));
         Some(Self {
             mapping,
             mapped,
@@ -65,15 +64,14 @@ impl Region {
 
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         let Block { start, length } = self.block;
-        // SAFETY: the block is part of this mapping, and none of the advices given here
-        // takes contents away.
+        // SAFETY: the block is part of this mapping, and no advice used here discards contents.
         match unsafe { libc::madvise(start.as_ptr().cast(), length, advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Its memory, as long as it lives.
+    /// Returns the memory, which is valid until the region is dropped.
     pub fn block(&self) -> Block {
         self.block
     }
@@ -81,19 +79,18 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and whoever drops a region has its block no more.
+        // SAFETY: mapped by `map`; the block is no longer used.
         unsafe { libc::munmap(self.mapping, self.mapped) };
     }
 }
 
-/// Whether pages of 2 MiB can be had
-/// (Linux `Documentation/admin-guide/mm/transhuge.rst`).
+/// Returns true if pages of 2 MiB are available (Linux `Documentation/admin-guide/mm/transhuge.rst`).
 pub fn has_huge_pages() -> bool {
-    let told = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    told.is_ok_and(|told| !told.contains("[never]"))
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    enabled.is_ok_and(|enabled| !enabled.contains("[never]"))
 }
 
-const TOO_MUCH: Reason = "there is not enough memory for the region";
+const TOO_MUCH: Reason = "not enough memory for the region";
 
 fn unpopulated(error: io::Error) -> Reason {
     match error.raw_os_error() {
@@ -109,16 +106,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_are_as_wished_for() {
-        for wish in Wish::ALL.into_iter().filter(|wish| wish.order <= 9) {
-            if wish.huge && !has_huge_pages() {
+    fn regions_have_the_requested_length_and_alignment() {
+        for request in MemoryRequest::ALL
+            .into_iter()
+            .filter(|request| request.order <= 9)
+        {
+            if request.huge && !has_huge_pages() {
                 continue;
             }
-            let region = Region::new(wish).unwrap();
+            let region = Region::new(request).unwrap();
             let Block { start, length } = region.block();
-            assert_eq!(length as u64, wish.bytes());
-            assert!(!wish.huge || start.addr().get().is_multiple_of(HUGE));
-            // SAFETY: the region is there, and nobody else's.
+            assert_eq!(length as u64, request.bytes());
+            assert!(!request.huge || start.addr().get().is_multiple_of(HUGE));
+            // SAFETY: the region is mapped and exclusive.
             unsafe { start.add(length - 1).write(1) };
         }
     }

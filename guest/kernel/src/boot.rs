@@ -1,18 +1,15 @@
-//! What the machine was told: the start info of the PVH protocol, which a direct
-//! start passes too.
+//! Start info of the PVH protocol, which direct boot passes, too.
 //!
-//! All of it lies in memory that will be given out soon, so what is needed later
-//! is copied first. A start info that does not make sense is the end of the boot,
-//! with a message.
+//! It is in memory that is allocated later, so the command line is copied first. An invalid start
+//! info causes a panic.
 
 use core::ops::Range;
 use trapline_abi::platform::{MemoryMapEntry, MEMORY_RAM, PAGE};
 
-/// Memory above this address is left alone: devices and the identity map end
-/// here.
+/// End of the identity map. Memory above is not used.
 const FOUR_GIB: u64 = 1 << 32;
 
-/// The largest range of RAM, in whole pages, above the image and below 4 GiB.
+/// Returns the largest range of RAM, in whole pages, above the image and below 4 GiB.
 pub fn choose_memory(
     map: impl IntoIterator<Item = MemoryMapEntry>,
     image_end: u64,
@@ -31,35 +28,33 @@ fn usable(entry: &MemoryMapEntry, image_end: u64) -> Range<u64> {
 }
 
 #[cfg(trapline_image)]
-pub use machine::{console, copy_command_line, end, job, memory};
+pub use machine::{console, copy_command_line, job, memory, shutdown};
 
 #[cfg(trapline_image)]
 mod machine {
     use super::{choose_memory, Range};
     use crate::cpu::Global;
     use crate::xen;
-    use trapline_abi::job::{Console, End};
+    use trapline_abi::job::{Console, Shutdown};
     use trapline_abi::platform::{MemoryMapEntry, StartInfo, START_INFO_MAGIC};
     use trapline_abi::Job;
 
-    /// The longest command line.
+    /// Maximum length of the command line.
     const MOST_BYTES: usize = 4096;
 
-    /// The most entries of a memory map: those of an E820 map.
+    /// Maximum number of entries of a memory map, as in an E820 map.
     const MOST_ENTRIES: u32 = 128;
 
     static COMMAND_LINE: Global<[u8; MOST_BYTES]> = Global::new([0; MOST_BYTES]);
 
-    /// Copies the command line out of memory that will be given out. A fully virtualized
-    /// domain of Xen has none, and reads it from its console.
+    /// Copies the command line. An HVM domain of Xen has none, and reads it from its console.
     ///
     /// # Safety
-    /// `start` is what the VMM passed, and no memory has been given out. Called
-    /// once.
+    /// `start` is the argument from the VMM, and no memory is allocated yet. Called once.
     pub unsafe fn copy_command_line(start: *const StartInfo) -> &'static str {
-        // SAFETY: passed on.
+        // SAFETY: same contract.
         let from = unsafe { read(start) }.command_line as *const u8;
-        // SAFETY: this is the only use; the reference is handed on, shared.
+        // SAFETY: this is the only use; the reference is returned shared.
         let copy = unsafe { COMMAND_LINE.get() };
         if from.is_null() {
             let length = xen::read_line(copy);
@@ -81,16 +76,16 @@ mod machine {
         core::str::from_utf8(&bytes[..length]).unwrap_or("")
     }
 
-    /// Where to speak, even if the rest of the command line is not understood.
+    /// Returns the console, even if the rest of the command line is invalid.
     pub fn console(command_line: &str) -> Console {
         let name = value(command_line, "trapline.console=");
         name.and_then(Console::from_name).unwrap_or(Console::Serial)
     }
 
-    /// How to end, under the same condition.
-    pub fn end(command_line: &str) -> End {
+    /// Returns the shutdown method, even if the rest of the command line is invalid.
+    pub fn shutdown(command_line: &str) -> Shutdown {
         let name = value(command_line, "trapline.end=");
-        name.and_then(End::from_name).unwrap_or_default()
+        name.and_then(Shutdown::from_name).unwrap_or_default()
     }
 
     fn value<'a>(command_line: &'a str, key: &str) -> Option<&'a str> {
@@ -98,7 +93,7 @@ mod machine {
         words.find_map(|word| word.strip_prefix(key))
     }
 
-    /// The job that the command line describes.
+    /// Parses the job. Panics if it is invalid.
     pub fn job(command_line: &str) -> Job {
         match Job::parse(command_line.split_ascii_whitespace()) {
             Ok(job) => job,
@@ -106,14 +101,18 @@ mod machine {
         }
     }
 
-    /// The memory to give out. The first domain of Xen has to ask for it.
+    /// Returns the usable memory. The first domain of Xen queries Xen for it.
     ///
     /// # Safety
-    /// As for [`copy_command_line`].
-    pub unsafe fn memory(start: *const StartInfo, image_end: u64, in_xen: bool) -> Range<u64> {
-        // SAFETY: passed on.
+    /// Same contract as [`copy_command_line`].
+    pub unsafe fn memory(
+        start: *const StartInfo,
+        image_end: u64,
+        is_xen_domain: bool,
+    ) -> Range<u64> {
+        // SAFETY: same contract.
         let info = unsafe { read(start) };
-        if info.version == 0 && in_xen {
+        if info.version == 0 && is_xen_domain {
             return choose(xen::memory_map(), image_end);
         }
         let first = info.memory_map as *const MemoryMapEntry;
@@ -121,19 +120,19 @@ mod machine {
             panic!("the start info has no memory map; a VMM must pass version 1 or later");
         }
         let entries = info.memory_map_entries.min(MOST_ENTRIES) as usize;
-        // SAFETY: the start info says that as many entries begin there.
+        // SAFETY: the start info has this number of entries at this address.
         let map = (0..entries).map(|index| unsafe { first.add(index).read_unaligned() });
         choose(map, image_end)
     }
 
     fn choose(map: impl Iterator<Item = MemoryMapEntry>, image_end: u64) -> Range<u64> {
         choose_memory(map, image_end).unwrap_or_else(|| {
-            panic!("there is no memory between the image's end at {image_end:#x} and 4 GiB")
+            panic!("no memory between the end of the image at {image_end:#x} and 4 GiB")
         })
     }
 
     /// # Safety
-    /// As for [`copy_command_line`].
+    /// Same contract as [`copy_command_line`].
     unsafe fn read(start: *const StartInfo) -> StartInfo {
         if start.is_null() {
             panic!("the machine was started without a start info");
@@ -142,7 +141,7 @@ mod machine {
         // worst mapped memory that lacks the magic number.
         let info = unsafe { start.read_unaligned() };
         if info.magic != START_INFO_MAGIC {
-            panic!("there is no start info at {start:p}");
+            panic!("no start info at {start:p}: wrong magic number");
         }
         info
     }
@@ -173,7 +172,7 @@ mod tests {
         assert_eq!(
             choose_memory(map, 0x13_4000),
             Some(0x13_4000..0x310_0000),
-            "neither low memory, nor reserved memory, nor what lies above 4 GiB"
+            "neither low memory, nor reserved memory, nor memory above 4 GiB"
         );
     }
 
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_gives_no_memory_instead_of_an_overflow() {
+    fn invalid_entries_are_ignored() {
         let map = [
             entry(MEMORY_RAM, u64::MAX, u64::MAX),
             entry(MEMORY_RAM, 0x1000, 0x1000),

@@ -1,11 +1,11 @@
-//! Where records go: the first serial port, a port that is always ready, one that
-//! takes a whole frame, or a ring that another domain empties.
+//! Consoles for records: the first serial port, a port that is always ready, a port that takes
+//! whole frames, or the console ring of Xen.
 
 use crate::cpu::{in8, out32, out8, Global};
 use crate::xen;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::Console;
-use trapline_abi::platform::{COM1, DEBUG_CONSOLE, FRAME as FRAME_PORT, NO_DEVICE};
+use trapline_abi::platform::{COM1, DEBUG_CONSOLE, FLOATING_BUS, FRAME as FRAME_PORT};
 use trapline_abi::Record;
 use trapline_workloads::ticks;
 
@@ -24,23 +24,23 @@ const RECEIVED: u8 = 0x01;
 const TRANSMITTER_EMPTY: u8 = 0x20;
 const FIFO_BYTES: usize = 16;
 
-/// How records leave.
+/// Open console.
 #[derive(Clone, Copy)]
 enum Line {
-    /// By the serial port, this many bytes each time it is empty.
+    /// Serial port, with this many bytes each time the transmitter is empty.
     Serial { at_once: usize },
-    /// By the port that is always ready.
+    /// Port that is always ready.
     Port,
-    /// Frames by their address, all else by the port that is always ready.
+    /// Frames by address, text by the port that is always ready.
     Frames,
-    /// By the ring of a domain.
+    /// Console ring of Xen.
     Xen(xen::Console),
 }
 
 static LINE: Global<Line> = Global::new(Line::Serial { at_once: 1 });
 static FRAME: Global<[u8; MAX_FRAME]> = Global::new([0; MAX_FRAME]);
 
-/// Chooses where records go, and makes it ready.
+/// Opens a console for all further output.
 pub fn open(console: Console) {
     let line = match console {
         Console::Serial => open_serial(),
@@ -62,32 +62,32 @@ fn open_serial() -> Line {
     }
 }
 
-/// Says a record, stamped with the clock.
-pub fn say(record: &Record<'_>) {
-    // SAFETY: nothing called from here on speaks, but for an exception, and
-    // that never comes back here.
+/// Sends a record with a timestamp.
+pub fn send(record: &Record<'_>) {
+    // SAFETY: no function called from here on sends a record, except an exception handler, which
+    // does not return.
     let frame = unsafe { FRAME.get() };
     match encode(record, ticks(), frame) {
-        Ok(length) => send(&frame[..length]),
+        Ok(length) => write_frame(&frame[..length]),
         Err(error) => panic!("a record does not fit a frame: {error:?}"),
     }
 }
 
-fn send(frame: &[u8]) {
+fn write_frame(frame: &[u8]) {
     // SAFETY: copied at once.
     match unsafe { *LINE.get() } {
-        // Virtual is physical here, below 4 GiB. The assembly counts as reading
-        // all memory, so the frame is complete.
+        // Identity-mapped, below 4 GiB. The assembly is assumed to read all memory, so the
+        // frame is complete.
         Line::Frames => out32(FRAME_PORT, frame.as_ptr() as u32),
         _ => write(frame),
     }
 }
 
-/// Writes bytes as they are.
+/// Writes text.
 pub fn write(bytes: &[u8]) {
     // SAFETY: copied at once.
     match unsafe { *LINE.get() } {
-        // Not a string instruction: KVM emulates those, byte by byte.
+        // Not a string instruction, because KVM emulates those byte by byte.
         Line::Port | Line::Frames => bytes.iter().for_each(|byte| out8(DEBUG_CONSOLE, *byte)),
         Line::Xen(console) => console.write(bytes),
         Line::Serial { at_once } => {
@@ -99,20 +99,19 @@ pub fn write(bytes: &[u8]) {
     }
 }
 
-/// All has been said. Only what waits in a ring has still to leave.
+/// Waits until all output has left the console ring.
 pub fn finish() {
     // SAFETY: copied at once.
     if let Line::Xen(console) = unsafe { *LINE.get() } {
-        console.empty();
+        console.flush();
     }
 }
 
-/// Waits for a byte on the serial port; it says go. Without a serial port there
-/// is nobody to wait for.
+/// Waits for a byte on the serial port. Returns at once if there is no serial port.
 pub fn wait_for_byte() {
     loop {
         match in8(LINE_STATUS) {
-            NO_DEVICE => return,
+            FLOATING_BUS => return,
             status if status & RECEIVED != 0 => break,
             _ => {}
         }

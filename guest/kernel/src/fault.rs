@@ -1,21 +1,20 @@
-//! Misbehaviour on request, so that VMM and lab are tested with a real guest that
-//! does what guests under development do.
+//! Fault injection, to test VMM and lab with a misbehaving guest.
 
 use crate::console;
 use crate::interrupts::halt;
-use crate::panic::fault_three_times;
+use crate::panic::triple_fault;
 use core::arch::asm;
 use trapline_abi::frame::SYNC;
 use trapline_abi::job::Fault;
 
-/// Does what `fault` says; returns where the guest goes on afterwards.
-pub fn misbehave(fault: Fault) {
+/// Injects `fault`. Returns if the guest continues afterwards.
+pub fn inject(fault: Fault) {
     match fault {
         Fault::Panic => panic!("this guest was asked to panic"),
         Fault::Hang => hang(),
         Fault::Sleep => sleep(),
         Fault::Triple => {
-            fault_three_times();
+            triple_fault();
             panic!("a triple fault needs ring 0");
         }
         Fault::Flood => loop {
@@ -25,25 +24,22 @@ pub fn misbehave(fault: Fault) {
     }
 }
 
-/// Without `pause`, at which many hypervisors take over: what hangs is this guest
-/// and nobody else.
+/// Loops without `pause`, at which many hypervisors intervene.
 fn hang() -> ! {
     loop {
-        // SAFETY: no instruction at all; it only keeps the loop from being taken for
-        // one that cannot be.
+        // SAFETY: no instruction; it only keeps the compiler from removing the loop.
         unsafe { asm!("", options(nomem, nostack, preserves_flags)) };
     }
 }
 
-/// No interrupt is set up that would be waited for.
+/// Halts without any interrupt enabled.
 fn sleep() -> ! {
     loop {
         halt(|| 0, 0);
     }
 }
 
-/// Beginnings of frames with every length and kind, none of them complete, and
-/// bytes that are no text.
+/// Writes incomplete frames with every length and kind, and bytes that are not text.
 fn garble() {
     for byte in 0..=u8::MAX {
         console::write(&SYNC);

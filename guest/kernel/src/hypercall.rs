@@ -1,14 +1,13 @@
-//! Calling the hypervisor, where there is one that answers.
+//! Hypercalls.
 //!
-//! Two makers have two instructions, and on a bare machine either is undefined.
-//! The instruction itself is asked: vectors.s answers an invalid opcode at the
-//! probes' addresses with no.
+//! The instruction depends on the vendor of the CPU, and is undefined without a hypervisor. A probe
+//! executes it; vectors.s handles an invalid opcode at the addresses of the probes.
 
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
 use trapline_workloads::Reason;
 
-/// A number that no hypervisor of ours gives a meaning to: it is refused.
+/// Number of a hypercall that all hypervisors refuse.
 const UNKNOWN_CALL: u64 = 0x7fff;
 
 extern "C" {
@@ -16,46 +15,56 @@ extern "C" {
     fn trapline_probe_vmmcall(number: u64) -> u64;
 }
 
-/// Which instruction calls the hypervisor.
+/// Hypercall instruction.
 #[derive(Clone, Copy)]
-pub enum Gate {
-    /// `vmcall`, on Intel's processors.
+pub enum HypercallInstruction {
+    /// `vmcall`, on Intel CPUs.
     Vmcall,
-    /// `vmmcall`, on AMD's.
+    /// `vmmcall`, on AMD CPUs.
     Vmmcall,
 }
 
-impl Gate {
-    /// Finds the instruction that a hypervisor answers.
+impl HypercallInstruction {
+    /// Probes for a hypervisor that answers.
     ///
     /// # Errors
-    /// When there is none.
-    pub fn find() -> Result<Gate, Reason> {
-        let maker = __cpuid(0);
-        let intel = maker.ebx.to_le_bytes() == *b"Genu";
-        // SAFETY: the probes keep the calling convention; an unknown call has no
-        // effect, and an undefined instruction is caught by vectors.s.
-        let (gate, answered) = unsafe {
+    /// There is none.
+    pub fn find() -> Result<HypercallInstruction, Reason> {
+        let vendor = __cpuid(0);
+        let intel = vendor.ebx.to_le_bytes() == *b"Genu";
+        // SAFETY: the probes follow the calling convention; an unknown call has no effect, and
+        // vectors.s handles an undefined instruction.
+        let (instruction, answered) = unsafe {
             match intel {
-                true => (Gate::Vmcall, trapline_probe_vmcall(UNKNOWN_CALL)),
-                false => (Gate::Vmmcall, trapline_probe_vmmcall(UNKNOWN_CALL)),
+                true => (
+                    HypercallInstruction::Vmcall,
+                    trapline_probe_vmcall(UNKNOWN_CALL),
+                ),
+                false => (
+                    HypercallInstruction::Vmmcall,
+                    trapline_probe_vmmcall(UNKNOWN_CALL),
+                ),
             }
         };
         match answered {
-            0 => Err("no hypervisor takes hypercalls here: the instruction is undefined"),
-            _ => Ok(gate),
+            0 => Err("no hypervisor: the hypercall instruction is undefined"),
+            _ => Ok(instruction),
         }
     }
 
-    /// Makes a call that the hypervisor does not know; its answer.
+    /// Makes a hypercall that the hypervisor refuses. Returns its answer.
     #[inline(always)]
     pub fn call(self) -> i64 {
         let mut answer = UNKNOWN_CALL as i64;
         // SAFETY: the hypervisor refuses the call and changes nothing but rax.
         unsafe {
             match self {
-                Gate::Vmcall => asm!("vmcall", inout("rax") answer, options(nomem, nostack)),
-                Gate::Vmmcall => asm!("vmmcall", inout("rax") answer, options(nomem, nostack)),
+                HypercallInstruction::Vmcall => {
+                    asm!("vmcall", inout("rax") answer, options(nomem, nostack))
+                }
+                HypercallInstruction::Vmmcall => {
+                    asm!("vmmcall", inout("rax") answer, options(nomem, nostack))
+                }
             }
         }
         answer

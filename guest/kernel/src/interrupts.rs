@@ -1,10 +1,8 @@
-//! Interrupts: the local APIC sends them, to itself and by its timer, and
-//! vectors.s counts them.
+//! Interrupts of the local APIC: self-IPIs and its timer. vectors.s counts them.
 //!
-//! Nothing here is done at boot. Before anything but a boot is measured, the older interrupt
-//! controllers and timer are masked and stopped. The APIC is on only during an operation that
-//! needs it, because exits cost more while it is; its timer is compared with the clock
-//! when such an operation first wants to sleep.
+//! None of this runs at boot. Before the first operation PIC and PIT are masked and stopped. The
+//! APIC is enabled only during operations that need it, because exits cost more while it is. Its
+//! timer is calibrated at the first sleep of such an operation.
 
 use crate::cpu::{mmio_read, mmio_write, out32, out8, pause, ring, wrmsr};
 use core::arch::asm;
@@ -13,13 +11,13 @@ use trapline_abi::platform::{IDLE, LOCAL_APIC};
 use trapline_abi::ticker;
 use trapline_workloads::{ticks, Reason, Wake};
 
-/// Vector of an interrupt that the CPU sends to itself.
+/// Vector of self-IPIs.
 pub const IPI_VECTOR: u32 = 0x30;
-/// Vector of the APIC's timer, in a higher class.
+/// Vector of the APIC timer, of a higher priority class.
 pub const TIMER_VECTOR: u32 = 0x31;
-/// Vector of a timer that keeps time, see [`crate::ticks`].
+/// Vector of periodic timers, see [`crate::ticks`].
 pub const TICK_VECTOR: u32 = ticker::VECTOR as u32;
-/// Vector of an interrupt that went away; its low bits are ones on every APIC.
+/// Vector of spurious interrupts; its low bits are ones on every APIC.
 pub const SPURIOUS_VECTOR: u32 = 0x3f;
 
 /// Registers of the local APIC (Intel SDM volume 3, table 11-1).
@@ -46,31 +44,31 @@ const BY_DEADLINE: u32 = 1 << 18;
 /// `IA32_TSC_DEADLINE` (Intel SDM volume 4, table 2-2).
 const DEADLINE: u32 = 0x6e0;
 
-/// In leaf 1 of cpuid, `ecx`: the timer knows deadlines.
-const KNOWS_DEADLINES: u32 = 1 << 24;
+/// TSC-deadline bit in `ecx` of cpuid leaf 1.
+const HAS_TSC_DEADLINE: u32 = 1 << 24;
 
-/// Data ports of the two 8259A interrupt controllers (PIC): their masks.
+/// Mask registers of the two 8259A interrupt controllers (PIC).
 const PIC_MASKS: [u16; 2] = [0x21, 0xa1];
 
 /// Channel 0 of the 8254 interval timer (PIT), and its command port.
 const PIT_CHANNEL_0: u16 = 0x40;
 const PIT_COMMAND: u16 = 0x43;
 
-/// Channel 0, low byte first, mode 0: one interrupt when it has counted down, no more
+/// Channel 0, low byte first, mode 0: a single interrupt at the end of the count
 /// (Intel 8254 data sheet, control word format).
 const PIT_ONCE: u8 = 0x30;
 
 extern "C" {
-    /// Counters that only vectors.s moves.
+    /// Counters, written by vectors.s only.
     static trapline_ipis: u64;
     static trapline_timers: u64;
     static trapline_interrupts: u32;
 }
 
-/// How many interrupts the CPU has sent to itself and taken.
+/// Returns the number of handled self-IPIs.
 #[inline(always)]
 pub fn ipis() -> u64 {
-    // SAFETY: a counter that is always there, read as it is now.
+    // SAFETY: a static counter, read as volatile.
     unsafe { (&raw const trapline_ipis).read_volatile() }
 }
 
@@ -79,35 +77,33 @@ fn timers() -> u64 {
     unsafe { (&raw const trapline_timers).read_volatile() }
 }
 
-/// Masks every line of both PICs. An interrupt that is pending there and never accepted
-/// is checked for at each entry to the guest: KVM then executes 42 to 116 instructions more
-/// an exit.
+/// Masks all lines of both PICs. KVM checks for a pending interrupt that is never accepted at each
+/// entry to the guest, which takes 42 to 116 instructions per exit.
 pub fn mask_pic() {
     for port in PIC_MASKS {
         out8(port, 0xff);
     }
 }
 
-/// Stops the PIT. After a reset it is periodic in some VMMs, and each period costs the
-/// kernel below an interrupt although its line is masked.
+/// Stops the PIT. In some VMMs it is periodic after a reset, and each period interrupts the host
+/// kernel although its line is masked.
 pub fn stop_pit() {
     out8(PIT_COMMAND, PIT_ONCE);
     out8(PIT_CHANNEL_0, 1);
     out8(PIT_CHANNEL_0, 0);
 }
 
-/// The local APIC, switched on, with interrupts open.
+/// Enabled local APIC, with interrupts enabled.
 pub struct Apic(());
 
 impl Apic {
-    /// Switches the APIC on and lets interrupts in. The PICs are masked before, by
-    /// [`mask_pic`].
+    /// Enables the APIC and interrupts. [`mask_pic`] has masked the PICs before.
     ///
     /// # Errors
-    /// Why there can be no interrupts.
+    /// There is no local APIC.
     pub fn open() -> Result<Apic, Reason> {
-        // SAFETY: the identity map has the APIC's page, and no RAM is given out
-        // there (boot.rs takes what the memory map calls RAM).
+        // SAFETY: the page of the APIC is identity-mapped and not allocated: boot.rs uses only RAM
+        // of the memory map.
         let version = unsafe { mmio_read(VERSION) };
         if version == 0 || version == u32::MAX {
             return Err("the machine has no local APIC at 0xfee00000");
@@ -119,14 +115,14 @@ impl Apic {
         apic.write(TASK_PRIORITY, 0);
         apic.write(SPURIOUS, ENABLED | SPURIOUS_VECTOR);
         if ring() == 0 {
-            // SAFETY: the interrupt table is loaded, and every vector that can
-            // come has a handler and a stack of its own.
+            // SAFETY: the interrupt table is loaded, and every possible vector has a handler and a
+            // stack of its own.
             unsafe { asm!("sti", options(nomem, nostack)) };
         }
         Ok(apic)
     }
 
-    /// Switches the APIC off and shuts interrupts out, as after a reset.
+    /// Disables the APIC and interrupts, as after a reset.
     pub fn close(self) {
         if ring() == 0 {
             // SAFETY: no code waits for an interrupt.
@@ -139,8 +135,7 @@ impl Apic {
 
     #[inline(always)]
     fn write(&self, register: u64, value: u32) {
-        // SAFETY: `register` is one of the constants above, and an APIC is there:
-        // its version was read in `open`.
+        // SAFETY: `register` is one of the constants above, and `open` has found an APIC.
         unsafe { mmio_write(register, value) }
     }
 
@@ -150,37 +145,37 @@ impl Apic {
         unsafe { mmio_read(register) }
     }
 
-    /// Lets the timer interrupt once when it has counted down, with this vector.
+    /// Configures the timer for a single interrupt with this vector at the end of its count.
     pub fn use_count(&self, vector: u32) {
         self.write(DIVIDER, DIVIDE_BY_1);
         self.write(TIMER, vector);
     }
 
-    /// Lets the timer interrupt with this vector when the clock reaches what
-    /// [`set_deadline`] says. Only where [`has_deadline`].
+    /// Configures the timer for an interrupt with this vector at the deadline of
+    /// [`set_deadline`]. Requires [`has_deadline`].
     pub fn use_deadline(&self, vector: u32) {
         self.write(TIMER, BY_DEADLINE | vector);
-        // The mode has to be in place before the register that it gives a meaning is
-        // written (Intel SDM volume 3, 11.5.4.1).
+        // The mode has to be set before the deadline register is written (Intel SDM volume 3,
+        // 11.5.4.1).
         // SAFETY: orders memory accesses.
         unsafe { asm!("mfence", options(nostack, preserves_flags)) };
     }
 
-    /// Begins to count down.
+    /// Starts the count.
     #[inline(always)]
     pub fn count(&self, counts: u32) {
         self.write(INITIAL_COUNT, counts);
     }
 
-    /// The interrupt being served is done.
+    /// Ends the interrupt in service.
     #[inline(always)]
     pub fn acknowledge(&self) {
         self.write(END_OF_INTERRUPT, 0);
     }
 
-    /// Acknowledges until none of this vector is being served or asks for it. Whoever
-    /// sends them sends no more.
-    pub fn settle(&self, vector: u32) {
+    /// Acknowledges interrupts until none of this vector is in service or requested. Their source is
+    /// stopped before.
+    pub fn drain(&self, vector: u32) {
         let has = |register| self.read(word_of(register, vector)) & 1 << (vector % 32) != 0;
         loop {
             match (has(IN_SERVICE), has(REQUESTED)) {
@@ -202,54 +197,54 @@ impl Apic {
     }
 }
 
-/// Where the bit of a vector stands: 32 to a register, registers 16 bytes apart.
+/// Returns the register with the bit of a vector: 32 vectors per register, 16 bytes apart.
 fn word_of(register: u64, vector: u32) -> u64 {
     register + u64::from(vector / 32) * 16
 }
 
-/// Whether the APIC's timer can be set to a moment of the clock, and we may do it.
+/// Returns true if the APIC timer supports deadlines and this ring may set them.
 pub fn has_deadline() -> bool {
-    ring() == 0 && __cpuid(1).ecx & KNOWS_DEADLINES != 0
+    ring() == 0 && __cpuid(1).ecx & HAS_TSC_DEADLINE != 0
 }
 
-/// Sets the APIC's timer to a moment of the clock.
+/// Sets the deadline of the APIC timer, in ticks of the clock.
 ///
 /// # Safety
-/// [`has_deadline`].
+/// [`has_deadline`] returns true.
 pub unsafe fn set_deadline(at: u64) {
-    // SAFETY: the processor says that it has the register, and we are at ring 0.
+    // SAFETY: the CPU has the register, and this is ring 0, by contract.
     unsafe { wrmsr(DEADLINE, at) };
 }
 
-/// Turns of the timer per tick of the clock, as a fraction.
+/// Counts of the timer per tick of the clock, as a fraction.
 #[derive(Clone, Copy)]
 struct Rate {
     counts: u64,
     ticks: u64,
 }
 
-/// How long the timer is watched to learn its rate, in ticks.
-const WATCHED: u64 = 1_000_000;
+/// Duration of one calibration, in ticks.
+const CALIBRATION_TICKS: u64 = 1_000_000;
 
-/// How often: the watch that was least disturbed counts.
-const WATCHES: u32 = 4;
+/// Number of calibrations. The one with the least uncertainty is used.
+const CALIBRATIONS: u32 = 4;
 
-/// A one-shot timer whose rate is known, and a way to sleep until it fires.
+/// APIC timer with a known rate.
 pub struct Timer {
     rate: Rate,
-    /// The same, times 2^32.
+    /// Rate times 2^32.
     counts_per_tick: u64,
 }
 
 impl Timer {
-    /// Learns the timer's rate.
+    /// Calibrates the timer.
     ///
     /// # Errors
     /// The timer does not run.
-    pub fn learn(apic: &Apic) -> Result<Self, Reason> {
+    pub fn calibrate(apic: &Apic) -> Result<Self, Reason> {
         apic.write(DIVIDER, DIVIDE_BY_1);
-        let watches = (0..WATCHES).map(|_| watch(apic));
-        let best = watches.min_by_key(|(_, doubt)| *doubt);
+        let rates = (0..CALIBRATIONS).map(|_| measure_rate(apic));
+        let best = rates.min_by_key(|(_, uncertainty)| *uncertainty);
         apic.write(INITIAL_COUNT, 0);
         apic.write(TIMER, TIMER_VECTOR);
         match best {
@@ -257,18 +252,18 @@ impl Timer {
                 rate,
                 counts_per_tick: (rate.counts << 32) / rate.ticks,
             }),
-            _ => Err("the local APIC's timer does not run"),
+            _ => Err("the timer of the local APIC does not run"),
         }
     }
 
-    /// How many counts of the timer pass in so many ticks, one more if need be. Quickly:
-    /// the timer stands still meanwhile.
+    /// Converts ticks to counts of the timer, rounded up. Without a division, because the timer is
+    /// stopped meanwhile.
     #[inline(always)]
     pub fn counts(&self, ticks: u64) -> u64 {
         (u128::from(ticks) * u128::from(self.counts_per_tick) >> 32) as u64 + 1
     }
 
-    /// Sets the timer `ahead` ticks ahead, never less, and sleeps until it fires.
+    /// Sets the timer at least `ahead` ticks ahead and sleeps until it expires.
     pub fn sleep(&self, apic: &Apic, ahead: u64) -> Wake {
         let counts = (ahead * self.rate.counts).div_ceil(self.rate.ticks);
         let span = counts * self.rate.ticks / self.rate.counts;
@@ -283,18 +278,18 @@ impl Timer {
     }
 }
 
-/// Whether [`halt`] halts: at ring 3 it takes a port of the machine, [`IDLE`].
+/// Checks that [`halt`] works: at ring 3 it needs the port [`IDLE`].
 ///
 /// # Errors
-/// Why not.
+/// The machine does not have the port.
 pub fn can_halt(idle_port: bool) -> Result<(), Reason> {
     match ring() == 0 || idle_port {
         true => Ok(()),
-        false => Err("ring 3 cannot halt, and the machine offers no port for it"),
+        false => Err("ring 3 cannot halt, and the machine has no port for it"),
     }
 }
 
-/// Halts until an interrupt, unless what `count` counts has come already.
+/// Halts until an interrupt, unless `count` differs from `before` already.
 #[inline(always)]
 pub fn halt(count: fn() -> u64, before: u64) {
     if ring() == 0 {
@@ -302,19 +297,18 @@ pub fn halt(count: fn() -> u64, before: u64) {
     }
     // SAFETY: as in `ipis`.
     let seen = unsafe { (&raw const trapline_interrupts).read_volatile() };
-    // An interrupt that comes here moves the count past `seen`, and the machine
-    // below then does not halt.
+    // An interrupt here changes the count in memory, so that the VMM does not halt.
     if count() == before {
         out32(IDLE, seen);
     }
 }
 
-/// Interrupts are shut while the count is looked at, and open only after the
-/// instruction behind `sti`: none can come in between and be slept through.
+/// Interrupts are disabled while the count is compared, and enabled only after the instruction that
+/// follows `sti`, so that no interrupt is missed in between.
 #[inline(always)]
 fn halt_at_ring_0(count: fn() -> u64, before: u64) {
-    // SAFETY: the table and its handlers are in place; flags are as before in the
-    // end.
+    // SAFETY: the interrupt table and its handlers are in place; interrupts are enabled at the end, as
+    // before.
     unsafe {
         asm!("cli", options(nostack));
         if count() == before {
@@ -325,26 +319,25 @@ fn halt_at_ring_0(count: fn() -> u64, before: u64) {
     }
 }
 
-/// Watches the timer run for a while. The doubt is how long it took to read the
-/// two ends.
-fn watch(apic: &Apic) -> (Rate, u64) {
+/// Measures the rate of the timer. Returns it with its uncertainty: the duration of reading both ends.
+fn measure_rate(apic: &Apic) -> (Rate, u64) {
     apic.write(INITIAL_COUNT, u32::MAX);
-    let (start, from, doubt_at_start) = read_both(apic);
-    while ticks() - start < WATCHED {
+    let (start, from, start_uncertainty) = read_both(apic);
+    while ticks() - start < CALIBRATION_TICKS {
         pause();
     }
-    let (end, to, doubt_at_end) = read_both(apic);
+    let (end, to, end_uncertainty) = read_both(apic);
     let rate = Rate {
         counts: u64::from(from.saturating_sub(to)),
         ticks: end - start,
     };
-    (rate, doubt_at_start + doubt_at_end)
+    (rate, start_uncertainty + end_uncertainty)
 }
 
-/// Clock and timer at the same moment, and by how many ticks it was not.
+/// Reads clock and timer. Returns the uncertainty of their simultaneity, in ticks.
 fn read_both(apic: &Apic) -> (u64, u32, u64) {
     let before = ticks();
     let count = apic.read(CURRENT_COUNT);
-    let doubt = ticks() - before;
-    (before + doubt / 2, count, doubt)
+    let uncertainty = ticks() - before;
+    (before + uncertainty / 2, count, uncertainty)
 }

@@ -1,19 +1,15 @@
 //! The unikernel: one ELF image for every environment.
 //!
-//! It is read best in the order in which it runs. [`start`] holds the two ways
-//! in and the tables that the linker laid out, so that a direct start has
-//! nothing to build. [`boot`] reads what the machine was told about itself and
-//! about the job. [`memory`] takes the RAM: frames, small pages, blocks.
-//! [`console`] speaks, [`panic`] has the last word, [`interrupts`] counts and
-//! sleeps, [`threads`] switches, [`hypercall`] calls
-//! out, [`populate`] asks for memory, [`xen`] is one hypervisor spoken to in its
-//! own way. [`system`] puts these
-//! together as the `System` that the workloads run on. [`fault`] misbehaves, when
-//! asked to.
+//! In the order of execution: [`start`] has the two entry points and the tables, which the linker
+//! lays out. [`boot`] reads start info and command line. [`memory`] manages RAM: frames, page
+//! tables, blocks. [`console`] sends records, [`panic`] reports panics and ends the machine,
+//! [`interrupts`] handles interrupts and halts, [`ticks`] handles periodic timers, [`threads`]
+//! switches threads, [`hypercall`] calls the hypervisor, [`populate`] requests memory, [`xen`] is
+//! the interface to Xen. [`system`] implements `System` for the workloads. [`fault`] injects faults.
 //!
-//! This crate is compiled twice. In a workspace build it is a stub, whose tests
-//! check the parts that need no machine; `build.sh` builds the image, with
-//! `--cfg trapline_image` (see build.rs and image.ld).
+//! This crate is compiled twice. In a workspace build it is a stub, whose tests check the parts that
+//! need no machine; `build.sh` builds the image with `--cfg trapline_image` (see build.rs and
+//! image.ld).
 #![cfg_attr(trapline_image, no_std, no_main)]
 
 #[cfg(any(test, trapline_image))]

@@ -1,8 +1,7 @@
-//! Memory: RAM as frames, frames behind addresses, addresses as blocks.
+//! Memory management.
 //!
-//! [`frames`] knows which frames are free, [`tables`] maps them, [`space`] makes
-//! blocks of both. Blocks are what the workloads measure. The little memory that
-//! the kernel itself needs comes from [`small`], which cuts blocks up.
+//! [`frames`] tracks free frames, [`tables`] maps them, [`space`] combines both to blocks, which the
+//! workloads measure. [`small`] is the kernel's own allocator, on top of blocks.
 
 mod frames;
 #[cfg(trapline_image)]
@@ -11,7 +10,7 @@ mod space;
 mod tables;
 
 #[cfg(trapline_image)]
-pub use image::{allocate, allocate_guarded, give, map_window, release};
+pub use image::{add, allocate, allocate_guarded, map_window, release};
 
 #[cfg(trapline_image)]
 mod image {
@@ -19,46 +18,45 @@ mod image {
     use crate::cpu::Global;
     use core::ops::Range;
     use core::ptr::NonNull;
-    use trapline_abi::platform::{WINDOW, WINDOW_SIZE};
+    use trapline_abi::platform::{HOTPLUG_BASE, HOTPLUG_SIZE};
     use trapline_workloads::Block;
 
     extern "C" {
-        /// The top-level table; see tables.s.
+        /// Top-level page table; see tables.s.
         static mut trapline_page_table: [u64; 512];
     }
 
     static SPACE: Global<Space> = Global::new(Space::new());
 
-    /// Gives `range` of RAM to blocks. Called once, at boot.
-    pub fn give(range: Range<u64>) {
-        // SAFETY: boot.rs found the range to be RAM above the image and below
-        // 4 GiB, and what the VMM had put there has been copied. tables.s maps all
-        // of it, and the tables, to themselves; from here on only this space
-        // changes them.
+    /// Adds a range of RAM. Called once, at boot.
+    pub fn add(range: Range<u64>) {
+        // SAFETY: the range is RAM above the image and below 4 GiB (boot.rs), and the command line
+        // has been copied from it. tables.s identity-maps it and the tables; from here on only
+        // this space changes them.
         unsafe { SPACE.get().open(&raw mut trapline_page_table, range) }
     }
 
-    /// Maps the window in which a VMM gives memory, to itself. Called once. The entry
-    /// of its first page; `None` if there is not enough memory for its tables.
+    /// Identity-maps the window for hotplugged memory. Called once. Returns the entry of its first
+    /// page; `None` if memory is exhausted.
     pub fn map_window() -> Option<*const u64> {
-        // SAFETY: tables.s maps nothing behind 4 GiB and blocks begin far above; what is
-        // there is the VMM's to give, and never RAM that was given out.
-        unsafe { SPACE.get().map(WINDOW..WINDOW + WINDOW_SIZE) }
+        // SAFETY: tables.s maps nothing above 4 GiB, blocks begin far above, and the window is never
+        // used for blocks.
+        unsafe { SPACE.get().map(HOTPLUG_BASE..HOTPLUG_BASE + HOTPLUG_SIZE) }
     }
 
-    /// A block of at least `bytes`; `None` if there is not enough memory.
+    /// Allocates a block of at least `bytes`; `None` if memory is exhausted.
     #[inline]
     pub fn allocate(bytes: usize) -> Option<Block> {
-        allocate_behind(bytes, 0)
+        allocate_after(bytes, 0)
     }
 
-    /// The same, with a page before it that faults: for stacks.
+    /// Allocates a block after a guard page, for stacks.
     pub fn allocate_guarded(bytes: usize) -> Option<Block> {
-        allocate_behind(bytes, 1)
+        allocate_after(bytes, 1)
     }
 
-    fn allocate_behind(bytes: usize, guard: u64) -> Option<Block> {
-        // SAFETY: nothing in there calls back.
+    fn allocate_after(bytes: usize, guard: u64) -> Option<Block> {
+        // SAFETY: `allocate` takes no other reference.
         let range = unsafe { SPACE.get() }.allocate(bytes as u64, guard)?;
         Some(Block {
             start: NonNull::new(range.start as *mut u8)?,
@@ -66,13 +64,13 @@ mod image {
         })
     }
 
-    /// Takes a block back.
+    /// Releases a block.
     ///
     /// # Safety
-    /// `block` came from here, was not released before, and nobody uses it.
+    /// `block` was allocated here, is not released yet, and is no longer used.
     pub unsafe fn release(block: Block) {
         let start = block.start.as_ptr() as u64;
-        // SAFETY: passed on.
+        // SAFETY: same contract.
         unsafe { SPACE.get().release(start..start + block.length as u64) }
     }
 }

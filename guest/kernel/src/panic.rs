@@ -1,4 +1,4 @@
-//! The last word: what went wrong, as a record, and the end of the machine.
+//! Panics and the end of the machine.
 
 use crate::cpu::{out32, out8, pause, ring, Global};
 use crate::{console, xen};
@@ -6,11 +6,11 @@ use core::arch::asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use trapline_abi::frame::MAX_TEXT;
-use trapline_abi::job::End;
+use trapline_abi::job::Shutdown;
 use trapline_abi::platform::{EXIT, EXIT_PANIC, KEYBOARD_CONTROLLER, RESET};
 use trapline_abi::Record;
 
-/// Text of a record, cut off where the record ends.
+/// Text of a record, truncated to its maximum length.
 struct Message {
     bytes: [u8; MAX_TEXT],
     used: usize,
@@ -29,16 +29,16 @@ impl Write for Message {
     }
 }
 
-/// Says `what` as the reason why the machine ends, and ends it.
-pub fn give_up(what: fmt::Arguments<'_>) -> ! {
+/// Sends `reason` as a panic record, and ends the machine.
+pub fn give_up(reason: fmt::Arguments<'_>) -> ! {
     let mut message = Message {
         bytes: [0; MAX_TEXT],
         used: 0,
     };
-    // A message that is too long is said as far as it goes.
-    let _ = message.write_fmt(what);
+    // A message that is too long is truncated.
+    let _ = message.write_fmt(reason);
     let text = core::str::from_utf8(&message.bytes[..message.used]).unwrap_or_default();
-    console::say(&Record::Panic { message: text });
+    console::send(&Record::Panic { message: text });
     end(EXIT_PANIC)
 }
 
@@ -55,68 +55,64 @@ fn panicked(info: &PanicInfo<'_>) -> ! {
     }
 }
 
-/// Pauses between asking a machine to end and forcing it: milliseconds at least.
-const PATIENCE: u32 = 1 << 20;
+/// Pauses between a shutdown request and the triple fault: milliseconds at least.
+const LONG_WAIT: u32 = 1 << 20;
 
-/// The same where nobody would take force amiss: enough for a VMM that ends in
-/// another thread.
-const MOMENT: u32 = 1 << 10;
+/// The same for VMMs that accept a triple fault: enough for a VMM that ends in another thread.
+const SHORT_WAIT: u32 = 1 << 10;
 
-static END: Global<End> = Global::new(End::Port);
+static SHUTDOWN: Global<Shutdown> = Global::new(Shutdown::Port);
 
-/// Chooses how the machine will be ended.
-pub fn end_by(end: End) {
+/// Sets the shutdown method.
+pub fn set_shutdown(shutdown: Shutdown) {
     // SAFETY: a reference for this assignment only.
-    unsafe { *END.get() = end };
+    unsafe { *SHUTDOWN.get() = shutdown };
 }
 
-/// Ends the machine with `status`, if it can be told, and where nobody heeds that
-/// by a triple fault; a machine at ring 3 has no other way than to wait to be
-/// ended.
+/// Ends the machine, with `status` if the method supports it. If the machine does not end, causes a
+/// triple fault; at ring 3, where that is impossible, loops forever.
 pub fn end(status: u32) -> ! {
     // SAFETY: copied at once.
-    let patience = match unsafe { *END.get() } {
-        // Some machines stop a moment after the write, and would take a fault for
-        // the reason.
-        End::Port => {
+    let wait = match unsafe { *SHUTDOWN.get() } {
+        // Some machines end a while after the write, and would report a triple fault as the reason.
+        Shutdown::Port => {
             out32(EXIT, status);
-            PATIENCE
+            LONG_WAIT
         }
-        End::Reset => {
+        Shutdown::Reset => {
             out8(KEYBOARD_CONTROLLER, RESET);
-            MOMENT
+            SHORT_WAIT
         }
-        End::Xen => {
+        Shutdown::Xen => {
             console::finish();
             xen::shut_down();
-            MOMENT
+            SHORT_WAIT
         }
-        End::XenMachine => {
+        Shutdown::XenMachine => {
             xen::restart_machine();
-            MOMENT
+            SHORT_WAIT
         }
     };
-    for _ in 0..patience {
+    for _ in 0..wait {
         pause();
     }
-    fault_three_times();
+    triple_fault();
     loop {
         pause();
     }
 }
 
-/// Ends a machine at ring 0 the hard way; at ring 3 the tables cannot be changed,
-/// and this does nothing.
-pub fn fault_three_times() {
+/// Causes a triple fault at ring 0. At ring 3, where the tables cannot be changed, does nothing.
+pub fn triple_fault() {
     if ring() == 0 {
         let no_table = [0u16; 5];
-        // SAFETY: the machine shall end: with no interrupt table the breakpoint
-        // faults three times over.
+        // SAFETY: the machine is to end: without an interrupt table the breakpoint causes a triple
+        // fault.
         unsafe { asm!("lidt [{0}]", "int3", in(reg) &no_table) };
     }
 }
 
-/// What the processor, and vectors.s, push on an exception.
+/// Stack frame of an exception, as pushed by the CPU and vectors.s.
 #[repr(C)]
 struct Frame {
     vector: u64,
@@ -128,7 +124,7 @@ struct Frame {
     ss: u64,
 }
 
-/// An exception that nobody expected; called by vectors.s.
+/// Reports an unexpected exception. Called by vectors.s.
 #[no_mangle]
 extern "C" fn trapline_exception(frame: &Frame) -> ! {
     let Frame {

@@ -1,84 +1,83 @@
-//! Memory that the VMM gives while we run, at a window of physical addresses
-//! ([`trapline_abi::populate`]).
+//! Memory hotplug ([`trapline_abi::populate`]).
 //!
-//! The window is mapped once, to itself and in pages of 2 MiB, whatever pages the memory
-//! behind it has: our own tables then cost a touch next to nothing and never change.
-//! While nothing is there nobody may touch it.
+//! The window of physical addresses is identity-mapped once, in pages of 2 MiB independent of the
+//! pages that back it, so that the guest's page tables add little to the cost of a touch and never
+//! change. It must not be accessed while no region is attached.
 
 use crate::cpu::{in32, out32};
 use crate::memory;
 use core::ptr::NonNull;
-use trapline_abi::platform::{POPULATE, POPULATE_IS_THERE, WINDOW};
-use trapline_abi::populate::{Refusal, Wish, GIVE_BACK};
+use trapline_abi::platform::{HOTPLUG_BASE, POPULATE, POPULATE_PRESENT};
+use trapline_abi::populate::{MemoryRequest, Refusal, RELEASE};
 use trapline_workloads::{Block, Reason};
 
-/// The window, mapped.
+/// Mapped window.
 pub struct Window {
-    /// In the page tables.
+    /// Page table entry of the first page.
     first_entry: *const u64,
 }
 
 impl Window {
-    /// Finds out whether memory can be had, and maps the window. Called once.
+    /// Checks that the VMM supports hotplug, and maps the window. Called once.
     ///
     /// # Errors
-    /// It cannot.
+    /// It does not, or memory is exhausted.
     pub fn open(ports: bool) -> Result<Self, Reason> {
-        if !ports || in32(POPULATE) != POPULATE_IS_THERE {
-            return Err("whoever runs this machine gives it no memory while it runs");
+        if !ports || in32(POPULATE) != POPULATE_PRESENT {
+            return Err("the VMM does not support memory hotplug for the image");
         }
         let first_entry = memory::map_window();
-        let no_memory = "there is no memory for the page tables of the window";
+        let no_memory = "not enough memory for the page tables of the window";
         Ok(Self {
             first_entry: first_entry.ok_or(no_memory)?,
         })
     }
 
-    /// Asks for a region.
+    /// Requests a region.
     #[inline(always)]
-    pub fn ask(&self, wish: Wish) {
-        out32(POPULATE, wish.word());
+    pub fn request(&self, request: MemoryRequest) {
+        out32(POPULATE, request.word());
     }
 
-    /// The region that was asked for.
+    /// Returns the requested region.
     ///
     /// # Errors
-    /// Why it is not there.
-    pub fn found(&self) -> Result<Block, Reason> {
-        // A hypervisor that takes memory away may forget all that it had mapped of ours:
-        // the way there is not what a touch is to be charged with.
-        // SAFETY: an entry of our tables, which are mapped to themselves and stay.
+    /// The reason of the refusal.
+    pub fn region(&self) -> Result<Block, Reason> {
+        // Detaching memory may make the hypervisor unmap the page tables. This maps them again, so
+        // that the timed touch does not.
+        // SAFETY: an entry of the page tables, which are identity-mapped and never freed.
         unsafe { self.first_entry.read_volatile() };
-        region()
+        attached()
     }
 
-    /// Gives the region back.
+    /// Releases the region.
     ///
     /// # Errors
-    /// It was not taken.
+    /// The reason of the refusal.
     ///
     /// # Safety
-    /// Nobody uses it any more.
-    pub unsafe fn give_back(&self) -> Result<(), Reason> {
-        out32(POPULATE, GIVE_BACK);
+    /// The region is no longer used.
+    pub unsafe fn release(&self) -> Result<(), Reason> {
+        out32(POPULATE, RELEASE);
         match in32(POPULATE) {
             0 => Ok(()),
-            answer => Err(Refusal::of_word(answer).map_or(NO_ANSWER, Refusal::reason)),
+            answer => Err(Refusal::from_word(answer).map_or(NO_ANSWER, Refusal::reason)),
         }
     }
 }
 
-/// The region that the VMM says is there.
-fn region() -> Result<Block, Reason> {
+/// Returns the region that the VMM reports as attached.
+fn attached() -> Result<Block, Reason> {
     let answer = in32(POPULATE);
-    let start = NonNull::new(WINDOW as *mut u8);
-    match (Wish::of_word(answer), start) {
-        (Some(wish), Some(start)) => Ok(Block {
+    let start = NonNull::new(HOTPLUG_BASE as *mut u8);
+    match (MemoryRequest::from_word(answer), start) {
+        (Some(request), Some(start)) => Ok(Block {
             start,
-            length: wish.bytes() as usize,
+            length: request.bytes() as usize,
         }),
-        _ => Err(Refusal::of_word(answer).map_or(NO_ANSWER, Refusal::reason)),
+        _ => Err(Refusal::from_word(answer).map_or(NO_ANSWER, Refusal::reason)),
     }
 }
 
-const NO_ANSWER: Reason = "the VMM's answer makes no sense";
+const NO_ANSWER: Reason = "the VMM returned an invalid answer";

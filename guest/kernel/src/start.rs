@@ -1,19 +1,19 @@
-//! The first instructions, and the tables they run on.
+//! Entry points and their tables.
 //!
-//! `entry.s` has the two ways in; both end in [`trapline_main`], on the boot
-//! stack, at ring 0 or ring 3, with the start info as argument. `tables.s` has
-//! segments, task state and page tables, `vectors.s` what exceptions and
-//! interrupts do; `image.ld` says where everything lies. All of it is assembly
-//! and data: compiled code needs SSE, which not every ring 0 offers.
+//! `entry.s` has the two entry points, which both jump to [`trapline_main`], on the boot stack, at
+//! ring 0 or ring 3, with the start info as argument. `tables.s` has segments, task state and page
+//! tables, `vectors.s` the handlers of exceptions and interrupts; `image.ld` has the layout. All of
+//! it is assembly and data, because compiled code needs SSE, which some hosts do not offer at
+//! ring 0.
 
 use crate::{boot, console, cpu, fault, interrupts, memory, panic, system, xen};
 use core::arch::global_asm;
 use trapline_abi::platform::{selector, StartInfo, NOTE_DIRECT};
-use trapline_abi::record::Speaker;
-use trapline_abi::{mark, stamp, Stage, VERSION};
-use trapline_workloads::Origin;
+use trapline_abi::record::Sender;
+use trapline_abi::{marker, stamp, Stage, VERSION};
+use trapline_workloads::GuestInfo;
 
-/// The page below the boot stack, which image.ld leaves free.
+/// Page below the boot stack, which image.ld leaves unmapped.
 const STACK_GUARD: u64 = 0x10_0000;
 
 global_asm!(
@@ -25,7 +25,7 @@ global_asm!(
     TASK = const selector::TASK,
     NOTE_DIRECT = const NOTE_DIRECT,
     VERSION = const VERSION,
-    STAGE = const mark::STAGE,
+    STAGE = const marker::STAGE,
     GUEST_ENTRY = const Stage::GuestEntry as u8,
 );
 
@@ -44,37 +44,42 @@ global_asm!(
 );
 
 extern "C" {
-    /// Clock at the image's first instruction, in ticks; see entry.s.
+    /// Clock at the first instruction of the image, in ticks; see entry.s.
     static trapline_entry_clock: u64;
-    /// The image ends here; see image.ld. Only its address means something.
+    /// Symbol at the end of the image; see image.ld.
     static trapline_image_end: u8;
 }
 
-/// From the entry to the end of the machine.
+/// Runs the job of the command line and ends the machine.
 #[no_mangle]
 extern "C" fn trapline_main(start: *const StartInfo) -> ! {
     let main = stamp!(GuestMain);
-    // SAFETY: entry.s hands on the address that the VMM passed, and no memory has
-    // been given out yet.
+    // SAFETY: entry.s passes the address from the VMM, and no memory is allocated yet.
     let command_line = unsafe { boot::copy_command_line(start) };
     console::open(boot::console(command_line));
-    panic::end_by(boot::end(command_line));
+    panic::set_shutdown(boot::shutdown(command_line));
     let job = boot::job(command_line);
     // SAFETY: as above.
-    let range = unsafe { boot::memory(start, &raw const trapline_image_end as u64, job.in_xen()) };
-    memory::give(range.clone());
+    let range = unsafe {
+        boot::memory(
+            start,
+            &raw const trapline_image_end as u64,
+            job.is_xen_domain(),
+        )
+    };
+    memory::add(range.clone());
     // SAFETY: written by entry.s only, before this function.
     let entry = unsafe { trapline_entry_clock };
-    let origin = Origin {
-        speaker: Speaker::Image,
+    let info = GuestInfo {
+        sender: Sender::Image,
         ring: cpu::ring(),
         memory: range.end - range.start,
         entry,
         main,
     };
     if let Some(fault) = job.fault {
-        fault::misbehave(fault);
+        fault::inject(fault);
     }
-    trapline_workloads::run(&mut system::Kernel::new(&job), &job, &origin);
+    trapline_workloads::run(&mut system::Kernel::new(&job), &job, &info);
     panic::end(trapline_abi::platform::EXIT_DONE)
 }

@@ -1,7 +1,7 @@
 //! The kernel as the [`System`] that the workloads run on.
 
 use crate::cpu::{in32, in8, mmio_read, mmio_write, out8};
-use crate::hypercall::Gate;
+use crate::hypercall::HypercallInstruction;
 use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
 use crate::threads::{self, Peer};
@@ -9,36 +9,35 @@ use crate::xen::{self, Events, Xen};
 use crate::{console, memory, ticks};
 use core::cell::OnceCell;
 use core::mem;
-use trapline_abi::block::{Request, Transfer};
-use trapline_abi::job::Wait;
+use trapline_abi::block::{DiskRequest, Transfer};
+use trapline_abi::job::WaitMode;
 use trapline_abi::platform::{
-    EXITS_HIGH, EXITS_LOW, NO_DEVICE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
-    VIRTIO_MAGIC, VIRTIO_MMIO,
+    EXITS_HIGH, EXITS_LOW, FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES,
+    VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC, VIRTIO_MMIO,
 };
-use trapline_abi::populate::Wish;
-use trapline_abi::{Job, Op, Record};
-use trapline_workloads::irq::{Source, Taken, Ticking};
+use trapline_abi::populate::MemoryRequest;
+use trapline_abi::{Job, Need, Op, Record};
+use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::{Block, Machine, NoProcesses, Reason, System, Wake};
 
-/// Both the system and its machine: in a unikernel there is no wall between
-/// them.
+/// State of the kernel, which is both the system and its machine.
 pub struct Kernel {
-    /// The machine offers Trapline's own ports.
+    /// The machine has Trapline's own ports.
     ports: bool,
-    /// PIC and PIT raise no interrupts.
+    /// PIC and PIT are masked and stopped.
     legacy_stopped: bool,
     peer: Option<Peer>,
     apic: OnceCell<Result<Apic, Reason>>,
     timer: OnceCell<Result<Timer, Reason>>,
-    gate: OnceCell<Result<Gate, Reason>>,
-    /// Whose domain this is, as the command line says.
+    hypercall_instruction: OnceCell<Result<HypercallInstruction, Reason>>,
+    /// Xen, if this is a Xen domain according to the command line.
     xen: Result<Xen, Reason>,
     events: OnceCell<Result<Events, Reason>>,
     window: OnceCell<Result<Window, Reason>>,
 }
 
 impl Kernel {
-    /// The kernel, for one job. What a job does not ask for is not set up.
+    /// Creates the state for one job. Devices are set up on first use.
     pub fn new(job: &Job) -> Self {
         threads::begin();
         Self {
@@ -47,11 +46,11 @@ impl Kernel {
             peer: None,
             apic: OnceCell::new(),
             timer: OnceCell::new(),
-            gate: OnceCell::new(),
-            xen: if job.in_xen() {
+            hypercall_instruction: OnceCell::new(),
+            xen: if job.is_xen_domain() {
                 Ok(Xen::here())
             } else {
-                Err("this is no domain of Xen")
+                Err("not a Xen domain")
             },
             events: OnceCell::new(),
             window: OnceCell::new(),
@@ -65,15 +64,17 @@ impl Kernel {
 
     fn timer(&self) -> Result<&Timer, Reason> {
         let apic = self.apic()?;
-        borrow(self.timer.get_or_init(|| Timer::learn(apic)))
+        borrow(self.timer.get_or_init(|| Timer::calibrate(apic)))
     }
 
     #[inline(always)]
-    fn gate(&self) -> Result<Gate, Reason> {
-        *self.gate.get_or_init(Gate::find)
+    fn hypercall_instruction(&self) -> Result<HypercallInstruction, Reason> {
+        *self
+            .hypercall_instruction
+            .get_or_init(HypercallInstruction::find)
     }
 
-    /// The channel of events, with interrupts open, which the APIC's do.
+    /// Returns the event channel, with interrupts enabled, which opening the APIC does.
     #[inline(always)]
     fn channel(&self) -> Result<&Events, Reason> {
         borrow(self.events.get_or_init(|| self.open_channel()))
@@ -92,16 +93,16 @@ impl Kernel {
 }
 
 #[inline(always)]
-fn borrow<T>(kept: &Result<T, Reason>) -> Result<&T, Reason> {
-    kept.as_ref().map_err(|reason| *reason)
+fn borrow<T>(cached: &Result<T, Reason>) -> Result<&T, Reason> {
+    cached.as_ref().map_err(|reason| *reason)
 }
 
 impl System for Kernel {
     type Machine = Kernel;
     type Processes = NoProcesses;
 
-    fn say(&mut self, record: &Record<'_>) {
-        console::say(record);
+    fn send(&mut self, record: &Record<'_>) {
+        console::send(record);
     }
 
     fn wait_for_go(&mut self) {
@@ -111,7 +112,7 @@ impl System for Kernel {
     fn quiesce(&mut self) {
         if !mem::replace(&mut self.legacy_stopped, true) {
             interrupts::mask_pic();
-            // trapline-vmm has none.
+            // trapline-vmm has no PIT.
             if !self.ports {
                 interrupts::stop_pit();
             }
@@ -160,7 +161,7 @@ impl System for Kernel {
     }
 
     unsafe fn release(&mut self, block: Block) {
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: same contract.
         unsafe { memory::release(block) }
     }
 
@@ -170,41 +171,45 @@ impl System for Kernel {
         Ok(self.timer()?.sleep(apic, ticks))
     }
 
-    fn can_tick(&mut self, source: Source, between: Wait) -> Result<(), Reason> {
+    fn check_timer(&mut self, source: TimerSource, wait_mode: WaitMode) -> Result<(), Reason> {
         match source {
-            Source::Own => {
-                if between == Wait::Halt {
+            TimerSource::Own => {
+                if wait_mode == WaitMode::Halt {
                     can_halt(self.ports)?;
                 }
                 self.timer().map(drop)
             }
-            Source::Host => self.apic().and_then(|_| ticks::find_ticker(self.ports)),
+            TimerSource::Host => self.apic().and_then(|_| ticks::find_ticker(self.ports)),
         }
     }
 
-    fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason> {
+    fn run_timer(
+        &mut self,
+        window: &TimerWindow,
+        log: &mut InterruptLog<'_>,
+    ) -> Result<(), Reason> {
         let apic = self.apic()?;
-        match ticking.source {
-            Source::Own => ticks::Own::open(apic, self.timer()?).tick(ticking, taken),
-            Source::Host => ticks::tick_by_host(apic, ticking, taken),
+        match window.source {
+            TimerSource::Own => ticks::ApicTimer::open(apic, self.timer()?).run(window, log),
+            TimerSource::Host => ticks::run_host_timer(apic, window, log),
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn attach(&mut self, wish: Wish) {
+    fn attach(&mut self, request: MemoryRequest) {
         if let Ok(window) = self.window() {
-            window.ask(wish);
+            window.request(request);
         }
     }
 
-    fn attached(&mut self) -> Result<Block, Reason> {
-        self.window()?.found()
+    fn attached_region(&mut self) -> Result<Block, Reason> {
+        self.window()?.region()
     }
 
     unsafe fn detach(&mut self) -> Result<(), Reason> {
-        // SAFETY: the caller's promise is the one that is asked for.
-        unsafe { self.window()?.give_back() }
+        // SAFETY: same contract.
+        unsafe { self.window()?.release() }
     }
 
     #[inline(always)]
@@ -216,26 +221,26 @@ impl System for Kernel {
         Err(NO_DISK)
     }
 
-    fn transfer(&mut self, _: &Transfer, _: &Job, _: &mut [Request]) -> Result<usize, Reason> {
+    fn transfer(&mut self, _: &Transfer, _: &Job, _: &mut [DiskRequest]) -> Result<usize, Reason> {
         Err(NO_DISK)
     }
 
     fn processes(&mut self) -> Result<&mut NoProcesses, Reason> {
-        Err("this needs an operating system: the image is one program without processes")
+        Err("needs an operating system: the image is one program without processes")
     }
 }
 
 impl Machine for Kernel {
     fn supports(&self, op: Op) -> Result<(), Reason> {
-        match op {
-            Op::PortOut | Op::PortIn => scratch_register(),
-            Op::MmioRead => transport(),
-            Op::MmioWrite => transport().and_then(|()| device()),
-            Op::Hypercall => self.gate().map(drop),
-            Op::SelfIpi => self.apic().map(drop),
-            Op::PortEmulated => scratch_register().or_else(nobody),
-            Op::XenHypercall => self.xen.map(drop),
-            Op::EventChannel => self.channel().map(drop),
+        match op.need() {
+            Need::ScratchRegister => scratch_register(),
+            Need::SerialPort => scratch_register().or_else(floating_bus),
+            Need::VirtioTransport => transport(),
+            Need::VirtioDevice => transport().and_then(|()| device()),
+            Need::Hypercall => self.hypercall_instruction().map(drop),
+            Need::LocalApic => self.apic().map(drop),
+            Need::Xen => self.xen.map(drop),
+            Need::EventChannel => self.channel().map(drop),
             _ => Ok(()),
         }
     }
@@ -252,8 +257,8 @@ impl Machine for Kernel {
 
     #[inline(always)]
     fn mmio_read(&mut self, address: u64) -> u32 {
-        // SAFETY: the workloads name only the transport that `supports` has
-        // found, and its page is not given out as memory.
+        // SAFETY: the workloads access only the transport that `supports` has found, and its page
+        // is not allocated as memory.
         unsafe { mmio_read(address) }
     }
 
@@ -265,7 +270,8 @@ impl Machine for Kernel {
 
     #[inline(always)]
     fn hypercall(&mut self) -> i64 {
-        self.gate().map_or(0, Gate::call)
+        self.hypercall_instruction()
+            .map_or(0, HypercallInstruction::call)
     }
 
     #[inline(always)]
@@ -275,7 +281,7 @@ impl Machine for Kernel {
         }
     }
 
-    fn self_ipis(&mut self) -> u64 {
+    fn self_ipi_count(&mut self) -> u64 {
         interrupts::ipis()
     }
 
@@ -291,18 +297,18 @@ impl Machine for Kernel {
         }
     }
 
-    fn events(&mut self) -> u64 {
-        xen::taken()
+    fn event_count(&mut self) -> u64 {
+        xen::event_count()
     }
 }
 
 const NO_DISK: Reason = "the image has no driver for disks";
 
-/// Whether the first serial port keeps what is written to its scratch register.
+/// Checks that the scratch register of the first serial port keeps its value.
 fn scratch_register() -> Result<(), Reason> {
     let keeps = |value| {
-        out8(SCRATCH, value);
-        in8(SCRATCH) == value
+        out8(SERIAL_SCRATCH, value);
+        in8(SERIAL_SCRATCH) == value
     };
     if keeps(0x55) && keeps(0xaa) {
         Ok(())
@@ -311,17 +317,17 @@ fn scratch_register() -> Result<(), Reason> {
     }
 }
 
-/// Whether it reads at least what a port without a device does.
-fn nobody(otherwise: Reason) -> Result<(), Reason> {
-    match in8(SCRATCH) {
-        NO_DEVICE => Ok(()),
-        _ => Err(otherwise),
+/// Checks that the port has no device at all. Returns `reason` otherwise.
+fn floating_bus(reason: Reason) -> Result<(), Reason> {
+    match in8(SERIAL_SCRATCH) {
+        FLOATING_BUS => Ok(()),
+        _ => Err(reason),
     }
 }
 
 fn transport() -> Result<(), Reason> {
-    // SAFETY: the address is one of the platform's devices; boot.rs gives out
-    // only what the memory map calls RAM.
+    // SAFETY: the address belongs to a device of the platform; boot.rs uses only RAM of the memory
+    // map.
     if unsafe { mmio_read(VIRTIO_MMIO) } == VIRTIO_MAGIC {
         Ok(())
     } else {
@@ -329,7 +335,7 @@ fn transport() -> Result<(), Reason> {
     }
 }
 
-/// Whether the transport's device is a modern one: VIRTIO_F_VERSION_1 is bit 32.
+/// Checks that the transport has a modern device: VIRTIO_F_VERSION_1 is bit 32.
 fn device() -> Result<(), Reason> {
     // SAFETY: `transport` has found the registers.
     let features = unsafe {

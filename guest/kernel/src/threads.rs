@@ -1,8 +1,7 @@
-//! Cooperative threads: a ring of runnable ones, and a switch between stacks.
+//! Cooperative threads: a ring of runnable threads, and a switch between stacks.
 //!
-//! A thread that yields saves what the calling convention promises to keep, on
-//! its own stack, and takes up what the next one saved. There is no scheduler to
-//! ask: the next runnable thread is the next of the ring.
+//! A yielding thread saves its callee-saved registers on its stack and restores those of the next
+//! thread of the ring.
 
 use crate::cpu::Global;
 use crate::memory;
@@ -11,32 +10,31 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use trapline_workloads::{Block, Reason};
 
-/// Bytes of a thread's stack.
+/// Size of a stack, in bytes.
 const STACK: usize = 16 * 1024;
 
-/// The process that all threads of the image belong to.
+/// Process number of all threads of the image.
 const PROCESS: u32 = 1;
 
-/// One thread.
+/// Thread.
 #[repr(C)]
 struct Thread {
-    /// Its stack pointer, while it does not run.
+    /// Stack pointer, while the thread is suspended.
     stack: *mut u64,
-    /// The next runnable thread; itself, if it is alone.
+    /// Next runnable thread; itself if it is the only one.
     next: *mut Thread,
-    /// How often it was given a turn.
+    /// Number of turns.
     turns: u64,
-    /// Number of the process it belongs to.
+    /// Process number.
     process: u32,
 }
 
 static BOOT_THREAD: Global<MaybeUninit<Thread>> = Global::new(MaybeUninit::uninit());
 static CURRENT: Global<*mut Thread> = Global::new(ptr::null_mut());
 
-/// Makes what runs now the first thread. Called once, before anything else here.
+/// Makes the running code the first thread. Called once, before all other functions.
 pub fn begin() {
-    // SAFETY: nothing else has a reference to either yet; `BOOT_THREAD` is a
-    // static, so the pointer stays good.
+    // SAFETY: no other references exist yet; `BOOT_THREAD` is a static, so the pointer stays valid.
     unsafe {
         let boot = BOOT_THREAD.get().as_mut_ptr();
         boot.write(Thread {
@@ -49,21 +47,19 @@ pub fn begin() {
     }
 }
 
-/// The process number of whoever asks. A real call each time, as a kernel's
-/// programs make it: it must neither dissolve into its caller nor be made once
-/// for many.
+/// Returns the process number of the current thread. Not inlined, and read as volatile, so that it
+/// is a real call each time.
 #[inline(never)]
 pub fn process() -> u32 {
-    // SAFETY: `begin` has set the current thread, and threads live as long as
-    // they are in the ring.
+    // SAFETY: `begin` has set the current thread, and threads are valid while they are in the ring.
     unsafe { (&raw const (**CURRENT.get()).process).read_volatile() }
 }
 
-/// Gives the next runnable thread its turn.
+/// Switches to the next runnable thread.
 #[inline(never)]
 pub fn yield_now() {
-    // SAFETY: as in `process`; the next thread's stack pointer was saved by
-    // `switch`, or laid out by `Peer::start`.
+    // SAFETY: as in `process`; the stack pointer of the next thread was saved by `switch`, or
+    // prepared by `Peer::start`.
     unsafe {
         let current = *CURRENT.get();
         let next = (*current).next;
@@ -75,11 +71,11 @@ pub fn yield_now() {
     }
 }
 
-/// Saves the running thread's context on its stack and the stack pointer at
-/// `from`, then takes up the context that lies on the stack `to`.
+/// Saves the context of the running thread on its stack and the stack pointer at `from`, then
+/// restores the context on the stack `to`.
 ///
 /// # Safety
-/// `from` is the running thread's, and `to` was saved here by another thread.
+/// `from` belongs to the running thread, and `to` was saved here by another thread.
 #[unsafe(naked)]
 unsafe extern "C" fn switch(from: *mut *mut u64, to: *mut u64) {
     naked_asm!(
@@ -101,23 +97,22 @@ unsafe extern "C" fn switch(from: *mut *mut u64, to: *mut u64) {
     )
 }
 
-/// A thread that does nothing but yield. It lives at the top of its stack.
+/// Thread that only yields. Its [`Thread`] is at the top of its stack.
 pub struct Peer {
     thread: *mut Thread,
     memory: Block,
 }
 
 impl Peer {
-    /// Starts one.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When there is no memory for its stack.
+    /// Memory is exhausted.
     pub fn start() -> Result<Peer, Reason> {
         let memory =
-            memory::allocate_guarded(STACK).ok_or("there is no memory for a second stack")?;
-        // SAFETY: the block is ours, aligned to pages and long enough for the
-        // thread at its end and the seven words of a context below it; nobody
-        // else changes the ring meanwhile.
+            memory::allocate_guarded(STACK).ok_or("not enough memory for a second stack")?;
+        // SAFETY: the block is exclusive, page-aligned and long enough for the thread at its end and
+        // the context below it; no other code changes the ring meanwhile.
         unsafe {
             let thread = memory
                 .start
@@ -140,17 +135,17 @@ impl Peer {
         }
     }
 
-    /// How many turns it has had.
+    /// Returns the number of turns.
     #[inline(always)]
     pub fn turns(&self) -> u64 {
-        // SAFETY: the thread lives until `stop`, which takes the peer.
+        // SAFETY: the thread is valid until `stop`, which consumes the peer.
         unsafe { (&raw const (*self.thread).turns).read_volatile() }
     }
 
-    /// Ends it, where it stands. Called by the thread that started it.
+    /// Ends the thread. Called by the thread that started it.
     pub fn stop(self) {
-        // SAFETY: the peer is suspended, for its starter runs; once out of the
-        // ring it never runs again, and nothing else points at its stack.
+        // SAFETY: the peer is suspended, because its starter runs; outside of the ring it never runs
+        // again, and nothing else refers to its stack.
         unsafe {
             (**CURRENT.get()).next = (*self.thread).next;
             memory::release(self.memory);
@@ -158,10 +153,10 @@ impl Peer {
     }
 }
 
-/// The peer's life.
+/// Yields forever.
 extern "C" fn run_peer() -> ! {
     loop {
-        // SAFETY: whoever runs is the current thread.
+        // SAFETY: the running thread is the current thread.
         unsafe { (**CURRENT.get()).turns += 1 };
         yield_now();
     }

@@ -1,51 +1,52 @@
-//! Interrupts that keep time: of the APIC's own timer, set for each expiry anew, or
-//! of a timer of the VMM's, which shares a page with us.
+//! Periodic timer interrupts: of the APIC timer, which is set for each expiry, or of a timer of the
+//! VMM, which shares a page with the image.
 //!
-//! The handler in vectors.s puts down what cannot be known later, for the last
-//! interrupt; the thread behind it takes that and acknowledges. Nothing here is
-//! executed unless a job asks for it.
+//! The handler in vectors.s records the last interrupt; the waiting thread reads the record and
+//! acknowledges the interrupt. None of this runs unless a job selects workload `irq`.
 
 use crate::cpu::{in32, in8, out32, out8, pause, ring, Global};
 use crate::interrupts::{halt, has_deadline, set_deadline, Apic, Timer, TICK_VECTOR, TIMER_VECTOR};
-use trapline_abi::job::Wait;
-use trapline_abi::platform::{COM1, PAGE, TICKER, TICKER_IS_THERE};
+use trapline_abi::job::WaitMode;
+use trapline_abi::platform::{COM1, PAGE, TICKER, TICKER_PRESENT};
 use trapline_abi::ticker::{at, slot};
-use trapline_abi::{Found, Interrupt};
-use trapline_workloads::irq::{keep_time, Arrival, OneShot, Taken, Ticking};
+use trapline_abi::{CpuState, Interrupt};
+use trapline_workloads::irq::{
+    run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerWindow,
+};
 use trapline_workloads::{ticks, Reason};
 
-/// What the handler puts down.
+/// Record of the handler.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Tick {
     entered: u64,
     done: u64,
-    /// Number of the expiry that it stands for, if a VMM raised it.
+    /// Number of the expiry, if the VMM raised it.
     raised: u64,
-    /// The instruction that would have come next.
+    /// Address of the interrupted instruction.
     next: u64,
 }
 
 extern "C" {
-    /// Moved by vectors.s only.
+    /// Written by vectors.s only.
     static trapline_ticks: u64;
     /// Written by vectors.s only.
     static trapline_tick: Tick;
-    /// Read by vectors.s: where the number of the last expiry raised stands.
+    /// Read by vectors.s: address of the number of the last expiry.
     static mut trapline_tick_raised: *const u64;
 }
 
-fn taken_so_far() -> u64 {
-    // SAFETY: a counter that is always there, read as it is now.
+fn tick_count() -> u64 {
+    // SAFETY: a static counter, read as volatile.
     unsafe { (&raw const trapline_ticks).read_volatile() }
 }
 
-/// The last byte of instructions that halt or reach a port (Intel SDM volume 2).
+/// Last bytes of `hlt` and of the instructions that access a port in `dx` (Intel SDM volume 2).
 const HLT: u8 = 0xf4;
-const BY_PORT: [u8; 4] = [0xec, 0xed, 0xee, 0xef];
+const PORT_ACCESS: [u8; 4] = [0xec, 0xed, 0xee, 0xef];
 
-/// What a guest floods its serial port with, and where that says whether it is ready
-/// (National Semiconductor PC16550D data sheet).
+/// Byte for flooding the serial port, and its line status register (National Semiconductor
+/// PC16550D data sheet).
 const FLOOD: u8 = b'~';
 const LINE_STATUS: u16 = COM1 + 5;
 const READY: u8 = 0x20;
@@ -57,25 +58,25 @@ fn flood() {
     }
 }
 
-/// Waits until the count of ticks is another than `before`. What the handler has put
-/// down then, when that was seen, and the count.
+/// Waits until the number of ticks differs from `before`. Returns the record of the handler, the
+/// time at which it was seen, and the number of ticks.
 #[inline(always)]
-fn wait(before: u64, between: Wait) -> (Tick, u64, u64) {
-    while taken_so_far() == before {
-        match between {
-            Wait::Halt => halt(taken_so_far, before),
-            Wait::Poll => pause(),
-            Wait::Flood => flood(),
+fn wait(before: u64, wait_mode: WaitMode) -> (Tick, u64, u64) {
+    while tick_count() == before {
+        match wait_mode {
+            WaitMode::Halt => halt(tick_count, before),
+            WaitMode::Poll => pause(),
+            WaitMode::Flood => flood(),
         }
     }
     let resumed = ticks();
     loop {
-        let count = taken_so_far();
-        // SAFETY: always there. Another tick may come meanwhile, see take_tick in
-        // vectors.s; then it is read again.
+        let count = tick_count();
+        // SAFETY: a static. Another tick may occur meanwhile, see take_tick in vectors.s; then it
+        // is read again.
         let tick = unsafe { (&raw const trapline_tick).read_volatile() };
-        if taken_so_far() == count {
-            // It may have come behind the first look at the clock.
+        if tick_count() == count {
+            // The tick may have occurred after the reading of the clock.
             let resumed = resumed.max(tick.done);
             return (tick, resumed, count);
         }
@@ -83,40 +84,40 @@ fn wait(before: u64, between: Wait) -> (Tick, u64, u64) {
 }
 
 impl Tick {
-    fn arrival(&self, resumed: u64, between: Wait) -> Arrival {
+    fn arrival(&self, resumed: u64, wait_mode: WaitMode) -> Arrival {
         Arrival {
             entered: self.entered,
             done: self.done,
             resumed,
-            found: self.found(between),
+            found: self.cpu_state(wait_mode),
         }
     }
 
-    /// Told by the instruction before the one that would have come next. At ring 3 a
-    /// port is also how the processor is halted.
-    fn found(&self, between: Wait) -> Found {
-        // SAFETY: the byte before an instruction of ours that is not our first.
+    /// Derives the state of the CPU from the instruction before the interrupted one. At ring 3 the
+    /// CPU is halted by a port access.
+    fn cpu_state(&self, wait_mode: WaitMode) -> CpuState {
+        // SAFETY: the byte before an instruction of the image that is not the first.
         let last = unsafe { ((self.next - 1) as *const u8).read() };
-        match (last, between) {
-            (HLT, _) => Found::Halt,
-            (byte, Wait::Halt) if BY_PORT.contains(&byte) && ring() != 0 => Found::Halt,
-            (byte, _) if BY_PORT.contains(&byte) => Found::Exit,
-            _ => Found::Code,
+        match (last, wait_mode) {
+            (HLT, _) => CpuState::Halt,
+            (byte, WaitMode::Halt) if PORT_ACCESS.contains(&byte) && ring() != 0 => CpuState::Halt,
+            (byte, _) if PORT_ACCESS.contains(&byte) => CpuState::Exit,
+            _ => CpuState::Code,
         }
     }
 }
 
-/// The APIC's timer, set to one expiry after the other.
-pub struct Own<'a> {
+/// APIC timer as a one-shot timer.
+pub struct ApicTimer<'a> {
     apic: &'a Apic,
     timer: &'a Timer,
     by_deadline: bool,
-    /// Ticks before the one that it is set to.
+    /// Number of ticks before the next expiry.
     before: u64,
 }
 
-impl<'a> Own<'a> {
-    /// The timer, ready to be set.
+impl<'a> ApicTimer<'a> {
+    /// Configures the timer.
     pub fn open(apic: &'a Apic, timer: &'a Timer) -> Self {
         let by_deadline = has_deadline();
         match by_deadline {
@@ -131,61 +132,61 @@ impl<'a> Own<'a> {
         }
     }
 
-    /// Takes the expiries of one window.
-    pub fn tick(mut self, ticking: &Ticking, taken: &mut Taken<'_>) {
-        keep_time(&mut self, ticking, taken);
+    /// Handles the expiries of one window.
+    pub fn run(mut self, window: &TimerWindow, log: &mut InterruptLog<'_>) {
+        run_one_shot_timer(&mut self, window, log);
     }
 }
 
-/// Who sleeps by it wants it as it was.
-impl Drop for Own<'_> {
+/// Restores the configuration for sleeping.
+impl Drop for ApicTimer<'_> {
     fn drop(&mut self) {
         self.apic.use_count(TIMER_VECTOR);
     }
 }
 
-impl OneShot for Own<'_> {
+impl OneShotTimer for ApicTimer<'_> {
     #[inline(always)]
     fn set(&mut self, due: u64) -> u64 {
-        self.before = taken_so_far();
+        self.before = tick_count();
         if self.by_deadline {
-            // SAFETY: `open` has asked.
+            // SAFETY: `open` has checked `has_deadline`.
             unsafe { set_deadline(due) };
             return 0;
         }
         let now = ticks();
         let counts = self.timer.counts(due.saturating_sub(now));
         self.apic.count(counts.min(u32::MAX.into()) as u32);
-        // It counts from some moment in between.
+        // The timer starts at some point in between.
         ticks() - now
     }
 
     #[inline(always)]
-    fn wait(&mut self, between: Wait) -> Arrival {
-        let (tick, resumed, _) = wait(self.before, between);
+    fn wait(&mut self, wait_mode: WaitMode) -> Arrival {
+        let (tick, resumed, _) = wait(self.before, wait_mode);
         self.apic.acknowledge();
-        tick.arrival(resumed, between)
+        tick.arrival(resumed, wait_mode)
     }
 }
 
-/// The page that is shared with the VMM's timer.
+/// Page that is shared with the timer of the VMM.
 #[repr(C, align(4096))]
 struct Shared([u64; PAGE as usize / 8]);
 
 static SHARED: Global<Shared> = Global::new(Shared([0; PAGE as usize / 8]));
 
-/// The shared page as both sides use it: word by word, each time anew.
+/// Access to the shared page, by volatile words.
 #[derive(Clone, Copy)]
 struct Page(*mut u64);
 
 impl Page {
     fn get() -> Self {
-        // SAFETY: nobody makes a reference of it; all go through this pointer.
+        // SAFETY: there are no references; all accesses use this pointer.
         Self(unsafe { (&raw mut SHARED.get().0).cast() })
     }
 
     fn read(self, offset: usize) -> u64 {
-        // SAFETY: offsets are those of the page's layout, which fits it.
+        // SAFETY: the offsets of the layout are within the page.
         unsafe { self.0.byte_add(offset).read_volatile() }
     }
 
@@ -194,13 +195,13 @@ impl Page {
         unsafe { self.0.byte_add(offset).write_volatile(value) };
     }
 
-    /// The interrupt of the expiry that was raised under this number.
-    fn told(self, first: u64, raised: u64, arrival: &Arrival) -> Interrupt {
+    /// Returns the interrupt of the expiry with this number.
+    fn interrupt(self, first: u64, raised: u64, arrival: &Arrival) -> Interrupt {
         let slot = slot(raised);
         Interrupt {
             sequence: first + raised - 1,
             due: self.read(slot + at::DUE),
-            doubt: 0,
+            uncertainty: 0,
             woke: Some(self.read(slot + at::WOKE)),
             marked: Some(self.read(slot + at::MARKED)),
             entered: arrival.entered,
@@ -211,40 +212,40 @@ impl Page {
     }
 }
 
-/// Whether the VMM has a timer for its guest.
+/// Checks that the VMM has a timer for the guest.
 ///
 /// # Errors
 /// It has none.
 pub fn find_ticker(ports: bool) -> Result<(), Reason> {
-    match ports && in32(TICKER) == TICKER_IS_THERE {
+    match ports && in32(TICKER) == TICKER_PRESENT {
         true => Ok(()),
-        false => Err("whoever runs this machine keeps no time for it"),
+        false => Err("the VMM has no timer for its guest"),
     }
 }
 
-/// Takes the expiries of one window of the VMM's timer.
-pub fn tick_by_host(apic: &Apic, ticking: &Ticking, taken: &mut Taken<'_>) {
+/// Handles the expiries of one window of the VMM's timer.
+pub fn run_host_timer(apic: &Apic, window: &TimerWindow, log: &mut InterruptLog<'_>) {
     let page = Page::get();
     page.write(at::RAISED, 0);
-    page.write(at::PERIOD, ticking.period);
-    // SAFETY: the page is always there; the handler does not run meanwhile, because
-    // nobody raises anything yet.
+    page.write(at::PERIOD, window.period);
+    // SAFETY: the page is a static; the handler does not run meanwhile, because the timer is not
+    // started yet.
     unsafe { trapline_tick_raised = page.0 };
-    let mut before = taken_so_far();
-    // Virtual is physical here.
+    let mut before = tick_count();
+    // Identity-mapped.
     out32(TICKER, page.0 as u32);
     let mut last = 0;
-    while last < u64::from(ticking.expiries) {
-        let (tick, resumed, count) = wait(before, ticking.between);
+    while last < u64::from(window.expiries) {
+        let (tick, resumed, count) = wait(before, window.wait_mode);
         before = count;
-        if tick.raised > last && tick.raised <= u64::from(ticking.expiries) {
-            let arrival = tick.arrival(resumed, ticking.between);
-            taken.put(page.told(ticking.first, tick.raised, &arrival));
+        if tick.raised > last && tick.raised <= u64::from(window.expiries) {
+            let arrival = tick.arrival(resumed, window.wait_mode);
+            log.push(page.interrupt(window.first, tick.raised, &arrival));
         }
         last = last.max(tick.raised);
         apic.acknowledge();
     }
     out32(TICKER, 0);
-    // Some may have been raised before that; nobody raises any after it.
-    apic.settle(TICK_VECTOR);
+    // Some interrupts may be pending; the timer raises no more.
+    apic.drain(TICK_VECTOR);
 }

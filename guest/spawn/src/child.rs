@@ -1,6 +1,5 @@
-//! The child between clone and exec. It runs on a stack of its own but in its
-//! parent's memory while the parent's thread waits, so it only makes system
-//! calls and writes to [`Shared`].
+//! Child between clone and exec. It runs on its own stack in the memory of its parent, whose thread is
+//! suspended, so it only makes system calls and writes to [`Shared`].
 
 use crate::Started;
 use std::ffi::CStr;
@@ -9,7 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use trapline_abi::stamp;
 
-/// What parent and child tell each other.
+/// Data shared by parent and child.
 struct Shared<'a> {
     path: &'a CStr,
     arguments: &'a [*const libc::c_char],
@@ -21,14 +20,13 @@ struct Shared<'a> {
     error: i32,
 }
 
-/// Enough for a handful of frames of system call wrappers.
+/// Size of the stack of the child, in bytes.
 const STACK: usize = 64 << 10;
 
-/// Makes the child and waits until it has executed `path` or failed.
+/// Creates the child and waits until it has executed `path` or failed.
 ///
 /// # Safety
-/// `arguments` and `environment` end with a null pointer and hold valid strings
-/// before it. No descriptor is below `descriptors.len()`.
+/// `arguments` and `environment` end with a null pointer, after pointers to valid strings. No descriptor is below `descriptors.len()`.
 pub unsafe fn start(
     path: &CStr,
     arguments: &[*const libc::c_char],
@@ -58,7 +56,7 @@ pub unsafe fn start(
     if shared.error == 0 {
         return Ok(started);
     }
-    // It left without executing anything; its error is the one to report.
+    // The child failed before exec; its error is reported.
     let _ = started.reap();
     Err(io::Error::from_raw_os_error(shared.error))
 }
@@ -67,9 +65,9 @@ fn clone(shared: &mut Shared<'_>) -> io::Result<(libc::pid_t, OwnedFd)> {
     let mut stack = vec![0u128; STACK / size_of::<u128>()];
     let mut pidfd: RawFd = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-    // SAFETY: the top of the stack is aligned to 16 bytes and one past the end of
-    // an allocation that lives until the child no longer uses it: CLONE_VFORK
-    // suspends this thread until then. So do `shared` and `pidfd`.
+    // SAFETY: the top of the stack is aligned to 16 bytes and one past the end of an allocation. It is
+    // valid while the child uses it, because CLONE_VFORK suspends this thread. So are `shared` and
+    // `pidfd`.
     let pid = unsafe {
         libc::clone(
             child,
@@ -82,49 +80,47 @@ fn clone(shared: &mut Shared<'_>) -> io::Result<(libc::pid_t, OwnedFd)> {
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: clone made it for us, nobody else knows it.
+    // SAFETY: a new descriptor.
     Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }
 
 extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `clone` passed a pointer to a Shared that it uses no more until
-    // this function has ended.
+    // SAFETY: `clone` passed a pointer to a Shared that it does not use until this function returns.
     let shared = unsafe { &mut *shared.cast::<Shared<'_>>() };
     shared.error = match set_up(shared) {
         Ok(()) => execute(shared),
         Err(error) => error,
     };
-    // The thread that waits for us reads the error; nobody reads this.
+    // The parent reads `error`; this status is not used.
     127
 }
 
-/// Arranges for death with the parent, a group, and the descriptors.
+/// Sets up the death signal, the process group and the descriptors.
 fn set_up(shared: &Shared<'_>) -> Result<(), i32> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     // SAFETY: takes no arguments.
     if unsafe { libc::getppid() } != shared.parent {
-        // It died before the kernel knew what that means to us.
+        // The parent died before the death signal was set.
         return Err(libc::ESRCH);
     }
     // SAFETY: takes numbers only.
     check(unsafe { libc::setpgid(0, 0) })?;
     for (number, descriptor) in (0..).zip(shared.descriptors) {
-        // SAFETY: `number` is none of the descriptors still to be copied, by the
-        // contract of `start`, and whatever it was before is not ours: the child
-        // has a copy of the parent's table.
+        // SAFETY: `number` is not one of the descriptors still to be copied, by the contract of `start`;
+        // the child has a copy of the descriptor table.
         check(unsafe { libc::dup2(*descriptor, number) })?;
     }
-    // SAFETY: closes what the program was not given, in the child's table only.
+    // SAFETY: closes all other descriptors, in the table of the child only.
     check(unsafe { libc::close_range(shared.descriptors.len() as u32, u32::MAX, CLOSE_LATER) })?;
     reset_signals(&shared.signals);
     Ok(())
 }
 
-/// At exec rather than now: until then the descriptors are cheap to leave.
+/// Closes at exec, which is cheaper.
 const CLOSE_LATER: libc::c_int = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
 
-/// Executes the program; returns only if that failed, with the error's number.
+/// Executes the program. Returns the error number on failure.
 fn execute(shared: &mut Shared<'_>) -> i32 {
     let (arguments, environment) = (shared.arguments.as_ptr(), shared.environment.as_ptr());
     shared.exec = stamp!(Exec);
@@ -142,12 +138,12 @@ fn check(result: libc::c_int) -> Result<(), i32> {
 }
 
 fn last_error() -> i32 {
-    // SAFETY: the location is the suspended parent's, which nobody else uses now.
+    // SAFETY: the location belongs to the suspended parent.
     unsafe { *libc::__errno_location() }
 }
 
-/// Blocks all signals of this thread: a handler that ran in the child would run
-/// in the parent's memory. Returns those that were blocked before.
+/// Blocks all signals of this thread, because a handler in the child would run in the memory of the
+/// parent. Returns the previous mask.
 fn block_signals() -> libc::sigset_t {
     // SAFETY: all-zero sets are valid, and the calls only fill them.
     unsafe {
@@ -164,10 +160,9 @@ fn restore_signals(before: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
-/// Exec resets handlers but not what is ignored or blocked, and Rust programs
-/// ignore SIGPIPE.
+/// Resets what exec does not: Rust programs ignore SIGPIPE, and signals are blocked.
 fn reset_signals(before: &libc::sigset_t) {
-    // SAFETY: the table of handlers is the child's own, without CLONE_SIGHAND.
+    // SAFETY: without CLONE_SIGHAND the child has its own table of handlers.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     restore_signals(before);
 }

@@ -1,17 +1,12 @@
-//! Starting a program with a stamp of the clock taken right before its exec.
+//! Starts a program with a timestamp right before its exec.
 //!
-//! The boot workload counts from exec, so nothing of the parent may be inside
-//! that time: not the copying of its page tables, not the freeing of the copy,
-//! not its size. [`start`] therefore makes a child that borrows the parent's
-//! memory (as `vfork` does), sets it up, reads the TSC and executes the program,
-//! all in system calls. The lab starts VMMs with it on the host, and the agent
-//! starts them with it on the simulated machine: both clocks count from the same
-//! moment.
+//! Workload `boot` counts from exec, so no work that depends on the parent may be included, such as
+//! copying its page tables. So [`start`] creates a child that shares the parent's memory (as `vfork`),
+//! sets it up, reads the TSC and executes the program, by system calls only. The lab uses it on the
+//! host, the agent on simulated machines.
 //!
-//! A child leads a process group of its own, so that Ctrl-C on a terminal
-//! reaches the parent only, which then decides; and it is killed by the kernel
-//! when the *thread* that started it dies, so that nothing survives its parent,
-//! not even a `kill -9` of it.
+//! A child leads its own process group, so that Ctrl-C on a terminal reaches only the parent. The
+//! kernel kills it when the *thread* that started it dies, even by SIGKILL.
 
 mod child;
 pub mod sched;
@@ -26,8 +21,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A program to start. Its environment is empty but for `PATH` and what it is given,
-/// so that what it does depends on nobody else's.
+/// Program to start. Its environment has only `PATH` and the given variables, so that its behaviour
+/// does not depend on that of the parent.
 pub struct Program {
     path: CString,
     arguments: Vec<CString>,
@@ -35,15 +30,15 @@ pub struct Program {
     descriptors: Vec<OwnedFd>,
 }
 
-/// The lowest number for our copies of a program's descriptors: above all those
-/// they will get in the child, so that no copy is closed by another.
-const PARKED: RawFd = 16;
+/// Lowest number of the parent's copies of descriptors, above all numbers in the child, so that no
+/// copy is overwritten.
+const FIRST_COPY: RawFd = 16;
 
 impl Program {
-    /// The program at `path`, which is also its first argument.
+    /// Creates a program with `path` as its first argument.
     ///
     /// # Errors
-    /// A zero byte in `path`.
+    /// `path` contains a zero byte.
     pub fn new(path: &Path) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         Ok(Self {
@@ -57,60 +52,60 @@ impl Program {
     /// Appends an argument.
     ///
     /// # Errors
-    /// A zero byte in `argument`.
+    /// `argument` contains a zero byte.
     pub fn argument(&mut self, argument: impl AsRef<OsStr>) -> io::Result<&mut Self> {
         let argument = CString::new(argument.as_ref().as_bytes())?;
         self.arguments.push(argument);
         Ok(self)
     }
 
-    /// Adds a variable to its environment.
+    /// Adds a variable to the environment.
     ///
     /// # Errors
-    /// A zero byte in `value`.
+    /// `value` contains a zero byte.
     pub fn environment(&mut self, name: &str, value: &OsStr) -> io::Result<&mut Self> {
         let variable = [name.as_bytes(), b"=", value.as_bytes()].concat();
         self.environment.push(CString::new(variable)?);
         Ok(self)
     }
 
-    /// Gives the program the next descriptor, from 0: a copy of `descriptor`.
-    /// What it is not given it does not have.
+    /// Adds a copy of `descriptor` as the next descriptor of the program, from 0. All others are
+    /// closed.
     ///
     /// # Errors
-    /// There are no more descriptors, or the program already has all it can get.
+    /// The process has no free descriptor, or the program has the maximum number.
     pub fn descriptor(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<&mut Self> {
-        if self.descriptors.len() >= PARKED as usize {
+        if self.descriptors.len() >= FIRST_COPY as usize {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: the descriptor is open for as long as it is borrowed.
-        let copy = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, PARKED) };
+        let copy =
+            unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_COPY) };
         if copy < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fcntl made it just now and nobody else knows it.
+        // SAFETY: a new descriptor.
         self.descriptors.push(unsafe { OwnedFd::from_raw_fd(copy) });
         Ok(self)
     }
 }
 
-/// A program that was started.
+/// Running program.
 #[derive(Debug)]
 pub struct Started {
-    /// Its process number.
+    /// Process id.
     pub pid: i32,
-    /// Becomes readable when it ends.
+    /// Becomes readable when the program exits.
     pub pidfd: OwnedFd,
-    /// The TSC right before its exec, in ticks.
+    /// TSC right before exec, in ticks.
     pub exec: u64,
 }
 
-/// Starts `program`. The thread that calls this must outlive it: the kernel
-/// kills the child when that thread ends.
+/// Starts `program`. The calling thread must outlive it, because the kernel kills the child when that
+/// thread ends.
 ///
 /// # Errors
-/// Those of clone(2), of setting the child up, and of execve(2): all is well, or
-/// there is no child.
+/// Returns errors of clone(2), of the setup of the child, and of execve(2). There is no child then.
 pub fn start(program: &Program) -> io::Result<Started> {
     let arguments = pointers(&program.arguments);
     let environment = pointers(&program.environment);
@@ -119,8 +114,8 @@ pub fn start(program: &Program) -> io::Result<Started> {
         .iter()
         .map(|fd| fd.as_raw_fd())
         .collect();
-    // SAFETY: both arrays end with a null pointer and point at strings that live
-    // until the child has executed or failed; PARKED keeps the numbers apart.
+    // SAFETY: both arrays end with a null pointer and point to strings that are valid until the child
+    // has executed or failed; FIRST_COPY keeps the numbers distinct.
     unsafe { child::start(&program.path, &arguments, &environment, &descriptors) }
 }
 
@@ -130,27 +125,27 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     pointers
 }
 
-/// How a child ended.
+/// Result of a child.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Its wait status, as wait(2) reports it.
+    /// Wait status, as in wait(2).
     pub status: i32,
-    /// Its peak resident memory in KiB, as getrusage(2) reports it. Linux counts
-    /// the parent's own peak here if that is higher.
+    /// Peak resident memory in KiB, as in getrusage(2). Linux reports the peak of the parent if it
+    /// is higher.
     pub peak_kib: u64,
 }
 
 impl Started {
-    /// Waits until the child has ended, and reaps it.
+    /// Waits until the child exits, and reaps it.
     ///
     /// # Errors
-    /// It was reaped before.
+    /// The child was reaped before.
     pub fn reap(&self) -> io::Result<Ended> {
         let mut status = 0;
         // SAFETY: an all-zero rusage is valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         loop {
-            // SAFETY: both are ours to be written to.
+            // SAFETY: both are local variables.
             let reaped = unsafe { libc::wait4(self.pid, &mut status, 0, &mut usage) };
             if reaped == self.pid {
                 let peak_kib = usage.ru_maxrss.max(0) as u64;
@@ -163,9 +158,9 @@ impl Started {
         }
     }
 
-    /// Sends a signal to the child. Once it has ended, this does nothing.
+    /// Sends a signal to the child. Does nothing if it has exited.
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: takes numbers and a null pointer, which means no details.
+        // SAFETY: numbers and a null pointer.
         unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
@@ -177,9 +172,8 @@ impl Started {
         };
     }
 
-    /// Kills the child, wherever it has gone, and all that is in the group it was
-    /// started in. Once it is reaped this must not be called: its number may be
-    /// another's by then.
+    /// Kills the child and its original process group. Must not be called after the child is
+    /// reaped, because its id may be reused.
     pub fn kill_group(&self) {
         self.signal(libc::SIGKILL);
         // SAFETY: takes numbers only.
@@ -187,25 +181,25 @@ impl Started {
     }
 }
 
-/// A pipe, its reading end first. Neither end is inherited by accident.
+/// Creates a pipe with close-on-exec. Returns the reading end first.
 ///
 /// # Errors
-/// There are no more descriptors.
+/// The process has no free descriptor.
 pub fn pipe() -> io::Result<(File, File)> {
     let mut ends = [-1; 2];
-    // SAFETY: room for the two numbers that it writes.
+    // SAFETY: room for two numbers.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: pipe2 made them just now and nobody else knows them.
+    // SAFETY: new descriptors.
     Ok(unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) })
 }
 
-/// The TSC now, in ticks, after all that the program did before.
+/// Reads the TSC, in ticks, after all previous instructions.
 #[inline(always)]
 pub fn ticks() -> u64 {
     use core::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: every x86-64 processor has both instructions.
+    // SAFETY: every x86-64 CPU has both instructions.
     unsafe {
         _mm_lfence();
         _rdtsc()

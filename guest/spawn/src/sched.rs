@@ -1,18 +1,17 @@
-//! By which rules a thread gets a CPU: sched_setattr(2), which the C library does not
-//! have.
+//! Scheduling policies of threads: sched_setattr(2), which the C library does not have.
 
 use std::io;
 
-/// Rules for a thread.
+/// Scheduling policy of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rules {
-    /// Before all ordinary threads, with this priority.
+pub enum SchedPolicy {
+    /// SCHED_FIFO with this priority.
     Fifo(u8),
-    /// So many nanoseconds of each period.
+    /// SCHED_DEADLINE, in nanoseconds.
     Deadline {
-        /// What it gets.
+        /// CPU time per period.
         runtime: u64,
-        /// Of this; also the time by which it gets it.
+        /// Period, which is also the deadline.
         period: u64,
     },
 }
@@ -31,28 +30,27 @@ struct Attributes {
     period: u64,
 }
 
-/// What the thread starts gets none of it: a thread with a deadline may start no other
-/// without this.
+/// Children get the default policy. Without this flag a SCHED_DEADLINE thread cannot fork.
 const RESET_ON_FORK: u64 = 1;
 
 const DEADLINE: u32 = 6;
 
-/// Puts a thread under `rules`; 0 is the one that calls.
+/// Sets the policy of a thread; 0 is the calling thread.
 ///
 /// # Errors
-/// The kernel's refusal: `EPERM` without `CAP_SYS_NICE`, or for a deadline of a thread
-/// that is bound to a CPU; `EBUSY` if there is no room for another deadline.
-pub fn set(thread: i32, rules: Rules) -> io::Result<()> {
+/// `EPERM` without `CAP_SYS_NICE`, or for SCHED_DEADLINE of a pinned thread; `EBUSY` if the deadline
+/// bandwidth is exhausted.
+pub fn set(thread: i32, policy: SchedPolicy) -> io::Result<()> {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
         flags: RESET_ON_FORK,
-        ..match rules {
-            Rules::Fifo(priority) => Attributes {
+        ..match policy {
+            SchedPolicy::Fifo(priority) => Attributes {
                 policy: libc::SCHED_FIFO as u32,
                 priority: priority.into(),
                 ..Attributes::default()
             },
-            Rules::Deadline { runtime, period } => Attributes {
+            SchedPolicy::Deadline { runtime, period } => Attributes {
                 policy: DEADLINE,
                 runtime,
                 deadline: period,
@@ -61,7 +59,7 @@ pub fn set(thread: i32, rules: Rules) -> io::Result<()> {
             },
         }
     };
-    // SAFETY: a struct of the size that it says, and no flags.
+    // SAFETY: a struct with its size, and no flags.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attributes, 0) };
     match result {
@@ -74,28 +72,28 @@ pub fn set(thread: i32, rules: Rules) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// In a thread of its own, which is done when the rules are not wanted any more.
-    fn asked(rules: Rules) -> (io::Result<()>, libc::c_int) {
-        let asking = std::thread::spawn(move || {
-            let answer = set(0, rules);
+    /// Sets the policy in a new thread. Returns the result and the policy of that thread.
+    fn set_in_thread(policy: SchedPolicy) -> (io::Result<()>, libc::c_int) {
+        let thread = std::thread::spawn(move || {
+            let answer = set(0, policy);
             // SAFETY: takes a number.
             (answer, unsafe { libc::sched_getscheduler(0) })
         });
-        asking.join().unwrap()
+        thread.join().unwrap()
     }
 
     #[test]
-    fn rules_are_in_force_or_refused() {
-        let deadline = Rules::Deadline {
+    fn policies_are_set_or_rejected() {
+        let deadline = SchedPolicy::Deadline {
             runtime: 100_000,
             period: 100_000_000,
         };
-        for (rules, policy) in [
-            (Rules::Fifo(1), libc::SCHED_FIFO),
+        for (policy, number) in [
+            (SchedPolicy::Fifo(1), libc::SCHED_FIFO),
             (deadline, DEADLINE as libc::c_int),
         ] {
-            match asked(rules) {
-                (Ok(()), got) => assert_eq!(got & !libc::SCHED_RESET_ON_FORK, policy),
+            match set_in_thread(policy) {
+                (Ok(()), got) => assert_eq!(got & !libc::SCHED_RESET_ON_FORK, number),
                 (Err(error), got) => {
                     let codes = [libc::EPERM, libc::EBUSY].map(Some);
                     assert!(codes.contains(&error.raw_os_error()), "{error}");
@@ -106,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        let backwards = Rules::Deadline {
+    fn invalid_policies_are_rejected() {
+        let backwards = SchedPolicy::Deadline {
             runtime: 2_000_000,
             period: 1_000_000,
         };
-        for rules in [Rules::Fifo(0), Rules::Fifo(100), backwards] {
-            assert!(asked(rules).0.is_err(), "{rules:?}");
+        for policy in [SchedPolicy::Fifo(0), SchedPolicy::Fifo(100), backwards] {
+            assert!(set_in_thread(policy).0.is_err(), "{policy:?}");
         }
     }
 }

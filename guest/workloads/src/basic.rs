@@ -1,5 +1,5 @@
-//! What a kernel does all day: a call into it, a switch of threads, an
-//! allocation, the first touch of a page.
+//! Everyday operations of a kernel: a call, a thread switch, an allocation, the first touch of a
+//! page.
 
 use crate::measure::{repeat, Bench, Work};
 use crate::system::{Block, Reason, System};
@@ -9,18 +9,17 @@ use trapline_abi::Op;
 const PAGE: usize = 4096;
 const BLOCK: usize = 1 << 20;
 
-/// The most blocks that are held at a time.
+/// Maximum number of blocks that are held at a time.
 const MOST_BLOCKS: usize = 512;
 
 /// Allocations in one batch of `malloc-1m`.
 const BLOCKS_PER_BATCH: u32 = 8;
 
-/// Blocks that `first-touch-4k` touches without recording it.
+/// Blocks that `first-touch-4k` touches without recording them.
 const WARM_UP_BLOCKS: usize = 1;
 
-/// So many yields are tried for a switch before it counts as one that never
-/// comes. A scheduler may owe the yielding thread some turns - the peer used its
-/// own up while this thread was asleep - but not for ever.
+/// Maximum number of yields without a switch. A scheduler may prefer the yielding thread for a
+/// while, because the peer used up its share while this thread slept.
 const MOST_YIELDS: u64 = 100_000;
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
@@ -28,7 +27,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     bench.measure(
         Op::Getpid,
         |system, repetitions| getpid(system, expected, repetitions),
-        |_, work| work.alike("the process number changed"),
+        |_, work| work.check_equal("the process number changed"),
     );
     run_yield(bench);
     run_memory(bench);
@@ -37,25 +36,25 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
 fn getpid<S: System>(system: &mut S, expected: u32, repetitions: u64) -> Work {
     let mut differences = 0;
     repeat(repetitions, || differences |= system.getpid() ^ expected);
-    Work::compared(repetitions, differences)
+    Work::new(repetitions, differences)
 }
 
 fn run_yield<S: System>(bench: &mut Bench<'_, S>) {
-    if !bench.job.wants(Op::Yield) {
+    if !bench.job.selects(Op::Yield) {
         return;
     }
     match bench.system.start_peer() {
         Ok(()) => {
             let reason = "a yield did not switch to the other thread";
-            bench.measure(Op::Yield, yields, |_, work| work.alike(reason));
+            bench.measure(Op::Yield, yields, |_, work| work.check_equal(reason));
             bench.system.stop_peer();
         }
         Err(reason) => bench.skip(Op::Yield, reason),
     }
 }
 
-/// Yields until the peer has run `repetitions` times: what is counted is
-/// switches, to the peer and back, not yields.
+/// Yields until the peer has run `repetitions` times. Counts switches, to the peer and back, not
+/// yields.
 fn yields<S: System>(system: &mut S, repetitions: u64) -> Work {
     let before = system.peer_turns();
     let mut left = repetitions.saturating_add(MOST_YIELDS);
@@ -65,10 +64,10 @@ fn yields<S: System>(system: &mut S, repetitions: u64) -> Work {
         turns = system.peer_turns() - before;
         left -= 1;
     }
-    Work::compared((2 * turns).max(1), repetitions.saturating_sub(turns))
+    Work::new((2 * turns).max(1), repetitions.saturating_sub(turns))
 }
 
-/// The blocks that `malloc-1m` allocated and `first-touch-4k` writes.
+/// Blocks that `malloc-1m` allocates and `first-touch-4k` writes.
 struct Blocks {
     held: [Option<Block>; MOST_BLOCKS],
     used: usize,
@@ -79,10 +78,10 @@ fn run_memory<S: System>(bench: &mut Bench<'_, S>) {
         held: [None; MOST_BLOCKS],
         used: 0,
     };
-    if bench.job.wants(Op::Malloc1m) {
+    if bench.job.selects(Op::Malloc1m) {
         malloc(bench, &mut blocks);
     }
-    if bench.job.wants(Op::FirstTouch4k) {
+    if bench.job.selects(Op::FirstTouch4k) {
         let wanted = WARM_UP_BLOCKS + bench.job.pages as usize / (BLOCK / PAGE);
         while blocks.used < wanted && blocks.add(bench.system) {}
         first_touch(bench, &blocks.held[..blocks.used.min(wanted)]);
@@ -95,7 +94,7 @@ fn run_memory<S: System>(bench: &mut Bench<'_, S>) {
 }
 
 impl Blocks {
-    /// Allocates one more block; false if memory or the table has ended.
+    /// Allocates one more block. Returns false if memory or the table is exhausted.
     fn add<S: System>(&mut self, system: &mut S) -> bool {
         let Some(slot) = self.held.get_mut(self.used) else {
             return false;
@@ -105,19 +104,18 @@ impl Blocks {
         slot.is_some()
     }
 
-    /// Allocates a batch of blocks. One that memory ends in counts nothing.
+    /// Allocates a batch of blocks. The count of an incomplete batch is 0.
     fn add_batch<S: System>(&mut self, system: &mut S) -> (u64, bool) {
         let complete = (0..BLOCKS_PER_BATCH).all(|_| self.add(system));
         (u64::from(BLOCKS_PER_BATCH) * u64::from(complete), complete)
     }
 }
 
-/// Allocates blocks in batches. Memory may end before: then what was allocated
-/// until then is the measurement.
+/// Allocates blocks in batches. If memory is exhausted early, the batches so far are the
+/// measurement.
 ///
-/// One batch before is not recorded. The memory is fresh in every batch, which is what is
-/// measured. That the first batch also executes the allocator for the first time is no part
-/// of it: that would be the cost of a cold path, once a boot, in one batch of many.
+/// The first batch is not recorded: it executes the allocator for the first time, once per boot.
+/// The memory is fresh in every batch.
 fn malloc<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) {
     let op = Op::Malloc1m;
     let batches = bench.job.blocks / BLOCKS_PER_BATCH;
@@ -136,15 +134,15 @@ fn malloc<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) {
     }
 }
 
-/// A function of its own, so that its marks exist once: the debugger of Bochs has breakpoints for 32.
+/// Not inlined, so that its markers exist once: the debugger of Bochs has 32 breakpoints.
 #[inline(never)]
 fn malloc_batch<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) -> bool {
     bench.timed(Op::Malloc1m, |system| blocks.add_batch(system))
 }
 
-/// Writes to each page of `targets`, a block a batch, and reads all of it back
-/// afterwards. The first [`WARM_UP_BLOCKS`] are not recorded: each page is touched for the
-/// first time in every batch, and the path of a fault is executed for the first time in none.
+/// Writes to each page of `targets`, one block per batch, and reads all of it back afterwards. The
+/// first [`WARM_UP_BLOCKS`] are not recorded, so that no batch executes the page fault handler for
+/// the first time.
 fn first_touch<S: System>(bench: &mut Bench<'_, S>, blocks: &[Option<Block>]) {
     let op = Op::FirstTouch4k;
     let (warm_up, targets) = blocks.split_at(WARM_UP_BLOCKS.min(blocks.len()));
@@ -164,7 +162,7 @@ fn first_touch<S: System>(bench: &mut Bench<'_, S>, blocks: &[Option<Block>]) {
     }
 }
 
-/// Writes to each page of `block`; returns how many there are.
+/// Writes to each page of `block`. Returns the number of pages.
 fn touch(block: &Block, number: u32) -> u64 {
     let mut page = block.start.as_ptr().cast::<u64>();
     let pages = (block.length / PAGE) as u64;
@@ -178,7 +176,7 @@ fn touch(block: &Block, number: u32) -> u64 {
     pages
 }
 
-/// Reads back what [`touch`] wrote; the sum proves how many pages were touched.
+/// Reads back what [`touch`] wrote. Returns the sum, which depends on the number of pages.
 fn verify(targets: &[Option<Block>]) -> Result<u64, Reason> {
     let mut sum = 0u64;
     for (number, block) in targets.iter().flatten().enumerate() {

@@ -1,40 +1,38 @@
-//! How long a disk takes for a request, each of them told.
+//! Latency of disk requests.
 //!
-//! What the disk holds is known: every unit of 4 KiB is a function of its number and of
-//! the generation in which it was written, and so is each of its sectors, so that one that
-//! is not at its place, or of another time, is found out. Where requests go is known, too: random places are all
-//! different and in the same order each time.
+//! The content of the disk is a test pattern: every sector of every unit of 4 KiB depends on its
+//! number and on the generation in which it was written, so that misplaced and stale sectors are
+//! detected. The places of random requests are all different and in the same order in each run.
 
 use crate::measure::Bench;
 use crate::system::System;
 use core::mem::size_of;
-use trapline_abi::block::{pack, Request, Transfer, LARGE, MAX_PACKED, SMALL};
+use trapline_abi::block::{pack, DiskRequest, Transfer, LARGE, MAX_PACKED, SMALL};
 use trapline_abi::{Op, Record};
 
-/// Words of a unit of a disk.
+/// Words of a unit.
 pub const WORDS: usize = SMALL as usize / size_of::<u64>();
 
-/// The generation of what was there before anything is measured.
+/// Generation of the content before all measurements.
 pub const PREPARED: u8 = 0;
 
-/// The generation of what `op` writes.
+/// Returns the generation of the content that `op` writes.
 pub fn generation(op: Op) -> u8 {
     op.number()
 }
 
-/// Words of a sector, which a disk reads and writes whole.
+/// Words of a sector, the smallest unit of disk accesses.
 const SECTOR: usize = 512 / size_of::<u64>();
 
-/// Units of a large request: what is between the stamps of its units is the same wherever
-/// it goes.
+/// Units of a large request. Between the stamps, all large requests have the same content.
 const UNITS: u64 = (LARGE / SMALL) as u64;
 
-/// From a word between stamps to the next: odd, and without a pattern that would compress.
+/// Difference of consecutive words between stamps: odd, and not compressible.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Gives `each` every word of a unit with what it must be: at both ends of a sector a stamp
-/// of unit, sector and generation, between them a filling that no two units of a large
-/// request share.
+/// Calls `each` with the index and value of every word of a unit: a stamp of unit, sector and
+/// generation at both ends of each sector, and words that differ between the units of a large
+/// request in between.
 #[inline(always)]
 fn visit(number: u64, generation: u8, mut each: impl FnMut(usize, u64)) {
     stamps(number, generation, &mut each);
@@ -47,7 +45,7 @@ fn visit(number: u64, generation: u8, mut each: impl FnMut(usize, u64)) {
     }
 }
 
-/// The same for stamps alone.
+/// Calls `each` with the stamps only.
 #[inline(always)]
 fn stamps(number: u64, generation: u8, each: &mut impl FnMut(usize, u64)) {
     for sector in 0..WORDS / SECTOR {
@@ -57,18 +55,18 @@ fn stamps(number: u64, generation: u8, each: &mut impl FnMut(usize, u64)) {
     }
 }
 
-/// Writes what the unit of this number holds in this generation.
+/// Writes the content of unit `number` in this generation.
 pub fn fill(unit: &mut [u64; WORDS], number: u64, generation: u8) {
     visit(number, generation, |place, word| unit[place] = word);
 }
 
-/// The same where the filling is there already: that of a unit whose number is this or
-/// differs by whole large requests.
+/// Writes only the stamps, into a buffer that has the content of a unit whose number differs by a
+/// multiple of a large request.
 pub fn stamp(unit: &mut [u64; WORDS], number: u64, generation: u8) {
     stamps(number, generation, &mut |place, word| unit[place] = word);
 }
 
-/// Whether `unit` holds what [`fill`] would write.
+/// Returns true if `unit` has the content that [`fill`] writes.
 pub fn holds(unit: &[u64; WORDS], number: u64, generation: u8) -> bool {
     let mut different = 0;
     visit(number, generation, |place, word| {
@@ -77,7 +75,7 @@ pub fn holds(unit: &[u64; WORDS], number: u64, generation: u8) -> bool {
     different == 0
 }
 
-/// Whether each sector of `unit` has the stamps that [`fill`] would write.
+/// Returns true if `unit` has the stamps that [`fill`] writes.
 pub fn is_stamped(unit: &[u64; WORDS], number: u64, generation: u8) -> bool {
     let mut different = 0;
     stamps(number, generation, &mut |place, word| {
@@ -86,24 +84,23 @@ pub fn is_stamped(unit: &[u64; WORDS], number: u64, generation: u8) -> bool {
     different == 0
 }
 
-/// A number that shows nothing of `value` (the finalizer of SplitMix64, Steele et al.
-/// 2014); no two values give one number.
+/// Bijective hash of `value` (finalizer of SplitMix64, Steele et al. 2014).
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ value >> 31
 }
 
-/// Where the requests of a transfer go: the place of each, counted in requests.
+/// Places of the requests of a transfer, in multiples of the request size.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     number: u64,
-    /// What order, where there is none by place.
+    /// Seed of the random order; `None` for ascending order.
     seed: Option<u64>,
 }
 
 impl Places {
-    /// Those of `transfer` on a disk that has room for so many requests.
+    /// Places of `transfer` on a disk with room for `number` requests.
     pub fn new(transfer: &Transfer, number: u32) -> Self {
         let seed = u64::from(transfer.op.number());
         Self {
@@ -112,14 +109,14 @@ impl Places {
         }
     }
 
-    /// The place of request `index`. Those of all indices below the number of places are
-    /// all different.
-    pub fn of(&self, index: u64) -> u64 {
+    /// Returns the place of request `index`. The places of all indices below the number of places
+    /// are different.
+    pub fn place(&self, index: u64) -> u64 {
         let Some(seed) = self.seed else {
             return index;
         };
-        // Each step is one to one among the numbers of so many bits; what is no place is
-        // sent round again.
+        // Each step is a bijection of numbers with this many bits. Numbers that are not places
+        // are mapped again.
         let bits = (u64::BITS - (self.number - 1).leading_zeros()).max(2);
         let mask = (1 << bits) - 1;
         let mut place = index;
@@ -138,7 +135,7 @@ impl Places {
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     for transfer in Transfer::ALL {
-        if bench.job.wants(transfer.op) {
+        if bench.job.selects(transfer.op) {
             measure(bench, &transfer);
         }
     }
@@ -150,26 +147,26 @@ fn measure<S: System>(bench: &mut Bench<'_, S>, transfer: &Transfer) {
         return bench.skip(op, reason);
     }
     let wanted = transfer.requests(bench.job) as usize;
-    let Some(block) = bench.system.allocate(wanted * size_of::<Request>()) else {
-        return bench.fail(op, "memory is too small for the times of all requests");
+    let Some(block) = bench.system.allocate(wanted * size_of::<DiskRequest>()) else {
+        return bench.fail(op, "not enough memory for the timestamps of all requests");
     };
-    // SAFETY: the block is as long as the slots, aligned to pages, nobody else's until it
-    // is released below, and any bytes that are written here are a request.
+    // SAFETY: the block is as long as the slots, page-aligned, exclusive until it is released below,
+    // and all slots are initialised here.
     let slots = unsafe {
-        let first = block.start.as_ptr().cast::<Request>();
+        let first = block.start.as_ptr().cast::<DiskRequest>();
         for slot in 0..wanted {
-            first.add(slot).write(Request::default());
+            first.add(slot).write(DiskRequest::default());
         }
         core::slice::from_raw_parts_mut(first, wanted)
     };
     bench.begin_unmarked(op);
     let job = bench.job;
-    let made = bench.counted(|system| system.transfer(transfer, job, slots));
+    let made = bench.count_exits(|system| system.transfer(transfer, job, slots));
     match made {
-        Ok(0) => bench.fail(op, "no request was made"),
+        Ok(0) => bench.fail(op, "no request was completed"),
         Ok(count) => {
             let count = count.min(wanted);
-            tell(bench.system, op, &slots[..count]);
+            send_requests(bench.system, op, &slots[..count]);
             bench.end(
                 op,
                 count as u32,
@@ -178,16 +175,16 @@ fn measure<S: System>(bench: &mut Bench<'_, S>, transfer: &Transfer) {
         }
         Err(reason) => bench.fail(op, reason),
     }
-    // SAFETY: allocated above, and the slots are used no more.
+    // SAFETY: allocated above; the slots are no longer used.
     unsafe { bench.system.release(block) };
 }
 
-fn tell<S: System>(system: &mut S, op: Op, mut requests: &[Request]) {
+fn send_requests<S: System>(system: &mut S, op: Op, mut requests: &[DiskRequest]) {
     while !requests.is_empty() {
         let mut buffer = [0; MAX_PACKED];
         let (count, used) = pack(requests, &mut buffer);
         let packed = &buffer[..used];
-        system.say(&Record::Requests { op, packed });
+        system.send(&Record::Requests { op, packed });
         requests = &requests[count.max(1)..];
     }
 }
@@ -198,7 +195,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_unit_is_only_itself() {
+    fn other_units_generations_and_bit_errors_are_detected() {
         let mut unit = [0; WORDS];
         fill(&mut unit, 7, PREPARED);
         assert!(holds(&unit, 7, PREPARED));
@@ -216,21 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn random_places_are_all_different_and_in_no_order() {
+    fn random_places_are_different_and_unordered() {
         for number in [1, 2, 3, 256, 1000, 65_536] {
             let places = Places::new(&Transfer::ALL[0], number);
             let number = u64::from(number);
-            let all: BTreeSet<_> = (0..number).map(|index| places.of(index)).collect();
+            let all: BTreeSet<_> = (0..number).map(|index| places.place(index)).collect();
             assert_eq!(all.len() as u64, number);
             assert!(all.iter().all(|place| *place < number));
         }
         let places = Places::new(&Transfer::ALL[0], 65_536);
-        let next = |index: &u64| places.of(*index) + 1 == places.of(index + 1);
+        let next = |index: &u64| places.place(*index) + 1 == places.place(index + 1);
         let in_order = (0..65_535).filter(next).count();
         assert!(in_order < 20, "{in_order} follow the one before");
-        let half = (0..1000).filter(|index| places.of(*index) < 32_768).count();
+        let half = (0..1000)
+            .filter(|index| places.place(*index) < 32_768)
+            .count();
         assert!((400..600).contains(&half), "{half} in the first half");
         let large = Places::new(&Transfer::ALL[2], 256);
-        assert!((0..256).all(|index| large.of(index) == index));
+        assert!((0..256).all(|index| large.place(index) == index));
     }
 }

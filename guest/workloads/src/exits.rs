@@ -1,26 +1,25 @@
-//! What leaves the guest, or would on a virtual machine.
+//! Operations that exit from a guest.
 //!
-//! Each operation leaves a trace by which it is proved: a register that keeps
-//! what was written, a constant that must be read, an interrupt that is counted.
+//! Each operation is verified by its effect: a register keeps the written value, a constant is
+//! read, an interrupt is counted.
 
-use crate::measure::{proved, repeat, Bench, Work};
+use crate::measure::{ensure, repeat, Bench, Work};
 use crate::system::{Machine, Reason, System};
 use core::arch::x86_64::__cpuid;
 use core::cell::Cell;
 use core::hint::black_box;
 use trapline_abi::platform::{
-    NO_DEVICE, SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
+    FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
     VIRTIO_MMIO,
 };
 use trapline_abi::Op;
 
-/// How far ahead `timer-wake` sets its timer, in ticks.
+/// Sleep of `timer-wake`, in ticks.
 const SLEEP_TICKS: u64 = 200_000;
 
-/// Sleeps of `timer-wake` that are not recorded. KVM polls for a while before it puts a
-/// halted vCPU to sleep, and doubles that time from 10 us on with each halt that outlasts it
-/// (virt/kvm/kvm_main.c, `kvm_vcpu_halt`); five halts of 200 us bring it to its limit,
-/// which is 200 us, too.
+/// Sleeps of `timer-wake` that are not recorded. KVM polls before it puts a halted vCPU to sleep,
+/// and doubles the polling time, from 10 us on, with each halt that is longer
+/// (virt/kvm/kvm_main.c, `kvm_vcpu_halt`). Five halts of 200 us bring it to its limit of 200 us.
 const WARM_UP_SLEEPS: u32 = 8;
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
@@ -37,20 +36,20 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     event_channel(bench);
 }
 
-/// Measures `op` where there is a machine that supports it. `prepare` gives what
-/// `batch` and `prove` are told; neither it nor the proof is inside the time.
+/// Measures `op` if there is a machine that supports it. The result of `prepare` is passed to
+/// `batch` and `verify`; only `batch` is timed.
 ///
-/// A function of its own for each operation: by its name the lab tells marks of a machine's
-/// operations from those that any program executes.
+/// Not inlined, because the lab identifies the markers of machine operations by the name of this
+/// function.
 #[inline(never)]
 fn with_machine<S: System, T: Copy>(
     bench: &mut Bench<'_, S>,
     op: Op,
     prepare: impl Fn(&mut S::Machine) -> T,
     batch: impl Fn(&mut S::Machine, T, u64) -> u64,
-    prove: impl Fn(&mut S::Machine, T, Work) -> Result<(), Reason>,
+    verify: impl Fn(&mut S::Machine, T, Work) -> Result<(), Reason>,
 ) {
-    if !bench.job.wants(op) {
+    if !bench.job.selects(op) {
         return;
     }
     let supported = match bench.system.machine() {
@@ -65,7 +64,7 @@ fn with_machine<S: System, T: Copy>(
                 let evidence = machine.map_or(0, |machine| batch(machine, prepared, count));
                 Work { count, evidence }
             },
-            |system, work| prove(system.machine()?, prepared, work),
+            |system, work| verify(system.machine()?, prepared, work),
         ),
         Err(reason) => bench.skip(op, reason),
     }
@@ -79,14 +78,14 @@ fn port_out<S: System>(bench: &mut Bench<'_, S>) {
         Op::PortOut,
         |_| (),
         |machine, (), repetitions| {
-            repeat(repetitions, || machine.port_out(SCRATCH, LAST));
+            repeat(repetitions, || machine.port_out(SERIAL_SCRATCH, LAST));
             0
         },
         |machine, (), _| {
-            let kept = machine.port_in(SCRATCH);
-            // So that the next batch has to write it again.
-            machine.port_out(SCRATCH, !LAST);
-            proved(
+            let kept = machine.port_in(SERIAL_SCRATCH);
+            // Resets the register, so that the next batch has to write it.
+            machine.port_out(SERIAL_SCRATCH, !LAST);
+            ensure(
                 kept == LAST,
                 "the scratch register did not keep the last byte",
             )
@@ -99,15 +98,15 @@ fn port_in<S: System>(bench: &mut Bench<'_, S>) {
     with_machine(
         bench,
         Op::PortIn,
-        |machine| machine.port_out(SCRATCH, KEPT),
+        |machine| machine.port_out(SERIAL_SCRATCH, KEPT),
         |machine, (), repetitions| {
             let mut differences = 0;
             repeat(repetitions, || {
-                differences |= machine.port_in(SCRATCH) ^ KEPT
+                differences |= machine.port_in(SERIAL_SCRATCH) ^ KEPT
             });
             differences.into()
         },
-        |_, (), work| work.alike("the scratch register read something else than was written"),
+        |_, (), work| work.check_equal("the scratch register does not read the written value"),
     );
 }
 
@@ -123,12 +122,14 @@ fn mmio_read<S: System>(bench: &mut Bench<'_, S>) {
             });
             differences.into()
         },
-        |_, (), work| work.alike("the transport's magic register did not read as it must"),
+        |_, (), work| {
+            work.check_equal("the magic register of the virtio transport has a wrong value")
+        },
     );
 }
 
-/// Leaves the selector so that it shows the feature bit every modern device has:
-/// VIRTIO_F_VERSION_1, bit 32 (virtio 1.2, section 6).
+/// Sets the selector to the word with the feature bit of all modern devices: VIRTIO_F_VERSION_1, bit
+/// 32 (virtio 1.2, section 6).
 fn mmio_write<S: System>(bench: &mut Bench<'_, S>) {
     let selector = VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES_SEL;
     let features = VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES;
@@ -143,7 +144,10 @@ fn mmio_write<S: System>(bench: &mut Bench<'_, S>) {
         |machine, (), _| {
             let shown = machine.mmio_read(features) & 1 == 1;
             machine.mmio_write(selector, 0);
-            proved(shown, "the transport does not show VIRTIO_F_VERSION_1")
+            ensure(
+                shown,
+                "the virtio transport does not offer VIRTIO_F_VERSION_1",
+            )
         },
     );
 }
@@ -156,9 +160,9 @@ fn cpuid<S: System>(bench: &mut Bench<'_, S>) {
         |_, repetitions| {
             let mut differences = 0;
             repeat(repetitions, || differences |= __cpuid(leaf).eax ^ highest);
-            Work::compared(repetitions, differences)
+            Work::new(repetitions, differences)
         },
-        |_, work| work.alike("cpuid leaf 0 gave different answers"),
+        |_, work| work.check_equal("cpuid leaf 0 returned different values"),
     );
 }
 
@@ -174,7 +178,7 @@ fn hypercall<S: System>(bench: &mut Bench<'_, S>) {
         },
         |_, refusal, work| {
             let reason = "the hypervisor did not refuse an unknown hypercall each time";
-            proved(refusal < 0 && work.evidence == 0, reason)
+            ensure(refusal < 0 && work.evidence == 0, reason)
         },
     );
 }
@@ -184,92 +188,97 @@ fn self_ipi<S: System>(bench: &mut Bench<'_, S>) {
     with_machine(
         bench,
         Op::SelfIpi,
-        |machine| before.set(machine.self_ipis()),
+        |machine| before.set(machine.self_ipi_count()),
         |machine, (), repetitions| {
             repeat(repetitions, || machine.self_ipi());
             0
         },
         |machine, (), work| {
-            let now = machine.self_ipis();
-            proved(
+            let now = machine.self_ipi_count();
+            ensure(
                 now - before.replace(now) == work.count,
-                "an interrupt was lost or came twice",
+                "an interrupt was lost or handled twice",
             )
         },
     );
 }
 
-/// Each sleep is a sample of its own, from when the timer was due until the
-/// sleeper ran: a lateness, from which the clock's cost is not subtracted.
+/// Records each sleep as a sample: the time from the expiry of the timer until the sleeper runs.
 fn timer_wake<S: System>(bench: &mut Bench<'_, S>) {
     let op = Op::TimerWake;
-    if !bench.job.wants(op) {
+    if !bench.job.selects(op) {
         return;
     }
-    match lateness(bench) {
+    match sample_sleeps(bench) {
         Ok(()) => bench.end(op, bench.job.batches, u64::from(op.number())),
-        Err(Missed::Sleep(reason)) => bench.skip(op, reason),
-        Err(Missed::Proof(reason)) => bench.fail(op, reason),
+        Err(SleepError::Unsupported(reason)) => bench.skip(op, reason),
+        Err(SleepError::Failed(reason)) => bench.fail(op, reason),
     }
     bench.system.quiesce();
 }
 
-/// Why there is no lateness.
-enum Missed {
+/// Failure of a sleep.
+enum SleepError {
     /// This system cannot sleep.
-    Sleep(Reason),
-    /// A sleep went wrong.
-    Proof(Reason),
+    Unsupported(Reason),
+    /// The sleep failed or was too short.
+    Failed(Reason),
 }
 
-/// Sleeps as often as the job has batches. Where operations are aligned to the timer
-/// interrupts of the kernel below, each sleep is, so that none contains one. One that is not
-/// recorded comes between, for a sleep that follows a sleep is the usual one.
-fn lateness<S: System>(bench: &mut Bench<'_, S>) -> Result<(), Missed> {
+/// Sleeps once per batch of the job. If operations are aligned to the timer interrupts of the host
+/// kernel, each sleep is, so that none contains an interrupt. An unrecorded sleep precedes it then,
+/// because a sleep right after another one is the usual case.
+fn sample_sleeps<S: System>(bench: &mut Bench<'_, S>) -> Result<(), SleepError> {
     for _ in 0..WARM_UP_SLEEPS {
-        bench.system.sleep(SLEEP_TICKS).map_err(Missed::Sleep)?;
+        bench
+            .system
+            .sleep(SLEEP_TICKS)
+            .map_err(SleepError::Unsupported)?;
     }
     let op = Op::TimerWake;
     bench.begin_unmarked(op);
     for _ in 0..bench.job.batches {
         if bench.await_interrupt().is_some() {
-            bench.system.sleep(SLEEP_TICKS).map_err(Missed::Proof)?;
+            bench
+                .system
+                .sleep(SLEEP_TICKS)
+                .map_err(SleepError::Failed)?;
         }
-        match bench.counted(|system| system.sleep(SLEEP_TICKS)) {
+        match bench.count_exits(|system| system.sleep(SLEEP_TICKS)) {
             Ok(wake) if wake.woke >= wake.due => bench.sample(op, wake.due, wake.woke, 1),
             Ok(_) => {
                 let reason = "the sleeper woke before its timer was due";
-                return Err(Missed::Proof(reason));
+                return Err(SleepError::Failed(reason));
             }
-            Err(reason) => return Err(Missed::Proof(reason)),
+            Err(reason) => return Err(SleepError::Failed(reason)),
         }
     }
     Ok(())
 }
 
-/// The VMM answers, or QEMU in another domain, or the device itself; where nobody
-/// models devices the hypervisor, with all ones. Whoever it is, is asked each time.
+/// Reads a port that the VMM, QEMU in another domain, or the hardware emulates. Without a device the
+/// hypervisor returns all ones.
 fn port_emulated<S: System>(bench: &mut Bench<'_, S>) {
     const KEPT: u8 = 0x3c;
     with_machine(
         bench,
         Op::PortEmulated,
         |machine| {
-            machine.port_out(SCRATCH, KEPT);
-            machine.port_in(SCRATCH)
+            machine.port_out(SERIAL_SCRATCH, KEPT);
+            machine.port_in(SERIAL_SCRATCH)
         },
         |machine, answer, repetitions| {
             let mut differences = 0;
             repeat(repetitions, || {
-                differences |= machine.port_in(SCRATCH) ^ answer
+                differences |= machine.port_in(SERIAL_SCRATCH) ^ answer
             });
             differences.into()
         },
         |_, answer, work| {
-            work.alike("the serial port did not read the same each time")?;
-            proved(
-                [KEPT, NO_DEVICE].contains(&answer),
-                "the serial port read neither what was written nor all ones",
+            work.check_equal("the serial port returned different values")?;
+            ensure(
+                [KEPT, FLOATING_BUS].contains(&answer),
+                "the serial port returned neither the written value nor all ones",
             )
         },
     );
@@ -288,8 +297,8 @@ fn xen_hypercall<S: System>(bench: &mut Bench<'_, S>) {
             differences as u64
         },
         |_, version, work| {
-            let reason = "Xen did not tell the same version each time";
-            proved(version > 0 && work.evidence == 0, reason)
+            let reason = "Xen returned different versions";
+            ensure(version > 0 && work.evidence == 0, reason)
         },
     );
 }
@@ -299,16 +308,16 @@ fn event_channel<S: System>(bench: &mut Bench<'_, S>) {
     with_machine(
         bench,
         Op::EventChannel,
-        |machine| before.set(machine.events()),
+        |machine| before.set(machine.event_count()),
         |machine, (), repetitions| {
             repeat(repetitions, || machine.send_event());
             0
         },
         |machine, (), work| {
-            let now = machine.events();
-            proved(
+            let now = machine.event_count();
+            ensure(
                 now - before.replace(now) == work.count,
-                "an event was lost or came twice",
+                "an event was lost or handled twice",
             )
         },
     );

@@ -1,104 +1,106 @@
-//! How late a periodic timer's interrupt is, and at which point of its way.
+//! Lateness of the interrupts of a periodic timer.
 //!
-//! Expiries are numbered. They are taken in windows: during one nothing is told and
-//! nothing computed, and between two of them the timer stands still, so that telling
-//! never delays an interrupt that counts. An expiry that could not be taken for
-//! itself - the one before was not done yet - has no interrupt of its own, and its
-//! number is missing.
+//! Expiries are numbered and handled in windows. Nothing is sent or computed within a window, and
+//! the timer stops between windows, so that sending records does not delay interrupts. An expiry
+//! during the handling of the previous one has no interrupt of its own; its number is missing.
 
 use crate::measure::{ticks, Bench};
 use crate::system::{Reason, System};
 use core::mem::size_of;
 use trapline_abi::interrupt::{pack, MAX_PACKED, WINDOW};
-use trapline_abi::job::Wait;
-use trapline_abi::{Found, Interrupt, Op, Record};
+use trapline_abi::job::WaitMode;
+use trapline_abi::{CpuState, Interrupt, Op, Record};
 
-/// Whose timer it is.
+/// Owner of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The guest's.
+pub enum TimerSource {
+    /// The guest.
     Own,
-    /// That of whoever runs the guest.
+    /// The VMM, or the host kernel.
     Host,
 }
 
-/// What is to be taken: the expiries of one window.
+/// Window of consecutive expiries.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticking {
-    /// Of which timer.
-    pub source: Source,
-    /// Number of the first.
+pub struct TimerWindow {
+    /// Timer.
+    pub source: TimerSource,
+    /// Number of the first expiry.
     pub first: u64,
-    /// How many.
+    /// Number of expiries.
     pub expiries: u32,
-    /// From one to the next, in ticks.
+    /// Period, in ticks.
     pub period: u64,
-    /// What to do in between.
-    pub between: Wait,
+    /// Activity between two expiries.
+    pub wait_mode: WaitMode,
 }
 
-/// Where interrupts are put down while they come.
-pub struct Taken<'a> {
+/// Log of the interrupts of a window, in memory allocated before.
+pub struct InterruptLog<'a> {
     slots: &'a mut [Interrupt],
     used: usize,
 }
 
-impl<'a> Taken<'a> {
-    /// Room for as many interrupts as there are slots.
+impl<'a> InterruptLog<'a> {
+    /// Creates a log with room for one interrupt per slot.
     pub fn new(slots: &'a mut [Interrupt]) -> Self {
         Self { slots, used: 0 }
     }
 
-    /// Puts one down. One too many is lost, and so its expiry counts as missed.
+    /// Appends an interrupt. If the log is full, the interrupt is dropped, and its expiry counts as missed.
     #[inline(always)]
-    pub fn put(&mut self, interrupt: Interrupt) {
+    pub fn push(&mut self, interrupt: Interrupt) {
         if let Some(slot) = self.slots.get_mut(self.used) {
             *slot = interrupt;
             self.used += 1;
         }
     }
 
-    /// Those that were put down.
-    pub fn all(&self) -> &[Interrupt] {
+    /// Returns the logged interrupts.
+    pub fn entries(&self) -> &[Interrupt] {
         &self.slots[..self.used]
     }
 }
 
-/// A timer of one's own, that is set for each expiry anew.
-pub trait OneShot {
-    /// Sets it to a moment of the clock, or as soon as it can after that; by how many
-    /// ticks it may be later.
+/// Timer that is set for each expiry.
+pub trait OneShotTimer {
+    /// Sets the timer to `due`, or to the next possible time after it. Returns the uncertainty, in
+    /// ticks.
     fn set(&mut self, due: u64) -> u64;
 
     /// Waits until its interrupt has been handled.
-    fn wait(&mut self, between: Wait) -> Arrival;
+    fn wait(&mut self, wait_mode: WaitMode) -> Arrival;
 }
 
-/// An interrupt as seen by the one it interrupts.
+/// Timestamps of an interrupt on the interrupted side.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrival {
-    /// When the handler was entered.
+    /// Entry of the handler.
     pub entered: u64,
-    /// When the handler was done.
+    /// End of the handler.
     pub done: u64,
-    /// When the thread behind it ran.
+    /// Resumption of the waiting thread.
     pub resumed: u64,
-    /// What it found.
-    pub found: Found,
+    /// Interrupted activity.
+    pub found: CpuState,
 }
 
-/// Takes the expiries of `ticking` of a timer that is set for each of them. The first
-/// is due one period from now.
-pub fn keep_time(timer: &mut impl OneShot, ticking: &Ticking, taken: &mut Taken<'_>) {
-    let mut due = ticks() + ticking.period;
-    for number in 0..u64::from(ticking.expiries) {
+/// Handles the expiries of `window` with a timer that is set for each of them. The first one is due
+/// after one period.
+pub fn run_one_shot_timer(
+    timer: &mut impl OneShotTimer,
+    window: &TimerWindow,
+    log: &mut InterruptLog<'_>,
+) {
+    let mut due = ticks() + window.period;
+    for number in 0..u64::from(window.expiries) {
         if ticks() < due {
-            let doubt = timer.set(due);
-            let arrival = timer.wait(ticking.between);
-            taken.put(Interrupt {
-                sequence: ticking.first + number,
+            let uncertainty = timer.set(due);
+            let arrival = timer.wait(window.wait_mode);
+            log.push(Interrupt {
+                sequence: window.first + number,
                 due,
-                doubt,
+                uncertainty,
                 woke: None,
                 marked: None,
                 entered: arrival.entered,
@@ -107,31 +109,34 @@ pub fn keep_time(timer: &mut impl OneShot, ticking: &Ticking, taken: &mut Taken<
                 found: arrival.found,
             });
         }
-        due += ticking.period;
+        due += window.period;
     }
 }
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
-    for (op, source) in [(Op::OwnTimer, Source::Own), (Op::HostTimer, Source::Host)] {
-        if bench.job.wants(op) {
+    for (op, source) in [
+        (Op::OwnTimer, TimerSource::Own),
+        (Op::HostTimer, TimerSource::Host),
+    ] {
+        if bench.job.selects(op) {
             measure(bench, op, source);
             bench.system.quiesce();
         }
     }
 }
 
-fn measure<S: System>(bench: &mut Bench<'_, S>, op: Op, source: Source) {
-    if let Err(reason) = bench.system.can_tick(source, bench.job.between) {
+fn measure<S: System>(bench: &mut Bench<'_, S>, op: Op, source: TimerSource) {
+    if let Err(reason) = bench.system.check_timer(source, bench.job.wait_mode) {
         return bench.skip(op, reason);
     }
     let Some(block) = bench
         .system
         .allocate(WINDOW as usize * size_of::<Interrupt>())
     else {
-        return bench.fail(op, "memory is too small for a window of interrupts");
+        return bench.fail(op, "not enough memory for a window of interrupts");
     };
-    // SAFETY: the block is as long as the slots, aligned to pages, nobody else's until
-    // it is released below, and any bytes that are written here are an interrupt.
+    // SAFETY: the block is as long as the slots, page-aligned, exclusive until it is released below,
+    // and all slots are initialised here.
     let slots = unsafe {
         let first = block.start.as_ptr().cast::<Interrupt>();
         for slot in 0..WINDOW as usize {
@@ -140,52 +145,52 @@ fn measure<S: System>(bench: &mut Bench<'_, S>, op: Op, source: Source) {
         core::slice::from_raw_parts_mut(first, WINDOW as usize)
     };
     bench.begin_unmarked(op);
-    let taken = take_windows(bench, op, source, slots);
+    let count = run_windows(bench, op, source, slots);
     let (job, number) = (bench.job, u64::from(op.number()));
-    match taken {
+    match count {
         Ok(count) => bench.end(op, count, u64::from(job.expiries) << 8 | number),
         Err(reason) => bench.fail(op, reason),
     }
-    // SAFETY: allocated above, and the slots are used no more.
+    // SAFETY: allocated above; the slots are no longer used.
     unsafe { bench.system.release(block) };
 }
 
-/// How many interrupts there were. None at all is no measurement.
-fn take_windows<S: System>(
+/// Returns the number of interrupts, which must not be 0.
+fn run_windows<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
-    source: Source,
+    source: TimerSource,
     slots: &mut [Interrupt],
 ) -> Result<u32, Reason> {
     let mut count = 0;
     let mut first = 0;
     while first < bench.job.expiries {
         let expiries = WINDOW.min(bench.job.expiries - first);
-        let ticking = Ticking {
+        let window = TimerWindow {
             source,
             first: first.into(),
             expiries,
             period: bench.job.period,
-            between: bench.job.between,
+            wait_mode: bench.job.wait_mode,
         };
-        let mut taken = Taken::new(slots);
-        bench.counted(|system| system.tick(&ticking, &mut taken))?;
-        tell(bench.system, op, taken.all());
-        count += taken.all().len() as u32;
+        let mut log = InterruptLog::new(slots);
+        bench.count_exits(|system| system.run_timer(&window, &mut log))?;
+        send_interrupts(bench.system, op, log.entries());
+        count += log.entries().len() as u32;
         first += expiries;
     }
     match count {
-        0 => Err("no expiry of the timer came as an interrupt of its own"),
+        0 => Err("no expiry of the timer caused an interrupt of its own"),
         _ => Ok(count),
     }
 }
 
-fn tell<S: System>(system: &mut S, op: Op, mut interrupts: &[Interrupt]) {
+fn send_interrupts<S: System>(system: &mut S, op: Op, mut interrupts: &[Interrupt]) {
     while !interrupts.is_empty() {
         let mut buffer = [0; MAX_PACKED];
         let (count, used) = pack(interrupts, &mut buffer);
         let packed = &buffer[..used];
-        system.say(&Record::Interrupts { op, packed });
+        system.send(&Record::Interrupts { op, packed });
         interrupts = &interrupts[count.max(1)..];
     }
 }

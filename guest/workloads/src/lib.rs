@@ -1,10 +1,9 @@
 //! The measured code, written once against [`System`].
 //!
-//! The image and the Linux agent both call [`run`]. It says hello, takes each
-//! operation of the job in turn, and says for each what was measured, or
-//! why it was not. How an operation is repeated and timed is in [`measure`], what that itself
-//! costs in [`calibration`]; the operations themselves are in [`basic`], [`stream`],
-//! [`exits`], [`irq`], [`populate`], [`block`] and [`processes`].
+//! The image and the Linux agent both call [`run`]. It runs the operations of the job one after
+//! the other and sends the samples of each, or the reason why it was skipped. [`measure`] repeats
+//! and times operations, [`calibration`] measures the cost of that; the operations are in
+//! [`basic`], [`stream`], [`exits`], [`irq`], [`populate`], [`block`] and [`processes`].
 #![no_std]
 
 #[cfg(test)]
@@ -25,60 +24,59 @@ pub use measure::ticks;
 pub use system::{Block, Machine, NoProcesses, Processes, Reason, System, Wake};
 
 use measure::Bench;
-use trapline_abi::record::Speaker;
+use trapline_abi::record::Sender;
 use trapline_abi::{stamp, Job, Op, Record, Stage, Workload, VERSION};
 
-/// Who runs a job, and when it began.
+/// Program that runs a job, and timestamps of its start.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin {
-    /// The program.
-    pub speaker: Speaker,
-    /// Its privilege ring.
+pub struct GuestInfo {
+    /// Sender of the records.
+    pub sender: Sender,
+    /// Privilege ring.
     pub ring: u8,
-    /// Memory it may use, in bytes.
+    /// Usable memory, in bytes.
     pub memory: u64,
-    /// Clock at its first instruction, in ticks.
+    /// Clock at the first instruction, in ticks.
     pub entry: u64,
-    /// Clock at its main function, in ticks.
+    /// Clock at the main function, in ticks.
     pub main: u64,
 }
 
-/// Runs `job` from the first word to the last. What comes after - ending the
-/// machine or the process - is the caller's.
-pub fn run<S: System>(system: &mut S, job: &Job, origin: &Origin) {
-    system.say(&Record::Hello {
+/// Runs `job` and sends all its records. The caller ends the machine or process afterwards.
+pub fn run<S: System>(system: &mut S, job: &Job, info: &GuestInfo) {
+    system.send(&Record::Hello {
         version: VERSION,
-        speaker: origin.speaker,
-        ring: origin.ring,
-        memory: origin.memory,
+        sender: info.sender,
+        ring: info.ring,
+        memory: info.memory,
         planned: job.run,
     });
-    if job.wait {
-        system.say(&Record::Ready);
+    if job.wait_for_go {
+        system.send(&Record::Ready);
         system.wait_for_go();
     }
     let mut bench = Bench::new(system, job);
-    first_sample(&mut bench, origin);
-    // A job that only boots calibrates nothing, which would make `boot/exit` longer.
+    first_sample(&mut bench, info);
+    // Without calibration if the job only boots, because it would extend `boot/exit`.
     if job.run & !Workload::Boot.set() != 0 {
         measure_all(&mut bench);
     }
     bench.stage(Stage::GuestExit, stamp!(GuestExit));
-    bench.system.say(&Record::Done);
+    bench.system.send(&Record::Done);
 }
 
-/// Measures the operations of all workloads but `boot`. Inlined, so that ledgers name the
-/// measured code after [`run`].
+/// Measures the operations of all workloads except `boot`. Inlined, so that profiles attribute the
+/// measured code to [`run`].
 #[inline(always)]
 fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     bench.system.quiesce();
     bench.calibrate();
-    // Timers and requests to a disk are measured for long, and as a share of the VMM's CPU time.
+    // Timers and disk requests run for long, and are measured as a share of the VMM's CPU time.
     let unaligned = Workload::Boot.set() | Workload::Irq.set() | Workload::Block.set();
     if bench.job.run & !unaligned != 0 {
         bench.await_regular_interrupts();
     }
-    // First, for a fork costs more the more this process has done.
+    // First, because the cost of a fork grows with the memory of this process.
     processes::run(bench);
     basic::run(bench);
     exits::run(bench);
@@ -88,17 +86,16 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     block::run(bench);
 }
 
-/// The sample that the boot workload waits for: from the first instruction to
-/// here. It is sent before anything is calibrated, and the stages are told
-/// afterwards, so that neither delays it.
-fn first_sample<S: System>(bench: &mut Bench<'_, S>, origin: &Origin) {
-    if Workload::Boot.operations().any(|op| bench.job.wants(op)) {
+/// Sends the first sample: the time from the first instruction to here. Calibration and the records
+/// of the stages come later, so that they do not delay it.
+fn first_sample<S: System>(bench: &mut Bench<'_, S>, info: &GuestInfo) {
+    if Workload::Boot.operations().any(|op| bench.job.selects(op)) {
         let op = Op::BootSample;
         bench.begin_unmarked(op);
-        bench.sample(op, origin.entry, ticks(), 1);
+        bench.sample(op, info.entry, ticks(), 1);
         bench.stage(Stage::FirstSample, stamp!(FirstSample));
         bench.end(op, 1, 0);
     }
-    bench.stage(Stage::GuestEntry, origin.entry);
-    bench.stage(Stage::GuestMain, origin.main);
+    bench.stage(Stage::GuestEntry, info.entry);
+    bench.stage(Stage::GuestMain, info.main);
 }

@@ -1,24 +1,24 @@
-//! How an operation is repeated and timed.
+//! Repetition and timing of operations.
 //!
-//! A batch is a loop of operations between two readings of the clock. First the costs of
-//! the clock and of an empty loop are calibrated ([`crate::calibration`]). Then the batch
-//! grows until several in a row are long enough, which also warms up code and caches. Then
-//! the batches are taken and recorded raw, each with its start, end and count. The lab
-//! computes the figures.
+//! A batch is a loop of operations between two readings of the clock. First the costs of the
+//! clock and of an empty loop are calibrated ([`crate::calibration`]). Then the number of
+//! repetitions grows until several batches in a row are long enough, which also warms up code and
+//! caches. Then the batches are recorded, each with its start, end and count. The lab computes the
+//! figures.
 
 use crate::calibration::Calibration;
 use crate::system::{Reason, System};
 use core::arch::asm;
-use trapline_abi::frame::clip;
-use trapline_abi::{mark, Job, Op, Record, Stage};
+use trapline_abi::frame::truncate;
+use trapline_abi::{marker, Job, Op, Record, Stage};
 
-/// The clock: the time stamp counter, with nothing before or after it in
-/// flight (Intel SDM volume 2, RDTSC: lfence on both sides).
+/// Reads the clock: the time stamp counter, ordered after previous and before later instructions
+/// (Intel SDM volume 2, RDTSC: lfence on both sides).
 #[inline(always)]
 pub fn ticks() -> u64 {
     let low: u64;
     let high: u64;
-    // SAFETY: reads a counter; no environment of ours sets CR4.TSD.
+    // SAFETY: reads a counter; no environment sets CR4.TSD.
     unsafe {
         asm!("lfence", "rdtsc", "lfence", out("rax") low, out("rdx") high,
              options(nostack, nomem, preserves_flags));
@@ -26,20 +26,19 @@ pub fn ticks() -> u64 {
     high << 32 | low
 }
 
-/// The clock before a batch, as `rdtsc` gives it. [`end_batch`] puts the halves together.
+/// Clock before a batch, as two halves, which [`end_batch`] combines.
 pub(crate) struct Begun {
     low: u64,
     high: u64,
 }
 
-/// Reads the clock and executes a mark of this kind. No instruction of the compiler's comes
-/// between them, and none is needed to keep the reading: the two moves are spelled out, so
-/// that all batches have them.
+/// Reads the clock and executes a marker of this kind. The moves that keep the reading are written
+/// out, so that all batches have the same two and no other instruction in between.
 #[inline(always)]
 pub(crate) fn begin_batch<const KIND: u8>() -> Begun {
     let low: u64;
     let high: u64;
-    // SAFETY: reads a counter, as in `ticks`; the mark is a no-op.
+    // SAFETY: reads a counter, as in `ticks`; the marker is a no-op.
     unsafe {
         asm!("lfence", "rdtsc", "lfence", "mov {low}, rax", "mov {high}, rdx",
              ".byte 0x0f, 0x1f, 0x84, 0x00, {kind}, 0x00, 0x70, 0x7a",
@@ -49,14 +48,14 @@ pub(crate) fn begin_batch<const KIND: u8>() -> Begun {
     Begun { low, high }
 }
 
-/// Executes a mark of this kind and reads the clock. Returns both readings. The first passes
-/// through, so that the compiler cannot put its halves together before the mark.
+/// Executes a marker of this kind and reads the clock. Returns both readings. The halves of the
+/// first one are operands, so that the compiler cannot combine them before the marker.
 #[inline(always)]
 pub(crate) fn end_batch<const KIND: u8>(begun: Begun) -> (u64, u64) {
     let Begun { mut low, mut high } = begun;
     let end_low: u64;
     let end_high: u64;
-    // SAFETY: reads a counter, as in `ticks`; the mark is a no-op.
+    // SAFETY: reads a counter, as in `ticks`; the marker is a no-op.
     unsafe {
         asm!("/* {low} {high} */",
              ".byte 0x0f, 0x1f, 0x84, 0x00, {kind}, 0x00, 0x70, 0x7a",
@@ -68,77 +67,76 @@ pub(crate) fn end_batch<const KIND: u8>(begun: Begun) -> (u64, u64) {
     (high << 32 | low, end_high << 32 | end_low)
 }
 
-/// The most repetitions of a batch: a bound on time when a clock stands still.
+/// Maximum number of repetitions, in case the clock stands still.
 const MOST_REPETITIONS: u64 = 1 << 30;
 
-/// Consecutive batches that have to be long enough before a number of repetitions is
-/// accepted, judged by the shortest. One long batch proves nothing: the first of a kind
-/// is slow, and any may contain an interrupt of the kernel below. Of three the shortest is
-/// neither, unless two of them were disturbed.
+/// Consecutive batches that must be long enough before a number of repetitions is accepted. The
+/// shortest decides: a first batch is slow, and any batch may contain an interrupt of the host
+/// kernel.
 const CONFIRMATIONS: u32 = 3;
 
-/// Ticks that [`Bench::await_interrupt`] waits at most. Longer than the period of a kernel
-/// with 100 ticks a second where an instruction is a nanosecond.
+/// Maximum wait of [`Bench::await_interrupt`], in ticks. Longer than the period of a kernel with
+/// HZ=100 if an instruction takes a nanosecond.
 const LONGEST_WAIT: u64 = 1 << 24;
 
-/// Ticks that [`Bench::await_regular_interrupts`] waits at most.
+/// Maximum wait of [`Bench::await_regular_interrupts`], in ticks.
 const LONGEST_START: u64 = 1 << 26;
 
-/// So many intervals between interrupts, each equal to the one before, are regular: longer
-/// than the 10 ms between two events of another kind, with timer interrupts every 4 ms.
+/// Number of equal consecutive intervals that are regular: with timer interrupts every 4 ms it is
+/// longer than the 10 ms between two events of other kinds.
 const EQUAL_INTERVALS: u32 = 3;
 
-/// An interrupt takes longer than so many readings of the clock.
+/// Minimum duration of an interrupt, in readings of the clock.
 const INTERRUPT: u64 = 16;
 
-/// What a batch did.
+/// Result of a batch.
 #[derive(Clone, Copy)]
 pub struct Work {
-    /// Operations counted.
+    /// Number of operations.
     pub count: u64,
-    /// Input of the operation's proof.
+    /// Input of the verification.
     pub evidence: u64,
 }
 
 impl Work {
-    /// `count` operations that all gave what was expected if `differences` is 0.
-    pub fn compared(count: u64, differences: impl Into<u64>) -> Self {
+    /// `count` operations, which all returned the expected value if `differences` is 0.
+    pub fn new(count: u64, differences: impl Into<u64>) -> Self {
         Self {
             count,
             evidence: differences.into(),
         }
     }
 
-    /// The judgement of [`Self::compared`].
-    pub fn alike(&self, otherwise: Reason) -> Result<(), Reason> {
-        proved(self.evidence == 0, otherwise)
+    /// Returns an error unless all operations returned the expected value.
+    pub fn check_equal(&self, reason: Reason) -> Result<(), Reason> {
+        ensure(self.evidence == 0, reason)
     }
 }
 
-/// A proof's outcome.
-pub fn proved(so: bool, otherwise: Reason) -> Result<(), Reason> {
-    so.then_some(()).ok_or(otherwise)
+/// Returns an error with `reason` unless `condition` holds.
+pub fn ensure(condition: bool, reason: Reason) -> Result<(), Reason> {
+    condition.then_some(()).ok_or(reason)
 }
 
-/// A system with a job, and the costs that were calibrated on it.
+/// System with a job and calibrated costs.
 pub struct Bench<'a, S> {
-    /// Where the code runs.
+    /// System that runs the job.
     pub system: &'a mut S,
-    /// What is asked for.
+    /// Job to run.
     pub job: &'a Job,
     cost: Calibration,
-    /// Exits that counting them takes.
+    /// Exits caused by reading the number of exits.
     counting: u64,
-    /// Exits during the batches so far.
+    /// Exits during all batches so far.
     exits: Option<u64>,
-    /// Batches are not recorded: [`Self::warm_up`].
+    /// Batches are not recorded, see [`Self::warm_up`].
     warming_up: bool,
-    /// No interrupt was seen for [`LONGEST_WAIT`].
-    undisturbed: bool,
+    /// No interrupt occurred for [`LONGEST_WAIT`].
+    has_no_interrupts: bool,
 }
 
 impl<'a, S: System> Bench<'a, S> {
-    /// A bench whose costs are not known yet.
+    /// Creates a bench without calibrated costs.
     pub fn new(system: &'a mut S, job: &'a Job) -> Self {
         Self {
             system,
@@ -147,7 +145,7 @@ impl<'a, S: System> Bench<'a, S> {
             counting: 0,
             exits: None,
             warming_up: false,
-            undisturbed: false,
+            has_no_interrupts: false,
         }
     }
 
@@ -160,57 +158,57 @@ impl<'a, S: System> Bench<'a, S> {
         self.counting = difference(before, after).unwrap_or(0);
     }
 
-    /// Measures `op` if the job wants it: grows a batch, then takes the samples.
-    /// `batch` does the given number of operations; `prove` judges them when the
-    /// clock has been read.
+    /// Measures `op` if the job selects it: chooses the number of repetitions, then records the
+    /// batches. `batch` performs the given number of operations; `verify` checks its result outside
+    /// of the measured time.
     pub fn measure(
         &mut self,
         op: Op,
         mut batch: impl FnMut(&mut S, u64) -> Work,
-        mut prove: impl FnMut(&mut S, Work) -> Result<(), Reason>,
+        mut verify: impl FnMut(&mut S, Work) -> Result<(), Reason>,
     ) {
-        if !self.job.wants(op) {
+        if !self.job.selects(op) {
             return;
         }
-        let (repetitions, last) = self.grow(&mut batch, &mut prove);
-        // Operations that are counted in one turn of the loop share its cost.
+        let (repetitions, last) = self.choose_repetitions(&mut batch, &mut verify);
+        // Several operations in one turn of the loop share its cost.
         let per_turn = last.as_ref().map_or(1, |work| work.count / repetitions);
         self.begin(op, self.cost.turns / per_turn.max(1));
-        let mut proved = last.map(drop);
+        let mut verified = last.map(drop);
         for _ in 0..self.job.batches {
             let work = self.timed(op, |system| {
                 let work = batch(system, repetitions);
                 (work.count, work)
             });
-            proved = proved.and(prove(self.system, work));
+            verified = verified.and(verify(self.system, work));
         }
-        match proved {
+        match verified {
             Ok(()) => self.end(op, self.job.batches, u64::from(op.number())),
             Err(reason) => self.fail(op, reason),
         }
     }
 
-    /// Returns the repetitions with which [`CONFIRMATIONS`] batches in a row take as long as
-    /// the job asks and 100 times as long as their fixed part; and the work of the last one,
-    /// if all on the way there was proved.
+    /// Returns the number of repetitions with which [`CONFIRMATIONS`] batches in a row are at
+    /// least as long as the job requires, and 100 times as long as their fixed cost; and the
+    /// result of the last batch, or the first failed verification.
     ///
-    /// The time is bounded: each number of repetitions is at least twice the one before, so
-    /// that all that were too short together take about as long as the one that is accepted.
-    fn grow(
+    /// Each number of repetitions is at least twice the previous one, so all shorter batches
+    /// together take about as long as the accepted ones.
+    fn choose_repetitions(
         &mut self,
         batch: &mut impl FnMut(&mut S, u64) -> Work,
-        prove: &mut impl FnMut(&mut S, Work) -> Result<(), Reason>,
+        verify: &mut impl FnMut(&mut S, Work) -> Result<(), Reason>,
     ) -> (u64, Result<Work, Reason>) {
         let enough = self.job.batch_ticks.max(100 * self.cost.batch);
         let mut repetitions = 1;
-        let mut proved = Ok(Work::compared(0, 0_u8));
+        let mut verified = Ok(Work::new(0, 0_u8));
         while repetitions < MOST_REPETITIONS {
             let mut shortest = u64::MAX;
             for _ in 0..CONFIRMATIONS {
                 let start = ticks();
                 let work = batch(self.system, repetitions);
                 shortest = shortest.min(ticks() - start);
-                proved = proved.and_then(|_| prove(self.system, work).map(|()| work));
+                verified = verified.and_then(|_| verify(self.system, work).map(|()| work));
             }
             if shortest >= enough {
                 break;
@@ -218,11 +216,11 @@ impl<'a, S: System> Bench<'a, S> {
             let factor = (enough / shortest.max(1)).clamp(2, 16);
             repetitions *= factor;
         }
-        (repetitions, proved)
+        (repetitions, verified)
     }
 
-    /// Does `batches` without recording them: code, caches and what the kernel below adapts
-    /// to the load are then as they are for later batches.
+    /// Runs `batches` without recording them, to warm up code, caches and adaptive mechanisms of
+    /// the host kernel.
     pub fn warm_up<T>(&mut self, batches: impl FnOnce(&mut Self) -> T) -> T {
         self.warming_up = true;
         let result = batches(self);
@@ -230,13 +228,13 @@ impl<'a, S: System> Bench<'a, S> {
         result
     }
 
-    /// Waits until the kernel below has taken an interrupt, which shows as a gap in the
-    /// clock, at most [`LONGEST_WAIT`] ticks; returns when it came. An operation then begins
-    /// at the same moment between two of that kernel's timer interrupts, whatever was
-    /// measured before it. On a machine without interrupts only the first call waits, and
-    /// none does unless the job asks for it ([`Job::aligned`]).
+    /// Waits until the host kernel handles an interrupt, which is visible as a gap in the clock,
+    /// for at most [`LONGEST_WAIT`] ticks. Returns the time of the interrupt. So each operation
+    /// begins at the same point between two timer interrupts, independent of previous
+    /// measurements. On a machine without interrupts only the first call waits. Does nothing
+    /// unless [`Job::aligned`] is set.
     pub fn await_interrupt(&mut self) -> Option<u64> {
-        if self.undisturbed || !self.job.aligned {
+        if self.has_no_interrupts || !self.job.aligned {
             return None;
         }
         let gap = INTERRUPT * self.cost.clock.max(1);
@@ -249,13 +247,13 @@ impl<'a, S: System> Bench<'a, S> {
             }
             last = now;
         }
-        self.undisturbed = true;
+        self.has_no_interrupts = true;
         None
     }
 
-    /// Waits until interrupts of the kernel below come at regular intervals, that is, until
-    /// only its timer interrupts, at most [`LONGEST_START`] ticks. After its start a VMM still
-    /// has work of its own: a thread of QEMU wakes up every 10 ms for 50 ms to free memory.
+    /// Waits until interrupts of the host kernel occur at regular intervals, that is, until only
+    /// its timer interrupts, for at most [`LONGEST_START`] ticks. A VMM still works after its
+    /// start: a thread of QEMU wakes up every 10 ms for 50 ms to free memory.
     pub fn await_regular_interrupts(&mut self) {
         let start = ticks();
         let (mut last, mut previous, mut equal) = (0, 0, 0);
@@ -270,17 +268,17 @@ impl<'a, S: System> Bench<'a, S> {
         }
     }
 
-    /// Times one batch and tells it, unless it counted nothing. `batch` returns
-    /// what it counted, and what its caller wants to know.
+    /// Times one batch and records it, unless its count is 0. `batch` returns the count and a
+    /// result for the caller.
     #[inline(always)]
     pub fn timed<T>(&mut self, op: Op, batch: impl FnOnce(&mut S) -> (u64, T)) -> T {
         if self.warming_up {
             return batch(self.system).1;
         }
-        let (start, end, (count, result)) = self.counted(|system| {
-            let begun = begin_batch::<{ mark::BEGIN }>();
+        let (start, end, (count, result)) = self.count_exits(|system| {
+            let begun = begin_batch::<{ marker::BEGIN }>();
             let done = batch(system);
-            let (start, end) = end_batch::<{ mark::END }>(begun);
+            let (start, end) = end_batch::<{ marker::END }>(begun);
             (start, end, done)
         });
         if count != 0 {
@@ -289,9 +287,9 @@ impl<'a, S: System> Bench<'a, S> {
         result
     }
 
-    /// Does `batch` and adds the exits that it took to those of the operation.
+    /// Runs `batch` and adds its exits to [`Self::exits`].
     #[inline(always)]
-    pub fn counted<T>(&mut self, batch: impl FnOnce(&mut S) -> T) -> T {
+    pub fn count_exits<T>(&mut self, batch: impl FnOnce(&mut S) -> T) -> T {
         let before = self.system.exits();
         let result = batch(self.system);
         let during = difference(before, self.system.exits());
@@ -301,22 +299,21 @@ impl<'a, S: System> Bench<'a, S> {
         result
     }
 
-    /// Records that `op` begins, whose batches are [`Self::timed`], and waits for the moment
-    /// at which every operation begins. `loop_cost` is 0 where the batches have no loop like
-    /// the empty one.
+    /// Sends the begin of `op`, whose batches are [`Self::timed`], and waits for an interrupt.
+    /// `loop_cost` is 0 if the batches have no loop like the empty one.
     pub fn begin(&mut self, op: Op, loop_cost: u64) {
         self.begin_at_cost(op, self.cost.batch, loop_cost);
         self.await_interrupt();
     }
 
-    /// Records that `op` begins, whose samples are the times between two events.
+    /// Sends the begin of `op`, whose samples are times between two events.
     pub fn begin_unmarked(&mut self, op: Op) {
         self.begin_at_cost(op, self.cost.clock, 0);
     }
 
     fn begin_at_cost(&mut self, op: Op, clock_cost: u64, loop_cost: u64) {
         let exits = self.exits;
-        self.system.say(&Record::Begin {
+        self.system.send(&Record::Begin {
             op,
             clock_cost,
             loop_cost,
@@ -324,9 +321,9 @@ impl<'a, S: System> Bench<'a, S> {
         });
     }
 
-    /// Tells one batch.
+    /// Sends one sample.
     pub fn sample(&mut self, op: Op, start: u64, end: u64, count: u64) {
-        self.system.say(&Record::Sample {
+        self.system.send(&Record::Sample {
             op,
             start,
             end,
@@ -334,10 +331,10 @@ impl<'a, S: System> Bench<'a, S> {
         });
     }
 
-    /// Tells that `op` is complete and its work proved.
+    /// Sends the end of `op`, whose work is verified.
     pub fn end(&mut self, op: Op, samples: u32, check: u64) {
         let exits = self.exits;
-        self.system.say(&Record::End {
+        self.system.send(&Record::End {
             op,
             samples,
             check,
@@ -345,38 +342,38 @@ impl<'a, S: System> Bench<'a, S> {
         });
     }
 
-    /// Tells that `op` did not do its work.
+    /// Sends the failure of `op`.
     pub fn fail(&mut self, op: Op, reason: &str) {
-        self.system.say(&Record::Fail {
+        self.system.send(&Record::Fail {
             op,
-            reason: clip(reason),
+            reason: truncate(reason),
         });
     }
 
-    /// Tells, if the job wants `op`, that it cannot be measured here.
+    /// Sends the reason why `op` is skipped, if the job selects it.
     pub fn skip(&mut self, op: Op, reason: &str) {
-        if self.job.wants(op) {
-            self.system.say(&Record::Skip {
+        if self.job.selects(op) {
+            self.system.send(&Record::Skip {
                 op,
-                reason: clip(reason),
+                reason: truncate(reason),
             });
         }
     }
 
-    /// Tells when a stage was reached.
+    /// Sends the time of a stage.
     pub fn stage(&mut self, stage: Stage, at: u64) {
-        self.system.say(&Record::Stage { stage, at });
+        self.system.send(&Record::Stage { stage, at });
     }
 
-    /// The empty loop's cost for operations timed outside [`Self::measure`].
+    /// Returns the cost of the empty loop, for operations timed outside of [`Self::measure`].
     pub fn loop_cost(&self) -> u64 {
         self.cost.turns
     }
 }
 
-/// Does `body` `repetitions` times, at least once: a loop that may turn zero times would
-/// test for that, which the empty loop and the measured ones would do differently. The
-/// compiler does not know how often the loop turns, so it cannot do several turns in one.
+/// Runs `body` `repetitions` times, at least once: a test for zero would be compiled differently in
+/// the empty loop and the measured ones. The number of turns is opaque to the compiler, so it does
+/// not unroll the loop.
 #[inline(always)]
 pub fn repeat(repetitions: u64, mut body: impl FnMut()) {
     debug_assert!(repetitions != 0);

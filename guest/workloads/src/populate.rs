@@ -1,124 +1,128 @@
-//! What it costs to be given memory: until it is there, and to touch it.
+//! Memory hotplug: attaching a region, and touching it.
 //!
-//! One operation is one region. Giving and touching are measured apart, each with
-//! regions of its own, because a batch is told before the next begins. What is not timed
-//! is checked: a region has as many pages as were asked for, each is as it was written
-//! where it was written, and zero where it was not.
+//! One operation is one region. Attaching and touching are measured with separate regions, because
+//! a batch is sent before the next one begins. The length and the content of each region are
+//! verified outside of the measured time.
 
-use crate::measure::{proved, repeat, Bench};
+use crate::measure::{ensure, repeat, Bench};
 use crate::system::{Block, Reason, System};
 use trapline_abi::platform::PAGE;
-use trapline_abi::populate::{Wish, LARGE};
+use trapline_abi::populate::{MemoryRequest, LARGE};
 use trapline_abi::Op;
 
-/// Where the first word of each page is, and one that nobody writes.
+/// Offsets within each page of the word that is written, and of one that is not.
 const WRITTEN: usize = 0;
 const NOT_WRITTEN: usize = PAGE as usize - 8;
 
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
-    for wish in Wish::ALL {
-        measure(bench, wish.attach(), |bench, op| attach(bench, op, wish));
-        measure(bench, wish.touch(), |bench, op| touch(bench, op, wish));
+    for request in MemoryRequest::ALL {
+        measure(bench, request.attach_op(), request, attach);
+        measure(bench, request.touch_op(), request, touch);
     }
 }
 
-/// Measures `op`, a region after the other.
+/// Measures `op` with one region per batch.
 fn measure<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
-    mut one: impl FnMut(&mut Bench<'_, S>, Op) -> Result<(), Reason>,
+    request: MemoryRequest,
+    batch: impl Fn(&mut Bench<'_, S>, Op, MemoryRequest) -> Result<(), Reason>,
 ) {
-    if !bench.job.wants(op) {
+    if !bench.job.selects(op) {
         return;
     }
-    // One that is not measured shows whether it can be had.
-    let Some(wish) = wish_of(op) else { return };
-    if let Err(reason) = rehearse(bench.system, wish) {
+    if let Err(reason) = try_once(bench.system, request) {
         return bench.skip(op, reason);
     }
-    let regions = match wish.order > LARGE {
+    let regions = match request.order > LARGE {
         true => bench.job.large_regions,
         false => bench.job.batches,
     };
     bench.begin(op, 0);
-    let outcome = (0..regions).try_for_each(|_| one(bench, op));
+    let outcome = (0..regions).try_for_each(|_| batch(bench, op, request));
     match outcome {
-        Ok(()) => bench.end(op, regions, wish.pages()),
+        Ok(()) => bench.end(op, regions, request.pages()),
         Err(reason) => bench.fail(op, reason),
     }
 }
 
-fn wish_of(op: Op) -> Option<Wish> {
-    let of = |wish: &Wish| wish.attach() == op || wish.touch() == op;
-    Wish::ALL.into_iter().find(of)
-}
-
-/// Asks for a region and gives it back as it came. A large one is not populated for
-/// that: it takes too long.
-fn rehearse<S: System>(system: &mut S, wish: Wish) -> Result<(), Reason> {
-    let prefault = wish.prefault && wish.order <= LARGE;
-    system.attach(Wish { prefault, ..wish });
-    region(system, wish)?;
-    // SAFETY: nobody has used it.
+/// Attaches and detaches a region, to find out whether it is available. A large one is not
+/// populated, because it would take too long.
+fn try_once<S: System>(system: &mut S, request: MemoryRequest) -> Result<(), Reason> {
+    let prefault = request.prefault && request.order <= LARGE;
+    system.attach(MemoryRequest {
+        prefault,
+        ..request
+    });
+    region(system, request)?;
+    // SAFETY: the region was not used.
     unsafe { system.detach() }
 }
 
-/// The region that was asked for, if it is as it was wanted.
-fn region<S: System>(system: &mut S, wish: Wish) -> Result<Block, Reason> {
-    let block = system.attached()?;
-    if block.length as u64 == wish.bytes() {
+/// Returns the attached region, if it has the requested length.
+fn region<S: System>(system: &mut S, request: MemoryRequest) -> Result<Block, Reason> {
+    let block = system.attached_region()?;
+    if block.length as u64 == request.bytes() {
         return Ok(block);
     }
-    // SAFETY: nobody has used it.
-    let _the_first_reason_counts = unsafe { system.detach() };
-    Err("the region has another length than was asked for")
+    // SAFETY: the region was not used.
+    let _first_error_is_reported = unsafe { system.detach() };
+    Err("the region does not have the requested length")
 }
 
-/// Times the giving of one region. Not inlined, as in `malloc_batch`.
+/// Times attaching one region. Not inlined, as `malloc_batch`.
 #[inline(never)]
-fn attach<S: System>(bench: &mut Bench<'_, S>, op: Op, wish: Wish) -> Result<(), Reason> {
-    bench.timed(op, |system| (1, system.attach(wish)));
-    let block = region(bench.system, wish)?;
-    // That it is there shows at its ends; to look at all of it is what `touch` does.
+fn attach<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    request: MemoryRequest,
+) -> Result<(), Reason> {
+    bench.timed(op, |system| (1, system.attach(request)));
+    let block = region(bench.system, request)?;
+    // Checks the first and the last page only; `touch` checks all.
     let ends = [0, block.length / PAGE as usize - 1];
     ends.iter().for_each(|page| write(&block, *page));
-    let proof = ends.iter().try_for_each(|page| check(&block, *page));
-    // SAFETY: it was used above, for the last time.
-    proof.and(unsafe { bench.system.detach() })
+    let verified = ends.iter().try_for_each(|page| check(&block, *page));
+    // SAFETY: the region was used above, for the last time.
+    verified.and(unsafe { bench.system.detach() })
 }
 
-/// Times touching one region. Not inlined, as in `malloc_batch`.
+/// Times touching one region. Not inlined, as `malloc_batch`.
 #[inline(never)]
-fn touch<S: System>(bench: &mut Bench<'_, S>, op: Op, wish: Wish) -> Result<(), Reason> {
-    bench.system.attach(wish);
-    let block = region(bench.system, wish)?;
-    // A hypervisor that takes memory away may forget all else of the guest's that it had
-    // mapped: what is timed would first have to be mapped again.
+fn touch<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    request: MemoryRequest,
+) -> Result<(), Reason> {
+    bench.system.attach(request);
+    let block = region(bench.system, request)?;
+    // Detaching memory may make the hypervisor unmap all memory of the guest. This maps the code
+    // of the timed function again.
     write_all(&Block { length: 0, ..block });
     bench.timed(op, |_| (1, write_all(&block)));
     let mut pages = 0..block.length / PAGE as usize;
-    let proof = pages.try_for_each(|page| check(&block, page));
+    let verified = pages.try_for_each(|page| check(&block, page));
     // SAFETY: as in `attach`.
-    proof.and(unsafe { bench.system.detach() })
+    verified.and(unsafe { bench.system.detach() })
 }
 
-/// What is written to a page: never zero, and no two of a region get the same.
-fn mark(page: usize) -> u64 {
+/// Returns the value that is written to a page: unique within the region, and not 0.
+fn value_of(page: usize) -> u64 {
     page as u64 + 1
 }
 
-/// Writes to each page, in the order of addresses.
+/// Writes to each page, in ascending order.
 #[inline(never)]
 fn write_all(block: &Block) {
     if block.length == 0 {
         return;
     }
     let mut word = block.start.as_ptr().cast::<u64>();
-    let mut value = mark(0);
+    let mut value = value_of(0);
     repeat(block.length as u64 / PAGE, || {
         // SAFETY: the loop visits the first word of each page of a block that is whole
-        // pages long and is there until `detach`; stepping behind the last page computes
-        // an address that is not used.
+        // pages long and is attached until `detach`; the address after the last
+        // page is not used.
         unsafe { word.write_volatile(value) };
         word = word.wrapping_byte_add(PAGE as usize);
         value += 1;
@@ -126,8 +130,8 @@ fn write_all(block: &Block) {
 }
 
 fn write(block: &Block, page: usize) {
-    // SAFETY: `page` is one of the block's, which is there until `detach`.
-    unsafe { word(block, page, WRITTEN).write_volatile(mark(page)) };
+    // SAFETY: `page` is within the block, which is attached until `detach`.
+    unsafe { word(block, page, WRITTEN).write_volatile(value_of(page)) };
 }
 
 fn check(block: &Block, page: usize) -> Result<(), Reason> {
@@ -138,11 +142,14 @@ fn check(block: &Block, page: usize) -> Result<(), Reason> {
             word(block, page, NOT_WRITTEN).read_volatile(),
         )
     };
-    proved(
-        written == mark(page),
+    ensure(
+        written == value_of(page),
         "a page does not hold what was written to it",
     )?;
-    proved(not_written == 0, "a page that was given was not zero")
+    ensure(
+        not_written == 0,
+        "a page of the attached region was not zero",
+    )
 }
 
 fn word(block: &Block, page: usize, at: usize) -> *mut u64 {

@@ -1,11 +1,10 @@
-//! What only a kernel with processes offers: children, programs, pages that are shared,
-//! switches between processes, pipes, mappings.
+//! Operations of kernels with processes: children, programs, copy-on-write pages, switches between
+//! processes, pipes, mappings.
 //!
-//! Each operation is proved by something that only its work can bring about: a child ends
-//! with the status that it was given, a byte comes back as its partner changes it, a page
-//! holds what it must on both sides of a copy.
+//! Each operation is verified by its effect: a child exits with the given status, a byte is changed
+//! by the other process, a page has the expected content on both sides of a copy.
 
-use crate::measure::{proved, repeat, Bench, Work};
+use crate::measure::{ensure, repeat, Bench, Work};
 use crate::system::{Block, Processes, Reason, System, MAPPED_PAGES};
 use core::hint::black_box;
 use core::mem;
@@ -16,7 +15,7 @@ use trapline_abi::Op;
 const BYTES: usize = 1 << 20;
 const PAGES: u64 = BYTES as u64 / PAGE;
 
-/// A function of its own: by its name the lab tells these marks from others.
+/// Not inlined, because the lab identifies these markers by the name of this module.
 #[inline(never)]
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     fork(bench);
@@ -28,51 +27,51 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     mmap(bench);
 }
 
-/// Makes the system ready for `op` and measures it with `how`, or says why it cannot.
+/// Prepares the system for `op` and calls `measure`, or skips `op`.
 fn with_processes<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
-    how: impl FnOnce(&mut Bench<'_, S>),
+    measure: impl FnOnce(&mut Bench<'_, S>),
 ) {
-    if !bench.job.wants(op) {
+    if !bench.job.selects(op) {
         return;
     }
     let ready = bench.system.processes();
-    if let Err(reason) = ready.and_then(|processes| processes.begin(op)) {
+    if let Err(reason) = ready.and_then(|processes| processes.prepare(op)) {
         return bench.skip(op, reason);
     }
-    how(bench);
+    measure(bench);
     if let Ok(processes) = bench.system.processes() {
-        processes.end();
+        processes.finish();
     }
 }
 
-/// Measures `op`. One is done by `one`, which is given a byte that is another each time,
-/// and says whether what it must came of it; it counts as so many `operations`.
+/// Measures `op`. `one` performs `operations` operations with a byte that changes each time, and
+/// returns true if the result is right.
 fn each<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
     operations: u64,
     one: impl Fn(&mut S::Processes, u8) -> bool,
-    mut prove: impl FnMut(&mut S::Processes, u64) -> Result<(), Reason>,
+    mut verify: impl FnMut(&mut S::Processes, u64) -> Result<(), Reason>,
 ) {
     let mut byte = 0_u8;
     bench.measure(
         op,
         |system, repetitions| {
             let Ok(processes) = system.processes() else {
-                return Work::compared(repetitions, 1_u8);
+                return Work::new(repetitions, 1_u8);
             };
             let mut wrong = false;
             repeat(repetitions, || {
                 byte = byte.wrapping_add(1);
                 wrong |= !one(processes, byte);
             });
-            Work::compared(operations * repetitions, wrong)
+            Work::new(operations * repetitions, wrong)
         },
         |system, work| {
-            work.alike("what came back is not what had to come back")?;
-            prove(system.processes()?, work.count)
+            work.check_equal("an operation returned a wrong result")?;
+            verify(system.processes()?, work.count)
         },
     );
 }
@@ -91,16 +90,16 @@ fn exec<S: System>(bench: &mut Bench<'_, S>) {
     });
 }
 
-/// A byte to the partner and its answer are two switches. That this process gave its CPU
-/// away as often as it was answered, its kernel has to say, too.
+/// A byte to the other process and its answer are two switches. The number of answers is compared
+/// with the kernel's count of voluntary switches.
 fn context_switch<S: System>(bench: &mut Bench<'_, S>) {
     with_processes(bench, Op::ContextSwitch, |bench| {
-        let mut before = bench.system.processes().map_or(0, |p| p.switches());
-        let one = |p: &mut S::Processes, byte: u8| p.answer(byte) == Some(!byte);
+        let mut before = bench.system.processes().map_or(0, |p| p.switch_count());
+        let one = |p: &mut S::Processes, byte: u8| p.ping(byte) == Some(!byte);
         each(bench, Op::ContextSwitch, 2, one, |p, switched| {
-            let now = p.switches();
+            let now = p.switch_count();
             let away = now - mem::replace(&mut before, now);
-            proved(2 * away >= switched, "the kernel counted fewer switches")
+            ensure(2 * away >= switched, "the kernel counted fewer switches")
         });
     });
 }
@@ -118,7 +117,7 @@ fn mmap<S: System>(bench: &mut Bench<'_, S>) {
     });
 }
 
-/// The first and the last page that are mapped hold their numbers.
+/// Maps and unmaps the file. Returns true if the first and the last page have the right content.
 fn map_and_unmap(processes: &mut impl Processes) -> bool {
     let Some(mapped) = processes.map() else {
         return false;
@@ -131,8 +130,7 @@ fn map_and_unmap(processes: &mut impl Processes) -> bool {
     gone && ends == [0, LAST]
 }
 
-/// Measures `op`, a fault at each page of a block, by `batch`. One block before is not
-/// recorded.
+/// Measures `op`, a fault at each page of a block. The first block is not recorded.
 fn faults<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
@@ -140,10 +138,10 @@ fn faults<S: System>(
 ) {
     with_processes(bench, op, |bench| {
         let batches = bench.job.batches;
-        let rehearsed = bench.warm_up(|bench| on_fresh_block(bench, op, batch));
+        let warmed_up = bench.warm_up(|bench| on_fresh_block(bench, op, batch));
         bench.begin(op, bench.loop_cost());
         let mut all = || (0..batches).try_for_each(|_| on_fresh_block(bench, op, batch));
-        match rehearsed.and_then(|()| all()) {
+        match warmed_up.and_then(|()| all()) {
             Ok(()) => bench.end(op, batches, PAGES),
             Err(reason) => bench.fail(op, reason),
         }
@@ -156,14 +154,14 @@ fn on_fresh_block<S: System>(
     batch: fn(&mut Bench<'_, S>, Op, &Block) -> Result<(), Reason>,
 ) -> Result<(), Reason> {
     let block = bench.system.allocate(BYTES);
-    let block = block.ok_or("memory is too small for a block of 1 MiB")?;
+    let block = block.ok_or("not enough memory for a block of 1 MiB")?;
     let done = batch(bench, op, &block);
     // SAFETY: allocated above, and `batch` has returned.
     unsafe { bench.system.release(block) };
     done
 }
 
-/// Reads a word of each page of `block`, which nobody has touched: all are zero.
+/// Reads a word of each page of `block`, which is untouched and so zero.
 fn read_fresh<S: System>(bench: &mut Bench<'_, S>, op: Op, block: &Block) -> Result<(), Reason> {
     let read = bench.timed(op, |_| {
         let mut read = 0;
@@ -173,29 +171,29 @@ fn read_fresh<S: System>(bench: &mut Bench<'_, S>, op: Op, block: &Block) -> Res
         });
         (PAGES, read)
     });
-    proved(read == 0, "a page of fresh memory was not zero")
+    ensure(read == 0, "a page of fresh memory was not zero")
 }
 
-/// Writes to each page of `block` while a child has them, too. The child then finds its
-/// own as they were before, and this process what it has written.
+/// Writes to each page of `block` while a child shares them. Verifies that the child's pages are
+/// unchanged and that this process has the new values.
 fn write_shared<S: System>(bench: &mut Bench<'_, S>, op: Op, block: &Block) -> Result<(), Reason> {
     write(block, 0);
-    bench.system.processes()?.share(*block)?;
+    bench.system.processes()?.fork_with_copy(*block)?;
     bench.timed(op, |_| (PAGES, write(block, PAGES)));
-    let kept = bench.system.processes()?.shared();
+    let kept = bench.system.processes()?.copy_sum();
     let mut own = true;
     visit(block, |word, page| {
         // SAFETY: `visit` gives a word of the block.
         own &= unsafe { word.read_volatile() } == PAGES + page;
     });
-    proved(own, "a page does not hold what was written to it")?;
-    proved(
+    ensure(own, "a page does not hold what was written to it")?;
+    ensure(
         kept? == PAGES * (PAGES - 1) / 2,
-        "the child's pages are not as they were when it was made",
+        "a write changed a page of the child",
     )
 }
 
-/// Writes to each page its number and `more`.
+/// Writes to each page its index plus `more`.
 #[inline(never)]
 fn write(block: &Block, more: u64) {
     let more = black_box(more);
@@ -205,8 +203,7 @@ fn write(block: &Block, more: u64) {
     });
 }
 
-/// Gives `body` the first word of each page of `block`, in the order of addresses, and
-/// the page's number.
+/// Calls `body` with the first word and the index of each page of `block`, in ascending order.
 #[inline(always)]
 fn visit(block: &Block, mut body: impl FnMut(*mut u64, u64)) {
     let mut at = word(block, 0);

@@ -13,7 +13,7 @@ use trapline_abi::{Op, Workload};
 
 const SCALAR: f64 = 3.0;
 
-/// The arrays' lengths are multiples of this.
+/// Divisor of the length of the arrays.
 const DOUBLES_PER_TURN: usize = 8;
 
 struct Arrays<'a> {
@@ -22,13 +22,13 @@ struct Arrays<'a> {
     c: &'a mut [f64],
 }
 
-/// A function of its own, so that the lab can tell its marks from those of other operations by name.
+/// Not inlined, because the lab identifies these markers by the name of this module.
 #[inline(never)]
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     let wanted = || {
         Workload::Stream
             .operations()
-            .filter(|op| bench.job.wants(*op))
+            .filter(|op| bench.job.selects(*op))
     };
     if wanted().next().is_none() {
         return;
@@ -44,7 +44,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
             for op in Workload::Stream.operations() {
                 bench.skip(
                     op,
-                    "memory is too small for three arrays; give the machine more",
+                    "not enough memory for three arrays; give the machine more",
                 );
             }
         }
@@ -88,29 +88,29 @@ fn run_all<S: System>(bench: &mut Bench<'_, S>, blocks: [Block; 3], doubles: usi
     );
 }
 
-/// The three values of one index.
+/// Values of the three arrays at one index.
 type Row = (f64, f64, f64);
 
-/// Measures one loop. `right` says whether the row after it follows from the
-/// row before it; running the loop again must not change that.
+/// Measures one loop. `is_right` checks a row after the loop against the row before it; running the
+/// loop again must not change the result.
 fn run_one<S: System>(
     bench: &mut Bench<'_, S>,
     arrays: &mut Arrays<'_>,
     op: Op,
     kernel: fn(&mut Arrays<'_>) -> u64,
-    right: fn(Row, Row) -> bool,
+    is_right: fn(Row, Row) -> bool,
 ) {
-    if !bench.job.wants(op) {
+    if !bench.job.selects(op) {
         return;
     }
     fill(arrays);
-    // STREAM does not count its first pass either.
+    // STREAM does not count its first pass.
     kernel(arrays);
     bench.begin(op, 0);
     for _ in 0..bench.job.passes {
         bench.timed(op, |_| (kernel(arrays), ()));
     }
-    match verify(arrays, right) {
+    match verify(arrays, is_right) {
         Ok(sum) => bench.end(op, bench.job.passes, sum),
         Err(reason) => bench.fail(op, reason),
     }
@@ -127,12 +127,12 @@ fn fill(arrays: &mut Arrays<'_>) {
     }
 }
 
-fn verify(arrays: &Arrays<'_>, right: fn(Row, Row) -> bool) -> Result<u64, Reason> {
+fn verify(arrays: &Arrays<'_>, is_right: fn(Row, Row) -> bool) -> Result<u64, Reason> {
     let mut sum = 0u64;
     let rows = arrays.a.iter().zip(arrays.b.iter()).zip(arrays.c.iter());
     for (index, ((&a, &b), &c)) in rows.enumerate() {
-        if !right(initial(index), (a, b, c)) {
-            return Err("an element does not hold what the loop should have computed");
+        if !is_right(initial(index), (a, b, c)) {
+            return Err("an element of the result is wrong");
         }
         sum =
             sum.wrapping_add(a.to_bits() ^ b.to_bits().rotate_left(1) ^ c.to_bits().rotate_left(2));
@@ -140,9 +140,9 @@ fn verify(arrays: &Arrays<'_>, right: fn(Row, Row) -> bool) -> Result<u64, Reaso
     Ok(sum)
 }
 
-/// One pass of `$value` over arrays, eight doubles a turn in SSE2 registers. Spelled
-/// out, so that image and agent execute the same instructions: left to itself the
-/// compiler would call a `memcpy`, and each has another.
+/// Defines one pass over the arrays, eight doubles per turn in SSE2 registers. Written out, so that
+/// image and agent execute the same instructions: the compiler would call `memcpy`, which differs
+/// between them.
 macro_rules! pass {
     ($name:ident, $to:ident = |$($from:ident),+| $value:expr) => {
         #[inline(never)]
@@ -173,8 +173,8 @@ pass!(
     a = |b, c| _mm_add_pd(b, _mm_mul_pd(_mm_set1_pd(SCALAR), c))
 );
 
-/// A value of unknown origin: keeps a loop of loads and stores from becoming a
-/// `memcpy`. No instruction.
+/// Hides the origin of a value from the compiler, so that a loop of loads and stores does not become
+/// a `memcpy`. Takes no instruction.
 #[inline(always)]
 fn opaque(mut value: __m128d) -> __m128d {
     // SAFETY: no instruction at all.
@@ -182,7 +182,7 @@ fn opaque(mut value: __m128d) -> __m128d {
     value
 }
 
-/// Bytes that a pass moves: STREAM counts each array that is read or written
+/// Returns the bytes that a pass moves. As in STREAM, each array that is read or written counts
 /// once.
 fn moved(arrays: &Arrays<'_>, touched: usize) -> u64 {
     (touched * size_of_val(arrays.a)) as u64

@@ -1,224 +1,223 @@
-//! What the measured code needs from the system it runs on.
+//! Interfaces between the measured code and the system that it runs on.
 //!
-//! [`System`] is what any kernel offers its programs; [`Machine`] is what only a
-//! kernel itself has: ports, device memory, interrupts; [`Processes`] is what only an
-//! operating system offers. The image has no processes ([`NoProcesses`]), a Linux process
-//! usually has no machine, and the operations that need one are then skipped with
-//! the reason that the system gives.
+//! [`System`] is implemented by every kernel or program; [`Machine`] gives access to ports, device
+//! memory and interrupts; [`Processes`] is implemented by operating systems. The image has no
+//! processes ([`NoProcesses`]), and a Linux process usually has no machine. Operations that need
+//! one are then skipped with the reason that the system returns.
 
-use crate::irq::{Source, Taken, Ticking};
+use crate::irq::{InterruptLog, TimerSource, TimerWindow};
 use core::ptr::NonNull;
-use trapline_abi::block::{Request, Transfer};
-use trapline_abi::job::Wait;
-use trapline_abi::populate::Wish;
+use trapline_abi::block::{DiskRequest, Transfer};
+use trapline_abi::job::WaitMode;
+use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Job, Op, Record};
 
-/// Why something cannot be done here, for people.
+/// Human-readable reason why something cannot be done.
 pub type Reason = &'static str;
 
-/// Freshly allocated memory, mapped in pages of 4 KiB and never written by the
-/// one who allocated it.
+/// Freshly allocated memory, mapped in pages of 4 KiB and not written yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Its first byte, page-aligned.
+    /// First byte, page-aligned.
     pub start: NonNull<u8>,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// When a sleeper should have run again, and when it did.
+/// Due time and actual time of a wake-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Wake {
-    /// When its timer was due, in ticks.
+    /// Expiry of the timer, in ticks.
     pub due: u64,
-    /// When it ran, in ticks.
+    /// Time at which the sleeper runs again, in ticks.
     pub woke: u64,
 }
 
-/// What the workloads ask of a system.
+/// Services that all workloads use.
 pub trait System {
-    /// What only a kernel has.
+    /// Machine below this system.
     type Machine: Machine;
 
-    /// What only an operating system offers.
+    /// Processes of this system.
     type Processes: Processes;
 
-    /// Sends a record to the lab, stamped with the clock.
-    fn say(&mut self, record: &Record<'_>);
+    /// Sends a record with a timestamp to the lab.
+    fn send(&mut self, record: &Record<'_>);
 
-    /// Blocks until the lab says go.
+    /// Blocks until the lab sends a byte.
     fn wait_for_go(&mut self);
 
-    /// Brings interrupt controllers and timers into the state in which every operation
-    /// begins. Called before the first one and after each that uses interrupts. A process
-    /// has neither.
+    /// Resets interrupt controllers and timers to the state in which every operation begins.
+    /// Called before the first operation and after each that uses interrupts.
     fn quiesce(&mut self) {}
 
-    /// Exits to the hypervisor so far, where the machine counts them.
+    /// Returns the number of exits so far, if the machine counts them.
     fn exits(&mut self) -> Option<u64>;
 
-    /// The caller's process number, asked of the kernel each time.
+    /// Queries the kernel for the process number.
     fn getpid(&mut self) -> u32;
 
-    /// Starts a second thread that does nothing but yield, on the same CPU.
+    /// Starts a second thread on the same CPU, which only yields.
     ///
     /// # Errors
-    /// Why there can be no second thread.
+    /// The reason why there is no second thread.
     fn start_peer(&mut self) -> Result<(), Reason>;
 
-    /// Lets another runnable thread run.
+    /// Yields to another runnable thread.
     fn yield_now(&mut self);
 
-    /// How often the peer has run.
+    /// Returns how often the second thread has run.
     fn peer_turns(&mut self) -> u64;
 
-    /// Ends the peer. Called once after each successful [`Self::start_peer`].
+    /// Ends the second thread. Called once after each successful [`Self::start_peer`].
     fn stop_peer(&mut self);
 
-    /// Allocates `bytes` of fresh memory; `None` if there is not enough.
+    /// Allocates `bytes` of fresh memory; `None` if memory is exhausted.
     fn allocate(&mut self, bytes: usize) -> Option<Block>;
 
-    /// Gives a block back.
+    /// Releases a block.
     ///
     /// # Safety
-    /// `block` came from [`Self::allocate`] of this system, was not released
-    /// before, and nothing uses its memory any more.
+    /// `block` was returned by [`Self::allocate`] of this system, is not released yet, and its
+    /// memory is no longer used.
     unsafe fn release(&mut self, block: Block);
 
-    /// Sets a timer about `ticks` ahead and sleeps until it fires.
+    /// Sleeps until a timer, set about `ticks` ahead, expires.
     ///
     /// # Errors
-    /// Why this system cannot sleep so.
+    /// The reason why this system cannot sleep.
     fn sleep(&mut self, ticks: u64) -> Result<Wake, Reason>;
 
-    /// Whether there is such a timer, whose interrupts can be waited for so.
+    /// Checks that the timer exists and that the system can wait for its interrupts in this mode.
     ///
     /// # Errors
-    /// Why not.
-    fn can_tick(&mut self, source: Source, between: Wait) -> Result<(), Reason>;
+    /// The reason why not.
+    fn check_timer(&mut self, source: TimerSource, between: WaitMode) -> Result<(), Reason>;
 
-    /// Takes the expiries of one window. Called only where [`Self::can_tick`].
+    /// Handles the expiries of one window. Called only after [`Self::check_timer`].
     ///
     /// # Errors
-    /// What went wrong.
-    fn tick(&mut self, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason>;
+    /// The reason of the failure.
+    fn run_timer(
+        &mut self,
+        window: &TimerWindow,
+        taken: &mut InterruptLog<'_>,
+    ) -> Result<(), Reason>;
 
-    /// Asks whoever runs this system for memory; when this returns it is there or was
-    /// refused, which [`Self::attached`] tells.
-    fn attach(&mut self, wish: Wish);
+    /// Requests memory from the VMM or kernel. [`Self::attached_region`] returns the result.
+    fn attach(&mut self, request: MemoryRequest);
 
-    /// The memory that [`Self::attach`] has asked for.
+    /// Returns the memory requested by [`Self::attach`].
     ///
     /// # Errors
-    /// Why there is none.
-    fn attached(&mut self) -> Result<Block, Reason>;
+    /// The reason why there is none.
+    fn attached_region(&mut self) -> Result<Block, Reason>;
 
-    /// Gives that memory back. Called once after each successful [`Self::attached`].
+    /// Releases that memory. Called once after each successful [`Self::attached_region`].
     ///
     /// # Errors
-    /// It was not taken.
+    /// The VMM or kernel did not take it back.
     ///
     /// # Safety
-    /// Nothing uses the memory any more.
+    /// The memory is no longer used.
     unsafe fn detach(&mut self) -> Result<(), Reason>;
 
-    /// The machine below.
+    /// Returns the machine.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     fn machine(&mut self) -> Result<&mut Self::Machine, Reason>;
 
-    /// Makes the job's disk ready: all of it that is used holds what
-    /// [`crate::block::fill`] writes for [`crate::block::PREPARED`]. Only the first call
-    /// has anything to do.
+    /// Prepares the disk of the job: fills the used part by [`crate::block::fill`] with
+    /// generation [`crate::block::PREPARED`]. Later calls have no effect.
     ///
     /// # Errors
-    /// Why there is no disk, or it cannot be used.
+    /// The reason why there is no usable disk.
     fn open_disk(&mut self, job: &Job) -> Result<(), Reason>;
 
-    /// Makes the requests of `transfer`, as many as there are slots or as there is time
-    /// for, and puts down when each was made and done, in the order in which they were
-    /// made. Returns how many. What is read is compared with what must be there, and
-    /// what was written is read back. Called only after [`Self::open_disk`].
+    /// Performs the requests of `transfer`, one per slot or as many as time allows, and stores
+    /// their timestamps in the order of submission. Returns their number. Data read is compared
+    /// with the expected pattern; data written is read back. Called only after
+    /// [`Self::open_disk`].
     ///
     /// # Errors
-    /// What went wrong.
+    /// The reason of the failure.
     fn transfer(
         &mut self,
         transfer: &Transfer,
         job: &Job,
-        slots: &mut [Request],
+        slots: &mut [DiskRequest],
     ) -> Result<usize, Reason>;
 
-    /// The operating system.
+    /// Returns the processes of the operating system.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there are none.
     fn processes(&mut self) -> Result<&mut Self::Processes, Reason>;
 }
 
-/// Pages that [`Processes::map`] maps.
+/// Number of pages that [`Processes::map`] maps.
 pub const MAPPED_PAGES: u64 = 256;
 
-/// What only an operating system offers. What cannot be done gives `None`.
+/// Services of an operating system. Methods return `None` on failure.
 pub trait Processes {
-    /// Makes ready what `op` needs. [`Self::end`] is called once after each success.
+    /// Allocates the resources of `op`. [`Self::finish`] is called once after each success.
     ///
     /// # Errors
-    /// Why there is none of it.
-    fn begin(&mut self, op: Op) -> Result<(), Reason>;
+    /// The reason why they are not available.
+    fn prepare(&mut self, op: Op) -> Result<(), Reason>;
 
-    /// Ends what [`Self::begin`] made.
-    fn end(&mut self);
+    /// Releases the resources of [`Self::prepare`].
+    fn finish(&mut self);
 
-    /// Makes a child that ends at once with `status`; the status that it ended with.
+    /// Forks a child that exits at once with `status`. Returns its exit status.
     fn fork(&mut self, status: u8) -> Option<u8>;
 
-    /// The same of a child that executes a program to which it gives `status`.
+    /// Forks a child that executes a program, which exits with `status`. Returns its exit status.
     fn exec(&mut self, status: u8) -> Option<u8>;
 
-    /// Writes `byte` to a pipe and reads it from there.
+    /// Writes `byte` to a pipe and reads it back.
     fn pipe(&mut self, byte: u8) -> Option<u8>;
 
-    /// Sends `byte` to a partner on the same CPU, and waits for its answer: `!byte`.
-    fn answer(&mut self, byte: u8) -> Option<u8>;
+    /// Sends `byte` to a process on the same CPU. Returns its answer, which is `!byte`.
+    fn ping(&mut self, byte: u8) -> Option<u8>;
 
-    /// How often this process has given its CPU away so far, as the kernel counts.
-    fn switches(&mut self) -> u64;
+    /// Returns the number of voluntary context switches of this process, as the kernel counts.
+    fn switch_count(&mut self) -> u64;
 
-    /// Maps a file of [`MAPPED_PAGES`] pages, all of which are in memory, so that none
-    /// of them will fault. The first word of each is its number.
+    /// Maps a file of [`MAPPED_PAGES`] resident pages, which are populated at once. The first
+    /// word of each page is its index.
     fn map(&mut self) -> Option<Block>;
 
-    /// Unmaps what [`Self::map`] has mapped; whether it could.
+    /// Unmaps a mapping of [`Self::map`]. Returns true on success.
     ///
     /// # Safety
-    /// Nothing uses the memory any more.
+    /// The memory is no longer used.
     unsafe fn unmap(&mut self, mapped: Block) -> bool;
 
-    /// Makes a child that has a copy of `block`, and waits until it is there.
+    /// Forks a child, which shares `block` copy-on-write, and waits until it runs.
     ///
     /// # Errors
-    /// There can be no child.
-    fn share(&mut self, block: Block) -> Result<(), Reason>;
+    /// The child cannot be created.
+    fn fork_with_copy(&mut self, block: Block) -> Result<(), Reason>;
 
-    /// Ends the child of [`Self::share`]: the sum of the first words of all pages of its
-    /// copy.
+    /// Ends the child of [`Self::fork_with_copy`]. Returns the sum of the first words of all pages
+    /// of its copy.
     ///
     /// # Errors
-    /// It cannot tell.
-    fn shared(&mut self) -> Result<u64, Reason>;
+    /// The child does not answer.
+    fn copy_sum(&mut self) -> Result<u64, Reason>;
 }
 
-/// The processes of a system that has none: it cannot exist.
+/// Processes of a system without processes. The type has no values.
 #[derive(Debug)]
 pub enum NoProcesses {}
 
 impl Processes for NoProcesses {
-    fn begin(&mut self, _: Op) -> Result<(), Reason> {
+    fn prepare(&mut self, _: Op) -> Result<(), Reason> {
         match *self {}
     }
-    fn end(&mut self) {
+    fn finish(&mut self) {
         match *self {}
     }
     fn fork(&mut self, _: u8) -> Option<u8> {
@@ -230,10 +229,10 @@ impl Processes for NoProcesses {
     fn pipe(&mut self, _: u8) -> Option<u8> {
         match *self {}
     }
-    fn answer(&mut self, _: u8) -> Option<u8> {
+    fn ping(&mut self, _: u8) -> Option<u8> {
         match *self {}
     }
-    fn switches(&mut self) -> u64 {
+    fn switch_count(&mut self) -> u64 {
         match *self {}
     }
     fn map(&mut self) -> Option<Block> {
@@ -242,20 +241,23 @@ impl Processes for NoProcesses {
     unsafe fn unmap(&mut self, _: Block) -> bool {
         match *self {}
     }
-    fn share(&mut self, _: Block) -> Result<(), Reason> {
+    fn fork_with_copy(&mut self, _: Block) -> Result<(), Reason> {
         match *self {}
     }
-    fn shared(&mut self) -> Result<u64, Reason> {
+    fn copy_sum(&mut self) -> Result<u64, Reason> {
         match *self {}
     }
 }
 
-/// What only a kernel can do.
+/// Access to the machine.
+///
+/// Methods with a default body are needed by the kernel only: no other implementation supports the
+/// operations that call them.
 pub trait Machine {
-    /// Whether `op` can be tried on this machine.
+    /// Checks that this machine can run `op`, see [`Op::need`].
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why not.
     fn supports(&self, op: Op) -> Result<(), Reason>;
 
     /// Writes a byte to a port.
@@ -270,21 +272,29 @@ pub trait Machine {
     /// Writes 32 bits of device memory at physical address `address`.
     fn mmio_write(&mut self, address: u64, value: u32);
 
-    /// A hypercall that has no effect; returns the hypervisor's answer.
-    fn hypercall(&mut self) -> i64;
+    /// Makes a hypercall without effect. Returns the hypervisor's answer.
+    fn hypercall(&mut self) -> i64 {
+        0
+    }
 
     /// Sends an interrupt to this CPU and waits until its handler has run.
-    fn self_ipi(&mut self);
+    fn self_ipi(&mut self) {}
 
-    /// How many interrupts [`Self::self_ipi`] has caused so far.
-    fn self_ipis(&mut self) -> u64;
+    /// Returns the number of interrupts handled after [`Self::self_ipi`].
+    fn self_ipi_count(&mut self) -> u64 {
+        0
+    }
 
-    /// Asks Xen for its version, which is never 0.
-    fn xen_version(&mut self) -> i64;
+    /// Queries Xen for its version, which is never 0.
+    fn xen_version(&mut self) -> i64 {
+        0
+    }
 
-    /// Sends an event to this domain of Xen and waits until its handler has run.
-    fn send_event(&mut self);
+    /// Sends an event to this Xen domain and waits until its handler has run.
+    fn send_event(&mut self) {}
 
-    /// How many events of [`Self::send_event`] have been handled so far.
-    fn events(&mut self) -> u64;
+    /// Returns the number of events handled after [`Self::send_event`].
+    fn event_count(&mut self) -> u64 {
+        0
+    }
 }

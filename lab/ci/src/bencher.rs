@@ -1,9 +1,9 @@
-//! Bencher Metric Format: benchmark -> measure -> value, with the ends of its interval
-//! where it has one. Bencher keeps its own history, so nothing old is in it.
+//! Bencher Metric Format: benchmark -> measure -> value with the ends of its interval. Bencher has its own
+//! history, so only new figures are in it.
 
 use serde_json::{json, Map, Value};
 
-/// What a figure is of. The names are Bencher's own where it has one.
+/// Quantity of a figure, with Bencher's own names where they exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Nanoseconds.
@@ -17,7 +17,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// That of figures in `unit`; `None` of a unit that is no figure's.
+    /// Returns the measure of figures in `unit`.
     pub fn of(unit: &str) -> Option<Self> {
         match unit {
             "ns" => Some(Self::Latency),
@@ -28,7 +28,7 @@ impl Measure {
         }
     }
 
-    /// The slug under which Bencher knows it.
+    /// Returns Bencher's slug.
     pub const fn slug(self) -> &'static str {
         match self {
             Self::Latency => "latency",
@@ -42,16 +42,15 @@ impl Measure {
 /// A figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
-    /// Of what.
+    /// Quantity.
     pub measure: Measure,
-    /// The figure itself.
+    /// Value of the figure.
     pub value: f64,
-    /// The ends of its interval, where it has one.
+    /// Ends of the interval, if there is one.
     pub interval: Option<(f64, f64)>,
 }
 
-/// One JSON object of figures with the names of their benchmarks. Of two that have one
-/// name the later is kept.
+/// Formats figures, by name of their benchmark, as one JSON object. Of equal names the last is kept.
 pub fn bencher(figures: impl IntoIterator<Item = (String, Metric)>) -> String {
     let named = figures.into_iter().map(|(name, metric)| {
         let slug = metric.measure.slug();
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_of_a_figure_is_a_measure_of_its_own() {
+    fn every_unit_has_its_own_measure() {
         let slugs =
             ["ns", "MB/s", "insn", "MB/Ginsn"].map(|unit| Measure::of(unit).unwrap().slug());
         let expected = [

@@ -1,52 +1,52 @@
-//! JUnit XML: suites of cases that passed, were skipped, failed, or could not be judged.
+//! JUnit XML: suites of cases that passed, were skipped, failed, or had an error.
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
-/// Cases that belong together.
+/// A group of cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suite {
-    /// What they have in common.
+    /// Name of the suite.
     pub name: String,
-    /// What is known of it: names and values.
+    /// Properties: names and values.
     pub facts: Vec<(String, String)>,
     /// The cases.
     pub cases: Vec<Case>,
 }
 
-/// One of them.
+/// A test case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// What services put before the name.
+    /// Class, which services print before the name.
     pub class: String,
-    /// With the class unique.
+    /// Name, unique within the class.
     pub name: String,
-    /// What came of it.
+    /// Outcome.
     pub outcome: Outcome,
-    /// What there is to be read of it: its output. Empty is none.
-    pub told: String,
+    /// Standard output; may be empty.
+    pub output: String,
 }
 
-/// What came of a case.
+/// Outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is well.
+    /// The case passed.
     Passed,
-    /// It says nothing.
+    /// The case was not run, or has no result.
     Skipped(Remark),
-    /// It is not as it should be.
+    /// The case failed.
     Failed(Remark),
-    /// It could not be judged, though it should have been.
+    /// The case has an error instead of a result.
     Broken(Remark),
 }
 
-/// Why a case did not pass.
+/// Reason why a case did not pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remark {
-    /// Its kind, for programs.
+    /// Kind, for programs.
     pub kind: String,
-    /// In a line, for people.
+    /// One line, for people.
     pub message: String,
-    /// What else is to be said, in lines. Empty is nothing.
+    /// Further lines; may be empty.
     pub text: String,
 }
 
@@ -55,8 +55,8 @@ pub struct Remark {
 #[error("the result cannot be written as JUnit XML; choose another --format")]
 pub struct JunitError(#[from] quick_junit::SerializeError);
 
-/// The suites that have a case as one report. What XML cannot hold, and what would command
-/// a terminal, is left out of every text.
+/// Formats the non-empty suites as one report. Characters that XML cannot represent, and control characters,
+/// are removed from all texts.
 ///
 /// # Errors
 /// The XML cannot be written.
@@ -78,8 +78,8 @@ fn of_suite(suite: Suite) -> TestSuite {
 fn of_case(case: Case) -> TestCase {
     let mut written = TestCase::new(case.name, status(case.outcome));
     written.set_classname(case.class);
-    if !case.told.is_empty() {
-        written.set_system_out(case.told);
+    if !case.output.is_empty() {
+        written.set_system_out(case.output);
     }
     written
 }
@@ -111,7 +111,7 @@ mod tests {
             class: "sim/kvm".to_owned(),
             name: name.to_owned(),
             outcome,
-            told: HOSTILE.to_owned(),
+            output: HOSTILE.to_owned(),
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// The names of all elements, in order; everything is closed.
+    /// Returns the names of all elements, in order.
     fn elements(xml: &str) -> Vec<String> {
         let mut reader = Reader::from_str(xml);
         let mut names = Vec::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_guests_say_is_text_and_never_structure() {
+    fn foreign_text_is_escaped() {
         let cases = vec![
             case("passed", Outcome::Passed),
             case("skipped", Outcome::Skipped(hostile())),
@@ -167,9 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_written() {
+    fn empty_parts_are_not_written() {
         let case = Case {
-            told: String::new(),
+            output: String::new(),
             ..case("quiet", Outcome::Failed(Remark::default()))
         };
         let suite = Suite {

@@ -1,8 +1,8 @@
-//! Forms that services for continuous integration read: [`junit`] for those that show the
-//! reports of tests, [`bencher`] for those that draw figures over commits.
+//! Output formats of continuous integration services: [`junit`] for test reports, [`bencher`] for figures
+//! over commits.
 //!
-//! It knows no environment and no verdict: whoever has some says what each comes to. What
-//! was said by guests and hosts is text here, and never structure.
+//! The crate is independent of environments and verdicts; callers map theirs to outcomes. Text from guests
+//! and hosts is escaped.
 #![forbid(unsafe_code)]
 
 mod bencher;

@@ -1,54 +1,64 @@
-//! `trapline block`: how long a disk takes for a request, and how many it serves. It
-//! measures, stores and shows as `trapline run` does.
+//! `trapline block`: measures the latency and throughput of a disk.
 
 use crate::args::BlockArgs;
-use crate::failure::{Failure, Status};
-use crate::interrupt::Interrupt;
-use crate::lab::Lab;
-use crate::outcome;
-use crate::run::{self, Means};
+use crate::session::{open_store, Session};
+use crate::{outcome, run};
+use std::path::Path;
+use trapline_environments::Settings;
 use trapline_model::Request;
+use trapline_runner::run::{default_contenders, perform};
+use trapline_runner::{BootOptions, Failure, Status};
 
-/// Measures, stores and shows.
+/// Measures, stores and prints.
 ///
 /// # Errors
-/// A part is missing, the file is there already, the store cannot be written, or output
-/// cannot.
+/// A part is missing, the file exists, the store cannot be written, or output cannot.
 pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
-    check_file(args)?;
-    let mut store = run::open_store(&args.manner)?;
-    let interrupt = Interrupt::watch()?;
-    let lab = Lab::with_disk(&args.manner.simulated, args.disk.clone())?;
+    if let Some(path) = &args.disk {
+        require_new(path)?;
+    }
+    let mut store = open_store(&args.run_options)?;
+    let environment_options = &args.run_options.environment_options;
+    environment_options.reject_thread_policy()?;
+    let inventory = environment_options.inventory_with(|settings| Settings {
+        disk: args.disk.clone(),
+        ..settings
+    })?;
+    let session = Session::open(&args.run_options, inventory)?;
     let (operations, named) = args.operations();
     let request = Request {
-        contenders: run::usual(&args.environments()),
-        ready: run::ready(&lab),
+        contenders: default_contenders(&args.environments()),
+        ready: session.inventory.ready(),
         operations,
         named,
-        scheduling: lab.scheduling(),
+        scheduling: session.inventory.scheduling(),
         block: args.settings(),
-        ..args.extent.request()
+        ..args.size_options.request()
     };
-    let means = Means::new(&lab, &interrupt, &args.manner);
-    let run = run::perform(&mut store, &request, &means)?;
-    run::show(&run, &outcome::reports(&run), args.format, &interrupt)
+    let options = BootOptions::default();
+    let run = perform(&mut store, &request, &session.context(), &options)?;
+    run::show(
+        &run,
+        &outcome::reports(&run),
+        args.format,
+        &session.interrupt,
+    )
 }
 
-/// All that is in the file would be lost.
-fn check_file(args: &BlockArgs) -> Result<(), Failure> {
-    let usage = |told: String, help: &str| Err(Failure::new(told).help(help).status(Status::Usage));
-    let Some(path) = &args.disk else {
-        return Ok(());
-    };
+/// # Errors
+/// The file exists, so that its content would be lost, or its directory does not.
+fn require_new(path: &Path) -> Result<(), Failure> {
     if path.exists() {
-        let told = format!("--file: {} is there, and would be lost", path.display());
-        return usage(told, "name a new file on the disk that is to be measured");
+        return Err(Failure::usage(
+            format!("--file: file exists: {}", path.display()),
+            "name a new file on the disk to measure: existing content would be lost",
+        ));
     }
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-            let told = format!("--file: there is no directory {}", parent.display());
-            usage(told, "name a new file in one that is there")
-        }
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => Err(Failure::usage(
+            format!("--file: no such directory: {}", parent.display()),
+            "name a new file in an existing directory",
+        )),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `trapline cache`: what is kept between runs, and what it takes.
+//! `trapline cache`: lists and prunes cached kernels and snapshots.
 
 use crate::args::{CacheArgs, CacheCommand, PlainFormat};
 use crate::failure::Failure;
@@ -13,30 +13,30 @@ use trapline_environments::{Cache, EnvError, Settings};
 /// Lists or prunes the cache.
 ///
 /// # Errors
-/// It cannot be read, or something in it cannot be removed.
+/// It cannot be read, or an entry cannot be removed.
 pub fn cache(args: &CacheArgs) -> Result<(), Failure> {
-    let cache = Settings::find().map_err(told)?.cache;
+    let cache = Settings::find().map_err(failure)?.cache;
     match args.command {
         CacheCommand::List { format } => list(&cache, format),
         CacheCommand::Prune { all: true, .. } => {
-            let removed = cache.clear().map_err(told)?;
+            let removed = cache.clear().map_err(failure)?;
             terminal::print_text(&removal(&removed))
         }
         CacheCommand::Prune { to, .. } => {
-            let removed = cache.prune(to).map_err(told)?;
+            let removed = cache.prune(to).map_err(failure)?;
             terminal::print_text(&removal(&removed))
         }
     }
 }
 
-fn told(error: EnvError) -> Failure {
-    let help = "the cache is the directory trapline in $XDG_CACHE_HOME, or in ~/.cache: \
-                this user has to be able to read and write it";
+fn failure(error: EnvError) -> Failure {
+    let help = "the cache is the directory trapline in $XDG_CACHE_HOME or ~/.cache: \
+                make it readable and writable";
     Failure::from_error(&error).help(help)
 }
 
 fn list(cache: &Cache, format: PlainFormat) -> Result<(), Failure> {
-    let entries = cache.entries().map_err(told)?;
+    let entries = cache.entries().map_err(failure)?;
     match format {
         PlainFormat::Json => terminal::print_json(&json!({
             "directory": cache.directory,
@@ -46,7 +46,7 @@ fn list(cache: &Cache, format: PlainFormat) -> Result<(), Failure> {
             let mut text = table(&entries, terminal::width());
             let directory = cache.directory.display();
             let total = HumanBytes(sum(&entries));
-            // Writing to a string cannot fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "{total} in {directory}");
             terminal::print_text(&text)
         }
@@ -62,7 +62,7 @@ fn as_json(entry: &Entry) -> serde_json::Value {
     })
 }
 
-/// Columns before the name.
+/// Columns left of the name.
 const BEFORE: usize = 12 + 1 + 12 + 2 + 20 + 2;
 
 fn table(entries: &[Entry], width: usize) -> String {

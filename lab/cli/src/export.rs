@@ -1,42 +1,42 @@
-//! `trapline export`: the raw samples of a stored run as a file for other programs.
+//! `trapline export`: writes the raw samples of a stored run to a file.
 
 use crate::args::ExportArgs;
 use crate::failure::{Failure, Status};
-use crate::interrupt::Interrupt;
-use crate::{keep, outcome, show, terminal};
-use trapline_export::{ExportError, Form, Source};
+use crate::store_path::store_path;
+use crate::{outcome, show, terminal};
+use trapline_export::{ExportError, Format, Source};
+use trapline_runner::Interrupt;
 use trapline_store::Store;
 
-/// Writes all samples of a run and says how many.
+/// Writes all samples of a run and prints their number.
 ///
 /// # Errors
-/// The file's name tells no form, or it is there; there is no such store or run, or it
-/// cannot be read; the file cannot be written.
+/// The file has an unknown extension, exists, or cannot be written; the store or run does not exist or
+/// cannot be read.
 pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
-    Form::of(&args.output).map_err(|error| usage(&error))?;
-    let file = keep::file(&args.store)?;
-    let mut store = Store::open_existing(&file).map_err(|error| Failure::from_error(&error))?;
+    Format::of(&args.output).map_err(|error| usage(&error))?;
+    let file = store_path(&args.store)?;
+    let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
-    let run = store
-        .load(run)
-        .map_err(|error| Failure::from_error(&error))?;
+    let run = store.load(run)?;
     if outcome::builds(&run).is_some() {
-        let told = format!(
-            "run {} is of kernel builds, and has no samples",
-            run.info.id
-        );
-        let help = format!("trapline show --run {} --format json", run.info.id);
-        return Err(Failure::new(told).help(help).status(Status::Usage));
+        return Err(Failure::usage(
+            format!(
+                "run {} has no samples: it measured kernel builds",
+                run.info.id
+            ),
+            format!("trapline show --run {} --format json", run.info.id),
+        ));
     }
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::install()?;
     let source = Source {
         run: run.info.id.0.unsigned_abs(),
         observations: &run.observations,
     };
-    let is_asked = || interrupt.is_asked();
-    let written = trapline_export::write(&args.output, &source, args.force, &is_asked);
+    let is_cancelled = || interrupt.is_requested();
+    let written = trapline_export::write(&args.output, &source, args.force, &is_cancelled);
     let written = written.map_err(|error| match &error {
-        ExportError::Form(_) | ExportError::Exists(_) => usage(&error),
+        ExportError::Format(_) | ExportError::Exists(_) => usage(&error),
         _ => interrupt.explain(&error),
     })?;
     let (name, samples) = (args.output.display(), written.samples);

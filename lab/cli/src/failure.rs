@@ -1,148 +1,44 @@
-//! How a command ends: a status, and for a failure a message that names what
-//! was wrong and what would help. What clap finds wrong is told in the same form.
+//! Prints failures, and converts those of the command line parser.
 
 use anstyle::{AnsiColor, Style};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use std::fmt;
 use std::process::ExitCode;
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Done.
-    Done,
-    /// Something that should have worked failed.
-    Failed,
-    /// The command line was not understood.
-    Usage,
-    /// Two runs on the instruction clock gave different digits.
-    Undetermined,
-    /// What is wanted cannot be measured here.
-    Unmeasured,
-    /// A requirement is neither met nor violated for certain.
-    NotProven,
-    /// Ended by this signal.
-    Interrupted(i32),
+pub use trapline_runner::{Failure, Status};
+
+/// Returns the exit code of a command.
+pub fn exit_code(status: Status) -> ExitCode {
+    ExitCode::from(match status {
+        Status::Done => 0,
+        Status::Failed => 1,
+        Status::Usage => 2,
+        Status::Undetermined => 3,
+        Status::Unmeasured => 4,
+        Status::NotProven => 5,
+        Status::Interrupted(signal) => 128 + signal as u8,
+    })
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
-        ExitCode::from(match status {
-            Status::Done => 0,
-            Status::Failed => 1,
-            Status::Usage => 2,
-            Status::Undetermined => 3,
-            Status::Unmeasured => 4,
-            Status::NotProven => 5,
-            Status::Interrupted(signal) => 128 + signal as u8,
-        })
+/// Prints a failure to standard error and returns its status.
+pub fn print(failure: &Failure) -> Status {
+    let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
+    let green = Style::new().fg_color(Some(AnsiColor::Green.into())).bold();
+    anstream::eprintln!("{red}error{red:#}: {}", failure.message);
+    if let Some(help) = &failure.help {
+        anstream::eprintln!("  {green}help{green:#}: {help}");
     }
+    failure.status
 }
 
-/// Why a command failed, and what would help.
-#[derive(Debug, PartialEq)]
-pub struct Failure {
-    message: String,
-    help: Option<String>,
-    status: Status,
-}
-
-impl Failure {
-    /// A failure with nothing to advise.
-    pub fn new(message: impl fmt::Display) -> Self {
-        Self {
-            message: message.to_string(),
-            help: None,
-            status: Status::Failed,
-        }
-    }
-
-    /// The same with advice.
-    pub fn help(mut self, help: impl fmt::Display) -> Self {
-        self.help = Some(help.to_string());
-        self
-    }
-
-    /// The same with another status than [`Status::Failed`].
-    pub fn status(mut self, status: Status) -> Self {
-        self.status = status;
-        self
-    }
-
-    /// The same, said of something.
-    pub fn about(mut self, what: &str) -> Self {
-        self.message = format!("{what}: {}", self.message);
-        self
-    }
-
-    /// The message with its advice, in one line.
-    pub fn whole(&self) -> String {
-        match &self.help {
-            None => self.message.clone(),
-            Some(help) => format!("{}; {help}", self.message),
-        }
-    }
-
-    /// Whether it ends the command with this status.
-    pub fn is(&self, status: Status) -> bool {
-        self.status == status
-    }
-
-    /// From an error of a library. Theirs say what is wrong, and after a
-    /// semicolon or in the error below what to do about it.
-    pub fn from_error(error: &dyn std::error::Error) -> Self {
-        let told = error.to_string();
-        match told.split_once("; ") {
-            Some((message, help)) => Self::new(message).help(help),
-            None => Self::new(with_causes(told, error)),
-        }
-    }
-
-    /// From what clap found wrong with the command line. Help and version are no
-    /// failures: those are `None`.
-    pub fn from_clap(error: &clap::Error) -> Option<Self> {
-        if matches!(
-            error.kind(),
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-        ) {
-            return None;
-        }
-        let failure = Self::new(usage_message(error)).status(Status::Usage);
-        Some(failure.help(usage_help(error)))
-    }
-
-    /// Tells the failure on standard error and gives its status.
-    pub fn tell(&self) -> Status {
-        let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-        let green = Style::new().fg_color(Some(AnsiColor::Green.into())).bold();
-        anstream::eprintln!("{red}error{red:#}: {}", self.message);
-        if let Some(help) = &self.help {
-            anstream::eprintln!("  {green}help{green:#}: {help}");
-        }
-        self.status
+/// Returns the failure for an invalid command line; `None` for `--help` and `--version`.
+pub fn from_clap(error: &clap::Error) -> Option<Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => None,
+        _ => Some(Failure::usage(usage_message(error), usage_help(error))),
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-/// What caused the error, where it does not say so itself.
-fn with_causes(mut told: String, error: &dyn std::error::Error) -> String {
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !told.contains(&cause_text) {
-            told = format!("{told}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    told
-}
-
-/// One text; of several that are near, clap puts the nearest last.
+/// Returns one text of a context. Clap sorts suggestions by similarity, the nearest last.
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     texts(error, kind).pop()
 }
@@ -184,7 +80,7 @@ fn usage_message(error: &clap::Error) -> String {
     }
 }
 
-/// What clap itself would say first, without its "error: ".
+/// Returns the first line of clap's own message without its "error: ".
 fn first_line(error: &clap::Error) -> String {
     let whole = error.to_string();
     let said = whole.lines().next().unwrap_or_default();
@@ -206,8 +102,8 @@ fn usage_help(error: &clap::Error) -> String {
         );
     }
     match texts(error, ContextKind::ValidValue).as_slice() {
-        [] => "'trapline --help' and 'trapline COMMAND --help' tell what there is".to_owned(),
-        values => format!("there are: {}", values.join(", ")),
+        [] => "see 'trapline --help' and 'trapline COMMAND --help'".to_owned(),
+        values => format!("choose from {}", values.join(", ")),
     }
 }
 
@@ -220,11 +116,11 @@ mod tests {
     fn failure(words: &[&str]) -> Failure {
         let words = ["trapline"].iter().chain(words);
         let error = Cli::try_parse_from(words).expect_err("the words are wrong");
-        Failure::from_clap(&error).expect("this is a failure")
+        from_clap(&error).expect("this is a failure")
     }
 
     #[test]
-    fn what_is_wrong_and_what_helps_is_told() {
+    fn usage_errors_have_message_and_help() {
         for (words, message, help) in [
             (
                 &["run", "--env", "qemu-kmv"][..],
@@ -251,29 +147,29 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_near_all_names_are_told() {
+    fn without_a_similar_name_all_names_are_listed() {
         let failure = failure(&["run", "--env", "zzzzz"]);
         let help = failure.help.expect("there is help");
-        assert!(help.starts_with("there are: host, kvm, "), "{help}");
+        assert!(help.starts_with("choose from host, kvm, "), "{help}");
     }
 
     #[test]
-    fn a_command_without_its_own_command_is_told() {
+    fn a_missing_subcommand_is_reported() {
         let failure = failure(&["cache"]);
         assert_eq!(failure.message, "a command is missing");
         assert!(failure.help.expect("there is help").contains("--help"));
     }
 
     #[test]
-    fn a_number_out_of_range_is_told_as_clap_tells_it() {
+    fn a_number_out_of_range_has_the_message_of_clap() {
         let failure = failure(&["run", "--boots", "0"]);
         assert!(failure.message.contains("'0'"), "{}", failure.message);
         assert_eq!(failure.status, Status::Usage);
     }
 
     #[test]
-    fn asking_for_help_is_no_failure() {
+    fn help_is_not_a_failure() {
         let error = Cli::try_parse_from(["trapline", "--help"]).expect_err("help is shown");
-        assert_eq!(Failure::from_clap(&error), None);
+        assert_eq!(from_clap(&error), None);
     }
 }

@@ -1,212 +1,66 @@
-//! `trapline floor`: what the kernel itself charges for an exit, with no VMM
-//! around it: on this host's `/dev/kvm`, and on the simulated machine's.
+//! `trapline floor`: prints the cost of an exit without a VMM.
 
-use crate::args::{FloorArgs, PlainFormat};
-use crate::failure::{Failure, Status};
-use crate::interrupt::Interrupt;
-use crate::lab::Lab;
-use crate::progress::Bar;
+use crate::args::{InspectArgs, PlainFormat};
+use crate::session::Session;
 use crate::{parts, terminal};
-use serde::Serialize;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-use trapline_environments::sim::programs::{self, Program};
-use trapline_environments::{Rate, Watch};
-use trapline_model::EnvironmentId;
+use std::fmt::Write;
+use trapline_runner::floor::{measure, Floors, PROGRAM};
+use trapline_runner::Failure;
 
-/// Trapline's own program for it.
-const PROGRAM: &str = "trapline-floor";
-
-/// It ends so where there is no `/dev/kvm`.
-const SKIPPED: i32 = 77;
-
-/// The most time that the simulated machine may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-#[derive(Serialize)]
-struct Floors {
-    trapline: &'static str,
-    floors: Vec<Floor>,
-    skips: Vec<Skip>,
-}
-
-/// What one exit costs in one loop around KVM_RUN.
-#[derive(Debug, PartialEq, Serialize)]
-struct Floor {
-    environment: &'static str,
-    clock: &'static str,
-    unit: &'static str,
-    operation: String,
-    #[serde(rename = "loop")]
-    around: String,
-    min: f64,
-    median: f64,
-}
-
-#[derive(Serialize)]
-struct Skip {
-    environment: &'static str,
-    skip: String,
-}
-
-/// Measures the floor here and on the simulated machine, and prints it.
+/// Measures the floor on this host and on the simulated machine, and prints it.
 ///
 /// # Errors
-/// The program for it is not there, or fails where it should work.
-pub fn floor(args: &FloorArgs) -> Result<(), Failure> {
-    if args.simulated.vmm.is_some() {
-        let told = "the floor is what an exit costs without any VMM";
-        let help = "leave --vmm out";
-        return Err(Failure::new(told).help(help).status(Status::Usage));
+/// The program that measures is missing, or fails where it should work.
+pub fn floor(args: &InspectArgs) -> Result<(), Failure> {
+    if args.environment_options.vmm.is_some() {
+        return Err(Failure::usage(
+            "--vmm is not supported by floor: it measures exits without a VMM",
+            "leave --vmm out",
+        ));
     }
     let program = parts::directory().join(PROGRAM);
     if !program.is_file() {
-        let missing = format!("{PROGRAM} is not in {}", parts::directory().display());
+        let directory = parts::directory();
+        let missing = format!("{PROGRAM} is not in {}", directory.display());
         return Err(Failure::new(missing).help("make build, or set TRAPLINE_PARTS"));
     }
-    let mut floors = Floors {
-        trapline: env!("CARGO_PKG_VERSION"),
-        floors: Vec::new(),
-        skips: Vec::new(),
-    };
-    floors.add(EnvironmentId::Kvm, on_host(&program)?);
-    floors.add(EnvironmentId::SimKvm, simulated(&program, args)?);
+    let inventory = args.environment_options.inventory()?;
+    let session = Session::without_store(inventory, None, false)?;
+    let floors = measure(&program, &session.context())?;
     match args.format {
         PlainFormat::Json => terminal::print_json(&serde_json::json!(floors)),
         PlainFormat::Table => terminal::print_text(&table(&floors)),
     }
 }
 
-/// What the program printed, or why it could not be run.
-type Printed = Result<String, String>;
-
-fn on_host(program: &Path) -> Result<Printed, Failure> {
-    let output = Command::new(program).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| {
-        Failure::new(format!("{} cannot be started: {error}", program.display()))
-    })?;
-    judge(output.status, &output.stdout, &output.stderr)
-}
-
-fn simulated(program: &Path, args: &FloorArgs) -> Result<Printed, Failure> {
-    let interrupt = Interrupt::watch()?;
-    let lab = Lab::open(&args.simulated)?;
-    if let Some(reason) = lab.why_not(EnvironmentId::SimKvm) {
-        return Ok(Err(reason.to_owned()));
-    }
-    let bar = Bar::of_one("the floor on the simulated machine");
-    let watch = Watch {
-        patience: PATIENCE,
-        stop: interrupt.flag(),
-    };
-    let only = Program {
-        file: program.to_owned(),
-        arguments: Vec::new(),
-    };
-    let ran = programs::run(lab.settings(), &[only], &watch);
-    bar.finish();
-    let (outputs, _) = ran.map_err(|error| interrupt.explain(&error))?;
-    match outputs.first() {
-        Some(output) => judge(output.status, &output.console, &output.errors),
-        None => Err(Failure::new(
-            "the simulated machine did not run the program",
-        )),
-    }
-}
-
-fn judge(
-    status: std::process::ExitStatus,
-    output: &[u8],
-    errors: &[u8],
-) -> Result<Printed, Failure> {
-    let words = String::from_utf8_lossy(errors).trim().to_owned();
-    match status.code() {
-        Some(0) => Ok(Ok(String::from_utf8_lossy(output).into_owned())),
-        Some(SKIPPED) => Ok(Err(words)),
-        _ => Err(Failure::new(format!(
-            "{PROGRAM} failed ({status}): {words}"
-        ))),
-    }
-}
-
-impl Floors {
-    fn add(&mut self, environment: EnvironmentId, printed: Printed) {
-        match printed {
-            Ok(text) => self.floors.extend(read(environment, &text)),
-            Err(skip) => self.skips.push(Skip {
-                environment: environment.name(),
-                skip,
-            }),
-        }
-    }
-}
-
-/// Reads lines of `operation/loop/statistic`, tab, ticks.
-fn read(environment: EnvironmentId, text: &str) -> Vec<Floor> {
-    let (unit, unit_per_tick) = match environment {
-        EnvironmentId::Kvm => ("ns", Rate::of_this_host().ns_per_tick()),
-        _ => ("insn", 1.0),
-    };
-    let mut floors: Vec<Floor> = Vec::new();
-    for (operation, around, statistic, ticks) in text.lines().filter_map(read_line) {
-        let known = |floor: &Floor| floor.operation == operation && floor.around == around;
-        let index = floors.iter().position(known).unwrap_or_else(|| {
-            floors.push(Floor {
-                environment: environment.name(),
-                clock: environment.clock().name(),
-                unit,
-                operation: operation.to_owned(),
-                around: around.to_owned(),
-                min: 0.0,
-                median: 0.0,
-            });
-            floors.len() - 1
-        });
-        match statistic {
-            "min" => floors[index].min = ticks * unit_per_tick,
-            _ => floors[index].median = ticks * unit_per_tick,
-        }
-    }
-    floors
-}
-
-fn read_line(line: &str) -> Option<(&str, &str, &str, f64)> {
-    let (name, ticks) = line.split_once('\t')?;
-    let mut words = name.split('/');
-    let (operation, around, statistic) = (words.next()?, words.next()?, words.next()?);
-    Some((operation, around, statistic, ticks.parse().ok()?))
-}
+const LEGEND: &str = "\
+Cost of one exit around KVM_RUN, for a guest that does nothing else.
+unfiltered: a loop that ignores the exit reason; filtered: the same under the
+seccomp filter of trapline-vmm; vmm: its run loop with the filter; kernel: a
+doorbell that the kernel handles without the VMM.
+";
 
 fn table(floors: &Floors) -> String {
-    let mut text = String::from(
-        "What one exit costs around KVM_RUN, for a guest that does nothing else.\n\
-         unfiltered: no look at why it came back; filtered: the same under the seccomp\n\
-         filter of trapline-vmm; vmm: the real loop of trapline-vmm, filter on; kernel:\n\
-         a doorbell, which no VMM is asked about.\n\n",
-    );
-    text.push_str(&format!(
-        "{:<10} {:<12} {:<11} {:>12} {:>12}\n",
+    let mut text = format!(
+        "{LEGEND}\n{:<10} {:<12} {:<11} {:>12} {:>12}\n",
         "", "", "", "minimum", "median"
-    ));
+    );
+    // Writing to a String cannot fail.
     for floor in &floors.floors {
-        let line = format!(
-            "{:<10} {:<12} {:<11} {:>7.0} {:<4} {:>7.0} {}\n",
+        let _ = writeln!(
+            text,
+            "{:<10} {:<12} {:<11} {:>7.0} {:<4} {:>7.0} {}",
             floor.environment,
             floor.operation,
-            floor.around,
+            floor.run_loop,
             floor.min,
             floor.unit,
             floor.median,
             floor.unit
         );
-        text.push_str(&line);
     }
     for skip in &floors.skips {
-        text.push_str(&format!(
-            "{:<10} not measured: {}\n",
-            skip.environment, skip.skip
-        ));
+        let _ = writeln!(text, "{:<10} not measured: {}", skip.environment, skip.skip);
     }
     text
 }
@@ -214,35 +68,15 @@ fn table(floors: &Floors) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PRINTED: &str = "\
-port-out/unfiltered/min\t3090.000
-port-out/unfiltered/median\t3091.500
-port-out/vmm/min\t3170.000
-port-out/vmm/median\t3170.000
-and something else
-";
+    use trapline_model::EnvironmentId;
+    use trapline_runner::floor::{parse, Skip};
 
     #[test]
-    fn what_the_program_prints_is_read() {
-        let floors = read(EnvironmentId::SimKvm, PRINTED);
-        let told: Vec<_> = floors
-            .iter()
-            .map(|f| (f.around.as_str(), f.min, f.median))
-            .collect();
-        assert_eq!(
-            told,
-            [("unfiltered", 3090.0, 3091.5), ("vmm", 3170.0, 3170.0)]
-        );
-        assert_eq!(floors[0].unit, "insn");
-        assert!(read(EnvironmentId::Kvm, PRINTED)[0].min > 0.0);
-    }
-
-    #[test]
-    fn the_table_fits_and_tells_what_was_skipped() {
+    fn the_table_has_80_columns_and_lists_skips() {
+        let output = "port-out/vmm/min\t3170.000\nport-out/vmm/median\t3170.000\n";
         let text = table(&Floors {
             trapline: "",
-            floors: read(EnvironmentId::SimKvm, PRINTED),
+            floors: parse(EnvironmentId::SIM_KVM, output),
             skips: vec![Skip {
                 environment: "kvm",
                 skip: "no /dev/kvm".to_owned(),

@@ -1,29 +1,30 @@
-//! `trapline history`: where the figures of a store's runs shifted, and what changed there.
+//! `trapline history`: prints shifts in the figures of all stored runs.
 
-use crate::args::{HistoryArgs, PlainFormat};
+use crate::args::HistoryArgs;
 use crate::failure::{Failure, Status};
-use crate::{keep, outcome, run, show, terminal};
+use crate::store_path::store_path;
+use crate::{outcome, run, show};
 use trapline_model::request;
 use trapline_report::history;
-use trapline_stats::history::{screen, Moment, Past, Settings};
+use trapline_runner::request_text;
+use trapline_stats::history::{screen, RunTime, SeriesBuilder, Settings};
 use trapline_store::Store;
 
-/// Reads all runs of the store and prints the shifts of the series that were asked for. All
-/// series of the store are tested, so that the correction does not depend on the selection.
+/// Prints the shifts of the selected series. All series of the store are tested, so that the correction
+/// does not depend on the selection.
 ///
 /// # Errors
-/// There is no such store, or it cannot be read.
+/// The store does not exist or cannot be read.
 pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
-    let failed = |error: trapline_store::StoreError| Failure::from_error(&error);
-    let mut store = Store::open_existing(&keep::file(&args.store)?).map_err(failed)?;
-    let mut past = Past::default();
-    for info in store.runs().map_err(failed)? {
-        let run = store.load(info.id).map_err(failed)?;
-        let moment = Moment {
+    let mut store = Store::open_existing(&store_path(&args.store)?)?;
+    let mut past = SeriesBuilder::default();
+    for info in store.runs()? {
+        let run = store.load(info.id)?;
+        let moment = RunTime {
             run: info.id.0,
             at: info.started_at,
         };
-        let settings = keep::comparable(&info);
+        let settings = request_text::comparable(&info);
         past.add(&moment, &info.facts, &settings, &run.observations);
     }
     let operations = match args.workloads.as_slice() {
@@ -41,12 +42,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         let is_named = named.is_empty() || named.contains(environment);
         is_named && operations & one.series.op.bit() != 0
     });
-    match args.format {
-        PlainFormat::Table => {
-            let style = outcome::style();
-            terminal::print_text(&history::terminal(&screening, &show::date, &style))?;
-        }
-        PlainFormat::Json => terminal::print_json(&history::json(&screening))?,
-    }
+    let document = history::document(&screening, &show::date);
+    outcome::print(&[document], args.format.into())?;
     Ok(Status::Done)
 }

@@ -1,84 +1,88 @@
-//! `trapline irq`: how late interrupts are, how often, and at which stage. It measures,
-//! stores and shows as `trapline run` does; with `--require` it also judges.
+//! `trapline irq`: measures the lateness of interrupts, by stage. With `--require` the exit status is a
+//! verdict.
 
 use crate::args::{Contradiction, IrqArgs};
-use crate::failure::{Failure, Status};
-use crate::followers::Followers;
-use crate::interrupt::Interrupt;
-use crate::lab::Lab;
-use crate::outcome;
-use crate::run::{self, Means};
+use crate::session::{open_store, Session};
+use crate::{outcome, run};
 use trapline_abi::Op;
 use trapline_model::{Conditions, EnvironmentId, Request};
 use trapline_report::{verdicts, Report};
+use trapline_runner::irq_tracer::IrqTracers;
+use trapline_runner::run::{default_contenders, perform};
+use trapline_runner::{BootOptions, Failure, Status};
 use trapline_stats::irq::Proof;
 
-/// Measures, stores, shows and judges.
+/// Measures, stores, prints, and checks `--require`.
 ///
 /// # Errors
 /// A part is missing, the store cannot be written, or output cannot.
 pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
-    let settings = args.settings().map_err(contradicted)?;
-    let mut store = run::open_store(&args.manner)?;
-    let interrupt = Interrupt::watch()?;
-    let lab = Lab::for_interrupts(&args.manner.simulated)?;
+    let settings = args.settings().map_err(contradiction)?;
+    let mut store = open_store(&args.run_options)?;
+    let environment_options = &args.run_options.environment_options;
+    let inventory = environment_options.inventory_with(|settings| settings)?;
     check_sched(&settings.conditions, &args.environments)?;
-    let environments = run::environments(&args.environments, &lab);
+    let session = Session::open(&args.run_options, inventory)?;
+    let (inventory, context) = (&session.inventory, session.context());
+    let environments = inventory.select(&args.environments);
     let request = Request {
-        contenders: run::usual(&environments),
-        ready: run::ready(&lab),
+        contenders: default_contenders(&environments),
+        ready: inventory.ready(),
         operations: args.timer.operations(),
-        scheduling: lab.scheduling(),
+        scheduling: inventory.scheduling(),
         irq: settings,
-        ..args.extent.request()
+        ..args.size_options.request()
     };
-    let wanted = request.operations & Op::OwnTimer.bit() != 0;
-    let followers = wanted.then(|| Followers::find(&lab, &environments, &interrupt));
-    let means = Means {
-        followers: followers.as_ref(),
-        ..Means::new(&lab, &interrupt, &args.manner)
+    let has_own_timer = request.operations & Op::OwnTimer.bit() != 0;
+    let tracers = has_own_timer.then(|| IrqTracers::find(&context, &environments));
+    let options = BootOptions {
+        irq_tracers: tracers.as_ref(),
+        ..BootOptions::default()
     };
-    let run = run::perform(&mut store, &request, &means)?;
+    let run = perform(&mut store, &request, &context, &options)?;
     let report = outcome::report(&run);
-    let status = run::show(&run, std::slice::from_ref(&report), args.format, &interrupt)?;
+    let reports = std::slice::from_ref(&report);
+    let status = run::show(&run, reports, args.format, &session.interrupt)?;
     Ok(match status {
-        Status::Done => judged(&report),
+        Status::Done => verdict(&report),
         other => other,
     })
 }
 
-fn contradicted(why: Contradiction) -> Failure {
-    let (told, help) = match why {
+fn contradiction(contradiction: Contradiction) -> Failure {
+    let (message, help) = match contradiction {
         Contradiction::Busy => (
-            "a guest that floods its console neither halts nor polls",
+            "--idle is not supported by console loads: the guest never idles",
             "leave --idle or the console's load out",
         ),
         Contradiction::Bound => (
-            "the kernel admits no deadline to a thread that is bound to a CPU",
+            "--sched deadline is not supported by pinned threads",
             "leave --pin and --vcpus-per-cpu, or --sched deadline, out",
         ),
         Contradiction::Apart => (
-            "two virtual CPUs share a CPU only if they are bound to it",
+            "--pin free is not supported by --vcpus-per-cpu 2: both must be pinned to one CPU",
             "leave --pin free out, or name --pin exclusive",
         ),
     };
-    Failure::new(told).help(help).status(Status::Usage)
+    Failure::usage(message, help)
 }
 
-/// That somebody who was chosen can schedule so; the others are skipped.
+/// # Errors
+/// None of the chosen environments supports the scheduling policy; if some do, the others are skipped.
 fn check_sched(conditions: &Conditions, chosen: &[EnvironmentId]) -> Result<(), Failure> {
     let sched = conditions.sched;
-    if chosen.is_empty() || chosen.iter().any(|id| sched.fits(*id)) {
+    if chosen.is_empty() || chosen.iter().any(|id| sched.is_supported_by(*id)) {
         return Ok(());
     }
     let names: Vec<_> = chosen.iter().map(|id| id.name()).collect();
-    let told = format!("--sched {sched} means nothing to {}", names.join(", "));
-    let help = format!("choose from {} with --env", sched.known_by());
-    Err(Failure::new(told).help(help).status(Status::Usage))
+    Err(Failure::usage(
+        format!("--sched {sched} is not supported by {}", names.join(", ")),
+        format!("choose from {} with --env", sched.supported_by()),
+    ))
 }
 
-/// How a run without failures ends: by what is demanded of it, if anything is.
-fn judged(report: &Report) -> Status {
+/// Returns the status of a run without failures.
+fn verdict(report: &Report) -> Status {
     let verdicts = verdicts(report);
     let is_any = |proof| verdicts.iter().any(|verdict| verdict.proof == proof);
     if report.irq.require.is_none() {

@@ -1,24 +1,22 @@
-//! `trapline list`: what there is to measure, where, and what keeps any of it
-//! from running here.
+//! `trapline list`: prints environments and workloads, and why any are unavailable.
 
-use crate::args::{ListArgs, PlainFormat};
+use crate::args::{InspectArgs, PlainFormat};
 use crate::failure::Failure;
-use crate::lab::{Lab, Place};
 use crate::terminal;
 use serde::Serialize;
 use trapline_abi::{Direction, Op, Unit, Workload};
-use trapline_environments::Availability;
 use trapline_model::request;
+use trapline_runner::EnvironmentEntry;
 
 #[derive(Serialize)]
 struct List {
     trapline: &'static str,
-    environments: Vec<EnvironmentEntry>,
-    workloads: Vec<WorkloadEntry>,
+    environments: Vec<EnvironmentRow>,
+    workloads: Vec<WorkloadRow>,
 }
 
 #[derive(Serialize)]
-struct EnvironmentEntry {
+struct EnvironmentRow {
     name: &'static str,
     clock: &'static str,
     what: &'static str,
@@ -28,15 +26,15 @@ struct EnvironmentEntry {
 }
 
 #[derive(Serialize)]
-struct WorkloadEntry {
+struct WorkloadRow {
     name: &'static str,
     question: &'static str,
     by_default: bool,
-    operations: Vec<OperationEntry>,
+    operations: Vec<OperationRow>,
 }
 
 #[derive(Serialize)]
-struct OperationEntry {
+struct OperationRow {
     name: &'static str,
     counts: &'static str,
     better: &'static str,
@@ -46,13 +44,13 @@ struct OperationEntry {
 /// Lists environments and workloads.
 ///
 /// # Errors
-/// The parts cannot be looked for, or nothing can be printed.
-pub fn list(args: &ListArgs) -> Result<(), Failure> {
-    let lab = Lab::open(&args.simulated)?;
+/// An option is invalid, or output cannot be written.
+pub fn list(args: &InspectArgs) -> Result<(), Failure> {
+    let inventory = args.environment_options.inventory()?;
     let list = List {
         trapline: env!("CARGO_PKG_VERSION"),
-        environments: lab.places().iter().map(environment_entry).collect(),
-        workloads: Workload::ALL.into_iter().map(workload_entry).collect(),
+        environments: inventory.entries().iter().map(environment_row).collect(),
+        workloads: Workload::ALL.into_iter().map(workload_row).collect(),
     };
     match args.format {
         PlainFormat::Json => terminal::print_json(&serde_json::json!(list)),
@@ -60,32 +58,29 @@ pub fn list(args: &ListArgs) -> Result<(), Failure> {
     }
 }
 
-fn environment_entry(place: &Place) -> EnvironmentEntry {
-    EnvironmentEntry {
-        name: place.id.name(),
-        clock: place.id.clock().name(),
-        what: place.id.what(),
-        by_default: place.id.is_usual(),
-        ready: place.availability == Availability::Ready,
-        reason: match &place.availability {
-            Availability::Ready => None,
-            Availability::Missing(reason) => Some(reason.clone()),
-        },
+fn environment_row(entry: &EnvironmentEntry) -> EnvironmentRow {
+    EnvironmentRow {
+        name: entry.id.name(),
+        clock: entry.id.clock().name(),
+        what: entry.id.description(),
+        by_default: entry.id.is_default(),
+        ready: entry.unavailable_reason().is_none(),
+        reason: entry.unavailable_reason().map(str::to_owned),
     }
 }
 
-fn workload_entry(workload: Workload) -> WorkloadEntry {
+fn workload_row(workload: Workload) -> WorkloadRow {
     let usual = request::usual_operations();
-    WorkloadEntry {
+    WorkloadRow {
         name: workload.name(),
         question: workload.question(),
         by_default: workload.operations().all(|op| usual & op.bit() != 0),
-        operations: workload.operations().map(operation_entry).collect(),
+        operations: workload.operations().map(operation_row).collect(),
     }
 }
 
-fn operation_entry(op: Op) -> OperationEntry {
-    OperationEntry {
+fn operation_row(op: Op) -> OperationRow {
+    OperationRow {
         name: op.name(),
         counts: match op.unit() {
             Unit::Time => "time",
@@ -95,12 +90,12 @@ fn operation_entry(op: Op) -> OperationEntry {
             Direction::Less => "less",
             Direction::More => "more",
         },
-        what: op.what(),
+        what: op.description(),
     }
 }
 
-/// Columns before the text of an environment, and of an operation.
-const NAME: usize = 20;
+/// Columns left of the text of an environment, and of an operation.
+const NAME: usize = 22;
 const OPERATION: usize = 21;
 
 fn text(list: &List, width: usize) -> String {
@@ -139,7 +134,7 @@ fn text(list: &List, width: usize) -> String {
     text
 }
 
-/// A name, and beside it a text that keeps to its column.
+/// Returns a name and, right of it, a wrapped text.
 fn entry(name: &str, indent: usize, column: usize, text: &str, width: usize) -> String {
     let first = format!("{:indent$}{name:<rest$}", "", rest = column - indent);
     let other = " ".repeat(column);
@@ -156,17 +151,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_keep_to_their_column_and_width() {
+    fn entries_are_wrapped_in_their_column() {
         let text = entry("name", 2, NAME, &"words ".repeat(30), 60);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("  name              words"), "{text}");
-        assert!(lines[1].starts_with("                    words"), "{text}");
+        assert_eq!(lines[0].find("words"), Some(NAME), "{text}");
+        assert_eq!(lines[1].find("words"), Some(NAME), "{text}");
         assert!(lines.iter().all(|line| line.len() <= 60), "{text}");
     }
 
     #[test]
     fn every_operation_is_listed() {
-        let workloads: Vec<_> = Workload::ALL.into_iter().map(workload_entry).collect();
+        let workloads: Vec<_> = Workload::ALL.into_iter().map(workload_row).collect();
         let count: usize = workloads.iter().map(|w| w.operations.len()).sum();
         assert_eq!(count, Op::ALL.len());
     }

@@ -1,7 +1,7 @@
-//! `trapline`: what virtualization costs, to the instruction.
+//! `trapline`: measures the cost of virtualization, to the instruction.
 //!
-//! The command line is defined in [`args`]; each command is a module with one
-//! function; [`failure`] is how all of them end. Measuring itself is in [`run`].
+//! The command line is defined in [`args`]; each command is a module with one function. Commands parse and
+//! print; [`trapline_runner`] measures.
 
 mod args;
 mod bisect;
@@ -10,39 +10,29 @@ mod boot;
 mod cache;
 mod compare;
 mod doctor;
-mod duet;
 mod explain;
 mod export;
 mod failure;
-mod files;
 mod floor;
-mod followers;
 mod gate;
 mod history;
-mod interrupt;
 mod irq;
-mod keep;
-mod keeper;
 mod kernel_build;
-mod lab;
-mod ledgers;
 mod list;
 mod manual;
-mod measure;
 mod outcome;
 mod parts;
-mod place;
 mod plan;
 mod populate;
 mod progress;
 mod report;
-mod resume;
 mod run;
-mod seed;
+mod session;
 mod show;
+mod store_path;
 mod terminal;
 
-use args::{Cli, Command, DoctorArgs, PlainFormat};
+use args::{Cli, Command, InspectArgs, PlainFormat};
 use clap::Parser;
 use failure::{Failure, Status};
 use std::process::ExitCode;
@@ -51,28 +41,28 @@ fn main() -> ExitCode {
     let status = match Cli::try_parse() {
         Ok(cli) => {
             terminal::choose_color(cli.color);
-            obey(cli.command).unwrap_or_else(|failure| failure.tell())
+            execute(cli.command).unwrap_or_else(|failure| failure::print(&failure))
         }
-        Err(error) => answer(&error),
+        Err(error) => report_usage(&error),
     };
-    status.into()
+    failure::exit_code(status)
 }
 
-/// Help and version go to standard output; everything else is a failure.
-fn answer(error: &clap::Error) -> Status {
-    match Failure::from_clap(error) {
-        Some(failure) => failure.tell(),
+/// Prints help and version to standard output, and other errors of the parser as failures.
+fn report_usage(error: &clap::Error) -> Status {
+    match failure::from_clap(error) {
+        Some(failure) => failure::print(&failure),
         None => {
-            // A reader that has gone is no failure.
+            // A closed pipe is not an error.
             let _ = error.print();
             Status::Done
         }
     }
 }
 
-fn obey(command: Command) -> Result<Status, Failure> {
+fn execute(command: Command) -> Result<Status, Failure> {
     match command {
-        Command::Doctor(args) => print_diagnosis(&args)?,
+        Command::Doctor(args) => print_findings(&args)?,
         Command::Completions { shell } => terminal::print_text(&manual::completions(shell))?,
         Command::Man => terminal::print_text(&manual::page())?,
         Command::List(args) => list::list(&args)?,
@@ -98,7 +88,7 @@ fn obey(command: Command) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn print_diagnosis(args: &DoctorArgs) -> Result<(), Failure> {
+fn print_findings(args: &InspectArgs) -> Result<(), Failure> {
     let findings = doctor::examine();
     match args.format {
         PlainFormat::Json => terminal::print_json(&doctor::to_json(&findings)),

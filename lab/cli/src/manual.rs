@@ -1,16 +1,16 @@
-//! Completions and the manual page, from the same definition as the parser.
+//! Completions and the manual page, generated from the definition of the command line.
 
 use crate::args::Cli;
 use clap::CommandFactory;
 
-/// Completions for a shell.
+/// Returns the completions for a shell.
 pub fn completions(shell: clap_complete::Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "trapline", &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The manual page, one file for all commands, in roff.
+/// Returns the manual page of all commands, in roff.
 pub fn page() -> String {
     let mut text = Vec::new();
     let mut command = Cli::command();
@@ -38,7 +38,7 @@ fn render(command: &clap::Command, text: &mut Vec<u8>) {
     page.render_extra_section(text).expect(IN_MEMORY);
 }
 
-/// A command's own section, under its name.
+/// Renders the section of a command.
 fn render_options(command: &clap::Command, text: &mut Vec<u8>) {
     let title = command.get_name().to_uppercase();
     text.extend_from_slice(format!(".SH \"TRAPLINE {title}\"\n").as_bytes());
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manual_tells_of_every_command_and_flag() {
+    fn the_manual_has_commands_and_options() {
         let page = page();
         for word in [
             "doctor",
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_know_environments() {
+    fn completions_have_environments() {
         for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh] {
             assert!(completions(shell).contains("qemu-kvm"));
         }

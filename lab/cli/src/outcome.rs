@@ -1,9 +1,8 @@
-//! From a stored run to what is printed and how the command ends. The same for
-//! `run` and `show`: a table can always be made again from the store.
+//! Reports of stored runs, their output, and the status of the command.
 
 use crate::args::Format;
 use crate::failure::{Failure, Status};
-use crate::{keep, terminal};
+use crate::terminal;
 use std::collections::BTreeSet;
 use trapline_model::file::{self, Table};
 use trapline_model::irq::Settings;
@@ -11,18 +10,19 @@ use trapline_model::kernel_build::Request;
 use trapline_model::{Contender, Observation, Variant};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::page::Study;
-use trapline_report::{study, Report, Style};
-use trapline_stats::chance::Chance;
-use trapline_stats::{judge, FailureKind, Summary, Value};
+use trapline_report::{Document, Report, Style};
+use trapline_runner::{request_text, Interrupt};
+use trapline_stats::aa_test::AaTest;
+use trapline_stats::{verdict, FailureKind, Summary, Value};
 use trapline_store::Run;
 
-/// Makes the reports of a stored run: one for each set of settings, with all environments
-/// that have no other. What was measured again only to see what chance does is in none.
+/// Returns the reports of a stored run: one per set of settings, with all environments that support no
+/// other. A/A controls are left out.
 pub fn reports(run: &Run) -> Vec<Report> {
     reports_of(run, |variant| !variant.again)
 }
 
-/// The same with one of what was measured again.
+/// Returns the reports of a stored run, A/A controls included.
 pub fn reports_of_all(run: &Run) -> Vec<Report> {
     reports_of(run, |_| true)
 }
@@ -35,20 +35,24 @@ fn reports_of(run: &Run, is_wanted: fn(&Variant) -> bool) -> Vec<Report> {
     let all: BTreeSet<&Variant> = wanted.filter(|variant| is_wanted(variant)).collect();
     let shown: Vec<_> = all
         .iter()
-        .filter(|variant| !stands_elsewhere(variant, &all, &contenders))
+        .filter(|variant| !is_redundant(variant, &all, &contenders))
         .collect();
     let mut reports: Vec<Report> = match shown.is_empty() {
         true => vec![report(run)],
         false => shown.into_iter().map(|it| report_of(run, it)).collect(),
     };
-    // It is of the run, and told once.
-    reports[0].chance = Chance::of(&run.observations, &judgement(run.info.seed));
+    // It is of the whole run.
+    let settings = verdict::Settings {
+        seed: run.info.seed,
+        ..verdict::Settings::default()
+    };
+    reports[0].aa_control = AaTest::new(&run.observations, &settings);
     reports
 }
 
-/// Whether another report has everyone with this variant: a matrix of settings has a bare
-/// row that none of them means anything to.
-fn stands_elsewhere(
+/// Returns whether other reports contain all rows of this variant: a bare row supports none of the
+/// settings of a matrix, and is part of every report.
+fn is_redundant(
     variant: &Variant,
     all: &BTreeSet<&Variant>,
     contenders: &BTreeSet<Contender>,
@@ -60,22 +64,22 @@ fn stands_elsewhere(
         && environments.all(|id| others().any(|other| other.fitting(id) == *variant))
 }
 
-/// The reports of a stored run, each with the observations that it was made of.
+/// Returns the reports of a stored run, each with its observations.
 pub fn studies(run: &Run) -> Vec<Study> {
     let with = |report: Report| Study {
-        observations: seen_with(run, &report.variant),
+        observations: observations_with(run, &report.variant),
         report,
     };
     reports(run).into_iter().map(with).collect()
 }
 
-/// Makes the report of a stored run as far as its settings are the usual ones.
+/// Returns the report of a stored run in the default configuration.
 pub fn report(run: &Run) -> Report {
     report_of(run, &Variant::default())
 }
 
 fn report_of(run: &Run, variant: &Variant) -> Report {
-    let observations = seen_with(run, variant);
+    let observations = observations_with(run, variant);
     let skips = run.skips.iter();
     let skips = skips.filter(|(contender, _)| fits(contender, variant));
     let summary = trapline_stats::summarise(&observations);
@@ -93,14 +97,14 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
         skips: skips
             .map(|(it, reason)| (it.environment, reason.clone()))
             .collect(),
-        neighbours: Vec::new(),
-        chance: None,
+        co_tenants: Vec::new(),
+        aa_control: None,
         tables: tables(run),
-        operations: keep::operations(&run.info.request),
+        operations: request_text::operations(&run.info.request),
     }
 }
 
-fn seen_with(run: &Run, variant: &Variant) -> Vec<Observation> {
+fn observations_with(run: &Run, variant: &Variant) -> Vec<Observation> {
     let seen = run.observations.iter();
     let seen = seen.filter(|seen| fits(&seen.contender(), variant));
     seen.cloned().collect()
@@ -110,8 +114,7 @@ fn fits(contender: &Contender, variant: &Variant) -> bool {
     contender.variant == variant.fitting(contender.environment)
 }
 
-/// The tables that the plan of a run has of its own. One that this version cannot read any
-/// more has none.
+/// Returns the tables defined in the plan of a run; none if this version cannot parse the plan.
 fn tables(run: &Run) -> Vec<Table> {
     let study = run
         .info
@@ -121,54 +124,55 @@ fn tables(run: &Run) -> Vec<Table> {
     study.map_or_else(Vec::new, |study| study.tables)
 }
 
-/// What verdicts keep where nobody says what.
-fn judgement(seed: u64) -> judge::Settings {
-    judge::Settings {
-        seed,
-        ..judge::Settings::default()
-    }
-}
-
-/// Prints reports in the chosen form, and nothing else, to standard output.
+/// Prints documents in `format` to standard output.
 ///
 /// # Errors
-/// Those of [`terminal::print_text`]; or the reports cannot be written in that form.
-pub fn print(reports: &[Report], format: Format) -> Result<(), Failure> {
-    let text = match format {
-        Format::Table => study::terminal(reports, &style()),
-        Format::Json => study::json(reports),
-        Format::Csv => study::csv(reports),
-        Format::Markdown => study::markdown(reports),
-        Format::Junit => study::junit(reports).map_err(|error| Failure::from_error(&error))?,
-        Format::Bencher => study::bencher(reports),
+/// Those of [`terminal::print_text`]; or the documents cannot be written in that format.
+pub fn print(documents: &[Document], format: Format) -> Result<(), Failure> {
+    let format = match format {
+        Format::Table => trapline_report::Format::Text(style()),
+        Format::Json => trapline_report::Format::Json,
+        Format::Csv => trapline_report::Format::Csv,
+        Format::Markdown => trapline_report::Format::Markdown,
+        Format::Junit => trapline_report::Format::Junit,
+        Format::Bencher => trapline_report::Format::Bencher,
     };
-    terminal::print_text(&text)
+    let text = trapline_report::render(documents, format);
+    terminal::print_text(&text.map_err(|error| Failure::from_error(&error))?)
 }
 
-/// Says what is left of a run that somebody ended.
-pub fn tell_interrupted(run: &Run) {
-    anstream::eprintln!(
-        "interrupted; {} finished boots are kept as run {}",
-        run.info.boots,
-        run.info.id
-    );
+/// Prints the reports of a run in `format` to standard output.
+///
+/// # Errors
+/// Those of [`print`].
+pub fn print_reports(reports: &[Report], format: Format) -> Result<(), Failure> {
+    let documents: Vec<Document> = reports.iter().map(Report::document).collect();
+    print(&documents, format)
 }
 
-/// The table of a run's kernel builds, if it is a run of those.
+/// Returns the status of a cancelled command, and prints what is stored; `None` if it was not cancelled.
+pub fn interrupted(run: &Run, interrupt: &Interrupt) -> Option<Status> {
+    let signal = interrupt.signal()?;
+    let (boots, id) = (run.info.boots, run.info.id);
+    anstream::eprintln!("interrupted: {boots} finished boots are stored as run {id}");
+    Some(Status::Interrupted(signal))
+}
+
+/// Returns the table of kernel builds, if it is a run of those.
 pub fn builds(run: &Run) -> Option<Matrix> {
     let request: Request = run.info.request.parse().ok()?;
     Some(Matrix::new(request.size, &run.builds))
 }
 
-/// Draws the figures of a stored run below its tables.
+/// Prints bar charts of a stored run.
 ///
 /// # Errors
-/// Those of [`terminal::print_text`].
+/// Output cannot be written.
 pub fn plot(run: &Run) -> Result<(), Failure> {
     terminal::print_text(&trapline_report::plot(&studies(run), &style()))
 }
 
-/// How this terminal is to be written to.
+/// Returns the style of this terminal.
 pub fn style() -> Style {
     Style {
         width: terminal::width(),
@@ -177,7 +181,7 @@ pub fn style() -> Style {
     }
 }
 
-/// How a command ends whose run has these reports: the worst of them counts.
+/// Returns the status of a command with these reports: the worst one.
 pub fn status_of(reports: &[Report]) -> Status {
     let all = || reports.iter().map(|report| status(&report.summary));
     let worst = |wanted: Status| all().find(|status| *status == wanted);
@@ -186,7 +190,7 @@ pub fn status_of(reports: &[Report]) -> Status {
         .unwrap_or(Status::Done)
 }
 
-/// How a command ends whose run is summarised so.
+/// Returns the status of a command with this summary.
 pub fn status(summary: &Summary) -> Status {
     let failed = |cell: &trapline_stats::Cell| matches!(cell.value, Value::Failed(_));
     if summary.has_failure(FailureKind::NotDeterministic) {

@@ -1,9 +1,8 @@
-//! The programs that the lab starts: beside its own executable, or where
-//! `TRAPLINE_PARTS` says.
+//! Files that belong to Trapline: in `TRAPLINE_PARTS`, or next to the executable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Everything that `make build` puts beside `trapline`.
+/// Files that `make build` creates next to `trapline`.
 pub const PARTS: [&str; 8] = [
     "trapline-vmm",
     "trapline-agent",
@@ -12,26 +11,16 @@ pub const PARTS: [&str; 8] = [
     "trapline-floor",
     "trapline-probe",
     "trapline-symbols",
-    "libtrapline_ledger.so",
+    "libtrapline_profile.so",
 ];
 
-/// Where parts were looked for, and which are not there.
-pub struct Found {
-    /// The directory.
-    pub directory: PathBuf,
-    /// Names that are not there.
-    pub missing: Vec<&'static str>,
-}
-
-/// Looks for all parts.
-pub fn found() -> Found {
-    let directory = directory();
+/// Returns the parts that are missing in `directory`.
+pub fn missing(directory: &Path) -> Vec<&'static str> {
     let is_missing = |name: &&str| !directory.join(name).is_file();
-    let missing = PARTS.into_iter().filter(is_missing).collect();
-    Found { directory, missing }
+    PARTS.into_iter().filter(is_missing).collect()
 }
 
-/// Where the parts should be.
+/// Returns the directory of the parts.
 pub fn directory() -> PathBuf {
     if let Some(named) = std::env::var_os("TRAPLINE_PARTS") {
         return PathBuf::from(named);

@@ -1,9 +1,6 @@
-//! `trapline plan`, and plan files as `trapline run` has them.
+//! `trapline plan`, and plan files of `trapline run`.
 
 use crate::args::{PlainFormat, PlanArgs, PlanCommand};
-use crate::failure::{Failure, Status};
-use crate::kernel_build;
-use crate::lab::Lab;
 use crate::terminal;
 use serde::Serialize;
 use serde_json::json;
@@ -11,23 +8,24 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trapline_environments::Availability;
 use trapline_model::file::{self, Study};
 use trapline_model::kernel_build::Request;
 use trapline_model::{expand, names, Clock, Contender, Plan};
+use trapline_runner::{kernel_build, Failure, Inventory, Status};
 
-/// Checks a plan, or prints what a plan may hold.
+/// Checks a plan, or prints the schema of plans.
 ///
 /// # Errors
-/// The plan is none, or output cannot be written.
+/// The plan is invalid, or output cannot be written.
 pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
     match &args.command {
         PlanCommand::Check(args) => {
             let study = read(&args.file)?;
-            let lab = Lab::open(&args.simulated)?.with_files_of(&study.contenders)?;
+            let inventory = args.environment_options.inventory()?;
+            let inventory = inventory.with_overrides(&study.contenders)?;
             let checked = match &study.builds {
-                Some(builds) => Checked::of_builds(&study, builds, &lab),
-                None => Checked::new(&study, &lab),
+                Some(builds) => Checked::of_builds(&study, builds, &inventory),
+                None => Checked::new(&study, &inventory),
             };
             match args.format {
                 PlainFormat::Table => terminal::print_text(&checked.text())?,
@@ -39,31 +37,28 @@ pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// The study in a file.
+/// Reads the study in a file.
 ///
 /// # Errors
-/// There is no such file, or it is no plan; the error says in which line.
+/// The file cannot be read, or is not a plan; the error names the line.
 pub fn read(path: &Path) -> Result<Study, Failure> {
-    let usage = |told: String, help: &str| Failure::new(told).help(help).status(Status::Usage);
     let text = std::fs::read_to_string(path).map_err(|error| {
-        let told = format!("cannot read the plan {}: {error}", path.display());
-        usage(told, "name a file like those in plans/")
+        Failure::usage(
+            format!("cannot read the plan {}: {error}", path.display()),
+            "name a file like those in plans/",
+        )
     })?;
     file::read(&text).map_err(|error| {
-        let told = format!("{}, {error}", path.display());
-        usage(
-            told,
-            "'trapline plan schema' prints all that a plan may hold",
+        Failure::usage(
+            format!("{}, {error}", path.display()),
+            "'trapline plan schema' prints the keys of a plan",
         )
     })
 }
 
-/// What the study asks for, in the order of this seed.
-pub fn request(study: &Study, lab: &Lab, seed: u64) -> trapline_model::Request {
-    let ready = |contender: &&Contender| {
-        let place = lab.of(&contender.variant).place(contender.environment);
-        place.is_some_and(|place| place.availability == Availability::Ready)
-    };
+/// Returns the request of the study, with this seed.
+pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> trapline_model::Request {
+    let ready = |contender: &&Contender| inventory.unavailable_contender(contender).is_none();
     trapline_model::Request {
         contenders: study.contenders.clone(),
         ready: study.contenders.iter().filter(ready).cloned().collect(),
@@ -71,7 +66,7 @@ pub fn request(study: &Study, lab: &Lab, seed: u64) -> trapline_model::Request {
         named: study.named,
         preset: study.preset,
         boots: study.boots,
-        scheduling: lab.scheduling(),
+        scheduling: inventory.scheduling(),
         twin: true,
         seed,
         irq: study.irq.clone(),
@@ -79,19 +74,19 @@ pub fn request(study: &Study, lab: &Lab, seed: u64) -> trapline_model::Request {
     }
 }
 
-/// When the study's time is over, from now.
+/// Returns the end of the study's budget, which starts now.
 pub fn deadline(study: &Study) -> Option<Instant> {
     Instant::now().checked_add(study.budget?)
 }
 
-/// What a plan comes to on this host.
+/// The boots of a plan on this host.
 #[derive(Serialize)]
 struct Checked {
     about: String,
     operations: String,
     boots: usize,
     blocks: usize,
-    /// `None` if each run draws its own.
+    /// `None` if each run draws a random one.
     seed: Option<u64>,
     budget_s: Option<u64>,
     contenders: Vec<Row>,
@@ -102,14 +97,14 @@ struct Row {
     contender: String,
     clock: &'static str,
     boots: usize,
-    /// Why it is not measured here.
+    /// Why it is skipped on this host.
     skip: Option<String>,
 }
 
 impl Checked {
-    fn new(study: &Study, lab: &Lab) -> Self {
-        let plan = expand(&request(study, lab, study.seed.unwrap_or_default()));
-        let rows = study.contenders.iter().map(|it| row(it, &plan, lab));
+    fn new(study: &Study, inventory: &Inventory) -> Self {
+        let plan = expand(&request(study, inventory, study.seed.unwrap_or_default()));
+        let rows = study.contenders.iter().map(|it| row(it, &plan, inventory));
         let wall = plan.boots.iter();
         let wall = wall.filter(|boot| boot.environment.clock() == Clock::Wall);
         Self {
@@ -123,13 +118,14 @@ impl Checked {
         }
     }
 
-    fn of_builds(study: &Study, builds: &Request, lab: &Lab) -> Self {
+    fn of_builds(study: &Study, builds: &Request, inventory: &Inventory) -> Self {
         let all = builds.expand();
         let rounds = all.iter().map(|build| build.round as usize + 1).max();
         let firsts = all.iter().filter(|build| build.round == 0);
         let cells: BTreeSet<_> = firsts.map(|it| (it.environment, it.column)).collect();
         let rows = cells.into_iter().map(|(environment, column)| {
-            let skip = kernel_build::why_not(lab, builds.size, environment, column);
+            let skip =
+                kernel_build::unavailable_reason(inventory, builds.size, environment, column);
             let boots = builds.boots_of(environment) as usize;
             Row {
                 contender: format!("{environment} {column}"),
@@ -152,40 +148,38 @@ impl Checked {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         if !self.about.is_empty() {
             let _ = writeln!(text, "{}\n", self.about);
         }
         let _ = writeln!(text, "Measures {}", self.operations);
         let _ = writeln!(
             text,
-            "{} boots, those on the wall clock in {} blocks, in an order by {}",
+            "{} boots, those on the wall clock in {} blocks, order from {}",
             self.boots,
             self.blocks,
             self.seed
-                .map_or("a seed drawn at random".to_owned(), |seed| format!(
-                    "seed {seed}"
-                )),
+                .map_or("a random seed".to_owned(), |seed| format!("seed {seed}")),
         );
         if let Some(seconds) = self.budget_s {
             let budget = humantime::format_duration(Duration::from_secs(seconds));
-            let _ = writeln!(text, "No block is begun after {budget}");
+            let _ = writeln!(text, "No block starts after {budget}");
         }
         text.push('\n');
         for row in &self.contenders {
-            let told = match &row.skip {
+            let text_of_row = match &row.skip {
                 Some(reason) => format!("skipped: {reason}"),
                 None => format!("{} boots, {} clock", row.boots, row.clock),
             };
-            let _ = writeln!(text, " {}: {told}", row.contender);
+            let _ = writeln!(text, " {}: {text_of_row}", row.contender);
         }
         text
     }
 }
 
-fn row(contender: &Contender, plan: &Plan, lab: &Lab) -> Row {
+fn row(contender: &Contender, plan: &Plan, inventory: &Inventory) -> Row {
     let idle = plan.idle.iter().find(|(idle, _)| idle == contender);
-    let why_not = || lab.why_not_with(contender);
+    let unavailable = || inventory.unavailable_contender(contender);
     let skip = idle.map(|(_, reason)| reason.clone());
     Row {
         contender: contender.to_string(),
@@ -195,6 +189,6 @@ fn row(contender: &Contender, plan: &Plan, lab: &Lab) -> Row {
             .iter()
             .filter(|boot| boot.contender() == *contender)
             .count(),
-        skip: skip.or_else(|| why_not().map(str::to_owned)),
+        skip: skip.or_else(|| unavailable().map(str::to_owned)),
     }
 }

@@ -1,94 +1,95 @@
-//! `trapline populate`: what it costs to give a guest memory. It measures, stores and shows
-//! as `trapline run` does. With `--neighbour` it also measures the interrupts of a guest
-//! beside which a machine is populated, a run for each way.
+//! `trapline populate`: measures the cost of giving memory to a guest. With `--co-tenant` it also measures
+//! the timer of a guest while another machine is populated, one run per method.
 
-use crate::args::{ways, PopulateArgs};
-use crate::failure::{Failure, Status};
-use crate::interrupt::Interrupt;
-use crate::lab::Lab;
-use crate::outcome;
-use crate::run::{self, Means};
+use crate::args::{populate_methods, PopulateArgs};
+use crate::session::{open_store, Session};
+use crate::{outcome, run};
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Op, OpSet};
 use trapline_model::irq::{Settings, Time};
-use trapline_model::{Conditions, EnvironmentId, Loads, PerCpu, Request, Sched};
-use trapline_report::{Neighbour, Report};
+use trapline_model::{Clock, Conditions, EnvironmentId, Loads, PerCpu, Request, Sched};
+use trapline_report::{CoTenant, Report};
+use trapline_runner::run::{default_contenders, perform};
+use trapline_runner::{BootOptions, Failure, Inventory, Status};
 use trapline_store::Store;
 
-/// Measures, stores and shows.
+/// Measures, stores and prints.
 ///
 /// # Errors
 /// A part is missing, the store cannot be written, or output cannot.
 pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
-    if args.neighbour.is_some() && guests(args).is_empty() {
-        let told = "--neighbour measures a guest, and none of these environments has one";
-        let help = "add kvm or sim/kvm to --env, or leave --neighbour out";
-        return Err(Failure::new(told).help(help).status(Status::Usage));
+    if args.co_tenant.is_some() && guests(args).is_empty() {
+        return Err(Failure::usage(
+            "--co-tenant is not supported by these environments: they have no guest",
+            "add kvm or sim/kvm to --env, or leave --co-tenant out",
+        ));
     }
-    let mut store = run::open_store(&args.manner)?;
-    let interrupt = Interrupt::watch()?;
-    let lab = Lab::open(&args.manner.simulated)?;
-    let means = Means::new(&lab, &interrupt, &args.manner);
-    let request = request(args, args.operations(), args.environments(), &lab);
-    let run = run::perform(&mut store, &request, &means)?;
+    let mut store = open_store(&args.run_options)?;
+    let inventory = args.run_options.environment_options.inventory()?;
+    let session = Session::open(&args.run_options, inventory)?;
+    let environments = args.environments();
+    let request = request(args, args.operations(), &environments, &session.inventory);
+    let options = BootOptions::default();
+    let run = perform(&mut store, &request, &session.context(), &options)?;
     let mut report = outcome::report(&run);
     let mut status = Status::Done;
-    for loads in args.neighbour.map(ways).unwrap_or_default() {
-        if interrupt.is_asked() {
+    for loads in args.co_tenant.map(populate_methods).unwrap_or_default() {
+        if session.interrupt.is_requested() {
             break;
         }
-        let beside = beside(args, loads, &mut store, &means, &mut report)?;
-        status = first_trouble(status, beside);
+        let with_load = measure_with_load(args, loads, &mut store, &session, &mut report)?;
+        status = first_failure(status, with_load);
     }
-    let shown = run::show(&run, std::slice::from_ref(&report), args.format, &interrupt)?;
-    Ok(first_trouble(shown, status))
+    let reports = std::slice::from_ref(&report);
+    let shown = run::show(&run, reports, args.format, &session.interrupt)?;
+    Ok(first_failure(shown, status))
 }
 
-/// Where a guest can have a neighbour, of where memory is measured.
+/// Returns the environments of `args` whose guest can have a co-tenant.
 fn guests(args: &PopulateArgs) -> Vec<EnvironmentId> {
-    use EnvironmentId::{Kvm, SimKvm};
     let mut all = args.environments();
-    all.retain(|id| matches!(id, Kvm | SimKvm));
+    all.retain(|id| !id.is_native() && id.clock() != Clock::InsnVmx);
     all
 }
 
-fn first_trouble(status: Status, other: Status) -> Status {
+fn first_failure(status: Status, other: Status) -> Status {
     match status {
         Status::Done => other,
-        trouble => trouble,
+        failure => failure,
     }
 }
 
 fn request(
     args: &PopulateArgs,
     (operations, named): (OpSet, OpSet),
-    environments: Vec<EnvironmentId>,
-    lab: &Lab,
+    environments: &[EnvironmentId],
+    inventory: &Inventory,
 ) -> Request {
     Request {
-        contenders: run::usual(&environments),
-        ready: run::ready(lab),
+        contenders: default_contenders(environments),
+        ready: inventory.ready(),
         operations,
         named,
-        scheduling: lab.scheduling(),
-        ..args.extent.request()
+        scheduling: inventory.scheduling(),
+        ..args.size_options.request()
     }
 }
 
-/// From one expiry of the neighbour's timer to the next, and how many there are: two
-/// windows in which the guest itself has just started, and two that are shown.
+/// Period of the guest's timer, and its number of expiries: two windows of warm-up, and two that are
+/// shown.
 const PERIOD: Time = Time(1_000_000);
 const EXPIRIES: u32 = 4 * WINDOW;
 
-/// Measures a guest beside these loads, and adds what is heard of it to the report.
-fn beside(
+/// Measures a guest under these loads, and adds its interrupts to the report.
+fn measure_with_load(
     args: &PopulateArgs,
     loads: Loads,
     store: &mut Store,
-    means: &Means<'_>,
+    session: &Session,
     report: &mut Report,
 ) -> Result<Status, Failure> {
-    let mut request = request(args, (Op::OwnTimer.bit(), 0), guests(args), means.lab);
+    let own_timer = (Op::OwnTimer.bit(), 0);
+    let mut request = request(args, own_timer, &guests(args), &session.inventory);
     request.boots = Some(1);
     request.irq = Settings {
         period: PERIOD,
@@ -100,18 +101,19 @@ fn beside(
         },
         ..Settings::default()
     };
-    let told = outcome::report(&run::perform(store, &request, means)?);
-    let status = outcome::status(&told.summary);
-    for (environment, reason) in &told.skips {
-        anstream::eprintln!(
-            "{environment} beside {}: {reason}",
-            request.irq.conditions.loads
-        );
+    let run = perform(store, &request, &session.context(), &BootOptions::default())?;
+    let measured = outcome::report(&run);
+    let status = outcome::status(&measured.summary);
+    for (environment, reason) in &measured.skips {
+        let loads = &request.irq.conditions.loads;
+        anstream::eprintln!("{environment} with load {loads}: {reason}");
     }
-    let found = told.interrupts.into_iter();
-    report.neighbours.extend(found.map(|interrupts| Neighbour {
-        interrupts,
-        settings: request.irq.clone(),
-    }));
+    let interrupts = measured.interrupts.into_iter();
+    report
+        .co_tenants
+        .extend(interrupts.map(|interrupts| CoTenant {
+            interrupts,
+            settings: request.irq.clone(),
+        }));
     Ok(status)
 }

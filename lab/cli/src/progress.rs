@@ -1,79 +1,104 @@
-//! What a person sees who waits: a bar on standard error, only if that is a
-//! terminal. Everything else sees nothing.
+//! Shows the events of a run: a progress bar and remarks on standard error.
 
-use crate::terminal;
+use crate::{outcome, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use trapline_model::PlannedBoot;
+use trapline_environments::Progress as GuestProgress;
+use trapline_model::{names, Clock, PlannedBoot};
+use trapline_protocol::Window;
+use trapline_report::figures;
+use trapline_runner::{EventHandler, RunEvent};
 
-/// The bar of one run, counting boots.
-#[derive(Clone)]
-pub struct Bar {
-    bar: ProgressBar,
+/// Handles events. The bar is shown only on a terminal.
+pub struct Progress {
+    is_hidden: bool,
+    bar: Mutex<ProgressBar>,
 }
 
-/// Fits 80 columns with the longest name of an environment and an operation.
+/// Fits 80 columns with the longest names of an environment and an operation.
 const TEMPLATE: &str = "{spinner} {elapsed:>4} [{bar:20}] {pos}/{len} boots  {wide_msg}";
 
-/// How often the elapsed time is shown anew.
+/// Interval at which the elapsed time is updated.
 const TICK: Duration = Duration::from_millis(200);
 
-impl Bar {
-    /// A bar for so many boots; hidden where nobody watches or `quiet` is wanted.
-    pub fn new(boots: usize, quiet: bool) -> Self {
-        if quiet || !terminal::is_watched() {
-            return Self::hidden();
-        }
-        let bar = ProgressBar::with_draw_target(Some(boots as u64), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template(TEMPLATE).expect("the template is well formed");
-        bar.set_style(style.progress_chars("=> "));
-        bar.enable_steady_tick(TICK);
-        Self { bar }
-    }
-
-    /// This is done now.
-    pub fn step(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
-    }
-
-    /// Tells what is waited for, where there is but one thing.
-    pub fn of_one(what: &str) -> Self {
-        if !terminal::is_watched() {
-            return Self::hidden();
-        }
-        let bar = ProgressBar::new_spinner().with_message(what.to_owned());
-        bar.enable_steady_tick(TICK);
-        Self { bar }
-    }
-
-    /// A bar that nobody sees.
-    fn hidden() -> Self {
+impl Progress {
+    /// Creates a handler whose bar is hidden if `quiet` is set or standard error is not a terminal.
+    pub fn new(quiet: bool) -> Self {
         Self {
-            bar: ProgressBar::hidden(),
+            is_hidden: quiet || !terminal::is_watched(),
+            bar: Mutex::new(ProgressBar::hidden()),
         }
     }
 
-    /// A boot does this now.
-    pub fn doing(&self, boot: &PlannedBoot, what: &str) {
-        let number = boot.replicate + 1;
-        self.bar
-            .set_message(format!("{} #{number}: {what}", boot.contender()));
+    fn bar(&self) -> MutexGuard<'_, ProgressBar> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something to remember of a boot: a line that stays, above the bar.
-    pub fn note(&self, boot: &PlannedBoot, what: &str) {
-        let number = boot.replicate + 1;
-        self.bar
-            .println(format!("{} #{number}: {what}", boot.contender()));
+    fn start(&self, bar: ProgressBar) {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+        bar.enable_steady_tick(TICK);
+        *self.bar() = bar;
     }
 
-    /// A boot is over.
-    pub fn done(&self) {
-        self.bar.inc(1);
+    fn started(&self, boots: usize) {
+        let style = ProgressStyle::with_template(TEMPLATE).expect("the template is valid");
+        let bar = ProgressBar::with_draw_target(Some(boots as u64), ProgressDrawTarget::hidden());
+        bar.set_style(style.progress_chars("=> "));
+        self.start(bar);
     }
+}
 
-    /// The run is over; the bar goes.
-    pub fn finish(&self) {
-        self.bar.finish_and_clear();
+impl EventHandler for Progress {
+    fn handle(&self, event: RunEvent<'_>) {
+        match event {
+            RunEvent::Note(text) => anstream::eprintln!("note: {text}"),
+            _ if self.is_hidden => {}
+            RunEvent::Started { boots } => self.started(boots),
+            RunEvent::TaskStarted(task) => {
+                let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+                self.start(spinner.with_message(task.to_owned()));
+            }
+            RunEvent::BootStarted(boot) => self.bar().set_message(line(boot, "starting")),
+            RunEvent::BootProgress(boot, progress) => {
+                let line = line(boot, &describe(boot, progress));
+                if matches!(progress, GuestProgress::Window(_)) {
+                    self.bar().println(&line);
+                }
+                self.bar().set_message(line);
+            }
+            RunEvent::BuildStarted(environment, column) => {
+                self.bar().set_message(format!("{environment} {column}"));
+            }
+            RunEvent::BootDone => self.bar().inc(1),
+            RunEvent::Finished => self.bar().finish_and_clear(),
+        }
+    }
+}
+
+fn line(boot: &PlannedBoot, text: &str) -> String {
+    format!("{} #{}: {text}", boot.contender(), boot.replicate + 1)
+}
+
+fn describe(boot: &PlannedBoot, progress: GuestProgress) -> String {
+    match progress {
+        GuestProgress::Launch { number, of } => format!("launch {} of {of}", number + 1),
+        GuestProgress::Operation(op) => names::path(op),
+        GuestProgress::Window(window) => describe_window(boot.environment.clock(), &window),
+    }
+}
+
+fn describe_window(clock: Clock, window: &Window) -> String {
+    let Window { op, number, of, .. } = window;
+    let title = format!("{} window {}/{of}", names::path(*op), number + 1);
+    let time = |value: u64| outcome::style().text(&figures::time(value as f64, clock));
+    match window.lateness {
+        None => title,
+        Some(late) => format!(
+            "{title}: mean {}, p99 {}, max so far {}",
+            time(late.mean),
+            time(late.p99),
+            time(late.max)
+        ),
     }
 }

@@ -1,31 +1,32 @@
-//! `trapline report`: a stored run as one page of HTML, from the store alone.
+//! `trapline report`: writes a stored run as an HTML page.
 
 use crate::args::ReportArgs;
 use crate::failure::{Failure, Status};
-use crate::{keep, outcome, show, terminal};
+use crate::store_path::store_path;
+use crate::{outcome, show, terminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trapline_report::page::{self, Ledger};
+use trapline_report::page::{self as report_page, Profile};
 use trapline_store::{Run, Store};
 
-/// Makes the page of a run and says where it is.
+/// Writes the page of a run and prints its path.
 ///
 /// # Errors
-/// There is no such store or run, it cannot be read, or the page cannot be written.
+/// The store or run does not exist or cannot be read, or the page cannot be written.
 pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
     let is_printed = args.output.as_deref() == Some(Path::new("-"));
     if is_printed && args.open {
-        let told = Failure::new("--open: there is no file to be opened");
-        return Err(told.help("name one with --output").status(Status::Usage));
+        return Err(Failure::usage(
+            "--open is not supported with standard output",
+            "name a file with --output",
+        ));
     }
-    let file = keep::file(&args.store)?;
-    let mut store = Store::open_existing(&file).map_err(|error| Failure::from_error(&error))?;
+    let file = store_path(&args.store)?;
+    let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
-    let run = store
-        .load(run)
-        .map_err(|error| Failure::from_error(&error))?;
-    let ledgers = args.ledgers.iter().map(|path| ledger(path));
-    let text = made(&run, &ledgers.collect::<Result<Vec<_>, _>>()?);
+    let run = store.load(run)?;
+    let profiles = args.profiles.iter().map(|path| profile(path));
+    let text = page(&run, &profiles.collect::<Result<Vec<_>, _>>()?);
     let named = args.output.clone();
     let path = named.unwrap_or_else(|| PathBuf::from(format!("trapline-run-{}.html", run.info.id)));
     if is_printed {
@@ -39,23 +40,23 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// Reads a ledger from a file.
-fn ledger(path: &Path) -> Result<Ledger, Failure> {
-    let told = |error: &dyn std::error::Error| {
-        Failure::from_error(error).about(&format!("--ledger {}", path.display()))
+/// Reads a profile from a file.
+fn profile(path: &Path) -> Result<Profile, Failure> {
+    let failure = |error: &dyn std::error::Error| {
+        Failure::from_error(error).about(&format!("--profile {}", path.display()))
     };
-    let text = std::fs::read_to_string(path).map_err(|error| told(&error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| failure(&error))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ledger::parse(&name, &text).map_err(|error| told(&error))
+    Profile::parse(&name, &text).map_err(|error| failure(&error))
 }
 
-fn made(run: &Run, ledgers: &[Ledger]) -> String {
+fn page(run: &Run, profiles: &[Profile]) -> String {
     let builds = outcome::builds(run);
-    let source = page::Source {
+    let source = report_page::Source {
         studies: &outcome::studies(run),
-        ledgers,
+        profiles,
         builds: builds.as_ref(),
-        run: &page::Run {
+        run: &report_page::Run {
             number: run.info.id.0,
             started: show::date(run.info.started_at),
             boots: run.info.boots,
@@ -63,19 +64,22 @@ fn made(run: &Run, ledgers: &[Ledger]) -> String {
             request: run.info.request.clone(),
         },
     };
-    page::page(&source)
+    report_page::page(&source)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| {
-        let told = format!("--output: cannot write {}: {error}", path.display());
-        Failure::new(told).help("name a file in a directory that is there and may be written to")
+        Failure::new(format!(
+            "--output: cannot write {}: {error}",
+            path.display()
+        ))
+        .help("name a file in an existing, writable directory")
     })?;
     let kib = text.len().div_ceil(1024);
     terminal::print_text(&format!("{} ({kib} KiB)\n", path.display()))
 }
 
-/// Hands the page to whatever the desktop opens pages with.
+/// Opens the page with the desktop's browser.
 fn open(path: &Path) -> Result<(), Failure> {
     let started = Command::new("xdg-open")
         .arg(path)
@@ -83,9 +87,8 @@ fn open(path: &Path) -> Result<(), Failure> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    // It is the desktop's from now on, and ends when it likes.
     started.map(drop).map_err(|error| {
-        Failure::new(format!("--open: xdg-open cannot be started: {error}"))
+        Failure::new(format!("--open: cannot start xdg-open: {error}"))
             .help(format!("open {} in a browser", path.display()))
     })
 }

@@ -1,14 +1,13 @@
-//! What output looks like here: how wide, in colour or not, and what happens
-//! when nobody reads it any more.
+//! Standard output: width, colour, character set, and closed pipes.
 
 use crate::args::Color;
 use crate::failure::Failure;
 use std::io::{self, IsTerminal, Write};
 
-/// Columns of text where no terminal says otherwise.
+/// Columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Lets every later print follow the user's choice of colour.
+/// Sets the use of colour for the whole process.
 pub fn choose_color(color: Color) {
     match color {
         Color::Auto => {}
@@ -17,30 +16,30 @@ pub fn choose_color(color: Color) {
     }
 }
 
-/// Whether standard output shows colour.
+/// Returns whether standard output supports colour.
 pub fn shows_color() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Whether there are characters beyond ASCII: what the locale says.
+/// Returns whether the locale has characters beyond ASCII.
 pub fn shows_unicode() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
     let locale = set
         .filter_map(std::env::var_os)
         .find(|text| !text.is_empty());
-    // Where nothing is said, as in many containers, terminals know UTF-8 today.
+    // Without a locale, as in many containers, UTF-8 is assumed.
     locale.is_none_or(|name| {
         let name = name.to_string_lossy().to_lowercase();
         name.contains("utf") || name == "c" || name == "posix"
     })
 }
 
-/// Whether somebody watches standard error.
+/// Returns whether standard error is a terminal.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Columns of standard output: the terminal's; in a pipe `COLUMNS`, or 80.
+/// Returns the columns of the terminal; in a pipe `COLUMNS`, or 80.
 pub fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(io::stdout());
     if let Some((terminal_size::Width(columns), _)) = terminal {
@@ -52,11 +51,10 @@ pub fn width() -> usize {
     columns.map_or(DEFAULT_WIDTH, |columns: usize| columns.clamp(40, 1000))
 }
 
-/// Writes to standard output. A reader that has gone (`trapline list | head`) is
-/// no failure.
+/// Writes to standard output. A closed pipe (`trapline list | head`) is not an error.
 ///
 /// # Errors
-/// Whatever else keeps output from being written: a full disk.
+/// Output cannot be written.
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     let written = write(&mut out).and_then(|()| out.flush());
@@ -68,18 +66,18 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     }
 }
 
-/// Writes text to standard output, as [`print`] does.
+/// Writes text to standard output.
 ///
 /// # Errors
-/// Those of [`print`].
+/// Output cannot be written.
 pub fn print_text(text: &str) -> Result<(), Failure> {
     print(|out| out.write_all(text.as_bytes()))
 }
 
-/// Writes one JSON value to standard output, as [`print`] does.
+/// Writes one JSON value to standard output.
 ///
 /// # Errors
-/// Those of [`print`].
+/// Output cannot be written.
 pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print_text(&format!("{value:#}\n"))
 }

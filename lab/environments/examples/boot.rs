@@ -4,10 +4,10 @@
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trapline_abi::job::selected;
+use trapline_abi::job::operations_named;
 use trapline_abi::OpSet;
 use trapline_environments::{all, boot, Availability, EnvError, Environment, Requirements};
-use trapline_environments::{Settings, Watch};
+use trapline_environments::{Limits, Settings};
 use trapline_model::{expand, EnvironmentId, Observation, Outcome, Request};
 
 fn main() -> ExitCode {
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         .unwrap_or_else(|| "basic,exits,boot".to_owned());
     let operations = what
         .split(',')
-        .filter_map(selected)
+        .filter_map(operations_named)
         .fold(0, |set, one| set | one);
     match run(&name, operations) {
         Ok(()) => ExitCode::SUCCESS,
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 }
 
 fn run(name: &str, operations: OpSet) -> Result<(), EnvError> {
-    let unknown = || EnvError::Missing(format!("there is no environment {name}"));
+    let unknown = || EnvError::unavailable(format!("there is no environment {name}"));
     let id = EnvironmentId::from_name(name).ok_or_else(unknown)?;
     let settings = Settings::find()?;
     let environments = all(&settings);
@@ -60,11 +60,11 @@ fn observe(
     let planned = &plan.boots[0];
     let machine = planned.machine;
     if let Availability::Missing(reason) = environment.supports(&Requirements { machine }) {
-        return Err(EnvError::Missing(reason));
+        return Err(EnvError::unavailable(reason));
     }
     let image = settings.parts.image()?;
     let start = Instant::now();
-    let watch = Watch::of(Duration::from_secs(120));
+    let watch = Limits::timeout(Duration::from_secs(120));
     let booted = boot(environment, &image, planned, &watch, &mut |_| {})?;
     print(&booted.observation);
     println!("wall time {:.3} s", start.elapsed().as_secs_f64());

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trapline_environments::sim::programs::{run, Program};
-use trapline_environments::{EnvError, Settings, Watch};
+use trapline_environments::{EnvError, Limits, Settings};
 
 fn main() -> ExitCode {
     match try_main() {
@@ -23,7 +23,7 @@ fn try_main() -> Result<(), EnvError> {
         arguments: words.collect(),
     };
     let start = Instant::now();
-    let watch = Watch::of(Duration::from_secs(300));
+    let watch = Limits::timeout(Duration::from_secs(300));
     let (outputs, hash) = run(&Settings::find()?, &[program], &watch)?;
     for output in outputs {
         print!("{}", String::from_utf8_lossy(&output.console));

@@ -1,14 +1,13 @@
 //! One boot from its plan to its observation.
 
-use crate::environment::{Environment, Progress, Watch, Work};
-use crate::error::EnvError;
+use crate::environment::{Environment, Progress, Work};
 use crate::observe::{Recorder, Setting};
-use crate::parts::GuestImage;
-use crate::steadiness::{self, Host, Lookout};
-use crate::tsc::Rate;
-use crate::unrest::Watcher;
-use crate::{facts, window};
+use crate::window;
 use trapline_abi::{Job, Op};
+use trapline_host::clock_check::{check_timers, ClockSampler, HostClocks};
+use trapline_host::facts;
+use trapline_host::host_noise::NoiseSampler;
+use trapline_host::{Error, GuestImage, Limits, TscRate};
 use trapline_model::expand::PlannedBoot;
 use trapline_model::irq::Asked;
 use trapline_model::{Clock, LeftOut, Observation, Operation, Outcome};
@@ -20,7 +19,7 @@ pub struct Booted {
     /// the reason of the trouble.
     pub observation: Observation,
     /// Why the boot did not end well, if it did not.
-    pub trouble: Option<EnvError>,
+    pub trouble: Option<Error>,
 }
 
 /// Boots `environment` as planned and hears it to its end. Must be called from a
@@ -32,22 +31,22 @@ pub fn boot(
     environment: &dyn Environment,
     image: &GuestImage,
     planned: &PlannedBoot,
-    watch: &Watch,
+    limits: &Limits,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Booted, EnvError> {
-    if let Some(reason) = planned.conditions.misfit(environment.id()) {
-        return Err(EnvError::Missing(reason));
+) -> Result<Booted, Error> {
+    if let Some(reason) = planned.conditions.unsupported_reason(environment.id()) {
+        return Err(Error::unavailable(reason));
     }
     let planned = &window::fit(planned, facts::available_mib());
     let on_the_wall = environment.id().clock() == Clock::Wall;
-    let watcher = on_the_wall.then(Watcher::begin);
+    let noise_sampler = on_the_wall.then(NoiseSampler::begin);
     let mut guest = environment.launch(image, &planned.machine)?;
     let unit_per_tick = unit_per_tick(environment.id().clock());
     let job = in_ticks(planned.job, unit_per_tick);
     let asks_for_interrupts = Asked::of(&job).is_some();
     let on_this_host = asks_for_interrupts && on_the_wall;
     if on_this_host {
-        steadiness::check_timers(planned.job.period)?;
+        check_timers(planned.job.period)?;
     }
     let work = Work {
         job,
@@ -55,7 +54,7 @@ pub fn boot(
         boot_launches: planned.boot_launches,
         conditions: planned.conditions.clone(),
     };
-    guest.ready(&work, watch)?;
+    guest.ready(&work, limits)?;
     let setting = Setting {
         environment: environment.id(),
         replicate: planned.replicate,
@@ -69,18 +68,18 @@ pub fn boot(
     let asked = asked.chain(conditions.filter(|_| asks_for_interrupts));
     facts.extend(asked.map(|(name, value)| (name.to_owned(), value)));
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
-    let lookout = on_this_host.then(|| Lookout::begin(Host));
-    guest.go(watch)?;
-    let trouble = guest.collect(watch, &mut recorder).err();
-    let steadiness = lookout.map(Lookout::end);
+    let clock_sampler = on_this_host.then(|| ClockSampler::begin(HostClocks));
+    guest.go(limits)?;
+    let trouble = guest.collect(limits, &mut recorder).err();
+    let clock_check = clock_sampler.map(ClockSampler::end);
     // Its time is counted as ours once it was waited for.
     drop(guest);
-    let unrest = watcher.map(Watcher::end);
+    let noise = noise_sampler.map(NoiseSampler::end);
     let pressed = planned.conditions.loads.beside().next().is_some();
     match trouble {
         // Whatever was measured was not measured under the conditions asked for.
-        Some(error @ EnvError::Load { .. }) => return Err(error),
-        Some(error @ EnvError::Machine(_)) if pressed => return Err(error),
+        Some(error @ Error::Load { .. }) => return Err(error),
+        Some(error @ Error::Machine(_)) if pressed => return Err(error),
         _ => {}
     }
     let unreached = match &trouble {
@@ -89,13 +88,13 @@ pub fn boot(
     };
     let mut observation = recorder.finish(&unreached);
     observation.variant = planned.variant.clone();
-    if let Some(steadiness) = steadiness {
-        let facts = steadiness.facts().into_iter();
+    if let Some(check) = clock_check {
+        let facts = check.facts().into_iter();
         let facts = facts.map(|(name, value)| (name.to_owned(), value));
         observation.facts.extend(facts);
-        observation.problems.extend(steadiness.flags());
+        observation.problems.extend(check.flags());
     }
-    observation.facts.extend(unrest.into_iter().flatten());
+    observation.facts.extend(noise.into_iter().flatten());
     if trouble.is_some() {
         fail_unreached(&mut observation, &planned.job, &unreached);
     }
@@ -109,7 +108,7 @@ pub fn boot(
 /// Of a guest that never began nothing was heard, not even that it failed: what it
 /// should have measured failed for the same reason.
 fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
-    for op in Op::ALL.into_iter().filter(|op| job.wants(*op)) {
+    for op in Op::ALL.into_iter().filter(|op| job.selects(*op)) {
         let is_told = |operation: &Operation| operation.op == op;
         if !observation.operations.iter().any(is_told) {
             let outcome = Outcome::Failed(reason.to_owned());
@@ -140,7 +139,7 @@ fn in_ticks(job: Job, unit_per_tick: f64) -> Job {
 
 fn unit_per_tick(clock: Clock) -> f64 {
     match clock {
-        Clock::Wall => Rate::of_this_host().ns_per_tick(),
+        Clock::Wall => TscRate::host().ns_per_tick(),
         Clock::Insn | Clock::InsnVmx => 1.0,
     }
 }

@@ -1,9 +1,6 @@
 //! The file that stands for a disk: it is made for one boot, and gone with whoever has it
 //! open, so that nothing is left behind and nothing of the user's is written over.
 
-use crate::environment::Facts;
-use crate::error::EnvError;
-use crate::settings::Settings;
 use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -11,12 +8,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trapline_host::{Error, Facts};
+use trapline_sim::settings::Settings;
 
 /// A new file of so many MiB, where the user wants it or else in the cache.
 ///
 /// # Errors
 /// It is there already, or there is no room.
-pub fn scratch(settings: &Settings, mib: u32) -> Result<Arc<File>, EnvError> {
+pub fn scratch(settings: &Settings, mib: u32) -> Result<Arc<File>, Error> {
     let (file, path) = match &settings.disk {
         Some(path) => (named(path)?, path.clone()),
         None => nameless(&settings.cache.directory)?,
@@ -27,7 +26,7 @@ pub fn scratch(settings: &Settings, mib: u32) -> Result<Arc<File>, EnvError> {
         Err(Errno::OPNOTSUPP) => file.set_len(bytes),
         reserved => reserved.map_err(Into::into),
     }
-    .map_err(EnvError::file(&path))?;
+    .map_err(Error::file(&path))?;
     Ok(Arc::new(file))
 }
 
@@ -40,17 +39,17 @@ pub fn is_direct(file: &File) -> bool {
 }
 
 /// A file that was not there before, and whose name is gone at once.
-fn named(path: &Path) -> Result<File, EnvError> {
+fn named(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create_new(true);
-    let file = options.open(path).map_err(EnvError::file(path))?;
-    fs::remove_file(path).map_err(EnvError::file(path))?;
+    let file = options.open(path).map_err(Error::file(path))?;
+    fs::remove_file(path).map_err(Error::file(path))?;
     Ok(file)
 }
 
-fn nameless(directory: &Path) -> Result<(File, PathBuf), EnvError> {
-    fs::create_dir_all(directory).map_err(EnvError::file(directory))?;
-    let file = tempfile::tempfile_in(directory).map_err(EnvError::file(directory))?;
+fn nameless(directory: &Path) -> Result<(File, PathBuf), Error> {
+    fs::create_dir_all(directory).map_err(Error::file(directory))?;
+    let file = tempfile::tempfile_in(directory).map_err(Error::file(directory))?;
     Ok((file, directory.to_owned()))
 }
 

@@ -1,18 +1,11 @@
 //! What every environment offers, and what every guest goes through.
 
-use crate::error::EnvError;
 use crate::observe::Finished;
-use crate::parts::GuestImage;
-use crate::transcript::Window;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trapline_abi::{Job, Op};
+use trapline_host::{Error, Facts, GuestImage, Limits};
 use trapline_model::{Conditions, EnvironmentId, MachineSpec};
-
-/// What an environment is made of: names and values, stored with samples.
-pub type Facts = BTreeMap<String, String>;
+use trapline_protocol::Window;
 
 /// What a boot needs of an environment.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +38,7 @@ pub trait Environment: Send + Sync {
     ///
     /// # Errors
     /// The environment is not ready, see [`Self::supports`].
-    fn launch(&self, image: &GuestImage, machine: &MachineSpec)
-        -> Result<Box<dyn Guest>, EnvError>;
+    fn launch(&self, image: &GuestImage, machine: &MachineSpec) -> Result<Box<dyn Guest>, Error>;
 }
 
 /// What one boot of an environment has to do.
@@ -83,20 +75,20 @@ pub trait Guest {
     ///
     /// # Errors
     /// Something that it needs is missing, or preparation fails.
-    fn ready(&mut self, work: &Work, watch: &Watch) -> Result<(), EnvError>;
+    fn ready(&mut self, work: &Work, limits: &Limits) -> Result<(), Error>;
 
     /// Starts it.
     ///
     /// # Errors
     /// It cannot be started.
-    fn go(&mut self, watch: &Watch) -> Result<(), EnvError>;
+    fn go(&mut self, limits: &Limits) -> Result<(), Error>;
 
-    /// Hears it to its end, which `watch` limits. Whatever was heard is handed to
+    /// Hears it to its end, which `limits` limits. Whatever was heard is handed to
     /// `out`, also if this fails.
     ///
     /// # Errors
     /// It did not end well.
-    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError>;
+    fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error>;
 
     /// Ends it early: asks, waits for `grace`, and kills.
     fn stop(self: Box<Self>, grace: Duration);
@@ -128,38 +120,4 @@ pub enum Progress {
     Operation(Op),
     /// A window of interrupts is complete; its figures are in units of the clock.
     Window(Window),
-}
-
-/// How long guests are listened to.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    /// The most time that a process of ours may take, be it a VMM or a whole
-    /// simulated machine.
-    pub patience: Duration,
-    /// Set by somebody else when everything shall stop.
-    pub stop: Arc<AtomicBool>,
-}
-
-impl Watch {
-    /// Listens for `patience`; nobody can stop it before.
-    pub fn of(patience: Duration) -> Self {
-        Self {
-            patience,
-            stop: Arc::default(),
-        }
-    }
-
-    /// Whether listening from `start` has come to its end.
-    pub(crate) fn check(&self, start: Instant, words: impl Fn() -> String) -> Result<(), EnvError> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(EnvError::Stopped);
-        }
-        if start.elapsed() >= self.patience {
-            return Err(EnvError::Hung {
-                after: self.patience,
-                words: words(),
-            });
-        }
-        Ok(())
-    }
 }

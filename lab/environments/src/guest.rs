@@ -1,20 +1,18 @@
 //! A guest that is a process of this host, or several in turn: the agent, a VMM
 //! of ours, or QEMU. What differs between them is a [`Recipe`].
 
-use crate::custom::{Foreign, FIRST_WORD, GRACE};
-use crate::environment::{Facts, Guest, Progress, SampleSink, Watch, Work};
-use crate::error::EnvError;
+use crate::environment::{Guest, Progress, SampleSink, Work};
 use crate::loads::{neighbourly, Beside, Crew};
 use crate::observe::{Finished, Offset};
-use crate::placement::{Placement, Threads};
-use crate::process::{Command, Ear, Over, Running};
-use crate::transcript::{Blind, Ending, Seen, Transcript, Witness};
-use crate::tsc::Rate;
-use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
-use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
 use trapline_abi::{Job, Op};
+use trapline_host::affinity::{Affinity, Threads};
+use trapline_host::custom_vmm::{CustomGuest, EXIT_GRACE, FIRST_RECORD_TIMEOUT};
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::{Command, Exited, OutputHandler, Process};
+use trapline_host::{Error, Facts, Limits, TscRate};
 use trapline_model::{Conditions, PerCpu};
+use trapline_protocol::{EndState, GuestDecoder, NoProbe, Usage, UsageProbe, NOT_REPORTED};
 
 /// How an environment runs a job.
 pub trait Recipe {
@@ -22,10 +20,10 @@ pub trait Recipe {
     ///
     /// # Errors
     /// Something that it is given cannot be made.
-    fn command(&self, job: &Job) -> Result<Command, EnvError>;
+    fn command(&self, job: &Job) -> Result<Command, Error>;
 
     /// What its exit statuses mean.
-    fn statuses(&self) -> Statuses;
+    fn exit_codes(&self) -> ExitCodes;
 
     /// The clock by which its guest's boot is told.
     fn clock(&self) -> BootClock;
@@ -46,7 +44,7 @@ pub trait Recipe {
     }
 
     /// The VMM, if it is one that knows nothing of Trapline.
-    fn foreign(&self) -> Option<&Foreign> {
+    fn foreign(&self) -> Option<&CustomGuest> {
         None
     }
 }
@@ -63,97 +61,28 @@ pub enum BootClock {
     Machine,
 }
 
-/// What exit statuses mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statuses {
-    /// All went well.
-    pub done: i32,
-    /// The guest panicked.
-    pub panicked: Option<i32>,
-    /// The guest reset its CPU.
-    pub reset: Option<i32>,
-}
-
-impl Statuses {
-    /// Those of the agent.
-    pub const AGENT: Self = Self {
-        done: 0,
-        panicked: None,
-        reset: None,
-    };
-    /// Those of `trapline-vmm`.
-    pub const VMM: Self = Self {
-        done: 0,
-        panicked: Some(35),
-        reset: Some(36),
-    };
-    /// Those of QEMU with an `isa-debug-exit` and `-no-reboot`.
-    pub const QEMU: Self = Self {
-        done: EXIT_STATUS_DONE,
-        panicked: Some(EXIT_STATUS_PANIC),
-        reset: Some(0),
-    };
-}
-
-/// Whether a guest ended well, from all that is known about its end.
-///
-/// # Errors
-/// It did not.
-pub fn judge(
-    program: &str,
-    status: std::process::ExitStatus,
-    statuses: Statuses,
-    heard: &Transcript,
-) -> Result<(), EnvError> {
-    let words = heard.last_words();
-    let program = program.to_owned();
-    if let Ending::Panicked(message) = heard.ending() {
-        let message = message.clone();
-        return Err(EnvError::Panicked { message });
-    }
-    let Some(status) = status.code() else {
-        let signal = status.signal().unwrap_or_default();
-        return Err(EnvError::Killed {
-            program,
-            signal,
-            words,
-        });
-    };
-    match heard.ending() {
-        Ending::Done if status == statuses.done => Ok(()),
-        _ if status == statuses.done => Err(EnvError::Silent { words }),
-        _ if Some(status) == statuses.reset => Err(EnvError::Reset { words }),
-        _ if Some(status) == statuses.panicked => Err(EnvError::Panicked { message: words }),
-        _ => Err(EnvError::Failed {
-            program,
-            status,
-            words,
-        }),
-    }
-}
-
 /// A guest that is a sequence of processes.
-pub struct ProcessGuest<R> {
-    recipe: R,
+pub struct ProcessGuest {
+    recipe: Box<dyn Recipe>,
     jobs: Vec<Job>,
-    running: Option<Running>,
+    running: Option<Process>,
     /// Who carries loads out, where there can be any.
     crew: Option<Crew>,
     /// Dropped before what it runs on is given back.
     beside: Beside,
-    placement: Option<Placement>,
+    affinity: Option<Affinity>,
 }
 
-impl<R: Recipe> ProcessGuest<R> {
+impl ProcessGuest {
     /// A guest made by `recipe`.
-    pub fn new(recipe: R) -> Self {
+    pub fn new(recipe: Box<dyn Recipe>) -> Self {
         Self {
             recipe,
             jobs: Vec::new(),
             running: None,
             crew: None,
             beside: Beside::default(),
-            placement: None,
+            affinity: None,
         }
     }
 
@@ -165,24 +94,24 @@ impl<R: Recipe> ProcessGuest<R> {
         }
     }
 
-    fn start(&self, job: &Job) -> Result<Running, EnvError> {
+    fn start(&self, job: &Job) -> Result<Process, Error> {
         let command = self.recipe.command(job)?;
-        let Some(placement) = &self.placement else {
-            return Running::start(&command);
+        let Some(affinity) = &self.affinity else {
+            return Process::start(&command);
         };
-        if !placement.needs_thread() {
-            return placement.start_guest(|| Running::start(&command));
+        if !affinity.needs_vcpu_thread() {
+            return affinity.start_guest(|| Process::start(&command));
         }
         let threads = self.recipe.threads(job);
-        let threads = threads.ok_or_else(|| EnvError::Missing(NO_THREAD.to_owned()))?;
+        let threads = threads.ok_or_else(|| Error::unavailable(NO_THREAD.to_owned()))?;
         let command = self.recipe.with_named_threads(command);
-        let running = placement.start_guest(|| Running::start(&command))?;
-        placement.put(running.pid(), threads)?;
+        let running = affinity.start_guest(|| Process::start(&command))?;
+        affinity.apply(running.pid(), threads)?;
         Ok(running)
     }
 
     /// Chooses where everybody runs, and starts what disturbs.
-    fn prepare(&mut self, conditions: &Conditions, watch: &Watch) -> Result<(), EnvError> {
+    fn prepare(&mut self, conditions: &Conditions, limits: &Limits) -> Result<(), Error> {
         let Conditions {
             loads, pin, sched, ..
         } = conditions;
@@ -194,51 +123,51 @@ impl<R: Recipe> ProcessGuest<R> {
             return Ok(());
         }
         let crew = self.crew.as_ref();
-        let crew = crew.ok_or_else(|| EnvError::Missing(NOBODY_ELSE.to_owned()))?;
-        let placement = Placement::choose(*pin, *sched)?;
-        placement.step_aside();
-        self.beside = Beside::start(loads, crew, &placement, watch)?;
+        let crew = crew.ok_or_else(|| Error::unavailable(NOBODY_ELSE.to_owned()))?;
+        let affinity = Affinity::choose(*pin, *sched)?;
+        affinity.move_lab();
+        self.beside = Beside::start(loads, crew, &affinity, limits)?;
         if conditions.per_cpu == PerCpu::Two {
-            self.add_neighbour(&placement, watch)?;
+            self.add_neighbour(&affinity, limits)?;
         }
-        self.placement = Some(placement);
+        self.affinity = Some(affinity);
         Ok(())
     }
 
     /// Starts a second guest of the same kind, whose virtual CPU is where the measured
     /// one's will be.
-    fn add_neighbour(&mut self, placement: &Placement, watch: &Watch) -> Result<(), EnvError> {
+    fn add_neighbour(&mut self, affinity: &Affinity, limits: &Limits) -> Result<(), Error> {
         let Some(job) = self.jobs.first() else {
             return Ok(());
         };
-        let job = endless(job, watch.patience);
+        let job = endless(job, limits.timeout);
         let threads = self.recipe.threads(&job);
-        let threads = threads.ok_or_else(|| EnvError::Missing(NO_THREAD.to_owned()))?;
+        let threads = threads.ok_or_else(|| Error::unavailable(NO_THREAD.to_owned()))?;
         let command = self.recipe.with_named_threads(self.recipe.command(&job)?);
-        self.beside.join(command, threads, placement, watch)
+        self.beside.join(command, threads, affinity, limits)
     }
 
     /// Hears one launch to its end and hands it on, however it ends.
     fn hear(
         &self,
-        mut running: Running,
+        mut running: Process,
         job: &Job,
-        watch: &Watch,
+        limits: &Limits,
         out: &mut dyn SampleSink,
-    ) -> Result<(), EnvError> {
+    ) -> Result<(), Error> {
         let foreign = self.recipe.foreign();
-        let mut ear = TranscriptEar::new(job, self.recipe.clock(), foreign, out);
-        let heard = running.hear(&mut ear, watch);
-        let mut transcript = ear.transcript;
-        transcript.close();
+        let mut ear = GuestOutput::new(job, self.recipe.clock(), foreign, out);
+        let heard = running.wait(&mut ear, limits);
+        let mut decoder = ear.decoder;
+        decoder.close();
         let judged = heard.and_then(|over| {
-            self.judge(job, over.status, &transcript)?;
+            self.judge(job, over.status, &decoder)?;
             Ok(over)
         });
-        let unreached = judged.as_ref().err().map(EnvError::to_string);
-        let account = transcript.finish(&unreached.unwrap_or_else(not_told));
+        let unreached = judged.as_ref().err().map(Error::to_string);
+        let report = decoder.finish(&unreached.unwrap_or_else(|| NOT_REPORTED.to_owned()));
         let over = judged.as_ref().ok();
-        out.finished(self.finished(account, &running, over));
+        out.finished(self.finished(report, &running, over));
         judged.map(|_| ())
     }
 
@@ -246,48 +175,48 @@ impl<R: Recipe> ProcessGuest<R> {
         &self,
         job: &Job,
         status: std::process::ExitStatus,
-        heard: &Transcript,
-    ) -> Result<(), EnvError> {
+        heard: &GuestDecoder,
+    ) -> Result<(), Error> {
         if let Some(foreign) = self.recipe.foreign() {
-            return foreign.judge(job, status, heard);
+            return foreign.check_exit(job, status, heard);
         }
         let name = self.recipe.command(job)?.name();
-        judge(&name, status, self.recipe.statuses(), heard)
+        self.recipe.exit_codes().check(&name, status, heard)
     }
 
     fn finished(
         &self,
-        account: crate::transcript::Account,
-        running: &Running,
-        over: Option<&Over>,
+        report: trapline_protocol::GuestReport,
+        running: &Process,
+        over: Option<&Exited>,
     ) -> Finished {
-        let outstayed = over.is_some_and(|over| over.outstayed);
-        let end = over.filter(|_| !outstayed).map(|over| over.end);
-        let known = running.witness().tsc_offset.map(Offset::Known);
+        let outlived_guest = over.is_some_and(|over| over.outlived_guest);
+        let end = over.filter(|_| !outlived_guest).map(|over| over.end);
+        let known = running.probe().tsc_offset.map(Offset::Known);
         let (exec, reaped, offset) = match self.recipe.clock() {
             BootClock::Machine => (0, None, Offset::Same),
             BootClock::Ours => (running.exec(), end, Offset::Same),
             BootClock::Guests => (running.exec(), end, known.unwrap_or(Offset::Heard)),
         };
         Finished {
-            account,
+            report,
             exec,
             reaped,
             offset,
             // A process's own memory is also what its workloads work on, and in a VMM
             // that we do not know it may be the guest's.
             own_memory: match (self.recipe.clock(), self.recipe.foreign()) {
-                (BootClock::Guests, None) => running.witness().own_memory,
+                (BootClock::Guests, None) => running.probe().own_memory,
                 _ => None,
             },
-            outstayed,
+            outlived_guest,
         }
     }
 }
 
 /// The job of a second guest, which takes longer than the first may be heard.
 fn endless(job: &Job, patience: Duration) -> Job {
-    let period = job.period as f64 * Rate::of_this_host().ns_per_tick();
+    let period = job.period as f64 * TscRate::host().ns_per_tick();
     neighbourly(
         job,
         (2.0 * patience.as_nanos() as f64 / period.max(1.0)) as u32,
@@ -302,18 +231,13 @@ const NOBODY_ELSE: &str = "a machine that runs the image alone has nobody else t
 const NO_THREAD: &str = "nobody knows which thread of a VMM given with --vmm, or of one with a \
                          Linux, runs the virtual CPU that is measured: leave --pin exclusive out";
 
-/// The reason for an operation that a guest passed over without a word.
-pub fn not_told() -> String {
-    "the guest did not tell what came of it".to_owned()
-}
-
-impl<R: Recipe> Guest for ProcessGuest<R> {
-    fn ready(&mut self, work: &Work, watch: &Watch) -> Result<(), EnvError> {
+impl Guest for ProcessGuest {
+    fn ready(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
         self.jobs = work.jobs();
-        self.prepare(&work.conditions, watch)
+        self.prepare(&work.conditions, limits)
     }
 
-    fn go(&mut self, _: &Watch) -> Result<(), EnvError> {
+    fn go(&mut self, _: &Limits) -> Result<(), Error> {
         self.beside.begin();
         if let Some(job) = self.jobs.first() {
             self.running = Some(self.start(job)?);
@@ -321,13 +245,13 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
         Ok(())
     }
 
-    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
+    fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error> {
         let of = self.jobs.len();
         for (name, value) in self.recipe.facts() {
             out.fact(&name, value);
         }
-        if let Some(placement) = &self.placement {
-            out.fact("placement", placement.describe());
+        if let Some(affinity) = &self.affinity {
+            out.fact("placement", affinity.describe());
         }
         for number in 0..of {
             let job = self.jobs[number];
@@ -336,11 +260,11 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
                 None => self.start(&job)?,
             };
             out.progress(Progress::Launch { number, of });
-            self.hear(running, &job, watch, out)?;
+            self.hear(running, &job, limits, out)?;
             if number == 0 {
                 // Further launches are not measured under conditions.
                 std::mem::take(&mut self.beside).end(out)?;
-                self.placement = None;
+                self.affinity = None;
             }
         }
         Ok(())
@@ -348,39 +272,39 @@ impl<R: Recipe> Guest for ProcessGuest<R> {
 
     fn stop(mut self: Box<Self>, grace: Duration) {
         if let Some(running) = &mut self.running {
-            running.ask_to_end(grace);
+            running.terminate(grace);
         }
     }
 }
 
-/// Puts what a process writes into a [`Transcript`].
-struct TranscriptEar<'a> {
-    transcript: Transcript,
+/// Puts what a process writes into a [`GuestDecoder`].
+struct GuestOutput<'a> {
+    decoder: GuestDecoder,
     arrivals_matter: bool,
     doing: Option<Op>,
-    foreign: Option<&'a Foreign>,
+    foreign: Option<&'a CustomGuest>,
     job: Job,
     /// When the guest's last record was heard.
     last_heard: Option<Instant>,
     out: &'a mut dyn SampleSink,
 }
 
-impl<'a> TranscriptEar<'a> {
+impl<'a> GuestOutput<'a> {
     fn new(
         job: &Job,
         clock: BootClock,
-        foreign: Option<&'a Foreign>,
+        foreign: Option<&'a CustomGuest>,
         out: &'a mut dyn SampleSink,
     ) -> Self {
         let listen = match foreign {
-            Some(_) => Transcript::to_the_last_record,
-            None => Transcript::new,
+            Some(_) => GuestDecoder::until_end_record,
+            None => GuestDecoder::new,
         };
-        let transcript = listen(job);
+        let decoder = listen(job);
         Self {
-            transcript: match clock {
-                BootClock::Guests => transcript,
-                BootClock::Ours | BootClock::Machine => transcript.on_one_clock(),
+            decoder: match clock {
+                BootClock::Guests => decoder,
+                BootClock::Ours | BootClock::Machine => decoder.with_shared_clock(),
             },
             // On a machine with a clock of its own, ours says nothing about the guest.
             arrivals_matter: clock != BootClock::Machine,
@@ -392,14 +316,14 @@ impl<'a> TranscriptEar<'a> {
         }
     }
 
-    fn foreign_console(&mut self, bytes: &[u8], at: u64, witness: &mut dyn Witness) {
-        let mut witness = WithoutExits(witness);
-        self.transcript.console(bytes, Some(at), &mut witness);
+    fn foreign_console(&mut self, bytes: &[u8], at: u64, probe: &mut dyn UsageProbe) {
+        let mut probe = WithoutExits(probe);
+        self.decoder.console(bytes, Some(at), &mut probe);
         self.note_last_record();
     }
 
     fn note_last_record(&mut self) {
-        if *self.transcript.ending() != Ending::Cut {
+        if *self.decoder.end() != EndState::Incomplete {
             self.last_heard.get_or_insert_with(Instant::now);
         }
     }
@@ -407,71 +331,71 @@ impl<'a> TranscriptEar<'a> {
 
 /// How many exits a serial port takes for what is said on it nobody can tell, so
 /// they cannot be taken off.
-struct WithoutExits<'a>(&'a mut dyn Witness);
+struct WithoutExits<'a>(&'a mut dyn UsageProbe);
 
-impl Witness for WithoutExits<'_> {
-    fn look(&mut self) -> Seen {
-        Seen {
+impl UsageProbe for WithoutExits<'_> {
+    fn sample(&mut self) -> Usage {
+        Usage {
             exits: None,
-            ..self.0.look()
+            ..self.0.sample()
         }
     }
 }
 
-impl Ear for TranscriptEar<'_> {
-    fn console(&mut self, bytes: &[u8], at: u64, witness: &mut dyn Witness) {
+impl OutputHandler for GuestOutput<'_> {
+    fn console(&mut self, bytes: &[u8], at: u64, probe: &mut dyn UsageProbe) {
         if self.foreign.is_some() {
-            self.foreign_console(bytes, at, witness);
+            self.foreign_console(bytes, at, probe);
         } else if self.arrivals_matter {
-            self.transcript.console(bytes, Some(at), witness);
+            self.decoder.console(bytes, Some(at), probe);
         } else {
-            self.transcript.console(bytes, None, &mut Blind);
+            self.decoder.console(bytes, None, &mut NoProbe);
         }
-        if let Some(op) = self.transcript.doing() {
+        if let Some(op) = self.decoder.current_operation() {
             if self.doing.replace(op) != Some(op) {
                 self.out.progress(Progress::Operation(op));
             }
         }
-        for window in self.transcript.take_windows() {
+        for window in self.decoder.take_windows() {
             self.out.progress(Progress::Window(window));
         }
     }
 
     fn errors(&mut self, bytes: &[u8]) {
-        self.transcript.errors(bytes);
+        self.decoder.errors(bytes);
     }
 
     fn events(&mut self, bytes: &[u8]) {
-        self.transcript.events(bytes);
+        self.decoder.events(bytes);
     }
 
-    fn consider(&mut self) -> Result<(), EnvError> {
-        if let Some(theirs) = self.transcript.foreign_version() {
-            return Err(EnvError::Version { theirs });
+    fn check(&mut self) -> Result<(), Error> {
+        if let Some(theirs) = self.decoder.version_mismatch() {
+            return Err(Error::Version { theirs });
         }
-        if self.transcript.flooded() {
-            let words = self.last_words();
-            return Err(EnvError::Flooded { words });
+        if self.decoder.flooded() {
+            let words = self.last_output();
+            return Err(Error::Flooded { output: words });
         }
         Ok(())
     }
 
-    fn enough(&mut self, since: Duration) -> Result<bool, EnvError> {
+    fn is_complete(&mut self, since: Duration) -> Result<bool, Error> {
         let Some(foreign) = self.foreign else {
             return Ok(false);
         };
-        if !self.transcript.spoke() && since >= FIRST_WORD {
+        if !self.decoder.has_started() && since >= FIRST_RECORD_TIMEOUT {
             // Records may stand behind noise that looks like the start of one.
-            self.transcript.close();
+            self.decoder.close();
             self.note_last_record();
-            if !self.transcript.spoke() {
-                return Err(foreign.never_spoke(&self.job, None, self.last_words()));
+            if !self.decoder.has_started() {
+                return Err(foreign.no_records(&self.job, None, self.last_output()));
             }
         }
-        Ok(self.last_heard.is_some_and(|at| at.elapsed() >= GRACE))
+        Ok(self.last_heard.is_some_and(|at| at.elapsed() >= EXIT_GRACE))
     }
 
-    fn last_words(&self) -> String {
-        self.transcript.last_words()
+    fn last_output(&self) -> String {
+        self.decoder.last_output()
     }
 }

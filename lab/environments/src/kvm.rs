@@ -1,9 +1,9 @@
 //! What /dev/kvm of this host is.
 
-use crate::error::EnvError;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
+use trapline_host::Error;
 use trapline_model::Halt;
 
 /// The device.
@@ -17,8 +17,8 @@ const API_VERSION: libc::c_int = 12;
 ///
 /// # Errors
 /// Why not, with what mends it.
-pub fn check() -> Result<(), EnvError> {
-    let missing = |reason: &str| Err(EnvError::Missing(reason.to_owned()));
+pub fn check() -> Result<(), Error> {
+    let missing = |reason: &str| Err(Error::unavailable(reason.to_owned()));
     let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => device,
         Err(error) if error.kind() == ErrorKind::NotFound => return missing(ABSENT),
@@ -38,8 +38,8 @@ pub fn check() -> Result<(), EnvError> {
 ///
 /// # Errors
 /// Why not, with what is to be done.
-pub fn check_halt(halt: Halt) -> Result<(), EnvError> {
-    let missing = |reason: &str| Err(EnvError::Missing(reason.to_owned()));
+pub fn check_halt(halt: Halt) -> Result<(), Error> {
+    let missing = |reason: &str| Err(Error::unavailable(reason.to_owned()));
     match (halt, Hardware::of_this_host().ring()) {
         (Halt::Exits, _) => Ok(()),
         (Halt::InGuest, 3) => missing(HALTS_BY_PORT),
@@ -52,7 +52,7 @@ pub fn check_halt(halt: Halt) -> Result<(), EnvError> {
 ///
 /// # Errors
 /// There is none, or it emulates ring 0.
-pub fn ready_for_linux() -> Result<(), EnvError> {
+pub fn ready_for_linux() -> Result<(), Error> {
     check().and_then(|()| check_ring0())
 }
 
@@ -60,9 +60,9 @@ pub fn ready_for_linux() -> Result<(), EnvError> {
 ///
 /// # Errors
 /// It does not.
-pub fn check_ring0() -> Result<(), EnvError> {
+pub fn check_ring0() -> Result<(), Error> {
     match Hardware::of_this_host() {
-        Hardware::None => Err(EnvError::Missing(EMULATED.to_owned())),
+        Hardware::None => Err(Error::unavailable(EMULATED.to_owned())),
         _ => Ok(()),
     }
 }

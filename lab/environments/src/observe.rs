@@ -6,14 +6,15 @@
 //! clock; where it can only be bounded - nothing is heard before it was said -
 //! the bound is used and the observation says so.
 
-use crate::environment::{Facts, Progress, SampleSink};
-use crate::transcript::{Account, Elapsed, Ending};
+use crate::environment::{Progress, SampleSink};
 use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
-use trapline_abi::record::Speaker;
+use trapline_abi::record::Sender;
 use trapline_abi::{block, Counter, Interrupt, Op, OpSet, Stage, Workload};
+use trapline_host::Facts;
 use trapline_model::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 use trapline_model::{irq, EnvironmentId};
+use trapline_protocol::{Elapsed, EndState, GuestReport};
 
 /// How the guest's clock relates to ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Offset {
 #[derive(Debug)]
 pub struct Finished {
     /// What was heard.
-    pub account: Account,
+    pub report: GuestReport,
     /// When it was started, in ticks of our clock.
     pub exec: u64,
     /// When it was seen to have ended, in ticks of our clock, if it was.
@@ -40,7 +41,7 @@ pub struct Finished {
     /// Peak memory of the VMM beyond guest RAM that was seen, in bytes.
     pub own_memory: Option<u64>,
     /// Whether the VMM stayed when its guest was done, so that it had to be killed.
-    pub outstayed: bool,
+    pub outlived_guest: bool,
 }
 
 /// What the observation of an environment needs to know about it.
@@ -54,40 +55,37 @@ pub struct Setting {
     pub unit_per_tick: f64,
 }
 
-/// Why a stage of the boot workload has no meaning in an environment.
-fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
-    use EnvironmentId::{
-        Custom, Host, QemuKvm, QemuKvmLinux, QemuTcg, QemuTcgLinux, Sim, SimCustom, SimLinux,
-        SimQemuKvm, SimQemuKvmLinux, SimVmx, SimVmxLinux, SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0,
-        SimXenHvm, SimXenPvh, Uml,
-    };
-    match (environment, op) {
-        (SimXenDom0, _) => {
+/// Returns the reason why an operation of workload boot is not applicable to an environment.
+fn not_applicable(environment: EnvironmentId, op: Op) -> Option<&'static str> {
+    let is_before_entry = matches!(op, Op::BootCreated | Op::BootEntry);
+    let is_created = op == Op::BootCreated;
+    match environment {
+        id if id.is_xen() && id.starts_with_machine() => {
             Some("Xen's first domain starts with the machine, and no VMM is executed")
         }
-        (Sim | SimVmx, _) => Some("the bare machine has no VMM that could be executed"),
-        (Host | SimLinux | SimVmxLinux, Op::BootCreated | Op::BootEntry) => {
+        id if id.starts_with_machine() => {
+            Some("the bare machine has no VMM that could be executed")
+        }
+        id if id.is_native() && is_before_entry => {
             Some("a process has no virtual machine around it")
         }
-        (Uml, Op::BootCreated | Op::BootEntry) => {
+        id if id.is_user_mode() && is_before_entry => {
             Some("user-mode Linux is the program that is executed: nothing comes before its kernel")
         }
-        (QemuKvmLinux | QemuTcgLinux | SimQemuKvmLinux, Op::BootEntry) => {
+        id if id.is_linux_guest() && id.has_qemu_vmm() && op == Op::BootEntry => {
             Some("QEMU does not tell when its guest's kernel is entered")
         }
-        (
-            QemuKvm | QemuTcg | QemuKvmLinux | QemuTcgLinux | SimQemuKvm | SimQemuKvmLinux
-            | SimVmxQemuKvm,
-            Op::BootCreated,
-        ) => Some("QEMU does not tell when it has created the machine"),
-        (
-            SimXenPvh | SimXenHvm,
-            Op::BootCreated | Op::BootEntry | Op::BootMain | Op::BootSample,
-        ) => Some("Xen does not tell how a domain's clock relates to the machine's; 'trapline explain' of boot/exit tells the stages"),
-        (SimVmxXenPvh, Op::BootCreated | Op::BootEntry | Op::BootMain | Op::BootSample) => {
-            Some("Xen does not tell how a domain's clock relates to the machine's")
+        id if id.has_qemu_vmm() && is_created => {
+            Some("QEMU does not tell when it has created the machine")
         }
-        (Custom | SimCustom, Op::BootCreated) => {
+        id if id.is_xen() && op != Op::BootExit => Some(match id.clock() {
+            trapline_model::Clock::Insn => {
+                "Xen does not tell how a domain's clock relates to the machine's; \
+                            'trapline explain' of boot/exit tells the stages"
+            }
+            _ => "Xen does not tell how a domain's clock relates to the machine's",
+        }),
+        id if id.is_custom() && is_created => {
             Some("a VMM given with --vmm does not tell when it has created the machine")
         }
         _ => None,
@@ -95,7 +93,7 @@ fn meaningless(environment: EnvironmentId, op: Op) -> Option<&'static str> {
 }
 
 /// What there is to say of a VMM that had to be killed.
-const OUTSTAYED: &str = "the VMM did not end with its guest, and was killed";
+const OUTLIVED_GUEST: &str = "the VMM did not end with its guest, and was killed";
 
 /// The stage until which an operation of the boot workload counts.
 pub fn last_stage(op: Op) -> Option<Stage> {
@@ -119,7 +117,7 @@ pub struct Recorder<'a> {
     facts: Facts,
     log: String,
     problems: Vec<String>,
-    outstayed: bool,
+    outlived_guest: bool,
     progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -144,7 +142,7 @@ impl<'a> Recorder<'a> {
             facts,
             log: String::new(),
             problems: Vec::new(),
-            outstayed: false,
+            outlived_guest: false,
             progress,
         }
     }
@@ -173,10 +171,10 @@ impl<'a> Recorder<'a> {
                 continue;
             }
             let samples = self.boot_samples.remove(&op).unwrap_or_default();
-            let outcome = match meaningless(self.setting.environment, op) {
+            let outcome = match not_applicable(self.setting.environment, op) {
                 Some(reason) => Outcome::Skipped(reason.to_owned()),
-                None if samples.is_empty() && op == Op::BootExit && self.outstayed => {
-                    Outcome::Skipped(OUTSTAYED.to_owned())
+                None if samples.is_empty() && op == Op::BootExit && self.outlived_guest => {
+                    Outcome::Skipped(OUTLIVED_GUEST.to_owned())
                 }
                 None if samples.is_empty() => Outcome::Failed(unreached.to_owned()),
                 None => measured(samples),
@@ -197,12 +195,12 @@ impl<'a> Recorder<'a> {
     }
 
     fn stages(&mut self, finished: &Finished) -> BTreeMap<Stage, u64> {
-        let account = &finished.account;
-        let mut stages = account.vmm_stages.clone();
+        let report = &finished.report;
+        let mut stages = report.vmm_stages.clone();
         if let Some(offset) = self.offset(finished) {
             let on_our_clock =
                 |(&stage, &at): (&Stage, &u64)| (stage, at.wrapping_sub(offset as u64));
-            stages.extend(account.stages.iter().map(on_our_clock));
+            stages.extend(report.stages.iter().map(on_our_clock));
         }
         if self.setting.environment.is_linux_guest() {
             // The agent tells of itself; the guest's first instruction is its kernel's.
@@ -223,14 +221,14 @@ impl<'a> Recorder<'a> {
 
     /// The guest's clock minus ours, in ticks.
     fn offset(&mut self, finished: &Finished) -> Option<i64> {
-        let account = &finished.account;
-        let told = account.counters.get(&Counter::TscOffset);
+        let report = &finished.report;
+        let told = report.counters.get(&Counter::TscOffset);
         match (finished.offset, told) {
             (Offset::Same, _) => Some(0),
             (Offset::Known(offset), _) => Some(offset),
             (Offset::Heard, Some(&told)) => Some(told as i64),
             (Offset::Heard, None) => {
-                let lag = account.lag?;
+                let lag = report.min_lag?;
                 self.facts.insert(
                     "guest-clock".to_owned(),
                     "the offset of the guest's clock is not told; stages of the guest are placed \
@@ -242,7 +240,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Nobody stamps the first instruction of a Linux, but our VMM tells when it is about to
+    /// No record marks the first instruction of a Linux, but our VMM reports when it is about to
     /// enter it.
     fn last_stage(&self, op: Op) -> Option<Stage> {
         match op {
@@ -273,7 +271,7 @@ impl<'a> Recorder<'a> {
     /// Puts the stamps of the host's clock into nanoseconds since the start.
     fn stamped(&self, mut operation: Operation, finished: &Finished) -> Operation {
         let elapsed_here = |elapsed: &&Elapsed| elapsed.op == operation.op;
-        let found = finished.account.elapsed.iter().find(elapsed_here);
+        let found = finished.report.elapsed.iter().find(elapsed_here);
         if let (Op::HostTimer, Outcome::Measured { interrupts, .. }) =
             (operation.op, &mut operation.outcome)
         {
@@ -301,7 +299,7 @@ impl<'a> Recorder<'a> {
     /// is known. When words arrived is no answer to that: they arrive later than most
     /// interrupts.
     fn raiser_offset(&self, finished: &Finished) -> Option<i64> {
-        let told = finished.account.counters.get(&Counter::TscOffset);
+        let told = finished.report.counters.get(&Counter::TscOffset);
         match finished.offset {
             Offset::Same => Some(0),
             Offset::Known(offset) => Some(offset),
@@ -310,7 +308,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn counters(&self, finished: &Finished) -> BTreeMap<Counter, u64> {
-        let mut counters = finished.account.counters.clone();
+        let mut counters = finished.report.counters.clone();
         if let Some(seen) = finished.own_memory {
             let told = counters.entry(Counter::OwnMemory).or_default();
             *told = seen.max(*told);
@@ -320,7 +318,7 @@ impl<'a> Recorder<'a> {
         {
             counters.insert(Counter::TscOffset, offset as u64);
         }
-        if let Some(hello) = finished.account.hello {
+        if let Some(hello) = finished.report.hello {
             counters.insert(Counter::Ring, hello.ring.into());
         }
         counters
@@ -330,8 +328,8 @@ impl<'a> Recorder<'a> {
     /// interrupts take: what polling costs has to be seen there, too.
     fn take_cpu_time(&mut self, finished: &Finished) {
         let is_exact = self.setting.environment.clock().is_exact();
-        let asked = finished.account.asked & irq::operations() != 0;
-        let told = finished.account.counters.get(&Counter::CpuTime);
+        let asked = finished.report.requested & irq::operations() != 0;
+        let told = finished.report.counters.get(&Counter::CpuTime);
         if let (Some(ns), true) = (told, is_exact && asked) {
             let us = (ns / 1000).to_string();
             self.facts.insert(irq::CPU_TIME_US.to_owned(), us);
@@ -350,18 +348,18 @@ impl<'a> Recorder<'a> {
 
     /// What the agent tells of its disk is among what it printed.
     fn take_disk(&mut self, finished: &Finished) {
-        if finished.account.asked & block::operations() == 0 {
+        if finished.report.requested & block::operations() == 0 {
             return;
         }
-        let told = finished.account.log.lines().filter_map(|line| {
+        let told = finished.report.log.lines().filter_map(|line| {
             let (name, fact) = line.strip_prefix(block::FACT_PREFIX)?.split_once(' ')?;
             Some((format!("disk-{name}"), fact.to_owned()))
         });
         self.facts.extend(told);
     }
 
-    fn take_log(&mut self, account: &Account) {
-        for text in [&account.log, &account.errors] {
+    fn take_log(&mut self, report: &GuestReport) {
+        for text in [&report.log, &report.errors] {
             if !text.trim().is_empty() && self.log.len() + text.len() < MOST_LOG {
                 self.log.push_str(text);
                 if !text.ends_with('\n') {
@@ -417,18 +415,18 @@ impl SampleSink for Recorder<'_> {
     }
 
     fn finished(&mut self, finished: Finished) {
-        if finished.outstayed {
-            self.outstayed = true;
-            self.fact("custom-vmm-end", OUTSTAYED.to_owned());
+        if finished.outlived_guest {
+            self.outlived_guest = true;
+            self.fact("custom-vmm-end", OUTLIVED_GUEST.to_owned());
         }
         let stages = self.stages(&finished);
         let of_boot = Workload::Boot
             .operations()
-            .any(|op| finished.account.asked & op.bit() != 0);
-        if of_boot && finished.account.ending == Ending::Done {
+            .any(|op| finished.report.requested & op.bit() != 0);
+        if of_boot && finished.report.end == EndState::Done {
             self.boot_samples_of(&stages);
         }
-        for operation in &finished.account.operations {
+        for operation in &finished.report.operations {
             let stamped = self.stamped(operation.clone(), &finished);
             self.operations.push(stamped);
         }
@@ -436,19 +434,19 @@ impl SampleSink for Recorder<'_> {
             timeline: self.timeline(&stages, finished.exec),
             counters: self.counters(&finished),
         });
-        if let Some(hello) = finished.account.hello {
-            let speaker = match hello.speaker {
-                Speaker::Image => "image",
-                Speaker::Agent => "agent",
+        if let Some(hello) = finished.report.hello {
+            let sender = match hello.sender {
+                Sender::Image => "image",
+                Sender::Agent => "agent",
             };
-            let ring = format!("{speaker} at ring {}", hello.ring);
+            let ring = format!("{sender} at ring {}", hello.ring);
             self.facts.insert("guest".to_owned(), ring);
         }
         self.take_cpu_time(&finished);
-        self.take_loads(&finished.account.errors);
+        self.take_loads(&finished.report.errors);
         self.take_disk(&finished);
-        self.take_log(&finished.account);
-        for problem in finished.account.problems {
+        self.take_log(&finished.report);
+        for problem in finished.report.problems {
             self.problem(problem);
         }
     }

@@ -1,20 +1,12 @@
 //! The environments on the wall clock: the agent as a process, the image in our
 //! VMM, and the image in QEMU with and without KVM.
 
-use crate::bzimage;
-use crate::custom::{CustomVmm, Foreign, NONE_GIVEN};
 use crate::disk;
-use crate::error::EnvError;
-use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
+use crate::environment;
+use crate::guest::{BootClock, ProcessGuest, Recipe};
 use crate::kvm::{self, Hardware};
+use crate::linux_guest;
 use crate::loads::Crew;
-use crate::parts::{GuestImage, Part};
-use crate::placement::Threads;
-use crate::plugin::Plugin;
-use crate::process::Command;
-use crate::qemu::{self, Qemu};
-use crate::settings::Settings;
-use crate::stack::{Need, Stack};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -24,94 +16,90 @@ use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::block::{self, Disk};
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
-use trapline_model::{populate, EnvironmentId, Halt, MachineSpec, MemoryPages, Serial};
+use trapline_host::affinity::Threads;
+use trapline_host::custom_vmm::{none_given, CustomGuest, CustomVmm};
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{Error, GuestImage, Part};
+use trapline_model::layers::{Guest, Hypervisor, Level, QemuMachine, Stack, Vmm};
+use trapline_model::{populate, Halt, MachineSpec, MemoryPages, Serial};
+use trapline_sim::plugin::{with_plugin, Plugin};
+use trapline_sim::qemu::Qemu;
+use trapline_sim::settings::Settings;
+use trapline_sim::{bzimage, qemu};
 
-/// `host`.
-pub fn host(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::Host,
-        settings,
-        needs: &[Need::Part(Part::Agent)],
-        make: |_, settings, image, _| {
-            let agent = settings.parts.get(Part::Agent)?;
-            let recipe = Agent {
-                agent,
-                settings: settings.clone(),
-            };
-            Ok(Box::new(
-                ProcessGuest::new(recipe).beside(crew(settings, image)),
-            ))
-        },
-    }
+/// Prepares a guest on this host.
+///
+/// # Errors
+/// A part or program is missing.
+pub fn launch(
+    stack: &Stack,
+    settings: &Settings,
+    image: &GuestImage,
+    machine: &MachineSpec,
+) -> Result<Box<dyn environment::Guest>, Error> {
+    let recipe: Box<dyn Recipe> = match (stack.guest, stack.innermost()) {
+        (_, None) => Box::new(Agent {
+            agent: settings.parts.get(Part::Agent)?,
+            settings: settings.clone(),
+        }),
+        (Guest::Linux, Some(level)) => linux_guest::recipe(level, settings, machine)?,
+        (Guest::Image, Some(level)) => image_recipe(level, settings, image, machine)?,
+    };
+    let guest = ProcessGuest::new(recipe);
+    Ok(Box::new(guest.beside(crew(settings, image))))
 }
 
-/// `kvm`.
-pub fn kvm(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::Kvm,
-        settings,
-        needs: &[Need::Part(Part::Vmm), Need::Part(Part::Image), Need::Kvm],
-        make: |_, settings, image, machine| {
-            kvm::check_halt(machine.halt)?;
-            let recipe = OurVmm {
-                vmm: settings.parts.get(Part::Vmm)?,
-                image: image.path.clone(),
-                machine: *machine,
+fn image_recipe(
+    level: Level,
+    settings: &Settings,
+    image: &GuestImage,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Recipe>, Error> {
+    let (image, machine) = (image.path.clone(), *machine);
+    kvm::check_halt(machine.halt)?;
+    Ok(match level.vmm {
+        Some(Vmm::Trapline) => Box::new(OurVmm {
+            vmm: settings.parts.get(Part::Vmm)?,
+            image,
+            machine,
+        }),
+        Some(Vmm::Qemu(kind)) => {
+            let (accelerator, ring) = match level.hypervisor {
+                Hypervisor::Kvm => (qemu::KVM, Hardware::of_this_host().ring()),
+                _ => (qemu::TCG, 0),
             };
-            Ok(Box::new(
-                ProcessGuest::new(recipe).beside(crew(settings, image)),
-            ))
-        },
-    }
-}
-
-/// `qemu-kvm`.
-pub fn qemu_kvm(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::QemuKvm,
-        settings,
-        needs: &[Need::Part(Part::Image), Need::Qemu, Need::Kvm],
-        make: |_, settings, image, machine| {
-            kvm::check_halt(machine.halt)?;
-            let recipe = InQemu {
+            Box::new(InQemu {
                 qemu: Qemu::find(settings.qemu.as_deref())?,
-                image: image.path.clone(),
-                machine: *machine,
-                accelerator: qemu::KVM,
-                ring: Hardware::of_this_host().ring(),
+                kind,
+                image,
+                machine,
+                accelerator,
+                ring,
                 plugin: None,
                 steady: None,
                 clock: BootClock::Guests,
-            };
-            Ok(Box::new(
-                ProcessGuest::new(recipe).beside(crew(settings, image)),
-            ))
-        },
-    }
+            })
+        }
+        Some(Vmm::Custom) | None => custom_recipe(settings, &image, &machine)?,
+    })
 }
 
-/// `qemu-tcg`.
-pub fn qemu_tcg(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::QemuTcg,
-        settings,
-        needs: &[Need::Part(Part::Image), Need::Qemu],
-        make: |_, settings, image, machine| {
-            let recipe = InQemu {
-                qemu: Qemu::find(settings.qemu.as_deref())?,
-                image: image.path.clone(),
-                machine: *machine,
-                accelerator: qemu::TCG,
-                ring: 0,
-                plugin: None,
-                steady: None,
-                clock: BootClock::Guests,
-            };
-            Ok(Box::new(
-                ProcessGuest::new(recipe).beside(crew(settings, image)),
-            ))
-        },
-    }
+fn custom_recipe(
+    settings: &Settings,
+    image: &Path,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Recipe>, Error> {
+    let ring = Hardware::of_this_host().ring();
+    let (bzimage, file) = bzimage_file(settings, image)?;
+    let foreign = CustomGuest {
+        bzimage,
+        ..foreign(settings, image, machine, ring)?
+    };
+    Ok(Box::new(Theirs {
+        foreign,
+        _bzimage: file,
+    }))
 }
 
 /// Who disturbs guests on this host.
@@ -122,49 +110,22 @@ pub(crate) fn crew(settings: &Settings, image: &GuestImage) -> Crew {
     }
 }
 
-/// `custom`.
-pub fn custom(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::Custom,
-        settings,
-        needs: &[Need::Vmm, Need::Part(Part::Image)],
-        make: |_, settings, image, machine| {
-            let ring = Hardware::of_this_host().ring();
-            let (bzimage, file) = bzimage_file(settings, &image.path)?;
-            let foreign = Foreign {
-                bzimage,
-                ..foreign(settings, &image.path, machine, ring)?
-            };
-            let recipe = Theirs {
-                foreign,
-                _bzimage: file,
-            };
-            Ok(Box::new(
-                ProcessGuest::new(recipe).beside(crew(settings, image)),
-            ))
-        },
-    }
-}
-
 /// The image as a bzImage in a file, if the user's VMM wants that.
-fn bzimage_file(
-    settings: &Settings,
-    image: &Path,
-) -> Result<(PathBuf, Option<TempPath>), EnvError> {
+fn bzimage_file(settings: &Settings, image: &Path) -> Result<(PathBuf, Option<TempPath>), Error> {
     let wanted = settings.vmm.as_ref().is_some_and(CustomVmm::wants_bzimage);
     if !wanted {
         return Ok((PathBuf::new(), None));
     }
-    let mut file = NamedTempFile::new().map_err(EnvError::file(std::env::temp_dir()))?;
+    let mut file = NamedTempFile::new().map_err(Error::file(std::env::temp_dir()))?;
     let written = file.write_all(&bzimage::of(image)?);
-    written.map_err(EnvError::file(file.path()))?;
+    written.map_err(Error::file(file.path()))?;
     let path = file.into_temp_path();
     Ok((path.to_path_buf(), Some(path)))
 }
 
 /// The image in the VMM that the user gave.
 struct Theirs {
-    foreign: Foreign,
+    foreign: CustomGuest,
     /// Is removed when nobody needs it any more.
     _bzimage: Option<TempPath>,
 }
@@ -178,10 +139,9 @@ pub(crate) fn foreign(
     image: &Path,
     machine: &MachineSpec,
     ring: u8,
-) -> Result<Foreign, EnvError> {
-    let none = || EnvError::Missing(NONE_GIVEN.to_owned());
-    let vmm = settings.vmm.clone().ok_or_else(none)?;
-    Ok(Foreign {
+) -> Result<CustomGuest, Error> {
+    let vmm = settings.vmm.clone().ok_or_else(none_given)?;
+    Ok(CustomGuest {
         program: vmm.program()?,
         vmm,
         image: image.to_owned(),
@@ -192,20 +152,20 @@ pub(crate) fn foreign(
 }
 
 impl Recipe for Theirs {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         Ok(self.foreign.command(job))
     }
 
     /// Those of the agent, which nobody looks at.
-    fn statuses(&self) -> Statuses {
-        Statuses::AGENT
+    fn exit_codes(&self) -> ExitCodes {
+        ExitCodes::AGENT
     }
 
     fn clock(&self) -> BootClock {
         BootClock::Guests
     }
 
-    fn foreign(&self) -> Option<&Foreign> {
+    fn foreign(&self) -> Option<&CustomGuest> {
         Some(&self.foreign)
     }
 }
@@ -218,18 +178,18 @@ struct Agent {
 }
 
 impl Recipe for Agent {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         let mut command = Command::new(&self.agent);
         let mut job = *job;
         if job.run & block::operations() != 0 {
-            let disk = command.give(disk::scratch(&self.settings, job.disk_mib)?);
+            let disk = command.pass_file(disk::scratch(&self.settings, job.disk_mib)?);
             job.disk = Some(Disk::Descriptor(disk as u8));
         }
         Ok(command.words(&job.to_string()))
     }
 
-    fn statuses(&self) -> Statuses {
-        Statuses::AGENT
+    fn exit_codes(&self) -> ExitCodes {
+        ExitCodes::AGENT
     }
 
     fn threads(&self, _: &Job) -> Option<Threads> {
@@ -249,7 +209,7 @@ struct OurVmm {
 }
 
 impl Recipe for OurVmm {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         Ok(our_vmm(
             Command::new(&self.vmm),
             &self.image,
@@ -258,13 +218,13 @@ impl Recipe for OurVmm {
         ))
     }
 
-    fn statuses(&self) -> Statuses {
-        Statuses::VMM
+    fn exit_codes(&self) -> ExitCodes {
+        ExitCodes::VMM
     }
 
     /// Its first thread runs the virtual CPU.
     fn threads(&self, job: &Job) -> Option<Threads> {
-        let ticker = job.wants(Op::HostTimer);
+        let ticker = job.selects(Op::HostTimer);
         let line = self.machine.serial == Serial::Buffered;
         Some(Threads {
             helpers: usize::from(ticker) + usize::from(line),
@@ -289,7 +249,7 @@ pub(crate) fn our_vmm(
         ports: true,
         ..*job
     };
-    let vmm = match job.wants(Op::HostTimer) {
+    let vmm = match job.selects(Op::HostTimer) {
         true => vmm.arg("--ticker"),
         false => vmm,
     };
@@ -324,6 +284,7 @@ pub(crate) fn with_pages(vmm: Command, pages: MemoryPages) -> Command {
 /// The image in QEMU.
 pub(crate) struct InQemu {
     pub qemu: Qemu,
+    pub kind: QemuMachine,
     pub image: PathBuf,
     pub machine: MachineSpec,
     /// In QEMU's words.
@@ -338,20 +299,24 @@ pub(crate) struct InQemu {
 }
 
 impl Recipe for InQemu {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         let job = qemu::adapt(job, self.ring);
-        let command = self
-            .qemu
-            .for_image(&self.image, &self.machine, self.accelerator, &job)
-            .watched_by(self.plugin.as_ref());
+        let command = self.qemu.for_image(
+            self.kind,
+            &self.image,
+            &self.machine,
+            self.accelerator,
+            &job,
+        );
+        let command = with_plugin(command, self.plugin.as_ref());
         Ok(match &self.steady {
-            Some(steady) => command.steadied_by(Arc::clone(steady)),
+            Some(steady) => qemu::with_steady_clock(command, Arc::clone(steady)),
             None => command,
         })
     }
 
-    fn statuses(&self) -> Statuses {
-        Statuses::QEMU
+    fn exit_codes(&self) -> ExitCodes {
+        ExitCodes::QEMU
     }
 
     fn threads(&self, _: &Job) -> Option<Threads> {

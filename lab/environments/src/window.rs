@@ -32,7 +32,7 @@ mod tests {
     use trapline_model::{expand, EnvironmentId, Request};
 
     fn planned() -> PlannedBoot {
-        let id = EnvironmentId::Kvm;
+        let id = EnvironmentId::KVM;
         let plan = expand(&Request {
             contenders: vec![id.into()],
             ready: vec![id.into()],

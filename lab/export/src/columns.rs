@@ -1,5 +1,4 @@
-//! What is told of each sample, and how it is found: the one place that names columns.
-//! docs/export.md describes them.
+//! The columns of an export, described by docs/export.md.
 
 use crate::rows::Row;
 use trapline_stats::value;
@@ -7,13 +6,13 @@ use trapline_stats::value;
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
-    /// What it has of a row.
+    /// Returns the value of a row.
     pub get: Get,
 }
 
-/// How a column's value is found.
+/// The type of a column, with the function that returns its value.
 #[derive(Clone, Copy, Debug)]
 pub enum Get {
     /// A text.
@@ -79,7 +78,7 @@ const fn maybe_count(name: &'static str, of: fn(&Row<'_>) -> Option<u64>) -> Col
     }
 }
 
-/// The figure of the batch, in its unit.
+/// Returns the figure of the batch, in its unit.
 fn figure(row: &Row<'_>) -> Option<f64> {
     let calibration = &row.part.calibration;
     calibration.value(row.part.op.unit(), &row.sample)

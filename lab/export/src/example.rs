@@ -1,9 +1,9 @@
-//! A run of two boots with everything that samples may have.
+//! A run of two boots with every property of samples.
 
 use std::collections::BTreeMap;
 use trapline_abi::{Interrupt, Op};
 use trapline_model::{
-    Clock, EnvironmentId, Given, Observation, Operation, Outcome, Sample, Variant,
+    Clock, EnvironmentId, FileOverride, Observation, Operation, Outcome, Sample, Variant,
 };
 
 fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>, host: Option<u64>) -> Outcome {
@@ -59,19 +59,19 @@ pub fn boots() -> Vec<Observation> {
     let interrupts = vec![interrupt(1_000), interrupt(2_000), interrupt(3_000)];
     let mut second = boot(
         1,
-        EnvironmentId::Kvm,
+        EnvironmentId::KVM,
         vec![
             operation(Op::PortOut, measured(late, vec![], Some(50))),
             operation(Op::OwnTimer, measured(vec![], interrupts, None)),
         ],
     );
     second.variant = Variant {
-        given: BTreeMap::from([(Given::Vmm, "a \"b\";\n,c".to_owned())]),
+        given: BTreeMap::from([(FileOverride::Vmm, "a \"b\";\n,c".to_owned())]),
         ..Variant::default()
     };
     let first = boot(
         0,
-        EnvironmentId::Host,
+        EnvironmentId::HOST,
         vec![
             operation(Op::Getpid, measured(batches(0, None), vec![], None)),
             operation(Op::PortOut, Outcome::Skipped("no ports".to_owned())),
@@ -81,5 +81,5 @@ pub fn boots() -> Vec<Observation> {
     vec![first, second]
 }
 
-/// How many samples they have.
+/// Number of samples in [`boots`].
 pub const SAMPLES: u64 = 13;

@@ -1,4 +1,4 @@
-//! The file: which form its name asks for, and that it is there whole or not at all.
+//! Writes the file atomically, in the format of its extension.
 
 use crate::parquet::Parquet;
 use crate::rows::{self, Part};
@@ -12,9 +12,9 @@ use tempfile::NamedTempFile;
 use thiserror::Error;
 use trapline_model::Observation;
 
-/// How samples are written.
+/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Format {
     /// Parquet.
     Parquet,
     /// CSV with a header.
@@ -23,7 +23,7 @@ pub enum Form {
     JsonLines,
 }
 
-/// What is written.
+/// The samples to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The number of the run.
@@ -32,43 +32,43 @@ pub struct Source<'a> {
     pub observations: &'a [Observation],
 }
 
-/// What was written.
+/// Size of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// How many samples.
+    /// Number of samples.
     pub samples: u64,
     /// The size of the file, in bytes.
     pub bytes: u64,
 }
 
-/// Why nothing was written.
+/// The reason why nothing was written.
 #[derive(Debug, Error)]
 pub enum ExportError {
-    /// Its name tells no form.
-    #[error("{}: what it shall hold is not known; name FILE.parquet, FILE.csv or FILE.json", .0.display())]
-    Form(PathBuf),
-    /// It would be lost.
+    /// The extension is not that of a format.
+    #[error("{}: no format has this extension; name FILE.parquet, FILE.csv or FILE.json", .0.display())]
+    Format(PathBuf),
+    /// The file exists.
     #[error("{} is there, and would be lost; name another file, or replace it with --force", .0.display())]
     Exists(PathBuf),
-    /// The file system does not let it be written.
+    /// The file system reports an error.
     #[error("cannot write {}: {}; name a file in a directory that is there, may be written to, and has room", .0.display(), .1)]
     Unwritable(PathBuf, #[source] io::Error),
-    /// Somebody asked for an end.
+    /// The export was cancelled.
     #[error("interrupted before {} was whole; nothing of it is left", .0.display())]
     Interrupted(PathBuf),
 }
 
-impl Form {
-    /// That of a file with this name.
+impl Format {
+    /// Returns the format for the extension of `path`.
     ///
     /// # Errors
-    /// [`ExportError::Form`].
+    /// [`ExportError::Format`].
     pub fn of(path: &Path) -> Result<Self, ExportError> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("parquet") => Ok(Self::Parquet),
             Some("csv") => Ok(Self::Csv),
             Some("json" | "jsonl") => Ok(Self::JsonLines),
-            _ => Err(ExportError::Form(path.to_owned())),
+            _ => Err(ExportError::Format(path.to_owned())),
         }
     }
 
@@ -81,58 +81,57 @@ impl Form {
     }
 }
 
-/// Writes every sample to a file, in the form that its name asks for. `is_asked` is whether
-/// somebody wants an end before all is written.
+/// Writes every sample to a file, in the format of its extension, until `is_cancelled` returns true.
 ///
 /// # Errors
-/// See [`ExportError`]. Then there is nothing new under that name, and what was there is.
+/// See [`ExportError`]; an existing file is unchanged then.
 pub fn write(
     path: &Path,
     source: &Source<'_>,
     replace: bool,
-    is_asked: &dyn Fn() -> bool,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Written, ExportError> {
-    let form = Form::of(path)?;
+    let format = Format::of(path)?;
     if !replace && path.symlink_metadata().is_ok() {
         return Err(ExportError::Exists(path.to_owned()));
     }
     let unwritable = |error: io::Error| ExportError::Unwritable(path.to_owned(), error);
-    let file = beside(path).map_err(unwritable)?;
+    let file = temporary_file(path).map_err(unwritable)?;
     let parts = rows::parts(source.run, source.observations);
-    let samples = fill(file.as_file(), form, &parts, is_asked).map_err(unwritable)?;
+    let samples = fill(file.as_file(), format, &parts, is_cancelled).map_err(unwritable)?;
     let Some(samples) = samples else {
         return Err(ExportError::Interrupted(path.to_owned()));
     };
     let bytes = file.as_file().metadata().map_err(unwritable)?.len();
-    take_name(file, path, replace)?;
+    rename(file, path, replace)?;
     Ok(Written { samples, bytes })
 }
 
-/// A file in the same directory that goes if it gets no other name.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
+/// Creates a temporary file in the same directory.
+fn temporary_file(path: &Path) -> io::Result<NamedTempFile> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    // Readable to whom new files are, not to its owner alone.
+    // The mode of other new files; the default is the owner alone.
     tempfile::Builder::new()
         .prefix(".trapline-export-")
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(parent.unwrap_or(Path::new(".")))
 }
 
-/// How many samples were written; `None` if somebody asked for an end.
+/// Returns the number of samples written, or `None` if cancelled.
 fn fill(
     out: &File,
-    form: Form,
+    format: Format,
     parts: &[Part<'_>],
-    is_asked: &dyn Fn() -> bool,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> io::Result<Option<u64>> {
-    let mut sink = form.begin(out)?;
+    let mut sink = format.begin(out)?;
     let mut rows = parts.iter().flat_map(Part::rows);
     let mut samples = 0;
     loop {
         let group: Vec<_> = rows.by_ref().take(GROUP).collect();
-        if is_asked() {
+        if is_cancelled() {
             return Ok(None);
         }
         if group.is_empty() {
@@ -142,12 +141,12 @@ fn fill(
         samples += group.len() as u64;
     }
     sink.finish()?;
-    // It must not have its name before its bytes are where they stay.
+    // The data must be on disk before the file has its name.
     out.sync_all()?;
     Ok(Some(samples))
 }
 
-fn take_name(file: NamedTempFile, path: &Path, replace: bool) -> Result<(), ExportError> {
+fn rename(file: NamedTempFile, path: &Path, replace: bool) -> Result<(), ExportError> {
     let named = match replace {
         true => file.persist(path),
         false => file.persist_noclobber(path),

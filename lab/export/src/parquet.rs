@@ -1,5 +1,4 @@
-//! Parquet: columns of row groups, each with what its values need and no more. Texts repeat
-//! and are a dictionary; moments only grow and are told by their differences.
+//! Parquet: repeated texts as a dictionary, increasing numbers as differences.
 
 use crate::columns::{Column, Get, COLUMNS};
 use crate::rows::Row;
@@ -14,14 +13,14 @@ use ::parquet::schema::types::ColumnPath;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Columns of which a value is most often a little more than the one before.
+/// Columns whose values increase slowly.
 const GROWING: [&str; 4] = ["number", "start_tick", "end_tick", "host_ns"];
 
-/// A file that is being written.
+/// A Parquet file being written.
 pub struct Parquet<W: Write + Send>(SerializedFileWriter<W>);
 
 impl<W: Write + Send> Parquet<W> {
-    /// Writes what precedes the first group.
+    /// Writes the header.
     pub fn begin(out: W) -> io::Result<Self> {
         let schema = parse_message_type(&schema()).map_err(failed)?;
         let writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties()));
@@ -78,7 +77,7 @@ fn write_column(
     rows: &[Row<'_>],
     writer: &mut SerializedColumnWriter<'_>,
 ) -> Result<(), ParquetError> {
-    // Parquet has unsigned numbers as signed ones with the same bits.
+    // Parquet stores unsigned numbers as signed ones with the same bits.
     let bits = |count: u64| count as i64;
     match column.get {
         Get::Text(of) => put::<ByteArrayType>(writer, rows, |row| ByteArray::from(of(row))),
@@ -99,7 +98,7 @@ fn put<T: DataType>(
     typed.write_batch(&values, None, None).map(drop)
 }
 
-/// The values that are known, and beside them for each row whether it is.
+/// Writes the known values and the definition level of each row.
 fn maybe_put<T: DataType>(
     writer: &mut SerializedColumnWriter<'_>,
     rows: &[Row<'_>],
@@ -112,7 +111,7 @@ fn maybe_put<T: DataType>(
     typed.write_batch(&values, Some(&known), None).map(drop)
 }
 
-/// What went wrong below Parquet is told as it was.
+/// Returns the I/O error below an error of Parquet, if there is one.
 fn failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<io::Error>() {

@@ -5,22 +5,22 @@ use trapline_abi::Op;
 use trapline_model::{Observation, Operation, Outcome, Sample};
 use trapline_stats::value::Calibration;
 
-/// An operation of a boot: what its samples have in common.
+/// An operation of a boot, with the properties common to its samples.
 #[derive(Clone, Debug)]
 pub struct Part<'a> {
     /// The number of the run.
     pub run: u64,
     /// The boot.
     pub seen: &'a Observation,
-    /// Its settings, as people type them.
+    /// Its settings, as on the command line.
     pub variant: String,
     /// The operation.
     pub op: Op,
-    /// What turns its samples into figures.
+    /// Converts its samples to figures.
     pub calibration: Calibration,
     /// Ticks of an empty batch.
     pub clock_cost: u64,
-    /// Checksum of the work, in hexadecimal: it is no quantity.
+    /// Checksum of the work, in hexadecimal.
     pub checksum: String,
     /// Exits during all of its samples, where something counts them.
     pub exits: Option<u64>,
@@ -29,18 +29,18 @@ pub struct Part<'a> {
     batches: Cow<'a, [Sample]>,
 }
 
-/// A sample with all that is known of it.
+/// A sample with its properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// What it has in common with others.
+    /// The operation and boot of the sample.
     pub part: &'a Part<'a>,
-    /// Which of the operation's samples, from 0.
+    /// Index among the samples of the operation.
     pub number: u64,
     /// The sample.
     pub sample: Sample,
 }
 
-/// What was measured in these boots of a run.
+/// Returns the measured operations of all boots of a run.
 pub fn parts(run: u64, observations: &[Observation]) -> Vec<Part<'_>> {
     let all = observations
         .iter()
@@ -76,7 +76,7 @@ fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option
 }
 
 impl Part<'_> {
-    /// Its samples.
+    /// Returns a row for each sample.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let numbered = (0..).zip(self.batches.iter());
         numbered.map(|(number, sample)| Row {

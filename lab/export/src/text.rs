@@ -1,4 +1,4 @@
-//! The forms that are text: CSV, and JSON with an object a line.
+//! Text formats: CSV and JSON Lines.
 
 use crate::columns::{Column, Get, COLUMNS};
 use crate::rows::Row;
@@ -6,7 +6,7 @@ use crate::Sink;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::io::{self, BufWriter, Write};
 
-/// CSV (RFC 4180, but with plain line feeds); what is not known is empty.
+/// CSV (RFC 4180, but with plain line feeds); unknown values are empty.
 pub struct Csv<W: Write>(csv::Writer<W>);
 
 impl<W: Write> Csv<W> {
@@ -42,11 +42,11 @@ fn field(column: &Column, row: &Row<'_>) -> String {
     }
 }
 
-/// JSON, an object a line; what is not known is `null`.
+/// JSON Lines; unknown values are `null`.
 pub struct JsonLines<W: Write>(BufWriter<W>);
 
 impl<W: Write> JsonLines<W> {
-    /// There is nothing before the first row.
+    /// Creates the writer; there is no header.
     pub fn begin(out: W) -> Self {
         Self(BufWriter::new(out))
     }

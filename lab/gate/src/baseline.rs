@@ -1,4 +1,4 @@
-//! Figures that are kept, with the ledgers that explain them, as a file that people
+//! Figures that are kept, with the profiles that explain them, as a file that people
 //! can read and compare line by line: one figure or function a line, sorted, every
 //! digit.
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trapline_abi::{Direction, Op, OpSet};
 use trapline_model::{names, EnvironmentId, Scheduling};
-use trapline_profile::Ledger;
+use trapline_profile::Profile;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
 /// The version of the format that is written, and the newest that is read.
 pub const VERSION: u64 = 3;
 
-/// The key that says the version, and by being there that this is a baseline.
+/// Key of the format version; its presence identifies a baseline.
 const VERSION_KEY: &str = "trapline-baseline";
 
 /// Figures with what is needed to take them again and to explain a difference.
@@ -24,16 +24,16 @@ pub struct Baseline {
     pub version: u64,
     /// The version of Trapline that measured.
     pub trapline: String,
-    /// What was asked for, as `--workload` takes it.
+    /// The operations, as an argument of `--workload`.
     pub workload: String,
     /// The environments, by name.
-    pub environments: BTreeMap<String, Kept>,
+    pub environments: BTreeMap<String, EnvironmentBaseline>,
 }
 
-/// What is kept of one environment.
+/// Baseline of one environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
-    /// The facts that matter, see [`facts::MATTERING`].
+pub struct EnvironmentBaseline {
+    /// Relevant facts ([`facts::RELEVANT_FACTS`]).
     pub facts: BTreeMap<String, String>,
     /// By unit, and by `workload/operation`: the mean over all batches. Formats 1 and 2 have
     /// the median batch.
@@ -41,48 +41,65 @@ pub struct Kept {
     /// The fastest batch by `workload/operation`, where it is not the figure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fastest: BTreeMap<String, f64>,
-    /// By `workload/operation`. Format 1 has no ledgers, and where nothing counts there
-    /// are none either.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ledgers: BTreeMap<String, KeptLedger>,
+    /// By `workload/operation`. Format 1 has no profiles, and where nothing counts there
+    /// are none either. The format calls them `ledgers`.
+    #[serde(
+        rename = "ledgers",
+        default,
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub profiles: BTreeMap<String, KeptProfile>,
 }
 
 /// Instructions for one operation by `component function`; they add up to the figure.
-pub type KeptLedger = BTreeMap<String, f64>;
+pub type KeptProfile = BTreeMap<String, f64>;
 
-/// Why a text is no baseline that can be used.
+/// Error of parsing a baseline.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// Nothing is in it.
-    #[error("it is empty, as after a run that failed; make it with 'trapline baseline'")]
+    /// The text is empty.
+    #[error("it is empty, as after a run that failed")]
     Empty,
-    /// It cannot be read as what it should be.
-    #[error("it is no baseline, or damaged ({0}); make it anew with 'trapline baseline'")]
+    /// The text is not JSON, or not of the expected form.
+    #[error("it is no baseline, or damaged ({0})")]
     Corrupt(#[source] serde_json::Error),
-    /// It is JSON of something else.
-    #[error("it is JSON, but no baseline; make one with 'trapline baseline'")]
+    /// The text is JSON of something else.
+    #[error("it is JSON, but no baseline")]
     Foreign,
-    /// A later version wrote it.
-    #[error("it has format {found}, and this version reads up to {VERSION}; use a newer Trapline, or make it anew")]
+    /// A later version wrote the text.
+    #[error("it has format {found}, and this version reads up to {VERSION}")]
     Newer {
-        /// Its version.
+        /// Its format version.
         found: u64,
     },
-    /// Nothing could be compared with it.
-    #[error("it has no figures; make it anew with 'trapline baseline'")]
+    /// There is no figure to compare with.
+    #[error("it has no figures")]
     NoFigures,
-    /// It names an environment that has no exact figures here.
-    #[error("it has figures of '{0}', which is no environment of the instruction clock; make it anew with 'trapline baseline'")]
+    /// An environment is unknown or has no exact clock.
+    #[error("it has figures of '{0}', which is no environment of the instruction clock")]
     Environment(String),
 }
 
+impl BaselineError {
+    /// Returns the remedy, as an instruction to the user.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Empty | Self::Foreign => "make one with 'trapline baseline'",
+            Self::Newer { .. } => "use a newer Trapline, or make it again with 'trapline baseline'",
+            Self::Corrupt(_) | Self::NoFigures | Self::Environment(_) => {
+                "make it again with 'trapline baseline'"
+            }
+        }
+    }
+}
+
 impl Baseline {
-    /// What `summary` says, to be kept. Operations without a figure are left out.
+    /// Creates a baseline of the figures of `summary`.
     pub fn new(summary: &Summary, operations: OpSet, trapline: &str) -> Self {
-        let mut environments: BTreeMap<String, Kept> = BTreeMap::new();
+        let mut environments: BTreeMap<String, EnvironmentBaseline> = BTreeMap::new();
         for (id, found) in &summary.facts {
             let kept = environments.entry(id.name().to_owned()).or_default();
-            kept.facts = facts::mattering(found);
+            kept.facts = facts::relevant(found);
         }
         for cell in &summary.cells {
             if let Value::Measured(figure) = &cell.value {
@@ -105,32 +122,32 @@ impl Baseline {
         }
     }
 
-    /// Keeps the ledgers of figures, too.
-    pub fn add_ledgers(&mut self, ledgers: &BTreeMap<(EnvironmentId, Op), Ledger>) {
-        for ((environment, op), ledger) in ledgers {
+    /// Keeps the profiles of figures, too.
+    pub fn add_profiles(&mut self, profiles: &BTreeMap<(EnvironmentId, Op), Profile>) {
+        for ((environment, op), profile) in profiles {
             let kept = self.environments.get_mut(environment.name());
             if let Some(kept) = kept.filter(|kept| kept.figure(&names::path(*op)).is_some()) {
-                kept.ledgers
-                    .insert(names::path(*op), explained::keep(ledger));
+                kept.profiles
+                    .insert(names::path(*op), explained::keep(profile));
             }
         }
     }
 
-    /// Whether any figure has a ledger.
-    pub fn has_ledgers(&self) -> bool {
+    /// Returns true if any figure has a profile.
+    pub fn has_profiles(&self) -> bool {
         let mut kept = self.environments.values();
-        kept.any(|kept| !kept.ledgers.is_empty())
+        kept.any(|kept| !kept.profiles.is_empty())
     }
 
-    /// Reads what [`Self::text`] wrote.
+    /// Parses the output of [`Self::text`].
     ///
     /// # Errors
-    /// It is damaged, something else, or from a later version.
+    /// The text is damaged, something else, or from a later version.
     pub fn parse(text: &str) -> Result<Self, BaselineError> {
         if text.trim().is_empty() {
             return Err(BaselineError::Empty);
         }
-        // The version first: the rest of a later one may look different.
+        // The version first: the rest may have another form in later ones.
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(BaselineError::Corrupt)?;
         match value.get(VERSION_KEY).and_then(serde_json::Value::as_u64) {
@@ -145,19 +162,19 @@ impl Baseline {
         baseline.ids().map(|_| baseline)
     }
 
-    /// The file's text: sorted, one figure a line.
+    /// Returns the file's text: sorted, one figure per line.
     pub fn text(&self) -> String {
         format!("{:#}\n", serde_json::json!(self))
     }
 
-    /// The environments, in table order.
+    /// Returns the environments, in table order.
     ///
     /// # Errors
-    /// One is unknown here, or is measured on the wall clock.
+    /// An environment is unknown or has no exact clock.
     pub fn ids(&self) -> Result<Vec<EnvironmentId>, BaselineError> {
         let exact = |name: &String| {
             EnvironmentId::from_name(name)
-                .filter(|id| id.has_ledgers())
+                .filter(|id| id.has_profiles())
                 .ok_or_else(|| BaselineError::Environment(name.clone()))
         };
         let mut ids: Vec<_> = self
@@ -169,14 +186,13 @@ impl Baseline {
         Ok(ids)
     }
 
-    /// How guests were scheduled in each environment, by its name.
+    /// Returns the scheduling of guests in each environment, by name.
     pub fn scheduling(&self) -> impl Iterator<Item = (&str, Scheduling)> {
         let environments = self.environments.iter();
         environments.map(|(name, kept)| (name.as_str(), Scheduling::of_facts(&kept.facts)))
     }
 
-    /// The operations that were asked for, as far as this version knows them:
-    /// set of [`Op::bit`].
+    /// Returns the operations that this version knows, as a set of [`Op::bit`].
     pub fn operations(&self) -> OpSet {
         let known = |name: &str| names::operations(name).unwrap_or(0);
         self.workload
@@ -185,8 +201,8 @@ impl Baseline {
     }
 }
 
-/// The figure of the batch that costs least, in which the machine served no interrupt unless it
-/// did in all batches.
+/// Returns the figure of the cheapest batch, in which the machine served no interrupt unless it did in all
+/// batches.
 pub fn fastest(op: Op, figure: &Figure) -> f64 {
     match op.direction() {
         Direction::Less => figure.min,
@@ -194,27 +210,26 @@ pub fn fastest(op: Op, figure: &Figure) -> f64 {
     }
 }
 
-impl Kept {
-    /// The fastest batch of an operation. Formats 1 and 2 have none: there the median batch
-    /// stands for it.
+impl EnvironmentBaseline {
+    /// Returns the fastest batch of an operation; in formats 1 and 2 the median batch.
     pub fn fastest(&self, operation: &str) -> Option<f64> {
         let kept = self.fastest.get(operation).copied();
         kept.or_else(|| Some(self.figure(operation)?.0))
     }
 
-    /// The figure of an operation, with its unit.
+    /// Returns the figure of an operation, with its unit.
     pub fn figure(&self, operation: &str) -> Option<(f64, &str)> {
         let mut units = self.figures.iter();
         units.find_map(|(unit, figures)| Some((*figures.get(operation)?, unit.as_str())))
     }
 
-    /// Every operation that has a figure.
+    /// Returns all operations with a figure.
     pub fn operations(&self) -> impl Iterator<Item = &String> {
         self.figures.values().flat_map(BTreeMap::keys)
     }
 }
 
-/// Cells that have no place in a baseline: they should have had a figure.
+/// Returns the failed cells, which a baseline cannot have.
 pub fn failures(summary: &Summary) -> impl Iterator<Item = (&Cell, &trapline_stats::Failure)> {
     summary.cells.iter().filter_map(|cell| match &cell.value {
         Value::Failed(failure) => Some((cell, failure)),
@@ -230,11 +245,11 @@ mod tests {
     fn baseline(figure: f64) -> Baseline {
         let figures = BTreeMap::from([("exits/port-out".to_owned(), figure)]);
         let of_functions = BTreeMap::from([("kvm_amd svm_vcpu_run".to_owned(), figure)]);
-        let kept = Kept {
+        let kept = EnvironmentBaseline {
             facts: BTreeMap::from([("qemu".to_owned(), "7.2".to_owned())]),
             figures: BTreeMap::from([("insn".to_owned(), figures)]),
             fastest: BTreeMap::new(),
-            ledgers: BTreeMap::from([("exits/port-out".to_owned(), of_functions)]),
+            profiles: BTreeMap::from([("exits/port-out".to_owned(), of_functions)]),
         };
         Baseline {
             version: VERSION,
@@ -267,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_baseline_is_told_with_what_helps() {
+    fn other_texts_are_refused_with_a_remedy() {
         let good = baseline(1.0).text();
         let newer = good.replace("\"trapline-baseline\": 3", "\"trapline-baseline\": 4");
         let wall = good.replace("sim/kvm", "kvm");
@@ -288,15 +303,12 @@ mod tests {
             (null.as_str(), "damaged"),
         ] {
             let error = Baseline::parse(text).unwrap_err().to_string();
-            assert!(
-                error.contains(words) && error.contains("; "),
-                "{text}: {error}"
-            );
+            assert!(error.contains(words), "{text}: {error}");
         }
     }
 
     #[test]
-    fn format_1_is_read_and_has_no_ledgers() {
+    fn format_1_is_read_and_has_no_profiles() {
         let text = r#"{"trapline-baseline": 1, "trapline": "0.1.0", "workload": "exits",
             "environments": {"sim": {"facts": {}, "figures": {"insn": {"exits/cpuid": 7.0}}}}}"#;
         let read = Baseline::parse(text).unwrap();
@@ -304,8 +316,8 @@ mod tests {
             read.environments["sim"].figure("exits/cpuid"),
             Some((7.0, "insn"))
         );
-        assert!(!read.has_ledgers());
-        assert!(baseline(1.0).has_ledgers());
+        assert!(!read.has_profiles());
+        assert!(baseline(1.0).has_profiles());
     }
 
     #[test]

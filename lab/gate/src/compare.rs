@@ -1,9 +1,8 @@
-//! What became of each figure. An operation that has lost its figure, or gained
-//! one, has changed; one whose digits differ between two runs of now has no
-//! figure to compare at all.
+//! Verdicts on figures. An operation that has lost or gained its figure has changed. One whose digits
+//! differ between two new boots has no figure.
 
-use crate::baseline::{fastest, Baseline, Kept};
-use crate::explained::Explained;
+use crate::baseline::{fastest, Baseline, EnvironmentBaseline};
+use crate::explained::FunctionChanges;
 use crate::facts::{causes, Cause};
 use crate::tolerance::Tolerances;
 use std::collections::BTreeSet;
@@ -11,57 +10,57 @@ use trapline_abi::Op;
 use trapline_model::{names, EnvironmentId};
 use trapline_stats::{Cell, FailureKind, Summary, Value};
 
-/// A baseline against figures of now.
+/// Comparison of a baseline with new figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What differs beside figures, the likeliest cause of a change first.
+    /// Differences of facts, the likeliest cause of a change first.
     pub causes: Vec<Cause>,
-    /// What else somebody should know who reads it.
+    /// Further remarks.
     pub notes: Vec<String>,
-    /// Every operation that had a figure or has one, in table order.
+    /// All operations with an old or a new figure, in table order.
     pub rows: Vec<Row>,
 }
 
 /// One operation in one environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Where.
+    /// The environment.
     pub environment: EnvironmentId,
     /// `workload/operation`.
     pub operation: String,
-    /// Of both figures.
+    /// Unit of both figures.
     pub unit: String,
     /// The figure of the baseline.
     pub old: Option<f64>,
-    /// The figure of now.
+    /// The new figure.
     pub new: Option<f64>,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why there is no new figure.
+    /// Reason for a missing new figure.
     pub reason: Option<String>,
-    /// Which functions gained or lost, where that is known.
-    pub explained: Option<Explained>,
+    /// Functions whose counts differ, if both profiles are known.
+    pub explained: Option<FunctionChanges>,
 }
 
-/// What became of a figure.
+/// Verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It has the same digits.
+    /// The digits are equal.
     Same,
-    /// It has others, within what is let pass.
+    /// The difference is within the tolerance.
     Tolerated,
-    /// It has others.
+    /// The figures differ.
     Changed,
-    /// There is none any more.
+    /// There is no new figure.
     Vanished,
-    /// There was none.
+    /// There is no old figure.
     Appeared,
-    /// Two runs of now disagree.
+    /// Two new boots disagree.
     Undetermined,
 }
 
 impl Verdict {
-    /// The name programs read.
+    /// Returns the name in JSON output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -73,25 +72,25 @@ impl Verdict {
         }
     }
 
-    /// Whether nobody needs to look at it.
-    pub const fn is_fine(self) -> bool {
+    /// Returns true if the figure passes the gate.
+    pub const fn is_accepted(self) -> bool {
         matches!(self, Self::Same | Self::Tolerated)
     }
 }
 
-/// What a comparison comes to.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every figure is the same, or within its tolerance.
+    /// All figures are the same or within their tolerance.
     Same,
-    /// At least one is not.
+    /// At least one figure has changed.
     Changed,
-    /// At least one has no digits of its own.
+    /// At least one figure is undetermined.
     Undetermined,
 }
 
 impl Outcome {
-    /// The name programs read.
+    /// Returns the name in JSON output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -102,12 +101,12 @@ impl Outcome {
 }
 
 impl Row {
-    /// The new figure less the old, where there are both.
+    /// Returns the new figure less the old.
     pub fn difference(&self) -> Option<f64> {
         Some(self.new? - self.old?)
     }
 
-    /// That in percent of the old figure, where that is not zero.
+    /// Returns the difference in percent of the old figure; `None` if that is 0.
     pub fn percent(&self) -> Option<f64> {
         let old = self.old.filter(|old| *old != 0.0)?;
         Some(self.difference()? / old.abs() * 100.0)
@@ -115,12 +114,12 @@ impl Row {
 }
 
 impl Comparison {
-    /// The rows that somebody has to look at.
+    /// Returns the rows that do not pass the gate.
     pub fn changes(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(|row| !row.verdict.is_fine())
+        self.rows.iter().filter(|row| !row.verdict.is_accepted())
     }
 
-    /// How many rows came to this.
+    /// Returns the number of rows with a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows
             .iter()
@@ -128,17 +127,19 @@ impl Comparison {
             .count()
     }
 
-    /// What it all comes to.
+    /// Returns the result.
     pub fn outcome(&self) -> Outcome {
-        match () {
-            () if self.count(Verdict::Undetermined) > 0 => Outcome::Undetermined,
-            () if self.changes().next().is_some() => Outcome::Changed,
-            () => Outcome::Same,
+        if self.count(Verdict::Undetermined) > 0 {
+            Outcome::Undetermined
+        } else if self.changes().next().is_some() {
+            Outcome::Changed
+        } else {
+            Outcome::Same
         }
     }
 }
 
-/// Compares what is kept with what was measured now.
+/// Compares a baseline with new figures.
 pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) -> Comparison {
     let mut rows = Vec::new();
     for id in EnvironmentId::ALL {
@@ -155,7 +156,7 @@ pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) 
 
 fn environment_rows(
     id: EnvironmentId,
-    kept: &Kept,
+    kept: &EnvironmentBaseline,
     summary: &Summary,
     tolerances: &Tolerances,
 ) -> Vec<Row> {
@@ -177,17 +178,17 @@ fn environment_rows(
     rows
 }
 
-/// Where tables show an operation; one of another version stands last.
+/// Returns the position of an operation in tables; one of another version is last.
 fn position(operation: &str) -> usize {
     let found = Op::ALL.iter().position(|op| names::path(*op) == operation);
     found.unwrap_or(Op::ALL.len())
 }
 
-/// `None` where there neither was nor is a figure.
+/// Returns `None` without an old or a new figure.
 fn row(
     environment: EnvironmentId,
     operation: String,
-    kept: &Kept,
+    kept: &EnvironmentBaseline,
     cell: Option<&Cell>,
     tolerances: &Tolerances,
 ) -> Option<Row> {
@@ -202,9 +203,9 @@ fn row(
         (Some((old, _)), Some((new, _))) => {
             let now = cell.and_then(|cell| Some(fastest(cell.op, cell.value.figure()?)));
             let is_fastest_kept = kept.fastest(&operation) == now;
-            // The bare machine has no kernel, and takes no interrupt that is not asked for.
+            // The bare machine has no kernel and takes only requested interrupts.
             let may_be_interrupts = is_fastest_kept && !environment.is_bare();
-            judge(&operation, (old, new), may_be_interrupts, tolerances)
+            verdict(&operation, (old, new), may_be_interrupts, tolerances)
         }
     };
     let unit = new.or(old).map_or("", |(_, unit)| unit).to_owned();
@@ -214,15 +215,15 @@ fn row(
         old: old.map(|(figure, _)| figure),
         new: new.map(|(figure, _)| figure),
         verdict,
-        reason: new.is_none().then(|| why_not(cell)),
+        reason: new.is_none().then(|| missing_reason(cell)),
         explained: None,
         operation,
     })
 }
 
-/// `may_be_interrupts`: the fastest batch is the same, so what moved the mean may be that
-/// interrupts of the machine fall into other batches.
-fn judge(
+/// `may_be_interrupts`: the fastest batch is the same, so the mean may differ only because interrupts of the
+/// machine fall into other batches.
+fn verdict(
     operation: &str,
     (old, new): (f64, f64),
     may_be_interrupts: bool,
@@ -232,10 +233,10 @@ fn judge(
         true => tolerances.allow_interrupts(operation, old, new),
         false => tolerances.allow(operation, old, new),
     };
-    match () {
-        () if old == new => Verdict::Same,
-        () if is_allowed => Verdict::Tolerated,
-        () => Verdict::Changed,
+    match is_allowed {
+        _ if old == new => Verdict::Same,
+        true => Verdict::Tolerated,
+        false => Verdict::Changed,
     }
 }
 
@@ -243,7 +244,7 @@ fn is_undetermined(cell: &Cell) -> bool {
     matches!(&cell.value, Value::Failed(failure) if failure.kind == FailureKind::NotDeterministic)
 }
 
-fn why_not(cell: Option<&Cell>) -> String {
+fn missing_reason(cell: Option<&Cell>) -> String {
     match cell.map(|cell| &cell.value) {
         Some(Value::Failed(failure)) => failure.reason.clone(),
         Some(Value::Skip(reason)) => reason.clone(),

@@ -1,27 +1,26 @@
-//! Which functions gained or lost: the ledger that was kept of an operation against
-//! that of now.
+//! Functions whose instruction counts differ between the profile of a baseline and a new one.
 
-use crate::baseline::{Baseline, KeptLedger};
+use crate::baseline::{Baseline, KeptProfile};
 use crate::compare::{Comparison, Row, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
 use trapline_model::EnvironmentId;
-use trapline_profile::{changes, Change, Function, Item, Ledger, MEASUREMENT};
+use trapline_profile::{changes, Change, Function, FunctionCost, Profile, MEASUREMENT};
 
-/// The name of what a count does not explain.
+/// Name of the instructions that no function explains.
 const RESIDUAL: &str = "residual";
 
-/// Where the difference of two figures lies.
+/// Difference of two profiles.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// The functions that gained or lost, the largest change first.
+pub struct FunctionChanges {
+    /// Functions whose counts differ, the largest change first.
     pub changes: Vec<Change>,
-    /// What the old and the new ledger add up to, in instructions per operation.
+    /// Totals of the old and the new profile, in instructions per operation.
     pub totals: (f64, f64),
 }
 
-impl Explained {
-    fn of(kept: &KeptLedger, now: &Ledger) -> Self {
+impl FunctionChanges {
+    fn of(kept: &KeptProfile, now: &Profile) -> Self {
         let old = items(kept);
         Self {
             changes: changes(&old, &now.items),
@@ -29,8 +28,7 @@ impl Explained {
         }
     }
 
-    /// Whether these ledgers are the figures of `row`. They are not where another run gave
-    /// other digits.
+    /// Returns true if the totals are the figures of `row`. They are not if another run gave other digits.
     pub fn is_of(&self, row: &Row) -> bool {
         let near = |figure: Option<f64>, total: f64| {
             let rounding = |figure: f64| ROUNDING.0 + ROUNDING.1 * figure.abs();
@@ -44,23 +42,23 @@ impl Explained {
 /// as a share.
 const ROUNDING: (f64, f64) = (1e-6, 1e-12);
 
-/// A ledger as a baseline keeps it. The residual is there even where it is nothing.
-pub fn keep(ledger: &Ledger) -> KeptLedger {
-    let name = |item: &Item| {
+/// A profile as a baseline keeps it. The residual is there even where it is nothing.
+pub fn keep(profile: &Profile) -> KeptProfile {
+    let name = |item: &FunctionCost| {
         let Function { component, name } = &item.function;
         format!("{component} {name}")
     };
-    let mut kept = KeptLedger::from([(format!("{MEASUREMENT} {RESIDUAL}"), 0.0)]);
-    kept.extend(ledger.items.iter().map(|item| (name(item), item.insn)));
+    let mut kept = KeptProfile::from([(format!("{MEASUREMENT} {RESIDUAL}"), 0.0)]);
+    kept.extend(profile.items.iter().map(|item| (name(item), item.insn)));
     kept
 }
 
-/// Components have no spaces in their names, functions may.
-fn items(kept: &KeptLedger) -> Vec<Item> {
+/// Splits names of items: components have no spaces in their names, functions may.
+fn items(kept: &KeptProfile) -> Vec<FunctionCost> {
     let item = |(name, insn): (&String, &f64)| {
         let (component, name) = name.split_once(' ').unwrap_or(("", name));
         let (component, name) = (component.to_owned(), name.to_owned());
-        Item {
+        FunctionCost {
             function: Function { component, name },
             insn: *insn,
         }
@@ -69,7 +67,7 @@ fn items(kept: &KeptLedger) -> Vec<Item> {
 }
 
 impl Comparison {
-    /// The environments in which something changed of which `baseline` has a ledger.
+    /// The environments in which something changed of which `baseline` has a profile.
     pub fn to_explain(&self, baseline: &Baseline) -> Vec<EnvironmentId> {
         let rows = self
             .rows
@@ -79,49 +77,49 @@ impl Comparison {
         environments.into_iter().collect()
     }
 
-    /// Tells of each figure that changed which functions gained or lost.
+    /// Adds the functions whose counts differ to each changed figure.
     pub fn explain(
         &mut self,
         baseline: &Baseline,
-        ledgers: &BTreeMap<(EnvironmentId, Op), Ledger>,
+        profiles: &BTreeMap<(EnvironmentId, Op), Profile>,
     ) {
         for row in &mut self.rows {
             let now =
-                Op::from_path(&row.operation).and_then(|op| ledgers.get(&(row.environment, op)));
+                Op::from_path(&row.operation).and_then(|op| profiles.get(&(row.environment, op)));
             if let (Some(kept), Some(now)) = (kept_of(baseline, row), now) {
-                row.explained = Some(Explained::of(kept, now));
+                row.explained = Some(FunctionChanges::of(kept, now));
             }
         }
     }
 }
 
-/// The ledger that was kept of a figure that changed.
-fn kept_of<'a>(baseline: &'a Baseline, row: &Row) -> Option<&'a KeptLedger> {
+/// The profile that was kept of a figure that changed.
+fn kept_of<'a>(baseline: &'a Baseline, row: &Row) -> Option<&'a KeptProfile> {
     let kept = baseline.environments.get(row.environment.name())?;
     let changed = row.verdict == Verdict::Changed;
-    kept.ledgers.get(&row.operation).filter(|_| changed)
+    kept.profiles.get(&row.operation).filter(|_| changed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::baseline::Kept;
+    use crate::baseline::EnvironmentBaseline;
 
-    const ID: EnvironmentId = EnvironmentId::SimKvm;
+    const ID: EnvironmentId = EnvironmentId::SIM_KVM;
 
-    fn ledger(functions: &[(&str, &str, f64)]) -> Ledger {
-        let item = |(component, name, insn): &(&str, &str, f64)| Item {
+    fn profile(functions: &[(&str, &str, f64)]) -> Profile {
+        let item = |(component, name, insn): &(&str, &str, f64)| FunctionCost {
             function: Function {
                 component: (*component).to_owned(),
                 name: (*name).to_owned(),
             },
             insn: *insn,
         };
-        Ledger {
+        Profile {
             total: functions.iter().map(|(_, _, insn)| insn).sum(),
             operations: 4,
             items: functions.iter().map(item).collect(),
-            ..Ledger::default()
+            ..Profile::default()
         }
     }
 
@@ -146,10 +144,10 @@ mod tests {
         }
     }
 
-    fn baseline(ledger: &Ledger) -> Baseline {
-        let kept = Kept {
-            ledgers: BTreeMap::from([("exits/port-out".to_owned(), keep(ledger))]),
-            ..Kept::default()
+    fn baseline(profile: &Profile) -> Baseline {
+        let kept = EnvironmentBaseline {
+            profiles: BTreeMap::from([("exits/port-out".to_owned(), keep(profile))]),
+            ..EnvironmentBaseline::default()
         };
         Baseline {
             version: crate::baseline::VERSION,
@@ -160,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_ledger_has_every_function_and_the_residual() {
-        let kept = keep(&ledger(&[("vmm", "Machine<V>::run as X", 0.125)]));
+    fn a_kept_profile_has_every_function_and_the_residual() {
+        let kept = keep(&profile(&[("vmm", "Machine<V>::run as X", 0.125)]));
         let text: Vec<_> = kept
             .iter()
             .map(|(name, insn)| format!("{name} {insn}"))
@@ -177,8 +175,8 @@ mod tests {
 
     #[test]
     fn functions_that_gained_or_lost_are_named_the_largest_first() {
-        let before = ledger(&[("kvm", "a", 30.0), ("vmm", "b", 7.0), ("kvm", "c", 1.0)]);
-        let after = ledger(&[("kvm", "a", 29.0), ("vmm", "b", 27.0), ("kvm", "c", 1.0)]);
+        let before = profile(&[("kvm", "a", 30.0), ("vmm", "b", 7.0), ("kvm", "c", 1.0)]);
+        let after = profile(&[("kvm", "a", 29.0), ("vmm", "b", 27.0), ("kvm", "c", 1.0)]);
         let baseline = baseline(&before);
         let mut compared = comparison(38.0, 57.0);
         assert_eq!(compared.to_explain(&baseline), [ID]);
@@ -196,7 +194,7 @@ mod tests {
 
     #[test]
     fn only_what_changed_and_was_kept_is_explained() {
-        let before = ledger(&[("kvm", "a", 30.0)]);
+        let before = profile(&[("kvm", "a", 30.0)]);
         let mut baseline = baseline(&before);
         let mut same = comparison(30.0, 30.0);
         assert_eq!(same.to_explain(&baseline), []);
@@ -206,7 +204,7 @@ mod tests {
             .environments
             .get_mut(ID.name())
             .unwrap()
-            .ledgers
+            .profiles
             .clear();
         assert_eq!(comparison(30.0, 31.0).to_explain(&baseline), []);
     }

@@ -1,42 +1,41 @@
-//! What figures of the instruction clock depend on beside the code that is
-//! measured, and which of it differs: the likely cause of a change.
+//! Facts that exact figures depend on, and their differences: likely causes of a change.
 
 use crate::baseline::Baseline;
 use std::collections::BTreeMap;
 use trapline_model::EnvironmentId;
 use trapline_stats::Summary;
 
-/// A fact that moves figures.
+/// A fact that figures depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mattering {
-    /// Its name among an environment's facts.
+pub struct RelevantFact {
+    /// Name among an environment's facts.
     pub name: &'static str,
-    /// What it is, for people.
+    /// Description.
     pub title: &'static str,
-    /// Whether it is around the measured code, rather than that code: where it
-    /// differs, other figures are to be expected and nobody's fault.
+    /// True for the environment of the measured code, false for the code itself. A difference of the
+    /// environment explains other figures.
     pub around: bool,
 }
 
-const fn around(name: &'static str, title: &'static str) -> Mattering {
-    Mattering {
+const fn around(name: &'static str, title: &'static str) -> RelevantFact {
+    RelevantFact {
         name,
         title,
         around: true,
     }
 }
 
-const fn part(name: &'static str, title: &'static str) -> Mattering {
-    Mattering {
+const fn part(name: &'static str, title: &'static str) -> RelevantFact {
+    RelevantFact {
         name,
         title,
         around: false,
     }
 }
 
-/// The facts that matter, the one that explains most first. What the host is does
-/// not: the simulated machine is the same on every host.
-pub const MATTERING: [Mattering; 18] = [
+/// The relevant facts, the one that explains most first. Facts of the host are not among them: the simulated
+/// machine is the same on every host.
+pub const RELEVANT_FACTS: [RelevantFact; 18] = [
     around("scheduler", "the scheduler of guests' CPUs"),
     around("scheduler-cap", "the cap of guests' CPUs"),
     around("scheduler-weight", "the weight of guests' CPUs"),
@@ -60,29 +59,28 @@ pub const MATTERING: [Mattering; 18] = [
 /// A fact that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Which.
-    pub fact: Mattering,
-    /// What it was; `None` if it was not known.
+    /// The fact.
+    pub fact: RelevantFact,
+    /// Value in the baseline; `None` if unknown.
     pub old: Option<String>,
-    /// What it is.
+    /// New value; `None` if unknown.
     pub new: Option<String>,
-    /// Where.
+    /// Environments with this difference.
     pub environments: Vec<EnvironmentId>,
 }
 
-/// Those of an environment's facts that matter.
-pub fn mattering(facts: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let known = |name: &str| MATTERING.iter().any(|fact| fact.name == name);
+/// Returns the relevant facts of an environment.
+pub fn relevant(facts: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let known = |name: &str| RELEVANT_FACTS.iter().any(|fact| fact.name == name);
     let kept = facts.iter().filter(|(name, _)| known(name));
     kept.map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
 
-/// What differs between a baseline and what was just measured, the likeliest
-/// cause of a change first.
+/// Returns the differences between a baseline and new figures, the likeliest cause of a change first.
 pub fn causes(baseline: &Baseline, summary: &Summary) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
-    for fact in MATTERING {
+    for fact in RELEVANT_FACTS {
         for (&id, now) in &summary.facts {
             let Some(kept) = baseline.environments.get(id.name()) else {
                 continue;
@@ -105,7 +103,7 @@ pub fn causes(baseline: &Baseline, summary: &Summary) -> Vec<Cause> {
     causes
 }
 
-/// The same difference in several environments is one cause.
+/// Adds a cause; the same difference in several environments is one.
 fn note(causes: &mut Vec<Cause>, cause: Cause) {
     let same = |other: &&mut Cause| {
         other.fact == cause.fact && other.old == cause.old && other.new == cause.new

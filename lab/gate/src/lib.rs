@@ -1,10 +1,8 @@
-//! The exact gate: figures of the instruction clock that were kept, against the
-//! same figures now. What is exact needs no statistics, only equality.
+//! Regression gate for exact figures: equality of stored and new figures of the instruction clock.
 //!
-//! [`Baseline`] is what is kept, [`compare()`] says what became of each figure,
-//! [`Explained`] which functions gained or lost, [`facts`] what else differs and so may be the cause, [`tolerance`] how much is
-//! let pass, [`forms`] how all this is written. [`search`] finds the commit at
-//! which something changed. Everything is pure.
+//! A [`Baseline`] holds the stored figures. [`compare()`] gives a verdict on each, [`FunctionChanges`] the
+//! functions whose instruction counts differ, [`facts`] likely causes, [`tolerance`] allowed differences,
+//! [`forms`] the output formats. [`search`] bisects commits. All functions are pure.
 #![forbid(unsafe_code)]
 
 pub mod baseline;
@@ -17,6 +15,6 @@ pub mod tolerance;
 
 pub use baseline::{Baseline, BaselineError};
 pub use compare::{compare, Comparison, Outcome, Row, Verdict};
-pub use explained::Explained;
+pub use explained::FunctionChanges;
 pub use facts::Cause;
 pub use tolerance::{Tolerance, Tolerances};

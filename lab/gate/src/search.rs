@@ -1,92 +1,90 @@
-//! Which commit changed a figure, from as few measurements as possible, where
-//! some commits cannot be measured.
+//! Bisection: finds the commit that changed a figure, with few measurements, if some commits cannot be
+//! measured.
 //!
-//! Commits stand in a row; the first is as it was, the last is not. A search says
-//! which to try next, is told what came of it, and ends with the culprit or with
-//! the smallest range that holds it. An exact figure needs no repetitions, so a
-//! commit is never tried twice.
+//! The first commit of the sequence is unchanged, the last is changed. The search proposes the next commit,
+//! takes its result, and ends with the first changed commit or the smallest range that contains it. An exact
+//! figure needs no repetition, so no commit is tried twice.
 
 use std::ops::RangeInclusive;
 
-/// What came of trying a commit.
+/// Result of trying a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// Its figures are those of the first.
-    AsBefore,
-    /// They are not.
+    /// The figures equal those of the first commit.
+    Unchanged,
+    /// The figures differ from those of the first commit.
     Changed,
-    /// It has none: it does not build, or cannot be measured.
-    Unknown,
+    /// The commit does not build, or cannot be measured.
+    Untestable,
 }
 
-/// Where the search is.
+/// Next step of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Try this commit.
     Try(usize),
-    /// This commit changed it.
-    Culprit(usize),
-    /// One of these did; all but the last cannot be tried.
+    /// The search ends: this commit changed the figure.
+    FirstChanged(usize),
+    /// The search ends: one of these commits did; all but the last are untestable.
     Range(RangeInclusive<usize>),
 }
 
-/// A search in a row of commits.
+/// A search in a sequence of commits.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The last that is known to be as before.
-    before: usize,
-    /// The first after it that is known to be changed.
+    /// The last commit known to be unchanged.
+    unchanged: usize,
+    /// The first commit known to be changed.
     changed: usize,
-    /// By commit, whether it was tried in vain.
-    in_vain: Vec<bool>,
+    /// For each commit, true if it is untestable.
+    untestable: Vec<bool>,
 }
 
 impl Search {
-    /// A search among `commits`, of which the first is as before and the last is
-    /// changed. `None` if there are not two.
+    /// Starts a search among `commits` commits, of which the first is unchanged and the last changed; `None`
+    /// for fewer than two.
     pub fn new(commits: usize) -> Option<Self> {
         (commits >= 2).then(|| Self {
-            before: 0,
+            unchanged: 0,
             changed: commits - 1,
-            in_vain: vec![false; commits],
+            untestable: vec![false; commits],
         })
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub fn next(&self) -> Next {
-        let inside = self.before + 1..self.changed;
-        let in_vain = inside.clone().filter(|at| self.in_vain[*at]).count();
-        let wanted = self.wanted(in_vain);
-        let untried = inside.filter(|at| !self.in_vain[*at]);
+        let inside = self.unchanged + 1..self.changed;
+        let untestable = inside.clone().filter(|at| self.untestable[*at]).count();
+        let wanted = self.wanted(untestable);
+        let untried = inside.filter(|at| !self.untestable[*at]);
         match untried.min_by_key(|at| at.abs_diff(wanted)) {
             Some(at) => Next::Try(at),
-            None if in_vain == 0 => Next::Culprit(self.changed),
-            None => Next::Range(self.before + 1..=self.changed),
+            None if untestable == 0 => Next::FirstChanged(self.changed),
+            None => Next::Range(self.unchanged + 1..=self.changed),
         }
     }
 
-    /// The middle; after each trial in vain somewhere far from there, for commits
-    /// that do not build come in rows.
-    fn wanted(&self, in_vain: usize) -> usize {
-        let length = (self.changed - self.before) as f64;
-        self.before + (length * spread(in_vain + 1)) as usize
+    /// Returns the middle; after each untestable commit a place far from it, because untestable commits are
+    /// often consecutive.
+    fn wanted(&self, untestable: usize) -> usize {
+        let length = (self.changed - self.unchanged) as f64;
+        self.unchanged + (length * spread(untestable + 1)) as usize
     }
 
-    /// Takes what came of trying a commit. One outside of where the search is says
-    /// nothing new.
-    pub fn tell(&mut self, at: usize, trial: Trial) {
-        if at <= self.before || at >= self.changed {
+    /// Records the result of a commit. Commits outside the current range are ignored.
+    pub fn record(&mut self, at: usize, trial: Trial) {
+        if at <= self.unchanged || at >= self.changed {
             return;
         }
         match trial {
-            Trial::AsBefore => self.before = at,
+            Trial::Unchanged => self.unchanged = at,
             Trial::Changed => self.changed = at,
-            Trial::Unknown => self.in_vain[at] = true,
+            Trial::Untestable => self.untestable[at] = true,
         }
     }
 }
 
-/// The sequence 1/2, 1/4, 3/4, 1/8, 5/8 … (van der Corput, base 2), from 1.
+/// Returns element `number`, from 1, of the sequence 1/2, 1/4, 3/4, 1/8, 5/8 … (van der Corput, base 2).
 fn spread(number: usize) -> f64 {
     let mut rest = number;
     let (mut sum, mut step) = (0.0, 0.5);
@@ -103,51 +101,51 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs a search to its end; what it found, and the trials it took.
-    fn found(builds: &[bool], culprit: usize) -> (Next, Vec<usize>) {
+    /// Runs a search to its end; returns its result and the commits it tried.
+    fn found(builds: &[bool], first_changed: usize) -> (Next, Vec<usize>) {
         let mut search = Search::new(builds.len()).expect("there are two");
         let mut tried = Vec::new();
         loop {
             match search.next() {
                 Next::Try(at) => {
                     tried.push(at);
-                    search.tell(at, trial(builds, culprit, at));
+                    search.record(at, trial(builds, first_changed, at));
                 }
                 end => return (end, tried),
             }
         }
     }
 
-    fn trial(builds: &[bool], culprit: usize, at: usize) -> Trial {
-        match (builds[at], at < culprit) {
-            (false, _) => Trial::Unknown,
-            (true, true) => Trial::AsBefore,
+    fn trial(builds: &[bool], first_changed: usize, at: usize) -> Trial {
+        match (builds[at], at < first_changed) {
+            (false, _) => Trial::Untestable,
+            (true, true) => Trial::Unchanged,
             (true, false) => Trial::Changed,
         }
     }
 
     prop_compose! {
-        /// Which of some commits build - the ends do - and which changed it.
+        /// Commits that build or not, except that the ends do, and the one that changed the figure.
         fn rows()(commits in 2usize..80)(
-            culprit in 1..commits,
+            first_changed in 1..commits,
             builds in proptest::collection::vec(proptest::bool::weighted(0.7), commits),
         ) -> (Vec<bool>, usize) {
             let mut builds = builds;
             builds[0] = true;
             *builds.last_mut().expect("there are two") = true;
-            (builds, culprit)
+            (builds, first_changed)
         }
     }
 
     proptest! {
         #[test]
-        fn the_culprit_or_the_smallest_range_is_found((builds, culprit) in rows()) {
-            let (end, tried) = found(&builds, culprit);
-            // No search can know more than what the nearest commits that build say.
-            let before = (0..culprit).rev().find(|at| builds[*at]).expect("the first builds");
-            let changed = (culprit..builds.len()).find(|at| builds[*at]).expect("the last builds");
+        fn the_first_changed_commit_or_the_smallest_range_is_found((builds, first_changed) in rows()) {
+            let (end, tried) = found(&builds, first_changed);
+            // The nearest commits that build bound what any search can find.
+            let before = (0..first_changed).rev().find(|at| builds[*at]).expect("the first builds");
+            let changed = (first_changed..builds.len()).find(|at| builds[*at]).expect("the last builds");
             let expected = match before + 1 == changed {
-                true => Next::Culprit(culprit),
+                true => Next::FirstChanged(first_changed),
                 false => Next::Range(before + 1..=changed),
             };
             prop_assert_eq!(end, expected);
@@ -159,27 +157,27 @@ mod tests {
         }
 
         #[test]
-        fn where_all_build_it_takes_no_more_than_halving(commits in 2usize..5000, seed in any::<usize>()) {
-            let culprit = 1 + seed % (commits - 1);
-            let (end, tried) = found(&vec![true; commits], culprit);
-            prop_assert_eq!(end, Next::Culprit(culprit));
+        fn if_all_commits_build_the_search_halves(commits in 2usize..5000, seed in any::<usize>()) {
+            let first_changed = 1 + seed % (commits - 1);
+            let (end, tried) = found(&vec![true; commits], first_changed);
+            prop_assert_eq!(end, Next::FirstChanged(first_changed));
             let halvings = (commits - 1).next_power_of_two().trailing_zeros() as usize;
             prop_assert!(tried.len() <= halvings, "{} trials among {commits}", tried.len());
         }
     }
 
     #[test]
-    fn a_row_of_broken_commits_is_left_quickly() {
+    fn consecutive_broken_commits_cost_few_trials() {
         let mut builds = vec![true; 1000];
         builds[400..600].fill(false);
         let (end, tried) = found(&builds, 900);
-        assert_eq!(end, Next::Culprit(900));
+        assert_eq!(end, Next::FirstChanged(900));
         assert!(tried.len() < 20, "{tried:?}");
     }
 
     #[test]
-    fn one_commit_is_no_row() {
+    fn a_search_needs_two_commits() {
         assert!(Search::new(1).is_none());
-        assert_eq!(Search::new(2).expect("a row").next(), Next::Culprit(1));
+        assert_eq!(Search::new(2).expect("a row").next(), Next::FirstChanged(1));
     }
 }

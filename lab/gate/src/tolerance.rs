@@ -1,29 +1,28 @@
-//! How much a figure may move before it counts as changed. Nothing, unless
-//! a tolerance is given - but for boots, which move with every byte of the
-//! machine's initramfs, and for means that moved only because timer interrupts of the machine
-//! fall into other batches.
+//! Allowed differences of figures. The default is none, except for boots, which depend on every byte of the
+//! machine's initramfs, and for means that differ only because timer interrupts of the machine fall into
+//! other batches.
 
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_model::names;
 
-/// How far one figure may be from another.
+/// Allowed difference of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
-    /// By so much, in the unit of the figure.
+    /// In the unit of the figure.
     Absolute(f64),
-    /// By such a share of the old figure.
+    /// As a share of the old figure.
     Share(f64),
 }
 
-/// What boots are let pass where nothing else is said.
+/// Default tolerance of boots.
 pub const OF_BOOTS: Tolerance = Tolerance::Share(0.02);
 
-/// What a mean may move by where the fastest batch did not move and nothing else is said. A
-/// timer interrupt within one of 12 batches moves their mean by 1 to 2%.
+/// Default tolerance of a mean whose fastest batch did not change. A timer interrupt within one of 12 batches
+/// changes their mean by 1 to 2%.
 pub const OF_INTERRUPTS: Tolerance = Tolerance::Share(0.02);
 
 impl Tolerance {
-    /// Whether `new` may stand for `old`.
+    /// Returns true if `new` is within the tolerance of `old`.
     fn allows(self, old: f64, new: f64) -> bool {
         let most = match self {
             Self::Absolute(most) => most,
@@ -36,7 +35,7 @@ impl Tolerance {
 /// Tolerances of operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tolerances {
-    /// Sets of [`Op::bit`]; the last that has an operation decides.
+    /// Sets of [`Op::bit`]; the last that contains an operation decides.
     chosen: Vec<(OpSet, Tolerance)>,
 }
 
@@ -49,10 +48,10 @@ impl Default for Tolerances {
     }
 }
 
-/// Why words are no tolerance.
+/// Error of parsing a tolerance.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToleranceError {
-    /// The form is another.
+    /// The syntax is invalid.
     #[error("'{0}' is no tolerance; say OPERATION=N (in its unit) or OPERATION=N%, like exits/port-out=2 or boot=5%")]
     Form(String),
     /// The operation is unknown.
@@ -60,10 +59,10 @@ pub enum ToleranceError {
     Name(#[from] names::UnknownName),
 }
 
-/// The operations and the tolerance of words like `exits/port-out=2`, `boot=5%`.
+/// Parses operations with a tolerance, like `exits/port-out=2` or `boot=5%`.
 ///
 /// # Errors
-/// The form is another, a name is unknown, or the number is negative or none.
+/// The syntax is invalid, a name is unknown, or the number is negative or not finite.
 pub fn parse(words: &str) -> Result<(OpSet, Tolerance), ToleranceError> {
     let form = || ToleranceError::Form(words.to_owned());
     let (names, amount) = words.split_once('=').ok_or_else(form)?;
@@ -83,19 +82,19 @@ pub fn parse(words: &str) -> Result<(OpSet, Tolerance), ToleranceError> {
 }
 
 impl Tolerances {
-    /// Lets these operations move by `tolerance` from now on.
+    /// Sets the tolerance of these operations.
     pub fn add(&mut self, operations: OpSet, tolerance: Tolerance) {
         self.chosen.push((operations, tolerance));
     }
 
-    /// Whether `new` may stand for `old` as the figure of `operation`.
+    /// Returns true if `new` is within the tolerance of `operation`; without one, if it equals `old`.
     pub fn allow(&self, operation: &str, old: f64, new: f64) -> bool {
         let tolerance = self.chosen(operation);
         tolerance.map_or(new == old, |tolerance| tolerance.allows(old, new))
     }
 
-    /// The same where only batches with interrupts can have moved the figure. A tolerance that
-    /// was given for the operation decides alone.
+    /// Like [`Self::allow`] if only batches with interrupts can have changed the figure: the default is
+    /// [`OF_INTERRUPTS`].
     pub fn allow_interrupts(&self, operation: &str, old: f64, new: f64) -> bool {
         let tolerance = self.chosen(operation).unwrap_or(OF_INTERRUPTS);
         tolerance.allows(old, new)
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_let_pass_but_a_little_of_boots() {
+    fn only_boots_have_a_default_tolerance() {
         let none = Tolerances::default();
         assert!(none.allow("exits/port-out", 3182.0, 3182.0));
         assert!(!none.allow("exits/port-out", 3182.0, 3182.001));
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_may_move_a_mean_by_little_unless_a_tolerance_is_given() {
+    fn interrupts_have_a_default_tolerance_unless_one_is_given() {
         let none = Tolerances::default();
         assert!(none.allow_interrupts("exits/port-out", 3264.0, 3289.5));
         assert!(!none.allow_interrupts("exits/port-out", 3264.0, 3330.0));
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_last_decides() {
+    fn the_last_tolerance_decides() {
         let some = with(&["exits=1%", "exits/port-out=2", "boot = 0"]);
         assert!(some.allow("exits/port-out", 1000.0, 998.0));
         assert!(!some.allow("exits/port-out", 1000.0, 997.0));
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_refused() {
+    fn invalid_tolerances_are_refused() {
         for words in [
             "exits",
             "exits=",

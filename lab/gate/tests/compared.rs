@@ -1,4 +1,4 @@
-//! A summary kept as a baseline, and summaries of later against it.
+//! Comparison of summaries with a baseline.
 
 use std::collections::BTreeMap;
 use trapline_abi::Op;
@@ -10,7 +10,7 @@ fn measured(estimate: f64) -> Value {
     with_fastest(estimate, estimate)
 }
 
-/// A mean whose smallest batch is smaller.
+/// Returns a mean with a smaller fastest batch.
 fn with_fastest(estimate: f64, min: f64) -> Value {
     Value::Measured(Box::new(Figure {
         estimate,
@@ -36,14 +36,14 @@ fn failed(kind: FailureKind) -> Value {
     })
 }
 
-/// What `sim/kvm` gave for some operations, measured with this QEMU.
+/// Returns a summary of `sim/kvm` with this version of QEMU.
 fn summary(qemu: &str, values: &[(Op, Value)]) -> Summary {
     let facts = [("qemu", qemu), ("cpu", "of the host"), ("vmm-sha256", "12")];
     let facts: BTreeMap<_, _> = facts
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     let cell = |(op, value): &(Op, Value)| Cell {
-        environment: EnvironmentId::SimKvm,
+        environment: EnvironmentId::SIM_KVM,
         op: *op,
         clock: Clock::Insn,
         unit: "insn",
@@ -51,7 +51,7 @@ fn summary(qemu: &str, values: &[(Op, Value)]) -> Summary {
     };
     Summary {
         cells: values.iter().map(cell).collect(),
-        facts: BTreeMap::from([(EnvironmentId::SimKvm, facts)]),
+        facts: BTreeMap::from([(EnvironmentId::SIM_KVM, facts)]),
         ..Summary::default()
     }
 }
@@ -82,7 +82,7 @@ const PORT: &str = "exits/port-out";
 const CPUID: &str = "exits/cpuid";
 
 #[test]
-fn the_same_digits_are_the_same() {
+fn equal_digits_are_the_same() {
     assert_became(
         &[
             (Op::PortOut, measured(3182.25)),
@@ -93,7 +93,7 @@ fn the_same_digits_are_the_same() {
     );
 }
 
-/// In table order, whatever that is.
+/// Returns expected verdicts in table order.
 fn order(port: Verdict, cpuid: Verdict) -> [(&'static str, Verdict); 2] {
     let position = |op| Op::ALL.iter().position(|other| *other == op);
     match position(Op::PortOut) < position(Op::Cpuid) {
@@ -118,7 +118,7 @@ fn the_smallest_difference_is_a_change() {
 }
 
 #[test]
-fn what_vanishes_or_appears_is_a_change() {
+fn vanished_and_new_figures_are_changes() {
     assert_became(
         &[
             (Op::PortOut, measured(3182.25)),
@@ -145,9 +145,8 @@ fn what_vanishes_or_appears_is_a_change() {
     );
 }
 
-/// Where the machine's own timer interrupts fall moves means, but not the fastest batch.
 #[test]
-fn a_mean_that_interrupts_moved_is_tolerated_and_a_faster_or_slower_operation_is_not() {
+fn a_mean_with_the_same_fastest_batch_is_tolerated() {
     for (estimate, min, verdict) in [
         (3207.5, 3182.25, Verdict::Tolerated),
         (3207.5, 3183.25, Verdict::Changed),
@@ -164,7 +163,7 @@ fn a_mean_that_interrupts_moved_is_tolerated_and_a_faster_or_slower_operation_is
 }
 
 #[test]
-fn the_fastest_batch_is_kept_where_it_is_not_the_figure() {
+fn a_fastest_batch_other_than_the_figure_is_stored() {
     let values = [
         (Op::PortOut, with_fastest(3207.5, 3182.25)),
         (Op::Cpuid, measured(2835.5)),
@@ -178,7 +177,7 @@ fn the_fastest_batch_is_kept_where_it_is_not_the_figure() {
 }
 
 #[test]
-fn digits_that_differ_between_two_runs_of_now_outweigh_every_change() {
+fn undetermined_figures_outweigh_changes() {
     assert_became(
         &[
             (Op::PortOut, measured(1.0)),
@@ -190,7 +189,7 @@ fn digits_that_differ_between_two_runs_of_now_outweigh_every_change() {
 }
 
 #[test]
-fn an_operation_that_this_version_does_not_have_has_vanished() {
+fn an_operation_of_another_version_has_vanished() {
     let mut kept = baseline();
     let figures = &mut kept
         .environments
@@ -218,7 +217,7 @@ fn an_operation_that_this_version_does_not_have_has_vanished() {
 }
 
 #[test]
-fn the_likeliest_cause_comes_first_and_the_host_is_none() {
+fn the_likeliest_cause_is_first_and_the_host_is_no_cause() {
     let now = [
         (Op::PortOut, measured(3000.0)),
         (Op::Cpuid, measured(2835.5)),
@@ -226,7 +225,7 @@ fn the_likeliest_cause_comes_first_and_the_host_is_none() {
     let mut summary = summary("9.0", &now);
     let facts = summary
         .facts
-        .get_mut(&EnvironmentId::SimKvm)
+        .get_mut(&EnvironmentId::SIM_KVM)
         .expect("it has facts");
     facts.insert("vmm-sha256".to_owned(), "34".to_owned());
     facts.insert("cpu".to_owned(), "another".to_owned());
@@ -238,7 +237,7 @@ fn the_likeliest_cause_comes_first_and_the_host_is_none() {
 }
 
 #[test]
-fn a_tolerance_lets_pass_and_is_counted() {
+fn tolerated_figures_are_counted() {
     let mut tolerances = Tolerances::default();
     let (operations, tolerance) =
         trapline_gate::tolerance::parse("exits/port-out=1").expect("it is one");

@@ -1,7 +1,7 @@
 //! Who is measured beside whom: an environment, and what sets it apart from others of the
 //! same environment. Written `kvm` or `kvm:memory=1G`.
 
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::names;
 use crate::variant::{BadVariant, Variant};
 use std::fmt;
@@ -16,16 +16,16 @@ pub struct Contender {
     pub variant: Variant,
 }
 
-/// A setting that an environment does not have.
+/// A setting that an environment does not support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{environment} has no setting '{setting}': leave it out, or choose from {fits}")]
-pub struct Unfit {
-    /// Where.
+#[error("setting '{setting}' is not supported by {environment}: leave it out, or choose from {supported_by}")]
+pub struct UnsupportedSetting {
+    /// The environment.
     pub environment: EnvironmentId,
-    /// Which.
+    /// The setting.
     pub setting: String,
-    /// The environments that have it.
-    pub fits: String,
+    /// The environments that support it.
+    pub supported_by: String,
 }
 
 /// A text that is no contender.
@@ -39,7 +39,7 @@ pub enum BadContender {
     Variant(#[from] BadVariant),
     /// That environment does not have such a setting.
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    UnsupportedSetting(#[from] UnsupportedSetting),
 }
 
 impl Contender {
@@ -83,7 +83,7 @@ impl FromStr for Contender {
             environment: names::environment(name)?,
             variant: settings.parse()?,
         };
-        match contender.variant.misfit(contender.environment) {
+        match contender.variant.unsupported_reason(contender.environment) {
             Some(unfit) => Err(unfit.into()),
             None => Ok(contender),
         }
@@ -104,7 +104,7 @@ mod tests {
             let contender: Contender = text.parse().unwrap();
             assert_eq!(contender.to_string(), text);
         }
-        let kvm = Contender::usual(EnvironmentId::Kvm);
+        let kvm = Contender::usual(EnvironmentId::KVM);
         assert_eq!(kvm.again().to_string(), "kvm:again");
         assert_eq!("kvm:again".parse(), Ok(kvm.again()));
     }
@@ -114,6 +114,6 @@ mod tests {
         let told = |text: &str| text.parse::<Contender>().unwrap_err().to_string();
         assert!(told("qemu-kmv").contains("did you mean 'qemu-kvm'?"));
         assert!(told("kvm:memory=little").contains("a size like 512M"));
-        assert!(told("host:memory=1G").contains("host has no setting 'memory'"));
+        assert!(told("host:memory=1G").contains("setting 'memory' is not supported by host"));
     }
 }

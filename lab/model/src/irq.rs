@@ -3,14 +3,14 @@
 //! One struct, because all of it is chosen together and kept with the run: a report
 //! made again from the store has to know by which threshold it judged.
 
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::placement::Conditions;
 use crate::preset::Preset;
 use crate::sharing::Halt;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use trapline_abi::job::Wait;
+use trapline_abi::job::WaitMode;
 use trapline_abi::{Job, OpSet, Workload};
 
 /// The shortest and the longest period, in nanoseconds.
@@ -39,7 +39,7 @@ pub struct Settings {
     /// Expiries of each timer, if not the preset's number.
     pub expiries: Option<u32>,
     /// What the guest does in between: how it idles, or which load it makes.
-    pub between: Wait,
+    pub between: WaitMode,
     /// What else there is, and where and how the guest gets its CPU.
     pub conditions: Conditions,
     /// An interrupt later than this is too late.
@@ -53,7 +53,7 @@ impl Default for Settings {
         Self {
             period: Time(10_000_000),
             expiries: None,
-            between: Wait::Halt,
+            between: WaitMode::Halt,
             conditions: Conditions::default(),
             threshold: Time(30_000),
             require: None,
@@ -75,14 +75,14 @@ impl Settings {
     /// What the guest does in between, as it is typed.
     pub fn idle(&self) -> &'static str {
         match (self.between, self.conditions.halt) {
-            (Wait::Halt, Halt::InGuest) => "halt-in-guest",
+            (WaitMode::Halt, Halt::InGuest) => "halt-in-guest",
             (between, _) => between.name(),
         }
     }
 
     /// Whether there is always somebody who executes something.
     fn never_sleeps(&self) -> bool {
-        self.between != Wait::Halt || self.conditions.loads.beside().next().is_some()
+        self.between != WaitMode::Halt || self.conditions.loads.beside().next().is_some()
     }
 
     /// The settings as names and values, to be kept with a run.
@@ -118,7 +118,7 @@ impl Settings {
             period: time("irq-period", usual.period),
             expiries: told("irq-samples").and_then(|text| text.parse().ok()),
             between: told("irq-between")
-                .and_then(Wait::from_name)
+                .and_then(WaitMode::from_name)
                 .unwrap_or(usual.between),
             conditions: Conditions::from_facts(facts),
             threshold: time("irq-threshold", usual.threshold),
@@ -336,7 +336,7 @@ mod tests {
     fn what_never_sleeps_on_an_exact_clock_expires_less_often() {
         let settings = Settings::default();
         let poll = Settings {
-            between: Wait::Poll,
+            between: WaitMode::Poll,
             ..settings.clone()
         };
         let loaded = Settings {
@@ -350,15 +350,23 @@ mod tests {
             expiries: Some(7),
             ..poll.clone()
         };
-        use EnvironmentId::{Kvm, SimKvm};
-        assert_eq!(settings.expiries(Kvm, Preset::Quick), 10_000);
-        assert_eq!(settings.expiries(Kvm, Preset::Full), 1_000_000);
-        assert_eq!(settings.expiries(SimKvm, Preset::Full), 10_000);
-        assert_eq!(poll.expiries(SimKvm, Preset::Quick), 2_048);
-        assert_eq!(poll.expiries(Kvm, Preset::Quick), 10_000);
-        assert_eq!(loaded.expiries(SimKvm, Preset::Quick), 2_048);
-        assert_eq!(loaded.expiries(Kvm, Preset::Quick), 10_000);
-        assert_eq!(few.expiries(SimKvm, Preset::Quick), 7);
+        assert_eq!(settings.expiries(EnvironmentId::KVM, Preset::Quick), 10_000);
+        assert_eq!(
+            settings.expiries(EnvironmentId::KVM, Preset::Full),
+            1_000_000
+        );
+        assert_eq!(
+            settings.expiries(EnvironmentId::SIM_KVM, Preset::Full),
+            10_000
+        );
+        assert_eq!(poll.expiries(EnvironmentId::SIM_KVM, Preset::Quick), 2_048);
+        assert_eq!(poll.expiries(EnvironmentId::KVM, Preset::Quick), 10_000);
+        assert_eq!(
+            loaded.expiries(EnvironmentId::SIM_KVM, Preset::Quick),
+            2_048
+        );
+        assert_eq!(loaded.expiries(EnvironmentId::KVM, Preset::Quick), 10_000);
+        assert_eq!(few.expiries(EnvironmentId::SIM_KVM, Preset::Quick), 7);
     }
 
     #[test]
@@ -394,7 +402,7 @@ mod tests {
             threshold in any::<u64>(),
             expiries in proptest::option::of(any::<u32>()),
             require in proptest::option::of(0..=ALL),
-            between in proptest::sample::select(vec![Wait::Halt, Wait::Poll, Wait::Flood]),
+            between in proptest::sample::select(vec![WaitMode::Halt, WaitMode::Poll, WaitMode::Flood]),
             conditions in proptest::sample::select(some_conditions()),
         ) {
             let settings = Settings {

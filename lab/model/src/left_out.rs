@@ -2,10 +2,10 @@
 //! is never asked for it.
 
 use crate::block;
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{OpSet, Workload};
+use trapline_abi::{Need, OpSet};
 
 /// Operations that are not measured, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn union(left_out: &[LeftOut]) -> OpSet {
 
 /// What the image cannot do: it is one program, and nothing is between it and its machine.
 fn without_processes(environment: EnvironmentId, operations: OpSet) -> Option<LeftOut> {
-    let operations = operations & Workload::System.set();
+    let operations = operations & Need::Processes.operations();
     (operations != 0 && !environment.has_processes()).then(|| LeftOut {
         operations,
         reason: NO_PROCESSES.to_owned(),
@@ -56,24 +56,31 @@ mod tests {
 
     #[test]
     fn processes_are_measured_where_there_are_some() {
-        use EnvironmentId::{Host, Kvm, Sim, SimKvmLinux, SimLinux, SimVmxLinux};
         let asked = Op::Fork.bit() | Op::PortOut.bit();
         let out = |id| of(id, Preset::Quick, asked, asked);
-        for id in [Host, SimLinux, SimVmxLinux, SimKvmLinux] {
+        for id in [
+            EnvironmentId::HOST,
+            EnvironmentId::SIM_LINUX,
+            EnvironmentId::SIM_VMX_LINUX,
+            EnvironmentId::SIM_KVM_LINUX,
+        ] {
             assert_eq!(out(id), [], "{id}");
         }
-        for id in [Kvm, Sim] {
+        for id in [EnvironmentId::KVM, EnvironmentId::SIM] {
             let told = out(id);
             assert_eq!(union(&told), Op::Fork.bit(), "{id}");
             assert!(told[0].reason.contains("operating system"));
         }
-        assert_eq!(of(Kvm, Preset::Quick, Op::PortOut.bit(), 0), []);
+        assert_eq!(
+            of(EnvironmentId::KVM, Preset::Quick, Op::PortOut.bit(), 0),
+            []
+        );
     }
 
     #[test]
     fn reasons_add_up() {
         let asked = Op::Fork.bit() | Op::Attach0.bit() | Op::PortOut.bit();
-        let told = of(EnvironmentId::QemuKvm, Preset::Quick, asked, 0);
+        let told = of(EnvironmentId::QEMU_KVM, Preset::Quick, asked, 0);
         assert_eq!(told.len(), 2);
         assert_eq!(union(&told), asked & !Op::PortOut.bit());
     }

@@ -7,13 +7,17 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
+mod capabilities;
+pub mod clock;
 mod contender;
 pub mod cpus;
+pub mod environment;
 pub mod expand;
 pub mod file;
-pub mod identity;
+pub mod guest_config;
 pub mod irq;
 pub mod kernel_build;
+pub mod layers;
 pub mod left_out;
 pub mod load;
 pub mod names;
@@ -25,12 +29,17 @@ pub mod request;
 pub mod sched;
 mod scheduling;
 mod sharing;
+#[doc(hidden)]
+pub mod testing;
 pub mod time;
+mod unavailable;
 mod variant;
 
-pub use contender::{BadContender, Contender, Unfit};
+pub use clock::Clock;
+pub use contender::{BadContender, Contender, UnsupportedSetting};
+pub use environment::EnvironmentId;
 pub use expand::{expand, Kind, Plan, PlannedBoot};
-pub use identity::{Clock, EnvironmentId, MachineSpec, MemoryPages};
+pub use guest_config::{MachineSpec, MemoryPages};
 pub use left_out::LeftOut;
 pub use load::{Created, Filling, Load, Loads, Serial};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
@@ -40,4 +49,5 @@ pub use request::Request;
 pub use sched::Sched;
 pub use scheduling::{Scheduler, Scheduling};
 pub use sharing::{Halt, PerCpu};
-pub use variant::{BadVariant, Given, Variant};
+pub use unavailable::Unavailable;
+pub use variant::{BadVariant, FileOverride, Variant};

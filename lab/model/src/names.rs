@@ -1,6 +1,6 @@
 //! The names people type, and what they meant when they mistyped.
 
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::preset::Preset;
 use trapline_abi::{job, Op, OpSet, Workload};
 
@@ -66,7 +66,7 @@ pub fn environment(name: &str) -> Result<EnvironmentId, UnknownName> {
 /// The first name that is neither a workload nor `workload/operation`.
 pub fn operations(list: &str) -> Result<OpSet, UnknownName> {
     split(list).try_fold(0, |set, name| {
-        let selected = job::selected(name).ok_or_else(|| unknown_operation(name))?;
+        let selected = job::operations_named(name).ok_or_else(|| unknown_operation(name))?;
         Ok(set | selected)
     })
 }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn lists_are_read_in_table_order() {
-        let both = vec![EnvironmentId::Kvm, EnvironmentId::SimLinux];
+        let both = vec![EnvironmentId::KVM, EnvironmentId::SIM_LINUX];
         assert_eq!(environments("sim/linux, kvm,kvm"), Ok(both));
         let chosen = operations("exits/port-out,boot").unwrap();
         assert_eq!(describe(chosen), "exits/port-out,boot");

@@ -4,8 +4,9 @@
 //! the guest's, and nothing computed. Summaries can always be made again from
 //! it.
 
+use crate::clock::Clock;
 use crate::contender::Contender;
-use crate::identity::{Clock, EnvironmentId};
+use crate::environment::EnvironmentId;
 use crate::variant::Variant;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! Where a virtual CPU runs while interrupts are measured, by which rules it gets its
 //! processor, and what else there is: the conditions of a measurement.
 
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::load::Loads;
 use crate::sched::Sched;
-use crate::sharing::{names_of, Halt, PerCpu};
+use crate::sharing::{Halt, PerCpu};
 use std::collections::BTreeMap;
 
 /// Under which conditions interrupts are measured.
@@ -77,27 +77,27 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// Why an environment cannot have them, and what to do about that.
-    pub fn misfit(&self, environment: EnvironmentId) -> Option<String> {
+    /// Returns why an environment does not support them, with the remedy.
+    pub fn unsupported_reason(&self, environment: EnvironmentId) -> Option<String> {
         let halt = || {
-            (!self.halt.fits(environment)).then(|| {
+            (!self.halt.is_supported_by(environment)).then(|| {
                 format!(
-                    "{environment} has no KVM that could leave a halt to the guest: leave --idle \
-                     halt-in-guest out, or choose from {} with --env",
-                    names_of(|id| self.halt.fits(id))
+                    "--idle halt-in-guest is not supported by {environment}: leave it out, or \
+                     choose from {} with --env",
+                    EnvironmentId::names_of(|id| self.halt.is_supported_by(id))
                 )
             })
         };
         let per_cpu = || {
-            (!self.per_cpu.fits(environment)).then(|| {
+            (!self.per_cpu.is_supported_by(environment)).then(|| {
                 format!(
-                    "{environment} has no second guest beside the measured one: leave \
-                     --vcpus-per-cpu out, or choose from {} with --env",
-                    names_of(|id| self.per_cpu.fits(id))
+                    "--vcpus-per-cpu is not supported by {environment}: leave it out, or choose \
+                     from {} with --env",
+                    EnvironmentId::names_of(|id| self.per_cpu.is_supported_by(id))
                 )
             })
         };
-        let sched = self.sched.misfit(environment);
+        let sched = self.sched.unsupported_reason(environment);
         sched.or_else(halt).or_else(per_cpu)
     }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_environment_cannot_have_is_told_with_the_remedy() {
+    fn unsupported_conditions_are_reported_with_the_remedy() {
         let plain = Conditions::default();
         let in_guest = Conditions {
             halt: Halt::InGuest,
@@ -193,17 +193,21 @@ mod tests {
             per_cpu: PerCpu::Two,
             ..plain.clone()
         };
-        use EnvironmentId::{Host, SimKvm, SimXenPvh};
         for conditions in [&plain, &in_guest, &crowded] {
-            assert_eq!(conditions.misfit(SimKvm), None);
+            assert_eq!(conditions.unsupported_reason(EnvironmentId::SIM_KVM), None);
         }
-        let reason = in_guest.misfit(Host).unwrap();
+        let reason = in_guest.unsupported_reason(EnvironmentId::HOST).unwrap();
         assert!(
-            reason.contains("leave --idle halt-in-guest out"),
+            reason.starts_with("--idle halt-in-guest is not supported by host"),
             "{reason}"
         );
-        let reason = crowded.misfit(SimXenPvh).unwrap();
-        assert!(reason.contains("leave --vcpus-per-cpu out"), "{reason}");
-        assert_eq!(crowded.misfit(Host), None);
+        let reason = crowded
+            .unsupported_reason(EnvironmentId::SIM_XEN_PVH)
+            .unwrap();
+        assert!(
+            reason.starts_with("--vcpus-per-cpu is not supported by sim/xen-pvh"),
+            "{reason}"
+        );
+        assert_eq!(crowded.unsupported_reason(EnvironmentId::HOST), None);
     }
 }

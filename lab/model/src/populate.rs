@@ -3,15 +3,16 @@
 //! What is not measured is left out of a plan with its reason, before anything is started:
 //! a guest that is asked for it would have to be told who runs it.
 
-use crate::identity::{Clock, EnvironmentId};
+use crate::clock::Clock;
+use crate::environment::EnvironmentId;
 use crate::left_out::LeftOut;
 use crate::preset::Preset;
-use trapline_abi::populate::{Wish, LARGE};
-use trapline_abi::{OpSet, Workload};
+use trapline_abi::populate::{MemoryRequest, LARGE};
+use trapline_abi::{Need, OpSet};
 
 /// The set of all operations of workload `populate`.
 pub fn operations() -> OpSet {
-    Workload::Populate.set()
+    Need::Hotplug.operations()
 }
 
 /// Those of these orders.
@@ -24,18 +25,18 @@ pub fn large() -> OpSet {
     set(|wish| wish.order > LARGE)
 }
 
-fn set(wanted: impl Fn(&Wish) -> bool) -> OpSet {
-    let wishes = Wish::ALL.into_iter().filter(wanted);
+fn set(wanted: impl Fn(&MemoryRequest) -> bool) -> OpSet {
+    let wishes = MemoryRequest::ALL.into_iter().filter(wanted);
     wishes.fold(0, |set, wish| {
-        set | wish.attach().bit() | wish.touch().bit()
+        set | wish.attach_op().bit() | wish.touch_op().bit()
     })
 }
 
 /// Memory for a guest that measures `operations`, beside what it starts with, in MiB. Of
 /// regions that are not large nobody takes notice.
 pub fn window_mib(operations: OpSet) -> u32 {
-    let wished = Wish::ALL.into_iter().filter(|wish| {
-        let wanted = wish.attach().bit() | wish.touch().bit();
+    let wished = MemoryRequest::ALL.into_iter().filter(|wish| {
+        let wanted = wish.attach_op().bit() | wish.touch_op().bit();
         wish.order > LARGE && operations & wanted != 0
     });
     let most = wished.map(|wish| wish.bytes() >> 20).max().unwrap_or(0);
@@ -70,33 +71,30 @@ const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a
 
 /// Why nobody gives memory to a running guest there.
 fn nobody_gives(environment: EnvironmentId) -> Option<&'static str> {
-    use EnvironmentId::{
-        Custom, Host, Kvm, KvmLinux, QemuKvm, QemuKvmLinux, QemuTcg, QemuTcgLinux, Sim, SimCustom,
-        SimKvm, SimKvmLinux, SimLinux, SimQemuKvm, SimQemuKvmLinux, SimVmx, SimVmxKvm, SimVmxLinux,
-        SimVmxQemuKvm, SimVmxXenPvh, SimXenDom0, SimXenHvm, SimXenPvh, Uml,
-    };
-    match environment {
-        Host | Kvm | SimLinux | SimKvm | SimVmxLinux | SimVmxKvm => None,
-        Sim | SimVmx => {
-            Some("a bare machine has the memory that it starts with: nobody gives it more")
-        }
-        QemuKvm | QemuTcg | SimQemuKvm | SimVmxQemuKvm => Some(
-            "QEMU gives a running guest memory by ACPI hotplug, which the image does not speak: \
-             measure kvm or sim/kvm",
-        ),
-        KvmLinux | QemuKvmLinux | QemuTcgLinux | Uml | SimKvmLinux | SimQemuKvmLinux => Some(
-            "a Linux guest has the memory that it starts with, and gets no more: measure kvm or \
-             sim/kvm",
-        ),
-        Custom | SimCustom => Some(
-            "how a VMM given with --vmm gives a running guest memory is not known: measure kvm \
-             or sim/kvm",
-        ),
-        SimXenPvh | SimXenHvm | SimXenDom0 | SimVmxXenPvh => Some(
-            "a domain of Xen is populated before it starts, and gets no more: boot/exit has that \
-             in it",
-        ),
+    if environment.supports_memory_hotplug() {
+        return None;
     }
+    Some(match environment {
+        id if id.is_native() => {
+            "a bare machine has the memory that it starts with: nobody gives it more"
+        }
+        id if id.is_linux_guest() => {
+            "a Linux guest has the memory that it starts with, and gets no more: measure kvm or \
+             sim/kvm"
+        }
+        id if id.is_custom() => {
+            "how a VMM given with --vmm gives a running guest memory is not known: measure kvm \
+             or sim/kvm"
+        }
+        id if id.is_xen() => {
+            "a domain of Xen is populated before it starts, and gets no more: boot/exit has that \
+             in it"
+        }
+        _ => {
+            "QEMU gives a running guest memory by ACPI hotplug, which the image does not speak: \
+             measure kvm or sim/kvm"
+        }
+    })
 }
 
 #[cfg(test)]
@@ -116,24 +114,28 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_a_reason_and_naming_it_helps() {
-        use EnvironmentId::{Kvm, QemuKvm, SimKvm, SimVmxKvm};
         let all = operations() | Op::PortOut.bit();
         let out = |id, preset, named| left_out(id, preset, all, named);
-        assert_eq!(out(Kvm, Preset::Quick, 0), None);
-        assert_eq!(out(SimKvm, Preset::Full, 0), None);
-        let quick = out(SimKvm, Preset::Quick, 0).unwrap();
+        assert_eq!(out(EnvironmentId::KVM, Preset::Quick, 0), None);
+        assert_eq!(out(EnvironmentId::SIM_KVM, Preset::Full, 0), None);
+        let quick = out(EnvironmentId::SIM_KVM, Preset::Quick, 0).unwrap();
         assert_eq!(quick.operations, large());
         assert!(quick.reason.contains("--preset full"));
         let named = Op::Attach18.bit();
-        let rest = out(SimKvm, Preset::Quick, named).unwrap();
+        let rest = out(EnvironmentId::SIM_KVM, Preset::Quick, named).unwrap();
         assert_eq!(rest.operations, large() & !named);
-        let qemu = out(QemuKvm, Preset::Full, all).unwrap();
+        let qemu = out(EnvironmentId::QEMU_KVM, Preset::Full, all).unwrap();
         assert_eq!(qemu.operations, operations());
         assert_eq!(
-            out(SimVmxKvm, Preset::Full, all).unwrap().operations,
+            out(EnvironmentId::SIM_VMX_KVM, Preset::Full, all)
+                .unwrap()
+                .operations,
             large()
         );
         let others = Op::PortOut.bit();
-        assert_eq!(left_out(QemuKvm, Preset::Quick, others, 0), None);
+        assert_eq!(
+            left_out(EnvironmentId::QEMU_KVM, Preset::Quick, others, 0),
+            None
+        );
     }
 }

@@ -3,7 +3,8 @@
 //! One table, because these numbers have to fit together: the arrays into the
 //! guest's memory, and all of it into the time that people wait.
 
-use crate::identity::{EnvironmentId, MachineSpec, MemoryPages};
+use crate::environment::EnvironmentId;
+use crate::guest_config::{MachineSpec, MemoryPages};
 use crate::load::Serial;
 use crate::scheduling::Scheduling;
 use crate::sharing::Halt;
@@ -142,16 +143,13 @@ impl Sizes {
     }
 
     fn of_clock(environment: EnvironmentId, preset: Preset) -> Self {
-        use EnvironmentId::{
-            Custom, Host, Kvm, KvmLinux, QemuKvm, QemuKvmLinux, QemuTcg, QemuTcgLinux, Uml,
-        };
         let sizes = match environment {
-            Host | Kvm | QemuKvm | Custom | KvmLinux | QemuKvmLinux => HARDWARE,
-            QemuTcg | QemuTcgLinux => TRANSLATED,
-            Uml => USER_MODE,
             _ if environment.starts_with_machine() => return COUNTED_BARE,
             // Figures are exact: nothing is gained by measuring more.
-            _ => return COUNTED,
+            _ if environment.clock().is_exact() => return COUNTED,
+            _ if environment.is_translated() => TRANSLATED,
+            _ if environment.is_user_mode() => USER_MODE,
+            _ => HARDWARE,
         };
         match preset {
             Preset::Quick => sizes,

@@ -2,10 +2,9 @@
 //! those of Xen for its domain. One setting, because it is one question; which
 //! environments know an answer is told here.
 
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::irq::Time;
 use crate::scheduling::Scheduler;
-use crate::sharing::names_of;
 use std::fmt;
 use std::str::FromStr;
 
@@ -80,41 +79,30 @@ impl Sched {
         matches!(self, Self::Fifo(_) | Self::Deadline { .. })
     }
 
-    /// Whether virtual CPUs of that environment can be scheduled so.
-    pub fn fits(self, environment: EnvironmentId) -> bool {
+    /// Returns whether virtual CPUs of the environment support this scheduler.
+    pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
         match self {
             Self::Other => true,
-            Self::Fifo(_) | Self::Deadline { .. } => shows_thread(environment),
+            Self::Fifo(_) | Self::Deadline { .. } => environment.shows_vcpu_thread(),
             Self::Xen(scheduler) => scheduler.is_of(environment),
         }
     }
 
-    /// Those of which that is true, by name.
-    pub fn known_by(self) -> String {
-        names_of(|id| self.fits(id))
+    /// Returns the names of the environments that support it.
+    pub fn supported_by(self) -> String {
+        EnvironmentId::names_of(|id| self.is_supported_by(id))
     }
 
-    /// Why the virtual CPUs of an environment cannot be scheduled so, and what to do
-    /// about that.
-    pub fn misfit(self, environment: EnvironmentId) -> Option<String> {
-        (!self.fits(environment)).then(|| {
+    /// Returns why the environment does not support it, with the remedy.
+    pub fn unsupported_reason(self, environment: EnvironmentId) -> Option<String> {
+        (!self.is_supported_by(environment)).then(|| {
             format!(
-                "{environment} knows nothing of --sched {self}: leave it out, or choose from {} \
+                "--sched {self} is not supported by {environment}: leave it out, or choose from {} \
                  with --env",
-                self.known_by()
+                self.supported_by()
             )
         })
     }
-}
-
-/// Whether it is known which thread of this host, or of a simulated one, runs the
-/// virtual CPU.
-const fn shows_thread(environment: EnvironmentId) -> bool {
-    use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg, SimKvm, SimLinux, SimVmxKvm, SimVmxLinux};
-    matches!(
-        environment,
-        Host | Kvm | QemuKvm | QemuTcg | SimLinux | SimKvm | SimVmxLinux | SimVmxKvm
-    )
 }
 
 impl FromStr for Sched {
@@ -210,20 +198,26 @@ mod tests {
     #[test]
     fn who_cannot_schedule_so_says_who_can() {
         let sched = |text: &str| text.parse::<Sched>().unwrap();
-        use EnvironmentId::{Kvm, Sim, SimKvm, SimXenPvh};
         for id in EnvironmentId::ALL {
-            assert_eq!(Sched::Other.misfit(id), None);
-            let both = sched("fifo").fits(id) && sched("credit").fits(id);
+            assert_eq!(Sched::Other.unsupported_reason(id), None);
+            let both = sched("fifo").is_supported_by(id) && sched("credit").is_supported_by(id);
             assert!(!both, "{id} has two kinds of schedulers");
         }
-        assert!(sched("fifo").fits(Kvm) && sched("deadline:1ms/2ms").fits(SimKvm));
-        assert!(!sched("fifo").fits(Sim));
-        let reason = sched("fifo:3").misfit(SimXenPvh).unwrap();
         assert!(
-            reason.starts_with("sim/xen-pvh knows nothing of --sched fifo:3: leave it out, or choose from host, kvm,"),
+            sched("fifo").is_supported_by(EnvironmentId::KVM)
+                && sched("deadline:1ms/2ms").is_supported_by(EnvironmentId::SIM_KVM)
+        );
+        assert!(!sched("fifo").is_supported_by(EnvironmentId::SIM));
+        let reason = sched("fifo:3")
+            .unsupported_reason(EnvironmentId::SIM_XEN_PVH)
+            .unwrap();
+        assert!(
+            reason.starts_with("--sched fifo:3 is not supported by sim/xen-pvh: leave it out, or choose from host, kvm,"),
             "{reason}"
         );
-        let reason = sched("credit2").misfit(Kvm).unwrap();
+        let reason = sched("credit2")
+            .unsupported_reason(EnvironmentId::KVM)
+            .unwrap();
         assert!(
             reason.ends_with("choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env"),
             "{reason}"

@@ -2,7 +2,7 @@
 //! what its figures depend on. Every scheduler is of some environments; in others it is
 //! a reason not to measure, never something that is passed over.
 
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use std::collections::BTreeMap;
 
 /// A scheduler of CPUs.
@@ -32,17 +32,11 @@ impl Scheduler {
     }
 
     /// Whether CPUs of that environment's guests can be scheduled by it.
-    pub const fn is_of(self, environment: EnvironmentId) -> bool {
+    pub fn is_of(self, environment: EnvironmentId) -> bool {
         match self {
-            Self::Credit | Self::Credit2 => gives_shares(environment),
+            Self::Credit | Self::Credit2 => environment.supports_cpu_shares(),
         }
     }
-}
-
-/// Whether an environment can bound and weigh a guest's share of the CPU.
-const fn gives_shares(environment: EnvironmentId) -> bool {
-    use EnvironmentId::{SimVmxXenPvh, SimXenHvm, SimXenPvh};
-    matches!(environment, SimXenPvh | SimXenHvm | SimVmxXenPvh)
 }
 
 /// What is said of how a guest's CPUs are scheduled. What is not said is as the
@@ -65,23 +59,21 @@ impl Scheduling {
         weight: None,
     };
 
-    /// Whether an environment can do it.
-    pub fn fits(self, environment: EnvironmentId) -> bool {
-        let share = self.cap.or(self.weight).is_none() || gives_shares(environment);
+    /// Returns whether an environment supports it.
+    pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
+        let share = self.cap.or(self.weight).is_none() || environment.supports_cpu_shares();
         let known = |scheduler: Scheduler| scheduler.is_of(environment);
         share && self.scheduler.is_none_or(known)
     }
 
-    /// Why an environment cannot do it, and what to do about that.
-    pub fn misfit(self, environment: EnvironmentId) -> Option<String> {
-        if self.fits(environment) {
+    /// Returns why an environment does not support it, with the remedy.
+    pub fn unsupported_reason(self, environment: EnvironmentId) -> Option<String> {
+        if self.is_supported_by(environment) {
             return None;
         }
-        let can = EnvironmentId::ALL.into_iter().filter(|id| self.fits(*id));
-        let can: Vec<_> = can.map(EnvironmentId::name).collect();
         Some(format!(
-            "{environment} knows nothing of {self}: leave it out, or choose from {} with --env",
-            can.join(", ")
+            "{self} is not supported by {environment}: leave it out, or choose from {} with --env",
+            EnvironmentId::names_of(|id| self.is_supported_by(id))
         ))
     }
 
@@ -150,13 +142,13 @@ mod tests {
 
     #[test]
     fn an_environment_that_cannot_do_it_says_so_and_which_can() {
-        let reason = CAPPED.misfit(EnvironmentId::SimKvm).unwrap();
-        let expected = "sim/kvm knows nothing of --sched credit2 --cap 25: leave it out, or \
+        let reason = CAPPED.unsupported_reason(EnvironmentId::SIM_KVM).unwrap();
+        let expected = "--sched credit2 --cap 25 is not supported by sim/kvm: leave it out, or \
                         choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env";
         assert_eq!(reason, expected);
-        assert_eq!(CAPPED.misfit(EnvironmentId::SimXenHvm), None);
+        assert_eq!(CAPPED.unsupported_reason(EnvironmentId::SIM_XEN_HVM), None);
         for id in EnvironmentId::ALL {
-            assert_eq!(Scheduling::USUAL.misfit(id), None);
+            assert_eq!(Scheduling::USUAL.unsupported_reason(id), None);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a virtual CPU shares and what it keeps: where its guest halts, and how many
 //! virtual CPUs one CPU has to serve.
 
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 
 /// Where a guest's processor halts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub enum PerCpu {
 
 impl Halt {
     /// Its name among facts.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Exits => "exits",
             Self::InGuest => "in-guest",
@@ -34,20 +34,15 @@ impl Halt {
     }
 
     /// The one called so.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Exits, Self::InGuest]
             .into_iter()
             .find(|halt| halt.name() == name)
     }
 
     /// Whether an environment has somebody who can be asked for it.
-    pub fn fits(self, environment: EnvironmentId) -> bool {
-        use EnvironmentId::{Kvm, QemuKvm, SimKvm, SimQemuKvm, SimVmxKvm, SimVmxQemuKvm};
-        let of_kvm = matches!(
-            environment,
-            Kvm | QemuKvm | SimKvm | SimQemuKvm | SimVmxKvm | SimVmxQemuKvm
-        );
-        self == Self::Exits || of_kvm
+    pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
+        self == Self::Exits || environment.supports_halt_in_guest()
     }
 }
 
@@ -68,21 +63,9 @@ impl PerCpu {
     }
 
     /// Whether an environment can have a second guest beside the measured one.
-    pub fn fits(self, environment: EnvironmentId) -> bool {
-        use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg, SimKvm, SimVmxKvm};
-        let has_room = matches!(
-            environment,
-            Host | Kvm | QemuKvm | QemuTcg | SimKvm | SimVmxKvm
-        );
-        self == Self::One || has_room
+    pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
+        self == Self::One || environment.supports_second_guest()
     }
-}
-
-/// The environments for which something holds, by name.
-pub(crate) fn names_of(holds: impl Fn(EnvironmentId) -> bool) -> String {
-    let those = EnvironmentId::ALL.into_iter().filter(|id| holds(*id));
-    let those: Vec<_> = those.map(EnvironmentId::name).collect();
-    those.join(", ")
 }
 
 #[cfg(test)]
@@ -102,14 +85,14 @@ mod tests {
 
     #[test]
     fn only_kvm_leaves_a_halt_to_the_guest() {
-        assert!(Halt::InGuest.fits(EnvironmentId::SimKvm));
-        assert!(!Halt::InGuest.fits(EnvironmentId::SimXenPvh));
-        assert!(!Halt::InGuest.fits(EnvironmentId::Host));
+        assert!(Halt::InGuest.is_supported_by(EnvironmentId::SIM_KVM));
+        assert!(!Halt::InGuest.is_supported_by(EnvironmentId::SIM_XEN_PVH));
+        assert!(!Halt::InGuest.is_supported_by(EnvironmentId::HOST));
         let all = EnvironmentId::ALL.into_iter();
-        assert!(all.clone().all(|id| Halt::Exits.fits(id)));
-        assert!(all.clone().all(|id| PerCpu::One.fits(id)));
+        assert!(all.clone().all(|id| Halt::Exits.is_supported_by(id)));
+        assert!(all.clone().all(|id| PerCpu::One.is_supported_by(id)));
         assert_eq!(
-            names_of(|id| PerCpu::Two.fits(id)),
+            EnvironmentId::names_of(|id| PerCpu::Two.is_supported_by(id)),
             "host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim-vmx/kvm"
         );
     }

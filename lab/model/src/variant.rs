@@ -4,11 +4,12 @@
 //! A variant is written as people type it and as the store keeps it: `cpus=2,memory=1G`.
 //! The usual one is the empty text.
 
-use crate::contender::Unfit;
+use crate::contender::UnsupportedSetting;
 use crate::cpus;
-use crate::identity::{EnvironmentId, MemoryPages};
+use crate::environment::EnvironmentId;
+use crate::guest_config::MemoryPages;
 use crate::placement::Pin;
-use crate::sharing::{names_of, Halt};
+use crate::sharing::Halt;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -28,14 +29,14 @@ pub struct Variant {
     pub idle: Option<Halt>,
     /// What stands in for a usual file, or for the VMM of the environments that have one of
     /// the user's choice.
-    pub given: BTreeMap<Given, String>,
+    pub given: BTreeMap<FileOverride, String>,
     /// The same as the usual one, a second time: what differs between the two is chance.
     pub again: bool,
 }
 
-/// What a variant may have of its own.
+/// A file of an environment that a configuration may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Given {
+pub enum FileOverride {
     /// The unikernel.
     Image,
     /// The Linux program.
@@ -50,7 +51,7 @@ pub enum Given {
     Modules,
 }
 
-impl Given {
+impl FileOverride {
     /// Everything there is.
     pub const ALL: [Self; 6] = [
         Self::Image,
@@ -108,7 +109,7 @@ impl Variant {
         let machine = [CPUS, MEMORY, PAGES, PIN, IDLE];
         machine
             .into_iter()
-            .chain(Given::ALL.map(Given::name))
+            .chain(FileOverride::ALL.map(FileOverride::name))
             .collect()
     }
 
@@ -150,40 +151,48 @@ impl Variant {
 
     /// Lets a file stand in for the usual one; whether another one did already.
     fn give(&mut self, key: &str, value: &str) -> Result<bool, BadVariant> {
-        let known = Given::ALL.into_iter().find(|given| given.name() == key);
+        let known = FileOverride::ALL
+            .into_iter()
+            .find(|given| given.name() == key);
         let given = known.ok_or_else(|| unknown(key))?;
         Ok(self.given.insert(given, value.to_owned()).is_some())
     }
 
-    /// Why an environment cannot have it, and what to do about that.
-    pub fn misfit(&self, environment: EnvironmentId) -> Option<Unfit> {
-        let unfit = |setting: &str, fits: fn(EnvironmentId) -> bool| {
-            (!fits(environment)).then(|| Unfit {
+    /// Returns the first setting that an environment does not support.
+    pub fn unsupported_reason(&self, environment: EnvironmentId) -> Option<UnsupportedSetting> {
+        let unsupported = |setting: &str, supports: fn(EnvironmentId) -> bool| {
+            (!supports(environment)).then(|| UnsupportedSetting {
                 environment,
                 setting: setting.to_owned(),
-                fits: names_of(fits),
+                supported_by: EnvironmentId::names_of(supports),
             })
         };
         let cpus = self.cpus.and_then(|_| {
-            unfit(CPUS, |id| {
-                cpus::misfit(id, 2).is_none() && id != EnvironmentId::Host
+            unsupported(CPUS, |id| {
+                id.supports_several_cpus() && id != EnvironmentId::HOST
             })
         });
-        let memory = self.memory_mib.and_then(|_| unfit(MEMORY, has_memory));
-        let pages = self.pages.and_then(|_| unfit(PAGES, has_our_vmm));
+        let memory = self
+            .memory_mib
+            .and_then(|_| unsupported(MEMORY, EnvironmentId::has_configurable_memory));
+        let pages = self
+            .pages
+            .and_then(|_| unsupported(PAGES, EnvironmentId::has_trapline_vmm));
         let pin = self
             .pin
-            .and_then(|_| unfit(PIN, |id| !id.clock().is_exact()));
+            .and_then(|_| unsupported(PIN, |id| !id.clock().is_exact()));
         let idle = self
             .idle
-            .and_then(|_| unfit(IDLE, |id| Halt::InGuest.fits(id)));
+            .and_then(|_| unsupported(IDLE, |id| Halt::InGuest.is_supported_by(id)));
         let mut given = self.given.keys().map(|given| match given {
-            Given::Image => unfit("image", |id| !id.has_processes()),
-            Given::Agent => unfit("agent", |id| id.has_processes() || is_stacked(id)),
-            Given::Vmm => unfit("vmm", has_vmm),
-            Given::Qemu => unfit("qemu", has_qemu),
-            Given::Kernel => unfit("kernel", is_stacked),
-            Given::Modules => unfit("modules", is_stacked),
+            FileOverride::Image => unsupported("image", |id| !id.has_processes()),
+            FileOverride::Agent => {
+                unsupported("agent", |id| id.has_processes() || id.has_machine_linux())
+            }
+            FileOverride::Vmm => unsupported("vmm", |id| id.has_trapline_vmm() || id.is_custom()),
+            FileOverride::Qemu => unsupported("qemu", EnvironmentId::has_qemu),
+            FileOverride::Kernel => unsupported("kernel", EnvironmentId::has_machine_linux),
+            FileOverride::Modules => unsupported("modules", EnvironmentId::has_machine_linux),
         });
         cpus.or(memory)
             .or(pages)
@@ -200,7 +209,7 @@ impl Variant {
             let mut one = Self::default();
             let set = one.set(key, &value);
             debug_assert_eq!(set, Ok(()), "a variant is written as it is read");
-            if one.misfit(environment).is_none() {
+            if one.unsupported_reason(environment).is_none() {
                 let set = fitting.set(key, &value);
                 debug_assert_eq!(set, Ok(()), "no setting is there twice");
             }
@@ -242,36 +251,6 @@ fn mebibytes(text: &str) -> Option<u32> {
     };
     let number: u32 = digits.parse().ok()?;
     number.checked_mul(factor).filter(|mib| *mib > 0)
-}
-
-/// Whether somebody gives a guest its memory.
-fn has_memory(environment: EnvironmentId) -> bool {
-    let is_process = environment.has_processes() && !environment.is_linux_guest();
-    !is_process && !environment.starts_with_machine()
-}
-
-/// Whether it is a stack on a simulated machine's Linux or Xen, or that Linux itself.
-fn is_stacked(environment: EnvironmentId) -> bool {
-    environment.clock().is_exact()
-        && !matches!(environment, EnvironmentId::Sim | EnvironmentId::SimVmx)
-}
-
-fn has_vmm(environment: EnvironmentId) -> bool {
-    has_our_vmm(environment) || environment.is_custom()
-}
-
-fn has_our_vmm(environment: EnvironmentId) -> bool {
-    use EnvironmentId::{Kvm, KvmLinux, SimKvm, SimKvmLinux, SimVmxKvm};
-    matches!(
-        environment,
-        Kvm | KvmLinux | SimKvm | SimKvmLinux | SimVmxKvm
-    )
-}
-
-fn has_qemu(environment: EnvironmentId) -> bool {
-    use EnvironmentId::{QemuKvm, QemuKvmLinux, QemuTcg, QemuTcgLinux};
-    let here = matches!(environment, QemuKvm | QemuKvmLinux | QemuTcg | QemuTcgLinux);
-    here || environment.clock() == crate::Clock::Insn
 }
 
 impl fmt::Display for Variant {
@@ -341,15 +320,23 @@ mod tests {
 
     #[test]
     fn an_environment_has_only_what_means_something_to_it() {
-        use EnvironmentId::{Host, Kvm, KvmLinux, Sim, SimKvm};
         let variant: Variant = "cpus=2,memory=1G,pin=shared,kernel=/k".parse().unwrap();
         let fitting = |id| variant.fitting(id).to_string();
-        assert_eq!(fitting(Host), "pin=shared");
-        assert_eq!(fitting(Kvm), "memory=1024M,pin=shared");
-        assert_eq!(fitting(KvmLinux), "cpus=2,memory=1024M,pin=shared");
-        assert_eq!(fitting(Sim), "");
-        assert_eq!(fitting(SimKvm), "memory=1024M,kernel=/k");
-        let told = variant.misfit(Kvm).unwrap().to_string();
-        assert!(told.starts_with("kvm has no setting 'cpus'"), "{told}");
+        assert_eq!(fitting(EnvironmentId::HOST), "pin=shared");
+        assert_eq!(fitting(EnvironmentId::KVM), "memory=1024M,pin=shared");
+        assert_eq!(
+            fitting(EnvironmentId::KVM_LINUX),
+            "cpus=2,memory=1024M,pin=shared"
+        );
+        assert_eq!(fitting(EnvironmentId::SIM), "");
+        assert_eq!(fitting(EnvironmentId::SIM_KVM), "memory=1024M,kernel=/k");
+        let told = variant
+            .unsupported_reason(EnvironmentId::KVM)
+            .unwrap()
+            .to_string();
+        assert!(
+            told.starts_with("setting 'cpus' is not supported by kvm"),
+            "{told}"
+        );
     }
 }

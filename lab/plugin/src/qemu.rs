@@ -1,12 +1,11 @@
-//! The functions of QEMU that the plugin calls, as `qemu-plugin.h` of QEMU 7.2
-//! documents them (API version 1).
+//! Functions of QEMU's plugin API, version 1, as documented in `qemu-plugin.h` of QEMU 7.2.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-/// What QEMU calls this plugin.
+/// QEMU's identifier of this plugin.
 pub type Id = u64;
 
-/// What QEMU is; not looked at.
+/// Description of QEMU, unused.
 #[repr(C)]
 pub struct Info {
     _private: [u8; 0],
@@ -24,22 +23,22 @@ pub struct Insn {
     _private: [u8; 0],
 }
 
-/// What is known of an access to memory.
+/// Description of a memory access.
 pub type Access = u32;
 
-/// Where an access really went.
+/// Physical location of a memory access.
 #[repr(C)]
 pub struct Hwaddr {
     _private: [u8; 0],
 }
 
-/// Accesses that load or store. QEMU 7.2 mixes up those that do only one.
+/// Loads and stores. QEMU 7.2 confuses the filters for only one of them.
 pub const LOADS_AND_STORES: c_int = 3;
 
-/// A callback that looks at no registers.
+/// Flag of callbacks that read no registers.
 pub const NO_REGS: c_int = 0;
 
-/// Adds to a number.
+/// Inline operation: add to a number.
 pub const ADD: c_int = 0;
 
 extern "C" {

@@ -1,25 +1,28 @@
-//! The exit ledger: where the instructions of one operation went.
+//! Instruction profiles: the functions in which the instructions of an operation execute.
 //!
-//! Pure: what the plugin counted between two marks ([`tally`], [`wire`]) and the
-//! names of addresses ([`symbols`]) become a [`Ledger`], whose total is the measured figure
-//! and whose residual is what the count does not explain; [`text`] shows it.
+//! The counts of the plugin between two markers ([`counter`], [`mod@format`]) and the names of
+//! addresses ([`symbols`]) give a [`Profile`], whose total is the measured figure and whose
+//! residual is the part that the counts do not explain. [`text`] prints it. No module depends on
+//! a running machine.
 
-mod account;
-mod charge;
-mod fold;
-pub mod follow;
+mod address_space;
+pub mod bochs_trace;
+mod breakdown;
+pub mod counter;
+pub mod format;
+mod insn;
+pub mod irq_path;
+pub mod irq_tracer;
 pub mod page;
+mod retirement;
+mod stacks;
 pub mod stages;
 pub mod symbols;
-pub mod tally;
 pub mod text;
-pub mod trace;
-pub mod way;
-pub mod wire;
-mod worlds;
 
-pub use account::{changes, Batch, Change, Item, Ledger, MEASUREMENT};
-pub use fold::Stack;
+pub use address_space::{AddressLayout, AddressSpace, XEN};
+pub use breakdown::{changes, Batch, Change, FunctionCost, Profile, StageProfile, MEASUREMENT};
+pub use format::Window;
+pub use insn::MAX_LENGTH;
+pub use stacks::Stack;
 pub use symbols::{Function, Symbols};
-pub use wire::Window;
-pub use worlds::{Machine, Space, XEN};

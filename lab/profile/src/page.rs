@@ -1,14 +1,15 @@
-//! Programs known by their code. Where many programs lie at the same addresses, an
-//! address does not say whose an instruction is. What is in its page does: code is
-//! mapped from its file as it is there.
+//! Identification of programs by the contents of their code pages.
+//!
+//! If many programs use the same addresses, an address does not identify an instruction's
+//! program. Its page does: code is mapped unchanged from its file.
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub const SIZE: usize = 4096;
 
 const WORD: usize = size_of::<u64>();
 
-/// What tells a page of memory from others: of equal contents equal. A page is hashed
-/// for every block that QEMU translates, so this takes words at a time.
+/// Returns the hash of a page. It reads words at a time, because the plugin hashes a page for
+/// every block that QEMU translates.
 pub fn fingerprint(page: &[u8; SIZE]) -> u64 {
     let (words, _) = page.as_chunks::<WORD>();
     words.iter().fold(SEED, |hash, word| {
@@ -18,12 +19,12 @@ pub fn fingerprint(page: &[u8; SIZE]) -> u64 {
     })
 }
 
-/// A start that is not 0, and an odd number: multiplying by one loses nothing (Knuth, The
-/// Art of Computer Programming, 6.4).
+/// A nonzero start, and an odd factor: multiplication by it is a bijection (Knuth, The Art of
+/// Computer Programming, 6.4).
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The pages that `bytes` fill from the start of one, the last with zeros behind.
+/// Splits `bytes` into pages; zeros fill the last one.
 pub fn pages(bytes: &[u8]) -> impl Iterator<Item = [u8; SIZE]> + '_ {
     bytes.chunks(SIZE).map(|chunk| {
         let mut page = [0; SIZE];
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_anywhere_makes_another_page() {
+    fn every_byte_changes_the_fingerprint() {
         let empty = fingerprint(&[0; SIZE]);
         for at in [0, 7, 8, SIZE - 1] {
             let mut page = [0; SIZE];
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_page_of_a_file_ends_with_zeros() {
+    fn zeros_fill_the_last_page() {
         let file = [1; SIZE + 1];
         let pages: Vec<_> = pages(&file).collect();
         assert_eq!(pages.len(), 2);

@@ -1,75 +1,80 @@
-//! A ledger as a table for a terminal: of a start its stages; components, then
-//! functions.
+//! Profiles as tables for a terminal: stages of a launch, components, functions.
 
-use crate::account::{Change, Ledger};
+use crate::breakdown::{Change, Profile};
 use crate::symbols::Function;
 use std::fmt::Write;
 
-/// Functions that are told one by one; the rest are told in one line.
-const MOST: usize = 30;
+/// Functions listed one by one; one line sums up the rest.
+const MAX_FUNCTIONS: usize = 30;
 
-/// Components that are told one by one.
-const MOST_COMPONENTS: usize = 15;
+/// Components listed one by one.
+const MAX_COMPONENTS: usize = 15;
 
-/// Columns of a component and of each number.
+/// Widths of the columns for components and numbers.
 const COMPONENT: usize = 18;
 const NUMBER: usize = 11;
 
-/// Columns of the names of two stages.
+/// Width of the column for stages.
 const STAGES: usize = 28;
 
-/// The table of a ledger, `width` columns wide.
-pub fn table(title: &str, ledger: &Ledger, width: usize) -> String {
-    let mut text = format!("{title}: {} insn\n\n", number(ledger.total));
-    stages(&mut text, ledger);
-    let rule = |text: &mut String, name: &str| {
+/// Formats a profile in `width` columns.
+pub fn table(title: &str, profile: &Profile, width: usize) -> String {
+    let mut text = format!("{title}: {} insn\n\n", number(profile.total));
+    stages(&mut text, profile);
+    components(&mut text, profile);
+    functions(&mut text, profile, width);
+    let _ = writeln!(text, "\n{}", balance(profile));
+    text
+}
+
+fn components(text: &mut String, profile: &Profile) {
+    let _ = writeln!(
+        text,
+        "{:<COMPONENT$} {:>NUMBER$} {:>7}",
+        "component", "insn", "share"
+    );
+    let mut components = profile.components();
+    let rest = components.split_off(components.len().min(MAX_COMPONENTS));
+    let rest_name = format!("{} more", rest.len());
+    if !rest.is_empty() {
+        let insn = rest.iter().map(|(_, insn)| insn).sum();
+        components.push((&rest_name, insn));
+    }
+    for (component, insn) in components {
         let _ = writeln!(
             text,
-            "{name:<COMPONENT$} {:>NUMBER$} {:>7}",
-            "insn", "share"
-        );
-    };
-    rule(&mut text, "component");
-    let components = ledger.components();
-    let (told, rest) = components.split_at(components.len().min(MOST_COMPONENTS));
-    let rest = (!rest.is_empty()).then(|| {
-        let insn = rest.iter().map(|(_, insn)| insn).sum::<f64>();
-        (format!("{} more", rest.len()), insn)
-    });
-    let rest = rest.iter().map(|(name, insn)| (name.as_str(), *insn));
-    for (component, insn) in told.iter().copied().chain(rest) {
-        let share = share(insn, ledger.total);
-        let insn = number(insn);
-        let _ = writeln!(
-            text,
-            "{:<COMPONENT$} {insn:>NUMBER$} {share:>7}",
-            clip(component, COMPONENT)
+            "{:<COMPONENT$} {:>NUMBER$} {:>7}",
+            clip(component, COMPONENT),
+            number(insn),
+            share(insn, profile.total)
         );
     }
+}
+
+fn functions(text: &mut String, profile: &Profile, width: usize) {
     let _ = writeln!(
         text,
         "\n{:>NUMBER$} {:>7}  {:<COMPONENT$} function",
         "insn", "share", "component"
     );
-    let (told, rest) = ledger.items.split_at(ledger.items.len().min(MOST));
-    for item in told {
-        line(&mut text, item.insn, ledger.total, &item.function, width);
+    let listed = profile.items.len().min(MAX_FUNCTIONS);
+    let (listed, rest) = profile.items.split_at(listed);
+    for item in listed {
+        line(text, item.insn, profile.total, &item.function, width);
     }
     if !rest.is_empty() {
         let insn = rest.iter().map(|item| item.insn).sum();
         let function = Function {
             component: String::new(),
-            name: format!("{} more (--format json tells all)", rest.len()),
+            name: format!("{} more (--format json lists all)", rest.len()),
         };
-        line(&mut text, insn, ledger.total, &function, width);
+        line(text, insn, profile.total, &function, width);
     }
-    let _ = writeln!(text, "\n{}", balance(ledger));
-    text
 }
 
-/// The table of what differs between two ledgers.
-pub fn changes(titles: (&str, &str), ledgers: (&Ledger, &Ledger), width: usize) -> String {
-    let (before, after) = ledgers;
+/// Formats the functions that differ between two profiles.
+pub fn changes(titles: (&str, &str), profiles: (&Profile, &Profile), width: usize) -> String {
+    let (before, after) = profiles;
     let mut text = format!(
         "{}: {} insn\n{}: {} insn, {} more\n\n",
         titles.0,
@@ -84,24 +89,24 @@ pub fn changes(titles: (&str, &str), ledgers: (&Ledger, &Ledger), width: usize) 
         "difference", "before", "after", "component"
     );
     let changes = before.changes(after);
-    for change in changes.iter().take(MOST) {
+    for change in changes.iter().take(MAX_FUNCTIONS) {
         change_line(&mut text, change, width);
     }
-    if let Some(rest) = changes.get(MOST..).filter(|rest| !rest.is_empty()) {
+    if let Some(rest) = changes.get(MAX_FUNCTIONS..).filter(|rest| !rest.is_empty()) {
         let sum: f64 = rest.iter().map(Change::difference).sum();
         let (sum, count) = (number(sum), rest.len());
         let _ = writeln!(
             text,
-            "{sum:>NUMBER$} in {count} more (--format json tells all)"
+            "{sum:>NUMBER$} in {count} more (--format json lists all)"
         );
     }
     let _ = writeln!(text, "\n{}\n{}", balance(before), balance(after));
     text
 }
 
-/// The stages of a start, each with what its count does not explain, by operation.
-fn stages(text: &mut String, ledger: &Ledger) {
-    if ledger.stages.is_empty() {
+/// Formats the stages of a launch, with their residuals per launch.
+fn stages(text: &mut String, profile: &Profile) {
+    if profile.stages.is_empty() {
         return;
     }
     let _ = writeln!(
@@ -109,17 +114,17 @@ fn stages(text: &mut String, ledger: &Ledger) {
         "{:<STAGES$} {:>NUMBER$} {:>7} {:>NUMBER$}",
         "stage", "insn", "share", "residual"
     );
-    for stage in &ledger.stages {
-        let Ledger {
+    for stage in &profile.stages {
+        let Profile {
             total,
             residual,
             operations,
             ..
-        } = stage.ledger;
+        } = stage.profile;
         let name = format!("{} to {}", stage.from.name(), stage.to.name());
         let residual = number(residual as f64 / operations.max(1) as f64);
         let insn = number(total);
-        let share = share(total, ledger.total);
+        let share = share(total, profile.total);
         let _ = writeln!(
             text,
             "{name:<STAGES$} {insn:>NUMBER$} {share:>7} {residual:>NUMBER$}"
@@ -153,8 +158,8 @@ fn change_line(text: &mut String, change: &Change, width: usize) {
     );
 }
 
-fn balance(ledger: &Ledger) -> String {
-    let Ledger {
+fn balance(profile: &Profile) -> String {
+    let Profile {
         residual,
         operations,
         counted,
@@ -163,12 +168,12 @@ fn balance(ledger: &Ledger) -> String {
         interrupts,
         halts,
         ..
-    } = ledger;
+    } = profile;
     let residual = number(*residual as f64);
-    let asleep = match halts {
+    let halted = match halts {
         0 => String::new(),
-        1 => ", while the machine slept once".to_owned(),
-        _ => format!(", while the machine slept {halts} times"),
+        1 => ", while the CPU was halted once".to_owned(),
+        _ => format!(", while the CPU was halted {halts} times"),
     };
     let interrupted = match interrupts {
         0 => String::new(),
@@ -181,11 +186,11 @@ fn balance(ledger: &Ledger) -> String {
     let counted = number(*counted as f64);
     format!(
         "{operations}, {counted} instructions counted, \
-         {exits} exits, {faults} faults{interrupted}.\nResidual: {residual}{asleep}"
+         {exits} exits, {faults} faults{interrupted}.\nResidual: {residual}{halted}"
     )
 }
 
-/// Whole numbers without decimals, others with two; thousands apart.
+/// Formats a number with grouped thousands, and with two decimals unless it is whole.
 pub fn number(value: f64) -> String {
     let hundredths = (value * 100.0).round();
     let sign = if hundredths < 0.0 { "-" } else { "" };
@@ -211,7 +216,7 @@ fn share(insn: f64, total: f64) -> String {
     }
 }
 
-/// A name in at most `width` columns.
+/// Shortens a name to `width` columns.
 pub fn clip(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();
@@ -220,7 +225,7 @@ pub fn clip(name: &str, width: usize) -> String {
     kept + "…"
 }
 
-/// The same of a function: of a path with modules the end says most.
+/// Shortens a function name to `width` columns; of a Rust path it keeps the end.
 pub fn clip_path(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width || !name.contains("::") {
@@ -233,54 +238,53 @@ pub fn clip_path(name: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Item;
-    use crate::stages::StageLedger;
+    use crate::breakdown::{FunctionCost, StageProfile};
     use trapline_abi::Stage;
 
-    fn ledger(functions: usize) -> Ledger {
-        let items = (0..functions).map(|index| Item {
+    fn profile(functions: usize) -> Profile {
+        let items = (0..functions).map(|index| FunctionCost {
             function: Function {
                 component: "a_component_with_a_long_name".to_owned(),
                 name: format!("{}{index}", "function_".repeat(12)),
             },
             insn: 1000.5,
         });
-        Ledger {
+        Profile {
             total: 1000.5 * functions as f64,
             residual: 0,
             operations: 4,
             counted: 4002 * functions as u64,
             items: items.collect(),
-            ..Ledger::default()
+            ..Profile::default()
         }
     }
 
     #[test]
-    fn tables_fit_and_leave_nothing_out() {
-        let text = table("exits/port-out in sim/kvm", &ledger(40), 80);
+    fn tables_fit_the_width_and_sum_up_the_rest() {
+        let text = table("exits/port-out in sim/kvm", &profile(40), 80);
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");
         assert!(text.contains("  10,005   25.0%"), "{text}");
         assert!(text.contains("10 more (--format json"), "{text}");
         assert!(text.ends_with("Residual: 0\n"), "{text}");
-        let text = changes(("a", "b"), (&ledger(1), &ledger(40)), 80);
+        let text = changes(("a", "b"), (&profile(1), &profile(40)), 80);
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");
         assert!(text.contains("b: 40,020 insn, 39,019.50 more"), "{text}");
     }
 
     #[test]
-    fn a_start_is_told_by_stage_and_with_the_sleep_of_the_machine() {
-        let stage = |from, to, residual| StageLedger {
+    fn launches_are_listed_by_stage_with_halts() {
+        let stage = |from, to, residual| StageProfile {
             from,
             to,
-            ledger: Ledger {
+            profile: Profile {
                 residual,
                 operations: 1,
-                ..ledger(100_000)
+                ..profile(100_000)
             },
         };
-        let start = Ledger {
+        let launch = Profile {
             stages: vec![
                 stage(Stage::Exec, Stage::GuestEntry, 0),
                 stage(Stage::FirstSample, Stage::GuestExit, 8_657_291),
@@ -288,28 +292,28 @@ mod tests {
             residual: 8_657_291,
             operations: 1,
             halts: 3,
-            ..ledger(200_000)
+            ..profile(200_000)
         };
-        let text = table("boot/exit in sim/kvm", &start, 80);
+        let text = table("boot/exit in sim/kvm", &launch, 80);
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");
         let line = "first-sample to guest-exit   100,050,000   50.0%   8,657,291";
         assert!(text.contains(line), "{text}");
-        let last = "Residual: 8,657,291, while the machine slept 3 times\n";
+        let last = "Residual: 8,657,291, while the CPU was halted 3 times\n";
         assert!(text.ends_with(last), "{text}");
         assert!(text.contains("\nOnce, "), "{text}");
     }
 
     #[test]
-    fn long_names_keep_what_tells_them_apart() {
+    fn long_paths_keep_their_end() {
         assert_eq!(clip_path("a_long_name", 6), "a_lon…");
         assert_eq!(clip_path("machine::Machine::run", 13), "…Machine::run");
         assert_eq!(clip_path("a::b", 4), "a::b");
     }
 
     #[test]
-    fn numbers_are_grouped_and_whole_where_they_can_be() {
-        let told = [3320.0, -1.0, 26.5, 1_234_567.891, 0.0].map(number);
-        assert_eq!(told, ["3,320", "-1", "26.50", "1,234,567.89", "0"]);
+    fn numbers_are_grouped() {
+        let formatted = [3320.0, -1.0, 26.5, 1_234_567.891, 0.0].map(number);
+        assert_eq!(formatted, ["3,320", "-1", "26.50", "1,234,567.89", "0"]);
     }
 }

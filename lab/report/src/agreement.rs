@@ -6,9 +6,8 @@
 //! KVM on hardware. Only times of whole operations are compared: the stages of a boot and the
 //! orders of regions grow by construction, and a correlation of them would say nothing.
 
+use crate::document::{Look, Marker, Section};
 use crate::references;
-use crate::sheet::Look;
-use crate::terminal::Page;
 use crate::{printable, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,10 +19,10 @@ use trapline_stats::Cell;
 /// Title of the section.
 pub const TITLE: &str = "Do instructions predict time?";
 
-/// What is correlated.
+/// The method, in one line.
 pub const EXPLANATION: &str = "rank correlation of operations with a figure on both sides";
 
-/// What a correlation of instructions with time cannot tell.
+/// Limits of a correlation of instructions with time.
 pub const LIMITS: &str =
     "Instructions leave out misses of caches and TLBs, the world switch (VMRUN \
                           counts 1) and delivery of interrupts, and count string instructions by \
@@ -55,17 +54,17 @@ pub struct Pair {
     pub operations: Vec<Op>,
     /// The correlations, or why there are none.
     pub outcome: Result<Correlations, &'static str>,
-    /// What makes figures of this host unlike those of hardware.
+    /// The difference between figures of this host and of hardware, if there is one.
     pub caveat: Option<String>,
 }
 
 /// The correlations of a pair.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlations {
-    /// Of all operations.
+    /// The correlation of all operations.
     pub all: Agreement,
-    /// Of the operations of one workload and their number, where there are several workloads: a
-    /// wide range of figures alone makes a high correlation of all.
+    /// The correlation and the number of operations of each workload, if there are several
+    /// workloads: a wide range of figures alone makes a high correlation of all.
     pub within: Vec<(Workload, usize, Agreement)>,
 }
 
@@ -81,7 +80,7 @@ impl Side {
     fn figures(self, cells: &[Cell]) -> BTreeMap<Op, f64> {
         match self {
             Self::Measured(environment) => measured(cells, environment),
-            Self::Published => references::cycles(EnvironmentId::Kvm).into_iter().collect(),
+            Self::Published => references::cycles(EnvironmentId::KVM).into_iter().collect(),
         }
     }
 
@@ -90,9 +89,7 @@ impl Side {
     }
 
     fn needs_hardware(self) -> bool {
-        use EnvironmentId::{Custom, Kvm, KvmLinux, QemuKvm, QemuKvmLinux};
-        let on_kvm = [Kvm, QemuKvm, Custom, KvmLinux, QemuKvmLinux].map(Self::Measured);
-        on_kvm.contains(&self)
+        matches!(self, Self::Measured(environment) if environment.has_hardware_virtualization())
     }
 }
 
@@ -121,7 +118,7 @@ fn sides() -> Vec<(Side, Side)> {
             }
         }
     }
-    for id in [EnvironmentId::SimKvm, EnvironmentId::SimVmxKvm] {
+    for id in [EnvironmentId::SIM_KVM, EnvironmentId::SIM_VMX_KVM] {
         sides.push((Side::Measured(id), Side::Published));
     }
     sides
@@ -131,8 +128,8 @@ fn sides() -> Vec<(Side, Side)> {
 fn stack(environment: EnvironmentId) -> &'static str {
     let name = environment.name();
     match environment {
-        EnvironmentId::Host => "linux",
-        EnvironmentId::Sim | EnvironmentId::SimVmx => "image",
+        id if id.is_native() && id.has_processes() => "linux",
+        id if id.is_native() => "image",
         _ => name
             .strip_prefix("sim-vmx/")
             .or_else(|| name.strip_prefix("sim/"))
@@ -265,23 +262,15 @@ pub fn probability(p: f64) -> String {
     }
 }
 
-impl Page {
-    /// How far clocks agree.
-    pub(crate) fn agreement(&mut self, report: &Report, cells: &[Cell]) {
-        let pairs = pairs(report, cells);
-        if pairs.is_empty() {
-            return;
-        }
-        self.heading(&(TITLE, EXPLANATION.to_owned()));
-        for pair in &pairs {
-            self.paragraph(
-                &format!(" {}: ", pair.name()),
-                &pair.sentence(),
-                Look::Plain,
-            );
-        }
-        self.paragraph(" ", LIMITS, Look::Faint);
+/// Returns the section, if any pair has enough operations in common.
+pub(crate) fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
+    let mut section = Section::new(TITLE, EXPLANATION);
+    for pair in pairs(report, cells) {
+        section.note(Marker::Subject(pair.name()), &pair.sentence(), Look::Plain);
     }
+    let has_pairs = !section.blocks.is_empty();
+    section.note(Marker::Item, LIMITS, Look::Faint);
+    has_pairs.then_some(section)
 }
 
 #[derive(Serialize)]
@@ -298,7 +287,7 @@ pub(crate) struct JsonPair {
     /// By workload.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     within: BTreeMap<&'static str, JsonAgreement>,
-    /// Of the operations, on both sides.
+    /// Ranks of the operations, on both sides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ranks: Vec<(f64, f64)>,
 }
@@ -326,8 +315,8 @@ impl JsonAgreement {
 
 impl From<&Pair> for JsonPair {
     fn from(pair: &Pair) -> Self {
-        let told = pair.outcome.as_ref().ok();
-        let within = told.into_iter().flat_map(|told| &told.within);
+        let correlations = pair.outcome.as_ref().ok();
+        let within = correlations.into_iter().flat_map(|all| &all.within);
         let n = pair.operations.len();
         Self {
             a: pair.a.name(),
@@ -335,18 +324,13 @@ impl From<&Pair> for JsonPair {
             operations: pair.operations.iter().copied().map(names::path).collect(),
             refused: pair.outcome.as_ref().err().copied(),
             caveat: pair.caveat.clone(),
-            all: told.map(|told| JsonAgreement::new(n, &told.all)),
+            all: correlations.map(|it| JsonAgreement::new(n, &it.all)),
             within: within
                 .map(|(workload, n, one)| (workload.name(), JsonAgreement::new(*n, one)))
                 .collect(),
-            ranks: told.map_or_else(Vec::new, |told| told.all.ranks.clone()),
+            ranks: correlations.map_or_else(Vec::new, |it| it.all.ranks.clone()),
         }
     }
-}
-
-/// The pairs for programs.
-pub(crate) fn json(report: &Report, cells: &[Cell]) -> Vec<JsonPair> {
-    pairs(report, cells).iter().map(JsonPair::from).collect()
 }
 
 #[cfg(test)]

@@ -1,22 +1,21 @@
-//! The figures of reports in the Bencher Metric Format: a benchmark is an operation of a
-//! contender, `kvm:memory=1G/exits/port-out`.
+//! Metrics of figures: a benchmark is an operation in an environment with its settings,
+//! `kvm:memory=1G/exits/port-out`.
 
 use crate::Report;
 use trapline_ci::{Measure, Metric};
 use trapline_model::{names, Contender};
 use trapline_stats::Cell;
 
-/// The figures of all reports as one JSON object. What is below resolution is in no figure.
-pub fn bencher(reports: &[Report]) -> String {
-    let figures = reports.iter().flat_map(|report| {
-        let cells = report.summary.cells.iter();
-        cells.filter_map(|cell| named(&report.contender(cell.environment), cell))
-    });
-    trapline_ci::bencher(figures)
+/// Returns the figures above the resolution.
+pub fn metrics(report: &Report) -> Vec<(String, Metric)> {
+    let cells = report.summary.cells.iter();
+    cells
+        .filter_map(|cell| metric(&report.contender(cell.environment), cell))
+        .collect()
 }
 
-/// A benchmark and its figure, where there is one that can be resolved.
-pub(crate) fn named(contender: &Contender, cell: &Cell) -> Option<(String, Metric)> {
+/// Returns the benchmark and the figure of a cell, if it is above the resolution.
+pub(crate) fn metric(contender: &Contender, cell: &Cell) -> Option<(String, Metric)> {
     let figure = cell.value.figure()?;
     if figure.resolution().is_some() {
         return None;

@@ -1,17 +1,16 @@
-//! Requests to disks: a table for each clock, with a row for each operation in each
-//! environment, so that native file and guests stand side by side.
+//! Requests to disks: a row for each operation and environment, native files among them.
 
-use crate::grid::{Grid, Titled};
-use crate::sheet::{Look, Span};
-use crate::terminal::Page;
-use crate::{figures, Report};
+use crate::document::{Look, Section, Span, Table};
+use crate::figures::{self, clock_name};
+use crate::notes::Notes;
+use crate::report::Report;
 use serde::Serialize;
 use trapline_abi::block::SMALL;
 use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::block::Requests;
 use trapline_stats::Cell;
 
-/// One operation in one environment, for programs.
+/// One operation in one environment.
 #[derive(Debug, Serialize)]
 pub struct JsonRequests {
     environment: &'static str,
@@ -36,7 +35,7 @@ pub struct JsonRequests {
     rate_ratio: Option<f64>,
 }
 
-/// All that was measured, in table order.
+/// Returns all measured operations, in table order.
 pub fn json(report: &Report) -> Vec<JsonRequests> {
     let one = |requests: &Requests| JsonRequests {
         environment: requests.environment.name(),
@@ -63,7 +62,7 @@ pub fn json(report: &Report) -> Vec<JsonRequests> {
     report.requests.iter().map(one).collect()
 }
 
-/// Times the rate of a program of this clock's own kernel; `None` for that itself.
+/// Returns the ratio to the rate of a native program; `None` for that program itself.
 fn ratio(report: &Report, requests: &Requests) -> Option<f64> {
     let native = native(requests.clock);
     let mut all = report.requests.iter();
@@ -72,85 +71,53 @@ fn ratio(report: &Report, requests: &Requests) -> Option<f64> {
 }
 
 fn native(clock: Clock) -> EnvironmentId {
-    match clock {
-        Clock::Wall => EnvironmentId::Host,
-        Clock::Insn => EnvironmentId::SimLinux,
-        Clock::InsnVmx => EnvironmentId::SimVmxLinux,
-    }
+    clock.bare_linux()
 }
 
-impl Page {
-    /// What requests to disks took on one clock.
-    pub(crate) fn requests(&mut self, report: &Report, cells: &[Cell], clock: Clock) {
-        let Some(Titled {
-            title,
-            explanation,
-            grid,
-        }) = table(report, clock, self.style.unicode)
-        else {
-            return;
-        };
-        self.heading(&(title, explanation));
-        self.text.push_str(&grid.render(&self.style));
-        self.paragraph("   ", WORDS, Look::Faint);
-        for text in facts(report, clock) {
-            self.paragraph("   ", &crate::printable(&text), Look::Faint);
-        }
-        self.notes_on(cells, clock);
-    }
-}
-
-/// The table of one clock; `None` if nothing was measured on it.
-pub(crate) fn table(report: &Report, clock: Clock, unicode: bool) -> Option<Titled> {
+/// Returns the requests of one clock, if any were measured.
+pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     let of_clock = report.requests.iter().filter(|one| one.clock == clock);
     let shown: Vec<&Requests> = of_clock.collect();
-    (!shown.is_empty()).then(|| Titled {
-        title: heading(clock),
-        explanation: unit(clock).to_owned(),
-        grid: grid(report, &shown, clock, unicode),
-    })
+    if shown.is_empty() {
+        return Vec::new();
+    }
+    let unit = match clock.is_exact() {
+        false => "in microseconds",
+        true => "in instructions; a second is a thousand million",
+    };
+    let title = format!("Requests to a disk, {}", clock_name(clock));
+    let mut section = Section::new(&title, unit);
+    section.table(table(report, &shown, clock));
+    section.details([WORDS]);
+    section.details(facts(report, clock));
+    section.warnings(Notes::of_clock(cells, clock));
+    vec![section]
 }
 
-/// How the disks were measured.
-pub(crate) fn facts(report: &Report, clock: Clock) -> Vec<String> {
+/// Returns cache mode and engine of the disk of each environment.
+fn facts(report: &Report, clock: Clock) -> Vec<String> {
     let ids = EnvironmentId::ALL.into_iter();
     let of_clock = ids.filter(|id| id.clock() == clock);
-    let told = of_clock.filter_map(|id| {
+    let facts = of_clock.filter_map(|id| {
         let facts = report.summary.facts.get(&id)?;
         let (cache, engine) = (facts.get("disk-cache")?, facts.get("disk-engine")?);
         Some(format!("{id}: cache {cache}; {engine}"))
     });
-    told.collect()
+    facts.collect()
 }
 
-/// What the columns are.
-pub(crate) const WORDS: &str =
-    "latency of every request of all boots, from asking to being told; served: \
+/// Explains the columns.
+const WORDS: &str =
+    "latency of every request of all boots, from submission to completion; served: \
                      requests of 4 KiB, and MB of large ones, a second while any is under way, \
                      median over boots; writes are not flushed but for write-4k-sync";
 
-fn heading(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Wall => "Requests to a disk, wall clock",
-        Clock::Insn => "Requests to a disk, instruction clock",
-        Clock::InsnVmx => "Requests to a disk, Intel instruction clock",
-    }
-}
-
-fn unit(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Wall => "in microseconds",
-        Clock::Insn | Clock::InsnVmx => "in instructions; a second is a thousand million",
-    }
-}
-
-fn grid(report: &Report, shown: &[&Requests], clock: Clock, unicode: bool) -> Grid {
+fn table(report: &Report, shown: &[&Requests], clock: Clock) -> Table {
     let ratios: Vec<_> = shown.iter().map(|one| ratio(report, one)).collect();
     let with_ratio = ratios.iter().any(Option::is_some);
-    let times = if unicode { "×" } else { "x" };
-    let last = with_ratio.then(|| format!("{times} {}", native(clock)));
+    let last = with_ratio.then(|| format!("× {}", native(clock)));
     let columns = ["p50", "p90", "p99", "p99.9", "max", "served"].map(str::to_owned);
-    let mut grid = Grid::new("request", columns.into_iter().chain(last));
+    let mut table = Table::new("request", columns.into_iter().chain(last));
     for (one, ratio) in shown.iter().zip(ratios) {
         let time = |value: f64, look| Span::new(latency(value, clock), look);
         let mut cells = vec![
@@ -165,10 +132,10 @@ fn grid(report: &Report, shown: &[&Requests], clock: Clock, unicode: bool) -> Gr
             let ratio = ratio.map_or(String::new(), figures::quantity);
             cells.push(Span::new(ratio, Look::Faint));
         }
-        grid.row(format!("{} {}", one.op.name(), one.environment), cells);
+        table.row(format!("{} {}", one.op.name(), one.environment), cells);
     }
-    // 90%, 99.9%.
-    grid.giving_way(&[1, 3])
+    // p90, p99.9.
+    table.with_optional(&[1, 3])
 }
 
 fn latency(value: f64, clock: Clock) -> String {
@@ -189,7 +156,6 @@ fn served(one: &Requests) -> String {
 mod tests {
     use super::*;
     use trapline_abi::block::Transfer;
-    use trapline_model::EnvironmentId::{Host, QemuTcg};
     use trapline_stats::order::Interval;
 
     fn report() -> Report {
@@ -214,7 +180,12 @@ mod tests {
                 high: 42_000.0,
             }),
         };
-        let of = |transfer: &Transfer| [one(transfer, Host, 1.0), one(transfer, QemuTcg, 2.0)];
+        let of = |transfer: &Transfer| {
+            [
+                one(transfer, EnvironmentId::HOST, 1.0),
+                one(transfer, EnvironmentId::QEMU_TCG, 2.0),
+            ]
+        };
         Report {
             operations: trapline_abi::block::operations(),
             requests: Transfer::ALL.iter().flat_map(of).collect(),
@@ -223,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_a_terminal_with_all_its_columns() {
-        let text = crate::terminal(&report(), &crate::Style::default());
+    fn table_fits_80_columns() {
+        let text = crate::document::text::render(&report().document(), &crate::Style::default());
         assert!(text.contains("p99.9"), "{text}");
         let wide = |line: &&str| line.chars().count() > 80;
         assert_eq!(text.lines().find(wide), None, "{text}");
@@ -238,11 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_all_of_it() {
-        let told = serde_json::to_value(json(&report())).unwrap();
-        assert_eq!(told.as_array().unwrap().len(), 18);
-        assert_eq!(told[1]["rate_ratio"], 0.5);
-        assert!(told[0]["rate_ratio"].is_null());
-        assert_eq!(told[0]["p999"], 313_000.0);
+    fn json_has_every_operation_and_its_ratio() {
+        let value = serde_json::to_value(json(&report())).unwrap();
+        assert_eq!(value.as_array().unwrap().len(), 18);
+        assert_eq!(value[1]["rate_ratio"], 0.5);
+        assert!(value[0]["rate_ratio"].is_null());
+        assert_eq!(value[0]["p999"], 313_000.0);
     }
 }

@@ -1,9 +1,9 @@
-//! A report for spreadsheets: one line a cell, numbers as they are.
+//! Records of a report: one for each cell, figures unformatted, names as in the JSON format.
 
 use crate::Report;
 use trapline_stats::{Cell, Figure, Value};
 
-const HEADER: [&str; 27] = [
+pub const HEADER: &[&str] = &[
     "environment",
     "workload",
     "operation",
@@ -36,19 +36,10 @@ const HEADER: [&str; 27] = [
 /// Columns that only a figure fills.
 const OF_FIGURES: usize = 16;
 
-/// The cells as CSV (RFC 4180, but with plain line feeds), with a header. Names
-/// are those of the JSON form; flags are separated by spaces, and what is not
-/// known is empty.
-pub fn csv(report: &Report) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing lines of equal length to memory cannot fail.
-    let _ = writer.write_record(HEADER);
+/// Returns a record for each cell.
+pub fn records(report: &Report, cells: &[Cell]) -> Vec<Vec<String>> {
     let variant = report.variant.to_string();
-    for cell in report.cells() {
-        let _ = writer.write_record(line(&cell, &variant));
-    }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8(bytes).unwrap_or_default()
+    cells.iter().map(|cell| line(cell, &variant)).collect()
 }
 
 fn line(cell: &Cell, variant: &str) -> Vec<String> {

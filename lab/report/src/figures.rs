@@ -1,4 +1,4 @@
-//! How a number is written for people.
+//! Formats numbers.
 //!
 //! A noisy figure has three significant digits and the unit that makes it
 //! short; an exact one has all digits before the point and few behind it ([`exact`]).
@@ -6,11 +6,29 @@
 use trapline_abi::{Op, Unit};
 use trapline_model::Clock;
 
+/// Returns the name of a clock as a title.
+pub const fn clock_title(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Wall => "Wall clock",
+        Clock::Insn => "Instruction clock",
+        Clock::InsnVmx => "Intel instruction clock",
+    }
+}
+
+/// Returns the name of a clock, within a title.
+pub const fn clock_name(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Wall => "wall clock",
+        Clock::Insn => "instruction clock",
+        Clock::InsnVmx => "Intel instruction clock",
+    }
+}
+
 /// A figure of `op` by `clock`; times bring their unit along (`1.41 ns`), the
 /// units of rates and of instructions stand in the table's heading.
-pub fn value(value: f64, op: Op, clock: Clock, unicode: bool) -> String {
+pub fn value(value: f64, op: Op, clock: Clock) -> String {
     match (op.unit(), clock) {
-        (Unit::Time, Clock::Wall) => nanoseconds(value, unicode),
+        (Unit::Time, Clock::Wall) => nanoseconds(value),
         (Unit::Rate, Clock::Wall) => rate(value),
         (_, Clock::Insn | Clock::InsnVmx) => exact(value),
     }
@@ -22,17 +40,17 @@ pub fn rate(value: f64) -> String {
 }
 
 /// Time on `clock` since some moment.
-pub fn time(value: f64, clock: Clock, unicode: bool) -> String {
+pub fn time(value: f64, clock: Clock) -> String {
     match clock {
-        Clock::Wall => nanoseconds(value, unicode),
+        Clock::Wall => nanoseconds(value),
         Clock::Insn | Clock::InsnVmx => exact(value),
     }
 }
 
 /// The same with the unit of instructions, too.
-pub fn time_with_unit(value: f64, clock: Clock, unicode: bool) -> String {
+pub fn time_with_unit(value: f64, clock: Clock) -> String {
     match clock {
-        Clock::Wall => nanoseconds(value, unicode),
+        Clock::Wall => nanoseconds(value),
         Clock::Insn | Clock::InsnVmx => format!("{} insn", exact(value)),
     }
 }
@@ -42,11 +60,10 @@ pub fn microseconds(ns: f64) -> String {
     grouped(&three_digits(ns / 1000.0))
 }
 
-/// Nanoseconds with three significant digits, as ns, us, ms or s.
-pub fn nanoseconds(value: f64, unicode: bool) -> String {
-    let micro = if unicode { "µs" } else { "us" };
+/// Nanoseconds with three significant digits, as ns, µs, ms or s.
+pub fn nanoseconds(value: f64) -> String {
     let mut scaled = value;
-    for unit in ["ns", micro, "ms"] {
+    for unit in ["ns", "µs", "ms"] {
         // What would be rounded to a thousand belongs to the next unit.
         if scaled.abs() < 999.5 {
             return format!("{} {unit}", three_digits(scaled));
@@ -131,10 +148,9 @@ fn grouped(number: &str) -> String {
     text
 }
 
-/// How many times something else: `0.012×`, `1.02×`, `26.4×`, `1,041×`.
-pub fn times(ratio: f64, unicode: bool) -> String {
-    let sign = if unicode { '×' } else { 'x' };
-    format!("{}{sign}", quantity(ratio))
+/// Formats a ratio: `0.012×`, `1.02×`, `26.4×`, `1,041×`.
+pub fn times(ratio: f64) -> String {
+    format!("{}×", quantity(ratio))
 }
 
 /// A number without a unit, of which three digits are enough and two where it
@@ -208,9 +224,8 @@ mod tests {
             (7.2e12, "7,200 s"),
             (-0.25, "-0.250 ns"),
         ] {
-            assert_eq!(nanoseconds(ns, true), text);
+            assert_eq!(nanoseconds(ns), text);
         }
-        assert_eq!(nanoseconds(1_410.0, false), "1.41 us");
     }
 
     #[test]
@@ -243,16 +258,16 @@ mod tests {
 
     #[test]
     fn rates_ratios_and_shares() {
-        assert_eq!(value(12_345.6, Op::Copy, Clock::Wall, true), "12,300");
-        assert_eq!(value(998.4, Op::Copy, Clock::Wall, true), "998");
-        assert_eq!(value(99.96, Op::Copy, Clock::Wall, true), "100");
-        assert_eq!(times(1.0, true), "1.00×");
-        assert_eq!(times(0.0118, true), "0.012×");
-        assert_eq!(times(0.0064, true), "0.0064×");
-        assert_eq!(times(0.0001, false), "<0.001x");
+        assert_eq!(value(12_345.6, Op::Copy, Clock::Wall), "12,300");
+        assert_eq!(value(998.4, Op::Copy, Clock::Wall), "998");
+        assert_eq!(value(99.96, Op::Copy, Clock::Wall), "100");
+        assert_eq!(times(1.0), "1.00×");
+        assert_eq!(times(0.0118), "0.012×");
+        assert_eq!(times(0.0064), "0.0064×");
+        assert_eq!(times(0.0001), "<0.001×");
         assert_eq!(quantity(0.0), "0");
-        assert_eq!(times(26.44, false), "26.4x");
-        assert_eq!(times(1041.2, true), "1,041×");
+        assert_eq!(times(26.44), "26.4×");
+        assert_eq!(times(1041.2), "1,041×");
         assert_eq!(percent(0.0301), "3%");
         assert_eq!(percent(0.004), "0.4%");
         assert_eq!(percent(0.0), "0%");
@@ -280,8 +295,8 @@ mod tests {
         assert_eq!(microseconds(52_149.0), "52.1");
         assert_eq!(microseconds(0.0), "0");
         assert_eq!(microseconds(1_234_567.0), "1,235");
-        assert_eq!(time_with_unit(1_410.0, Clock::Wall, false), "1.41 us");
-        assert_eq!(time_with_unit(1_410.0, Clock::Insn, false), "1,410 insn");
+        assert_eq!(time_with_unit(1_410.0, Clock::Wall), "1.41 µs");
+        assert_eq!(time_with_unit(1_410.0, Clock::Insn), "1,410 insn");
     }
 
     proptest! {
@@ -294,7 +309,7 @@ mod tests {
 
         #[test]
         fn a_time_is_short_whatever_it_is(ns in 0.0f64..1e12) {
-            let text = nanoseconds(ns, true);
+            let text = nanoseconds(ns);
             prop_assert!(text.chars().count() <= 8, "{}", text);
             prop_assert!(!text.starts_with("1000"), "{}", text);
         }

@@ -1,56 +1,49 @@
-//! The shifts of a store's series, as text and as JSON.
+//! Shifts in the series of a store.
 
-use crate::sheet::{Look, Span};
-use crate::terminal::Page;
-use crate::{figures, printable, Style};
+use crate::document::json::Object;
+use crate::document::{Document, Look, Marker, Section};
+use crate::figures;
 use serde::Serialize;
 use trapline_model::names;
 use trapline_stats::history::{Entry, Screened, Screening, Series, Shift, FEWEST_TESTED};
 use trapline_stats::value::{self, Work};
 
-/// Characters of a fact's value that are shown.
+/// Characters of the value of a fact that are shown.
 const FACT: usize = 24;
 
-/// The shifts as text, the latest one of a series last.
-pub fn terminal(screening: &Screening, date: &dyn Fn(u64) -> String, style: &Style) -> String {
-    let mut page = Page {
-        style: *style,
-        text: String::new(),
-    };
-    for screened in &screening.series {
-        section(&mut page, screened, date);
+/// Returns the document of the shifts, those of a series in order of time.
+pub fn document(screening: &Screening, date: &dyn Fn(u64) -> String) -> Document {
+    let series = screening.series.iter();
+    let mut sections: Vec<Section> = series.filter_map(|one| section(one, date)).collect();
+    let mut last = Section::default();
+    last.note(Marker::Paragraph, &summary(screening), Look::Plain);
+    sections.push(last);
+    Document {
+        sections,
+        object: object(screening),
+        ..Document::default()
     }
-    if !page.text.is_empty() {
-        page.text.push('\n');
-    }
-    page.paragraph("", &summary(screening), Look::Plain);
-    page.text
 }
 
-/// A series that has anything to report.
-fn section(page: &mut Page, screened: &Screened, date: &dyn Fn(u64) -> String) {
+/// Returns the section of a series, if it has shifts or runs without a figure.
+fn section(screened: &Screened, date: &dyn Fn(u64) -> String) -> Option<Section> {
     let Screened { series, shifts } = screened;
-    let disagreeing = series.entries.iter().filter(|entry| entry.figure.is_err());
-    let disagreeing: Vec<&Entry> = disagreeing.collect();
-    if shifts.is_empty() && disagreeing.is_empty() {
-        return;
-    }
-    page.line(&Span::new(printable(&title(series)), Look::Strong));
-    let style = page.style;
+    let mut section = Section::new(&title(series), "");
     for shift in shifts {
-        let text = describe(series, shift, date, &style);
-        page.paragraph(" ", &text, look(series, shift));
+        let text = describe(series, shift, date);
+        section.note(Marker::Item, &text, look(series, shift));
         for (name, before, after) in &shift.changed {
-            let text = format!("{name}: {} -> {}", short(before), short(after));
-            page.paragraph("   ", &printable(&text), Look::Faint);
+            section.details([format!("{name}: {} -> {}", short(before), short(after))]);
         }
     }
-    for entry in disagreeing {
-        let (run, date) = (entry.moment.run, date(entry.moment.at));
-        let reason = entry.figure.as_ref().err().map_or("", String::as_str);
-        let text = format!("run {run}, {date}: no figure: {}", printable(reason));
-        page.paragraph(" ", &text, Look::Bad);
+    for Entry { moment, figure, .. } in &series.entries {
+        if let Err(reason) = figure {
+            let (run, date) = (moment.run, date(moment.at));
+            let text = format!("run {run}, {date}: no figure: {reason}");
+            section.note(Marker::Item, &text, Look::Bad);
+        }
     }
+    (!section.blocks.is_empty()).then_some(section)
 }
 
 fn title(series: &Series) -> String {
@@ -116,8 +109,8 @@ fn summary(screening: &Screening) -> String {
     parts.join(" ")
 }
 
-fn describe(series: &Series, shift: &Shift, date: &dyn Fn(u64) -> String, style: &Style) -> String {
-    let figure = |value| figures::value(value, series.op, series.clock(), style.unicode);
+fn describe(series: &Series, shift: &Shift, date: &dyn Fn(u64) -> String) -> String {
+    let figure = |value| figures::value(value, series.op, series.clock());
     let p = shift
         .point
         .p
@@ -133,9 +126,9 @@ fn describe(series: &Series, shift: &Shift, date: &dyn Fn(u64) -> String, style:
 }
 
 fn look(series: &Series, shift: &Shift) -> Look {
-    match crate::versus::Direction::of(series.op, shift.point.change) {
-        crate::versus::Direction::Better => Look::Good,
-        crate::versus::Direction::Worse => Look::Bad,
+    match crate::compare::Direction::of(series.op, shift.point.change) {
+        crate::compare::Direction::Better => Look::Good,
+        crate::compare::Direction::Worse => Look::Bad,
     }
 }
 
@@ -150,15 +143,16 @@ fn short(value: &str) -> String {
     }
 }
 
-/// The series as a JSON object, with every figure.
-pub fn json(screening: &Screening) -> serde_json::Value {
+/// Returns the JSON object with every figure.
+fn object(screening: &Screening) -> Object {
     let series = screening.series.iter().map(JsonSeries::new);
-    serde_json::json!({
-        "level": screening.level,
-        "tested": screening.tested,
-        "too_short": screening.too_short,
-        "series": series.collect::<Vec<_>>(),
-    })
+    let mut object = Object::default();
+    object.push("level", screening.level);
+    // A value has its keys in alphabetical order, as the format has.
+    object.push("series", serde_json::json!(series.collect::<Vec<_>>()));
+    object.push("tested", screening.tested);
+    object.push("too_short", screening.too_short);
+    object
 }
 
 #[derive(Serialize)]

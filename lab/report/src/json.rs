@@ -1,129 +1,73 @@
-//! A report for programs. `docs/json.md` describes this form; keys it names
-//! stay as they are, others may come.
+//! The JSON object of a report. `docs/json.md` describes it; its keys are stable, and others may be
+//! added.
 
+use crate::aa_control::JsonAaControl;
 use crate::agreement::{self, JsonPair};
-use crate::block::{self, JsonRequests};
-use crate::chance::JsonChance;
+use crate::co_tenants::JsonCoTenant;
+use crate::document::json::Object;
 use crate::irq::json::JsonInterrupts;
-use crate::neighbours::JsonNeighbour;
-use crate::populate::{self, Given};
-use crate::{notes, Report};
+use crate::{block, notes, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trapline_model::Clock;
 use trapline_stats::{BootTimeline, Cell, Figure, Flag, Value};
 
-/// The report as one JSON object, on several lines, with a line feed at its end.
-pub fn json(report: &Report) -> String {
-    written(&document(report, &report.cells()))
-}
-
-/// Several reports as one such object, which has them under `variants`.
-pub(crate) fn json_of_all(reports: &[Report]) -> String {
-    let cells: Vec<_> = reports.iter().map(Report::cells).collect();
-    let all = reports.iter().zip(&cells);
-    written(&Variants {
-        variants: all.map(|(report, cells)| document(report, cells)).collect(),
-    })
-}
-
-pub(crate) fn written(value: &impl Serialize) -> String {
-    // Serialising maps with string keys to a string cannot fail.
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.push('\n');
-    text
-}
-
-/// What [`json`] or [`json_of_all`] says, in as few characters as there have to be.
-pub(crate) fn compact(reports: &[&Report]) -> String {
-    let cells: Vec<_> = reports.iter().map(|report| report.cells()).collect();
-    let all = reports.iter().zip(&cells);
-    let mut all: Vec<_> = all.map(|(report, cells)| document(report, cells)).collect();
-    let text = match all.len() {
-        1 => serde_json::to_string(&all.remove(0)),
-        _ => serde_json::to_string(&Variants { variants: all }),
-    };
-    text.unwrap_or_default()
-}
-
-#[derive(Serialize)]
-struct Variants<'a> {
-    variants: Vec<Document<'a>>,
-}
-
-fn document<'a>(report: &'a Report, cells: &'a [Cell]) -> Document<'a> {
-    Document {
-        trapline: &report.version,
-        seed: report.seed,
-        variant: report.variant.to_string(),
-        facts: &report.facts,
-        cells: cells.iter().map(JsonCell::from).collect(),
-        environments: environments(report, cells),
-        timelines: report
-            .summary
-            .timelines
-            .iter()
-            .map(JsonTimeline::from)
-            .collect(),
-        interrupts: report
-            .interrupts
-            .iter()
-            .map(|interrupts| JsonInterrupts::new(interrupts, &report.irq))
-            .collect(),
-        populate: populate::given(report),
-        requests: block::json(report),
-        neighbours: report.neighbours.iter().map(JsonNeighbour::from).collect(),
-        agreement: agreement::json(report, cells),
-        problems: problems(report),
-        chance: report.chance.as_ref().map(JsonChance::from),
+/// Returns the object of a report.
+pub fn object(report: &Report, cells: &[Cell]) -> Object {
+    let mut object = Object::default();
+    object.push("trapline", report.version.clone());
+    if let Some(seed) = report.seed {
+        object.push("seed", seed);
     }
+    if !report.variant.is_usual() {
+        object.push("variant", report.variant.to_string());
+    }
+    object.push("facts", report.facts.clone());
+    object.push("cells", all::<_, JsonCell>(cells));
+    object.push("environments", environments(report, cells));
+    object.push(
+        "timelines",
+        all::<_, JsonTimeline>(&report.summary.timelines),
+    );
+    let interrupts = report.interrupts.iter();
+    let interrupts = interrupts.map(|one| JsonInterrupts::new(one, &report.irq));
+    object.push("interrupts", interrupts.collect::<Vec<_>>());
+    object.push_some("populate", populate::regions(report));
+    object.push_some("requests", block::json(report));
+    object.push_some("neighbours", all::<_, JsonCoTenant>(&report.co_tenants));
+    let pairs = agreement::pairs(report, cells);
+    object.push_some("agreement", all::<_, JsonPair>(&pairs));
+    object.push("problems", problems(report));
+    if let Some(chance) = &report.aa_control {
+        object.push("chance", JsonAaControl::from(chance));
+    }
+    object
+}
+
+/// Converts all values.
+fn all<'a, T, J: From<&'a T>>(values: &'a [T]) -> Vec<J> {
+    values.iter().map(J::from).collect()
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    trapline: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<u64>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    variant: String,
-    facts: &'a BTreeMap<String, String>,
-    cells: Vec<JsonCell<'a>>,
-    environments: BTreeMap<&'static str, JsonEnvironment<'a>>,
-    timelines: Vec<JsonTimeline>,
-    interrupts: Vec<JsonInterrupts>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    populate: Vec<Given>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    requests: Vec<JsonRequests>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    neighbours: Vec<JsonNeighbour>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    agreement: Vec<JsonPair>,
-    problems: Vec<JsonProblem<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    chance: Option<JsonChance>,
-}
-
-#[derive(Serialize)]
-pub(crate) struct JsonCell<'a> {
+pub(crate) struct JsonCell {
     environment: &'static str,
     workload: &'static str,
     operation: &'static str,
     clock: &'static str,
     unit: &'static str,
     #[serde(flatten)]
-    value: JsonValue<'a>,
+    value: JsonValue,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum JsonValue<'a> {
+enum JsonValue {
     Measured(Box<JsonFigure>),
     Skip {
-        skip: &'a str,
+        skip: String,
     },
     Failed {
-        failed: &'a str,
+        failed: String,
         failure: &'static str,
     },
 }
@@ -152,12 +96,12 @@ struct JsonFigure {
 }
 
 #[derive(Serialize)]
-struct JsonEnvironment<'a> {
+struct JsonEnvironment {
     what: &'static str,
     clock: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    skip: Option<&'a str>,
-    facts: BTreeMap<&'a str, &'a str>,
+    skip: Option<String>,
+    facts: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -181,14 +125,14 @@ struct JsonStage {
 }
 
 #[derive(Serialize)]
-struct JsonProblem<'a> {
+struct JsonProblem {
     environment: &'static str,
-    problem: &'a str,
+    problem: String,
     boots: usize,
 }
 
-impl<'a> From<&'a Cell> for JsonCell<'a> {
-    fn from(cell: &'a Cell) -> Self {
+impl From<&Cell> for JsonCell {
+    fn from(cell: &Cell) -> Self {
         Self {
             environment: cell.environment.name(),
             workload: cell.op.workload().name(),
@@ -197,9 +141,11 @@ impl<'a> From<&'a Cell> for JsonCell<'a> {
             unit: cell.unit,
             value: match &cell.value {
                 Value::Measured(figure) => JsonValue::Measured(Box::new(figure.as_ref().into())),
-                Value::Skip(reason) => JsonValue::Skip { skip: reason },
+                Value::Skip(reason) => JsonValue::Skip {
+                    skip: reason.clone(),
+                },
                 Value::Failed(failure) => JsonValue::Failed {
-                    failed: &failure.reason,
+                    failed: failure.reason.clone(),
                     failure: failure.kind.name(),
                 },
             },
@@ -247,9 +193,10 @@ impl From<&BootTimeline> for JsonTimeline {
         Self {
             environment: timeline.environment.name(),
             clock: timeline.clock.name(),
-            unit: match timeline.clock {
-                Clock::Wall => "ns",
-                Clock::Insn | Clock::InsnVmx => "insn",
+            unit: if timeline.clock.is_exact() {
+                "insn"
+            } else {
+                "ns"
             },
             launches: timeline.launches,
             stages: stages.collect(),
@@ -261,35 +208,29 @@ impl From<&BootTimeline> for JsonTimeline {
     }
 }
 
-/// Every environment that has a cell or was asked for.
-fn environments<'a>(
-    report: &'a Report,
-    cells: &[Cell],
-) -> BTreeMap<&'static str, JsonEnvironment<'a>> {
+/// Returns every environment that has a cell or was asked for.
+fn environments(report: &Report, cells: &[Cell]) -> BTreeMap<&'static str, JsonEnvironment> {
     let with_cells = cells.iter().map(|cell| cell.environment);
     let all = with_cells.chain(report.skips.iter().map(|(id, _)| *id));
     all.map(|id| {
         let skip = report.skips.iter().find(|(skipped, _)| *skipped == id);
-        let facts = report.summary.facts.get(&id).into_iter().flatten();
         let environment = JsonEnvironment {
-            what: id.what(),
+            what: id.description(),
             clock: id.clock().name(),
-            skip: skip.map(|(_, reason)| reason.as_str()),
-            facts: facts
-                .map(|(key, value)| (key.as_str(), value.as_str()))
-                .collect(),
+            skip: skip.map(|(_, reason)| reason.clone()),
+            facts: report.summary.facts.get(&id).cloned().unwrap_or_default(),
         };
         (id.name(), environment)
     })
     .collect()
 }
 
-fn problems(report: &Report) -> Vec<JsonProblem<'_>> {
+fn problems(report: &Report) -> Vec<JsonProblem> {
     let problems = report.summary.problems.iter();
     problems
         .map(|((environment, problem), boots)| JsonProblem {
             environment: environment.name(),
-            problem,
+            problem: problem.clone(),
             boots: *boots,
         })
         .collect()

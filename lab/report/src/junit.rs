@@ -1,31 +1,16 @@
-//! Reports as JUnit XML: a suite is a contender, with what is known of it, and a case one of
-//! its operations. What was measured passes, unless more was demanded of it.
+//! Test cases of a report: a suite for each environment and a case for each operation. A measured
+//! operation passes unless it misses a requirement.
 
 use crate::{notes, verdicts, Report};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
+use trapline_ci::{Case, Outcome, Remark, Suite};
 use trapline_model::{names, Contender, EnvironmentId};
 use trapline_stats::irq::Proof;
 use trapline_stats::{Cell, Figure, Value};
 
-/// Every cell of all reports as a case.
-///
-/// # Errors
-/// The XML cannot be written.
-pub fn junit(reports: &[Report]) -> Result<String, JunitError> {
-    let mut all: Vec<Suite> = Vec::new();
-    // A bare row stands beside each set of settings, and is told once.
-    for suite in reports.iter().flat_map(suites) {
-        if !all.iter().any(|known| known.name == suite.name) {
-            all.push(suite);
-        }
-    }
-    trapline_ci::junit("trapline run", all)
-}
-
-fn suites(report: &Report) -> Vec<Suite> {
-    let cells = report.cells();
+/// Returns a suite for each environment.
+pub fn suites(report: &Report, cells: &[Cell]) -> Vec<Suite> {
     let environments: BTreeSet<_> = cells.iter().map(|cell| cell.environment).collect();
     let suite = |id: EnvironmentId| {
         let contender = report.contender(id);
@@ -39,7 +24,7 @@ fn suites(report: &Report) -> Vec<Suite> {
     environments.into_iter().map(suite).collect()
 }
 
-/// What is known of the environment, and of its host.
+/// Returns the facts of the environment and of its host.
 fn facts(report: &Report, id: EnvironmentId) -> Vec<(String, String)> {
     let host = report.facts.iter();
     let host = host.map(|(name, value)| (format!("host/{name}"), value.clone()));
@@ -53,7 +38,7 @@ fn case(report: &Report, contender: &Contender, cell: &Cell) -> Case {
         class: contender.to_string(),
         name: names::path(cell.op),
         outcome: outcome(report, cell),
-        told: told(cell),
+        output: figure_lines(cell),
     }
 }
 
@@ -85,8 +70,8 @@ fn required(report: &Report, cell: &Cell) -> Option<(Proof, String)> {
     Some((verdict.proof, verdict.words()))
 }
 
-/// The figure in lines, with all its digits; nothing where there is none.
-pub(crate) fn told(cell: &Cell) -> String {
+/// Returns the figure with all its digits, in lines; empty without a figure.
+pub(crate) fn figure_lines(cell: &Cell) -> String {
     let Some(figure) = cell.value.figure() else {
         return String::new();
     };

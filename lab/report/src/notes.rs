@@ -1,20 +1,19 @@
-//! What has to be said below a table: each thing once, with all it concerns.
+//! Footnotes of tables, and reasons of missing figures: each once, with the cells it concerns.
 
 use crate::{figures, printable};
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
-use trapline_model::{names, EnvironmentId};
+use trapline_model::{names, Clock, EnvironmentId};
 use trapline_stats::{value::Work, Cell, Flag, Value};
 
-/// Remarks on cells. A mark in the cell leads to its note.
+/// Footnotes on cells.
 #[derive(Debug, Default)]
 pub struct Notes {
     subjects: Vec<Subject>,
     flags: Vec<Vec<Flag>>,
 }
 
-/// What a note is about: one kind of flag, in one environment where that
-/// matters.
+/// Subject of a footnote: one kind of flag, in one environment unless it is the same in all.
 type Subject = (&'static str, Option<EnvironmentId>);
 
 impl Notes {
@@ -22,6 +21,15 @@ impl Notes {
     pub fn on(&mut self, cell: &Cell) -> Vec<usize> {
         let flags = cell.value.figure().map_or(&[][..], |figure| &figure.flags);
         flags.iter().map(|flag| self.number(cell, flag)).collect()
+    }
+
+    /// Returns the notes on all cells of a clock, for tables without room for marks.
+    pub fn of_clock(cells: &[Cell], clock: Clock) -> Vec<String> {
+        let mut notes = Self::default();
+        for cell in cells.iter().filter(|cell| cell.clock == clock) {
+            notes.on(cell);
+        }
+        notes.texts()
     }
 
     fn number(&mut self, cell: &Cell, flag: &Flag) -> usize {
@@ -65,18 +73,18 @@ pub fn describe(flags: &[Flag]) -> String {
         Some(Flag::OtherMechanism(_)) => describe_mechanisms(flags),
         Some(Flag::OtherSize { .. }) => describe_sizes(flags),
         Some(Flag::BootsLost { .. }) => describe_losses(flags),
-        Some(Flag::Unrest { .. }) => describe_unrest(flags),
+        Some(Flag::HostNoise { .. }) => describe_unrest(flags),
         None => String::new(),
     }
 }
 
-/// What the host did besides, of the cell that it touched most.
+/// Describes the host noise of the cell with the most boots affected.
 fn describe_unrest(flags: &[Flag]) -> String {
-    let told = flags.iter().filter_map(|flag| match flag {
-        Flag::Unrest { what, boots } => Some((what, *boots)),
+    let noise = flags.iter().filter_map(|flag| match flag {
+        Flag::HostNoise { what, boots } => Some((what, *boots)),
         _ => None,
     });
-    let Some((what, boots)) = told.max_by_key(|(_, boots)| *boots) else {
+    let Some((what, boots)) = noise.max_by_key(|(_, boots)| *boots) else {
         return String::new();
     };
     let what: Vec<String> = what
@@ -200,13 +208,13 @@ fn reasons<'a>(cells: &'a [Cell], reason: impl Fn(&'a Cell) -> Option<&'a String
         }
     }
     order.sort();
-    let mut told = Vec::new();
+    let mut reasons = Vec::new();
     for (_, _, reason) in order {
         if let Some(operations) = by_reason.remove(reason) {
-            told.extend(reason_of(cells, reason, &operations));
+            reasons.extend(reason_of(cells, reason, &operations));
         }
     }
-    told
+    reasons
 }
 
 /// One entry for the environments in which the reason concerns the same

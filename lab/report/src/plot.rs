@@ -1,17 +1,16 @@
-//! The same figures as pictures of characters: for each operation a bar for each
-//! environment, and behind it where its batches lie: on an exact clock the smallest and the
-//! largest, where they differ.
+//! Figures as character graphics: for each operation a bar for each environment and the histogram of
+//! its batches, on an exact clock the smallest and the largest batch if they differ.
 //!
 //! Bars of an operation are to one scale, the batches of each environment to their own.
 
+use crate::document::style::width;
 use crate::page::Study;
-use crate::sheet::width;
 use crate::{figures, table, Style};
 use std::fmt::Write;
 use trapline_abi::{Direction, Op};
 use trapline_model::{names, Clock};
-use trapline_stats::spread::Sorted;
-use trapline_stats::{judge, value, Cell, Figure};
+use trapline_stats::Sorted;
+use trapline_stats::{value, verdict, Cell, Figure};
 
 /// Characters for the batches of an environment.
 const BATCHES: usize = 16;
@@ -22,8 +21,8 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const SHADES: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 
-/// All operations that were measured, one below the other, at most `style.width` columns
-/// wide unless that is too narrow for a bar.
+/// Draws all measured operations, at most `style.width` columns wide unless that is too narrow for a
+/// bar.
 pub fn plot(studies: &[Study], style: &Style) -> String {
     let mut text = String::new();
     for study in studies {
@@ -75,8 +74,8 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
         Direction::More => format!("  {}, more is better", value::unit(op, clock)),
     };
     let figure = |cell: &Cell, figure: &Figure| match figure.resolution() {
-        Some(limit) => format!("<{}", figures::value(limit, op, cell.clock, style.unicode)),
-        None => figures::value(figure.estimate, op, cell.clock, style.unicode),
+        Some(limit) => format!("<{}", style.text(&figures::value(limit, op, cell.clock))),
+        None => style.text(&figures::value(figure.estimate, op, cell.clock)),
     };
     let values: Vec<String> = here.iter().map(|(cell, it)| figure(cell, it)).collect();
     let names_wide = here
@@ -126,7 +125,7 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
     text
 }
 
-/// So much of the room, to an eighth of a character.
+/// Draws a share of the room, to an eighth of a character.
 fn bar(share: f64, room: usize, unicode: bool) -> String {
     let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
     match unicode {
@@ -135,12 +134,12 @@ fn bar(share: f64, room: usize, unicode: bool) -> String {
     }
 }
 
-/// How often batches came to which value, from 1% to 95% of them: what lies farther out
-/// is in the table, and would leave no room for the rest.
+/// Returns the histogram of the batches between the 1st and the 95th percentile; outliers are in the
+/// table.
 fn spark(study: &Study, cell: &Cell, unicode: bool) -> String {
     let here = study.observations.iter();
     let here = here.filter(|seen| seen.environment == cell.environment);
-    let boots = judge::boots_of(here, cell.op);
+    let boots = verdict::boot_values(here, cell.op);
     let all = boots.into_iter().flat_map(|boot| boot.batches);
     let Some(all) = Sorted::new(all.collect()) else {
         return String::new();

@@ -1,21 +1,20 @@
-//! What giving a guest memory costs: a table for each environment, with a row for each
-//! kind of region.
-//!
-//! Giving and touching are two figures; what people ask for is both together, and by page.
+//! Cost of giving a guest memory: a table for each environment, with a row for each kind of
+//! region. Attaching and touching are separate operations; their sum and the cost by page are
+//! derived.
 
-use crate::grid::{Grid, Titled};
-use crate::sheet::{Look, Span};
-use crate::terminal::Page;
-use crate::{figures, Report};
+use crate::document::{Look, Section, Span, Table};
+use crate::figures::{self, clock_name};
+use crate::notes::Notes;
+use crate::report::Report;
 use serde::Serialize;
-use trapline_abi::populate::Wish;
+use trapline_abi::populate::MemoryRequest;
 use trapline_abi::Op;
 use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::Cell;
 
 /// One kind of region in one environment, as far as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Given {
+pub struct PopulatedRegion {
     environment: &'static str,
     clock: &'static str,
     unit: &'static str,
@@ -34,25 +33,25 @@ pub struct Given {
 }
 
 /// All that was measured whole, in table order.
-pub fn given(report: &Report) -> Vec<Given> {
+pub fn regions(report: &Report) -> Vec<PopulatedRegion> {
     let cells = report.cells();
     let ids = EnvironmentId::ALL.into_iter();
     ids.flat_map(|id| {
         let cells = &cells;
-        Wish::ALL
+        MemoryRequest::ALL
             .into_iter()
             .filter_map(move |wish| one(cells, id, wish))
     })
     .collect()
 }
 
-fn one(cells: &[Cell], environment: EnvironmentId, wish: Wish) -> Option<Given> {
-    let (attach, unit) = figure(cells, environment, wish.attach())?;
-    let (touch, _) = figure(cells, environment, wish.touch())?;
+fn one(cells: &[Cell], environment: EnvironmentId, wish: MemoryRequest) -> Option<PopulatedRegion> {
+    let (attach, unit) = figure(cells, environment, wish.attach_op())?;
+    let (touch, _) = figure(cells, environment, wish.touch_op())?;
     let total = attach + touch;
     let native = native(environment).filter(|native| *native != environment);
     let of_native = native.and_then(|native| one(cells, native, wish));
-    Some(Given {
+    Some(PopulatedRegion {
         environment: environment.name(),
         clock: environment.clock().name(),
         unit,
@@ -70,11 +69,7 @@ fn one(cells: &[Cell], environment: EnvironmentId, wish: Wish) -> Option<Given> 
 
 /// The row to compare with: a program of the same kernel. A bare machine is given nothing.
 fn native(environment: EnvironmentId) -> Option<EnvironmentId> {
-    Some(match environment.clock() {
-        Clock::Wall => EnvironmentId::Host,
-        Clock::Insn => EnvironmentId::SimLinux,
-        Clock::InsnVmx => EnvironmentId::SimVmxLinux,
-    })
+    Some(environment.clock().bare_linux())
 }
 
 fn figure(cells: &[Cell], environment: EnvironmentId, op: Op) -> Option<(f64, &'static str)> {
@@ -83,78 +78,45 @@ fn figure(cells: &[Cell], environment: EnvironmentId, op: Op) -> Option<(f64, &'
     Some((cell.value.figure()?.estimate, cell.unit))
 }
 
-impl Page {
-    /// What giving memory costs on one clock.
-    pub(crate) fn populate(&mut self, report: &Report, cells: &[Cell], clock: Clock) {
-        let all = tables(report, clock, self.style.unicode);
-        for Titled {
-            title,
-            explanation,
-            grid,
-        } in &all
-        {
-            self.heading(&(*title, explanation.clone()));
-            self.text.push_str(&grid.render(&self.style));
-        }
-        if !all.is_empty() {
-            self.paragraph("   ", WORDS, Look::Faint);
-            self.notes_on(cells, clock);
-        }
-    }
-}
-
-/// What the columns are.
-pub(crate) const WORDS: &str = "attach: until the memory is there; touch: a word of each page is \
-                                written; by page: of 4 KiB, whatever pages the kernel gives";
-
-/// A table for each environment of one clock that was given any.
-pub(crate) fn tables(report: &Report, clock: Clock, unicode: bool) -> Vec<Titled> {
-    let all = given(report);
+/// Returns a section for each environment of one clock.
+pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
+    let unit = match clock.is_exact() {
+        false => "one region; median over boots",
+        true => "instructions for one region; mean over batches",
+    };
+    let title = format!("Memory given, {}", clock_name(clock));
+    let all = regions(report);
     let ids = EnvironmentId::ALL.into_iter();
-    let mut tables = Vec::new();
+    let mut sections = Vec::new();
     for id in ids.filter(|id| id.clock() == clock) {
         let here = all.iter().filter(|one| one.environment == id.name());
-        let here: Vec<&Given> = here.collect();
+        let here: Vec<&PopulatedRegion> = here.collect();
         if !here.is_empty() {
-            tables.push(Titled {
-                title: heading(clock),
-                explanation: format!("{id}, {}", unit(clock)),
-                grid: grid(&here, clock, unicode),
-            });
+            let mut section = Section::new(&title, format!("{id}, {unit}"));
+            section.table(table(&here, id));
+            sections.push(section);
         }
     }
-    tables
-}
-
-fn heading(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Wall => "Memory given, wall clock",
-        Clock::Insn => "Memory given, instruction clock",
-        Clock::InsnVmx => "Memory given, Intel instruction clock",
+    if let Some(last) = sections.last_mut() {
+        last.details([WORDS]);
+        last.warnings(Notes::of_clock(cells, clock));
     }
+    sections
 }
 
-fn unit(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Wall => "one region; median over boots",
-        Clock::Insn | Clock::InsnVmx => "instructions for one region; mean over batches",
-    }
-}
+/// Explains the columns.
+const WORDS: &str = "attach: until the memory is there; touch: a word of each page is written; by \
+                     page: of 4 KiB, regardless of the page size of the kernel";
 
-fn grid(shown: &[&Given], clock: Clock, unicode: bool) -> Grid {
+fn table(shown: &[&PopulatedRegion], id: EnvironmentId) -> Table {
+    let clock = id.clock();
     let with_ratio = shown.iter().any(|one| one.ratio.is_some());
-    let native = shown.first().and_then(|one| {
-        let id = EnvironmentId::from_name(one.environment)?;
-        native(id)
-    });
-    let ratio = native.filter(|_| with_ratio).map(|native| match unicode {
-        true => format!("× {native}"),
-        false => format!("x {native}"),
-    });
+    let ratio = native(id).filter(|_| with_ratio);
+    let ratio = ratio.map(|native| format!("× {native}"));
     let columns = ["attach", "touch", "total", "by page"].map(str::to_owned);
-    let mut grid = Grid::new("order       pages", columns.into_iter().chain(ratio));
+    let mut table = Table::new("order       pages", columns.into_iter().chain(ratio));
     for one in shown {
-        let time = |value: f64, look| Span::new(figures::time(value, clock, unicode), look);
+        let time = |value: f64, look| Span::new(figures::time(value, clock), look);
         let mut cells = vec![
             time(one.attach, Look::Plain),
             time(one.touch, Look::Plain),
@@ -165,13 +127,13 @@ fn grid(shown: &[&Given], clock: Clock, unicode: bool) -> Grid {
             let ratio = one.ratio.map_or(String::new(), figures::quantity);
             cells.push(Span::new(ratio, Look::Faint));
         }
-        grid.row(name(one), cells);
+        table.row(name(one), cells);
     }
-    grid
+    table
 }
 
 /// `18   1 GiB  2m prefault`
-fn name(one: &Given) -> String {
+fn name(one: &PopulatedRegion) -> String {
     let bytes = one.pages * 4096;
     let size = match bytes {
         0..0x10_0000 => format!("{} KiB", bytes >> 10),
@@ -186,54 +148,31 @@ fn name(one: &Given) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{figure, measured};
     use trapline_model::populate;
-    use trapline_stats::{Figure, Value};
 
     fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
-        let clock = environment.clock();
-        let figure = Figure {
-            estimate,
-            interval: None,
-            min: estimate,
-            max: estimate,
-            p50: estimate,
-            p90: estimate,
-            p99: estimate,
-            samples: 1,
-            boots: 1,
-            ratio: None,
-            exits: None,
-            host_cpu_ns: None,
-            flags: Vec::new(),
-        };
-        Cell {
-            environment,
-            op,
-            clock,
-            unit: trapline_stats::value::unit(op, clock),
-            value: Value::Measured(Box::new(figure)),
-        }
+        measured(environment, op, figure(estimate))
     }
 
     fn report() -> Report {
-        use EnvironmentId::{Host, Kvm};
         let mut report = Report {
             operations: populate::operations(),
             ..Report::default()
         };
         report.summary.cells = vec![
-            cell(Host, Op::Attach9, 2_000.0),
-            cell(Host, Op::Touch9, 510_000.0),
-            cell(Kvm, Op::Attach9, 24_000.0),
-            cell(Kvm, Op::Touch9, 1_000_000.0),
-            cell(Kvm, Op::Attach9Huge, 24_000.0),
+            cell(EnvironmentId::HOST, Op::Attach9, 2_000.0),
+            cell(EnvironmentId::HOST, Op::Touch9, 510_000.0),
+            cell(EnvironmentId::KVM, Op::Attach9, 24_000.0),
+            cell(EnvironmentId::KVM, Op::Touch9, 1_000_000.0),
+            cell(EnvironmentId::KVM, Op::Attach9Huge, 24_000.0),
         ];
         report
     }
 
     #[test]
-    fn the_whole_is_both_and_is_told_by_page() {
-        let all = given(&report());
+    fn total_is_the_sum_of_attach_and_touch() {
+        let all = regions(&report());
         assert_eq!(all.len(), 2, "one was never touched");
         let kvm = &all[1];
         assert_eq!((kvm.environment, kvm.total), ("kvm", 1_024_000.0));
@@ -242,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_a_terminal() {
-        let text = crate::terminal(&report(), &crate::Style::default());
+    fn table_fits_80_columns() {
+        let text = crate::document::text::render(&report().document(), &crate::Style::default());
         let row = "  9   2 MiB  4k     24.0 µs  1.00 ms  1.02 ms  2.00 µs    2.00";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(

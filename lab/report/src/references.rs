@@ -1,5 +1,4 @@
-//! Figures that others have published of the same operations: data, each with its source and
-//! what is to be known before it is believed (`assets/references.json`). None is of this project.
+//! Published figures of the same operations, each with its source and its limits (`assets/references.json`). None is of this project.
 
 use serde::Deserialize;
 use trapline_abi::Op;
@@ -10,13 +9,13 @@ const CARDS: &str = include_str!("../assets/references.json");
 /// Figures of one operation from one source.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Card {
-    /// As `trapline list` names it.
+    /// Name of the operation in `trapline list`.
     pub operation: String,
     /// Unit of the values.
     pub unit: String,
     /// Publication, machine and settings.
     pub source: String,
-    /// What limits the comparison with a run.
+    /// Limits of the comparison with a run.
     pub caveat: String,
     /// Index of the value of which the others are multiples.
     pub base: usize,
@@ -65,8 +64,8 @@ mod tests {
         assert!(cards.len() > 10);
         for card in &cards {
             assert!(Op::from_path(&card.operation).is_some(), "{card:?}");
-            let told = [&card.unit, &card.source, &card.caveat];
-            assert!(told.iter().all(|text| !text.is_empty()), "{card:?}");
+            let texts = [&card.unit, &card.source, &card.caveat];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{card:?}");
             assert!(!card.source.contains("this project"), "{card:?}");
             assert!(card.values[card.base].value.is_some(), "{card:?}");
             for value in &card.values {
@@ -79,7 +78,7 @@ mod tests {
 
     #[test]
     fn published_cycles_are_of_different_operations() {
-        let cycles = cycles(EnvironmentId::Kvm);
+        let cycles = cycles(EnvironmentId::KVM);
         let operations: BTreeSet<_> = cycles.iter().map(|(op, _)| *op).collect();
         assert_eq!(operations.len(), cycles.len());
         assert!(operations.contains(&Op::Cpuid) && operations.contains(&Op::Getpid));

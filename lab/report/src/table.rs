@@ -1,21 +1,22 @@
-//! The table of one clock: operations down, environments across.
+//! Tables of operations by environment, one for each clock: figures, and exits with host CPU time.
 
-use crate::figures;
+use crate::document::{Align, Cell as TableCell, Look, Section, Span, Table};
+use crate::figures::{self, clock_name, clock_title};
 use crate::notes::Notes;
-use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
-use trapline_abi::{Direction, Op, Unit, Workload};
-use trapline_model::{names, Clock, EnvironmentId};
+use crate::report::Report;
+use trapline_abi::{block, Direction, Op, Unit, Workload};
+use trapline_model::file;
+use trapline_model::{irq, names, populate, Clock, EnvironmentId};
 use trapline_stats::{value, Cell, Figure, Value};
 
-/// Ratios up to this are as good as bare.
+/// Largest ratio that counts as no cost.
 const AS_GOOD: f64 = 1.1;
 
-/// Ratios above this stand out.
+/// Larger ratios are highlighted.
 const DEAR: f64 = 10.0;
 
-/// The cells of one clock that have anything to show, with the rows and columns
-/// that they fill. A row or a column of nothing but skips is left out: below the
-/// table it is said why.
+/// The cells of one clock that have anything to show, with their operations and environments. An
+/// operation or environment that has only skips is left out.
 pub struct Shown<'a> {
     cells: Vec<&'a Cell>,
     /// The rows.
@@ -25,12 +26,12 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// Everything but skips.
+    /// Selects everything but skips.
     pub fn measured(cells: &'a [Cell], clock: Clock) -> Option<Self> {
         Self::new(cells, clock, |cell| !matches!(cell.value, Value::Skip(_)))
     }
 
-    /// `None` if no cell of `clock` is `wanted`.
+    /// Returns `None` if no cell of `clock` is `wanted`.
     fn new(cells: &'a [Cell], clock: Clock, wanted: impl Fn(&Cell) -> bool) -> Option<Self> {
         let cells: Vec<&Cell> = cells
             .iter()
@@ -49,160 +50,185 @@ impl<'a> Shown<'a> {
         (!shown.cells.is_empty()).then_some(shown)
     }
 
-    /// The cell in a column and a row, if it has anything to show.
+    /// Returns the cell of an environment and an operation, if it has anything to show.
     pub fn cell(&self, environment: EnvironmentId, op: Op) -> Option<&'a Cell> {
         let mut of_op = self.cells.iter().filter(|cell| cell.op == op);
         of_op.find(|cell| cell.environment == environment).copied()
     }
 
-    /// The cells of a column, row by row.
-    fn column(&self, environment: EnvironmentId) -> impl Iterator<Item = Option<&'a Cell>> + '_ {
-        self.operations
-            .iter()
-            .map(move |op| self.cell(environment, *op))
+    /// Returns an empty table with a column for each environment.
+    fn table(&self, parts: &[Align]) -> Table {
+        Table::grouped(self.environments.iter().map(|id| id.name()), parts)
     }
 }
 
-/// The sheet of `clock` with the notes on it; `None` if no cell has anything to
-/// show.
-pub fn table(cells: &[Cell], clock: Clock, unicode: bool) -> Option<(Sheet, Notes)> {
+/// Returns the sections of one clock: the figures of all operations, or one section for each table
+/// of the plan. Interrupts, memory and disks have sections of their own.
+pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
+    let others = irq::operations() | populate::operations() | block::operations();
+    let tables = report.tables.iter();
+    match report.tables.is_empty() && report.operations & !others != 0 {
+        true => section(cells, clock, None).into_iter().collect(),
+        false => tables
+            .filter_map(|table| {
+                let rows = cells.iter();
+                let rows = rows.filter(|cell| table.operations & cell.op.bit() != 0);
+                section(&rows.cloned().collect::<Vec<_>>(), clock, Some(table))
+            })
+            .collect(),
+    }
+}
+
+fn section(cells: &[Cell], clock: Clock, table: Option<&file::Table>) -> Option<Section> {
     let shown = Shown::measured(cells, clock)?;
-    let mut notes = Notes::default();
-    number_in_reading_order(&shown.cells, &mut notes);
-    let mut groups = Vec::new();
-    for environment in &shown.environments {
-        let cells = shown.column(*environment);
-        groups.push(Group {
-            title: Span::new(environment.name(), Look::Strong),
-            columns: vec![
-                Align::Right,
-                Align::Left,
-                Align::Right,
-                Align::Right,
-                Align::Right,
-            ],
-            rows: cells.map(|cell| row(cell, &mut notes, unicode)).collect(),
-        });
-    }
-    let sheet = Sheet {
-        labels: labels(&shown.operations, clock),
-        groups,
+    let title = match table {
+        None => clock_title(clock).to_owned(),
+        Some(table) => format!("{}, {}", table.title, clock_name(clock)),
     };
-    Some((sheet, notes))
+    let mut section = Section::new(&title, explanation(cells, clock));
+    let mut notes = Notes::default();
+    let mut table = shown.table(&[Align::Right; 4]);
+    push_rows(
+        &mut table,
+        &shown.operations,
+        |op| remark(op, clock),
+        |op| {
+            let cells = shown.environments.iter().map(|id| shown.cell(*id, op));
+            cells.map(|cell| figure_cell(cell, &mut notes)).collect()
+        },
+    );
+    section.table(table);
+    section.footnotes(notes.texts());
+    Some(section)
 }
 
-/// What stands beside the figures of `clock`: exits and the host's CPU time;
-/// `None` if neither is known of any.
-pub fn costs(cells: &[Cell], clock: Clock, unicode: bool) -> Option<Sheet> {
+/// Returns the method of the figures of `clock`.
+fn explanation(cells: &[Cell], clock: Clock) -> String {
+    let bare = clock.bare();
+    match clock.is_exact() {
+        false => format!(
+            "median over boots, × = ratio to {bare}, paired; ± {}",
+            interval_words(cells, clock)
+        ),
+        true => format!(
+            "mean over batches (min..max if they differ), {}; × = times {bare}",
+            reproduced(cells, clock)
+        ),
+    }
+}
+
+/// Returns the number of boots that gave the same figures of an exact clock, in words.
+fn reproduced(cells: &[Cell], clock: Clock) -> String {
+    let cells = cells.iter().filter(|cell| cell.clock == clock);
+    let boots = cells.filter_map(|cell| Some(cell.value.figure()?.boots));
+    match boots.min() {
+        Some(boots) if boots > 1 => format!("same in {boots} boots"),
+        _ => "not reproduced".to_owned(),
+    }
+}
+
+/// Returns exits and host CPU time of one clock, if any are known.
+pub fn costs(_: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     let shown = Shown::new(cells, clock, |cell| {
         let figure = cell.value.figure();
         figure.is_some_and(|figure| figure.exits.is_some() || figure.host_cpu_ns.is_some())
-    })?;
-    let row = |op: &Op| Label::Row(Span::new(names::path(*op), Look::Plain));
-    let group = |environment: &EnvironmentId| Group {
-        title: Span::new(environment.name(), Look::Strong),
-        columns: vec![Align::Right, Align::Right],
-        rows: shown
-            .column(*environment)
-            .map(|cell| cost(cell.and_then(|cell| cell.value.figure()), unicode))
-            .collect(),
+    });
+    let Some(shown) = shown else {
+        return Vec::new();
     };
-    Some(Sheet {
-        labels: shown.operations.iter().map(row).collect(),
-        groups: shown.environments.iter().map(group).collect(),
-    })
-}
-
-fn cost(figure: Option<&Figure>, unicode: bool) -> Vec<Span> {
-    let exits = figure.and_then(|figure| figure.exits);
-    let cpu = figure.and_then(|figure| figure.host_cpu_ns);
-    let absent = if unicode { "–" } else { "-" };
-    let exits = exits.map_or(absent.to_owned(), figures::quantity);
-    let cpu = cpu.map_or(absent.to_owned(), |ns| figures::nanoseconds(ns, unicode));
-    vec![Span::new(exits, Look::Plain), Span::new(cpu, Look::Faint)]
-}
-
-/// Gives the notes their numbers row by row, as they will be read.
-fn number_in_reading_order(shown: &[&Cell], notes: &mut Notes) {
-    for cell in shown {
-        notes.on(cell);
-    }
-}
-
-/// Operations below the names of their workloads.
-pub fn labels(operations: &[Op], clock: Clock) -> Vec<Label> {
-    let mut labels = Vec::new();
-    for workload in Workload::ALL {
-        let of_workload = operations.iter().filter(|op| op.workload() == workload);
-        let rows: Vec<&Op> = of_workload.collect();
-        if let Some(first) = rows.first() {
-            labels.push(heading(workload, **first, clock));
-        }
-        labels.extend(
-            rows.iter()
-                .map(|op| Label::Row(Span::new(op.name(), Look::Plain))),
+    let title = format!("Beside it, {}", clock_name(clock));
+    let explanation = "exits and host CPU time per operation (stream: per MB)";
+    let mut section = Section::new(&title, explanation);
+    let mut table = shown.table(&[Align::Right; 2]);
+    for op in &shown.operations {
+        let cells = shown.environments.iter().map(|id| shown.cell(*id, *op));
+        table.row(
+            names::path(*op),
+            cells.map(|cell| cost(cell.and_then(|cell| cell.value.figure()))),
         );
     }
-    labels
+    section.table(table);
+    vec![section]
 }
 
-fn heading(workload: Workload, op: Op, clock: Clock) -> Label {
-    let question = workload.question();
-    let remark = match op.unit() {
-        Unit::Time => question.to_owned(),
-        Unit::Rate => format!("{question} In {}, more is better.", value::unit(op, clock)),
+fn cost(figure: Option<&Figure>) -> Vec<Span> {
+    let span = |text: Option<String>, look| match text {
+        None => Span::new(crate::document::ABSENT, look),
+        Some(text) => Span::new(text, look),
     };
-    Label::Heading(
-        Span::new(workload.name(), Look::Heading),
-        Span::new(remark, Look::Faint),
-    )
+    let exits = figure
+        .and_then(|figure| figure.exits)
+        .map(figures::quantity);
+    let cpu = figure.and_then(|figure| figure.host_cpu_ns);
+    vec![
+        span(exits, Look::Plain),
+        span(cpu.map(figures::nanoseconds), Look::Faint),
+    ]
 }
 
-/// Value, marks, spread, ratio and the spread of the ratio; below them the range of an exact figure.
-fn row(cell: Option<&Cell>, notes: &mut Notes, unicode: bool) -> Vec<Span> {
-    let alone = |span| [vec![span], vec![Span::default(); 4]].concat();
-    let absent = if unicode { "–" } else { "-" };
-    let Some(cell) = cell else {
-        return alone(Span::new(absent, Look::Faint));
-    };
-    match &cell.value {
-        Value::Skip(_) => alone(Span::new(absent, Look::Faint)),
-        Value::Failed(_) => alone(Span::new("failed", Look::Bad)),
-        Value::Measured(figure) => vec![
-            estimate(cell, figure, unicode),
-            Span::new(marks(&notes.on(cell), unicode), Look::Faint),
-            Span::new(spread(figure, unicode), Look::Faint),
-            ratio(cell, figure, unicode),
-            Span::new(ratio_spread(cell, figure, unicode), Look::Faint),
-            Span::new(
-                range(cell, figure).map_or(String::new(), |range| format!("({range})")),
-                Look::Faint,
-            ),
-        ],
+/// Adds a row for each operation, under a heading for each workload.
+pub fn push_rows(
+    table: &mut Table,
+    operations: &[Op],
+    remark: impl Fn(Op) -> String,
+    mut cells: impl FnMut(Op) -> Vec<TableCell>,
+) {
+    for workload in Workload::ALL {
+        let operations = operations.iter().filter(|op| op.workload() == workload);
+        for (index, op) in operations.enumerate() {
+            if index == 0 {
+                table.heading(workload.name(), remark(*op));
+            }
+            table.row(op.name(), cells(*op));
+        }
     }
 }
 
-fn estimate(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
+/// Returns the question of the workload of `op`, with the unit of rates.
+fn remark(op: Op, clock: Clock) -> String {
+    let question = op.workload().question();
+    match op.unit() {
+        Unit::Time => question.to_owned(),
+        Unit::Rate => format!("{question} In {}, more is better.", value::unit(op, clock)),
+    }
+}
+
+/// Returns value, spread, ratio and spread of the ratio; below them the range of an exact figure.
+fn figure_cell(cell: Option<&Cell>, notes: &mut Notes) -> TableCell {
+    match cell.map(|cell| (cell, &cell.value)) {
+        None | Some((_, Value::Skip(_))) => Span::absent().into(),
+        Some((_, Value::Failed(_))) => Span::new("failed", Look::Bad).into(),
+        Some((cell, Value::Measured(figure))) => TableCell {
+            parts: vec![
+                estimate(cell, figure),
+                Span::new(spread(figure), Look::Faint),
+                ratio(cell, figure),
+                Span::new(ratio_spread(cell, figure), Look::Faint),
+            ],
+            notes: notes.on(cell),
+            below: range(cell, figure).map_or(String::new(), |range| format!("({range})")),
+        },
+    }
+}
+
+fn estimate(cell: &Cell, figure: &Figure) -> Span {
     match figure.resolution() {
         Some(limit) => {
-            let limit = figures::value(limit, cell.op, cell.clock, unicode);
+            let limit = figures::value(limit, cell.op, cell.clock);
             Span::new(format!("<{limit}"), Look::Faint)
         }
         None => {
-            let value = figures::value(figure.estimate, cell.op, cell.clock, unicode);
+            let value = figures::value(figure.estimate, cell.op, cell.clock);
             Span::new(value, Look::Strong)
         }
     }
 }
 
 /// Returns the larger side of the interval of the ratio to the bare row, or nothing where there is none.
-pub fn ratio_spread(cell: &Cell, figure: &Figure, unicode: bool) -> String {
-    let sign = if unicode { "±" } else { "+-" };
+pub fn ratio_spread(cell: &Cell, figure: &Figure) -> String {
     let ratio = figure.ratio.filter(|_| !cell.environment.is_bare());
     let side = ratio.and_then(|ratio| Some(ratio.interval?.larger_side(ratio.estimate)));
-    side.map_or(String::new(), |side| {
-        format!("{sign}{}", figures::percent(side))
-    })
+    side.map_or(String::new(), |side| format!("±{}", figures::percent(side)))
 }
 
 /// Returns the level of the intervals of `cells`, in words: it depends on the number of boots.
@@ -225,7 +251,7 @@ pub fn interval_words(cells: &[Cell], clock: Clock) -> String {
     }
 }
 
-/// The smallest and the largest batch of an exact figure, where batches differ.
+/// Returns the smallest and the largest batch of an exact figure, where batches differ.
 pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
     match cell.clock.is_exact() && figure.resolution().is_none() {
         true => figures::range(figure.min, figure.max),
@@ -235,21 +261,18 @@ pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
 
 /// Returns the larger side of the interval, or nothing on an exact clock, whose figures are reproduced
 /// and have no interval.
-pub fn spread(figure: &Figure, unicode: bool) -> String {
-    let sign = if unicode { "±" } else { "+-" };
+pub fn spread(figure: &Figure) -> String {
     if figure.resolution().is_some() || figure.estimate <= 0.0 {
         return String::new();
     }
     let side = figure
         .interval
         .map(|interval| interval.larger_side(figure.estimate));
-    side.map_or(String::new(), |side| {
-        format!("{sign}{}", figures::percent(side))
-    })
+    side.map_or(String::new(), |side| format!("±{}", figures::percent(side)))
 }
 
 /// Returns the ratio to the bare row; nothing for the bare row itself.
-pub fn ratio(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
+pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
     let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) else {
         return Span::default();
     };
@@ -262,20 +285,5 @@ pub fn ratio(cell: &Cell, figure: &Figure, unicode: bool) -> Span {
         cost if cost <= DEAR => Look::Middling,
         _ => Look::Bad,
     };
-    Span::new(figures::times(ratio.estimate, unicode), look)
-}
-
-/// The numbers of notes as a mark: superscript, or in brackets.
-pub fn marks(numbers: &[usize], unicode: bool) -> String {
-    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
-    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-    let text = numbers.join(",");
-    match text.as_str() {
-        "" => text,
-        _ if !unicode => format!("[{text}]"),
-        _ => {
-            let raised = |c: char| c.to_digit(10).map_or('⋅', |digit| DIGITS[digit as usize]);
-            text.chars().map(raised).collect()
-        }
-    }
+    Span::new(figures::times(ratio.estimate), look)
 }

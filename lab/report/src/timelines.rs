@@ -1,77 +1,119 @@
-//! How each environment boots: stages down, environments across.
+//! Boot timelines: stages by environment.
 
-use crate::figures;
-use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
-use trapline_abi::Stage;
+use crate::document::{Align, Bar, Bars, Look, Part, Section, Span, Table};
+use crate::figures::{self, clock_name};
+use crate::report::Report;
+use trapline_abi::{Stage, Workload};
 use trapline_model::Clock;
-use trapline_stats::BootTimeline;
+use trapline_stats::{BootTimeline, Cell};
 
-/// The sheet of the timelines on `clock`; `None` if there is none.
-pub fn sheet(timelines: &[BootTimeline], clock: Clock, unicode: bool) -> Option<Sheet> {
-    let of_clock = timelines.iter().filter(|timeline| timeline.clock == clock);
-    let shown: Vec<&BootTimeline> = of_clock.collect();
-    if shown.is_empty() {
-        return None;
+/// Returns the timelines of one clock, if operations of booting were asked for.
+pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
+    let all = report.summary.timelines.iter();
+    let shown: Vec<&BootTimeline> = all.filter(|timeline| timeline.clock == clock).collect();
+    if shown.is_empty() || report.operations & Workload::Boot.set() == 0 {
+        return Vec::new();
     }
+    vec![section(&shown, clock)]
+}
+
+/// Returns the section of the timelines of one clock.
+pub fn section(shown: &[&BootTimeline], clock: Clock) -> Section {
+    let figure = if clock.is_exact() { "mean" } else { "median" };
+    let explanation = format!("since exec, and since the stage before; {figure} over launches");
+    let mut section = Section::new(&format!("Boot, {}", clock_name(clock)), explanation);
+    section.table(table(shown));
+    section.warnings(disordered(shown));
+    section
+}
+
+/// Returns a warning for each timeline whose stages are out of order.
+fn disordered(shown: &[&BootTimeline]) -> Vec<String> {
+    let disordered = shown.iter().filter(|timeline| timeline.disordered > 0);
+    let warning = |timeline: &&BootTimeline| {
+        format!(
+            "{}: in {} of {} launches a stage seems to precede the one before it: guest's and \
+             host's clock could not be reconciled",
+            timeline.environment, timeline.disordered, timeline.launches
+        )
+    };
+    disordered.map(warning).collect()
+}
+
+/// Returns the stages as bars.
+pub fn bars(shown: &[&BootTimeline]) -> Bars {
+    let stages = Stage::ALL.into_iter().skip(1);
+    Bars {
+        legend: stages.map(|stage| stage.name().to_owned()).collect(),
+        bars: shown.iter().map(|timeline| bar(timeline)).collect(),
+    }
+}
+
+fn bar(timeline: &BootTimeline) -> Bar {
+    let mut parts = Vec::new();
+    let mut before = (Stage::Exec, 0.0);
+    for at in &timeline.stages {
+        let length = at.reached - before.1;
+        parts.push(Part {
+            kind: (at.stage as usize).saturating_sub(1),
+            length,
+            text: figures::time(length, timeline.clock),
+            is_gap: at.stage as u8 != before.0 as u8 + 1,
+        });
+        before = (at.stage, at.reached);
+    }
+    Bar {
+        label: timeline.environment.to_string(),
+        total: figures::time_with_unit(timeline.total, timeline.clock),
+        parts,
+        length: timeline.total,
+    }
+}
+
+/// Returns the table of stages by environment.
+fn table(shown: &[&BootTimeline]) -> Table {
+    let environments = shown.iter().map(|timeline| timeline.environment.name());
+    let mut table = Table::grouped(environments, &[Align::Right; 2]);
     let is_stamped = |stage: &Stage| {
         let mut all = shown.iter().flat_map(|timeline| &timeline.stages);
         all.any(|at| at.stage == *stage)
     };
-    let stages: Vec<Stage> = Stage::ALL.into_iter().filter(is_stamped).collect();
-    let rows = stages.iter().map(|stage| stage.name());
-    let memory = shown.iter().any(|timeline| timeline.own_memory.is_some());
-    let last = ["unexplained", "VMM memory"];
-    let rows = rows.chain(last.into_iter().take(if memory { 2 } else { 1 }));
-    Some(Sheet {
-        labels: rows
-            .map(|row| Label::Row(Span::new(row, Look::Plain)))
-            .collect(),
-        groups: shown
-            .iter()
-            .map(|timeline| group(timeline, &stages, memory, unicode))
-            .collect(),
-    })
+    for stage in Stage::ALL.into_iter().filter(is_stamped) {
+        let cells = shown.iter().map(|timeline| reached(timeline, stage));
+        table.row(stage.name(), cells);
+    }
+    table.row("unexplained", shown.iter().map(|it| unexplained(it)));
+    if shown.iter().any(|timeline| timeline.own_memory.is_some()) {
+        let memory = shown.iter().map(|timeline| {
+            let bytes = timeline.own_memory.map(figures::bytes);
+            bytes.map_or_else(Span::absent, |bytes| Span::new(bytes, Look::Strong))
+        });
+        table.row("VMM memory", memory);
+    }
+    table
 }
 
-fn group(timeline: &BootTimeline, stages: &[Stage], memory: bool, unicode: bool) -> Group {
-    let mut rows = Vec::new();
-    let mut before = 0.0;
-    for stage in stages {
-        let found = timeline.stages.iter().find(|at| at.stage == *stage);
-        rows.push(match found {
-            Some(at) => reached(at.reached, at.reached - before, timeline.clock, unicode),
-            None => absent(unicode),
-        });
-        before = found.map_or(before, |at| at.reached);
-    }
-    rows.push(unexplained(timeline, unicode));
-    if memory {
-        rows.push(match timeline.own_memory {
-            Some(bytes) => vec![
-                Span::new(figures::bytes(bytes), Look::Strong),
-                Span::default(),
-            ],
-            None => absent(unicode),
-        });
-    }
-    Group {
-        title: Span::new(timeline.environment.name(), Look::Strong),
-        columns: vec![Align::Right, Align::Right],
-        rows,
-    }
-}
-
-fn reached(at: f64, step: f64, clock: Clock, unicode: bool) -> Vec<Span> {
+/// Returns the time of a stage since exec and since the stamped stage before it.
+fn reached(timeline: &BootTimeline, stage: Stage) -> Vec<Span> {
+    let stages = &timeline.stages;
+    let Some(index) = stages.iter().position(|at| at.stage == stage) else {
+        return vec![Span::absent()];
+    };
+    let at = stages[index].reached;
+    let step = at
+        - index
+            .checked_sub(1)
+            .map_or(0.0, |before| stages[before].reached);
     let sign = if step < 0.0 { "" } else { "+" };
-    let step = figures::time(step, clock, unicode);
+    let time = |value| figures::time(value, timeline.clock);
     vec![
-        Span::new(figures::time(at, clock, unicode), Look::Strong),
-        Span::new(format!("{sign}{step}"), Look::Faint),
+        Span::new(time(at), Look::Strong),
+        Span::new(format!("{sign}{}", time(step)), Look::Faint),
     ]
 }
 
-fn unexplained(timeline: &BootTimeline, unicode: bool) -> Vec<Span> {
-    let time = figures::time(timeline.unexplained, timeline.clock, unicode);
+fn unexplained(timeline: &BootTimeline) -> Vec<Span> {
+    let time = figures::time(timeline.unexplained, timeline.clock);
     let share = timeline.unexplained / timeline.total.max(1.0);
     let look = if share > 0.5 {
         Look::Middling
@@ -82,9 +124,4 @@ fn unexplained(timeline: &BootTimeline, unicode: bool) -> Vec<Span> {
         Span::new(time, look),
         Span::new(figures::percent(share), Look::Faint),
     ]
-}
-
-fn absent(unicode: bool) -> Vec<Span> {
-    let dash = if unicode { "–" } else { "-" };
-    vec![Span::new(dash, Look::Faint), Span::default()]
 }

@@ -1,22 +1,14 @@
-//! Each form of a report, compared with what it looked like when somebody last
-//! looked at it. `TRAPLINE_BLESS=1 cargo test` writes the files anew; look at
-//! them before you commit them.
+//! Snapshots of each output format of a report. `TRAPLINE_BLESS=1 cargo test` updates them.
 
 mod common;
+#[path = "common/formats.rs"]
+mod formats;
+#[path = "common/snapshot.rs"]
+mod snapshot;
 
-use std::path::PathBuf;
-use trapline_report::{csv, json, markdown, page, terminal, Style};
-
-fn assert_looks_like(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/expected")
-        .join(name);
-    if std::env::var_os("TRAPLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap();
-    assert!(text == expected, "{name} now looks like this:\n{text}");
-}
+use formats::{csv, json, markdown, terminal};
+use snapshot::assert_snapshot;
+use trapline_report::{page, Style};
 
 fn styled(width: usize, colour: bool, unicode: bool) -> String {
     let style = Style {
@@ -37,14 +29,14 @@ fn columns(text: &str) -> usize {
 #[test]
 fn the_terminal_form_at_80_columns() {
     let text = styled(80, false, true);
-    assert_looks_like("terminal-80.txt", &text);
+    assert_snapshot("terminal-80.txt", &text);
     assert!(columns(&text) <= 80);
 }
 
 #[test]
 fn the_terminal_form_at_120_columns_in_ascii() {
     let text = styled(120, false, false);
-    assert_looks_like("terminal-120-ascii.txt", &text);
+    assert_snapshot("terminal-120-ascii.txt", &text);
     assert!(columns(&text) <= 120);
     assert!(text.is_ascii());
 }
@@ -93,13 +85,13 @@ fn an_exact_figure_has_a_range_where_its_batches_differ_and_no_interval() {
     assert!(!exact.contains(['±', '%']), "{exact}");
     let text = markdown(&common::report());
     assert!(
-        text.contains("| 5,587.4 (1,862×), 5,204..8,117.5 |"),
+        text.contains("| 5,587.4, 1,862× (5,204..8,117.5) |"),
         "{text}"
     );
 }
 
 #[test]
-fn what_guests_say_cannot_command_the_terminal() {
+fn control_characters_of_guests_are_removed() {
     let text = styled(80, false, true);
     assert!(text.contains("a damaged frame"));
     assert!(!text.contains('\u{1b}'));
@@ -108,20 +100,20 @@ fn what_guests_say_cannot_command_the_terminal() {
 
 #[test]
 fn the_markdown_form() {
-    assert_looks_like("report.md", &markdown(&common::report()));
+    assert_snapshot("report.md", &markdown(&common::report()));
 }
 
 #[test]
 fn the_csv_form() {
     let text = csv(&common::report());
-    assert_looks_like("report.csv", &text);
+    assert_snapshot("report.csv", &text);
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     assert_eq!(reader.records().count(), common::report().cells().len());
 }
 
 #[test]
 fn the_json_form() {
-    assert_looks_like("report.json", &json(&common::report()));
+    assert_snapshot("report.json", &json(&common::report()));
 }
 
 /// The keys that `docs/json.md` promises.
@@ -174,7 +166,7 @@ fn json_has_the_documented_keys() {
 }
 
 #[test]
-fn a_report_of_nothing_is_still_a_report() {
+fn empty_report_is_rendered() {
     let empty = trapline_report::Report::default();
     assert!(serde_json::from_str::<serde_json::Value>(&json(&empty)).is_ok());
     assert_eq!(csv(&empty).lines().count(), 1);
@@ -190,7 +182,7 @@ fn the_page_has_each_part_once_and_its_clocks_apart() {
             report: common::report(),
             observations: vec![],
         }],
-        ledgers: &[],
+        profiles: &[],
         builds: None,
         run: &page::Run {
             number: 7,

@@ -1,28 +1,23 @@
-//! The forms of a report of interrupts, compared with what they looked like when
-//! somebody last looked at them; `TRAPLINE_BLESS=1 cargo test` writes them anew.
+//! Snapshots of the output formats of a report of interrupts. `TRAPLINE_BLESS=1 cargo test` updates
+//! them.
 
+#[path = "common/formats.rs"]
+mod formats;
 #[path = "common/irq.rs"]
 mod made_up;
+#[path = "common/snapshot.rs"]
+mod snapshot;
 
-use std::path::PathBuf;
+use formats::{json, junit, markdown, terminal};
+use snapshot::assert_snapshot;
 use trapline_model::{Conditions, EnvironmentId, Halt, PerCpu, Pin};
-use trapline_report::{json, markdown, page, study, terminal, verdicts, Report, Style};
+use trapline_report::{page, verdicts, Report, Style};
 use trapline_stats::irq::{Point, Proof};
-
-fn assert_looks_like(name: &str, text: &str) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/expected");
-    let path = folder.join(name);
-    if std::env::var_os("TRAPLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap();
-    assert!(text == expected, "{name} now looks like this:\n{text}");
-}
 
 #[test]
 fn the_terminal_form_of_interrupts() {
     let text = terminal(&made_up::report("99.8%"), &Style::default());
-    assert_looks_like("irq-80.txt", &text);
+    assert_snapshot("irq-80.txt", &text);
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{text}");
     let plain = Style {
@@ -114,7 +109,7 @@ fn the_page_has_the_intervals_and_verdicts_of_the_tables() {
     let text = page::page(&page::Source {
         builds: None,
         studies: &studies,
-        ledgers: &[],
+        profiles: &[],
         run: &page::Run::default(),
     });
     let table = terminal(&report, &Style::default());
@@ -122,7 +117,7 @@ fn the_page_has_the_intervals_and_verdicts_of_the_tables() {
         .lines()
         .find(|line| line.starts_with(" host own        3,000"));
     let bursts = row.and_then(|row| row.split_whitespace().nth(6)).unwrap();
-    assert!(text.contains(&format!("<td>{bursts}</td>")), "{bursts}");
+    assert!(text.contains(&format!(">{bursts}</td>")), "{bursts}");
     for verdict in verdicts(&report) {
         assert!(text.contains(&verdict.words()), "{}", verdict.words());
     }
@@ -130,7 +125,7 @@ fn the_page_has_the_intervals_and_verdicts_of_the_tables() {
 
 #[test]
 fn junit_skips_what_is_not_proven_and_fails_what_is_not_met() {
-    let text = study::junit(&[made_up::report("99.8%")]).unwrap();
+    let text = junit(&made_up::report("99.8%"));
     let count = |what: &str| text.matches(what).count();
     assert_eq!(count("not-proven"), 4, "{text}");
     assert_eq!(count("too-late"), 1, "{text}");
@@ -188,22 +183,22 @@ fn the_json_form_has_all_of_it() {
 }
 
 #[test]
-fn a_handler_that_takes_longer_than_the_period_is_told() {
+fn handler_longer_than_the_period_is_reported() {
     let mut report = made_up::report("nothing");
-    let told = |report: &Report| {
+    let value = |report: &Report| {
         let text = terminal(report, &Style::default());
         let words: Vec<_> = text.split_whitespace().collect();
         words.join(" ").contains("longer than the period of")
     };
-    assert!(!told(&report));
+    assert!(!value(&report));
     let spans = &mut report.interrupts[0].stages.spans;
     let of_handler = spans.iter_mut().find(|span| span.to == Point::Done);
-    of_handler.expect("it is always told").p50 = 1e8;
-    assert!(told(&report));
+    of_handler.expect("always present").p50 = 1e8;
+    assert!(value(&report));
 }
 
 #[test]
-fn nothing_is_demanded_where_nobody_demands() {
+fn no_requirement_gives_no_verdict() {
     let report = made_up::report("nothing");
     let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
     assert_eq!(document["interrupts"][0].get("met"), None);
@@ -212,34 +207,38 @@ fn nothing_is_demanded_where_nobody_demands() {
 }
 
 #[test]
-fn why_a_stage_is_not_told_is_said_where_it_is_known() {
+fn reason_of_a_missing_stage_is_reported() {
     let mut report = made_up::report("nothing");
     let mut fact = |environment, name: &str, value: &str| {
         let facts = report.summary.facts.entry(environment).or_default();
         facts.insert(name.into(), value.into());
     };
-    fact(EnvironmentId::SimKvm, "irq-stages", "nobody could watch");
-    fact(EnvironmentId::Kvm, "irq-guest-entered", "5");
+    fact(
+        EnvironmentId::SIM_KVM,
+        "irq-stages",
+        "the host has no tracer",
+    );
+    fact(EnvironmentId::KVM, "irq-guest-entered", "5");
     let text = terminal(&report, &Style::default());
-    let told: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let value: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "woke and marked not told: host own, kvm own",
-        "woke and marked not told: sim/kvm own (nobody could watch)",
+        "woke and marked not stamped: host own, kvm own",
+        "woke and marked not stamped: sim/kvm own (the host has no tracer)",
         "entered 5 insn before its handler read the clock: kvm own",
     ] {
-        assert!(told.contains(words), "{words}: {text}");
+        assert!(value.contains(words), "{words}: {text}");
     }
     let facts = report
         .summary
         .facts
-        .entry(EnvironmentId::SimKvm)
+        .entry(EnvironmentId::SIM_KVM)
         .or_default();
     facts.insert("irq-stages".into(), "counted".into());
     assert!(!terminal(&report, &Style::default()).contains("(counted)"));
 }
 
 #[test]
-fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
+fn conditions_loads_and_deadline_bound_are_reported() {
     let mut report = made_up::report("nothing");
     report.irq.conditions = Conditions {
         loads: "cpu:2,console-buffered".parse().unwrap(),
@@ -248,11 +247,11 @@ fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
         halt: Halt::InGuest,
         per_cpu: PerCpu::Two,
     };
-    let facts = report.summary.facts.entry(EnvironmentId::Kvm).or_default();
+    let facts = report.summary.facts.entry(EnvironmentId::KVM).or_default();
     let did = "1200 turns, 34 ms of CPU time";
     facts.insert("load-0-cpu".into(), did.into());
     let text = terminal(&report, &Style::default());
-    let told: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let value: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "load console-buffered,cpu:2, scheduled deadline:3ms/10ms, halted without leaving the \
          guest, two virtual CPUs on one CPU",
@@ -260,7 +259,7 @@ fn conditions_are_told_with_what_loads_did_and_what_a_deadline_promises() {
         "sim/kvm own: deadline:3ms/10ms promises at most 2P-2B = 14,000,000 insn",
         "kvm: cpu 1200 turns, 34 ms of CPU time",
     ] {
-        assert!(told.contains(words), "{words}: {text}");
+        assert!(value.contains(words), "{words}: {text}");
     }
     let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
     let own = &document["interrupts"][0];

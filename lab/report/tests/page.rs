@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet, Stage, Workload};
 use trapline_model::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 use trapline_report::{page, plot, Report, Style};
-use trapline_stats::chance::Chance;
-use trapline_stats::judge::FalseAlarms;
+use trapline_stats::aa_test::AaTest;
+use trapline_stats::verdict::FalsePositives;
 
 /// No page is larger.
 const MOST_BYTES: usize = 2_000_000;
@@ -87,16 +87,16 @@ fn a_page_of_everything_stays_small() {
     let report = Report {
         summary,
         operations: OpSet::MAX,
-        chance: Some(Chance {
-            contender: EnvironmentId::Kvm.into(),
+        aa_control: Some(AaTest {
+            config: EnvironmentId::KVM.into(),
             blocks: 10,
-            alarms: FalseAlarms {
+            false_positives: FalsePositives {
                 tests: 200,
-                alarms: 3,
-                ..FalseAlarms::default()
+                significant: 3,
+                ..FalsePositives::default()
             },
             level: 0.01,
-            smallest: vec![(Op::PortOut, 0.021), (Op::Getpid, 0.004)],
+            detectable: vec![(Op::PortOut, 0.021), (Op::Getpid, 0.004)],
         }),
         ..Report::default()
     };
@@ -108,7 +108,7 @@ fn a_page_of_everything_stays_small() {
     let text = page::page(&page::Source {
         builds: None,
         studies: &studies,
-        ledgers: &[],
+        profiles: &[],
         run: &run,
     });
     assert!(text.len() < MOST_BYTES, "{} bytes", text.len());
@@ -142,7 +142,7 @@ fn a_page_of_everything_stays_small() {
 
 #[test]
 fn the_same_is_drawn_in_characters_for_any_terminal() {
-    let ids = [EnvironmentId::Host, EnvironmentId::Kvm, EnvironmentId::Sim];
+    let ids = [EnvironmentId::HOST, EnvironmentId::KVM, EnvironmentId::SIM];
     let boots = ids
         .into_iter()
         .flat_map(|id| (0..2).map(move |replicate| boot(id, replicate)));

@@ -2,10 +2,12 @@
 //! everything.
 
 mod common;
+#[path = "common/formats.rs"]
+mod formats;
 
+use formats::{bencher, junit};
 use serde_json::Value;
 use trapline_model::EnvironmentId;
-use trapline_report::study::{bencher, junit};
 use trapline_report::Report;
 
 const HOSTILE: &str = "</testcase><!-- \u{1b}[31m & \"";
@@ -14,7 +16,7 @@ fn hostile() -> Report {
     let mut report = common::report();
     report
         .skips
-        .push((EnvironmentId::SimXenPvh, HOSTILE.to_owned()));
+        .push((EnvironmentId::SIM_XEN_PVH, HOSTILE.to_owned()));
     report.facts.insert("cpu".to_owned(), HOSTILE.to_owned());
     report
 }
@@ -33,7 +35,7 @@ fn case<'a>(xml: &'a str, class: &str, name: &str) -> &'a str {
 fn junit_has_a_case_for_each_cell_with_what_came_of_it() {
     let report = hostile();
     let cells = report.cells().len();
-    let xml = junit(&[report]).unwrap();
+    let xml = junit(&report);
     assert_eq!(xml.matches("<testcase ").count(), cells);
     let measured = case(&xml, "kvm", "exits/port-out");
     for words in ["<system-out>estimate: 24061 ns\n", "batches: 150, boots: 5"] {
@@ -62,8 +64,8 @@ fn junit_has_a_case_for_each_cell_with_what_came_of_it() {
 }
 
 #[test]
-fn what_hosts_and_guests_say_stays_text() {
-    let xml = junit(&[hostile()]).unwrap();
+fn untrusted_texts_are_escaped() {
+    let xml = junit(&hostile());
     assert!(!xml.contains('\u{1b}') && !xml.contains("<!--"), "{xml}");
     let escaped = "&lt;/testcase&gt;&lt;!-- ";
     assert!(xml.contains(&format!("<property name=\"host/cpu\" value=\"{escaped}")));
@@ -78,15 +80,15 @@ fn bencher_has_every_figure_that_can_be_resolved() {
         figure.is_some_and(|figure| figure.resolution().is_none())
     });
     let resolved = resolved.count();
-    let told: Value = serde_json::from_str(&bencher(&[report])).unwrap();
-    assert_eq!(told.as_object().unwrap().len(), resolved);
-    let latency = &told["kvm/exits/port-out"]["latency"];
+    let value: Value = serde_json::from_str(&bencher(&report)).unwrap();
+    assert_eq!(value.as_object().unwrap().len(), resolved);
+    let latency = &value["kvm/exits/port-out"]["latency"];
     assert_eq!(latency["value"], 24_061.0);
     assert!(latency["lower_value"].as_f64() < latency["upper_value"].as_f64());
-    assert_eq!(told["sim/exits/port-out"]["instructions"]["value"], 3.0);
-    assert_eq!(told["kvm/stream/triad"]["throughput"]["value"], 12_201.0);
+    assert_eq!(value["sim/exits/port-out"]["instructions"]["value"], 3.0);
+    assert_eq!(value["kvm/stream/triad"]["throughput"]["value"], 12_201.0);
     assert!(
-        told.get("kvm/basic/getpid").is_none(),
+        value.get("kvm/basic/getpid").is_none(),
         "it is below resolution"
     );
 }

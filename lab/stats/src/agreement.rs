@@ -1,6 +1,6 @@
 //! Agreement of two clocks: the rank correlation of figures of the same operations.
 //!
-//! Ranks are compared, not figures, because instructions, cycles and nanoseconds are different
+//! RankTest are compared, not figures, because instructions, cycles and nanoseconds are different
 //! units. Spearman's rho is the correlation of mid-ranks (ties share their mean rank). Its
 //! interval, for more than [`MOST_PERMUTED`] operations, is Fisher's z with the variance of Bonett and Wright (2000, "Sample size requirements
 //! for estimating Pearson, Kendall and Spearman correlations") and the quantile of
@@ -14,10 +14,10 @@ use statrs::function::erf::erfc;
 use statrs::statistics::{Data, OrderStatistics, RankTieBreaker};
 use std::f64::consts::SQRT_2;
 
-/// The fewest operations that are correlated. Of fewer no order has a `p` below 5%.
+/// Smallest number of operations that are correlated. With fewer no order has a `p` below 5%.
 pub const LEAST: usize = 5;
 
-/// The most operations of which all permutations are counted.
+/// Largest number of operations whose permutations are enumerated.
 pub const MOST_PERMUTED: usize = 8;
 
 /// Share of intervals that hold the true correlation.
@@ -31,17 +31,17 @@ const ROUNDING: f64 = 1e-9;
 pub struct Agreement {
     /// Spearman's rho: 1 if both have the same order, -1 if one is the reverse of the other.
     pub rho: f64,
-    /// Ends of its 95% interval; `None` for so few operations that it would say nothing.
+    /// Ends of its 95% interval; `None` for up to [`MOST_PERMUTED`] operations.
     pub interval: Option<(f64, f64)>,
-    /// Probability of a correlation at least as far from 0, if there is none.
+    /// Two-sided p-value of no correlation.
     pub p: f64,
     /// Ranks of both figures of each pair, from 1.
     pub ranks: Vec<(f64, f64)>,
 }
 
 impl Agreement {
-    /// Correlates pairs of finite figures. Returns `None` for fewer than [`LEAST`] pairs, and
-    /// where all figures of a side are equal.
+    /// Correlates pairs of finite figures; `None` for fewer than [`LEAST`] pairs, or if all figures of a
+    /// side are equal.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
         if pairs.len() < LEAST {
             return None;
@@ -79,8 +79,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Fisher's z is infinite for the same order on both sides: there the interval begins where
-/// that of the next possible correlation does, two neighbours exchanged, and ends at 1.
+/// Returns the interval of `rho`. Fisher's z is infinite for equal orders: there the interval begins like
+/// that of the next smaller correlation, two neighbours exchanged, and ends at 1.
 fn interval(rho: f64, n: usize) -> Option<(f64, f64)> {
     let n = n as f64;
     let largest = 1.0 - 12.0 / (n * (n * n - 1.0));
@@ -102,7 +102,7 @@ fn interval(rho: f64, n: usize) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// Share of all orders of `b` that are at least as far from no correlation.
+/// Returns the share of all orders of `b` that are at least as far from no correlation.
 fn p_of_permutations(a: &[f64], b: &[f64]) -> f64 {
     let bound = dot(a, b).abs() - ROUNDING;
     let mut counts = (0, 0);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_orders_of_few_have_the_exact_probability() {
+    fn equal_orders_of_few_operations_have_an_exact_p() {
         let pairs: Vec<_> = (1..=5).map(|n| (f64::from(n), f64::from(n * n))).collect();
         let agreement = Agreement::of(&pairs).unwrap();
         assert_eq!((agreement.rho, agreement.interval), (1.0, None));

@@ -1,66 +1,63 @@
-//! Requests to a disk: the latency of all of them, and how many were served a second.
+//! Requests to a disk: latency and rate.
 //!
-//! A rate is over the time in which any request was under way. What the guest does
-//! between requests one at a time - it looks at what it has read - is no part of that, and
-//! with many at a time somebody always waits.
+//! The rate is over the time in which any request was in flight. At depth 1 the guest checks the data
+//! between requests; that time does not count.
 
 use crate::order::{median_interval, Interval};
-use crate::spread::Sorted;
-use crate::Summary;
+use crate::sorted::Sorted;
+use crate::{boots_in, outcomes, Summary};
 use trapline_abi::block::Transfer;
 use trapline_abi::Op;
-use trapline_model::{Clock, EnvironmentId, Observation, Sample};
+use trapline_model::{Clock, EnvironmentId, Observation, Outcome, Sample};
 
-/// What one operation of workload `block` gave in one environment. Times are in
-/// nanoseconds or instructions.
+/// Requests of one operation of workload `block` in one environment. Times are in nanoseconds or
+/// instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requests {
-    /// Where.
+    /// The environment.
     pub environment: EnvironmentId,
-    /// Which operation.
+    /// The operation.
     pub op: Op,
-    /// By which clock.
+    /// Clock of the figures.
     pub clock: Clock,
     /// Bytes of one request.
     pub bytes: u32,
-    /// How many were under way at a time.
+    /// Number of requests in flight.
     pub depth: u32,
-    /// Boots that these are of; on an exact clock, boots that agreed.
+    /// Number of boots; on an exact clock, of boots that agreed.
     pub boots: usize,
-    /// Requests of all boots.
+    /// Number of requests of all boots.
     pub count: usize,
     /// Mean latency.
     pub mean: f64,
-    /// Half of all requests took no longer.
+    /// Median latency.
     pub p50: f64,
-    /// 90% of all.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99% of all.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9% of all.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// Largest latency.
     pub max: f64,
-    /// Requests in a second, or in a thousand million instructions: the median over
-    /// boots.
+    /// Requests per second, or per thousand million instructions: the median over boots.
     pub rate: f64,
-    /// The interval of the rate over boots, for two boots or more on the wall clock.
+    /// Interval of the rate over boots, for two or more boots on the wall clock.
     pub rate_interval: Option<Interval>,
 }
 
 impl Requests {
-    /// Millions of bytes in a second, or in a thousand million instructions.
+    /// Returns megabytes per second, or per thousand million instructions.
     pub fn megabytes(&self) -> f64 {
         self.rate * f64::from(self.bytes) / 1e6
     }
 }
 
-/// What the requests of `observations` say, for each operation of `summary` that has a
-/// figure.
+/// Summarises the requests of each operation of `summary` that has a figure.
 pub fn summarise(observations: &[Observation], summary: &Summary) -> Vec<Requests> {
     let cells = summary.cells.iter();
     let measured = cells.filter_map(|cell| {
-        let transfer = Transfer::of(cell.op)?;
+        let transfer = Transfer::from_op(cell.op)?;
         let figure = cell.value.figure()?;
         let boots = boots(observations, cell.environment, cell.op);
         of_boots(&boots, transfer, cell.environment, figure.boots)
@@ -77,18 +74,13 @@ struct Boot<'a> {
 }
 
 fn boots(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec<Boot<'_>> {
-    let here = observations
-        .iter()
-        .filter(|seen| seen.environment == environment);
-    here.flat_map(|seen| {
-        let of_op = seen.operations.iter().filter(move |told| told.op == op);
-        of_op.filter_map(|told| match &told.outcome {
-            trapline_model::Outcome::Measured { samples, .. } => Some(Boot {
-                unit_per_tick: seen.unit_per_tick,
-                requests: samples,
-            }),
-            _ => None,
-        })
+    let all = outcomes(boots_in(observations, environment), op);
+    all.filter_map(|(boot, outcome)| match outcome {
+        Outcome::Measured { samples, .. } => Some(Boot {
+            unit_per_tick: boot.unit_per_tick,
+            requests: samples,
+        }),
+        _ => None,
     })
     .collect()
 }
@@ -100,7 +92,7 @@ fn of_boots(
     agreed: usize,
 ) -> Option<Requests> {
     let clock = environment.clock();
-    // On an exact clock the other boots are only proof of the first.
+    // On an exact clock the other boots only confirm the first.
     let counted = match clock.is_exact() {
         true => boots.get(..1)?,
         false => boots,
@@ -120,7 +112,7 @@ fn of_boots(
         depth: transfer.depth,
         boots: agreed,
         count: sorted.count(),
-        mean: sorted.iter().sum::<f64>() / sorted.count() as f64,
+        mean: sorted.mean(),
         p50: sorted.percentile(0.5),
         p90: sorted.percentile(0.9),
         p99: sorted.percentile(0.99),
@@ -138,15 +130,14 @@ impl Boot<'_> {
         self.requests.iter().map(latency)
     }
 
-    /// Requests in a thousand million units of its clock in which any was under way.
+    /// Returns the number of requests per thousand million units of its clock in which any was in flight.
     fn rate(&self) -> Option<f64> {
         let busy = busy(self.requests) as f64 * self.unit_per_tick;
         (busy > 0.0).then(|| self.requests.len() as f64 / busy * 1e9)
     }
 }
 
-/// Ticks in which at least one of `requests` was under way. They stand in the order in
-/// which they were made.
+/// Returns the ticks in which at least one of `requests` was in flight. Requests are in order of their start.
 fn busy(requests: &[Sample]) -> u64 {
     let mut busy = 0;
     let mut until = 0;
@@ -160,8 +151,7 @@ fn busy(requests: &[Sample]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
-    use trapline_model::{Operation, Outcome};
+    use trapline_model::testing::measured;
 
     fn request(start: u64, end: u64) -> Sample {
         Sample {
@@ -172,30 +162,11 @@ mod tests {
         }
     }
 
-    fn boot(replicate: u32, op: Op, samples: Vec<Sample>) -> Observation {
+    fn boot(replicate: u32, op: Op, requests: Vec<Sample>) -> Observation {
+        let outcomes = [(op, measured(requests))];
         Observation {
-            environment: EnvironmentId::Host,
-            variant: Default::default(),
-            clock: Clock::Wall,
-            replicate,
             unit_per_tick: 0.5,
-            operations: vec![Operation {
-                op,
-                outcome: Outcome::Measured {
-                    clock_cost: 20,
-                    loop_cost: 0,
-                    samples,
-                    interrupts: Vec::new(),
-                    check: 1,
-                    exits: None,
-                    host_cpu_ns: None,
-                    elapsed: None,
-                },
-            }],
-            launches: Vec::new(),
-            facts: BTreeMap::new(),
-            log: String::new(),
-            problems: Vec::new(),
+            ..trapline_model::testing::boot(EnvironmentId::HOST, replicate, outcomes)
         }
     }
 
@@ -205,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nothing_is_under_way_is_not_counted_and_none_is_counted_twice() {
+    fn time_with_requests_in_flight_is_counted_once() {
         assert_eq!(busy(&[request(0, 10), request(20, 30)]), 20);
         assert_eq!(busy(&[request(0, 10), request(5, 7), request(6, 15)]), 15);
         assert_eq!(busy(&[]), 0);
     }
 
     #[test]
-    fn latency_is_of_all_requests_and_a_rate_is_the_median_of_boots() {
+    fn latency_is_over_all_requests_and_the_rate_is_a_median_of_boots() {
         // 1,000 requests of 1,000 ns each, one of 9,000; then a boot twice as fast.
         let slow: Vec<_> = (0..1000_u64)
             .map(|n| request(n * 5000, n * 5000 + if n == 7 { 18_000 } else { 2000 }))

@@ -1,227 +1,65 @@
-//! The boots of one environment -> the cell of one operation.
+//! Summary of one operation in one environment over its boots.
 
-use crate::exact;
 use crate::order::median_interval;
-use crate::spread::Sorted;
+use crate::sorted::Sorted;
 use crate::value::{self, Calibration, Work};
-use crate::{Cell, FailureKind, Figure, Flag, Value};
+use crate::{boots_in, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, Flag, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
 use trapline_model::observed::UNREST;
-use trapline_model::{Clock, EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_model::{Clock, EnvironmentId, Observation, Outcome, Sample};
 
-/// Host intervals shorter than this (in nanoseconds) say nothing about the
-/// guest's clock.
+/// Shortest host interval, in nanoseconds, against which a guest's clock is checked.
 const LEAST_ELAPSED_NS: u64 = 5_000_000;
 
-/// How irregularly the arrival of a record follows its sending, in nanoseconds.
+/// Jitter between sending and receiving a record, in nanoseconds.
 const DELIVERY_NS: f64 = 1_000_000.0;
 
-/// By how much guest and host may differ, as a share of the host's interval.
+/// Largest difference of guest and host clock, as a share of the host's interval.
 const CLOCKS_AGREE: f64 = 0.01;
 
-/// A cell with what is needed to compare it with others.
+/// A cell with the data needed to compare it with others.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct ComparableCell {
     pub cell: Cell,
-    /// Each boot's block and median; empty unless measured.
+    /// Block and median of each boot; empty unless measured.
     pub medians: Vec<(u32, f64)>,
-    /// What was done, and the checksum that proves it.
+    /// The work that was done and its checksum.
     pub proof: Option<(Work, u64)>,
 }
 
-/// What one boot says of one operation.
-pub struct Told<'a> {
-    pub replicate: u32,
-    unit_per_tick: f64,
-    pub outcome: &'a Outcome,
-    facts: &'a BTreeMap<String, String>,
-}
-
-impl<'a> Told<'a> {
-    pub fn new(seen: &'a Observation, operation: &'a Operation) -> Self {
-        Self {
-            replicate: seen.replicate,
-            unit_per_tick: seen.unit_per_tick,
-            outcome: &operation.outcome,
-            facts: &seen.facts,
+impl ComparableCell {
+    /// Summarises `op` in `environment`; `None` if no boot has an outcome.
+    pub fn new(observations: &[Observation], environment: EnvironmentId, op: Op) -> Option<Self> {
+        let mut all: Vec<_> = outcomes(boots_in(observations, environment), op).collect();
+        if all.is_empty() {
+            return None;
         }
-    }
-}
-
-/// A boot's measurement, its values computed.
-struct Boot<'a> {
-    replicate: u32,
-    samples: Cow<'a, [Sample]>,
-    check: u64,
-    values: Sorted,
-    mean: f64,
-    resolution: f64,
-    exits: Option<f64>,
-    host_cpu_ns: Option<f64>,
-    /// By how much guest's and host's interval differ, as a share of the host's,
-    /// if it is more than it may be.
-    disagreement: Option<f64>,
-}
-
-/// The cell of `op` in `environment`; `None` if no boot says anything of it.
-pub fn draft(observations: &[Observation], environment: EnvironmentId, op: Op) -> Option<Draft> {
-    let told = tell(observations, environment, op);
-    if told.is_empty() {
-        return None;
-    }
-    let clock = environment.clock();
-    let mut draft = Draft {
-        cell: Cell {
-            environment,
-            op,
-            clock,
-            unit: value::unit(op, clock),
-            value: Value::Skip(String::new()),
-        },
-        medians: Vec::new(),
-        proof: None,
-    };
-    draft.cell.value = match measured(&told, op, clock) {
-        Ok(boots) => draft.fill(&boots, &told),
-        Err(value) => value,
-    };
-    Some(draft)
-}
-
-fn tell(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec<Told<'_>> {
-    let mut told = Vec::new();
-    for seen in observations {
-        let of_op = seen
-            .operations
-            .iter()
-            .filter(|operation| operation.op == op);
-        if seen.environment == environment {
-            told.extend(of_op.map(|operation| Told::new(seen, operation)));
-        }
-    }
-    told.sort_by_key(|told| told.replicate);
-    told
-}
-
-/// The boots that were measured, or why the cell has no figure.
-fn measured<'a>(told: &[Told<'a>], op: Op, clock: Clock) -> Result<Vec<Boot<'a>>, Value> {
-    if clock.is_exact() {
-        exact::require_agreement(told)?;
-    }
-    let boots = told
-        .iter()
-        .filter_map(|told| Boot::new(told, op).transpose())
-        .collect::<Result<Vec<_>, _>>()?;
-    if boots.is_empty() {
-        return Err(no_figure(told));
-    }
-    if value::is_checked(op) {
-        require_one_check(&boots, op)?;
-    }
-    Ok(boots)
-}
-
-/// A failure counts for more than a skip: it has to be looked at.
-fn no_figure(told: &[Told<'_>]) -> Value {
-    let mut value = Value::Skip(String::new());
-    for told in told {
-        match told.outcome {
-            Outcome::Failed(reason) => return FailureKind::Broken.because(reason.clone()),
-            Outcome::Skipped(reason) if value == Value::Skip(String::new()) => {
-                value = Value::Skip(reason.clone());
-            }
-            _ => {}
-        }
-    }
-    value
-}
-
-/// Boots of one environment that did the same must have the same to show.
-fn require_one_check(boots: &[Boot<'_>], op: Op) -> Result<(), Value> {
-    let first = &boots[0];
-    let work = Work::of(op, &first.samples);
-    let other = boots
-        .iter()
-        .find(|boot| boot.check != first.check && Work::of(op, &boot.samples) == work);
-    match other {
-        None => Ok(()),
-        Some(other) => Err(FailureKind::UnequalWork.because(format!(
-            "unequal work: checksum {:#x} in boot {}, {:#x} in boot {}",
-            first.check, first.replicate, other.check, other.replicate
-        ))),
-    }
-}
-
-impl<'a> Boot<'a> {
-    /// `None` if it was not measured.
-    fn new(told: &Told<'a>, op: Op) -> Result<Option<Self>, Value> {
-        let calibration = Calibration::of(op, told.outcome, told.unit_per_tick);
-        let (
-            Outcome::Measured {
-                check,
-                exits,
-                host_cpu_ns,
-                elapsed,
-                ..
+        all.sort_by_key(|(boot, _)| boot.replicate);
+        let clock = environment.clock();
+        let mut comparable = Self {
+            cell: Cell {
+                environment,
+                op,
+                clock,
+                unit: value::unit(op, clock),
+                value: Value::Skip(String::new()),
             },
-            Some(calibration),
-        ) = (told.outcome, calibration)
-        else {
-            return Ok(None);
+            medians: Vec::new(),
+            proof: None,
         };
-        let samples = told.outcome.batches();
-        let values = samples
-            .iter()
-            .map(|sample| calibration.value(op.unit(), sample))
-            .collect::<Option<Vec<f64>>>()
-            .and_then(Sorted::new);
-        let (Some(values), Some(mean)) = (values, calibration.mean(op.unit(), &samples)) else {
-            return Err(no_measurement(told.replicate, samples.len()));
+        comparable.cell.value = match measured_boots(&all, op, clock) {
+            Ok(boots) => comparable.measured(&boots, &all),
+            Err(value) => value,
         };
-        let count = value::operations(op, &samples);
-        let share = value::share_of_batches(op, &samples);
-        let resolutions = samples.iter().map(|sample| calibration.resolution(sample));
-        let resolution = Sorted::new(resolutions.collect()).map_or(0.0, |all| all.median());
-        Ok(Some(Self {
-            replicate: told.replicate,
-            samples,
-            check: *check,
-            values,
-            mean,
-            resolution,
-            exits: exits.map(|exits| exits as f64 / count),
-            host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 * share / count),
-            disagreement: elapsed.and_then(|elapsed| disagreement(elapsed, told.unit_per_tick)),
-        }))
+        Some(comparable)
     }
-}
 
-fn no_measurement(replicate: u32, samples: usize) -> Value {
-    FailureKind::Broken.because(if samples == 0 {
-        format!("boot {replicate} gave no sample")
-    } else {
-        format!("boot {replicate} gave a batch that counts nothing or takes no time")
-    })
-}
-
-/// See [`Boot::disagreement`].
-fn disagreement((ticks, host_ns): (u64, u64), unit_per_tick: f64) -> Option<f64> {
-    let difference = ticks as f64 * unit_per_tick - host_ns as f64;
-    let allowed = CLOCKS_AGREE * host_ns as f64 + DELIVERY_NS;
-    let is_judged = host_ns >= LEAST_ELAPSED_NS && difference.abs() > allowed;
-    is_judged.then(|| difference / host_ns as f64)
-}
-
-impl Draft {
-    fn fill(&mut self, boots: &[Boot<'_>], told: &[Told<'_>]) -> Value {
+    fn measured(&mut self, boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Value {
         let Cell { op, clock, .. } = self.cell;
-        // On the instruction clock the other boots are only proof of the first.
-        let counted = match clock {
-            Clock::Wall => boots,
-            Clock::Insn | Clock::InsnVmx => &boots[..1],
-        };
+        // On an exact clock the other boots only confirm the first.
+        let counted = if clock.is_exact() { &boots[..1] } else { boots };
         let medians: Vec<f64> = counted.iter().map(|boot| boot.values.median()).collect();
         let blocks = counted.iter().map(|boot| boot.replicate);
         self.medians = blocks.zip(medians.iter().copied()).collect();
@@ -230,13 +68,13 @@ impl Draft {
             Sorted::new(medians.clone()),
             Sorted::new(counted.iter().flat_map(|boot| boot.values.iter()).collect()),
         ) else {
-            return no_figure(told);
+            return no_figure(all);
         };
-        // An exact figure is a mean, so that work which only some batches do is part of it. It
-        // has no interval: that all boots agree was checked before.
-        let (estimate, interval) = match clock {
-            Clock::Wall => (over_boots.median(), median_interval(&medians)),
-            Clock::Insn | Clock::InsnVmx => (boots[0].mean, None),
+        // A mean includes work that only some batches do. An exact figure has no interval: all boots
+        // agree.
+        let (estimate, interval) = match clock.is_exact() {
+            false => (over_boots.median(), median_interval(&medians)),
+            true => (boots[0].mean, None),
         };
         Value::Measured(Box::new(Figure {
             estimate,
@@ -251,62 +89,196 @@ impl Draft {
             ratio: None,
             exits: median(counted.iter().filter_map(|boot| boot.exits)),
             host_cpu_ns: median(counted.iter().filter_map(|boot| boot.host_cpu_ns)),
-            flags: flags(&self.cell, estimate, boots, told),
+            flags: flags(&self.cell, estimate, boots, all),
         }))
     }
 }
 
-fn flags(cell: &Cell, estimate: f64, boots: &[Boot<'_>], told: &[Told<'_>]) -> Vec<Flag> {
+/// A measured boot with its values.
+struct MeasuredBoot<'a> {
+    replicate: u32,
+    samples: Cow<'a, [Sample]>,
+    check: u64,
+    values: Sorted,
+    mean: f64,
+    resolution: f64,
+    exits: Option<f64>,
+    host_cpu_ns: Option<f64>,
+    /// Difference of guest and host interval as a share of the host's, if it exceeds the limit.
+    disagreement: Option<f64>,
+}
+
+impl<'a> MeasuredBoot<'a> {
+    /// Returns `None` if the operation was not measured.
+    fn new((boot, outcome): BootOutcome<'a>, op: Op) -> Result<Option<Self>, Value> {
+        let calibration = Calibration::of(op, outcome, boot.unit_per_tick);
+        let (
+            Outcome::Measured {
+                check,
+                exits,
+                host_cpu_ns,
+                elapsed,
+                ..
+            },
+            Some(calibration),
+        ) = (outcome, calibration)
+        else {
+            return Ok(None);
+        };
+        let samples = outcome.batches();
+        let values = samples
+            .iter()
+            .map(|sample| calibration.value(op.unit(), sample))
+            .collect::<Option<Vec<f64>>>()
+            .and_then(Sorted::new);
+        let (Some(values), Some(mean)) = (values, calibration.mean(op.unit(), &samples)) else {
+            return Err(invalid_samples(boot.replicate, samples.len()));
+        };
+        let count = value::operations(op, &samples);
+        let share = value::share_of_batches(op, &samples);
+        let resolutions = samples.iter().map(|sample| calibration.resolution(sample));
+        Ok(Some(Self {
+            replicate: boot.replicate,
+            check: *check,
+            values,
+            mean,
+            resolution: median(resolutions).unwrap_or(0.0),
+            exits: exits.map(|exits| exits as f64 / count),
+            host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 * share / count),
+            disagreement: elapsed.and_then(|elapsed| disagreement(elapsed, boot.unit_per_tick)),
+            samples,
+        }))
+    }
+}
+
+/// Returns the measured boots, or the value of a cell without a figure.
+fn measured_boots<'a>(
+    all: &[BootOutcome<'a>],
+    op: Op,
+    clock: Clock,
+) -> Result<Vec<MeasuredBoot<'a>>, Value> {
+    if clock.is_exact() {
+        exact::require_agreement(all)?;
+    }
+    let boots = all
+        .iter()
+        .filter_map(|one| MeasuredBoot::new(*one, op).transpose())
+        .collect::<Result<Vec<_>, _>>()?;
+    if boots.is_empty() {
+        return Err(no_figure(all));
+    }
+    if value::is_checked(op) {
+        require_equal_checksums(&boots, op)?;
+    }
+    Ok(boots)
+}
+
+/// Returns the first failure, or else the first skip.
+fn no_figure(all: &[BootOutcome<'_>]) -> Value {
+    let outcomes = || all.iter().map(|(_, outcome)| outcome);
+    let failure = outcomes().find_map(|outcome| match outcome {
+        Outcome::Failed(reason) => Some(Value::failed(FailureKind::Broken, reason.clone())),
+        _ => None,
+    });
+    let skip = || {
+        outcomes().find_map(|outcome| match outcome {
+            Outcome::Skipped(reason) => Some(Value::Skip(reason.clone())),
+            _ => None,
+        })
+    };
+    failure.or_else(skip).unwrap_or(Value::Skip(String::new()))
+}
+
+/// Checks that boots of one environment that did the same work have the same checksum.
+fn require_equal_checksums(boots: &[MeasuredBoot<'_>], op: Op) -> Result<(), Value> {
+    let first = &boots[0];
+    let work = Work::of(op, &first.samples);
+    let other = boots
+        .iter()
+        .find(|boot| boot.check != first.check && Work::of(op, &boot.samples) == work);
+    match other {
+        None => Ok(()),
+        Some(other) => Err(Value::failed(
+            FailureKind::UnequalWork,
+            format!(
+                "unequal work: checksum {:#x} in boot {}, {:#x} in boot {}",
+                first.check, first.replicate, other.check, other.replicate
+            ),
+        )),
+    }
+}
+
+fn invalid_samples(replicate: u32, samples: usize) -> Value {
+    let reason = if samples == 0 {
+        format!("boot {replicate} gave no sample")
+    } else {
+        format!("boot {replicate} gave a batch that counts nothing or takes no time")
+    };
+    Value::failed(FailureKind::Broken, reason)
+}
+
+/// See [`MeasuredBoot::disagreement`].
+fn disagreement((ticks, host_ns): (u64, u64), unit_per_tick: f64) -> Option<f64> {
+    let difference = ticks as f64 * unit_per_tick - host_ns as f64;
+    let allowed = CLOCKS_AGREE * host_ns as f64 + DELIVERY_NS;
+    let exceeds = host_ns >= LEAST_ELAPSED_NS && difference.abs() > allowed;
+    exceeds.then(|| difference / host_ns as f64)
+}
+
+fn flags(
+    cell: &Cell,
+    estimate: f64,
+    boots: &[MeasuredBoot<'_>],
+    all: &[BootOutcome<'_>],
+) -> Vec<Flag> {
     let unproved = cell.clock.is_exact() && boots.len() < 2;
     [
         below_resolution(cell, estimate, boots),
         clocks_disagree(boots),
         unproved.then_some(Flag::Unproved),
-        unrest(told),
-        boots_lost(boots, told),
+        host_noise(all),
+        boots_lost(boots, all),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// What else the host did, in any boot that the figure is of.
-fn unrest(told: &[Told<'_>]) -> Option<Flag> {
-    let measured = told
-        .iter()
-        .filter(|told| matches!(told.outcome, Outcome::Measured { .. }));
+/// Returns the other load of the host in measured boots.
+fn host_noise(all: &[BootOutcome<'_>]) -> Option<Flag> {
+    let is_measured = |one: &&BootOutcome<'_>| matches!(one.1, Outcome::Measured { .. });
     let mut what = BTreeMap::new();
     let mut boots = 0;
-    for told in measured {
-        let here = told.facts.iter().filter_map(|(name, value)| {
-            Some((name.strip_prefix(UNREST)?.to_owned(), value.clone()))
-        });
-        let here: Vec<_> = here.collect();
-        boots += usize::from(!here.is_empty());
-        for (name, value) in here {
-            what.entry(name).or_insert(value);
+    for (boot, _) in all.iter().filter(is_measured) {
+        let mut is_noisy = false;
+        for (name, value) in &boot.facts {
+            if let Some(name) = name.strip_prefix(UNREST) {
+                is_noisy = true;
+                what.entry(name.to_owned()).or_insert_with(|| value.clone());
+            }
         }
+        boots += usize::from(is_noisy);
     }
-    (boots > 0).then_some(Flag::Unrest { what, boots })
+    (boots > 0).then_some(Flag::HostNoise { what, boots })
 }
 
-/// Only what is repeated in a loop is short enough for this to matter. On an exact clock
-/// the loop does not overlap with the operation, so any instruction that is left is the
-/// operation's. Where none is left, the loop around the operation was shorter than the
-/// calibrated one.
-fn below_resolution(cell: &Cell, estimate: f64, boots: &[Boot<'_>]) -> Option<Flag> {
+/// Flags operations repeated in a loop that cost no more than the loop. On an exact clock the loop does
+/// not overlap with the operation, so any remaining instruction is the operation's. Nothing remains if
+/// the loop around the operation was shorter than the calibrated one.
+fn below_resolution(cell: &Cell, estimate: f64, boots: &[MeasuredBoot<'_>]) -> Option<Flag> {
     if cell.op.unit() != Unit::Time || cell.op.workload() == Workload::Boot {
         return None;
     }
     let resolution = median(boots.iter().map(|boot| boot.resolution))?;
-    let limit = match cell.clock {
-        Clock::Wall => resolution,
-        Clock::Insn | Clock::InsnVmx => 0.0,
+    let limit = if cell.clock.is_exact() {
+        0.0
+    } else {
+        resolution
     };
     (estimate <= limit).then_some(Flag::BelowResolution(resolution))
 }
 
-fn clocks_disagree(boots: &[Boot<'_>]) -> Option<Flag> {
+fn clocks_disagree(boots: &[MeasuredBoot<'_>]) -> Option<Flag> {
     let wrong: Vec<f64> = boots.iter().filter_map(|boot| boot.disagreement).collect();
     let worst = wrong
         .iter()
@@ -318,9 +290,9 @@ fn clocks_disagree(boots: &[Boot<'_>]) -> Option<Flag> {
     })
 }
 
-fn boots_lost(boots: &[Boot<'_>], told: &[Told<'_>]) -> Option<Flag> {
-    let lost = told.len() - boots.len();
-    let reason = match no_figure(told) {
+fn boots_lost(boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Option<Flag> {
+    let lost = all.len() - boots.len();
+    let reason = match no_figure(all) {
         Value::Skip(reason) => reason,
         Value::Failed(failure) => failure.reason,
         Value::Measured(_) => return None,

@@ -1,140 +1,327 @@
-//! Cells side by side: the same operation in several environments must have
-//! done the same work, and is related to the bare row of its clock.
+//! Comparison of two configurations: boots of both -> a table of verdicts.
+//!
+//! Only operations that did equal work and are above resolution are tested. Every other row states its
+//! reason and does not count in the table's adjustment.
 
-use crate::cell::Draft;
-use crate::paired::paired_ratio;
+use crate::cell::ComparableCell;
 use crate::value::{self, Work};
-use crate::{FailureKind, Figure, Flag, Ratio, Value};
-use std::collections::BTreeMap;
-use trapline_abi::{Op, Workload};
-use trapline_model::{Clock, EnvironmentId};
+use crate::verdict::{
+    boot_values, test_table, Assessment, Design, InterimTests, Settings, Side, TableTest,
+    TestError, TestInput,
+};
+use crate::{Cell, Failure, Value};
+use thiserror::Error;
+use trapline_abi::Op;
+use trapline_model::{Clock, Contender, EnvironmentId, Observation};
 
-/// Which environments have which checksum to show for the same work.
-type Rivals = BTreeMap<u64, Vec<EnvironmentId>>;
+/// The boots of two configurations.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison<'a> {
+    /// Boots of the baseline.
+    pub a: &'a [Observation],
+    /// Boots of the candidate.
+    pub b: &'a [Observation],
+    /// Pairing of the boots.
+    pub design: Design,
+}
 
-/// Makes failures of cells whose checksum is not that of most environments that
-/// did the same amount of work - on either clock, for work is work. Where no
-/// checksum has more environments behind it than every other, nobody knows which
-/// is right, and all of them fail.
-pub fn require_equal_work(drafts: &mut [Draft]) {
-    let mut groups: BTreeMap<(Op, Work), Rivals> = BTreeMap::new();
-    for draft in drafts.iter() {
-        if let Some((work, check)) = draft.proof.filter(|_| value::is_checked(draft.cell.op)) {
-            let rivals = groups.entry((draft.cell.op, work)).or_default();
-            rivals
-                .entry(check)
-                .or_default()
-                .push(draft.cell.environment);
+/// Returns the boots of one configuration.
+pub fn boots_of(observations: &[Observation], config: &Contender) -> Vec<Observation> {
+    let all = observations.iter();
+    all.filter(|boot| boot.contender() == *config)
+        .cloned()
+        .collect()
+}
+
+/// One operation of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The operation.
+    pub op: Op,
+    /// Baseline and candidate.
+    pub configs: [Contender; 2],
+    /// Cell of the baseline.
+    pub a: Cell,
+    /// Cell of the candidate.
+    pub b: Cell,
+    /// The verdict with its tests, or the reason for its absence.
+    pub outcome: Result<Assessment, NotComparable>,
+}
+
+/// Reason why an operation is not compared.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum NotComparable {
+    /// The operation cannot be measured on this side.
+    #[error("{0} was not measured: {1}")]
+    Skipped(Side, String),
+    /// The measurement of this side failed.
+    #[error("{0} failed: {reason}", reason = .1.reason)]
+    Failed(Side, Failure),
+    /// The checksums of the same amount of work differ.
+    #[error("unequal work: the checksum of A is {0:#x}, that of B {1:#x}")]
+    UnequalWork(u64, u64),
+    /// The amounts of work differ.
+    #[error("unequal work: {} in A, {} in B", .0, .1)]
+    OtherSize(Work, Work),
+    /// The cost is below the resolution of the measurement.
+    #[error("{0} is below resolution, so there is no ratio")]
+    BelowResolution(Side),
+    /// The operation was not testable at the first look, so its error rate was not reserved.
+    #[error("not testable at the first look, so not tested later; run it again")]
+    Late,
+    /// The boots do not allow a test.
+    #[error(transparent)]
+    Untestable(#[from] TestError),
+}
+
+impl Row {
+    /// Returns the clock of both figures.
+    pub fn clock(&self) -> Clock {
+        self.a.clock
+    }
+}
+
+/// Tests the operations of all comparisons together and returns their rows, each comparison's in table
+/// order.
+pub fn compare_all(comparisons: &[Comparison<'_>], settings: &Settings) -> Vec<Row> {
+    let pairs: Vec<Pair> = comparisons.iter().flat_map(Comparison::pairs).collect();
+    let inputs = pairs.iter().filter_map(|pair| pair.input.as_ref().ok());
+    let inputs: Vec<TestInput> = inputs.cloned().collect();
+    let mut results = test_table(&inputs, settings).into_iter();
+    let rows = pairs.into_iter().map(|pair| {
+        let mut next = || results.next().expect("each input has a result");
+        pair.into_row(|_| next().map_err(NotComparable::from))
+    });
+    rows.collect()
+}
+
+/// A comparison that is repeated as boots are added: see [`InterimTests`].
+pub struct SequentialTest {
+    tests: InterimTests,
+    /// Operations that were testable at the first look; later looks test only these.
+    operations: Option<Vec<Op>>,
+}
+
+impl SequentialTest {
+    /// Creates a test that keeps the error rates of `settings` over all looks.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            tests: InterimTests::new(TableTest::new(settings)),
+            operations: None,
         }
     }
-    groups.retain(|_, rivals| rivals.len() > 1);
-    for draft in drafts {
-        let Some((work, check)) = draft.proof else {
-            continue;
-        };
-        if let Some(rivals) = groups.get(&(draft.cell.op, work)) {
-            if winner(rivals) != Some(check) {
-                draft.cell.value = FailureKind::UnequalWork.because(unequal(rivals));
-                draft.proof = None;
-            }
-        }
-    }
-}
 
-/// The checksum with the most environments behind it, if there is one.
-fn winner(rivals: &Rivals) -> Option<u64> {
-    let most = rivals.values().map(Vec::len).max()?;
-    let mut best = rivals.iter().filter(|(_, behind)| behind.len() == most);
-    let (check, _) = best.next()?;
-    best.next().is_none().then_some(*check)
-}
-
-fn unequal(rivals: &Rivals) -> String {
-    let sides: Vec<String> = rivals
-        .iter()
-        .map(|(check, behind)| {
-            let names: Vec<&str> = behind.iter().map(|id| id.name()).collect();
-            format!("{check:#x} in {}", names.join(", "))
-        })
-        .collect();
-    format!("unequal work: checksum {}", sides.join(" and "))
-}
-
-/// Gives every figure its ratio to that of the bare row, and flags what a reader has to know about it.
-pub fn relate_to_bare(drafts: &mut [Draft]) {
-    let is_figure = |draft: &&Draft| draft.cell.value.figure().is_some();
-    let bare = drafts
-        .iter()
-        .filter(|draft| draft.cell.environment.is_bare());
-    let bare: BTreeMap<(Op, Clock), Draft> = bare
-        .filter(is_figure)
-        .map(|draft| ((draft.cell.op, draft.cell.clock), draft.clone()))
-        .collect();
-    for draft in drafts {
-        if let Some(bare) = bare.get(&(draft.cell.op, draft.cell.clock)) {
-            relate(draft, bare);
-        }
-    }
-}
-
-fn relate(draft: &mut Draft, bare: &Draft) {
-    let size = other_size(draft, bare);
-    let ratio = ratio(draft, bare).filter(|_| size.is_none());
-    let mechanism = other_mechanism(draft, bare).filter(|_| ratio.is_some());
-    if let Value::Measured(figure) = &mut draft.cell.value {
-        figure.ratio = ratio;
-        figure.flags.extend(mechanism);
-        figure.flags.extend(size);
-    }
-}
-
-fn ratio(draft: &Draft, bare: &Draft) -> Option<Ratio> {
-    let resolved = |draft: &Draft| {
-        let figure = draft.cell.value.figure();
-        figure
-            .filter(|figure| is_resolved(figure))
-            .map(|figure| figure.estimate)
-    };
-    let quotient = resolved(draft)? / resolved(bare)?;
-    if draft.cell.clock.is_exact() || draft.cell.environment.is_bare() {
-        return Some(Ratio {
-            estimate: quotient,
-            interval: None,
+    /// Tests the boots of `blocks` blocks. `is_last` spends the rest of the error rate.
+    pub fn look(&mut self, comparison: &Comparison<'_>, blocks: usize, is_last: bool) -> Vec<Row> {
+        let pairs = comparison.pairs();
+        let testable = pairs.iter().filter(|pair| pair.input.is_ok());
+        let first = || testable.map(|pair| pair.a.op).collect();
+        let operations = self.operations.get_or_insert_with(first);
+        let inputs: Vec<TestInput> = operations.iter().map(|op| comparison.input(*op)).collect();
+        let results = self.tests.look(&inputs, blocks, is_last);
+        let rows = pairs.into_iter().map(|pair| {
+            pair.into_row(|op| {
+                let index = operations.iter().position(|known| *known == op);
+                let result = index.and_then(|index| results.get(index));
+                let result = result.ok_or(NotComparable::Late)?;
+                result.clone().map_err(NotComparable::from)
+            })
         });
+        rows.collect()
     }
-    let paired = paired_ratio(&draft.medians, &bare.medians)?;
-    Some(Ratio {
-        estimate: paired.estimate,
-        interval: paired.interval,
-    })
+
+    /// Returns true if all testable operations have a verdict other than *unsure*.
+    pub fn is_settled(&self) -> bool {
+        self.tests.is_settled()
+    }
 }
 
-fn is_resolved(figure: &Figure) -> bool {
-    figure.estimate > 0.0 && figure.resolution().is_none()
-}
+impl Comparison<'_> {
+    fn pairs(&self) -> Vec<Pair> {
+        let pairs = Op::ALL.into_iter().filter_map(|op| self.pair(op));
+        pairs.collect()
+    }
 
-fn other_size(draft: &Draft, bare: &Draft) -> Option<Flag> {
-    let ((here, _), (bare, _)) = (draft.proof?, bare.proof?);
-    (here != bare).then_some(Flag::OtherSize { here, bare })
-}
+    fn pair(&self, op: Op) -> Option<Pair> {
+        let cell = |boots| ComparableCell::new(boots, environment(boots)?, op);
+        let (a, b) = (cell(self.a)?, cell(self.b)?);
+        let config = |boots: &[Observation]| boots.first().map(Observation::contender);
+        Some(Pair {
+            configs: [config(self.a)?, config(self.b)?],
+            input: require_comparable(&a, &b).map(|()| self.input(op)),
+            a: a.cell,
+            b: b.cell,
+        })
+    }
 
-/// The image runs its application in the kernel; the agent is a process of Linux. Some operations are the
-/// same question to both but not the same mechanism.
-fn other_mechanism(draft: &Draft, bare: &Draft) -> Option<Flag> {
-    let (here, bare) = (draft.cell.environment, bare.cell.environment);
-    let text = match draft.cell.op {
-        _ if here.has_processes() == bare.has_processes() => return None,
-        Op::Getpid => "getpid is a function call in the image, a system call in Linux",
-        Op::Yield => "yield is a function call in the image, sched_yield between threads in Linux",
-        Op::Malloc1m => "malloc-1m is the image's allocator, mmap in Linux",
-        Op::FirstTouch4k => "first-touch-4k is a page fault in Linux, none in the image itself",
-        Op::TimerWake => {
-            "timer-wake is hlt and an interrupt in the image, a sleeping thread in Linux"
+    fn input(&self, op: Op) -> TestInput {
+        TestInput {
+            clock: environment(self.a).map_or(Clock::Wall, EnvironmentId::clock),
+            design: self.design,
+            a: boot_values(self.a, op),
+            b: boot_values(self.b, op),
         }
-        op if op.workload() == Workload::Boot => {
-            "boot starts a machine with the image, a process in Linux"
+    }
+}
+
+/// A row before its test.
+struct Pair {
+    configs: [Contender; 2],
+    a: Cell,
+    b: Cell,
+    input: Result<TestInput, NotComparable>,
+}
+
+impl Pair {
+    fn into_row(self, test: impl FnOnce(Op) -> Result<Assessment, NotComparable>) -> Row {
+        Row {
+            op: self.a.op,
+            configs: self.configs,
+            outcome: self.input.and_then(|_| test(self.a.op)),
+            a: self.a,
+            b: self.b,
         }
-        _ => return None,
-    };
-    Some(Flag::OtherMechanism(text))
+    }
+}
+
+/// Returns the environment of a configuration's boots.
+fn environment(boots: &[Observation]) -> Option<EnvironmentId> {
+    boots.first().map(|boot| boot.environment)
+}
+
+/// Checks that both sides did equal work above resolution.
+fn require_comparable(a: &ComparableCell, b: &ComparableCell) -> Result<(), NotComparable> {
+    let (work_a, check_a) = proof(a, Side::A)?;
+    let (work_b, check_b) = proof(b, Side::B)?;
+    if work_a != work_b {
+        return Err(NotComparable::OtherSize(work_a, work_b));
+    }
+    match value::is_checked(a.cell.op) && check_a != check_b {
+        true => Err(NotComparable::UnequalWork(check_a, check_b)),
+        false => Ok(()),
+    }
+}
+
+/// Returns the work of a side and its checksum.
+fn proof(one: &ComparableCell, side: Side) -> Result<(Work, u64), NotComparable> {
+    match &one.cell.value {
+        Value::Skip(reason) => Err(NotComparable::Skipped(side, reason.clone())),
+        Value::Failed(failure) => Err(NotComparable::Failed(side, failure.clone())),
+        Value::Measured(figure) if figure.resolution().is_some() => {
+            Err(NotComparable::BelowResolution(side))
+        }
+        Value::Measured(_) => one
+            .proof
+            .ok_or(NotComparable::Untestable(TestError::NoBoots(side))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::Verdict;
+    use trapline_model::testing::{batch, batches, boot, measured, CHECKSUM};
+    use trapline_model::Outcome;
+
+    /// Returns five batches of 1,000 operations of about so many ticks.
+    fn outcome(ticks: u64) -> Outcome {
+        let ticks: Vec<u64> = (0..5).map(|number| 1_000 * ticks + number).collect();
+        measured(batches(&ticks, 1_000))
+    }
+
+    fn boots(environment: EnvironmentId, op: Op, outcomes: &[Outcome]) -> Vec<Observation> {
+        let boots = outcomes.iter().zip(0..);
+        boots
+            .map(|(outcome, replicate)| boot(environment, replicate, [(op, outcome.clone())]))
+            .collect()
+    }
+
+    fn blocks<'a>(a: &'a [Observation], b: &'a [Observation]) -> Comparison<'a> {
+        Comparison {
+            a,
+            b,
+            design: Design::Blocked,
+        }
+    }
+
+    fn compared(a: &[Outcome], b: &[Outcome]) -> Row {
+        let a = boots(EnvironmentId::KVM, Op::PortOut, a);
+        let b = boots(EnvironmentId::QEMU_KVM, Op::PortOut, b);
+        let mut rows = compare_all(&[blocks(&a, &b)], &Settings::default());
+        assert_eq!(rows.len(), 1);
+        rows.remove(0)
+    }
+
+    #[test]
+    fn a_difference_in_every_block_is_a_change() {
+        let block = |number: u64, extra: u64| outcome(1_000 + 3 * number + extra);
+        let a: Vec<_> = (0..10).map(|number| block(number, 0)).collect();
+        let b: Vec<_> = (0..10)
+            .map(|number| block(number, 50 + number % 2))
+            .collect();
+        let found = compared(&a, &b).outcome.unwrap();
+        assert_eq!(found.verdict, Verdict::Changed);
+        assert!((1.04..1.06).contains(&found.effect), "{found:?}");
+        assert_eq!(found.blocks, 10);
+        let same = compared(&a, &a).outcome.unwrap();
+        assert_eq!(same.verdict, Verdict::Equivalent);
+    }
+
+    #[test]
+    fn incomparable_sides_have_a_reason() {
+        let good = vec![outcome(1_000); 8];
+        let reason = |b: &[Outcome]| compared(&good, b).outcome.unwrap_err();
+        let skipped = reason(&[Outcome::Skipped("no KVM".to_owned())]);
+        assert_eq!(skipped.to_string(), "B was not measured: no KVM");
+        let failed = reason(&[Outcome::Failed("lost".to_owned())]);
+        assert_eq!(failed.to_string(), "B failed: lost");
+        let mut other = outcome(1_000);
+        if let Outcome::Measured { check, .. } = &mut other {
+            *check = 8;
+        }
+        let expected = NotComparable::UnequalWork(CHECKSUM, 8);
+        assert_eq!(reason(&vec![other; 8]), expected);
+        assert_eq!(compare_all(&[blocks(&[], &[])], &Settings::default()), []);
+    }
+
+    #[test]
+    fn work_of_another_size_is_not_compared() {
+        let sized = |pages: u64| measured(vec![batch(1_000_000, pages); 3]);
+        let of = |id, pages| boots(id, Op::FirstTouch4k, &vec![sized(pages); 8]);
+        let (a, b) = (of(EnvironmentId::KVM, 4), of(EnvironmentId::QEMU_TCG, 2));
+        let row = compare_all(&[blocks(&a, &b)], &Settings::default()).remove(0);
+        assert!(
+            matches!(row.outcome, Err(NotComparable::OtherSize(..))),
+            "{row:?}"
+        );
+    }
+
+    #[test]
+    fn a_sequential_test_keeps_settled_verdicts_and_ignores_late_operations() {
+        let of = |environment, extra| {
+            let outcomes: Vec<_> = (0..12_u64)
+                .map(|n| outcome(1_000 + 3 * n + extra))
+                .collect();
+            boots(environment, Op::PortOut, &outcomes)
+        };
+        let (a, b) = (of(EnvironmentId::KVM, 0), of(EnvironmentId::QEMU_KVM, 200));
+        let first_blocks = |count: usize| blocks(&a[..count], &b[..count]);
+        let settings = Settings {
+            most_blocks: 40,
+            ..Settings::default()
+        };
+        let mut test = SequentialTest::new(&settings);
+        let first = test.look(&first_blocks(10), 10, false).remove(0);
+        assert_eq!(first.outcome.as_ref().unwrap().verdict, Verdict::Changed);
+        assert!(test.is_settled());
+        let second = test.look(&first_blocks(12), 12, true).remove(0);
+        assert_eq!(second.outcome, first.outcome);
+        let mut late = SequentialTest::new(&settings);
+        let skipped = Outcome::Skipped("not yet".to_owned());
+        let skipped = boots(EnvironmentId::QEMU_KVM, Op::PortOut, &[skipped]);
+        let row = late.look(&blocks(&a[..8], &skipped), 8, false).remove(0);
+        assert!(matches!(row.outcome, Err(NotComparable::Skipped(..))));
+        let row = late.look(&first_blocks(12), 12, false).remove(0);
+        assert_eq!(row.outcome, Err(NotComparable::Late));
+    }
 }

@@ -1,36 +1,32 @@
-//! What is exact is the same twice: the proof of figures on the instruction
-//! clock. Where the digits differ there is no figure, however small the
-//! difference, because nobody could say which of the two it is.
+//! Reproducibility check of exact clocks: any difference between two boots is a failure.
 
-use crate::cell::Told;
-use crate::{FailureKind, Value};
+use crate::{BootOutcome, FailureKind, Value};
 use trapline_abi::Interrupt;
 use trapline_model::{Outcome, Sample};
 
-/// That every boot says of the operation what the first says.
-pub fn require_agreement(told: &[Told<'_>]) -> Result<(), Value> {
-    let Some((first, others)) = told.split_first() else {
+/// Checks that every boot has the same outcome as the first.
+pub fn require_agreement(boots: &[BootOutcome<'_>]) -> Result<(), Value> {
+    let Some(((first, expected), others)) = boots.split_first() else {
         return Ok(());
     };
-    let difference = others.iter().find_map(|other| {
-        difference(first.outcome, other.outcome).map(|found| (other.replicate, found))
-    });
-    match difference {
-        None => Ok(()),
-        Some((replicate, found)) => Err(FailureKind::NotDeterministic.because(format!(
-            "not deterministic: boots {} and {replicate} differ in {found}",
-            first.replicate
-        ))),
+    for (boot, outcome) in others {
+        if let Some(found) = difference(expected, outcome) {
+            let (first, other) = (first.replicate, boot.replicate);
+            let reason = format!("not deterministic: boots {first} and {other} differ in {found}");
+            return Err(Value::failed(FailureKind::NotDeterministic, reason));
+        }
     }
+    Ok(())
 }
 
-/// In what two boots differ. When a batch began is no part of its figure, and
-/// the host's stamps are not of this clock.
+/// Describes the first difference of two outcomes. Start times of batches are not compared, nor host
+/// timestamps, which are of another clock.
 fn difference(one: &Outcome, other: &Outcome) -> Option<String> {
     match (one, other) {
         (Outcome::Measured { .. }, Outcome::Measured { .. }) => measured_difference(one, other),
-        (Outcome::Skipped(_), Outcome::Skipped(_)) => None,
-        (Outcome::Failed(_), Outcome::Failed(_)) => None,
+        (Outcome::Skipped(_), Outcome::Skipped(_)) | (Outcome::Failed(_), Outcome::Failed(_)) => {
+            None
+        }
         (Outcome::Failed(reason), _) | (_, Outcome::Failed(reason)) => {
             Some(format!("whether it succeeds ({reason})"))
         }
@@ -41,7 +37,25 @@ fn difference(one: &Outcome, other: &Outcome) -> Option<String> {
 }
 
 fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
-    let (
+    let (numbers, samples, interrupts) = parts(one)?;
+    let (numbers2, samples2, interrupts2) = parts(other)?;
+    let names = [
+        "the checksum of the work",
+        "the cost of the clock",
+        "the cost of the empty loop",
+        "the number of batches",
+    ];
+    let mut pairs = names.iter().zip(numbers.iter().zip(&numbers2));
+    match pairs.find(|(_, (one, other))| one != other) {
+        Some((name, (one, other))) => Some(format!("{name}: {one} and {other}")),
+        None => batch_difference(samples, samples2)
+            .or_else(|| interrupt_difference(interrupts, interrupts2)),
+    }
+}
+
+/// Returns checksum, calibration and number of batches; the batches; the interrupts.
+fn parts(outcome: &Outcome) -> Option<([u64; 4], &[Sample], &[Interrupt])> {
+    match outcome {
         Outcome::Measured {
             clock_cost,
             loop_cost,
@@ -49,36 +63,31 @@ fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
             interrupts,
             check,
             ..
-        },
-        Outcome::Measured {
-            clock_cost: clock_cost2,
-            loop_cost: loop_cost2,
-            samples: samples2,
-            interrupts: interrupts2,
-            check: check2,
-            ..
-        },
-    ) = (one, other)
-    else {
-        return None;
-    };
-    let numbers = [
-        ("the checksum of the work", check, check2),
-        ("the cost of the clock", clock_cost, clock_cost2),
-        ("the cost of the empty loop", loop_cost, loop_cost2),
-    ];
-    if let Some((what, one, other)) = numbers.into_iter().find(|(_, one, other)| one != other) {
-        return Some(format!("{what}: {one} and {other}"));
+        } => {
+            let numbers = [*check, *clock_cost, *loop_cost, samples.len() as u64];
+            Some((numbers, samples, interrupts))
+        }
+        _ => None,
     }
-    if samples.len() != samples2.len() {
-        let (one, other) = (samples.len(), samples2.len());
-        return Some(format!("the number of batches: {one} and {other}"));
-    }
-    batch_difference(samples, samples2).or_else(|| interrupt_difference(interrupts, interrupts2))
 }
 
-/// Of interrupts every stage has to agree, and when they came: all but the moment from
-/// which the machine counts.
+fn batch_difference(one: &[Sample], other: &[Sample]) -> Option<String> {
+    let digits = |sample: &Sample| {
+        let ticks = sample.end.wrapping_sub(sample.start);
+        (ticks, sample.count)
+    };
+    let pairs = one.iter().map(digits).zip(other.iter().map(digits));
+    let differing: Vec<_> = pairs.enumerate().filter(|(_, (a, b))| a != b).collect();
+    let (number, ((ticks, count), (ticks2, count2))) = differing.first()?;
+    Some(format!(
+        "{} of {} batches, first in batch {number}: \
+         {ticks} insn for {count} and {ticks2} insn for {count2}",
+        differing.len(),
+        one.len()
+    ))
+}
+
+/// Compares all timestamps of the interrupts, relative to the first expiry.
 fn interrupt_difference(one: &[Interrupt], other: &[Interrupt]) -> Option<String> {
     if one.len() != other.len() {
         let (one, other) = (one.len(), other.len());
@@ -99,7 +108,7 @@ fn interrupt_difference(one: &[Interrupt], other: &[Interrupt]) -> Option<String
     ))
 }
 
-/// The interrupt, its times counted from `start`.
+/// Returns the interrupt with its timestamps relative to `start`.
 fn since(interrupt: &Interrupt, start: u64) -> Interrupt {
     let from = |at: u64| at.wrapping_sub(start);
     Interrupt {
@@ -111,20 +120,4 @@ fn since(interrupt: &Interrupt, start: u64) -> Interrupt {
         resumed: from(interrupt.resumed),
         ..*interrupt
     }
-}
-
-fn batch_difference(one: &[Sample], other: &[Sample]) -> Option<String> {
-    let digits = |sample: &Sample| {
-        let ticks = sample.end.wrapping_sub(sample.start);
-        (ticks, sample.count)
-    };
-    let pairs = one.iter().map(digits).zip(other.iter().map(digits));
-    let differing: Vec<_> = pairs.enumerate().filter(|(_, (a, b))| a != b).collect();
-    let (number, ((ticks, count), (ticks2, count2))) = differing.first()?;
-    Some(format!(
-        "{} of {} batches, first in batch {number}: \
-         {ticks} insn for {count} and {ticks2} insn for {count2}",
-        differing.len(),
-        one.len()
-    ))
 }

@@ -1,102 +1,103 @@
-//! From raw samples to figures, in steps with names: sample -> value
-//! ([`value`]), values of a boot -> that boot's figure, a median on the wall clock and a
-//! mean on exact clocks, boots -> estimate with its interval ([`spread`]), cells side by side -> checked and compared
-//! ([`compare`]).
+//! Statistics: raw samples -> values -> figures -> comparisons.
 //!
-//! Everything is pure. The same observations and the same seed give the same
-//! digits, on any day and any machine; no file, clock or process is touched, so a
-//! report can always be rebuilt from stored samples. No sample is ever dropped.
+//! A batch becomes a value ([`value`]). The values of a boot become its figure: their median on the wall
+//! clock, their mean on an exact clock. The figures of all boots become an estimate with its interval
+//! ([`order`]), shown as a [`Cell`] of a [`Summary`]. [`verdict`] tests whether two configurations
+//! differ, [`history`] whether the runs of a store do.
+//!
+//! All functions are pure: equal observations and seeds give equal digits. They touch no file, clock or
+//! process, so a report can be rebuilt from stored samples. No sample is dropped.
 #![forbid(unsafe_code)]
 
+pub mod aa_test;
 pub mod agreement;
 pub mod block;
 mod cell;
-pub mod chance;
-mod compare;
-pub mod contest;
+pub mod compare;
+mod equal_work;
 mod exact;
 pub mod history;
 pub mod irq;
-pub mod judge;
 pub mod modes;
 pub mod order;
 pub mod paired;
-pub mod spread;
+pub mod rng;
+mod sorted;
 mod timeline;
 pub mod value;
+pub mod verdict;
 
+pub use sorted::Sorted;
 pub use timeline::{BootTimeline, StageTime};
 
-use cell::Draft;
+use cell::ComparableCell;
 use order::Interval;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
-use trapline_model::{Clock, EnvironmentId, Observation};
+use trapline_model::{Clock, EnvironmentId, Observation, Outcome};
 use value::Work;
 
-/// All that a report is made of.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// One for each operation in each environment that said anything of it,
-    /// operations in table order, within them environments.
+    /// Cells of all operations with an outcome: operations in table order, within them environments.
     pub cells: Vec<Cell>,
-    /// How each environment boots.
+    /// Boot stages of each environment.
     pub timelines: Vec<BootTimeline>,
-    /// What each environment was made of.
+    /// Facts of each environment's first boot.
     pub facts: BTreeMap<EnvironmentId, BTreeMap<String, String>>,
-    /// What went wrong without ending a boot, and in how many boots.
+    /// Problems that did not end a boot, with the number of boots that had them.
     pub problems: BTreeMap<(EnvironmentId, String), usize>,
 }
 
 /// One operation in one environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Where.
+    /// The environment.
     pub environment: EnvironmentId,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// By which clock.
+    /// Clock of the figures.
     pub clock: Clock,
-    /// Of every figure in it but `exits`, `host_cpu_ns` and ratios: see
-    /// [`value::unit`].
+    /// Unit of the figures ([`value::unit`]), except `exits`, `host_cpu_ns` and ratios.
     pub unit: &'static str,
-    /// The figure, or why there is none.
+    /// The figure, or the reason for its absence.
     pub value: Value,
 }
 
-/// What a cell holds.
+/// Content of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// It was measured.
+    /// A figure.
     Measured(Box<Figure>),
-    /// It cannot be measured here, with the reason.
+    /// The operation cannot be measured in this environment, with the reason.
     Skip(String),
-    /// It should have been measured.
+    /// The measurement failed.
     Failed(Failure),
 }
 
-/// Why there is no figure where there should be one.
+/// A failed measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure.
+    /// Kind of failure.
     pub kind: FailureKind,
-    /// What went wrong, for people.
+    /// Description for people.
     pub reason: String,
 }
 
-/// Kinds of failure.
+/// Kinds of failed measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// Boots on the instruction clock gave different digits.
+    /// Boots on an exact clock gave different digits.
     NotDeterministic,
     /// The checksums of equal work differ.
     UnequalWork,
-    /// The guest failed, or did not get that far, or told nonsense.
+    /// The guest failed, stopped early or sent invalid records.
     Broken,
 }
 
 impl FailureKind {
-    /// The name programs read.
+    /// Returns the name in JSON output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotDeterministic => "not-deterministic",
@@ -104,63 +105,62 @@ impl FailureKind {
             Self::Broken => "broken",
         }
     }
-
-    pub(crate) fn because(self, reason: String) -> Value {
-        Value::Failed(Failure { kind: self, reason })
-    }
 }
 
 impl Value {
-    /// The figure, if there is one.
+    /// Returns the figure of a measured cell.
     pub fn figure(&self) -> Option<&Figure> {
         match self {
             Self::Measured(figure) => Some(figure),
             _ => None,
         }
     }
+
+    pub(crate) fn failed(kind: FailureKind, reason: String) -> Self {
+        Self::Failed(Failure { kind, reason })
+    }
 }
 
-/// A figure with all that is known of its quality.
+/// A figure with its precision and caveats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// On the wall clock the median, over boots, of each boot's median batch. On an exact
     /// clock the mean over all batches of the first boot, weighted by operations
     /// ([`value::Calibration::mean`]); the other boots gave the same.
     pub estimate: f64,
-    /// The interval of the estimate over boots ([`order::median_interval`]): of level 0.9375 for five
+    /// Interval of the estimate over boots ([`order::median_interval`]): of level 0.9375 for five
     /// boots, at least 0.95 from six on. `None` for a single boot, and on an exact clock, whose figures
     /// are reproduced and not estimated.
     pub interval: Option<Interval>,
-    /// The smallest batch.
+    /// Smallest batch.
     pub min: f64,
-    /// The largest batch.
+    /// Largest batch.
     pub max: f64,
-    /// Half of all batches are at most this (nearest rank).
+    /// Median of all batches (nearest rank).
     pub p50: f64,
-    /// Nine in ten are.
+    /// 90th percentile of all batches.
     pub p90: f64,
-    /// Ninety-nine in a hundred are.
+    /// 99th percentile of all batches.
     pub p99: f64,
-    /// Batches that the percentiles are of.
+    /// Number of batches in the percentiles.
     pub samples: usize,
-    /// Boots that the estimate is of; on the instruction clock, those that agreed.
+    /// Number of boots in the estimate; on an exact clock, of boots that agreed.
     pub boots: usize,
-    /// The ratio to the bare row of the same clock, if that has a figure, did the same amount of work,
+    /// Ratio to the bare row of the same clock, if that has a figure, did the same amount of work,
     /// and neither is below resolution.
     pub ratio: Option<Ratio>,
-    /// Exits during one operation - for a rate, during a megabyte - where
-    /// something counts them: median over boots.
+    /// Exits per operation, or per megabyte for a rate: median over boots. `None` if they are not counted.
     pub exits: Option<f64>,
-    /// CPU time that the host spends on one operation - for a rate, on a
-    /// megabyte - in nanoseconds, where it is known: median over boots.
+    /// Host CPU time per operation, or per megabyte for a rate, in nanoseconds: median over boots. `None`
+    /// if it is unknown.
     pub host_cpu_ns: Option<f64>,
-    /// What a reader has to know before he trusts the figure.
+    /// Caveats.
     pub flags: Vec<Flag>,
 }
 
 impl Figure {
-    /// What the figure would have to exceed, if it does not: it says "less than
-    /// this" and nothing else.
+    /// Returns the resolution in the cell's unit if the figure is below it. The operation then costs less
+    /// than that; the estimate is not significant.
     pub fn resolution(&self) -> Option<f64> {
         self.flags.iter().find_map(|flag| match flag {
             Flag::BelowResolution(limit) => Some(*limit),
@@ -169,60 +169,60 @@ impl Figure {
     }
 }
 
-/// The ratio of a figure to that of the bare row.
+/// Ratio of a figure to that of the bare row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// On the wall clock the median, over the blocks that hold a boot of both, of the ratio of the two
     /// boots' medians; on an exact clock the ratio of the two figures.
     pub estimate: f64,
-    /// Its interval: an order statistic of the blocks' ratios. `None` for a single block, and on an exact
-    /// clock.
+    /// Interval between two order statistics of the blocks' ratios. `None` for a single block, and on an
+    /// exact clock.
     pub interval: Option<Interval>,
 }
 
-/// What a reader has to know before he trusts a figure.
+/// Caveat of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Flag {
-    /// What is left after taking off the loop is not more than what the loop or
-    /// the clock costs: the figure only says "less than this", in the cell's unit.
+    /// The operation costs no more than the loop or the clock read around it: the figure is only an upper
+    /// bound, this value in the cell's unit.
     BelowResolution(f64),
-    /// Guest and host measured an interval of at least 5 ms and differ by more
-    /// than 1%, and by more than deliveries may be late.
+    /// Guest and host measured an interval of at least 5 ms and differ by more than 1%, and by more than
+    /// the jitter of record delivery.
     ClocksDisagree {
         /// The largest difference, as a share of the host's interval.
         share: f64,
-        /// In how many boots they differ by more than 1%.
+        /// Number of boots that differ by more than 1%.
         boots: usize,
     },
-    /// The same operation is another mechanism in the bare row, by design.
+    /// The operation uses another mechanism in the bare row, by design.
     OtherMechanism(&'static str),
-    /// It did another amount of work than the bare row, so it has no ratio.
+    /// The amount of work differs from that of the bare row, so there is no ratio.
     OtherSize {
-        /// What it did.
+        /// Work of this cell.
         here: Work,
-        /// What the bare row did.
+        /// Work of the bare row.
         bare: Work,
     },
     /// Some boots gave no figure.
     BootsLost {
-        /// How many.
+        /// Number of these boots.
         boots: usize,
-        /// Why the first of them did not.
+        /// Reason of the first of them.
         reason: String,
     },
-    /// A figure on the instruction clock that was measured once only.
+    /// A figure on an exact clock from one boot only, so that its reproducibility is not verified.
     Unproved,
-    /// The host did something else, too, while boots were measured.
-    Unrest {
-        /// What, and how much of it in the first such boot.
+    /// Other load on the host during boots.
+    HostNoise {
+        /// Kind of load and its amount in the first such boot.
         what: BTreeMap<String, String>,
-        /// In how many boots there was any of it.
+        /// Number of boots with any of it.
         boots: usize,
     },
 }
 
 impl Flag {
-    /// The name programs read.
+    /// Returns the name in JSON output.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::BelowResolution(_) => "below-resolution",
@@ -231,13 +231,13 @@ impl Flag {
             Self::OtherSize { .. } => "other-size",
             Self::BootsLost { .. } => "boots-lost",
             Self::Unproved => "unproved",
-            Self::Unrest { .. } => "unrest",
+            Self::HostNoise { .. } => "unrest",
         }
     }
 }
 
 impl Summary {
-    /// Whether any cell failed in this way.
+    /// Returns true if any cell has a failure of this kind.
     pub fn has_failure(&self, kind: FailureKind) -> bool {
         let failed =
             |cell: &Cell| matches!(&cell.value, Value::Failed(failure) if failure.kind == kind);
@@ -247,41 +247,62 @@ impl Summary {
 
 /// Returns the figures of `observations`.
 pub fn summarise(observations: &[Observation]) -> Summary {
-    let mut drafts: Vec<Draft> = Vec::new();
+    let mut cells: Vec<ComparableCell> = Vec::new();
     for op in Op::ALL {
         for environment in EnvironmentId::ALL {
-            drafts.extend(cell::draft(observations, environment, op));
+            cells.extend(ComparableCell::new(observations, environment, op));
         }
     }
-    compare::require_equal_work(&mut drafts);
-    compare::relate_to_bare(&mut drafts);
+    equal_work::require_equal_work(&mut cells);
+    equal_work::add_bare_ratios(&mut cells);
     Summary {
-        cells: drafts.into_iter().map(|draft| draft.cell).collect(),
+        cells: cells.into_iter().map(|one| one.cell).collect(),
         timelines: timeline::timelines(observations),
         facts: facts(observations),
         problems: problems(observations),
     }
 }
 
-/// The facts of each environment's first boot.
+/// An outcome of one operation, with the boot it is from.
+pub(crate) type BootOutcome<'a> = (&'a Observation, &'a Outcome);
+
+/// Returns the outcomes of `op` in the order of boots.
+pub(crate) fn outcomes<'a>(
+    boots: impl IntoIterator<Item = &'a Observation>,
+    op: Op,
+) -> impl Iterator<Item = BootOutcome<'a>> {
+    boots.into_iter().flat_map(move |boot| {
+        let of_op = boot.operations.iter().filter(move |one| one.op == op);
+        of_op.map(move |one| (boot, &one.outcome))
+    })
+}
+
+/// Returns the boots of `environment`.
+pub(crate) fn boots_in(
+    observations: &[Observation],
+    environment: EnvironmentId,
+) -> impl Iterator<Item = &Observation> {
+    let boots = observations.iter();
+    boots.filter(move |boot| boot.environment == environment)
+}
+
+/// Returns the facts of each environment's first boot.
 fn facts(observations: &[Observation]) -> BTreeMap<EnvironmentId, BTreeMap<String, String>> {
     let mut facts = BTreeMap::new();
-    for seen in observations {
+    for boot in observations {
         facts
-            .entry(seen.environment)
-            .or_insert_with(|| seen.facts.clone());
+            .entry(boot.environment)
+            .or_insert_with(|| boot.facts.clone());
     }
     facts
 }
 
 fn problems(observations: &[Observation]) -> BTreeMap<(EnvironmentId, String), usize> {
     let mut problems = BTreeMap::new();
-    for seen in observations {
-        let mut told: Vec<&String> = seen.problems.iter().collect();
-        told.sort();
-        told.dedup();
-        for problem in told {
-            let key = (seen.environment, problem.clone());
+    for boot in observations {
+        let distinct: BTreeSet<&String> = boot.problems.iter().collect();
+        for problem in distinct {
+            let key = (boot.environment, problem.clone());
             *problems.entry(key).or_default() += 1;
         }
     }

@@ -6,10 +6,10 @@
 //! the probability is at least that (Conover 1999, Practical Nonparametric Statistics,
 //! section 3.2; Hollander, Wolfe and Chicken 2014, section 3.6).
 
-use crate::spread::Sorted;
+use crate::sorted::Sorted;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-/// The level an interval has where enough values allow it: six.
+/// Level of intervals of six or more values.
 const LEVEL: f64 = 0.95;
 
 /// An interval with the probability that it contains the true value.
@@ -53,7 +53,7 @@ pub fn median_interval_level(count: usize) -> Option<f64> {
     narrowest(count).map(|(_, level)| level)
 }
 
-/// The rank of the lower end, from 1, and the level.
+/// Returns the rank of the lower end, from 1, and the level.
 fn narrowest(count: usize) -> Option<(usize, f64)> {
     let range = (1, level(count, 1)?);
     let ranks = 2..=count / 2;
@@ -62,7 +62,7 @@ fn narrowest(count: usize) -> Option<(usize, f64)> {
     Some(confident.unwrap_or(range))
 }
 
-/// The probability that the median lies between the order statistics `rank` and
+/// Returns the probability that the median lies between the order statistics `rank` and
 /// `count + 1 - rank`.
 fn level(count: usize, rank: usize) -> Option<f64> {
     if count < 2 {
@@ -75,10 +75,10 @@ fn level(count: usize, rank: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spread::chance;
+    use crate::rng::rng;
     use rand::Rng;
 
-    /// P(B <= k - 1) summed from the binomial coefficients themselves.
+    /// Sums P(B <= k - 1) from the binomial coefficients.
     fn by_definition(count: u32, rank: u32) -> f64 {
         let ways = |k: u32| {
             (0..k).fold(1.0, |ways, i| {
@@ -141,7 +141,7 @@ mod tests {
     /// a share of 4000 is below 0.8%.
     #[test]
     fn the_observed_coverage_is_the_level() {
-        let mut random = chance(7, 0);
+        let mut random = rng(7, 0);
         for count in [2, 3, 4, 5, 6, 10, 25] {
             let covered = (0..4_000).filter(|_| {
                 let values: Vec<f64> = (0..count).map(|_| random.random::<f64>().powi(2)).collect();

@@ -1,7 +1,7 @@
 //! Ratio of two configurations that were measured once in each round, or block.
 
 use crate::order::{median_interval, Interval};
-use crate::spread::Sorted;
+use crate::sorted::Sorted;
 
 /// The ratio of two configurations over the rounds that have both.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn one_round_has_no_interval_and_none_no_ratio() {
+    fn one_round_has_no_interval_and_no_round_no_ratio() {
         let ratio = paired_ratio(&[(0, 3.0)], &[(0, 2.0)]).unwrap();
         assert_eq!((ratio.estimate, ratio.interval), (1.5, None));
         assert_eq!(paired_ratio(&[(0, 3.0)], &[(1, 2.0)]), None);
     }
 
     #[test]
-    fn what_a_round_shares_cancels() {
+    fn conditions_of_a_round_cancel() {
         let base = [(0, 10.0), (1, 20.0), (2, 40.0)];
         let values = base.map(|(round, value)| (round, value * 1.25));
         let interval = paired_ratio(&values, &base).unwrap().interval.unwrap();

@@ -1,10 +1,9 @@
-//! How an environment boots: when which stage is reached, and how much of the
-//! time nobody accounts for.
+//! Boot stages of environments, and the time between stages without a timestamp.
 //!
-//! A stage that nobody stamped leaves a gap: of the time across it we know that
-//! it passed, not on what. What is inside gaps is shown as unexplained.
+//! A stage without a timestamp leaves a gap. The time across gaps is reported as unexplained.
 
-use crate::spread::Sorted;
+use crate::boots_in;
+use crate::sorted::Sorted;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Stage};
 use trapline_model::{Clock, EnvironmentId, Launch, Observation, Timeline};
@@ -12,39 +11,37 @@ use trapline_model::{Clock, EnvironmentId, Launch, Observation, Timeline};
 /// The stages of an environment's boot: medians over launches, on an exact clock means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BootTimeline {
-    /// Where.
+    /// The environment.
     pub environment: EnvironmentId,
-    /// By which clock.
+    /// Clock of the figures.
     pub clock: Clock,
-    /// Launches that the figures are of.
+    /// Number of launches.
     pub launches: usize,
-    /// The stages that were stamped, in order.
+    /// Stages with a timestamp, in order.
     pub stages: Vec<StageTime>,
-    /// From exec to the last stage that was stamped, in nanoseconds or instructions.
+    /// Time from exec to the last stage, in nanoseconds or instructions.
     pub total: f64,
-    /// How much of that lies in gaps, in the same unit.
+    /// Time across gaps, in the same unit.
     pub unexplained: f64,
-    /// Launches in which a stage seems to precede the one before it: the clocks
-    /// that stamped them could not be reconciled.
+    /// Number of launches whose timestamps are not in order, because their clocks could not be reconciled.
     pub disordered: usize,
-    /// Peak memory of the VMM beyond the guest's, in bytes, the largest of all
-    /// launches.
+    /// Peak memory of the VMM beyond the guest's, in bytes: the largest of all launches.
     pub own_memory: Option<u64>,
 }
 
-/// When a stage was reached.
+/// Time of a stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageTime {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
     /// Time since exec, in nanoseconds or instructions: median over launches, on an exact
     /// clock their mean.
     pub reached: f64,
-    /// The soonest.
+    /// The smallest of all launches.
     pub min: f64,
 }
 
-/// The timelines of all environments of which a launch was observed.
+/// Returns the timelines of all environments with an observed launch.
 pub fn timelines(observations: &[Observation]) -> Vec<BootTimeline> {
     EnvironmentId::ALL
         .into_iter()
@@ -54,12 +51,10 @@ pub fn timelines(observations: &[Observation]) -> Vec<BootTimeline> {
 
 fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<BootTimeline> {
     let clock = environment.clock();
-    let launches: Vec<&Launch> = observations
-        .iter()
-        .filter(|seen| seen.environment == environment)
-        // On the instruction clock the others only repeat the first.
-        .filter(|seen| clock == Clock::Wall || seen.replicate == 0)
-        .flat_map(|seen| &seen.launches)
+    let launches: Vec<&Launch> = boots_in(observations, environment)
+        // On an exact clock the other boots repeat the first.
+        .filter(|boot| !clock.is_exact() || boot.replicate == 0)
+        .flat_map(|boot| &boot.launches)
         .collect();
     let timelines = of_booting(&launches);
     let memory = launches
@@ -74,15 +69,14 @@ fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<
         unexplained: figure(timelines.iter().map(unexplained), clock)?,
         disordered: timelines
             .iter()
-            .filter(|timeline| is_disordered(timeline))
+            .filter(|timeline| is_out_of_order(timeline))
             .count(),
         own_memory: memory.max().copied(),
     })
 }
 
-/// The timelines of launches that had nothing to do but boot. These are the ones
-/// that stamp their first sample; where none does, every launch will do until its
-/// guest began to work.
+/// Returns the timelines of launches that only boot, which have a timestamp of their first sample. If there
+/// are none, returns all launches up to the start of the guest's main function.
 fn of_booting(launches: &[&Launch]) -> Vec<Timeline> {
     let all = || launches.iter().map(|launch| &launch.timeline);
     let booting = all().filter(|timeline| timeline.contains_key(&Stage::FirstSample));
@@ -124,7 +118,7 @@ fn total(timeline: &Timeline) -> f64 {
     timeline.values().max().map_or(0.0, |last| *last as f64)
 }
 
-/// The time of all steps between stages that do not follow each other directly.
+/// Returns the time of all steps between stages that are not consecutive.
 fn unexplained(timeline: &Timeline) -> f64 {
     steps(timeline)
         .filter(|(from, to)| to.0 as u8 != from.0 as u8 + 1)
@@ -132,13 +126,13 @@ fn unexplained(timeline: &Timeline) -> f64 {
         .sum()
 }
 
-fn is_disordered(timeline: &Timeline) -> bool {
+fn is_out_of_order(timeline: &Timeline) -> bool {
     steps(timeline).any(|(from, to)| to.1 < from.1)
 }
 
 type Reached = (Stage, u64);
 
-/// Each stage with the next one that was stamped, from exec on.
+/// Returns each stage with the next one that has a timestamp, from exec on.
 fn steps(timeline: &Timeline) -> impl Iterator<Item = (Reached, Reached)> + '_ {
     let reached = timeline
         .iter()
@@ -148,12 +142,12 @@ fn steps(timeline: &Timeline) -> impl Iterator<Item = (Reached, Reached)> + '_ {
     before.zip(reached)
 }
 
-/// The figure of several launches: their median on the wall clock, their mean on an exact one.
+/// Returns the median of several launches on the wall clock, their mean on an exact one.
 fn figure(values: impl Iterator<Item = f64>, clock: Clock) -> Option<f64> {
     let sorted = Sorted::new(values.collect())?;
-    Some(match clock {
-        Clock::Wall => sorted.median(),
-        Clock::Insn | Clock::InsnVmx => sorted.iter().sum::<f64>() / sorted.count() as f64,
+    Some(match clock.is_exact() {
+        false => sorted.median(),
+        true => sorted.mean(),
     })
 }
 
@@ -161,29 +155,19 @@ fn figure(values: impl Iterator<Item = f64>, clock: Clock) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn seen(environment: EnvironmentId, launches: &[&[(Stage, u64)]]) -> Observation {
+    fn boot(environment: EnvironmentId, launches: &[&[(Stage, u64)]]) -> Observation {
+        let launches = launches.iter().map(|stages| Launch {
+            timeline: stages.iter().copied().collect(),
+            counters: BTreeMap::from([(Counter::OwnMemory, 4096)]),
+        });
         Observation {
-            environment,
-            variant: Default::default(),
-            clock: environment.clock(),
-            replicate: 0,
-            unit_per_tick: 1.0,
-            operations: vec![],
-            launches: launches
-                .iter()
-                .map(|stages| Launch {
-                    timeline: stages.iter().copied().collect(),
-                    counters: BTreeMap::from([(Counter::OwnMemory, 4096)]),
-                })
-                .collect(),
-            facts: BTreeMap::new(),
-            log: String::new(),
-            problems: vec![],
+            launches: launches.collect(),
+            ..trapline_model::testing::boot(environment, 0, [])
         }
     }
 
     #[test]
-    fn gaps_are_unexplained_and_steps_are_not() {
+    fn only_gaps_are_unexplained() {
         use Stage::{Exec, FirstSample, GuestEntry, GuestMain, Reaped, VmmMain};
         let launch: &[_] = &[
             (Exec, 0),
@@ -193,7 +177,7 @@ mod tests {
             (FirstSample, 60),
             (Reaped, 100),
         ];
-        let found = &timelines(&[seen(EnvironmentId::Kvm, &[launch, launch])])[0];
+        let found = &timelines(&[boot(EnvironmentId::KVM, &[launch, launch])])[0];
         assert_eq!((found.launches, found.total), (2, 100.0));
         assert_eq!(found.unexplained, 80.0, "10 to 50, and 60 to 100");
         assert_eq!(found.disordered, 0);
@@ -208,33 +192,34 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_that_measures_is_no_boot() {
+    fn launches_that_measure_are_cut_at_main() {
         use Stage::{FirstSample, GuestMain, Reaped};
         let measuring: &[_] = &[(GuestMain, 30), (Reaped, 9_000)];
         let booting: &[_] = &[(GuestMain, 40), (FirstSample, 44), (Reaped, 60)];
-        let both = seen(EnvironmentId::QemuKvm, &[measuring, booting]);
+        let both = boot(EnvironmentId::QEMU_KVM, &[measuring, booting]);
         assert_eq!(timelines(&[both])[0].total, 60.0);
-        let one = seen(EnvironmentId::QemuKvm, &[measuring]);
+        let one = boot(EnvironmentId::QEMU_KVM, &[measuring]);
         assert_eq!(timelines(&[one])[0].total, 30.0);
-        assert_eq!(timelines(&[seen(EnvironmentId::Sim, &[])]), []);
+        assert_eq!(timelines(&[boot(EnvironmentId::SIM, &[])]), []);
     }
 
     #[test]
     fn launches_have_a_median_on_the_wall_clock_and_a_mean_on_an_exact_one() {
         let launches = [10, 10, 40].map(|at| [(Stage::GuestMain, at), (Stage::FirstSample, at)]);
         let launches = launches.each_ref().map(|launch| &launch[..]);
-        for (environment, expected) in [(EnvironmentId::Kvm, 10.0), (EnvironmentId::SimKvm, 20.0)] {
-            let found = &timelines(&[seen(environment, &launches)])[0];
+        for (environment, expected) in [(EnvironmentId::KVM, 10.0), (EnvironmentId::SIM_KVM, 20.0)]
+        {
+            let found = &timelines(&[boot(environment, &launches)])[0];
             assert_eq!(found.stages[0].reached, expected, "{environment}");
             assert_eq!((found.stages[0].min, found.total), (10.0, expected));
         }
     }
 
     #[test]
-    fn stages_in_the_wrong_order_are_noticed() {
+    fn unordered_stages_are_counted() {
         use Stage::{GuestEntry, VmmEntry};
         let launch: &[_] = &[(VmmEntry, 50), (GuestEntry, 49)];
-        let found = timelines(&[seen(EnvironmentId::SimKvm, &[launch])]);
+        let found = timelines(&[boot(EnvironmentId::SIM_KVM, &[launch])]);
         assert_eq!(found[0].disordered, 1);
     }
 }

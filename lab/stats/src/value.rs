@@ -1,27 +1,25 @@
-//! One raw batch -> one value in the unit of its operation.
+//! Raw batches -> values in the unit of their operation.
 
 use std::fmt;
-use trapline_abi::{Op, Unit, Workload};
+use trapline_abi::{Measure, Op, Unit, Workload};
 use trapline_model::{Clock, Outcome, Sample};
 
-/// Turns of the empty loop that `loop_cost` stands for; see
-/// [`trapline_abi::Record::Begin`].
+/// Iterations of the empty loop in `loop_cost` ([`trapline_abi::Record::Begin`]).
 const LOOP_TURNS: f64 = 1024.0;
 
-/// A batch of a boot's operation with all that turns it into a value.
+/// Calibration of a boot's operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Calibration {
     /// Nanoseconds or instructions per tick.
     pub unit_per_tick: f64,
-    /// Ticks of an empty batch, the fixed part of each; 0 for a lateness
-    /// ([`Op::is_lateness`]), from which nothing is subtracted.
+    /// Ticks of an empty batch; 0 for a lateness ([`Op::is_lateness`]), from which nothing is subtracted.
     pub clock_cost: u64,
-    /// Ticks of 1,024 turns of the empty loop.
+    /// Ticks of 1,024 iterations of the empty loop.
     pub loop_cost: u64,
 }
 
 impl Calibration {
-    /// That of an outcome of `op`; `None` if nothing was measured.
+    /// Returns the calibration of a measured outcome of `op`.
     pub fn of(op: Op, outcome: &Outcome, unit_per_tick: f64) -> Option<Self> {
         let Outcome::Measured {
             clock_cost,
@@ -38,17 +36,16 @@ impl Calibration {
         })
     }
 
-    /// The value of one batch: nanoseconds or instructions per operation, for a
-    /// rate millions of bytes per second or per thousand million instructions.
-    /// `None` where the batch is no measurement: nothing was counted, or a rate
-    /// took no time.
+    /// Returns the value of one batch: nanoseconds or instructions per operation, for a rate megabytes per
+    /// second or per thousand million instructions. `None` for an invalid batch: a count of 0, or a rate
+    /// without time.
     pub fn value(&self, unit: Unit, sample: &Sample) -> Option<f64> {
         self.mean(unit, std::slice::from_ref(sample))
     }
 
-    /// The mean over batches, weighted by their counts: all their time, calibration taken
-    /// off, by all their operations; for a rate all their bytes by all their time. In the
-    /// unit of [`Self::value`]; `None` without batches or where one is no measurement.
+    /// Returns the mean over batches, weighted by their counts: their time less the calibration, divided by
+    /// their operations; for a rate their bytes divided by their time. In the unit of [`Self::value`];
+    /// `None` without batches or if one is invalid.
     pub fn mean(&self, unit: Unit, samples: &[Sample]) -> Option<f64> {
         if samples
             .iter()
@@ -67,15 +64,15 @@ impl Calibration {
                 let each = ticks / count - self.loop_cost as f64 / LOOP_TURNS;
                 Some(each * self.unit_per_tick)
             }
-            // Bytes per nanosecond are thousands of millions per second.
+            // Bytes per nanosecond are thousands of megabytes per second.
             Unit::Rate => (ticks > 0.0).then(|| count / (ticks * self.unit_per_tick) * 1000.0),
         }
         .filter(|value| value.is_finite())
     }
 
-    /// What a value has to exceed to mean anything: the loop or the clock, as
-    /// each operation of the batch pays for them. The processor overlaps loop
-    /// and operation, so taking the loop off is only right up to its own size.
+    /// Returns the resolution of a batch: the share of the loop or of the clock read in one operation,
+    /// whichever is larger. The CPU overlaps loop and operation, so subtracting the loop has an error of up
+    /// to its own size.
     pub fn resolution(&self, sample: &Sample) -> f64 {
         let of_loop = self.loop_cost as f64 / LOOP_TURNS;
         let of_clock = self.clock_cost as f64 / (sample.count.max(1)) as f64;
@@ -83,8 +80,8 @@ impl Calibration {
     }
 }
 
-/// The unit of an operation's figures: `ns` or `insn` per operation, or
-/// megabytes (a million bytes) per second or per thousand million instructions.
+/// Returns the unit of an operation's figures: `ns` or `insn` per operation, or megabytes (a million bytes)
+/// per second or per thousand million instructions.
 pub const fn unit(op: Op, clock: Clock) -> &'static str {
     match (op.unit(), clock) {
         (Unit::Time, Clock::Wall) => "ns",
@@ -94,8 +91,7 @@ pub const fn unit(op: Op, clock: Clock) -> &'static str {
     }
 }
 
-/// In how many operations (for a rate: megabytes) the count of exits and of CPU
-/// time of a boot is divided.
+/// Returns the number of operations (for a rate: megabytes) by which a boot's exits and CPU time are divided.
 pub fn operations(op: Op, samples: &[Sample]) -> f64 {
     let count: f64 = samples.iter().map(|sample| sample.count as f64).sum();
     match op.unit() {
@@ -104,9 +100,9 @@ pub fn operations(op: Op, samples: &[Sample]) -> f64 {
     }
 }
 
-/// The share of an operation's time, from its first batch to its last, that the
-/// batches themselves took; the rest went into telling them. 1 where a sample is
-/// not a whole batch: of a timer it holds only the lateness, and requests to a disk overlap.
+/// Returns the share of the time from the first batch to the last that the batches took; the rest went into
+/// sending records. 1 if samples are not whole batches: those of a timer are only the lateness, and
+/// requests to a disk overlap.
 pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return 1.0;
@@ -125,22 +121,22 @@ pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
     }
 }
 
-/// How much work an operation did, where that depends on the size of the
-/// machine. Checksums can only be compared where it is equal.
+/// Amount of work of an operation if it depends on the size of the machine. Checksums are comparable only
+/// for equal work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Work {
-    /// The same work at any size.
+    /// Work that does not depend on the size.
     Unsized,
-    /// Pages that were touched.
+    /// Touched pages.
     Pages(u64),
-    /// Blocks of 1 MiB that were allocated.
+    /// Allocated blocks of 1 MiB.
     Blocks(u64),
     /// Doubles in each array.
     Doubles(u64),
 }
 
 impl Work {
-    /// The work that `samples` of `op` show to have been done.
+    /// Returns the work of `samples` of `op`.
     pub fn of(op: Op, samples: &[Sample]) -> Self {
         let total = || {
             samples
@@ -152,9 +148,10 @@ impl Work {
         match op {
             Op::FirstTouch4k => Self::Pages(total()),
             Op::Malloc1m => Self::Blocks(total()),
-            Op::Copy | Op::Scale => Self::Doubles(pass / 16),
-            Op::Add | Op::Triad => Self::Doubles(pass / 24),
-            _ => Self::Unsized,
+            _ => match op.measure() {
+                Measure::Bytes(each) => Self::Doubles(pass / each),
+                Measure::Batch | Measure::Lateness => Self::Unsized,
+            },
         }
     }
 }
@@ -170,7 +167,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// Whether the checksum of `op` proves its work. A boot computes nothing.
+/// Returns true if `op` has a checksum of its work; a boot has none.
 pub fn is_checked(op: Op) -> bool {
     op.workload() != Workload::Boot
 }
@@ -178,6 +175,7 @@ pub fn is_checked(op: Op) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_model::testing::{batch, measured};
 
     const SAMPLE: Sample = Sample {
         start: 1_000,
@@ -187,7 +185,7 @@ mod tests {
     };
 
     #[test]
-    fn the_time_between_batches_is_not_theirs() {
+    fn time_between_batches_does_not_count() {
         let batch = |start, end| Sample {
             start,
             end,
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_and_loop_are_taken_off_a_time() {
+    fn clock_and_loop_are_subtracted_from_a_time() {
         let calibration = Calibration {
             unit_per_tick: 0.5,
             clock_cost: 40,
@@ -215,16 +213,10 @@ mod tests {
 
     #[test]
     fn the_clock_is_not_subtracted_from_a_lateness() {
-        let measured = Outcome::Measured {
-            clock_cost: 40,
-            loop_cost: 0,
-            samples: Vec::new(),
-            interrupts: Vec::new(),
-            check: 0,
-            exits: None,
-            host_cpu_ns: None,
-            elapsed: None,
-        };
+        let mut measured = measured(Vec::new());
+        if let Outcome::Measured { clock_cost, .. } = &mut measured {
+            *clock_cost = 40;
+        }
         let subtracted = |op| Calibration::of(op, &measured, 1.0).map(|c| c.clock_cost);
         assert_eq!(subtracted(Op::TimerWake), Some(0));
         assert_eq!(subtracted(Op::BootSample), Some(0));
@@ -248,12 +240,6 @@ mod tests {
 
     #[test]
     fn a_mean_is_weighted_by_operations_and_a_rate_by_time() {
-        let batch = |ticks, count| Sample {
-            start: 0,
-            end: ticks,
-            count,
-            host_ns: None,
-        };
         let calibration = Calibration {
             unit_per_tick: 1.0,
             clock_cost: 10,
@@ -271,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_measurement_has_no_value() {
+    fn invalid_batches_have_no_value() {
         let calibration = Calibration {
             unit_per_tick: 1.0,
             clock_cost: 12_040,
@@ -286,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_read_off_the_samples() {
+    fn work_is_counted_by_the_samples() {
         let samples = [SAMPLE, SAMPLE];
         assert_eq!(Work::of(Op::FirstTouch4k, &samples), Work::Pages(200));
         assert_eq!(Work::of(Op::Malloc1m, &samples), Work::Blocks(200));

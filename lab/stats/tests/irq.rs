@@ -1,29 +1,30 @@
-//! Interrupts made up so that all that is said of them is known beforehand.
+//! Summaries of synthetic interrupts with known figures.
 
-use trapline_abi::{Found, Interrupt, Op};
+use trapline_abi::{CpuState, Interrupt, Op};
 use trapline_model::irq::{Asked, Settings, Time};
-use trapline_model::{EnvironmentId, Observation, Operation, Outcome};
+use trapline_model::testing::measured;
+use trapline_model::{EnvironmentId, Observation, Outcome};
 use trapline_stats::irq::{summarise, InTimeInterval, Interrupts, Point, Proof, WindowCount};
 
-/// Of a host's timer: 10 ticks until it woke, 20 until it was marked, then so many until
-/// the handler, 5 in it, 15 to the thread.
+/// Returns an interrupt of a host timer: the thread wakes after 10 ticks, it is pending after 30, the handler
+/// starts after `late` and takes 5, its thread wakes 15 later.
 fn raised(sequence: u64, late: u64) -> Interrupt {
     let due = 1_000 * sequence;
     let entered = due + late;
     Interrupt {
         sequence,
         due,
-        doubt: sequence % 4,
+        uncertainty: sequence % 4,
         woke: Some(due + 10),
         marked: Some(due + 30),
         entered,
         done: entered + 5,
         resumed: entered + 20,
-        found: Found::ALL[sequence as usize % 2],
+        found: CpuState::ALL[sequence as usize % 2],
     }
 }
 
-/// Of the guest's own timer: nobody but the guest stamps anything.
+/// Returns an interrupt of the guest's own timer, without timestamps of the host.
 fn own(sequence: u64, late: u64) -> Interrupt {
     Interrupt {
         woke: None,
@@ -32,42 +33,34 @@ fn own(sequence: u64, late: u64) -> Interrupt {
     }
 }
 
-fn boot(environment: EnvironmentId, replicate: u32, told: Vec<Interrupt>) -> Observation {
-    let op = match told[0].woke {
+fn boot(environment: EnvironmentId, replicate: u32, all: Vec<Interrupt>) -> Observation {
+    let op = match all[0].woke {
         Some(_) => Op::HostTimer,
         None => Op::OwnTimer,
     };
-    let outcome = Outcome::Measured {
-        clock_cost: 20,
-        loop_cost: 0,
-        samples: vec![],
-        interrupts: told,
-        check: 1,
-        exits: None,
-        host_cpu_ns: None,
-        elapsed: None,
-    };
+    let mut outcome = measured(Vec::new());
+    if let Outcome::Measured {
+        clock_cost,
+        interrupts,
+        ..
+    } = &mut outcome
+    {
+        (*clock_cost, *interrupts) = (20, all);
+    }
     let asked = Asked {
         expiries: 3_000,
         period: 1_000,
     };
     let facts = asked.facts().map(|(name, value)| (name.to_owned(), value));
     Observation {
-        environment,
-        variant: Default::default(),
-        clock: environment.clock(),
-        replicate,
         unit_per_tick: 0.5,
-        operations: vec![Operation { op, outcome }],
-        launches: vec![],
         facts: facts.into(),
-        log: String::new(),
-        problems: vec![],
+        ..trapline_model::testing::boot(environment, replicate, [(op, outcome)])
     }
 }
 
-/// Judged by a threshold of 30 units, which is 60 ticks.
-fn told(observations: &[Observation]) -> Vec<Interrupts> {
+/// Summarises with a threshold of 30 units, which is 60 ticks.
+fn summaries(observations: &[Observation]) -> Vec<Interrupts> {
     let summary = trapline_stats::summarise(observations);
     let settings = Settings {
         threshold: Time(30),
@@ -76,7 +69,8 @@ fn told(observations: &[Observation]) -> Vec<Interrupts> {
     summarise(observations, &summary, &settings)
 }
 
-/// All 3,000 but 7 and 2,999, 40 ticks late; 100 late is the first, 62 the 2,500th.
+/// Returns number and lateness of 3,000 expiries without 7 and 2,999: 40 ticks, but 100 for the first and 62
+/// for number 2,500.
 fn expiries() -> impl Iterator<Item = (u64, u64)> {
     let late = |number| match number {
         0 => 100,
@@ -90,11 +84,11 @@ fn expiries() -> impl Iterator<Item = (u64, u64)> {
 #[test]
 fn lateness_is_counted_expiry_by_expiry() {
     let boot = boot(
-        EnvironmentId::Kvm,
+        EnvironmentId::KVM,
         0,
         expiries().map(|(n, late)| own(n, late)).collect(),
     );
-    let told = &told(&[boot])[0];
+    let told = &summaries(&[boot])[0];
     let all = &told.all;
     assert_eq!(
         (all.expiries, all.count, all.missed(), all.above),
@@ -129,21 +123,21 @@ fn lateness_is_counted_expiry_by_expiry() {
 }
 
 #[test]
-fn a_requirement_is_judged_by_count_on_an_exact_clock() {
+fn on_an_exact_clock_the_count_decides_a_requirement() {
     let boot = boot(
-        EnvironmentId::SimKvm,
+        EnvironmentId::SIM_KVM,
         0,
         expiries().map(|(n, late)| own(n, late)).collect(),
     );
-    let told = &told(&[boot])[0];
+    let told = &summaries(&[boot])[0];
     assert_eq!(told.in_time_interval, None);
     for (share, proof) in [("99.86%", Proof::Met), ("99.87%", Proof::NotMet)] {
         assert_eq!(told.proof(share.parse().unwrap()), proof, "{share}");
     }
 }
 
-/// Full windows of one boot with so many late expiries, each a run of its own unless they
-/// come in bursts.
+/// Returns the interval for full windows of one boot with these late expiries, each a run of its own or one
+/// burst per window.
 fn interval(late: &[u64], bursts: bool) -> InTimeInterval {
     let windows = late.iter().map(|late| WindowCount {
         boot: 0,
@@ -170,7 +164,7 @@ fn zero_late_expiries_get_a_bound_for_bursts_and_one_for_independent_ones() {
 }
 
 #[test]
-fn the_windows_that_would_prove_a_requirement_do_prove_it() {
+fn the_computed_number_of_windows_proves_a_requirement() {
     let require = |text: &str| text.parse().unwrap();
     let none = interval(&[0; 10], false);
     let enough = none.windows_to_prove(require("99%")).unwrap();
@@ -189,11 +183,11 @@ fn the_windows_that_would_prove_a_requirement_do_prove_it() {
 }
 
 #[test]
-fn late_expiries_that_are_neighbours_are_not_independent() {
+fn clustered_late_expiries_are_not_independent() {
     let windows = [0, 40, 0, 0, 0, 0, 0, 3, 0, 0];
     assert!(interval(&windows, false).independent.is_some());
     assert_eq!(interval(&windows, true).independent, None);
-    // One late expiry tells nothing of others.
+    // A single late expiry cannot be clustered.
     assert!(interval(&[0, 1], true).independent.is_some());
 }
 
@@ -212,7 +206,7 @@ fn windows_of_a_bad_phase_count_for_less_and_widen_the_interval() {
 }
 
 #[test]
-fn windows_of_different_boots_are_no_neighbours() {
+fn windows_of_different_boots_are_not_neighbours() {
     let window = |boot, late| WindowCount {
         boot,
         expiries: 1_024,
@@ -232,13 +226,13 @@ fn windows_of_different_boots_are_no_neighbours() {
 }
 
 #[test]
-fn windows_stand_for_themselves_and_the_first_two_apart() {
+fn windows_are_counted_separately_and_the_first_two_summarised() {
     let boot = boot(
-        EnvironmentId::Kvm,
+        EnvironmentId::KVM,
         0,
         expiries().map(|(n, late)| own(n, late)).collect(),
     );
-    let told = &told(&[boot])[0];
+    let told = &summaries(&[boot])[0];
     let windows: Vec<_> = told
         .windows
         .iter()
@@ -256,14 +250,14 @@ fn windows_stand_for_themselves_and_the_first_two_apart() {
 }
 
 #[test]
-fn stages_that_were_told_add_up_and_others_are_named() {
+fn stages_with_timestamps_add_up_and_others_are_listed() {
     let raised: Vec<_> = expiries().map(|(n, late)| raised(n, late)).collect();
     let own: Vec<_> = expiries().map(|(n, late)| own(n, late)).collect();
     let seen = [
-        boot(EnvironmentId::Kvm, 0, raised),
-        boot(EnvironmentId::Host, 0, own),
+        boot(EnvironmentId::KVM, 0, raised),
+        boot(EnvironmentId::HOST, 0, own),
     ];
-    let told = told(&seen);
+    let told = summaries(&seen);
     let of = |index: usize| {
         let stages = &told[index].stages;
         let spans = stages.spans.iter();
@@ -272,7 +266,7 @@ fn stages_that_were_told_add_up_and_others_are_named() {
             .collect::<Vec<_>>()
     };
     use Point::{Done, Due, Entered, Marked, Resumed, Woke};
-    assert_eq!(told[0].environment, EnvironmentId::Host);
+    assert_eq!(told[0].environment, EnvironmentId::HOST);
     assert_eq!(
         of(0),
         [
@@ -281,7 +275,7 @@ fn stages_that_were_told_add_up_and_others_are_named() {
             (Done, Resumed, 7.5, 7.5),
         ]
     );
-    assert_eq!(told[0].stages.untold, [Woke, Marked]);
+    assert_eq!(told[0].stages.unstamped, [Woke, Marked]);
     assert_eq!(
         of(1),
         [
@@ -294,25 +288,25 @@ fn stages_that_were_told_add_up_and_others_are_named() {
     );
     for interrupts in &told {
         assert!(interrupts.stages.unexplained() < 1e-9);
-        assert_eq!(interrupts.stages.disordered, 0);
+        assert_eq!(interrupts.stages.out_of_order, 0);
         assert_eq!(interrupts.stages.total.max, 60.0);
     }
 }
 
 #[test]
-fn the_latest_are_kept_with_what_they_met() {
+fn the_latest_interrupts_are_kept_with_the_interrupted_code() {
     let boot = boot(
-        EnvironmentId::Kvm,
+        EnvironmentId::KVM,
         0,
         expiries().map(|(n, late)| raised(n, late)).collect(),
     );
-    let told = &told(&[boot])[0];
+    let told = &summaries(&[boot])[0];
     let latest: Vec<_> = told
         .latest
         .iter()
         .map(|late| (late.sequence, late.lateness))
         .collect();
-    // Of the many that are equally late the first that came.
+    // Of equally late ones the first.
     assert_eq!(
         latest[..4],
         [(0, 50.0), (2_500, 31.0), (1, 20.0), (2, 20.0)]
@@ -323,7 +317,7 @@ fn the_latest_are_kept_with_what_they_met() {
     assert_eq!(first.points[4], (Point::Resumed, 60.0));
     assert_eq!(
         (first.found, told.latest[2].found),
-        (Found::Halt, Found::Code)
+        (CpuState::Halt, CpuState::Code)
     );
     let found: Vec<_> = told
         .found
@@ -331,13 +325,13 @@ fn the_latest_are_kept_with_what_they_met() {
         .map(|(found, spread)| (*found, spread.count))
         .collect();
     // Numbers 7 and 2,999 are odd.
-    assert_eq!(found, [(Found::Halt, 1_500), (Found::Code, 1_498)]);
+    assert_eq!(found, [(CpuState::Halt, 1_500), (CpuState::Code, 1_498)]);
     let histogram: Vec<_> = told.histogram.iter().map(|b| (b.from, b.count)).collect();
     assert_eq!(histogram, [(20, 2_996), (31, 1), (50, 1)]);
 }
 
 #[test]
-fn what_was_early_is_not_late_and_what_is_out_of_order_is_told() {
+fn early_interrupts_are_not_late_and_unordered_ones_counted() {
     let early = Interrupt {
         due: 5_003,
         ..own(5, 0)
@@ -346,42 +340,48 @@ fn what_was_early_is_not_late_and_what_is_out_of_order_is_told() {
         marked: Some(9_050),
         ..raised(9, 40)
     };
-    let early = &told(&[boot(EnvironmentId::Kvm, 0, vec![own(1, 40), early])])[0];
+    let early = &summaries(&[boot(EnvironmentId::KVM, 0, vec![own(1, 40), early])])[0];
     assert_eq!((early.early, early.all.lateness.unwrap().min), (1, 0.0));
-    let crossed = &told(&[boot(EnvironmentId::Kvm, 0, vec![crossed])])[0];
-    assert_eq!((crossed.stages.disordered, crossed.stages.ahead), (1, 0));
+    let crossed = &summaries(&[boot(EnvironmentId::KVM, 0, vec![crossed])])[0];
+    assert_eq!(
+        (crossed.stages.out_of_order, crossed.stages.early_wakeups),
+        (1, 0)
+    );
     let ahead = Interrupt {
         woke: Some(8_995),
         ..raised(9, 40)
     };
-    let ahead = &told(&[boot(EnvironmentId::Kvm, 0, vec![ahead])])[0];
-    assert_eq!((ahead.stages.disordered, ahead.stages.ahead), (0, 1));
+    let ahead = &summaries(&[boot(EnvironmentId::KVM, 0, vec![ahead])])[0];
+    assert_eq!(
+        (ahead.stages.out_of_order, ahead.stages.early_wakeups),
+        (0, 1)
+    );
     let lengths: Vec<_> = ahead.stages.spans.iter().map(|span| span.p50).collect();
     assert_eq!(lengths[0], -2.5);
     assert_eq!(lengths.iter().sum::<f64>(), ahead.stages.total.p50);
 }
 
 #[test]
-fn boots_are_taken_together_on_the_wall_clock_and_once_on_an_exact_one() {
+fn boots_are_pooled_on_the_wall_clock_only() {
     let of = |environment| {
         let one = boot(environment, 0, (0..3_000).map(|n| own(n, 40)).collect());
         let two = boot(environment, 1, (0..3_000).map(|n| own(n, 40)).collect());
-        told(&[two, one]).remove(0)
+        summaries(&[two, one]).remove(0)
     };
-    let wall = of(EnvironmentId::Kvm);
+    let wall = of(EnvironmentId::KVM);
     assert_eq!(
         (wall.boots, wall.all.expiries, wall.first.expiries),
         (2, 6_000, 4_096)
     );
     assert_eq!((wall.windows[0].boot, wall.windows[3].boot), (0, 1));
-    let exact = of(EnvironmentId::SimKvm);
+    let exact = of(EnvironmentId::SIM_KVM);
     assert_eq!((exact.boots, exact.all.expiries), (2, 3_000));
 }
 
 #[test]
-fn what_has_no_figure_has_no_interrupts_either() {
-    let one = boot(EnvironmentId::SimKvm, 0, vec![own(0, 40)]);
-    let other = boot(EnvironmentId::SimKvm, 1, vec![own(0, 41)]);
-    assert_eq!(told(&[one.clone(), other]), []);
-    assert_eq!(told(&[one]).len(), 1);
+fn operations_without_a_figure_have_no_summary() {
+    let one = boot(EnvironmentId::SIM_KVM, 0, vec![own(0, 40)]);
+    let other = boot(EnvironmentId::SIM_KVM, 1, vec![own(0, 41)]);
+    assert_eq!(summaries(&[one.clone(), other]), []);
+    assert_eq!(summaries(&[one]).len(), 1);
 }

@@ -1,32 +1,26 @@
-//! Observations made up so that their figures are known beforehand.
+//! Summaries of synthetic observations with known figures.
 
 use std::collections::BTreeMap;
-use trapline_abi::{Found, Interrupt, Op};
-use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_abi::{CpuState, Interrupt, Op};
+use trapline_model::testing::{boot, measured};
+use trapline_model::{EnvironmentId, Observation, Outcome, Sample};
 use trapline_stats::{summarise, value::Work, Cell, FailureKind, Figure, Flag, Summary, Value};
 
-fn batches(ticks: &[u64], count: u64) -> Vec<Sample> {
-    let sample = |ticks: &u64| Sample {
-        start: 1 << 60,
-        end: (1 << 60) + ticks,
-        count,
-        host_ns: None,
-    };
-    ticks.iter().map(sample).collect()
-}
+const HOST: EnvironmentId = EnvironmentId::HOST;
+const KVM: EnvironmentId = EnvironmentId::KVM;
+const QEMU_KVM: EnvironmentId = EnvironmentId::QEMU_KVM;
+const QEMU_TCG: EnvironmentId = EnvironmentId::QEMU_TCG;
+const SIM: EnvironmentId = EnvironmentId::SIM;
+const SIM_KVM: EnvironmentId = EnvironmentId::SIM_KVM;
+const SIM_LINUX: EnvironmentId = EnvironmentId::SIM_LINUX;
 
-/// Calibrated so that nothing is taken off; checked by 7.
-fn measured(samples: Vec<Sample>) -> Outcome {
-    Outcome::Measured {
-        clock_cost: 0,
-        loop_cost: 0,
-        samples,
-        interrupts: Vec::new(),
-        check: 7,
-        exits: None,
-        host_cpu_ns: None,
-        elapsed: None,
+fn batches(ticks: &[u64], count: u64) -> Vec<Sample> {
+    let mut batches = trapline_model::testing::batches(ticks, count);
+    for batch in &mut batches {
+        batch.start += 1 << 60;
+        batch.end += 1 << 60;
     }
+    batches
 }
 
 fn with_check(samples: Vec<Sample>, new: u64) -> Outcome {
@@ -37,25 +31,7 @@ fn with_check(samples: Vec<Sample>, new: u64) -> Outcome {
     outcome
 }
 
-fn boot(environment: EnvironmentId, replicate: u32, told: Vec<(Op, Outcome)>) -> Observation {
-    Observation {
-        environment,
-        variant: Default::default(),
-        clock: environment.clock(),
-        replicate,
-        unit_per_tick: 1.0,
-        operations: told
-            .into_iter()
-            .map(|(op, outcome)| Operation { op, outcome })
-            .collect(),
-        launches: vec![],
-        facts: BTreeMap::new(),
-        log: String::new(),
-        problems: vec![],
-    }
-}
-
-/// Boots whose batches of 10 operations took so many ticks.
+/// Returns boots with batches of 10 operations of these ticks.
 fn boots(environment: EnvironmentId, op: Op, ticks: &[&[u64]]) -> Vec<Observation> {
     let boots = ticks.iter().zip(0..);
     boots
@@ -83,17 +59,15 @@ fn failure(summary: &Summary, environment: EnvironmentId, op: Op) -> &str {
     }
 }
 
-use EnvironmentId::{Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimLinux};
-
 #[test]
-fn first_each_boot_then_over_boots() {
+fn an_estimate_is_the_median_over_boots_of_their_medians() {
     let seen = boots(
-        Host,
+        HOST,
         Op::Cpuid,
         &[&[100, 110, 9_000], &[200, 210, 220], &[300, 310, 320]],
     );
     let summary = summarise(&seen);
-    let cpuid = figure(&summary, Host, Op::Cpuid);
+    let cpuid = figure(&summary, HOST, Op::Cpuid);
     assert_eq!(cpuid.estimate, 21.0, "the median of 11, 21 and 31");
     assert_eq!(
         (cpuid.min, cpuid.max),
@@ -104,71 +78,71 @@ fn first_each_boot_then_over_boots() {
     assert_eq!((cpuid.samples, cpuid.boots), (9, 3));
     let interval = cpuid.interval.unwrap();
     assert_eq!((interval.low, interval.high), (11.0, 31.0));
-    assert_eq!(cell(&summary, Host, Op::Cpuid).unit, "ns");
+    assert_eq!(cell(&summary, HOST, Op::Cpuid).unit, "ns");
     assert_eq!(cpuid.flags, []);
     assert_eq!(summarise(&seen), summary);
 }
 
 #[test]
 fn one_boot_has_no_interval() {
-    let summary = summarise(&boots(Host, Op::Cpuid, &[&[100, 110]]));
-    let cpuid = figure(&summary, Host, Op::Cpuid);
+    let summary = summarise(&boots(HOST, Op::Cpuid, &[&[100, 110]]));
+    let cpuid = figure(&summary, HOST, Op::Cpuid);
     assert_eq!((cpuid.interval, cpuid.boots), (None, 1));
     assert_eq!(cpuid.ratio.unwrap().estimate, 1.0);
 }
 
 #[test]
 fn ratios_are_to_the_bare_row_of_the_same_clock() {
-    let mut seen = boots(Host, Op::Cpuid, &[&[100], &[110], &[90]]);
-    seen.extend(boots(Kvm, Op::Cpuid, &[&[1_000], &[1_100], &[900]]));
-    seen.extend(boots(SimKvm, Op::Cpuid, &[&[600], &[600]]));
-    seen.extend(boots(QemuKvm, Op::PortIn, &[&[600], &[600]]));
+    let mut seen = boots(HOST, Op::Cpuid, &[&[100], &[110], &[90]]);
+    seen.extend(boots(KVM, Op::Cpuid, &[&[1_000], &[1_100], &[900]]));
+    seen.extend(boots(SIM_KVM, Op::Cpuid, &[&[600], &[600]]));
+    seen.extend(boots(QEMU_KVM, Op::PortIn, &[&[600], &[600]]));
     let summary = summarise(&seen);
-    let kvm = figure(&summary, Kvm, Op::Cpuid).ratio.unwrap();
+    let kvm = figure(&summary, KVM, Op::Cpuid).ratio.unwrap();
     assert_eq!(kvm.estimate, 10.0);
     let interval = kvm.interval.unwrap();
     assert!((interval.low - 10.0).abs() < 1e-9 && (interval.high - 10.0).abs() < 1e-9);
     assert!((interval.level - 0.75).abs() < 1e-9, "three blocks");
     assert_eq!(
-        figure(&summary, SimKvm, Op::Cpuid).ratio,
+        figure(&summary, SIM_KVM, Op::Cpuid).ratio,
         None,
         "no row of sim"
     );
-    assert_eq!(figure(&summary, QemuKvm, Op::PortIn).ratio, None);
+    assert_eq!(figure(&summary, QEMU_KVM, Op::PortIn).ratio, None);
 }
 
 /// The median of these batches is 3, and drops what one of three batches does in addition.
 #[test]
 fn an_exact_figure_is_the_mean_of_all_batches_and_has_no_interval() {
-    let mut seen = boots(Sim, Op::PortOut, &[&[30, 30, 40], &[30, 30, 40]]);
-    seen.extend(boots(SimKvm, Op::PortOut, &[&[31_230], &[31_230]]));
+    let mut seen = boots(SIM, Op::PortOut, &[&[30, 30, 40], &[30, 30, 40]]);
+    seen.extend(boots(SIM_KVM, Op::PortOut, &[&[31_230], &[31_230]]));
     let summary = summarise(&seen);
-    let sim = figure(&summary, Sim, Op::PortOut);
+    let sim = figure(&summary, SIM, Op::PortOut);
     assert_eq!((sim.estimate, sim.interval), (10.0 / 3.0, None));
     assert_eq!((sim.min, sim.max), (3.0, 4.0));
     assert_eq!((sim.samples, sim.boots), (3, 2));
-    let ratio = figure(&summary, SimKvm, Op::PortOut).ratio.unwrap();
+    let ratio = figure(&summary, SIM_KVM, Op::PortOut).ratio.unwrap();
     assert!((ratio.estimate - 936.9).abs() < 1e-9, "{ratio:?}");
     assert_eq!(ratio.interval, None);
-    assert_eq!(cell(&summary, Sim, Op::PortOut).unit, "insn");
+    assert_eq!(cell(&summary, SIM, Op::PortOut).unit, "insn");
 }
 
 #[test]
 fn an_exact_rate_is_all_bytes_by_all_time() {
     let outcome = || measured(batches(&[1_000, 3_000], 16_000));
-    let seen = [0, 1].map(|replicate| boot(Sim, replicate, vec![(Op::Copy, outcome())]));
+    let seen = [0, 1].map(|replicate| boot(SIM, replicate, vec![(Op::Copy, outcome())]));
     let copy = summarise(&seen);
-    let copy = figure(&copy, Sim, Op::Copy);
+    let copy = figure(&copy, SIM, Op::Copy);
     assert_eq!(copy.estimate, 8_000.0, "32,000 bytes in 4,000 instructions");
     assert_eq!((copy.max, copy.interval), (16_000.0, None));
 }
 
 #[test]
 fn one_digit_of_difference_is_a_failure_on_the_instruction_clock() {
-    let seen = boots(SimKvm, Op::PortOut, &[&[30, 30, 40], &[30, 31, 40]]);
+    let seen = boots(SIM_KVM, Op::PortOut, &[&[30, 30, 40], &[30, 31, 40]]);
     let summary = summarise(&seen);
     assert_eq!(
-        failure(&summary, SimKvm, Op::PortOut),
+        failure(&summary, SIM_KVM, Op::PortOut),
         "not deterministic: boots 0 and 1 differ in 1 of 3 batches, first in batch 1: \
          30 insn for 10 and 31 insn for 10"
     );
@@ -178,24 +152,24 @@ fn one_digit_of_difference_is_a_failure_on_the_instruction_clock() {
 
 #[test]
 fn exact_figures_do_not_depend_on_when_a_batch_began() {
-    let mut seen = boots(SimKvm, Op::PortOut, &[&[30], &[30]]);
+    let mut seen = boots(SIM_KVM, Op::PortOut, &[&[30], &[30]]);
     if let Outcome::Measured { samples, .. } = &mut seen[1].operations[0].outcome {
         samples[0].start += 1;
         samples[0].end += 1;
     }
     let summary = summarise(&seen);
-    assert_eq!(figure(&summary, SimKvm, Op::PortOut).estimate, 3.0);
+    assert_eq!(figure(&summary, SIM_KVM, Op::PortOut).estimate, 3.0);
 }
 
 #[test]
-fn an_exact_figure_needs_its_proof() {
-    let summary = summarise(&boots(Sim, Op::PortOut, &[&[30]]));
-    assert_eq!(figure(&summary, Sim, Op::PortOut).flags, [Flag::Unproved]);
-    let mut seen = boots(Sim, Op::PortOut, &[&[30]]);
+fn an_exact_figure_of_one_boot_is_flagged_and_of_a_lost_boot_fails() {
+    let summary = summarise(&boots(SIM, Op::PortOut, &[&[30]]));
+    assert_eq!(figure(&summary, SIM, Op::PortOut).flags, [Flag::Unproved]);
+    let mut seen = boots(SIM, Op::PortOut, &[&[30]]);
     let lost = Outcome::Failed("the guest hung".into());
-    seen.push(boot(Sim, 1, vec![(Op::PortOut, lost)]));
+    seen.push(boot(SIM, 1, vec![(Op::PortOut, lost)]));
     let summary = summarise(&seen);
-    let reason = failure(&summary, Sim, Op::PortOut);
+    let reason = failure(&summary, SIM, Op::PortOut);
     assert!(reason.contains("the guest hung"), "{reason}");
 }
 
@@ -208,15 +182,15 @@ fn rates_are_in_megabytes_and_their_exits_by_the_megabyte() {
     {
         (*exits, *host_cpu_ns) = (Some(64), Some(1_600));
     }
-    let summary = summarise(&[boot(Host, 0, vec![(Op::Copy, outcome)])]);
-    let copy = figure(&summary, Host, Op::Copy);
+    let summary = summarise(&[boot(HOST, 0, vec![(Op::Copy, outcome)])]);
+    let copy = figure(&summary, HOST, Op::Copy);
     assert_eq!((copy.min, copy.max), (16_000_000.0, 32_000_000.0));
     assert_eq!((copy.exits, copy.host_cpu_ns), (Some(2.0), Some(50.0)));
-    assert_eq!(cell(&summary, Host, Op::Copy).unit, "MB/s");
+    assert_eq!(cell(&summary, HOST, Op::Copy).unit, "MB/s");
 }
 
 #[test]
-fn what_is_not_more_than_its_loop_is_below_resolution() {
+fn an_operation_cheaper_than_its_loop_is_below_resolution() {
     let getpid = |ticks: u64| {
         let mut outcome = measured(batches(&[ticks], 1_000));
         if let Outcome::Measured {
@@ -229,18 +203,18 @@ fn what_is_not_more_than_its_loop_is_below_resolution() {
         }
         vec![(Op::Getpid, outcome)]
     };
-    let seen = [boot(Host, 0, getpid(9_030)), boot(Kvm, 0, getpid(1_930))];
+    let seen = [boot(HOST, 0, getpid(9_030)), boot(KVM, 0, getpid(1_930))];
     let summary = summarise(&seen);
-    assert_eq!(figure(&summary, Host, Op::Getpid).estimate, 8.0);
-    let kvm = figure(&summary, Kvm, Op::Getpid);
+    assert_eq!(figure(&summary, HOST, Op::Getpid).estimate, 8.0);
+    let kvm = figure(&summary, KVM, Op::Getpid);
     assert_eq!(kvm.flags, [Flag::BelowResolution(1.0)]);
-    assert_eq!(kvm.ratio, None, "a ratio of nothing means nothing");
-    let seen = [boot(Sim, 0, getpid(1_930)), boot(SimKvm, 0, getpid(1_030))];
+    assert_eq!(kvm.ratio, None, "no ratio below resolution");
+    let seen = [boot(SIM, 0, getpid(1_930)), boot(SIM_KVM, 0, getpid(1_030))];
     let summary = summarise(&seen);
-    let sim = figure(&summary, Sim, Op::Getpid);
+    let sim = figure(&summary, SIM, Op::Getpid);
     assert!((sim.estimate - 0.9).abs() < 1e-9);
     assert_eq!(sim.flags, [Flag::Unproved], "instructions do not overlap");
-    let less = &figure(&summary, SimKvm, Op::Getpid).flags;
+    let less = &figure(&summary, SIM_KVM, Op::Getpid).flags;
     assert_eq!(less[0], Flag::BelowResolution(1.0));
 }
 
@@ -256,9 +230,9 @@ fn clocks_that_disagree_over_a_long_interval_flag_the_cell() {
     let flags = |elapsed: &[(u64, u64)]| {
         let boots = elapsed.iter().zip(0..);
         let seen: Vec<_> = boots
-            .map(|((guest, host), replicate)| boot(Kvm, replicate, with_elapsed(*guest, *host)))
+            .map(|((guest, host), replicate)| boot(KVM, replicate, with_elapsed(*guest, *host)))
             .collect();
-        figure(&summarise(&seen), Kvm, Op::Cpuid).flags.clone()
+        figure(&summarise(&seen), KVM, Op::Cpuid).flags.clone()
     };
     assert_eq!(flags(&[(9_950_000, 10_000_000)]), []);
     assert_eq!(flags(&[(100, 4_999_999)]), [], "too short to tell");
@@ -275,7 +249,7 @@ fn clocks_that_disagree_over_a_long_interval_flag_the_cell() {
 }
 
 #[test]
-fn unequal_work_is_a_failure_and_not_a_number() {
+fn unequal_work_is_a_failure() {
     let with = |environment, check| {
         boot(
             environment,
@@ -283,43 +257,43 @@ fn unequal_work_is_a_failure_and_not_a_number() {
             vec![(Op::Cpuid, with_check(batches(&[100], 10), check))],
         )
     };
-    let summary = summarise(&[with(Host, 7), with(Kvm, 7), with(SimKvm, 8)]);
-    assert_eq!(figure(&summary, Host, Op::Cpuid).estimate, 10.0);
+    let summary = summarise(&[with(HOST, 7), with(KVM, 7), with(SIM_KVM, 8)]);
+    assert_eq!(figure(&summary, HOST, Op::Cpuid).estimate, 10.0);
     assert_eq!(
-        failure(&summary, SimKvm, Op::Cpuid),
+        failure(&summary, SIM_KVM, Op::Cpuid),
         "unequal work: checksum 0x7 in host, kvm and 0x8 in sim/kvm"
     );
-    let summary = summarise(&[with(Host, 7), with(Kvm, 8)]);
-    failure(&summary, Host, Op::Cpuid);
-    failure(&summary, Kvm, Op::Cpuid);
+    let summary = summarise(&[with(HOST, 7), with(KVM, 8)]);
+    failure(&summary, HOST, Op::Cpuid);
+    failure(&summary, KVM, Op::Cpuid);
 }
 
 #[test]
 fn boots_of_one_environment_must_do_equal_work_too() {
     let with = |replicate, check| {
         let outcome = with_check(batches(&[100], 10), check);
-        boot(Kvm, replicate, vec![(Op::Cpuid, outcome)])
+        boot(KVM, replicate, vec![(Op::Cpuid, outcome)])
     };
     let summary = summarise(&[with(0, 7), with(1, 9)]);
     assert_eq!(
-        failure(&summary, Kvm, Op::Cpuid),
+        failure(&summary, KVM, Op::Cpuid),
         "unequal work: checksum 0x7 in boot 0, 0x9 in boot 1"
     );
 }
 
 #[test]
-fn work_of_another_size_is_told_and_not_held_against_its_checksum() {
+fn work_of_another_size_is_flagged_and_its_checksum_not_compared() {
     let touch = |environment, batches_of: usize, check| {
         let outcome = with_check(batches(&vec![100; batches_of], 256), check);
         boot(environment, 0, vec![(Op::FirstTouch4k, outcome)])
     };
     let seen = [
-        touch(Host, 4, 10),
-        touch(QemuTcg, 2, 3),
-        touch(SimLinux, 2, 3),
+        touch(HOST, 4, 10),
+        touch(QEMU_TCG, 2, 3),
+        touch(SIM_LINUX, 2, 3),
     ];
     let summary = summarise(&seen);
-    let tcg = figure(&summary, QemuTcg, Op::FirstTouch4k);
+    let tcg = figure(&summary, QEMU_TCG, Op::FirstTouch4k);
     let sizes = Flag::OtherSize {
         here: Work::Pages(512),
         bare: Work::Pages(1024),
@@ -333,39 +307,39 @@ fn skips_and_failures_keep_their_reasons() {
     let skip = || Outcome::Skipped("a process has no ports".into());
     let fail = || Outcome::Failed("killed by signal 9".into());
     let seen = [
-        boot(Host, 0, vec![(Op::PortIn, skip()), (Op::Getpid, skip())]),
-        boot(Host, 1, vec![(Op::PortIn, skip()), (Op::Getpid, fail())]),
-        boot(Host, 2, vec![(Op::Cpuid, measured(batches(&[100], 10)))]),
-        boot(Host, 3, vec![(Op::Cpuid, fail())]),
+        boot(HOST, 0, vec![(Op::PortIn, skip()), (Op::Getpid, skip())]),
+        boot(HOST, 1, vec![(Op::PortIn, skip()), (Op::Getpid, fail())]),
+        boot(HOST, 2, vec![(Op::Cpuid, measured(batches(&[100], 10)))]),
+        boot(HOST, 3, vec![(Op::Cpuid, fail())]),
     ];
     let summary = summarise(&seen);
-    let port_in = &cell(&summary, Host, Op::PortIn).value;
+    let port_in = &cell(&summary, HOST, Op::PortIn).value;
     assert_eq!(*port_in, Value::Skip("a process has no ports".into()));
-    assert_eq!(failure(&summary, Host, Op::Getpid), "killed by signal 9");
+    assert_eq!(failure(&summary, HOST, Op::Getpid), "killed by signal 9");
     let lost = Flag::BootsLost {
         boots: 1,
         reason: "killed by signal 9".into(),
     };
-    assert_eq!(figure(&summary, Host, Op::Cpuid).flags, [lost]);
+    assert_eq!(figure(&summary, HOST, Op::Cpuid).flags, [lost]);
 }
 
 #[test]
-fn a_measurement_without_substance_is_a_failure() {
+fn a_measurement_without_valid_batches_is_a_failure() {
     for samples in [vec![], batches(&[100], 0)] {
-        let seen = [boot(Host, 0, vec![(Op::Cpuid, measured(samples))])];
+        let seen = [boot(HOST, 0, vec![(Op::Cpuid, measured(samples))])];
         let summary = summarise(&seen);
-        assert!(failure(&summary, Host, Op::Cpuid).starts_with("boot 0 gave"));
+        assert!(failure(&summary, HOST, Op::Cpuid).starts_with("boot 0 gave"));
     }
 }
 
 #[test]
 fn problems_are_counted_by_boots() {
-    let mut seen = boots(Kvm, Op::Cpuid, &[&[100], &[100]]);
+    let mut seen = boots(KVM, Op::Cpuid, &[&[100], &[100]]);
     for observation in &mut seen {
         observation.problems = vec!["a damaged frame".into(), "a damaged frame".into()];
     }
     let summary = summarise(&seen);
-    let key = (Kvm, "a damaged frame".to_owned());
+    let key = (KVM, "a damaged frame".to_owned());
     assert_eq!(summary.problems, BTreeMap::from([(key, 2)]));
 }
 
@@ -399,20 +373,20 @@ fn interrupt(sequence: u64, late: u64) -> Interrupt {
 }
 
 #[test]
-fn an_interrupt_is_a_batch_from_when_it_was_due_until_it_was_handled() {
-    let told = vec![(Op::OwnTimer, interrupted(&[40, 10, 20]))];
-    let summary = summarise(&[boot(Kvm, 0, told)]);
-    let late = figure(&summary, Kvm, Op::OwnTimer);
+fn an_interrupt_is_a_batch_from_expiry_to_handler() {
+    let outcomes = vec![(Op::OwnTimer, interrupted(&[40, 10, 20]))];
+    let summary = summarise(&[boot(KVM, 0, outcomes)]);
+    let late = figure(&summary, KVM, Op::OwnTimer);
     assert_eq!((late.min, late.p50, late.max), (10.0, 20.0, 40.0));
     assert_eq!((late.samples, late.boots), (3, 1));
 }
 
-/// What the instruction clock says of two boots, the second of which is `changed`.
-fn twice(changed: impl Fn(&mut Interrupt)) -> Summary {
+/// Summarises two boots on an exact clock, the second with changed interrupts.
+fn two_boots(changed: impl Fn(&mut Interrupt)) -> Summary {
     let mut seen: Vec<_> = (0..2)
         .map(|replicate| {
             boot(
-                SimKvm,
+                SIM_KVM,
                 replicate,
                 vec![(Op::OwnTimer, interrupted(&[40, 10]))],
             )
@@ -425,17 +399,17 @@ fn twice(changed: impl Fn(&mut Interrupt)) -> Summary {
 }
 
 #[test]
-fn interrupts_are_exact_in_every_stage() {
-    let same = twice(|interrupt| {
+fn all_timestamps_of_interrupts_are_compared_on_an_exact_clock() {
+    let same = two_boots(|interrupt| {
         interrupt.due += 7;
         interrupt.entered += 7;
         interrupt.done += 7;
         interrupt.resumed += 7;
     });
-    assert_eq!(figure(&same, SimKvm, Op::OwnTimer).flags, []);
+    assert_eq!(figure(&same, SIM_KVM, Op::OwnTimer).flags, []);
     let reason = |changed: fn(&mut Interrupt)| -> String {
-        let summary = twice(changed);
-        failure(&summary, SimKvm, Op::OwnTimer).to_owned()
+        let summary = two_boots(changed);
+        failure(&summary, SIM_KVM, Op::OwnTimer).to_owned()
     };
     let later = reason(|interrupt| interrupt.resumed += interrupt.sequence);
     assert_eq!(
@@ -443,28 +417,24 @@ fn interrupts_are_exact_in_every_stage() {
         "not deterministic: boots 0 and 1 differ in 1 of 2 interrupts, \
          first in that of expiry 1: 10 insn late and 10"
     );
-    assert!(reason(|interrupt| interrupt.doubt = 3).contains("2 of 2 interrupts"));
+    assert!(reason(|interrupt| interrupt.uncertainty = 3).contains("2 of 2 interrupts"));
     assert!(reason(|interrupt| interrupt.sequence += 1).contains("2 of 2 interrupts"));
-    assert!(reason(|interrupt| interrupt.found = Found::Exit).contains("2 of 2"));
+    assert!(reason(|interrupt| interrupt.found = CpuState::Exit).contains("2 of 2"));
 }
 
 #[test]
-fn what_the_host_did_besides_marks_every_figure_of_the_boot() {
-    let mut seen = boots(
-        EnvironmentId::Host,
-        Op::Getpid,
-        &[&[1_000], &[1_100], &[1_050]],
-    );
+fn host_noise_flags_every_figure_of_the_boot() {
+    let mut seen = boots(HOST, Op::Getpid, &[&[1_000], &[1_100], &[1_050]]);
     let quiet = summarise(&seen);
-    assert_eq!(figure(&quiet, EnvironmentId::Host, Op::Getpid).flags, []);
+    assert_eq!(figure(&quiet, HOST, Op::Getpid).flags, []);
     for (boot, share) in [(1, "40% of a CPU"), (2, "90% of a CPU")] {
         let name = "unrest-others".to_owned();
         seen[boot].facts.insert(name, share.to_owned());
     }
     let busy = summarise(&seen);
-    let told = figure(&busy, EnvironmentId::Host, Op::Getpid);
+    let told = figure(&busy, HOST, Op::Getpid);
     let what = [("others".to_owned(), "40% of a CPU".to_owned())].into();
-    assert_eq!(told.flags, [Flag::Unrest { what, boots: 2 }]);
-    let before = figure(&quiet, EnvironmentId::Host, Op::Getpid);
+    assert_eq!(told.flags, [Flag::HostNoise { what, boots: 2 }]);
+    let before = figure(&quiet, HOST, Op::Getpid);
     assert_eq!(told.estimate, before.estimate, "nothing is dropped");
 }

@@ -1,18 +1,16 @@
-//! Keeps the clock of a QEMU that counts instructions steady.
+//! Preload library that keeps the clock of a QEMU with `-icount` exact.
 //!
-//! Under `-icount sleep=off` the main loop moves the clock to the next timer once the
-//! CPU is halted (`icount_start_warp_timer`). It asks the CPU for that, but the CPU's
-//! thread halts first and adds the instructions that it executed last to the clock
-//! afterwards. A main loop that runs in between - only on a host that takes the CPU's
-//! thread from its processor just then - computes the time to the next timer from a
-//! clock that lags, and the timer comes late by those instructions. Without this
-//! library that happens to a few of a million sleeps, most often on a busy host.
+//! Under `-icount sleep=off` the main loop advances the clock to the next timer once the CPU is
+//! halted (`icount_start_warp_timer`). The CPU's thread halts first and adds its last
+//! instructions to the clock afterwards. A main loop that runs in between, which happens only if
+//! the host preempts the CPU's thread there, computes the time to the next timer from a clock
+//! that lags, so the timer fires late by those instructions. Without this library that affects a
+//! few of a million halts, most often on a loaded host.
 //!
-//! The main loop is about to look at the CPU when its ppoll(2) returns. So this library,
-//! loaded into QEMU before any other, has a `ppoll` of its own, which returns in
-//! the main thread only when the thread of the CPU rests: in its sleep, where all is
-//! counted, or at the lock that guards devices, which it takes only between two
-//! instructions. No instruction of the machine is added, moved or left out.
+//! The main loop reads the CPU's state after its ppoll(2) returns. So this library replaces
+//! `ppoll`: in the main thread it returns only when the CPU's thread sleeps, either halted, with
+//! all instructions counted, or waiting for QEMU's global lock, which it takes only between two
+//! instructions. No instruction of the machine is added, moved or omitted.
 
 use libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
 use std::fs::{self, File};
@@ -21,25 +19,23 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-/// How QEMU begins the name of the thread of a machine's one CPU, when it names threads
-/// (`-name debug-threads=on`).
-const PROCESSOR: &str = "ALL CPUs";
+/// Prefix of the name of QEMU's only CPU thread, with `-name debug-threads=on`.
+const CPU_THREAD: &str = "ALL CPUs";
 
-/// Turns that are given up to the CPU's thread. It shares a processor of the host with the
-/// main thread, so one is mostly enough.
-const TURNS: u32 = 8;
+/// Number of yields before sleeping. Main thread and CPU thread usually share a host CPU, so one
+/// mostly suffices.
+const YIELDS: u32 = 8;
 
-/// How long the CPU's thread is waited for after that: at first, at the most at once,
-/// and in all. A CPU that computes for longer is not about to sleep, and whoever wants
-/// something of the main loop shall not wait for it.
+/// First and longest pause, and the sum of pauses. A CPU that runs for longer is not about to
+/// halt, and the main loop has other work.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_millis(100);
+const PAUSE_LIMIT: Duration = Duration::from_millis(100);
 
-/// ppoll(2).
+/// Replaces ppoll(2).
 ///
 /// # Safety
-/// As for ppoll(2).
+/// The same as of ppoll(2).
 #[no_mangle]
 pub unsafe extern "C" fn ppoll(
     fds: *mut pollfd,
@@ -47,53 +43,53 @@ pub unsafe extern "C" fn ppoll(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller keeps what ppoll(2) asks for.
-    let ready = unsafe { wait(fds, count, timeout, mask) };
+    // SAFETY: the caller keeps the contract of ppoll(2).
+    let ready = unsafe { ppoll_syscall(fds, count, timeout, mask) };
     if is_main_thread() {
         // SAFETY: errno is this thread's own.
         let errno = unsafe { *libc::__errno_location() };
-        let_processor_rest();
+        wait_for_cpu_thread();
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = errno };
     }
     ready
 }
 
-/// The same as compilers call it that know how many descriptors there is room for
-/// (Linux Standard Base, libc-ddefs).
+/// Replaces the variant of ppoll(2) that compilers call if they know the size of the array (Linux
+/// Standard Base, libc-ddefs).
 ///
 /// # Safety
-/// As for ppoll(2).
+/// The same as of ppoll(2).
 #[no_mangle]
 pub unsafe extern "C" fn __ppoll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
     mask: *const sigset_t,
-    room: usize,
+    size: usize,
 ) -> c_int {
-    if room / size_of::<pollfd>() < count as usize {
+    if size / size_of::<pollfd>() < count as usize {
         std::process::abort();
     }
-    // SAFETY: the caller keeps what ppoll(2) asks for.
+    // SAFETY: the caller keeps the contract of ppoll(2).
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
-/// The system call. The kernel writes the time that is left, which a caller of the C
-/// library's function does not expect.
-unsafe fn wait(
+/// Performs the system call on a copy of `timeout`: the kernel writes the remaining time, which
+/// callers of the C library's function do not expect.
+unsafe fn ppoll_syscall(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's timeout is null or can be read.
-    let mut left = unsafe { timeout.as_ref() }.copied();
-    let timeout = left
+    let mut remaining = unsafe { timeout.as_ref() }.copied();
+    let timeout = remaining
         .as_mut()
         .map_or(std::ptr::null_mut(), std::ptr::from_mut);
     let size = size_of::<u64>();
-    // SAFETY: the caller's descriptors and mask are as ppoll(2) asks; `left` lives until
+    // SAFETY: the caller's descriptors and mask are as ppoll(2) requires; `remaining` lives until
     // the call is over; the kernel's signal sets are of 64 bits.
     unsafe { libc::syscall(libc::SYS_ppoll, fds, count, timeout, mask, size) as c_int }
 }
@@ -103,16 +99,16 @@ fn is_main_thread() -> bool {
     unsafe { libc::gettid() == libc::getpid() }
 }
 
-fn let_processor_rest() {
-    let Some(stat) = processor() else {
+fn wait_for_cpu_thread() {
+    let Some(stat) = cpu_thread_stat() else {
         return;
     };
-    let mut turns = 0;
+    let mut yields = 0;
     let mut waited = Duration::ZERO;
     let mut pause = FIRST_PAUSE;
-    while !rests(stat) && waited < PATIENCE {
-        if turns < TURNS {
-            turns += 1;
+    while !is_sleeping(stat) && waited < PAUSE_LIMIT {
+        if yields < YIELDS {
+            yields += 1;
             thread::yield_now();
             continue;
         }
@@ -122,29 +118,29 @@ fn let_processor_rest() {
     }
 }
 
-/// What the kernel says of the CPU's thread, once there is one.
-fn processor() -> Option<&'static File> {
+/// Returns the stat file of the CPU's thread, once that exists.
+fn cpu_thread_stat() -> Option<&'static File> {
     static STAT: OnceLock<File> = OnceLock::new();
     if STAT.get().is_none() {
-        let _found = STAT.set(find()?);
+        let _ = STAT.set(open_cpu_thread_stat()?);
     }
     STAT.get()
 }
 
-fn find() -> Option<File> {
+fn open_cpu_thread_stat() -> Option<File> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     threads
         .flatten()
         .map(|thread| thread.path())
         .find_map(|thread| {
             let name = fs::read_to_string(thread.join("comm")).ok()?;
-            let is_processor = name.starts_with(PROCESSOR);
-            is_processor.then(|| File::open(thread.join("stat")).ok())?
+            let is_cpu = name.starts_with(CPU_THREAD);
+            is_cpu.then(|| File::open(thread.join("stat")).ok())?
         })
 }
 
-/// Whether the thread waits for something; one that is gone rests, too.
-fn rests(stat: &File) -> bool {
+/// Returns true if the thread sleeps or has exited.
+fn is_sleeping(stat: &File) -> bool {
     let mut bytes = [0; 64];
     let Ok(read) = stat.read_at(&mut bytes, 0) else {
         return true;
@@ -152,8 +148,8 @@ fn rests(stat: &File) -> bool {
     state(&bytes[..read]) == Some(b'S')
 }
 
-/// The state in the beginning of `/proc/PID/stat`, which stands behind a name in
-/// brackets (proc_pid_stat(5)).
+/// Returns the state in the start of `/proc/PID/stat`, which follows the name in parentheses
+/// (proc_pid_stat(5)).
 fn state(stat: &[u8]) -> Option<u8> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     stat.get(end + 2).copied()
@@ -165,41 +161,40 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn the_state_stands_behind_the_last_bracket() {
+    fn state_follows_the_last_parenthesis() {
         assert_eq!(state(b"17 (ALL CPUs/TCG) R 1 17 17"), Some(b'R'));
         assert_eq!(state(b"17 (a) S (b) S 1 17"), Some(b'S'));
         assert_eq!(state(b"17 (ALL CPUs/T"), None);
         assert_eq!(state(b""), None);
     }
 
-    /// This program's own thread by the name of the CPU's: one that sleeps, then one that
-    /// computes.
+    /// The test's own thread has the name of the CPU thread; it sleeps, then computes.
     #[test]
-    fn a_thread_is_found_and_waited_for() {
+    fn main_thread_waits_for_the_cpu_thread() {
         let (wake, woken) = channel::<()>();
-        let (tell, told) = channel();
+        let (start, started) = channel();
         let computing = move || {
             let _hung_up = woken.recv();
-            tell.send(()).unwrap();
+            start.send(()).unwrap();
             let since = std::time::Instant::now();
             while since.elapsed() < Duration::from_millis(30) {
                 std::hint::spin_loop();
             }
         };
-        let name = format!("{PROCESSOR}/test");
+        let name = format!("{CPU_THREAD}/test");
         let thread = thread::Builder::new().name(name).spawn(computing).unwrap();
         let stat = loop {
-            if let Some(stat) = processor() {
+            if let Some(stat) = cpu_thread_stat() {
                 break stat;
             }
         };
-        while !rests(stat) {
+        while !is_sleeping(stat) {
             thread::yield_now();
         }
         drop(wake);
-        told.recv().unwrap();
-        let_processor_rest();
-        assert!(rests(stat), "it was not waited for until it ended");
+        started.recv().unwrap();
+        wait_for_cpu_thread();
+        assert!(is_sleeping(stat), "wait ended before the computation");
         thread.join().unwrap();
     }
 }

@@ -1,12 +1,11 @@
-//! Builds of kernels: to rows, and back.
+//! Kernel builds <-> rows.
 
-use crate::read::{collect, damage, environment, facts, unsigned};
-use crate::write::{begin, json, must_exist, signed};
+use crate::rows::{begin, collect, damage, environment, facts, json, must_exist, signed, unsigned};
 use crate::{schema, Problem, RunId};
 use rusqlite::{params, Connection, Row};
 use trapline_model::kernel_build::{Build, Column, Done, Outcome, Place, PlannedBuild};
 
-/// Stores what came of a build, in one transaction.
+/// Stores a build, in one transaction.
 pub fn add(connection: &mut Connection, run: RunId, build: &Build) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
@@ -42,7 +41,7 @@ pub fn add(connection: &mut Connection, run: RunId, build: &Build) -> Result<(),
     Ok(transaction.commit()?)
 }
 
-/// All builds of a run, in the order in which they were stored.
+/// Returns the builds of a run, in the order in which they were stored.
 pub fn of(connection: &Connection, run: RunId) -> Result<Vec<Build>, Problem> {
     if !schema::has_builds(connection)? {
         return Ok(Vec::new());

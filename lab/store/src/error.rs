@@ -1,4 +1,4 @@
-//! What can go wrong with a store, and what to do about it.
+//! Errors of a store, with remedies.
 
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("store {}: {problem}", path.display())]
 pub struct StoreError {
-    /// The file.
+    /// Path of the store.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Cause.
     #[source]
     pub problem: Problem,
 }
@@ -23,48 +23,58 @@ impl StoreError {
     }
 }
 
-/// What is wrong, and the remedy.
+/// Cause of a [`StoreError`].
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// There is no such file.
-    #[error("there is no such file; `trapline run` makes one, --store FILE names another")]
+    /// The file does not exist.
+    #[error("there is no such file")]
     Missing,
-    /// It cannot be made or written.
-    #[error("it cannot be written ({0}); choose another place with --store FILE")]
+    /// The file cannot be created or written.
+    #[error("it cannot be written ({0})")]
     Unwritable(String),
-    /// Another program holds it.
-    #[error(
-        "another program is using it; wait until that is done, or choose another with --store FILE"
-    )]
+    /// Another process holds the lock.
+    #[error("another program is using it")]
     Locked,
-    /// It is damaged, or it is no database at all.
-    #[error(
-        "it is damaged or not a store ({0}); move it away, or choose another with --store FILE"
-    )]
+    /// The file is damaged or not a database.
+    #[error("it is damaged or not a store ({0})")]
     Corrupt(String),
-    /// It is an SQLite database of some other program.
-    #[error("it is a database of another program; choose another with --store FILE")]
+    /// The file is an SQLite database of another program.
+    #[error("it is a database of another program")]
     Foreign,
-    /// A newer Trapline made it.
-    #[error(
-        "it is of format {found}, and this version knows formats up to {known}; \
-         use a newer version, or choose another with --store FILE"
-    )]
+    /// A later version of Trapline wrote the file.
+    #[error("it is of format {found}, and this version knows formats up to {known}")]
     Newer {
-        /// The file's format.
+        /// Format of the file.
         found: i64,
-        /// The newest format known here.
+        /// Newest format of this version.
         known: i64,
     },
-    /// No room is left.
-    #[error("the disk is full; all finished boots are safe; make room and run again")]
+    /// The disk is full.
+    #[error("the disk is full; all finished boots are stored")]
     Full,
-    /// It has no run of this number.
-    #[error("it has no run {0}; `trapline show --list` lists the runs it has")]
+    /// The store has no run of this number.
+    #[error("it has no run {0}")]
     NoSuchRun(i64),
-    /// Anything else, in SQLite's words.
+    /// Another error of SQLite.
     #[error("{0}")]
     Database(rusqlite::Error),
+}
+
+impl Problem {
+    /// Returns the remedy, as an instruction to the user.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Missing => "`trapline run` makes one, --store FILE names another",
+            Self::Unwritable(_) => "choose another place with --store FILE",
+            Self::Locked => "wait until that is done, or choose another with --store FILE",
+            Self::Corrupt(_) => "move it away, or choose another with --store FILE",
+            Self::Foreign => "choose another with --store FILE",
+            Self::Newer { .. } => "use a newer version, or choose another with --store FILE",
+            Self::Full => "make room and run again",
+            Self::NoSuchRun(_) => "`trapline show --list` lists the runs it has",
+            Self::Database(_) => return None,
+        })
+    }
 }
 
 impl From<rusqlite::Error> for Problem {
@@ -72,7 +82,7 @@ impl From<rusqlite::Error> for Problem {
         use rusqlite::Error::{
             FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType,
         };
-        // Somebody has put into a column what does not belong there.
+        // A value of an edited file.
         if matches!(
             error,
             FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)

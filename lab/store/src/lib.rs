@@ -1,11 +1,9 @@
-//! Where raw observations are kept: one SQLite file.
+//! Store of raw observations: one SQLite file.
 //!
-//! Each boot is written in one transaction as it completes, before anything is
-//! computed from it. The rollback journal is used, not the write-ahead log:
-//! between two boots the store is one file that can be copied or read on a
-//! read-only medium, and after `kill -9` or a loss of power every finished boot
-//! is still there, because the next one to open the file takes the unfinished
-//! one back.
+//! Each boot is written in one transaction as it completes, before anything is computed from it. The store
+//! uses the rollback journal, not the write-ahead log: between two boots it is one file that can be copied
+//! or read on a read-only medium. After `kill -9` or a loss of power every finished boot is still there;
+//! the next process to open the file rolls the unfinished one back.
 //!
 //! ```no_run
 //! # use trapline_store::{NewRun, Store};
@@ -24,7 +22,9 @@ mod builds;
 mod error;
 mod pack;
 mod read;
+mod rows;
 mod schema;
+mod settings;
 mod write;
 
 pub use error::{Problem, StoreError};
@@ -38,8 +38,8 @@ use std::time::Duration;
 use trapline_model::kernel_build::Build;
 use trapline_model::{Contender, Observation};
 
-/// How long to wait for another program that is writing to the same store.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for the lock of another process that writes to the same store.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
 pub struct Store {
@@ -57,77 +57,75 @@ impl fmt::Display for RunId {
     }
 }
 
-/// What is known of a run when it begins.
+/// A run at its start.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun<'a> {
-    /// The seed of its plan.
+    /// Seed of the plan.
     pub seed: u64,
-    /// What was asked for, as words of a command line.
+    /// Request, as words of a command line.
     pub request: &'a str,
-    /// The version of Trapline that runs it.
+    /// Version of Trapline.
     pub version: &'a str,
-    /// What is known of the host.
+    /// Facts of the host.
     pub facts: BTreeMap<String, String>,
-    /// Which process adds to it.
-    pub keeper: Option<&'a str>,
-    /// The plan that it is of, as it was written.
+    /// Identifies the process that adds to the run.
+    pub owner: Option<&'a str>,
+    /// Text of the plan file, if there is one.
     pub plan: Option<&'a str>,
 }
 
 /// A run, without its observations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunInfo {
-    /// Its number.
+    /// Number of the run.
     pub id: RunId,
-    /// When it began, in milliseconds since 1970 (UTC).
+    /// Start, in milliseconds since 1970 (UTC).
     pub started_at: u64,
-    /// When it was complete; `None` if it is going on or was interrupted.
+    /// End; `None` if the run is in progress or was interrupted.
     pub finished_at: Option<u64>,
-    /// The seed of its plan.
+    /// Seed of the plan.
     pub seed: u64,
-    /// What was asked for, as words of a command line.
+    /// Request, as words of a command line.
     pub request: String,
-    /// The version of Trapline that ran it.
+    /// Version of Trapline.
     pub version: String,
-    /// What was known of the host.
+    /// Facts of the host.
     pub facts: BTreeMap<String, String>,
-    /// How many boots of it are stored; each build of a kernel is one.
+    /// Number of stored boots; each kernel build is one.
     pub boots: u64,
-    /// Which process adds to it, or did before it ended; of older stores nothing is known.
-    pub keeper: Option<String>,
-    /// The plan that it is of, as it was written, if it is of one.
+    /// Identifies the process that last added to the run; `None` in formats 1 to 3.
+    pub owner: Option<String>,
+    /// Text of the plan file, if there is one.
     pub plan: Option<String>,
 }
 
-/// A run with all that was observed.
+/// A run with its observations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The run itself.
     pub info: RunInfo,
-    /// Its boots, in the order in which they were stored.
+    /// Boots, in the order in which they were stored.
     pub observations: Vec<Observation>,
-    /// Who was asked for and could not be booted, with reasons.
+    /// Requested configurations that could not be booted, with reasons.
     pub skips: Vec<(Contender, String)>,
-    /// Its builds of kernels, in the order in which they were stored.
+    /// Kernel builds, in the order in which they were stored.
     pub builds: Vec<Build>,
 }
 
 impl Store {
-    /// Opens the store at `path`, and makes it, with the folders that lead to it,
-    /// if there is none.
+    /// Opens the store at `path`. Creates it, with its parent directories, if it does not exist.
     ///
     /// # Errors
-    /// See [`Problem`]; the error names the file and what to do.
+    /// See [`Problem`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_patiently(path, PATIENCE)
+        Self::open_with_timeout(path, LOCK_TIMEOUT)
     }
 
-    /// Like [`Self::open`], waiting at most `patience` for others, now and at
-    /// every later call.
+    /// Like [`Self::open`], with a timeout for locks of other processes, now and at every later call.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn open_patiently(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+    /// See [`Self::open`].
+    pub fn open_with_timeout(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
         if let Some(folder) = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())
@@ -136,12 +134,12 @@ impl Store {
                 .map_err(|error| StoreError::new(path, Problem::Unwritable(error.to_string())))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-        let mut store = Self::connect(path, flags, patience)?;
+        let mut store = Self::connect(path, flags, timeout)?;
         store.attempt(schema::prepare)?;
         Ok(store)
     }
 
-    /// Opens the store at `path` to read it; never makes one.
+    /// Opens the store at `path` for reading. Does not create or migrate it.
     ///
     /// # Errors
     /// [`Problem::Missing`], or as [`Self::open`].
@@ -149,18 +147,18 @@ impl Store {
         if !path.exists() {
             return Err(StoreError::new(path, Problem::Missing));
         }
-        // To read and write where possible: what a killed writer left
-        // unfinished has to be taken back. SQLite falls back to reading.
+        // For writing if possible, to roll back the transaction of a killed writer. SQLite falls back to
+        // reading.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let mut store = Self::connect(path, flags, PATIENCE)?;
+        let mut store = Self::connect(path, flags, LOCK_TIMEOUT)?;
         store.attempt(schema::verify)?;
         Ok(store)
     }
 
-    fn connect(path: &Path, flags: OpenFlags, patience: Duration) -> Result<Self, StoreError> {
+    fn connect(path: &Path, flags: OpenFlags, timeout: Duration) -> Result<Self, StoreError> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)
-            .and_then(|connection| connection.busy_timeout(patience).map(|()| connection))
+            .and_then(|connection| connection.busy_timeout(timeout).map(|()| connection))
             .map_err(|error| StoreError::new(path, error.into()))?;
         Ok(Self {
             connection,
@@ -168,12 +166,12 @@ impl Store {
         })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Notes that a run begins.
+    /// Adds a run.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -181,7 +179,7 @@ impl Store {
         self.attempt(|connection| write::begin_run(connection, run))
     }
 
-    /// Stores all that a boot yielded, or nothing of it if that fails.
+    /// Stores an observation completely, or nothing of it on error.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -189,20 +187,20 @@ impl Store {
         self.attempt(|connection| write::add_observation(connection, run, seen))
     }
 
-    /// Stores why a contender that was asked for could not be booted.
+    /// Stores the reason why a requested configuration could not be booted.
     ///
     /// # Errors
     /// See [`Problem`].
     pub fn add_skip(
         &mut self,
         run: RunId,
-        contender: &Contender,
+        config: &Contender,
         reason: &str,
     ) -> Result<(), StoreError> {
-        self.attempt(|connection| write::add_skip(connection, run, contender, reason))
+        self.attempt(|connection| write::add_skip(connection, run, config, reason))
     }
 
-    /// Stores what came of a build.
+    /// Stores a kernel build.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -210,7 +208,7 @@ impl Store {
         self.attempt(|connection| builds::add(connection, run, build))
     }
 
-    /// Which boots of a run there are: whose, and which of his.
+    /// Returns the boots of a run: configuration and replicate.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -218,8 +216,8 @@ impl Store {
         self.attempt(|connection| read::booted(connection, run))
     }
 
-    /// Lets `keeper` go on with an unfinished run that `before` kept; whether that was so. Of
-    /// two who try, one succeeds.
+    /// Makes `owner` the owner of an unfinished run; false if `before` was not. Of two processes that try,
+    /// one succeeds.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -227,12 +225,12 @@ impl Store {
         &mut self,
         run: RunId,
         before: Option<&str>,
-        keeper: &str,
+        owner: &str,
     ) -> Result<bool, StoreError> {
-        self.attempt(|connection| write::take_over(connection, run, before, keeper))
+        self.attempt(|connection| write::take_over(connection, run, before, owner))
     }
 
-    /// Notes that a run is complete.
+    /// Marks a run as complete.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -240,7 +238,7 @@ impl Store {
         self.attempt(|connection| write::finish_run(connection, run))
     }
 
-    /// Every run, oldest first.
+    /// Returns all runs, the oldest first.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -248,7 +246,7 @@ impl Store {
         self.attempt(|connection| read::runs(connection))
     }
 
-    /// The run that began last, if there is any.
+    /// Returns the run that began last.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -256,10 +254,10 @@ impl Store {
         Ok(self.runs()?.pop())
     }
 
-    /// A run with all that was observed.
+    /// Returns a run with its observations.
     ///
     /// # Errors
-    /// [`Problem::NoSuchRun`], or see there.
+    /// [`Problem::NoSuchRun`], or another [`Problem`].
     pub fn load(&mut self, run: RunId) -> Result<Run, StoreError> {
         self.attempt(|connection| read::load(connection, run))
     }
@@ -275,12 +273,11 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
-    use trapline_model::{Clock, EnvironmentId};
+    use trapline_model::EnvironmentId;
 
     /// SQLite reports a full disk and a file at its greatest size alike.
     #[test]
-    fn on_a_full_disk_finished_boots_stay() {
+    fn a_full_disk_keeps_finished_boots() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("runs.db")).unwrap();
         store
@@ -289,16 +286,8 @@ mod tests {
             .unwrap();
         let run = store.begin_run(&NewRun::default()).unwrap();
         let boot = Observation {
-            environment: EnvironmentId::Host,
-            variant: Default::default(),
-            clock: Clock::Wall,
-            replicate: 0,
-            unit_per_tick: 1.0,
-            operations: vec![],
-            launches: vec![],
-            facts: BTreeMap::new(),
             log: "x".repeat(10_000),
-            problems: vec![],
+            ..trapline_model::testing::boot(EnvironmentId::HOST, 0, [])
         };
         let mut stored = 0;
         let error = loop {

@@ -1,14 +1,15 @@
-//! A million interrupts in one column: as they came over the wire, some twenty bytes
-//! each; and requests to a disk, some six. A piece is as many as [`interrupt::pack`] or
-//! [`block::pack`] puts into a record, with its length before it, because each piece is told
-//! apart from those before.
+//! Packing of interrupts (about twenty bytes each) and of disk requests (about six) into one column, in the
+//! encoding of the guest's records.
+//!
+//! The column is a sequence of pieces. A piece is the payload of one record of [`interrupt::pack`] or
+//! [`block::pack`], which is decoded independently of the others, after its length.
 
-use trapline_abi::block::{self, Request};
+use trapline_abi::block::{self, DiskRequest};
 use trapline_abi::interrupt::{self, MAX_PACKED};
 use trapline_abi::Interrupt;
 use trapline_model::Sample;
 
-/// All of `interrupts`, packed.
+/// Packs interrupts.
 pub fn packed(interrupts: &[Interrupt]) -> Vec<u8> {
     let mut buffer = [0; MAX_PACKED];
     pieces(interrupts, |rest| {
@@ -17,7 +18,7 @@ pub fn packed(interrupts: &[Interrupt]) -> Vec<u8> {
     })
 }
 
-/// What [`packed`] has packed; `None` where it is damaged.
+/// Unpacks the interrupts of [`packed`]; `None` if the bytes are damaged.
 pub fn unpacked(bytes: &[u8]) -> Option<Vec<Interrupt>> {
     let mut interrupts = Vec::new();
     for_each_piece(bytes, |piece| {
@@ -26,7 +27,7 @@ pub fn unpacked(bytes: &[u8]) -> Option<Vec<Interrupt>> {
     Some(interrupts)
 }
 
-/// Whether `samples` are such that nothing is lost when they are packed.
+/// Returns true if [`packed_requests`] keeps `samples` without loss.
 pub fn are_requests(samples: &[Sample]) -> bool {
     let mut before = 0;
     samples.iter().all(|sample| {
@@ -36,9 +37,9 @@ pub fn are_requests(samples: &[Sample]) -> bool {
     })
 }
 
-/// All of `requests`, packed.
+/// Packs requests.
 pub fn packed_requests(requests: &[Sample]) -> Vec<u8> {
-    let request = |&Sample { start, end, .. }: &Sample| Request { start, end };
+    let request = |&Sample { start, end, .. }: &Sample| DiskRequest { start, end };
     let requests: Vec<_> = requests.iter().map(request).collect();
     let mut buffer = [0; block::MAX_PACKED];
     pieces(&requests, |rest| {
@@ -47,11 +48,11 @@ pub fn packed_requests(requests: &[Sample]) -> Vec<u8> {
     })
 }
 
-/// What [`packed_requests`] has packed; `None` where it is damaged.
+/// Unpacks the requests of [`packed_requests`]; `None` if the bytes are damaged.
 pub fn unpacked_requests(bytes: &[u8]) -> Option<Vec<Sample>> {
     let mut requests = Vec::new();
     for_each_piece(bytes, |piece| {
-        let mut keep = |Request { start, end }| {
+        let mut keep = |DiskRequest { start, end }| {
             requests.push(Sample {
                 start,
                 end,
@@ -64,11 +65,11 @@ pub fn unpacked_requests(bytes: &[u8]) -> Option<Vec<Sample>> {
     Some(requests)
 }
 
-/// Puts together what `pack` makes of the first of those that are left, again and again.
+/// Concatenates pieces until `pack` has taken all items.
 fn pieces<T>(mut rest: &[T], mut pack: impl FnMut(&[T]) -> (usize, Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(rest.len() * 24);
     while !rest.is_empty() {
-        // At least one fits: none is longer than a hundred bytes.
+        // At least one fits: an item has at most a hundred bytes.
         let (count, piece) = pack(rest);
         bytes.extend((piece.len() as u16).to_le_bytes());
         bytes.extend(piece);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_interrupts_are_small_and_come_back() {
+    fn a_million_interrupts_are_packed_without_loss() {
         let interrupts: Vec<_> = (0..1_000_000).map(interrupt).collect();
         let bytes = packed(&interrupts);
         assert!(bytes.len() < 24_000_000, "{} bytes", bytes.len());
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_small_and_come_back() {
+    fn requests_are_packed_without_loss() {
         let sample = |number: u64| Sample {
             start: (1 << 50) + 30_000 * number,
             end: (1 << 50) + 30_000 * number + 700_000,
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_noticed() {
+    fn damaged_bytes_are_refused() {
         let bytes = packed(&[interrupt(1), interrupt(2)]);
         for damaged in [
             &bytes[..1],

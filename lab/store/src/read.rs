@@ -1,19 +1,18 @@
-//! From rows back to observations.
+//! Rows -> observations.
 //!
-//! A file that passed SQLite's own checks can still hold nonsense: somebody may
-//! have edited it. What cannot be read is named as damage, never guessed.
+//! A file that passes SQLite's checks can still hold invalid values, if it was edited. They are reported as
+//! damage.
 
-use crate::{builds, pack, schema, Problem, Run, RunId, RunInfo};
+use crate::rows::{collect, damage, environment, facts, unsigned};
+use crate::{builds, pack, schema, settings, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
-use trapline_model::{
-    Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample, Variant,
-};
+use trapline_model::{Clock, Contender, Launch, Observation, Operation, Outcome, Sample};
 
-/// How runs are asked for.
+/// Returns the query for runs.
 fn select_runs(connection: &Connection) -> Result<String, Problem> {
-    let further = schema::keeper_and_plan(connection)?;
+    let further = schema::owner_and_plan(connection)?;
     let builds = schema::builds_of_run(connection)?;
     Ok(format!(
         "SELECT id, started_at, finished_at, seed, request, version, facts,
@@ -33,7 +32,7 @@ pub fn runs(connection: &Connection) -> Result<Vec<RunInfo>, Problem> {
 }
 
 pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
-    // One view of the file, even while another lab adds to it.
+    // A consistent view while another process adds to the file.
     let view = connection.transaction()?;
     let info = view
         .query_row(
@@ -61,58 +60,49 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
         version: row.get(5)?,
         facts: facts(&row.get::<_, String>(6)?)?,
         boots: unsigned(row.get(7)?),
-        keeper: row.get(8)?,
+        owner: row.get(8)?,
         plan: row.get(9)?,
     })
 }
 
-/// Which boots of a run there are: whose, and which of his.
+/// Returns the boots of a run: configuration and replicate.
 pub fn booted(connection: &Connection, run: RunId) -> Result<Vec<(Contender, u32)>, Problem> {
-    let variant_column = schema::variant_column(connection)?;
-    let sql = format!(
-        "SELECT environment, {variant_column}, replicate FROM boots WHERE run = ?1 ORDER BY id"
-    );
-    collect(connection, &sql, run.0, |row| {
-        let contender = Contender {
-            environment: environment(row.get(0)?)?,
-            variant: variant(row.get(1)?)?,
-        };
-        Ok((contender, row.get(2)?))
+    let sql = "SELECT * FROM boots WHERE run = ?1 ORDER BY id";
+    collect(connection, sql, run.0, |row| {
+        Ok((config(row)?, row.get("replicate")?))
     })
 }
 
 fn skips(connection: &Connection, run: RunId) -> Result<Vec<(Contender, String)>, Problem> {
-    let variant_column = schema::variant_column(connection)?;
-    let sql = format!(
-        "SELECT environment, {variant_column}, reason FROM skips WHERE run = ?1 ORDER BY id"
-    );
-    collect(connection, &sql, run.0, |row| {
-        let contender = Contender {
-            environment: environment(row.get(0)?)?,
-            variant: variant(row.get(1)?)?,
-        };
-        Ok((contender, row.get(2)?))
+    let sql = "SELECT * FROM skips WHERE run = ?1 ORDER BY id";
+    collect(connection, sql, run.0, |row| {
+        Ok((config(row)?, row.get("reason")?))
+    })
+}
+
+/// Reads the configuration of a row with all columns of its table.
+fn config(row: &Row<'_>) -> Result<Contender, Problem> {
+    Ok(Contender {
+        environment: environment(row.get("environment")?)?,
+        variant: settings::read(row)?,
     })
 }
 
 fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>, Problem> {
-    let variant_column = schema::variant_column(connection)?;
-    let sql = format!(
-        "SELECT id, environment, clock, replicate, unit_per_tick, facts, log, {variant_column}
-         FROM boots WHERE run = ?1 ORDER BY id"
-    );
-    collect(connection, &sql, run.0, |row| {
-        let boot: i64 = row.get(0)?;
+    let sql = "SELECT * FROM boots WHERE run = ?1 ORDER BY id";
+    collect(connection, sql, run.0, |row| {
+        let boot: i64 = row.get("id")?;
+        let config = config(row)?;
         Ok(Observation {
-            environment: environment(row.get(1)?)?,
-            variant: variant(row.get(7)?)?,
-            clock: clock(row.get(2)?)?,
-            replicate: row.get(3)?,
-            unit_per_tick: row.get(4)?,
+            environment: config.environment,
+            variant: config.variant,
+            clock: clock(row.get("clock")?)?,
+            replicate: row.get("replicate")?,
+            unit_per_tick: row.get("unit_per_tick")?,
             operations: operations(connection, boot)?,
             launches: launches(connection, boot)?,
-            facts: facts(&row.get::<_, String>(5)?)?,
-            log: row.get(6)?,
+            facts: facts(&row.get::<_, String>("facts")?)?,
+            log: row.get("log")?,
             problems: problems(connection, boot)?,
         })
     })
@@ -192,7 +182,7 @@ fn requests(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Prob
     )
 }
 
-/// What `unpack` makes of the one row that there may be.
+/// Unpacks the only row of a query, if there is one.
 fn packed<T>(
     connection: &Connection,
     sql: &str,
@@ -228,7 +218,7 @@ fn launches(connection: &Connection, boot: i64) -> Result<Vec<Launch>, Problem> 
     })
 }
 
-/// Numbers by the name of something of which `find` knows all names.
+/// Reads numbers with the names of their keys.
 fn named<K: Ord>(
     connection: &Connection,
     sql: &str,
@@ -248,47 +238,9 @@ fn problems(connection: &Connection, boot: i64) -> Result<Vec<String>, Problem> 
     collect(connection, sql, boot, |row| Ok(row.get(0)?))
 }
 
-/// What `read` makes of every row of `sql` with `parameter`.
-pub fn collect<T>(
-    connection: &Connection,
-    sql: &str,
-    parameter: i64,
-    mut read: impl FnMut(&Row<'_>) -> Result<T, Problem>,
-) -> Result<Vec<T>, Problem> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query([parameter])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read(row)?);
-    }
-    Ok(found)
-}
-
-pub fn environment(name: String) -> Result<EnvironmentId, Problem> {
-    EnvironmentId::from_name(&name).ok_or_else(|| damage("environment", &name))
-}
-
-fn variant(text: String) -> Result<Variant, Problem> {
-    text.parse().map_err(|_| damage("setting", &text))
-}
-
 fn clock(name: String) -> Result<Clock, Problem> {
     Clock::ALL
         .into_iter()
         .find(|clock| clock.name() == name)
         .ok_or_else(|| damage("clock", &name))
-}
-
-pub fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {
-    serde_json::from_str(json).map_err(|_| damage("facts", json))
-}
-
-pub fn damage(what: &str, text: &str) -> Problem {
-    let text: String = text.chars().take(40).collect();
-    Problem::Corrupt(format!("it holds an unknown {what} '{text}'"))
-}
-
-/// Two's complement: see [`crate::schema`].
-pub fn unsigned(value: i64) -> u64 {
-    value as u64
 }

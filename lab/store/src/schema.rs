@@ -1,28 +1,30 @@
-//! The tables, and who may open them.
+//! Tables, formats and migrations.
 //!
-//! Numbers of 64 bits without sign are stored in SQLite's integers of 64 bits
-//! with sign by two's complement. The comments in the tables are kept by
-//! SQLite: `sqlite3 FILE .schema` explains the file.
+//! Unsigned 64-bit numbers are stored in SQLite's signed integers as two's complement. SQLite keeps the
+//! comments in the tables: `sqlite3 FILE .schema` documents the file.
 
-use crate::Problem;
-use rusqlite::{Connection, TransactionBehavior};
+use crate::{settings, Problem};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = 5;
+pub const VERSION: i64 = 6;
 
-/// The first format that has interrupts.
+/// The first format with interrupts.
 const WITH_INTERRUPTS: i64 = 2;
 
-/// The first format that has requests to disks.
+/// The first format with requests to disks.
 const WITH_REQUESTS: i64 = 3;
 
-/// The first format in which an environment may be there with several settings.
+/// The first format with settings of boots, as text, and with owner and plan of a run.
 const WITH_VARIANTS: i64 = 4;
 
-/// The first format that has kernel builds.
+/// The first format with kernel builds.
 const WITH_BUILDS: i64 = 5;
 
-/// Marks a database as ours (`PRAGMA application_id`): "TRPL".
+/// The first format with a column for each setting of a boot.
+const WITH_TYPED_SETTINGS: i64 = 6;
+
+/// Identifies a store (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
 
 const TABLES: &str = "
@@ -101,8 +103,7 @@ CREATE TABLE problems (          -- what went wrong without ending the boot
 CREATE INDEX problems_of_boot ON problems (boot);
 ";
 
-/// What was added to format 1. Interrupts are up to a million an operation, so they are
-/// packed: see [`crate::pack`].
+/// Added to format 1. An operation has up to a million interrupts, so they are packed ([`crate::pack`]).
 const INTERRUPTS: &str = "
 CREATE TABLE interrupts (        -- of an operation of workload irq
     operation INTEGER PRIMARY KEY REFERENCES operations,
@@ -112,7 +113,7 @@ CREATE TABLE interrupts (        -- of an operation of workload irq
 );
 ";
 
-/// What was added to format 2. Requests are up to some ten thousand an operation.
+/// Added to format 2. An operation has up to some ten thousand requests.
 const REQUESTS: &str = "
 CREATE TABLE requests (          -- of an operation of workload block
     operation INTEGER PRIMARY KEY REFERENCES operations,
@@ -122,9 +123,8 @@ CREATE TABLE requests (          -- of an operation of workload block
 );
 ";
 
-/// What was added to format 3: how a contender differs from its environment as it usually
-/// is, as `cpus=2,memory=1024M`; which process adds to a run, so that another one knows
-/// whether it may; and the plan that a run is of, as it was written.
+/// Added to format 3: the settings of a boot, as `cpus=2,memory=1024M`; the process that adds to a run, so
+/// that no other one does; and the text of the run's plan.
 const VARIANTS: &str = "
 ALTER TABLE runs ADD COLUMN keeper TEXT;
 ALTER TABLE runs ADD COLUMN plan TEXT;
@@ -132,8 +132,7 @@ ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ";
 
-/// What was added to format 4. A build is no boot: it is one long run, and its conditions are
-/// columns of a table.
+/// Added to format 4.
 const BUILDS: &str = "
 CREATE TABLE builds (            -- of a kernel, of a run that has nothing else
     id          INTEGER PRIMARY KEY,
@@ -153,7 +152,7 @@ CREATE TABLE builds (            -- of a kernel, of a run that has nothing else
 CREATE INDEX builds_of_run ON builds (run);
 ";
 
-/// What has to be added to a format before the first of each pair.
+/// Statements that add what a format before the first of each pair lacks.
 const ADDED: [(i64, &str); 4] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
@@ -161,9 +160,8 @@ const ADDED: [(i64, &str); 4] = [
     (WITH_BUILDS, BUILDS),
 ];
 
-/// Makes the tables where there are none, and refuses what is not ours.
+/// Creates the tables of an empty file, migrates a store of an earlier format, and refuses other files.
 pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
-    // Nothing has to be waited for in a store that is there already.
     if pragma(connection, "user_version")? == 0 {
         create(connection)?;
     }
@@ -177,51 +175,56 @@ pub fn prepare(connection: &mut Connection) -> Result<(), Problem> {
 
 fn create(connection: &mut Connection) -> Result<(), Problem> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another may have been here while we waited for the lock.
+    // Another process may have created them before this one got the lock.
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     if tables == 0 {
         transaction.execute_batch(TABLES)?;
-        for (_, added) in ADDED {
-            transaction.execute_batch(added)?;
-        }
+        add_missing(&transaction, 1)?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
     Ok(())
 }
 
-/// Adds what an earlier format has not. Nothing that is there is touched.
+/// Migrates a store of an earlier format.
 fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another may have been here while we waited for the lock.
+    // Another process may have migrated it before this one got the lock.
     let found = pragma(&transaction, "user_version")?;
+    add_missing(&transaction, found)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Adds what format `found` lacks, and sets the version.
+fn add_missing(transaction: &Transaction<'_>, found: i64) -> Result<(), Problem> {
     for (_, added) in ADDED.iter().filter(|(with, _)| found < *with) {
         transaction.execute_batch(added)?;
     }
+    if found < WITH_TYPED_SETTINGS {
+        settings::convert(transaction)?;
+    }
     transaction.pragma_update(None, "user_version", VERSION)?;
-    transaction.commit()?;
     Ok(())
 }
 
-/// Whether the store has interrupts: one of an earlier format that was only opened to
-/// be read has not.
+/// Returns true if the store has interrupts. One of an earlier format that was opened for reading has none.
 pub fn has_interrupts(connection: &Connection) -> Result<bool, Problem> {
     Ok(pragma(connection, "user_version")? >= WITH_INTERRUPTS)
 }
 
-/// Whether the store has requests to disks: the same.
+/// Returns true if the store has requests to disks.
 pub fn has_requests(connection: &Connection) -> Result<bool, Problem> {
     Ok(pragma(connection, "user_version")? >= WITH_REQUESTS)
 }
 
-/// Whether the store has kernel builds: the same.
+/// Returns true if the store has kernel builds.
 pub fn has_builds(connection: &Connection) -> Result<bool, Problem> {
     Ok(pragma(connection, "user_version")? >= WITH_BUILDS)
 }
 
-/// How many builds of a run were tried, as an expression of its query.
+/// Returns the SQL expression for the number of builds of a run that were not skipped.
 pub fn builds_of_run(connection: &Connection) -> Result<&'static str, Problem> {
     Ok(if has_builds(connection)? {
         "(SELECT count(*) FROM builds WHERE run = runs.id AND outcome <> 'skipped')"
@@ -230,8 +233,8 @@ pub fn builds_of_run(connection: &Connection) -> Result<&'static str, Problem> {
     })
 }
 
-/// Whether this is a store, undamaged, and of a format that we know. Damage is
-/// looked for now, because after a long run is a bad time to find it.
+/// Checks that the file is an undamaged store of a known format. Damage is searched for now rather than
+/// found after a long run.
 pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
     let found = pragma(connection, "user_version")?;
     let tables: i64 =
@@ -256,26 +259,12 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
     }
 }
 
-/// The column in which a table of the store has the variant, or what stands for it.
-pub fn variant_column(connection: &Connection) -> Result<&'static str, Problem> {
-    Ok(if has_variants(connection)? {
-        "variant"
-    } else {
-        "''"
+/// Returns the SQL expressions for owner and plan of a run.
+pub fn owner_and_plan(connection: &Connection) -> Result<&'static str, Problem> {
+    Ok(match pragma(connection, "user_version")? {
+        WITH_VARIANTS.. => "keeper, plan",
+        _ => "NULL, NULL",
     })
-}
-
-/// The columns in which a run has its keeper and its plan, or what stands for them.
-pub fn keeper_and_plan(connection: &Connection) -> Result<&'static str, Problem> {
-    Ok(if has_variants(connection)? {
-        "keeper, plan"
-    } else {
-        "NULL, NULL"
-    })
-}
-
-fn has_variants(connection: &Connection) -> Result<bool, Problem> {
-    Ok(pragma(connection, "user_version")? >= WITH_VARIANTS)
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, Problem> {

@@ -1,10 +1,10 @@
-//! From an observation to rows. Every function here is one transaction.
+//! Observations -> rows. Every public function is one transaction.
 
-use crate::{pack, NewRun, Problem, RunId};
-use rusqlite::{params, Connection, Transaction, TransactionBehavior};
-use std::collections::BTreeMap;
+use crate::rows::{begin, json, must_exist, signed};
+use crate::{pack, settings, NewRun, Problem, RunId};
+use rusqlite::{params, Connection, Transaction};
 use std::time::{SystemTime, UNIX_EPOCH};
-use trapline_abi::{Interrupt, Workload};
+use trapline_abi::Workload;
 use trapline_model::{names, Contender, Launch, Observation, Operation, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
@@ -18,7 +18,7 @@ pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId,
             run.request,
             run.version,
             json(&run.facts),
-            run.keeper,
+            run.owner,
             run.plan
         ],
     )?;
@@ -27,17 +27,17 @@ pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId,
     Ok(RunId(id))
 }
 
-/// Whether the run was still unfinished and kept by `before`.
+/// Makes `owner` the owner of an unfinished run; false if `before` was not.
 pub fn take_over(
     connection: &mut Connection,
     run: RunId,
     before: Option<&str>,
-    keeper: &str,
+    owner: &str,
 ) -> Result<bool, Problem> {
     let transaction = begin(connection)?;
     let changed = transaction.execute(
         "UPDATE runs SET keeper = ?3 WHERE id = ?1 AND keeper IS ?2 AND finished_at IS NULL",
-        params![run.0, before, keeper],
+        params![run.0, before, owner],
     )?;
     transaction.commit()?;
     Ok(changed == 1)
@@ -58,20 +58,17 @@ pub fn finish_run(connection: &mut Connection, run: RunId) -> Result<(), Problem
 pub fn add_skip(
     connection: &mut Connection,
     run: RunId,
-    contender: &Contender,
+    config: &Contender,
     reason: &str,
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
     transaction.execute(
-        "INSERT INTO skips (run, environment, variant, reason) VALUES (?1, ?2, ?3, ?4)",
-        params![
-            run.0,
-            contender.environment.name(),
-            contender.variant.to_string(),
-            reason
-        ],
+        "INSERT INTO skips (run, environment, reason) VALUES (?1, ?2, ?3)",
+        params![run.0, config.environment.name(), reason],
     )?;
+    let skip = transaction.last_insert_rowid();
+    settings::write(&transaction, "skips", skip, &config.variant)?;
     Ok(transaction.commit()?)
 }
 
@@ -83,9 +80,8 @@ pub fn add_observation(
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
     transaction.execute(
-        "INSERT INTO boots (run, environment, clock, replicate, unit_per_tick, facts, log,
-                            variant)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO boots (run, environment, clock, replicate, unit_per_tick, facts, log)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             run.0,
             seen.environment.name(),
@@ -93,11 +89,11 @@ pub fn add_observation(
             seen.replicate,
             seen.unit_per_tick,
             json(&seen.facts),
-            seen.log,
-            seen.variant.to_string()
+            seen.log
         ],
     )?;
     let boot = transaction.last_insert_rowid();
+    settings::write(&transaction, "boots", boot, &seen.variant)?;
     for operation in &seen.operations {
         add_operation(&transaction, boot, operation)?;
     }
@@ -138,10 +134,16 @@ fn add_operation(
         add_measurement(transaction, id, &operation.outcome)?;
         let is_packed = operation.op.workload() == Workload::Block && pack::are_requests(samples);
         match is_packed {
-            true => add_requests(transaction, id, samples)?,
+            true => {
+                let packed = pack::packed_requests(samples);
+                add_packed(transaction, "requests", id, samples.len(), &packed)?;
+            }
             false => add_samples(transaction, id, samples)?,
         }
-        add_interrupts(transaction, id, interrupts)?;
+        if !interrupts.is_empty() {
+            let packed = pack::packed(interrupts);
+            add_packed(transaction, "interrupts", id, interrupts.len(), &packed)?;
+        }
     }
     Ok(())
 }
@@ -203,36 +205,18 @@ fn add_samples(
     Ok(())
 }
 
-fn add_requests(
+/// Adds a row of table `interrupts` or `requests`.
+fn add_packed(
     transaction: &Transaction<'_>,
+    table: &str,
     operation: i64,
-    requests: &[Sample],
+    count: usize,
+    packed: &[u8],
 ) -> Result<(), Problem> {
+    let sql = format!("INSERT INTO {table} (operation, count, packed) VALUES (?1, ?2, ?3)");
     transaction
-        .prepare_cached("INSERT INTO requests (operation, count, packed) VALUES (?1, ?2, ?3)")?
-        .execute(params![
-            operation,
-            requests.len() as i64,
-            pack::packed_requests(requests)
-        ])?;
-    Ok(())
-}
-
-fn add_interrupts(
-    transaction: &Transaction<'_>,
-    operation: i64,
-    interrupts: &[Interrupt],
-) -> Result<(), Problem> {
-    if interrupts.is_empty() {
-        return Ok(());
-    }
-    transaction
-        .prepare_cached("INSERT INTO interrupts (operation, count, packed) VALUES (?1, ?2, ?3)")?
-        .execute(params![
-            operation,
-            interrupts.len() as i64,
-            pack::packed(interrupts)
-        ])?;
+        .prepare_cached(&sql)?
+        .execute(params![operation, count as i64, packed])?;
     Ok(())
 }
 
@@ -254,33 +238,7 @@ fn add_launch(transaction: &Transaction<'_>, boot: i64, launch: &Launch) -> Resu
     Ok(())
 }
 
-/// Takes the write lock at once, so that waiting for it is bounded by the busy
-/// timeout and never fails half way.
-pub fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Problem> {
-    Ok(connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
-}
-
-pub fn must_exist(transaction: &Transaction<'_>, run: RunId) -> Result<(), Problem> {
-    let known = transaction
-        .prepare_cached("SELECT 1 FROM runs WHERE id = ?1")?
-        .exists([run.0])?;
-    if known {
-        Ok(())
-    } else {
-        Err(Problem::NoSuchRun(run.0))
-    }
-}
-
-/// Two's complement: see [`crate::schema`].
-pub fn signed(value: u64) -> i64 {
-    value as i64
-}
-
-pub fn json(facts: &BTreeMap<String, String>) -> String {
-    serde_json::to_value(facts).unwrap_or_default().to_string()
-}
-
-/// Milliseconds since 1970; 0 on a machine whose clock is set before.
+/// Returns the milliseconds since 1970; 0 if the clock is set before.
 fn now() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! A lab that is killed at any time leaves every finished boot readable.
+//! Durability: a writer is killed at random times.
 
 mod common;
 
@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use trapline_store::{NewRun, Store};
 
-/// Set for the child, to the path of its store.
+/// Environment variable of the child: the path of its store.
 const STORE: &str = "TRAPLINE_TEST_STORE";
 
-/// Not a test but the child of one: writes boots until it is killed.
+/// The child process of the test below: writes boots until it is killed.
 #[test]
 fn writer() {
     let Some(path) = std::env::var_os(STORE).map(PathBuf::from) else {
@@ -39,7 +39,7 @@ fn stored_boots(path: &Path) -> u64 {
 }
 
 #[test]
-fn finished_boots_survive_the_killing_of_their_writer() {
+fn finished_boots_survive_a_killed_writer() {
     let folder = tempfile::tempdir().unwrap();
     for attempt in 0..6 {
         let path = folder.path().join(format!("{attempt}.db"));
@@ -49,7 +49,7 @@ fn finished_boots_survive_the_killing_of_their_writer() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let seen = stored_boots(&path);
-        // Not always at the same point of a transaction.
+        // Another point of a transaction in each attempt.
         std::thread::sleep(Duration::from_millis(attempt));
         writer.kill().unwrap();
         writer.wait().unwrap();

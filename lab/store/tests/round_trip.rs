@@ -1,4 +1,4 @@
-//! What is stored is what is loaded.
+//! Stored values are loaded unchanged.
 
 mod common;
 
@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
-use trapline_abi::{Counter, Found, Interrupt, Op, Stage};
+use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
 use trapline_model::kernel_build::{self, Build, Column, Done, Place, PlannedBuild};
 use trapline_model::{
     Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
@@ -30,11 +30,11 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
 fn interrupts() -> impl Strategy<Value = Vec<Interrupt>> {
     let times = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
     let raised = (option::of(any::<u32>()), option::of(any::<u32>()));
-    let interrupt = (any::<u64>(), times, raised, select(Found::ALL.to_vec())).prop_map(
+    let interrupt = (any::<u64>(), times, raised, select(CpuState::ALL.to_vec())).prop_map(
         |(sequence, (due, doubt, entered, done), (woke, marked), found)| Interrupt {
             sequence,
             due,
-            doubt: doubt.into(),
+            uncertainty: doubt.into(),
             woke: woke.map(|after| due.wrapping_add(after.into())),
             marked: marked.map(|after| due.wrapping_add(after.into())),
             entered,
@@ -90,7 +90,7 @@ fn launches() -> impl Strategy<Value = Launch> {
 prop_compose! {
     fn observations()(
         environment in select(EnvironmentId::ALL.to_vec()),
-        variant in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,again"]),
+        variant in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,again", "pages=4k,pin=free,idle=exits,kernel=k"]),
         clock in select(vec![Clock::Wall, Clock::Insn]),
         replicate in any::<u32>(),
         unit_per_tick in proptest::num::f64::NORMAL | proptest::num::f64::ZERO,
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn observations_come_back_as_they_were(
+    fn observations_are_loaded_unchanged(
         seen in vec(observations(), 0..4),
         seed in any::<u64>(),
         request in any::<String>(),
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn builds_come_back_as_they_were(builds in vec(builds(), 0..5)) {
+    fn builds_are_loaded_unchanged(builds in vec(builds(), 0..5)) {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("runs.db")).unwrap();
         store.begin_run(&NewRun::default()).unwrap();
@@ -200,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn runs_are_kept_apart_and_the_latest_is_found() {
+fn runs_are_separate_and_the_latest_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made/on/the/way/runs.db");
     let mut store = Store::open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that a file system and other programs do to a store.
+//! Stores on failing disks, and files of other programs.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use trapline_store::{NewRun, Problem, RunId, Store, StoreError, VERSION};
 
-/// What opening says, having checked that it names the file.
+/// Returns the problem of opening `path`, having checked that the message names the file.
 fn refusal(path: &Path) -> Problem {
     let error = open(path).err().expect("it was opened");
     let message = error.to_string();
@@ -17,7 +17,7 @@ fn refusal(path: &Path) -> Problem {
 }
 
 fn open(path: &Path) -> Result<Store, StoreError> {
-    Store::open_patiently(path, Duration::from_millis(50))
+    Store::open_with_timeout(path, Duration::from_millis(50))
 }
 
 fn filled(path: &Path, boots: u32) -> RunId {
@@ -31,11 +31,11 @@ fn filled(path: &Path, boots: u32) -> RunId {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_refused_at_once() {
+fn an_unwritable_path_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    // Not even root can write to the first; the others are no places for a file.
+    // Not even root can write to the first; the others are not directories.
     for path in [
         Path::new("/proc/trapline/runs.db"),
         &file.join("runs.db"),
@@ -47,7 +47,7 @@ fn a_place_that_cannot_be_written_is_refused_at_once() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_left_as_it_is() {
+fn other_files_are_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("letter.txt");
     let text = "Dear reader, this is a letter. ".repeat(100);
@@ -57,7 +57,7 @@ fn a_file_that_is_no_database_is_left_as_it_is() {
 }
 
 #[test]
-fn a_database_of_others_is_left_as_it_is() {
+fn databases_of_other_programs_are_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.db");
     let other = Connection::open(&path).unwrap();
@@ -71,7 +71,7 @@ fn a_database_of_others_is_left_as_it_is() {
 }
 
 #[test]
-fn damage_inside_a_store_is_found_when_it_is_opened() {
+fn damage_is_found_on_opening() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     filled(&path, 3);
@@ -83,7 +83,7 @@ fn damage_inside_a_store_is_found_when_it_is_opened() {
 }
 
 #[test]
-fn a_store_that_was_cut_off_is_refused() {
+fn a_truncated_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     filled(&path, 3);
@@ -93,9 +93,9 @@ fn a_store_that_was_cut_off_is_refused() {
 }
 
 #[test]
-fn nonsense_in_a_sound_file_is_named_as_damage() {
+fn invalid_values_are_reported_as_damage() {
     let folder = tempfile::tempdir().unwrap();
-    for (nonsense, named) in [
+    for (update, named) in [
         (
             "UPDATE operations SET operation = 'basic/dance'",
             "basic/dance",
@@ -107,6 +107,8 @@ fn nonsense_in_a_sound_file_is_named_as_damage() {
         ),
         ("UPDATE boots SET environment = 'moon'", "moon"),
         ("UPDATE boots SET facts = '{'", "facts"),
+        ("UPDATE boots SET pin = 'everywhere'", "everywhere"),
+        ("UPDATE boots SET cpus = 'two'", "cpus"),
         ("UPDATE boots SET replicate = -1", "out of range"),
         ("UPDATE interrupts SET count = 2", "interrupts"),
         ("UPDATE interrupts SET packed = x'0500'", "interrupts"),
@@ -117,7 +119,7 @@ fn nonsense_in_a_sound_file_is_named_as_damage() {
         open(&path).unwrap().add_observation(run, &boot).unwrap();
         Connection::open(&path)
             .unwrap()
-            .execute(nonsense, [])
+            .execute(update, [])
             .unwrap();
         let error = open(&path).unwrap().load(run).unwrap_err();
         assert!(matches!(error.problem, Problem::Corrupt(_)), "{error:?}");
@@ -127,7 +129,7 @@ fn nonsense_in_a_sound_file_is_named_as_damage() {
 }
 
 #[test]
-fn a_store_of_a_newer_version_is_left_as_it_is() {
+fn a_store_of_a_newer_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     filled(&path, 1);
@@ -141,45 +143,11 @@ fn a_store_of_a_newer_version_is_left_as_it_is() {
         matches!(problem, Problem::Newer { found, known: VERSION } if found == VERSION + 3),
         "{problem:?}"
     );
-    assert!(problem.to_string().contains("newer version"), "{problem}");
-}
-
-/// A store as version 1 of the format made it.
-fn of_format_1(path: &Path) -> RunId {
-    let run = filled(path, 2);
-    let older = Connection::open(path).unwrap();
-    let later = "DROP TABLE interrupts; DROP TABLE requests; DROP TABLE builds;
-                 ALTER TABLE boots DROP COLUMN variant; ALTER TABLE skips DROP COLUMN variant;
-                 ALTER TABLE runs DROP COLUMN keeper; ALTER TABLE runs DROP COLUMN plan";
-    older.execute_batch(later).unwrap();
-    older.pragma_update(None, "user_version", 1).unwrap();
-    run
+    assert!(problem.remedy().unwrap().starts_with("use a newer version"));
 }
 
 #[test]
-fn a_store_without_interrupts_is_read_as_it_is_and_written_with_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("runs.db");
-    let run = of_format_1(&path);
-    let expected = [common::full_boot(0), common::full_boot(1)];
-    let read = Store::open_existing(&path).unwrap().load(run).unwrap();
-    assert_eq!(read.observations, expected);
-    let version = |path: &Path| -> i64 {
-        let connection = Connection::open(path).unwrap();
-        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        version.unwrap()
-    };
-    assert_eq!(version(&path), 1, "reading changes nothing");
-    let mut store = open(&path).unwrap();
-    let boot = common::boot_with_interrupts();
-    store.add_observation(run, &boot).unwrap();
-    let all = store.load(run).unwrap().observations;
-    assert_eq!((all.len(), &all[2], version(&path)), (3, &boot, VERSION));
-    assert_eq!(all[..2], expected);
-}
-
-#[test]
-fn a_lock_that_lasts_is_told_and_one_that_ends_is_waited_for() {
+fn a_lock_is_waited_for_until_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     filled(&path, 1);
@@ -189,21 +157,20 @@ fn a_lock_that_lasts_is_told_and_one_that_ends_is_waited_for() {
     let error = store.begin_run(&NewRun::default()).unwrap_err();
     assert!(matches!(error.problem, Problem::Locked), "{error:?}");
     assert!(matches!(refusal(&path), Problem::Locked));
-    let patient = Store::open_patiently;
     let ending = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
         other.execute_batch("COMMIT").unwrap();
     });
-    let mut store = patient(&path, Duration::from_secs(20)).unwrap();
+    let mut store = Store::open_with_timeout(&path, Duration::from_secs(20)).unwrap();
     store.begin_run(&NewRun::default()).unwrap();
     ending.join().unwrap();
 }
 
 #[test]
-fn two_labs_can_take_turns() {
+fn several_processes_can_write_in_turns() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
-    let labs: Vec<_> = (0..3)
+    let writers: Vec<_> = (0..3)
         .map(|_| {
             let path = path.clone();
             std::thread::spawn(move || {
@@ -218,8 +185,8 @@ fn two_labs_can_take_turns() {
             })
         })
         .collect();
-    for lab in labs {
-        lab.join().unwrap();
+    for writer in writers {
+        writer.join().unwrap();
     }
     let runs = Store::open_existing(&path).unwrap().runs().unwrap();
     assert_eq!(
@@ -229,7 +196,7 @@ fn two_labs_can_take_turns() {
 }
 
 #[test]
-fn reading_never_makes_a_store() {
+fn opening_for_reading_does_not_create_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     let error = Store::open_existing(&path).err().unwrap();
@@ -241,7 +208,7 @@ fn reading_never_makes_a_store() {
 }
 
 #[test]
-fn what_is_asked_of_a_run_that_is_not_there_is_refused() {
+fn an_unknown_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open(&folder.path().join("runs.db")).unwrap();
     let none = RunId(3);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use trapline_tests::cycles::{self, Parts, Plan, Sum};
 use trapline_tests::settings;
 
-/// What is planned if nothing is said.
+/// Default plan.
 const PLAN: [u64; 4] = [200, 50, 4, 1];
 
 fn main() -> ExitCode {

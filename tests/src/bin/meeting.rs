@@ -18,7 +18,7 @@ const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const PORT: u16 = 7;
 
-/// Where the VMM is told to listen.
+/// Socket of the VMM.
 const PATH: &str = "/guest.socket";
 
 const LENGTH: usize = 256 << 10;

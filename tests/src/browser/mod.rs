@@ -1,7 +1,7 @@
 //! A real browser without a window, spoken to as its own tools speak to it: the
 //! DevTools protocol over two pipes, JSON with a zero byte behind each message.
 //!
-//! What the page does is noted as it happens: requests, words on its console, exceptions.
+//! Requests, console messages and exceptions of the page are recorded as they happen.
 
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
@@ -22,7 +22,7 @@ const PROGRAMS: [&str; 4] = [
 /// A browser on a busy machine takes its time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whether a browser is here; if not, says that `what` is skipped.
+/// Returns whether a browser is installed; otherwise records `what` as skipped.
 pub fn has_browser(what: &str) -> bool {
     let found = program().is_some();
     if !found {
@@ -44,7 +44,7 @@ pub struct Browser {
     number: u64,
     /// Addresses that the page asked for, the page itself first.
     pub requests: Vec<String>,
-    /// What it wrote to its console, exceptions and refusals of its policy among it.
+    /// Console messages, exceptions and violations of the content security policy.
     pub console: Vec<String>,
     /// Its profile, which goes with it.
     _profile: TempDir,
@@ -167,7 +167,7 @@ impl Browser {
         }
     }
 
-    /// What an expression is, by value.
+    /// Evaluates an expression and returns its value.
     ///
     /// # Panics
     /// If it throws.
@@ -181,7 +181,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// What keeps people from reading or using the page as it is now; see `audit.js`.
+    /// Returns accessibility problems of the page in its current state; see `audit.js`.
     pub fn audit(&mut self) -> Vec<String> {
         let found = self.value(include_str!("audit.js"));
         let found = found.as_array().expect("a list").iter();

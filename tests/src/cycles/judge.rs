@@ -4,7 +4,7 @@ use super::schedule::Cut;
 use std::collections::BTreeMap;
 use std::io;
 
-/// What came of the runs.
+/// Result of the runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Runs that ended by a power-off with exit status 0.
@@ -24,11 +24,11 @@ pub struct Sum {
 /// Reads what machines say.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// What came of the runs so far.
+    /// Result of the runs so far.
     pub sum: Sum,
-    /// Of each writer, how many records were told.
+    /// Number of reported records of each writer.
     told: BTreeMap<u64, u64>,
-    /// Whether the current run has found what there was.
+    /// The current run has found the earlier records.
     looked: bool,
     /// Records that the current run has told.
     now: u64,
@@ -39,7 +39,7 @@ pub struct Judge {
 /// Lines of context for people.
 const CONTEXT: usize = 40;
 
-/// Where lines come from, and how the power is cut there.
+/// A source of console lines whose power can be cut.
 pub trait Source {
     /// The next line; none when the machine has ended.
     ///
@@ -51,14 +51,14 @@ pub trait Source {
     fn cut(&mut self);
 }
 
-/// How a machine that does all its runs ends.
+/// Expected end of a machine that completes its runs.
 const WHOLE: &str = "schedule done";
 
 impl Judge {
     /// Follows a machine to its end.
     ///
     /// # Errors
-    /// What was wrong, and the last lines before.
+    /// Error, with the last lines before it.
     pub fn follow(
         &mut self,
         source: &mut dyn Source,

@@ -11,9 +11,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use trapline_environments::sim::kernel::{self, Maker};
 use trapline_environments::sim::{drivers, Archive};
-use trapline_environments::{unpacked_kernel, Part, Rate, Root, Settings};
+use trapline_environments::{unpacked_kernel, Part, Root, Settings, TscRate};
 
-/// What machine and guest are made of.
+/// Files of the machine and its guest.
 pub struct Parts {
     settings: Settings,
     kernel: PathBuf,
@@ -21,11 +21,11 @@ pub struct Parts {
     unpacked: Vec<u8>,
     /// Drivers of the machine: KVM's, and its disk's.
     host: Vec<u8>,
-    /// Of the guest, all of it.
+    /// The guest's files.
     guest: Vec<u8>,
 }
 
-/// What both have a disk by.
+/// Drivers of the disk, for both.
 const DRIVERS: [&str; 2] = ["virtio_mmio", "virtio_blk"];
 
 const FILES: [&str; 2] = ["/trapline/cycles/kernel", "/trapline/cycles/initrd"];
@@ -94,7 +94,7 @@ impl Parts {
         command.arg("-drive").arg(drive);
         command.arg("-kernel").arg(&self.kernel);
         // It has no clock by which its counter, which is this host's, could be measured.
-        let khz = Rate::of_this_host().hertz / 1e3;
+        let khz = TscRate::host().hertz / 1e3;
         let told = format!("{HOST} tsc_early_khz={khz:.0} tsc=reliable");
         command.arg("-initrd").arg(initrd).args(["-append", &told]);
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -167,7 +167,7 @@ impl Source for Machine {
     }
 }
 
-/// What a machine says, line by line, read by a thread that ends with the machine.
+/// Console lines of a machine, read by a thread that ends with the machine.
 fn lines_of(output: ChildStdout) -> mpsc::Receiver<io::Result<String>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

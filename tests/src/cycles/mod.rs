@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What one machine may take for each run, and for itself.
+/// Time limit of each run of a machine, and of its start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Does all that is planned with a new disk in `directory`, and calls `tell` with every line
@@ -56,7 +56,7 @@ const DISK: u64 = 64 << 20;
 const MAKER: &str = "mkfs.ext4";
 const CHECKER: &str = "e2fsck";
 
-/// Whether both are here.
+/// Returns whether both tools are installed.
 pub fn has_tools() -> bool {
     [MAKER, CHECKER]
         .into_iter()

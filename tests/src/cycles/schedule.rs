@@ -1,7 +1,7 @@
 //! Which power-cycles there are, in which order, and when the hard ones fall: by a seed, so
 //! that the same can be tried again.
 
-/// What is to be tried.
+/// Numbers of ends of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Runs that end by a power-off.
@@ -10,7 +10,7 @@ pub struct Plan {
     pub kills: u32,
     /// Power cuts of the machine with VMM and guest.
     pub cuts: u32,
-    /// What the moments come from.
+    /// Seed of the moments.
     pub seed: u64,
 }
 
@@ -18,12 +18,12 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut(pub u64);
 
-/// What one machine does, from its start to its end.
+/// Runs of one machine, from its start to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part {
     /// The lines of its schedule.
     pub runs: Vec<String>,
-    /// How it ends, if not by itself.
+    /// Forced end, if any.
     pub cut: Option<Cut>,
 }
 

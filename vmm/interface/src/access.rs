@@ -1,6 +1,6 @@
-//! Addresses, and what passes between a guest and its VMM at them.
+//! Addresses, exits and entries.
 
-use std::fmt;
+use core::fmt;
 
 /// A guest-physical address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,12 +12,12 @@ impl fmt::Display for Gpa {
     }
 }
 
-/// Where a guest reaches out of its memory.
+/// An address outside guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoAddr {
-    /// An I/O port.
+    /// I/O port.
     Port(u16),
-    /// A guest-physical address without memory behind it.
+    /// Guest-physical address without memory.
     Mmio(u64),
 }
 
@@ -30,75 +30,73 @@ impl fmt::Display for IoAddr {
     }
 }
 
-/// What a guest may do with attached memory.
+/// Access rights to attached memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read, write and execute.
     ReadWrite,
-    /// Read and execute; a write is a [`Exit::Write`].
+    /// Read and execute; a write exits as [`Exit::Write`].
     ReadOnly,
 }
 
-/// What a vCPU is told when it is entered.
+/// Input of a guest entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Go on.
+    /// Resume.
     Resume,
-    /// Go on; this is what the [`Exit::Read`] before reads, or what the
-    /// [`Exit::Hypercall`] before returns. Bytes beyond the size of the access are
-    /// ignored.
+    /// Resume with the result of the last [`Exit::Read`] or [`Exit::Hypercall`]. Bytes beyond the size of
+    /// the access are ignored.
     Answer(u64),
 }
 
-/// Why a vCPU was left.
+/// Reason of a guest exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The first exit of every vCPU, before its first instruction: the
-    /// moment to adjust its state.
+    /// First exit of every vCPU, before its first instruction.
     Started,
-    /// The guest reads; the next entry is the answer.
+    /// Read access; the next entry carries the result.
     Read {
-        /// Where.
+        /// Address.
         at: IoAddr,
-        /// Bytes: 1, 2, 4, and for memory 8.
+        /// Size in bytes: 1, 2, 4, and for memory 8.
         size: u8,
     },
-    /// The guest writes.
+    /// Write access.
     Write {
-        /// Where.
+        /// Address.
         at: IoAddr,
-        /// Bytes: 1, 2, 4, and for memory 8.
+        /// Size in bytes: 1, 2, 4, and for memory 8.
         size: u8,
-        /// What, zero-extended.
+        /// Value, zero-extended.
         data: u64,
     },
-    /// The guest calls, and the kernel leaves the answer to the VMM.
+    /// Hypercall not handled by the hypervisor.
     Hypercall {
-        /// Which call, `rax`.
+        /// Number, from `rax`.
         number: u64,
-        /// Its arguments, as the calling convention of the kernel has them.
+        /// Arguments, in the order of the hypervisor's calling convention.
         args: [u64; 4],
     },
-    /// The guest halts and no kernel waits for its interrupts.
+    /// `hlt` without a local APIC in the hypervisor.
     Halted,
-    /// Somebody used the [`crate::Kicker`]: pause, recall, a signal.
+    /// A [`crate::Kicker`] was used.
     Kicked,
-    /// The guest cannot go on.
+    /// The guest cannot continue.
     Stopped(Stop),
 }
 
-/// Why a guest cannot go on.
+/// Reason why a guest cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// A fault while handling a fault while handling a fault.
+    /// Triple fault.
     TripleFault,
-    /// The guest asked the kernel for power-off or reset.
+    /// The guest requested power-off or reset from the hypervisor.
     Shutdown,
-    /// The hardware refused to enter the guest, for this reason.
+    /// VM entry failed, with the hardware's reason.
     EntryFailed(u64),
-    /// The kernel could not go on emulating, for this reason.
+    /// Internal error of the hypervisor, with its suberror.
     Internal(u32),
-    /// An exit for which this interface has no word, with its number.
+    /// Exit reason not covered by this interface.
     Unknown(u32),
 }
 
@@ -114,7 +112,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// The line of a trace; the conformance suite compares these literally.
+/// One line of a conformance trace.
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

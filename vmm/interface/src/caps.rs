@@ -1,82 +1,81 @@
-//! What a kernel offers, and why it offers nothing.
+//! Capabilities of a hypervisor, and reasons why it is not available.
 
-use std::io;
+use crate::Errno;
 use thiserror::Error;
 
-/// What guest code at ring 0 runs on.
+/// Execution of guest code at ring 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ring0 {
-    /// The CPU: VMX or SVM.
+    /// By the CPU, with VMX or SVM.
     Native,
-    /// An emulator, a thousand times slower, because the host shows neither VMX
-    /// nor SVM. Ring 3 is native there.
+    /// By an emulator, about a thousand times slower, on a host without VMX and SVM. Ring 3 runs natively.
     Emulated,
 }
 
-/// What a kernel offers to its virtual machines.
+/// Capabilities of a hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// How ring-0 guest code runs.
+    /// Execution of guest code at ring 0.
     pub ring0: Ring0,
-    /// The most vCPUs of one machine.
+    /// Largest number of vCPUs of one VM.
     pub vcpus: u32,
-    /// Local interrupt controllers in the kernel, reached by [`crate::Vm::irq_line`].
+    /// Local APICs, reached by [`crate::Vm::irq_line`].
     pub irq_lines: bool,
-    /// One with pins for devices, reached by [`crate::Vm::irq_pin`].
+    /// An I/O APIC, reached by [`crate::Vm::irq_pin`].
     pub irq_pins: bool,
-    /// [`crate::Vm::doorbell`] works.
+    /// [`crate::Vm::doorbell`] is supported.
     pub doorbells: bool,
     /// Memory can be attached [`crate::Access::ReadOnly`].
     pub read_only: bool,
-    /// [`crate::Vm::track`] works.
+    /// [`crate::Vm::track_dirty`] is supported.
     pub dirty: bool,
-    /// The guest's TSC can be made equal to the host's.
+    /// The guest TSC can be set equal to the host TSC.
     pub tsc_offset: bool,
-    /// The kernel tells how often a vCPU left the guest.
+    /// The hypervisor counts exits per vCPU.
     pub kernel_exits: bool,
-    /// A guest can halt without leaving, see [`crate::VmSpec::halt_in_guest`].
+    /// [`crate::VmSpec::halt_in_guest`] is supported.
     pub halt_in_guest: bool,
 }
 
-/// Why there is no hypervisor here, and what would mend it.
+/// Reason why a hypervisor is not available.
 #[derive(Debug, Error)]
 pub enum Missing {
-    /// The kernel does not offer it at all.
+    /// The device does not exist.
     #[error("{device} does not exist: load the kernel's KVM module (modprobe kvm_amd or kvm_intel), or enable virtualization in the firmware or for the outer virtual machine")]
     NoDevice {
-        /// The device looked for.
+        /// Device path.
         device: &'static str,
     },
-    /// It is there, for others.
+    /// The user may not open the device.
     #[error("{device} may not be opened by this user: add it to the group that owns the device (usermod -aG kvm USER), then log in again")]
     NotPermitted {
-        /// The device looked for.
+        /// Device path.
         device: &'static str,
     },
-    /// It speaks another language.
+    /// The API version differs.
     #[error("{device} speaks API version {found}, this program {wanted}: use a kernel of the last fifteen years")]
     Version {
-        /// The device looked for.
+        /// Device path.
         device: &'static str,
-        /// Its version.
+        /// Version of the device.
         found: i32,
-        /// Ours.
+        /// Version of this program.
         wanted: i32,
     },
-    /// It lacks something that no machine can do without.
+    /// A required capability is missing.
     #[error("{device} lacks {capability}: use a newer kernel")]
     Lacks {
-        /// The device looked for.
+        /// Device path.
         device: &'static str,
-        /// What it lacks.
+        /// Missing capability.
         capability: &'static str,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("{device} cannot be used: {source}")]
     Unusable {
-        /// The device looked for.
+        /// Device path.
         device: &'static str,
-        /// The kernel's word.
-        source: io::Error,
+        /// Error of the operating system.
+        source: Errno,
     },
 }

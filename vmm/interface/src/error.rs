@@ -1,53 +1,79 @@
-//! What can go wrong once there is a hypervisor.
+//! Errors of a hypervisor.
 
 use crate::Gpa;
-use std::io;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
 use thiserror::Error;
 
-/// A request that failed.
+/// An error number of the operating system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl core::error::Error for Errno {}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[cfg(feature = "std")]
+        return std::io::Error::from_raw_os_error(self.0).fmt(f);
+        #[cfg(not(feature = "std"))]
+        write!(f, "error {}", self.0)
+    }
+}
+
+/// Errors without a number become `EIO`.
+#[cfg(feature = "std")]
+impl From<std::io::Error> for Errno {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+/// A failed request.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The kernel refused.
+    /// The hypervisor refused.
     #[error("cannot {what}: {source}")]
     Refused {
-        /// What was asked of it.
+        /// Operation, as an infinitive.
         what: &'static str,
-        /// Its answer.
-        source: io::Error,
+        /// Cause.
+        source: Errno,
     },
-    /// The request makes no sense.
+    /// The region cannot be attached.
     #[error("memory cannot be attached at {at}: {reason}")]
     BadAttach {
-        /// Where.
+        /// Address.
         at: Gpa,
-        /// What is wrong.
+        /// Cause.
         reason: &'static str,
     },
-    /// Nothing is attached there.
+    /// No region is attached at this address.
     #[error("no memory is attached at {0}")]
     NotAttached(Gpa),
-    /// Nobody asked for its list of writes.
-    #[error("writes to the memory at {0} are not tracked: call Vm::track first")]
+    /// Dirty tracking is off for the region at this address.
+    #[error("dirty tracking is off for the memory at {0}: call Vm::track_dirty first")]
     NotTracked(Gpa),
-    /// The backend does not offer it; [`crate::Caps`] would have said so.
+    /// The backend does not support this operation; see [`crate::Caps`].
     #[error("this hypervisor cannot {0}")]
     Unsupported(&'static str),
-    /// A replayed script and its user disagree.
+    /// A replayed script and its caller disagree.
     #[error("step {step} of the script: {reason}")]
     Script {
-        /// Which step, from 0.
+        /// Step, from 0.
         step: usize,
-        /// What is wrong.
+        /// Difference.
         reason: String,
     },
 }
 
 impl Error {
-    /// What a kernel's refusal of `what` is; for `map_err`.
-    pub fn refused<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
+    /// Returns a constructor of [`Error::Refused`] for `map_err`.
+    #[cfg(feature = "std")]
+    pub fn refused<E: Into<std::io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error::Refused {
             what,
-            source: source.into(),
+            source: Errno::from(source.into()),
         }
     }
 }
@@ -58,5 +84,5 @@ impl From<Box<Error>> for Error {
     }
 }
 
-/// The result of such a request.
-pub type Result<T> = std::result::Result<T, Error>;
+/// Result of a request.
+pub type Result<T> = core::result::Result<T, Error>;

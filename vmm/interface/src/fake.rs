@@ -1,20 +1,18 @@
-//! The backend that needs no kernel: it replays a script.
+//! A backend that replays a script and needs no hypervisor.
 //!
-//! A script says, exit by exit, what the guest does: what its VMM sees, which
-//! answer it must have given, what the guest stores in its memory and holds in its
-//! registers. A VMM under test gets these exits and is told when it strays. It
-//! makes the logic around a vCPU testable on any machine.
+//! A script lists exits with the expected answers, the guest's stores and its registers. A VMM under test
+//! receives these exits, and an error when its entries differ.
 
 use crate::{
     Access, Activity, BootState, Caps, Doorbell, Entry, Error, Exit, General, Gpa, Hypervisor,
-    IoAddr, IrqId, IrqLine, Kick, Kicker, Missing, RegSet, Region, Result, Ring0, System, Tally,
-    Vcpu, VcpuId, VcpuState, Vm, VmSpec, PAGE,
+    IoAddr, IrqId, IrqLine, Kick, Kicker, Missing, RegSet, Region, Result, Ring0, System, Vcpu,
+    VcpuId, VcpuState, VcpuStats, Vm, VmSpec, PAGE,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One exit, and what the guest has done before it.
+/// One exit, and the guest's actions before it.
 #[derive(Clone, Debug)]
 pub struct Step {
     exit: Exit,
@@ -25,7 +23,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The guest leaves with `exit`.
+    /// Exits with `exit`.
     pub fn new(exit: Exit) -> Self {
         Self {
             exit,
@@ -36,47 +34,47 @@ impl Step {
         }
     }
 
-    /// The read before this step must have been answered with `value`.
+    /// Expects `value` as the answer to the previous read.
     pub fn answered(mut self, value: u64) -> Self {
         self.answered = Some(value);
         self
     }
 
-    /// Before it leaves, the guest stores `bytes` at `at`, too.
+    /// Stores `bytes` at `at` before the exit.
     pub fn storing(mut self, at: Gpa, bytes: &[u8]) -> Self {
         self.stored.push((at, bytes.to_vec()));
         self
     }
 
-    /// Before it leaves, the guest changes its registers.
+    /// Changes the guest's registers before the exit.
     pub fn changing(mut self, registers: fn(&mut General)) -> Self {
         self.registers = Some(registers);
         self
     }
 
-    /// An interrupt must have been delivered for the guest to come here.
+    /// Requires a pending interrupt.
     pub fn interrupted(mut self) -> Self {
         self.interrupted = true;
         self
     }
 }
 
-/// What one vCPU does.
+/// The steps of one vCPU.
 pub type Script = Vec<Step>;
 
-/// A hypervisor whose machines, in the order of their creation, replay scripts.
+/// A hypervisor whose VMs replay scripts, in order of creation.
 pub struct Fake {
     machines: Mutex<VecDeque<Vec<Script>>>,
 }
 
 impl Fake {
-    /// A hypervisor for as many machines of one vCPU as there are scripts.
+    /// Creates a hypervisor with one single-vCPU VM for each script.
     pub fn replaying(scripts: impl IntoIterator<Item = Script>) -> Self {
         Self::with_machines(scripts.into_iter().map(|script| vec![script]))
     }
 
-    /// A hypervisor for these machines, each with a script for each vCPU. The scripts of a
-    /// machine do not wait for each other.
+    /// Creates a hypervisor with these VMs, each with one script for each vCPU. The scripts of a VM run
+    /// independently.
     pub fn with_machines(machines: impl IntoIterator<Item = Vec<Script>>) -> Self {
         Self {
             machines: Mutex::new(machines.into_iter().collect()),
@@ -107,7 +105,7 @@ impl Hypervisor for Fake {
     }
 
     fn create_vm(&self, _spec: &VmSpec) -> Result<FakeVm> {
-        let scripts = held(&self.machines).pop_front().unwrap_or_default();
+        let scripts = lock(&self.machines).pop_front().unwrap_or_default();
         Ok(FakeVm {
             scripts: Mutex::new(scripts.into_iter().map(Some).collect()),
             memory: Arc::default(),
@@ -116,8 +114,8 @@ impl Hypervisor for Fake {
     }
 }
 
-/// Whoever panicked left it whole.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks `mutex`, ignoring poison.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,7 +124,7 @@ type Memory = Arc<Mutex<BTreeMap<Gpa, Attached>>>;
 struct Attached {
     region: Arc<Region>,
     access: Access,
-    /// One bit for each page that was written to, if anybody wants to know.
+    /// Dirty log, if tracking is on.
     dirty: Option<Vec<u64>>,
 }
 
@@ -145,7 +143,7 @@ impl Attached {
     }
 }
 
-/// A machine without a kernel.
+/// A VM without a kernel.
 pub struct FakeVm {
     scripts: Mutex<Vec<Option<Script>>>,
     memory: Memory,
@@ -156,7 +154,7 @@ impl Vm for FakeVm {
     type Vcpu = FakeVcpu;
 
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
-        let mut memory = held(&self.memory);
+        let mut memory = lock(&self.memory);
         let end = at.0 + region.len() as u64;
         let taken = memory
             .iter()
@@ -177,19 +175,19 @@ impl Vm for FakeVm {
     }
 
     fn detach(&self, at: Gpa) -> Result<Arc<Region>> {
-        let gone = held(&self.memory).remove(&at);
+        let gone = lock(&self.memory).remove(&at);
         gone.map(|there| there.region).ok_or(Error::NotAttached(at))
     }
 
-    fn track(&self, at: Gpa, on: bool) -> Result<()> {
-        let mut memory = held(&self.memory);
+    fn track_dirty(&self, at: Gpa, on: bool) -> Result<()> {
+        let mut memory = lock(&self.memory);
         let there = memory.get_mut(&at).ok_or(Error::NotAttached(at))?;
         there.dirty = on.then(|| there.clean());
         Ok(())
     }
 
-    fn dirty(&self, at: Gpa) -> Result<Vec<u64>> {
-        let mut memory = held(&self.memory);
+    fn dirty_log(&self, at: Gpa) -> Result<Vec<u64>> {
+        let mut memory = lock(&self.memory);
         let there = memory.get_mut(&at).ok_or(Error::NotAttached(at))?;
         let clean = there.clean();
         let dirty = there.dirty.as_mut().ok_or(Error::NotTracked(at))?;
@@ -198,12 +196,12 @@ impl Vm for FakeVm {
 
     fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<FakeVcpu> {
         let boot = boot.copied().unwrap_or_default();
-        let mut scripts = held(&self.scripts);
+        let mut scripts = lock(&self.scripts);
         let script = scripts.get_mut(id.0 as usize).and_then(Option::take);
         Ok(FakeVcpu {
             script: script.ok_or(Error::Unsupported("run a machine without a script"))?,
             next: 0,
-            owed: false,
+            answer_expected: false,
             general: boot.general,
             system: boot.system,
             activity: Activity::Running,
@@ -227,7 +225,7 @@ impl Vm for FakeVm {
 }
 
 impl FakeVm {
-    /// How many interrupts were delivered, by whichever line.
+    /// Number of interrupts delivered by any line.
     pub fn interrupts(&self) -> u32 {
         self.interrupts.load(Ordering::SeqCst)
     }
@@ -245,8 +243,8 @@ impl FakeVm {
 pub struct FakeVcpu {
     script: Script,
     next: usize,
-    /// The last exit wants an answer.
-    owed: bool,
+    /// The last exit expects an answer.
+    answer_expected: bool,
     general: General,
     system: System,
     activity: Activity,
@@ -256,7 +254,7 @@ pub struct FakeVcpu {
 }
 
 impl FakeVcpu {
-    fn strayed(&self, reason: impl Into<String>) -> Error {
+    fn mismatch(&self, reason: impl Into<String>) -> Error {
         Error::Script {
             step: self.next,
             reason: reason.into(),
@@ -264,38 +262,38 @@ impl FakeVcpu {
     }
 
     fn check_entry(&self, entry: Entry, wanted: Option<u64>) -> Result<()> {
-        match (entry, self.owed) {
+        match (entry, self.answer_expected) {
             (Entry::Resume, true) => {
-                return Err(self.strayed("the read or call before it was not answered"))
+                return Err(self.mismatch("the read or call before it was not answered"))
             }
             (Entry::Answer(_), false) => {
-                return Err(self.strayed("nothing before it wanted an answer"))
+                return Err(self.mismatch("nothing before it wanted an answer"))
             }
             _ => {}
         }
         match (entry, wanted) {
             (Entry::Answer(got), Some(wanted)) if got != wanted => {
-                Err(self.strayed(format!("the answer should be {wanted:#x}, not {got:#x}")))
+                Err(self.mismatch(format!("the answer should be {wanted:#x}, not {got:#x}")))
             }
             _ => Ok(()),
         }
     }
 
     fn store(&self, at: Gpa, bytes: &[u8]) -> Result<()> {
-        let mut memory = held(&self.memory);
+        let mut memory = lock(&self.memory);
         let found = memory.range_mut(..=at).next_back();
         let (start, there) = found.ok_or(Error::NotAttached(at))?;
         if there.access == Access::ReadOnly {
-            return Err(self.strayed("the guest stores into read-only memory"));
+            return Err(self.mismatch("the guest stores into read-only memory"));
         }
         let offset = at.0 - start.0;
         let stored = there.region.write(offset, bytes);
-        stored.map_err(|error| self.strayed(error.to_string()))?;
+        stored.map_err(|error| self.mismatch(error.to_string()))?;
         there.note(offset, bytes.len());
         Ok(())
     }
 
-    /// A kick takes effect only where the script has one.
+    /// Waits for a kick; only a scripted kick takes effect.
     fn await_kick(&self) {
         while !self.kicked.swap(false, Ordering::SeqCst) {
             std::thread::yield_now();
@@ -311,14 +309,14 @@ impl FakeVcpu {
         self.activity = Activity::Running;
         taken
             .map(drop)
-            .map_err(|_| self.strayed("no interrupt was delivered"))
+            .map_err(|_| self.mismatch("no interrupt was delivered"))
     }
 }
 
 impl Vcpu for FakeVcpu {
     fn run(&mut self, entry: Entry) -> std::result::Result<Exit, Box<Error>> {
         let step = self.script.get(self.next).cloned();
-        let step = step.ok_or_else(|| self.strayed("the script ends before it"))?;
+        let step = step.ok_or_else(|| self.mismatch("the script ends before it"))?;
         self.check_entry(entry, step.answered)?;
         for (at, bytes) in &step.stored {
             self.store(*at, bytes)?;
@@ -332,7 +330,7 @@ impl Vcpu for FakeVcpu {
         if step.interrupted {
             self.take_interrupt()?;
         }
-        self.owed = matches!(step.exit, Exit::Read { .. } | Exit::Hypercall { .. });
+        self.answer_expected = matches!(step.exit, Exit::Read { .. } | Exit::Hypercall { .. });
         self.next += 1;
         Ok(step.exit)
     }
@@ -356,8 +354,8 @@ impl Vcpu for FakeVcpu {
         Kicker::new(FakeKick(Arc::clone(&self.kicked)))
     }
 
-    fn tally(&mut self) -> Tally {
-        Tally::default()
+    fn stats(&mut self) -> VcpuStats {
+        VcpuStats::default()
     }
 
     fn tsc_offset(&self) -> Option<i64> {

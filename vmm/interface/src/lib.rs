@@ -1,22 +1,26 @@
-//! The kernel-agnostic VM interface: one VMM, several kernels underneath.
+//! The VM interface: one VMM above several hypervisors.
 //!
-//! Some kernels call a handler when a guest leaves, others return from a system
-//! call. Here every one of them looks the same: [`Vcpu::run`] takes an [`Entry`],
-//! gives back an [`Exit`], and everything that can happen to a vCPU is an exit -
-//! its start-up, a pause or recall from outside ([`Exit::Kicked`]) and its end
-//! among them. A `Read` is answered by the next entry. Only the registers that an
-//! exit touches are transferred, and only when asked for.
+//! Some hypervisors call a handler at a guest exit, others return from a system call. Here both look
+//! the same: [`Vcpu::run`] takes an [`Entry`] and returns an [`Exit`]. Start-up, a kick from outside
+//! ([`Exit::Kicked`]) and the end of a vCPU are exits, too. The next entry answers a `Read`. Only the
+//! registers that an exit touches are transferred; others on request.
 //!
-//! Callers ask [`Caps`] what the kernel offers, never `cfg`. Every backend passes
-//! the same [`conformance`] suite, among them [`fake`], which needs no kernel
-//! at all and replays a script.
+//! Callers query [`Caps`] instead of using `cfg`. Every backend passes the [`conformance`] suite,
+//! including [`fake`], which replays a script and needs no hypervisor.
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+#[cfg(feature = "std")]
 pub mod conformance;
+#[cfg(feature = "std")]
 pub mod fake;
 
 mod access;
 mod caps;
 mod error;
+#[cfg(feature = "std")]
 mod mapping;
 mod notify;
 mod region;
@@ -25,8 +29,10 @@ mod vm;
 
 pub use access::{Access, Entry, Exit, Gpa, IoAddr, Stop};
 pub use caps::{Caps, Missing, Ring0};
-pub use error::{Error, Result};
-pub use notify::{Doorbell, IrqId, IrqLine, Kick, Kicker};
-pub use region::{has_huge_pages, OutOfRegion, Pages, Populate, Region, HUGE_PAGE, PAGE};
+pub use error::{Errno, Error, Result};
+pub use notify::{Doorbell, IrqId, IrqLine, Kick, Kicker, VcpuId};
+#[cfg(feature = "std")]
+pub use region::has_huge_pages;
+pub use region::{OutOfRegion, Pages, Populate, Region, HUGE_PAGE, PAGE};
 pub use state::{Activity, BootState, General, RegSet, Segment, System, Table, VcpuState};
-pub use vm::{Controllers, Hypervisor, Tally, Vcpu, VcpuId, Vm, VmSpec};
+pub use vm::{Controllers, Hypervisor, Vcpu, VcpuStats, Vm, VmSpec};

@@ -1,11 +1,11 @@
-//! A piece of this process's address space, mapped once and unmapped with its owner.
+//! A memory mapping, unmapped on drop.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 
-/// Memory that can be read and written.
+/// A readable and writable mapping.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -13,12 +13,12 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The first `length` bytes of a file, shared with whoever maps it, too.
+    /// Maps the first `length` bytes of `file`, shared.
     pub fn of_file(file: &File, length: usize) -> io::Result<Self> {
         Self::new(length, libc::MAP_SHARED, file.as_raw_fd())
     }
 
-    /// Zeroed memory of this process alone.
+    /// Maps zeroed private memory.
     pub fn private(length: usize) -> io::Result<Self> {
         Self::new(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
@@ -36,12 +36,12 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
-    /// Its first byte.
+    /// Returns the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The first of its addresses that is a multiple of `unit`, which it is longer than.
+    /// Returns the first address that is a multiple of `unit`, a value below the length.
     pub fn first_multiple_of(&self, unit: usize) -> NonNull<u8> {
         debug_assert!(self.length >= unit);
         let beyond = self.start.align_offset(unit);
@@ -49,8 +49,7 @@ impl Mapping {
         unsafe { self.start.add(beyond) }
     }
 
-    /// Says how a part of it will be used. A kernel that cannot follow refuses, and the
-    /// memory is as before.
+    /// Applies `madvise`. If the kernel refuses, the memory is unchanged.
     pub fn advise(&self, start: NonNull<u8>, length: usize, advice: libc::c_int) {
         debug_assert!(self.holds(start, length));
         // SAFETY: all of the range is this mapping's, and the advice changes neither
@@ -58,7 +57,7 @@ impl Mapping {
         unsafe { libc::madvise(start.as_ptr().cast(), length, advice) };
     }
 
-    /// Populates a part of it, as if each of its pages had been written to.
+    /// Populates a part of the mapping, as if each page had been written to.
     pub fn populate(&self, start: NonNull<u8>, length: usize) -> io::Result<()> {
         debug_assert!(self.holds(start, length));
         // SAFETY: as in `advise`.

@@ -1,38 +1,39 @@
-//! Ways to reach a machine, or be reached by it, past its vCPU's exits.
+//! Notifications that bypass vCPU exits: kicks, interrupts, doorbells.
 
-use crate::{Result, VcpuId};
-use std::fmt;
+use crate::Result;
+use alloc::sync::Arc;
+use core::fmt;
+#[cfg(feature = "std")]
 use std::io;
+#[cfg(feature = "std")]
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
 
-/// Recalls a vCPU from whatever it does: its current or next [`crate::Vcpu::run`]
-/// ends with [`crate::Exit::Kicked`]. Several kicks before that count as one.
+/// Kicks a vCPU: its current or next [`crate::Vcpu::run`] returns [`crate::Exit::Kicked`]. Kicks before
+/// that coalesce.
 #[derive(Clone)]
 pub struct Kicker(Arc<dyn Kick>);
 
-/// What a backend does to recall a vCPU.
+/// Backend part of a kick.
 pub trait Kick: Send + Sync {
-    /// Notes the recall. Must be safe in a signal handler.
+    /// Sets the exit request. Async-signal-safe.
     fn mark(&self);
-    /// Makes the thread that runs the vCPU leave the kernel.
+    /// Interrupts the thread that runs the vCPU.
     fn interrupt(&self);
 }
 
 impl Kicker {
-    /// A kicker of this kind.
+    /// Wraps a backend's kick.
     pub fn new(kick: impl Kick + 'static) -> Self {
         Self(Arc::new(kick))
     }
 
-    /// Recalls the vCPU, from any thread.
+    /// Kicks the vCPU from any thread.
     pub fn kick(&self) {
         self.0.mark();
         self.0.interrupt();
     }
 
-    /// Recalls the vCPU of this very thread, from its signal handler (the signal
-    /// itself has made it leave the kernel) or between two runs.
+    /// Sets the exit request from the vCPU's own thread: in a signal handler, or between two runs.
     pub fn mark(&self) {
         self.0.mark();
     }
@@ -44,21 +45,25 @@ impl fmt::Debug for Kicker {
     }
 }
 
-/// An interrupt: which vCPU gets which vector.
+/// Number of a vCPU, from 0; also its local APIC ID.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct VcpuId(pub u32);
+
+/// An interrupt: target vCPU and vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IrqId {
-    /// Whose local interrupt controller.
+    /// vCPU of the local APIC.
     pub vcpu: VcpuId,
-    /// 32 to 255.
+    /// Vector, 32 to 255.
     pub vector: u8,
 }
 
-/// Delivers one interrupt, edge-triggered.
+/// An edge-triggered interrupt line.
 #[derive(Clone)]
 pub struct IrqLine(Arc<dyn Fn() -> Result<()> + Send + Sync>);
 
 impl IrqLine {
-    /// A line that calls `deliver`.
+    /// Creates a line that calls `deliver`.
     pub fn new(deliver: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
         Self(Arc::new(deliver))
     }
@@ -66,7 +71,7 @@ impl IrqLine {
     /// Delivers the interrupt.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     pub fn trigger(&self) -> Result<()> {
         (self.0)()
     }
@@ -78,36 +83,43 @@ impl fmt::Debug for IrqLine {
     }
 }
 
-/// Where guest writes arrive without an exit: an eventfd that counts them, and never waits.
+/// An eventfd that counts guest writes without exits. Reads do not block.
+#[cfg(feature = "std")]
 #[derive(Debug)]
 pub struct Doorbell(pub OwnedFd);
 
+/// Doorbells need an operating system; none can be created without.
+#[cfg(not(feature = "std"))]
+#[derive(Debug)]
+pub enum Doorbell {}
+
+#[cfg(feature = "std")]
 impl Doorbell {
-    /// One that no guest writes to, only [`Self::ring`] does.
+    /// Creates a doorbell that is not registered at a guest address.
     ///
     /// # Errors
-    /// The kernel's refusal.
-    pub fn alone() -> io::Result<Self> {
+    /// The kernel refuses.
+    pub fn unregistered() -> io::Result<Self> {
         // SAFETY: makes a new descriptor from numbers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         match fd {
             ..0 => Err(io::Error::last_os_error()),
-            // SAFETY: it is new, and nobody else's.
+            // SAFETY: the descriptor is new and owned by nothing else.
             _ => Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) })),
         }
     }
 
-    /// Rings it as a guest would. A counter that is full has been rung often enough.
+    /// Rings the doorbell, as a guest write does. A full counter is already signalled.
     pub fn ring(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: as many bytes are there as are written.
+        // SAFETY: the buffer has the length that is written.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Whether it was rung since the last time; takes note of that.
+    /// Clears the counter; returns true if it was not zero.
     pub fn take(&self) -> bool {
         let mut count = [0; 8];
-        // SAFETY: as many bytes may be written as there are.
+        // SAFETY: the buffer has the length that is read.
         let read = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
         read == 8
     }

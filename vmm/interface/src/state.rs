@@ -1,4 +1,4 @@
-//! Registers: plain values, transferred in sets, because a transfer costs.
+//! vCPU registers, transferred in sets because each transfer costs a system call.
 
 /// General registers, instruction pointer and flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,14 +24,13 @@ pub struct General {
     pub rflags: u64,
 }
 
-/// A segment register with its hidden part. Attribute bits are those of a
-/// descriptor's bytes 5 and 6 (AMD APM volume 2, 4.7): type in bits 0-3, S 4, DPL
-/// 5-6, P 7, AVL 8, L 9, D/B 10, G 11.
+/// A segment register with its hidden part. Attributes are the descriptor's bytes 5 and 6 (AMD APM volume
+/// 2, 4.7): type in bits 0-3, S 4, DPL 5-6, P 7, AVL 8, L 9, D/B 10, G 11.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// What the program sees.
+    /// Selector.
     pub selector: u16,
-    /// Attributes, see above.
+    /// Attributes.
     pub attributes: u16,
     /// Highest offset, in bytes.
     pub limit: u32,
@@ -69,22 +68,22 @@ pub struct System {
 }
 
 impl System {
-    /// The privilege ring of the code segment's descriptor.
+    /// Returns the privilege level of the code segment.
     pub fn ring(&self) -> u8 {
         (self.cs.attributes >> 5 & 3) as u8
     }
 }
 
-/// Whether a vCPU whose interrupts the kernel delivers executes instructions.
+/// MP state of a vCPU with a local APIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// It does.
+    /// Executes instructions.
     Running,
-    /// It waits for an interrupt, as after `hlt`.
+    /// Waits for an interrupt, as after `hlt`.
     Halted,
 }
 
-/// Which parts of a [`VcpuState`] to transfer.
+/// A set of parts of a [`VcpuState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegSet(u8);
 
@@ -96,25 +95,25 @@ impl RegSet {
     /// [`Activity`].
     pub const ACTIVITY: RegSet = RegSet(4);
 
-    /// Whether every part of `other` is in this set.
+    /// Returns true if this set contains every part of `other`.
     pub const fn contains(self, other: RegSet) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-impl std::ops::BitOr for RegSet {
+impl core::ops::BitOr for RegSet {
     type Output = RegSet;
     fn bitor(self, other: RegSet) -> RegSet {
         RegSet(self.0 | other.0)
     }
 }
 
-/// The parts of a vCPU's state that were asked for, or are to be changed.
+/// Parts of a vCPU's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcpuState {
     /// General registers.
     pub general: Option<General>,
-    /// Segments, tables and control registers.
+    /// MP state.
     pub system: Option<System>,
     /// Running or halted.
     pub activity: Option<Activity>,
@@ -138,7 +137,7 @@ impl From<Activity> for VcpuState {
     }
 }
 
-/// What a vCPU begins with.
+/// Initial registers of a vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BootState {
     /// General registers.

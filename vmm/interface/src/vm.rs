@@ -1,34 +1,29 @@
-//! The three traits that a kernel is seen through.
+//! The traits that a backend implements.
 
 use crate::{
     Access, BootState, Caps, Doorbell, Entry, Error, Exit, Gpa, IoAddr, IrqId, IrqLine, Kicker,
-    Missing, RegSet, Region, Result, VcpuState,
+    Missing, RegSet, Region, Result, VcpuId, VcpuState,
 };
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-/// Number of a vCPU, from 0; also the number of its local interrupt controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct VcpuId(pub u32);
-
-/// What a machine shall have.
+/// Configuration of a virtual machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmSpec {
-    /// Which interrupt controllers the kernel keeps for it.
+    /// Interrupt controllers emulated by the hypervisor.
     pub controllers: Controllers,
-    /// How many vCPUs it will have at the most, which their CPUID tells.
+    /// Largest number of vCPUs, as shown by CPUID.
     pub cpus: u32,
-    /// `hlt` does not leave the guest: the CPU waits in it, and an interrupt finds the
-    /// guest there. It may end without one, as on AMD's processors, which go on behind it
-    /// when something interrupted the host. Only where [`Caps::halt_in_guest`] says so, and
-    /// with interrupt controllers.
+    /// `hlt` does not exit: the CPU halts in guest mode. On AMD a host interrupt may end the halt, too.
+    /// Needs [`Caps::halt_in_guest`] and interrupt controllers.
     pub halt_in_guest: bool,
-    /// The guest is offered a word of its memory that says whether the end of an interrupt
-    /// has to be told by an exit. Where that is not offered, each end is one.
+    /// Offer paravirtual EOI (`KVM_FEATURE_PV_EOI`) to the guest. Without it each EOI may exit.
     pub paravirtual_eoi: bool,
 }
 
 impl VmSpec {
-    /// A machine of one vCPU.
+    /// Returns the configuration of a VM with one vCPU.
     pub const fn with(controllers: Controllers) -> Self {
         Self {
             controllers,
@@ -39,144 +34,138 @@ impl VmSpec {
     }
 }
 
-/// Interrupt controllers in the kernel.
+/// Interrupt controllers emulated by the hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controllers {
-    /// None: `hlt` is an [`Exit::Halted`].
+    /// None: `hlt` exits as [`Exit::Halted`].
     None,
-    /// One at each vCPU, reached by [`Vm::irq_line`]; `hlt` waits in the kernel.
+    /// A local APIC for each vCPU, reached by [`Vm::irq_line`]; `hlt` waits in the hypervisor.
     Local,
-    /// These, and one with pins for devices, reached by [`Vm::irq_pin`].
+    /// Local APICs and an I/O APIC, whose pins are reached by [`Vm::irq_pin`].
     Full,
 }
 
-/// A kernel that runs virtual machines.
+/// A hypervisor.
 pub trait Hypervisor: Sized {
-    /// Its machines.
+    /// Its virtual machines.
     type Vm: Vm;
 
-    /// Finds out what the kernel offers. Slow: asks about everything.
+    /// Queries all capabilities. Slow.
     ///
     /// # Errors
-    /// Why there is none, and what would mend it.
-    fn probe() -> std::result::Result<Caps, Missing>;
+    /// Why the hypervisor is not available, with the remedy.
+    fn probe() -> core::result::Result<Caps, Missing>;
 
-    /// Opens the kernel's interface, asking about nothing that every machine
-    /// does not need.
+    /// Opens the hypervisor's interface without querying optional capabilities.
     ///
     /// # Errors
-    /// Why there is none, and what would mend it.
-    fn open() -> std::result::Result<Self, Missing>;
+    /// Why the hypervisor is not available, with the remedy.
+    fn open() -> core::result::Result<Self, Missing>;
 
-    /// A machine without memory and vCPUs.
+    /// Creates a VM without memory and vCPUs.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     fn create_vm(&self, spec: &VmSpec) -> Result<Self::Vm>;
 }
 
-/// A virtual machine. Memory may come and go while vCPUs run.
+/// A virtual machine. Memory may be attached and detached while vCPUs run.
 pub trait Vm {
     /// Its vCPUs.
     type Vcpu: Vcpu;
 
-    /// Lets the guest see all of `region` from address `at` on.
+    /// Maps all of `region` at guest-physical address `at`.
     ///
     /// # Errors
     /// If `at` is not page-aligned or memory is attached there already.
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()>;
 
-    /// Takes away what was attached at exactly `at`.
+    /// Unmaps the region attached at exactly `at` and returns it.
     ///
     /// # Errors
-    /// If nothing was.
+    /// No region is attached there.
     fn detach(&self, at: Gpa) -> Result<Arc<Region>>;
 
-    /// Begins or ends to note to which pages of the memory attached at exactly `at` the guest
-    /// writes. Nothing is noted at the beginning, not even if it was tracked before.
+    /// Starts or stops dirty tracking for the region attached at exactly `at`. The log starts empty.
     ///
     /// # Errors
-    /// If nothing is attached there; [`crate::Error::Unsupported`] where [`Caps::dirty`] is not.
-    fn track(&self, at: Gpa, on: bool) -> Result<()>;
+    /// No region is attached there; [`crate::Error::Unsupported`] without [`Caps::dirty`].
+    fn track_dirty(&self, at: Gpa, on: bool) -> Result<()>;
 
-    /// The pages to which the guest has written since tracking began or since this was last
-    /// called: one bit for each page of [`crate::PAGE`] bytes, from bit 0 of the first word on.
-    /// A page that the guest touches for the first time may be among them although it was only
-    /// read: the kernel lets it be written at once, and KVM on hardware does so. What the kernel stores for the guest is among them (a port's string input, say); what the
-    /// VMM writes itself by [`Region::write`], or has the kernel write to the region's mapping
-    /// by a system call, is not: whoever does that keeps its own account.
+    /// Returns and clears the dirty log: one bit for each page of [`crate::PAGE`] bytes, bit 0 of the
+    /// first word first. A page that the guest reads for the first time may be marked, too, as KVM on
+    /// hardware does. Stores by the hypervisor on behalf of the guest are logged. Writes by the VMM
+    /// ([`Region::write`], system calls on the mapping) are not.
     ///
     /// # Errors
-    /// If nothing is attached there, or [`crate::Error::NotTracked`].
-    fn dirty(&self, at: Gpa) -> Result<Vec<u64>>;
+    /// No region is attached there, or [`crate::Error::NotTracked`].
+    fn dirty_log(&self, at: Gpa) -> Result<Vec<u64>>;
 
-    /// A vCPU that begins with `boot`; without, it waits until another one starts it by its
-    /// local interrupt controller. Its first exit is [`Exit::Started`], at once or then.
+    /// Creates a vCPU that starts with `boot`, or without it waits for INIT and SIPI from another vCPU.
+    /// Its first exit is [`Exit::Started`].
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<Self::Vcpu>;
 
-    /// A way to deliver an interrupt.
+    /// Returns a line that delivers `irq` as a message-signalled interrupt.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] without local interrupt controllers.
+    /// [`crate::Error::Unsupported`] without local APICs.
     fn irq_line(&self, irq: IrqId) -> Result<IrqLine>;
 
-    /// A way to give a pin of the interrupt controller for devices an edge, from any
-    /// thread, by a write to a descriptor.
+    /// Returns a line that raises an edge at I/O APIC pin `pin`, by a write to an eventfd.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] without that controller; the kernel's refusal.
+    /// [`crate::Error::Unsupported`] without an I/O APIC; the hypervisor refuses.
     fn irq_pin(&self, pin: u8) -> Result<IrqLine>;
 
-    /// Has the kernel count the guest's writes to `at`, of any size, instead of
-    /// leaving the guest; `None` where it cannot.
+    /// Registers a doorbell at `at`: guest writes of any size count in an eventfd and do not exit.
+    /// `None` if not supported.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     fn doorbell(&self, at: IoAddr) -> Result<Option<Doorbell>>;
 }
 
-/// What only a backend can count.
+/// Counters kept by a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Exits from the guest to the kernel, where the kernel tells.
-    pub kernel: Option<u64>,
-    /// Exits of [`Vcpu::run`] that the kernel had delivered together with the one
-    /// before: all but the first access of a string instruction.
-    pub bundled: u64,
+pub struct VcpuStats {
+    /// Exits from the guest to the hypervisor, if it counts them.
+    pub kernel_exits: Option<u64>,
+    /// Exits returned by [`Vcpu::run`] that the hypervisor delivered together with the one before: all but
+    /// the first element of a string instruction.
+    pub string_elements: u64,
 }
 
-/// A virtual CPU; one thread at a time uses it.
+/// A virtual CPU. One thread at a time uses it.
 pub trait Vcpu {
-    /// Enters the guest and comes back with its next exit.
+    /// Enters the guest and returns its next exit.
     ///
     /// # Errors
-    /// The kernel's refusal; the vCPU cannot be run again. It comes in a box, so
-    /// that the common result fits registers.
-    fn run(&mut self, entry: Entry) -> std::result::Result<Exit, Box<Error>>;
+    /// The hypervisor refuses; the vCPU cannot run again. Boxed, so that the common result fits in
+    /// registers.
+    fn run(&mut self, entry: Entry) -> core::result::Result<Exit, Box<Error>>;
 
-    /// The registers in `which`. After a `Read` or `Write` the instruction
-    /// pointer may stand before or behind the instruction.
+    /// Returns the registers in `which`. After a `Read` or `Write`, `rip` may point at or behind the
+    /// instruction.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     fn state(&mut self, which: RegSet) -> Result<VcpuState>;
 
-    /// Changes the registers that `changed` holds.
+    /// Sets the registers present in `changed`.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     fn set_state(&mut self, changed: &VcpuState) -> Result<()>;
 
-    /// A way to recall this vCPU, to be used while the thread that calls this
-    /// method runs it.
+    /// Returns a kicker for this vCPU, valid while the calling thread runs the vCPU.
     fn kicker(&self) -> Kicker;
 
-    /// What the backend counted so far.
-    fn tally(&mut self) -> Tally;
+    /// Returns the backend's counters.
+    fn stats(&mut self) -> VcpuStats;
 
-    /// Guest TSC minus host TSC, where it is known.
+    /// Guest TSC minus host TSC, if known.
     fn tsc_offset(&self) -> Option<i64>;
 }

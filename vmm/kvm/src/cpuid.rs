@@ -1,5 +1,4 @@
-//! What the guest's CPUID shows: all that the kernel supports, and this vCPU's own
-//! number in place of the number of the host CPU that was asked.
+//! CPUID of a guest: the features that KVM supports, with the vCPU's own APIC ID.
 
 mod topology;
 
@@ -7,65 +6,67 @@ use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 use kvm_ioctls::VcpuFd;
 use trapline_interface::{Controllers, Error, Result, VcpuId, VmSpec};
 
-/// Enough for every kernel so far; they refuse to fill a shorter list.
-const ENTRIES: usize = 256;
+/// Capacities of the list, tried in this order: KVM clears a list of this length and rejects one that is too short.
+const CAPACITIES: [usize; 2] = [80, 256];
 
 // Leaf 1, ECX.
 const TSC_DEADLINE_TIMER: u32 = 1 << 24;
 const HYPERVISOR: u32 = 1 << 31;
 
-/// The leaf that tells what KVM itself offers a guest.
+/// KVM's paravirtual features.
 const KVM_FEATURES: u32 = 0x4000_0001;
 // Its EAX.
 const PV_EOI: u32 = 1 << 6;
 
-/// What the first vCPU of such a machine shall show.
-pub(crate) fn of_first_vcpu(system: &kvm_ioctls::Kvm, spec: &VmSpec) -> Result<CpuId> {
+/// Returns the CPUID of vCPU 0.
+pub(crate) fn for_first_vcpu(system: &kvm_ioctls::Kvm, spec: &VmSpec) -> Result<CpuId> {
+    let [first, second] = CAPACITIES;
     let mut cpuid = system
-        .get_supported_cpuid(ENTRIES)
-        .map_err(Error::refused("ask which CPU features are supported"))?;
+        .get_supported_cpuid(first)
+        .or_else(|_| system.get_supported_cpuid(second))
+        .map_err(Error::refused("query the supported CPU features"))?;
     for entry in cpuid.as_mut_slice() {
-        fit(entry, spec);
-        adapt(entry, VcpuId(0));
+        apply_spec(entry, spec);
+        set_apic_id(entry, VcpuId(0));
     }
     Ok(cpuid)
 }
 
-/// Makes what the kernel supports what this machine has.
-fn fit(entry: &mut kvm_cpuid_entry2, spec: &VmSpec) {
+/// Adapts an entry to the VM's configuration.
+fn apply_spec(entry: &mut kvm_cpuid_entry2, spec: &VmSpec) {
     if entry.function == 1 && spec.controllers != Controllers::None {
-        // The kernel leaves it to us to say so.
+        // KVM leaves this bit to the VMM.
         entry.ecx |= TSC_DEADLINE_TIMER;
     }
     if entry.function == 1 && spec.controllers == Controllers::Full {
-        // An operating system looks for what the kernel offers only then.
+        // Linux looks for KVM's paravirtual features only with this bit.
         entry.ecx |= HYPERVISOR;
     }
     if entry.function == KVM_FEATURES && !spec.paravirtual_eoi {
         entry.eax &= !PV_EOI;
     }
     if spec.cpus > 1 {
-        topology::show(entry, spec.cpus);
+        topology::apply(entry, spec.cpus);
     }
 }
 
-/// Gives vCPU `id` what the first one shows, but for its number.
-pub(crate) fn give(vcpu: &VcpuFd, id: VcpuId, first: &CpuId) -> Result<()> {
-    let set = |cpuid: &CpuId| {
+/// Sets the CPUID of vCPU `id`: `first` with its own APIC ID.
+pub(crate) fn set(vcpu: &VcpuFd, id: VcpuId, first: &CpuId) -> Result<()> {
+    let set_list = |cpuid: &CpuId| {
         vcpu.set_cpuid2(cpuid)
             .map_err(Error::refused("set the virtual CPU's features"))
     };
     if id == VcpuId(0) {
-        return set(first);
+        return set_list(first);
     }
     let mut own = first.clone();
     own.as_mut_slice()
         .iter_mut()
-        .for_each(|entry| adapt(entry, id));
-    set(&own)
+        .for_each(|entry| set_apic_id(entry, id));
+    set_list(&own)
 }
 
-fn adapt(entry: &mut kvm_cpuid_entry2, id: VcpuId) {
+fn set_apic_id(entry: &mut kvm_cpuid_entry2, id: VcpuId) {
     match entry.function {
         1 => entry.ebx = entry.ebx & 0x00ff_ffff | id.0 << 24,
         // No performance counters, see `vm`.
@@ -80,18 +81,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vcpu_shows_its_own_number() {
+    fn vcpu_has_its_own_apic_id() {
         let mut entry = kvm_cpuid_entry2 {
             function: 1,
             ebx: 0x2304_0506,
             ..Default::default()
         };
-        adapt(&mut entry, VcpuId(1));
+        set_apic_id(&mut entry, VcpuId(1));
         assert_eq!(entry.ebx, 0x0104_0506);
     }
 
     #[test]
-    fn the_paravirtual_end_of_interrupts_is_not_offered_where_it_is_not_wanted() {
+    fn paravirtual_eoi_can_be_disabled() {
         let shown = |function, paravirtual_eoi| {
             let mut entry = kvm_cpuid_entry2 {
                 function,
@@ -102,7 +103,7 @@ mod tests {
                 paravirtual_eoi,
                 ..VmSpec::with(Controllers::Full)
             };
-            fit(&mut entry, &spec);
+            apply_spec(&mut entry, &spec);
             entry.eax
         };
         assert_eq!(shown(KVM_FEATURES, true), 0xff);

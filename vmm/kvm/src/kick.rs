@@ -1,5 +1,4 @@
-//! Recalling a vCPU: a flag that the kernel looks at on its way into the guest, and
-//! a signal for when it is there already.
+//! Kicks: `immediate_exit` in `kvm_run`, and a signal to leave KVM_RUN.
 
 use kvm_ioctls::VcpuFd;
 use std::ptr::NonNull;
@@ -7,11 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Once};
 use trapline_interface::Kick;
 
-/// Of one vCPU and the thread that runs it.
+/// Kicks one vCPU and the thread that runs it.
 pub(crate) struct KvmKick {
     immediate_exit: NonNull<u8>,
     thread: libc::pid_t,
-    /// Keeps the page that the flag is in.
+    /// Keeps the page of the flag mapped.
     _page: Arc<VcpuFd>,
 }
 
@@ -22,12 +21,11 @@ unsafe impl Send for KvmKick {}
 unsafe impl Sync for KvmKick {}
 
 impl KvmKick {
-    /// For the vCPU whose shared page holds `immediate_exit`, and for the thread
-    /// that calls this.
+    /// Creates a kick for the calling thread and the vCPU whose page holds `immediate_exit`.
     pub(crate) fn new(page: Arc<VcpuFd>, immediate_exit: NonNull<u8>) -> Self {
         Self {
             immediate_exit,
-            thread: this_thread(),
+            thread: thread_id(),
             _page: page,
         }
     }
@@ -50,9 +48,9 @@ impl Kick for KvmKick {
     }
 }
 
-/// By number: the C library's function of this name is one that Rust's standard
-/// library refers to only weakly, and a static, optimised link may leave it out.
-fn this_thread() -> libc::pid_t {
+/// Returns the thread ID by number: std refers only weakly to the C library's `gettid`, which an optimised
+/// static link may drop.
+fn thread_id() -> libc::pid_t {
     // SAFETY: this request takes nothing and cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
@@ -61,7 +59,7 @@ fn signal() -> libc::c_int {
     libc::SIGRTMIN()
 }
 
-/// The signal must interrupt the system call (so no SA_RESTART) and do nothing.
+/// Installs a handler without SA_RESTART, so that the signal interrupts KVM_RUN.
 fn install_handler() {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: an all-zero `sigaction` is a valid value of it.

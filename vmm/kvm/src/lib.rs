@@ -1,13 +1,12 @@
-//! The only crate that knows /dev/kvm.
+//! The KVM backend; no other crate uses /dev/kvm.
 //!
-//! Setting up goes through `kvm-ioctls`; coming back from the guest does not: an
-//! exit must cost what the kernel charges and next to nothing more, so
-//! [`KvmVcpu`]'s `run` is one system call and a look at the page that the kernel
-//! shares, all of it inlined into the caller's loop. What is rare - strings,
-//! signals, the end - leaves that path at once.
+//! Set-up uses `kvm-ioctls`. The exit path does not: `run` of [`KvmVcpu`] is one system call and a look at
+//! the shared `kvm_run` page, inlined into the caller's loop. Rare exits (string accesses, signals,
+//! shutdown) leave that path at once.
 
 mod cpuid;
 mod kick;
+mod memory;
 mod memory_types;
 mod probe;
 mod registers;

@@ -1,6 +1,4 @@
-//! How a CPU caches memory, as firmware leaves it: all of it is written back. An
-//! operating system that finds these registers off thinks that its firmware is broken, and
-//! goes without page attributes.
+//! MTRRs as left by firmware: all memory write-back. Linux disables PAT if the MTRRs are off.
 
 use kvm_bindings::{kvm_msr_entry, Msrs};
 use kvm_ioctls::VcpuFd;
@@ -12,7 +10,7 @@ const DEFAULT_TYPE: u32 = 0x2ff;
 const ENABLED: u64 = 1 << 11;
 const WRITE_BACK: u64 = 6;
 
-/// Sets them up.
+/// Enables the MTRRs of `vcpu`.
 pub(crate) fn set_up(vcpu: &VcpuFd) -> Result<()> {
     let entry = kvm_msr_entry {
         index: DEFAULT_TYPE,

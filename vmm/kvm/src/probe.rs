@@ -1,4 +1,4 @@
-//! Opening /dev/kvm, and finding out what it really is.
+//! Opening and probing /dev/kvm.
 
 use crate::vm::KvmVm;
 use kvm_bindings::{
@@ -10,7 +10,7 @@ use std::arch::x86_64::__cpuid;
 use std::io;
 use trapline_interface::{Caps, Error, Hypervisor, Missing, Result, Ring0, VmSpec};
 
-/// The device behind this backend.
+/// Device of this backend.
 pub const DEVICE: &str = "/dev/kvm";
 
 /// An open /dev/kvm.
@@ -31,11 +31,11 @@ impl Hypervisor for Kvm {
             irq_pins: has(KVM_CAP_IRQCHIP) && has(KVM_CAP_IRQFD),
             doorbells: has(KVM_CAP_IOEVENTFD),
             read_only: has(KVM_CAP_READONLY_MEM),
-            // KVM on x86 has no word for it: it always could.
+            // KVM on x86 has no capability bit for it.
             dirty: true,
             tsc_offset: has(KVM_CAP_VCPU_ATTRIBUTES),
             kernel_exits: has(KVM_CAP_BINARY_STATS_FD),
-            halt_in_guest: leaves_halts(&kvm.system),
+            halt_in_guest: can_disable_halt_exits(&kvm.system),
         })
     }
 
@@ -54,7 +54,7 @@ impl Hypervisor for Kvm {
     }
 
     fn create_vm(&self, spec: &VmSpec) -> Result<KvmVm> {
-        if spec.halt_in_guest && !leaves_halts(&self.system) {
+        if spec.halt_in_guest && !can_disable_halt_exits(&self.system) {
             return Err(Error::Unsupported("let a guest halt without leaving it"));
         }
         let vm = self
@@ -65,9 +65,8 @@ impl Hypervisor for Kvm {
     }
 }
 
-/// Whether the kernel leaves halts to guests. Where it emulates their ring 0 it halts
-/// for them.
-fn leaves_halts(system: &kvm_ioctls::Kvm) -> bool {
+/// Returns true if `hlt` can run without an exit: the capability exists and ring 0 is not emulated.
+fn can_disable_halt_exits(system: &kvm_ioctls::Kvm) -> bool {
     let exits = system.check_extension_raw(KVM_CAP_X86_DISABLE_EXITS.into());
     exits > 0 && exits as u32 & KVM_X86_DISABLE_EXITS_HLT != 0 && ring0() == Ring0::Native
 }
@@ -77,13 +76,15 @@ fn missing(source: io::Error) -> Missing {
     match source.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => Missing::NoDevice { device },
         Some(libc::EACCES | libc::EPERM) => Missing::NotPermitted { device },
-        _ => Missing::Unusable { device, source },
+        _ => Missing::Unusable {
+            device,
+            source: source.into(),
+        },
     }
 }
 
-/// What ring-0 guest code would run on: where the CPU shows neither VMX (Intel SDM
-/// volume 2, CPUID leaf 1, ecx bit 5) nor SVM (AMD APM volume 3, leaf 8000_0001,
-/// ecx bit 2), a KVM that works all the same emulates it.
+/// Returns how ring-0 guest code runs: emulated if the CPU shows neither VMX (Intel SDM volume 2, CPUID leaf 1,
+/// ecx bit 5) nor SVM (AMD APM volume 3, leaf 8000_0001, ecx bit 2).
 pub fn ring0() -> Ring0 {
     let vmx = __cpuid(1).ecx & 1 << 5 != 0;
     let svm = __cpuid(0x8000_0000).eax > 0x8000_0000 && __cpuid(0x8000_0001).ecx & 1 << 2 != 0;
@@ -99,10 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_device_is_told_with_its_remedy() {
-        let told = |code| missing(io::Error::from_raw_os_error(code)).to_string();
-        assert!(told(libc::ENOENT).contains("modprobe"));
-        assert!(told(libc::EACCES).contains("usermod -aG kvm"));
-        assert!(told(libc::EMFILE).contains("cannot be used"));
+    fn missing_device_error_names_the_remedy() {
+        let message = |code| missing(io::Error::from_raw_os_error(code)).to_string();
+        assert!(message(libc::ENOENT).contains("modprobe"));
+        assert!(message(libc::EACCES).contains("usermod -aG kvm"));
+        assert!(message(libc::EMFILE).contains("cannot be used"));
     }
 }

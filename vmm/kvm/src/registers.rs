@@ -1,89 +1,66 @@
-//! The interface's registers as KVM has them, and back.
+//! Conversion between the interface's registers and KVM's.
 
 use kvm_bindings::{kvm_dtable, kvm_regs, kvm_segment, kvm_sregs};
 use trapline_interface::{General, Segment, System, Table};
 
-pub(crate) fn to_regs(g: &General) -> kvm_regs {
-    kvm_regs {
-        rax: g.rax,
-        rbx: g.rbx,
-        rcx: g.rcx,
-        rdx: g.rdx,
-        rsi: g.rsi,
-        rdi: g.rdi,
-        rsp: g.rsp,
-        rbp: g.rbp,
-        r8: g.r8,
-        r9: g.r9,
-        r10: g.r10,
-        r11: g.r11,
-        r12: g.r12,
-        r13: g.r13,
-        r14: g.r14,
-        r15: g.r15,
-        rip: g.rip,
-        rflags: g.rflags,
-    }
+/// Builds a structure from fields of the same names.
+macro_rules! copy_fields {
+    ($from:expr => $to:ident { $($field:ident),* }) => {
+        $to { $($field: $from.$field),* }
+    };
 }
 
-pub(crate) fn from_regs(r: &kvm_regs) -> General {
-    General {
-        rax: r.rax,
-        rbx: r.rbx,
-        rcx: r.rcx,
-        rdx: r.rdx,
-        rsi: r.rsi,
-        rdi: r.rdi,
-        rsp: r.rsp,
-        rbp: r.rbp,
-        r8: r.r8,
-        r9: r.r9,
-        r10: r.r10,
-        r11: r.r11,
-        r12: r.r12,
-        r13: r.r13,
-        r14: r.r14,
-        r15: r.r15,
-        rip: r.rip,
-        rflags: r.rflags,
-    }
+#[rustfmt::skip]
+macro_rules! copy_general {
+    ($from:expr => $to:ident) => {
+        copy_fields!($from => $to {
+            rax, rbx, rcx, rdx, rsi, rdi, rsp, rbp, r8, r9, r10, r11, r12, r13, r14, r15, rip, rflags
+        })
+    };
 }
 
-/// Overwrites in `sregs` what `system` holds, and nothing else.
+pub(crate) fn to_regs(general: &General) -> kvm_regs {
+    copy_general!(general => kvm_regs)
+}
+
+pub(crate) fn from_regs(regs: &kvm_regs) -> General {
+    copy_general!(regs => General)
+}
+
+/// Applies a macro to segments, tables and control registers.
+macro_rules! with_system_fields {
+    ($apply:ident) => {
+        $apply!(
+            [cs, ds, es, fs, gs, ss, tr, ldt],
+            [gdt, idt],
+            [cr0, cr3, cr4, efer]
+        )
+    };
+}
+
+/// Writes `system` into `sregs` and leaves the other fields.
 pub(crate) fn put_system(system: &System, sregs: &mut kvm_sregs) {
-    sregs.cs = to_segment(&system.cs);
-    sregs.ds = to_segment(&system.ds);
-    sregs.es = to_segment(&system.es);
-    sregs.fs = to_segment(&system.fs);
-    sregs.gs = to_segment(&system.gs);
-    sregs.ss = to_segment(&system.ss);
-    sregs.tr = to_segment(&system.tr);
-    sregs.ldt = to_segment(&system.ldt);
-    sregs.gdt = to_dtable(&system.gdt);
-    sregs.idt = to_dtable(&system.idt);
-    sregs.cr0 = system.cr0;
-    sregs.cr3 = system.cr3;
-    sregs.cr4 = system.cr4;
-    sregs.efer = system.efer;
+    macro_rules! put {
+        ([$($segment:ident),*], [$($table:ident),*], [$($number:ident),*]) => {
+            $(sregs.$segment = to_segment(&system.$segment);)*
+            $(sregs.$table = to_dtable(&system.$table);)*
+            $(sregs.$number = system.$number;)*
+        };
+    }
+    with_system_fields!(put);
 }
 
 pub(crate) fn from_sregs(sregs: &kvm_sregs) -> System {
-    System {
-        cs: from_segment(&sregs.cs),
-        ds: from_segment(&sregs.ds),
-        es: from_segment(&sregs.es),
-        fs: from_segment(&sregs.fs),
-        gs: from_segment(&sregs.gs),
-        ss: from_segment(&sregs.ss),
-        tr: from_segment(&sregs.tr),
-        ldt: from_segment(&sregs.ldt),
-        gdt: from_dtable(&sregs.gdt),
-        idt: from_dtable(&sregs.idt),
-        cr0: sregs.cr0,
-        cr3: sregs.cr3,
-        cr4: sregs.cr4,
-        efer: sregs.efer,
+    macro_rules! get {
+        ([$($segment:ident),*], [$($table:ident),*], [$($number:ident),*]) => {
+            System {
+                $($segment: from_segment(&sregs.$segment),)*
+                $($table: from_dtable(&sregs.$table),)*
+                $($number: sregs.$number,)*
+            }
+        };
     }
+    with_system_fields!(get)
 }
 
 fn to_segment(segment: &Segment) -> kvm_segment {
@@ -143,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registers_survive_the_way_there_and_back() {
+    fn registers_round_trip() {
         let segment = |seed: u16| Segment {
             selector: seed,
             attributes: (seed * 0x111) & 0xfff | 0x80,

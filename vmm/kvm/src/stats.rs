@@ -1,9 +1,7 @@
-//! How often a vCPU left the guest, as the kernel counts it.
+//! KVM's count of guest exits per vCPU (KVM_GET_STATS_FD, Linux 5.14; Documentation/virt/kvm/api.rst 4.130).
 //!
-//! Linux describes its counters in a file of their own (KVM_GET_STATS_FD, Linux
-//! 5.14; Documentation/virt/kvm/api.rst 4.130): a header, a list of descriptors
-//! with names, and numbers. It is opened when first asked for, because a machine
-//! that nobody asks should not pay for it.
+//! The file holds a header, named descriptors and numbers. It is opened at the first query, so that a VM
+//! without queries pays nothing.
 
 use kvm_bindings::{kvm_stats_desc, kvm_stats_header};
 use std::fs::File;
@@ -14,24 +12,24 @@ use std::os::unix::fs::FileExt;
 /// `_IO(KVMIO, 0xce)`.
 const KVM_GET_STATS_FD: libc::c_ulong = 0xaece;
 
-/// The counter's name.
+/// Name of the counter.
 const EXITS: &[u8] = b"exits";
 
-/// More than any kernel has; a guard against nonsense.
-const MOST_DESCRIPTORS: u32 = 4096;
+/// Limit for a malformed header.
+const MAX_DESCRIPTORS: u32 = 4096;
 
 /// Bytes of a descriptor before its name.
 const DESCRIPTOR: usize = size_of::<kvm_stats_desc>();
 const OFFSET: usize = offset_of!(kvm_stats_desc, offset);
 
-/// Where the number stands in its file.
+/// An open counter.
 pub(crate) struct ExitCount {
     file: File,
     offset: u64,
 }
 
 impl ExitCount {
-    /// Looks the counter up; `None` where the kernel has none.
+    /// Opens the counter; `None` without kernel support.
     pub(crate) fn open(vcpu: RawFd) -> Option<ExitCount> {
         // SAFETY: this request takes no argument and only makes a descriptor.
         let fd = unsafe { libc::ioctl(vcpu, KVM_GET_STATS_FD, 0) };
@@ -44,7 +42,7 @@ impl ExitCount {
         Some(ExitCount { file, offset })
     }
 
-    /// The number now.
+    /// Returns the current value.
     pub(crate) fn read(&self) -> Option<u64> {
         let mut value = [0; 8];
         self.file.read_exact_at(&mut value, self.offset).ok()?;
@@ -52,8 +50,7 @@ impl ExitCount {
     }
 }
 
-/// Where the number called `name` stands in a file of statistics that `read`
-/// reads.
+/// Returns the file offset of counter `name`; `read` reads the statistics file.
 fn find(name: &[u8], read: impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64> {
     let mut header = [0; size_of::<kvm_stats_header>()];
     read(0, &mut header)?;
@@ -63,7 +60,7 @@ fn find(name: &[u8], read: impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64>
     let size = DESCRIPTOR + name_size as usize;
     let mut descriptor = [0; 256];
     let descriptor = descriptor.get_mut(..size)?;
-    for index in 0..u64::from(count.min(MOST_DESCRIPTORS)) {
+    for index in 0..u64::from(count.min(MAX_DESCRIPTORS)) {
         read(descriptors + index * size as u64, descriptor)?;
         let text = descriptor[DESCRIPTOR..].split(|&byte| byte == 0).next();
         if text == Some(name) {
@@ -109,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_is_found_by_its_whole_name() {
+    fn counter_is_found_by_its_full_name() {
         let bytes = file(&["io_exits", "exits_more", "exits", "hypercalls"]);
         assert_eq!(find_in(&bytes), Some(24 + 4 * 32 + 16));
         assert_eq!(find_in(&file(&["io_exits"])), None);
     }
 
     #[test]
-    fn nonsense_is_no_counter() {
+    fn malformed_statistics_are_rejected() {
         assert_eq!(find_in(&[]), None);
         assert_eq!(find_in(&[0xff; 24]), None);
         let mut endless = file(&["a"]);

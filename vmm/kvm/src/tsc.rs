@@ -1,8 +1,8 @@
-//! The distance between the guest's time-stamp counter and the host's.
+//! TSC offset of a vCPU.
 //!
-//! Without one, a guest's stamps and its VMM's are the same clock. Linux 5.16 and
-//! later set it for each vCPU (Documentation/virt/kvm/devices/vcpu.rst, group
-//! KVM_VCPU_TSC_CTRL). Older ones choose it themselves and do not tell.
+//! With offset 0, guest and VMM stamps share one clock. Linux 5.16 can set the offset
+//! (Documentation/virt/kvm/devices/vcpu.rst, group KVM_VCPU_TSC_CTRL). Older kernels choose it and do not
+//! report it.
 
 use kvm_bindings::{kvm_device_attr, KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET};
 use std::os::fd::RawFd;
@@ -12,8 +12,7 @@ const KVM_SET_DEVICE_ATTR: libc::c_ulong = 0x4018_aee1;
 /// `_IOW(KVMIO, 0xe2, struct kvm_device_attr)`.
 const KVM_GET_DEVICE_ATTR: libc::c_ulong = 0x4018_aee2;
 
-/// Makes the guest's counter equal to the host's where that is possible, and says
-/// how far apart they are, where that is known.
+/// Sets the offset to 0 if possible; returns the offset if known.
 pub(crate) fn align(vcpu: RawFd) -> Option<i64> {
     let mut offset = 0i64;
     if request(vcpu, KVM_SET_DEVICE_ATTR, &mut offset) {

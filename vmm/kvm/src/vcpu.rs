@@ -1,18 +1,17 @@
-//! A KVM vCPU: the way into the guest and back.
+//! A KVM vCPU.
 //!
-//! After KVM_RUN the kernel has left what happened in a page that it shares with
-//! us (`struct kvm_run`, Documentation/virt/kvm/api.rst section 5). The common
-//! exits, a single port or memory access, are read straight from there; everything
-//! else is in [`rare`].
+//! After KVM_RUN the kernel describes the exit in the shared page `struct kvm_run`
+//! (Documentation/virt/kvm/api.rst section 5). Single port and memory accesses are read from there; all other
+//! exits are handled in [`rare`].
 
 mod rare;
 
 use self::rare::Pending;
 use crate::kick::KvmKick;
+use crate::memory::Shared;
 use crate::registers::{from_regs, from_sregs, put_system, to_regs};
 use crate::stats::ExitCount;
 use crate::tsc;
-use crate::vm::Shared;
 use kvm_bindings::{
     kvm_mp_state, kvm_run, KVM_EXIT_IO, KVM_EXIT_IO_OUT, KVM_EXIT_MMIO, KVM_MP_STATE_HALTED,
     KVM_MP_STATE_RUNNABLE,
@@ -25,8 +24,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use trapline_interface::{
-    Activity, BootState, Entry, Error, Exit, IoAddr, Kicker, RegSet, Result, System, Tally, Vcpu,
-    VcpuState,
+    Activity, BootState, Entry, Error, Exit, IoAddr, Kicker, RegSet, Result, System, Vcpu,
+    VcpuState, VcpuStats,
 };
 
 /// `_IO(KVMIO, 0x80)`.
@@ -34,18 +33,18 @@ const KVM_RUN: usize = 0xae80;
 
 /// A vCPU of a [`crate::KvmVm`].
 pub struct KvmVcpu {
-    // In this order: the vCPU goes before its machine's memory.
+    // Declared in this order: the vCPU drops before the VM's memory.
     fd: Arc<VcpuFd>,
     _machine: Arc<Shared>,
     page: NonNull<kvm_run>,
     raw: RawFd,
     pending: Pending,
-    /// Where the kernel looks for the answer to the last `Read`.
+    /// Destination of the next answer, in the shared page.
     answer: NonNull<u8>,
-    /// What a cold function found, and why the kernel refuses to go on.
-    late: Exit,
+    /// Results of the cold functions.
+    rare_exit: Exit,
     refusal: Option<Box<Error>>,
-    bundled: u64,
+    string_elements: u64,
     exits: Option<ExitCount>,
     tsc_offset: Option<i64>,
 }
@@ -73,16 +72,15 @@ impl KvmVcpu {
             pending: boot.map_or(Pending::Nothing, |_| Pending::Start),
             // Where an answer to nothing does no harm.
             answer: mmio_data(page),
-            late: Exit::Started,
+            rare_exit: Exit::Started,
             refusal: None,
-            bundled: 0,
+            string_elements: 0,
             exits: None,
             tsc_offset,
         })
     }
 
-    /// Enters the guest `times` times and does not look why it came back: what
-    /// any VMM must pay. A benchmark's floor, of no other use.
+    /// Enters the guest `times` times and ignores the exits: the lower bound for any VMM, for benchmarks.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -97,13 +95,13 @@ impl KvmVcpu {
         Ok(())
     }
 
-    /// Enters the guest and reads what happened.
+    /// Enters the guest and decodes the exit.
     #[inline(always)]
     fn enter_and_read(&mut self) -> Run {
         let status = enter(self.raw);
         if status < 0 {
             self.interrupted(-status as i32);
-            return self.late();
+            return self.rare_result();
         }
         // SAFETY: the page is mapped as long as `fd` lives, and the kernel writes
         // to it only while the vCPU runs, which takes `&mut self` as well.
@@ -114,7 +112,7 @@ impl KvmVcpu {
                 let io = unsafe { run.__bindgen_anon_1.io };
                 if io.count != 1 {
                     self.begin_string();
-                    return self.late();
+                    return self.rare_result();
                 }
                 let at = IoAddr::Port(io.port);
                 let data = self.shared(io.data_offset as usize);
@@ -145,22 +143,22 @@ impl KvmVcpu {
             }
             reason => {
                 self.rare(reason);
-                self.late()
+                self.rare_result()
             }
         }
     }
 
-    /// What one of the cold functions has left. They hand nothing back directly:
-    /// a result that they write would have to be in memory for all others, too.
+    /// Returns the result of a cold function. A direct result would be passed through memory on the fast path,
+    /// too.
     #[inline(always)]
-    fn late(&mut self) -> Run {
+    fn rare_result(&mut self) -> Run {
         match self.refusal.take() {
-            None => Ok(self.late),
+            None => Ok(self.rare_exit),
             Some(refusal) => Err(refusal),
         }
     }
 
-    /// `offset` bytes into the pages that the kernel shares.
+    /// Returns the address at `offset` in the shared pages.
     #[inline(always)]
     fn shared(&self, offset: usize) -> NonNull<u8> {
         // SAFETY: the kernel's own offsets lie within the pages that it shares,
@@ -169,11 +167,11 @@ impl KvmVcpu {
     }
 }
 
-/// The `size` bytes at `data`, zero-extended; 1, 2, 4 or else 8. Branches, not a
-/// mask: who then asks for the size again has had the answer.
+/// Reads `size` bytes (1, 2, 4 or else 8), zero-extended. Branches instead of a mask: the device's own test of
+/// the size then folds into them.
 ///
 /// # Safety
-/// As many bytes must be there.
+/// `size` bytes must be readable.
 #[inline(always)]
 unsafe fn read_sized(data: NonNull<u8>, size: u8) -> u64 {
     // SAFETY: the caller's promise; nothing is assumed of the alignment.
@@ -187,7 +185,7 @@ unsafe fn read_sized(data: NonNull<u8>, size: u8) -> u64 {
     }
 }
 
-/// Where the kernel and we exchange the data of a memory access.
+/// Returns the address of `kvm_run.mmio.data`.
 #[inline(always)]
 fn mmio_data(page: NonNull<kvm_run>) -> NonNull<u8> {
     // SAFETY: the offset is that of a field, and the structure is mapped.
@@ -197,14 +195,12 @@ fn mmio_data(page: NonNull<kvm_run>) -> NonNull<u8> {
     }
 }
 
-/// KVM_RUN, as the bare system call: nothing else belongs on the exit path, not
-/// even the C library's errno. Negative results are negated error codes.
+/// Calls KVM_RUN directly, without the C library's errno. Negative results are negated error codes.
 #[inline(always)]
 fn enter(vcpu: RawFd) -> isize {
     let status;
-    // SAFETY: the request takes no pointer. What the guest does meanwhile it does to
-    // its own memory and to the page that the kernel shares, which nobody else
-    // holds a reference into; the assembly counts as touching all memory.
+    // SAFETY: the request takes no pointer. The guest writes to its own memory and to the shared page, to which
+    // no reference exists; the assembly clobbers memory.
     unsafe {
         asm!(
             "syscall",
@@ -240,7 +236,7 @@ impl Vcpu for KvmVcpu {
             unsafe { self.answer.cast::<u64>().write_unaligned(value) };
         }
         if !matches!(self.pending, Pending::Nothing) && self.run_pending() {
-            return self.late();
+            return self.rare_result();
         }
         self.enter_and_read()
     }
@@ -298,13 +294,13 @@ impl Vcpu for KvmVcpu {
         Kicker::new(KvmKick::new(Arc::clone(&self.fd), flag))
     }
 
-    fn tally(&mut self) -> Tally {
+    fn stats(&mut self) -> VcpuStats {
         if self.exits.is_none() {
             self.exits = ExitCount::open(self.raw);
         }
-        Tally {
-            kernel: self.exits.as_ref().and_then(ExitCount::read),
-            bundled: self.bundled,
+        VcpuStats {
+            kernel_exits: self.exits.as_ref().and_then(ExitCount::read),
+            string_elements: self.string_elements,
         }
     }
 

@@ -1,47 +1,33 @@
-//! A KVM virtual machine: memory slots, interrupts, doorbells.
+//! A KVM VM: memory slots, interrupts, doorbells.
 
+use crate::memory::{attach_error, free_slot, Attached, Shared};
 use crate::vcpu::KvmVcpu;
 use crate::{cpuid, memory_types};
 use kvm_bindings::{
-    kvm_enable_cap, kvm_msi, kvm_userspace_memory_region, CpuId, KVM_CAP_PMU_CAPABILITY,
-    KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_X86_DISABLE_EXITS, KVM_MEM_LOG_DIRTY_PAGES, KVM_MEM_READONLY,
-    KVM_PMU_CAP_DISABLE, KVM_X86_DISABLE_EXITS_HLT,
+    kvm_enable_cap, kvm_msi, CpuId, KVM_CAP_PMU_CAPABILITY, KVM_CAP_SPLIT_IRQCHIP,
+    KVM_CAP_X86_DISABLE_EXITS, KVM_MEM_LOG_DIRTY_PAGES, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE,
+    KVM_X86_DISABLE_EXITS_HLT,
 };
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
-use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use trapline_interface::{
     Access, BootState, Controllers, Doorbell, Error, Gpa, IoAddr, IrqId, IrqLine, Region, Result,
-    VcpuId, Vm, VmSpec, PAGE,
+    VcpuId, Vm, VmSpec,
 };
 use vmm_sys_util::eventfd::EventFd;
 
-/// Messages to the local interrupt controllers (Intel SDM volume 3, 11.11.1).
-const MESSAGES: u32 = 0xfee0_0000;
+/// Address of MSIs (Intel SDM volume 3, 11.11.1).
+const MSI_ADDRESS: u32 = 0xfee0_0000;
 
-/// Three pages that Intel CPUs without unrestricted guests need; below the BIOS.
+/// Address of the real-mode TSS, three pages below the BIOS, needed by Intel CPUs without unrestricted guest.
 const TSS: usize = 0xfffb_d000;
 
-/// A KVM virtual machine.
+/// A KVM VM.
 pub struct KvmVm {
     shared: Arc<Shared>,
     cpuid: CpuId,
     controllers: Controllers,
-}
-
-/// What a machine's vCPUs need as long as they live.
-pub(crate) struct Shared {
-    // In this order: the machine goes before its memory.
-    fd: VmFd,
-    memory: Mutex<BTreeMap<Gpa, Attached>>,
-}
-
-struct Attached {
-    slot: u32,
-    /// What the kernel was told of it.
-    flags: u32,
-    region: Arc<Region>,
 }
 
 impl KvmVm {
@@ -50,15 +36,15 @@ impl KvmVm {
         match spec.controllers {
             Controllers::None => {}
             Controllers::Local => create_local_apics(&fd)?,
-            Controllers::Full => create_all_controllers(&fd)?,
+            Controllers::Full => create_irqchip(&fd)?,
         }
         if spec.halt_in_guest {
-            leave_halts(&fd)?;
+            disable_halt_exits(&fd)?;
         }
         fd.set_tss_address(TSS)
             .map_err(Error::refused("place the task state of real mode"))?;
         Ok(Self {
-            cpuid: cpuid::of_first_vcpu(system, spec)?,
+            cpuid: cpuid::for_first_vcpu(system, spec)?,
             shared: Arc::new(Shared {
                 fd,
                 memory: Mutex::default(),
@@ -68,9 +54,8 @@ impl KvmVm {
     }
 }
 
-/// No performance counters for the guest, so that the kernel has none to switch or
-/// advance at its exits (Linux 5.18). Older kernels refuse, which changes nothing
-/// else.
+/// Disables the guest's PMU (Linux 5.18), so that KVM switches no counters at exits. Older kernels refuse,
+/// which has no other effect.
 fn disable_counters(fd: &VmFd) {
     let mut capability = kvm_enable_cap {
         cap: KVM_CAP_PMU_CAPABILITY,
@@ -80,8 +65,7 @@ fn disable_counters(fd: &VmFd) {
     let _older_kernels_refuse = fd.enable_cap(&capability);
 }
 
-/// Local interrupt controllers only: no guest here uses the rest of a PC's interrupt
-/// hardware.
+/// Creates local APICs only.
 fn create_local_apics(fd: &VmFd) -> Result<()> {
     let capability = kvm_enable_cap {
         cap: KVM_CAP_SPLIT_IRQCHIP,
@@ -91,8 +75,8 @@ fn create_local_apics(fd: &VmFd) -> Result<()> {
         .map_err(Error::refused("create local interrupt controllers"))
 }
 
-/// No exit when the guest halts. It has to be said before there is a vCPU.
-fn leave_halts(fd: &VmFd) -> Result<()> {
+/// Disables HLT exits. Must precede the first vCPU.
+fn disable_halt_exits(fd: &VmFd) -> Result<()> {
     let mut capability = kvm_enable_cap {
         cap: KVM_CAP_X86_DISABLE_EXITS,
         ..Default::default()
@@ -102,51 +86,10 @@ fn leave_halts(fd: &VmFd) -> Result<()> {
         .map_err(Error::refused("leave halts to the guest"))
 }
 
-/// With pins for devices. The kernel makes a PC's old pair of controllers, too, which
-/// nobody is told of.
-fn create_all_controllers(fd: &VmFd) -> Result<()> {
+/// Creates local APICs, an I/O APIC, and KVM's PIC, which is not announced to the guest.
+fn create_irqchip(fd: &VmFd) -> Result<()> {
     fd.create_irq_chip()
         .map_err(Error::refused("create interrupt controllers"))
-}
-
-impl Shared {
-    fn memory(&self) -> MutexGuard<'_, BTreeMap<Gpa, Attached>> {
-        // Whoever panicked left a map that is whole.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_slot(&self, slot: u32, at: Gpa, region: Option<&Region>, flags: u32) -> Result<()> {
-        let slot = kvm_userspace_memory_region {
-            slot,
-            flags,
-            guest_phys_addr: at.0,
-            memory_size: region.map_or(0, |region| region.len() as u64),
-            userspace_addr: region.map_or(0, |region| region.address().as_ptr() as u64),
-        };
-        // SAFETY: the region's mapping stays as long as the slot: the caller keeps
-        // the region in the map of slots, and `Shared` outlives every vCPU.
-        unsafe { self.fd.set_user_memory_region(slot) }
-            .map_err(Error::refused("change the guest's memory"))
-    }
-}
-
-/// Why nothing can be attached there, if so.
-fn obstacle(memory: &BTreeMap<Gpa, Attached>, at: Gpa, length: u64) -> Option<&'static str> {
-    if !at.0.is_multiple_of(PAGE as u64) {
-        return Some("the address is not that of a page");
-    }
-    let Some(end) = at.0.checked_add(length) else {
-        return Some("it would end beyond the address space");
-    };
-    memory
-        .iter()
-        .any(|(other, there)| other.0 < end && at.0 < other.0 + there.region.len() as u64)
-        .then_some("memory is attached there already")
-}
-
-fn free_slot(memory: &BTreeMap<Gpa, Attached>) -> u32 {
-    let taken = |slot: &u32| memory.values().any(|there| there.slot == *slot);
-    (0..).find(|slot| !taken(slot)).unwrap_or(u32::MAX)
 }
 
 impl Vm for KvmVm {
@@ -154,7 +97,7 @@ impl Vm for KvmVm {
 
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
         let mut memory = self.shared.memory();
-        if let Some(reason) = obstacle(&memory, at, region.len() as u64) {
+        if let Some(reason) = attach_error(&memory, at, region.len() as u64) {
             return Err(Error::BadAttach { at, reason });
         }
         let slot = free_slot(&memory);
@@ -180,7 +123,7 @@ impl Vm for KvmVm {
         Ok(gone.region)
     }
 
-    fn track(&self, at: Gpa, on: bool) -> Result<()> {
+    fn track_dirty(&self, at: Gpa, on: bool) -> Result<()> {
         let mut memory = self.shared.memory();
         let there = memory.get_mut(&at).ok_or(Error::NotAttached(at))?;
         let flags = match on {
@@ -193,7 +136,7 @@ impl Vm for KvmVm {
         Ok(())
     }
 
-    fn dirty(&self, at: Gpa) -> Result<Vec<u64>> {
+    fn dirty_log(&self, at: Gpa) -> Result<Vec<u64>> {
         let memory = self.shared.memory();
         let there = memory.get(&at).ok_or(Error::NotAttached(at))?;
         if there.flags & KVM_MEM_LOG_DIRTY_PAGES == 0 {
@@ -211,7 +154,7 @@ impl Vm for KvmVm {
             .fd
             .create_vcpu(id.0.into())
             .map_err(Error::refused("create a virtual CPU"))?;
-        cpuid::give(&fd, id, &self.cpuid)?;
+        cpuid::set(&fd, id, &self.cpuid)?;
         if self.controllers == Controllers::Full {
             memory_types::set_up(&fd)?;
         }
@@ -224,7 +167,7 @@ impl Vm for KvmVm {
         }
         let shared = Arc::clone(&self.shared);
         let message = kvm_msi {
-            address_lo: MESSAGES | irq.vcpu.0 << 12,
+            address_lo: MSI_ADDRESS | irq.vcpu.0 << 12,
             data: irq.vector.into(),
             ..Default::default()
         };
@@ -265,7 +208,7 @@ impl Vm for KvmVm {
             .fd
             .register_ioevent(&bell, &address, NoDatamatch)
             .map_err(Error::refused(what))?;
-        // SAFETY: the descriptor was the event's alone and is now the doorbell's.
+        // SAFETY: the event's descriptor is transferred to the doorbell.
         Ok(Some(Doorbell(unsafe {
             OwnedFd::from_raw_fd(bell.into_raw_fd())
         })))

@@ -1,5 +1,4 @@
-//! The conformance suite on the kernel of this machine, and what lies beside it:
-//! requests that make no sense are refused, and the kernel counts.
+//! The conformance suite on this host's KVM, rejected requests, and exit counts.
 
 #[path = "../../../tests/src/skip.rs"]
 mod skip;
@@ -16,7 +15,7 @@ use trapline_kvm::Kvm;
 const BARE: VmSpec = VmSpec::with(Controllers::None);
 const WITH_APIC: VmSpec = VmSpec::with(Controllers::Local);
 
-/// Where there is no /dev/kvm the tests say so and pass.
+/// Returns KVM, or reports a skip.
 fn kvm() -> Option<Kvm> {
     Kvm::open()
         .map_err(|missing| skip("conformance of /dev/kvm", &missing.to_string()))
@@ -37,7 +36,7 @@ fn kvm_conforms() {
 }
 
 #[test]
-fn memory_that_makes_no_sense_is_refused() {
+fn invalid_attach_is_rejected() {
     let Some(kvm) = kvm() else { return };
     let vm = kvm.create_vm(&BARE).unwrap();
     let region = Arc::new(Region::new(2 * PAGE).unwrap());
@@ -59,7 +58,7 @@ fn memory_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn only_memory_that_is_there_and_tracked_has_a_list_of_writes() {
+fn dirty_log_requires_tracked_memory() {
     let Some(kvm) = kvm() else { return };
     let vm = kvm.create_vm(&BARE).unwrap();
     let (at, elsewhere) = (Gpa(0x10_0000), Gpa(0x10_1000));
@@ -68,23 +67,26 @@ fn only_memory_that_is_there_and_tracked_has_a_list_of_writes() {
         vm.attach(at, region, access).unwrap();
     };
     attach(Access::ReadWrite);
-    assert!(matches!(vm.dirty(at), Err(Error::NotTracked(_))));
-    for refused in [vm.track(elsewhere, true), vm.dirty(elsewhere).map(drop)] {
+    assert!(matches!(vm.dirty_log(at), Err(Error::NotTracked(_))));
+    for refused in [
+        vm.track_dirty(elsewhere, true),
+        vm.dirty_log(elsewhere).map(drop),
+    ] {
         assert!(matches!(refused, Err(Error::NotAttached(_))));
     }
-    vm.track(at, true).unwrap();
-    vm.track(at, true).unwrap();
-    assert_eq!(vm.dirty(at).unwrap(), [0, 0]);
+    vm.track_dirty(at, true).unwrap();
+    vm.track_dirty(at, true).unwrap();
+    assert_eq!(vm.dirty_log(at).unwrap(), [0, 0]);
     // What is attached there later is not tracked.
     vm.detach(at).unwrap();
     attach(Access::ReadOnly);
-    assert!(matches!(vm.dirty(at), Err(Error::NotTracked(_))));
-    vm.track(at, true).unwrap();
-    assert_eq!(vm.dirty(at).unwrap(), [0, 0]);
+    assert!(matches!(vm.dirty_log(at), Err(Error::NotTracked(_))));
+    vm.track_dirty(at, true).unwrap();
+    assert_eq!(vm.dirty_log(at).unwrap(), [0, 0]);
 }
 
 #[test]
-fn interrupts_need_a_controller() {
+fn irq_line_requires_a_controller() {
     let Some(kvm) = kvm() else { return };
     let vm = kvm.create_vm(&BARE).unwrap();
     let irq = IrqId {
@@ -95,7 +97,7 @@ fn interrupts_need_a_controller() {
 }
 
 #[test]
-fn a_halt_in_the_guest_is_refused_where_caps_say_so() {
+fn halt_in_guest_requires_the_capability() {
     let Some(kvm) = kvm() else { return };
     let made = kvm.create_vm(&VmSpec {
         halt_in_guest: true,
@@ -108,14 +110,14 @@ fn a_halt_in_the_guest_is_refused_where_caps_say_so() {
 }
 
 #[test]
-fn a_vcpu_that_has_not_run_has_no_exits_and_a_known_clock() {
+fn new_vcpu_has_no_exits_and_tsc_offset_zero() {
     let Some(kvm) = kvm() else { return };
     let caps = Kvm::probe().unwrap();
     let vm = kvm.create_vm(&WITH_APIC).unwrap();
     let mut vcpu = vm
         .create_vcpu(VcpuId(0), Some(&BootState::default()))
         .unwrap();
-    assert_eq!(vcpu.tally().kernel, caps.kernel_exits.then_some(0));
+    assert_eq!(vcpu.stats().kernel_exits, caps.kernel_exits.then_some(0));
     if caps.tsc_offset {
         assert_eq!(vcpu.tsc_offset(), Some(0));
     }

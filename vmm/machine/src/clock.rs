@@ -1,28 +1,27 @@
-//! Clocks: the host's time-stamp counter, which stamps events, and the kernel's.
+//! Clocks: the host's TSC, which stamps events, and CLOCK_MONOTONIC.
 
 use std::arch::x86_64::_rdtsc;
 use std::time::Duration;
 
-/// Ticks of the host's time-stamp counter.
+/// Reads the TSC.
 #[inline(always)]
 pub fn ticks() -> u64 {
     // SAFETY: every x86-64 CPU has the instruction, and Linux allows it.
     unsafe { _rdtsc() }
 }
 
-/// `CLOCK_MONOTONIC`, in nanoseconds.
+/// Returns `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     let mut now = timespec(0);
-    // SAFETY: the kernel writes one timespec, and there is one; every kernel has this
-    // clock.
+    // SAFETY: the kernel writes one timespec; the clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sleeps until a moment of `CLOCK_MONOTONIC`, in nanoseconds, or a signal.
+/// Sleeps until a time of `CLOCK_MONOTONIC`, in nanoseconds, or until a signal.
 pub fn sleep_until(ns: u64) {
     let due = timespec(ns);
-    // SAFETY: the request is valid, and no remainder is asked for.
+    // SAFETY: the request is valid, and the remainder is not requested.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -40,18 +39,18 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
-/// Where both clocks stood once, to learn how fast the one goes by the other.
+/// A simultaneous reading of both clocks, to calibrate the TSC.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference {
     ticks: u64,
     ns: u64,
 }
 
-/// Least time for that: an error of 100 ns in either reading is then 4 ppm.
+/// Shortest calibration interval: an error of 100 ns in a reading is then 4 ppm.
 const LEAST: Duration = Duration::from_millis(50);
 
 impl Reference {
-    /// Now.
+    /// Reads both clocks.
     pub fn now() -> Self {
         Self {
             ticks: ticks(),
@@ -59,8 +58,7 @@ impl Reference {
         }
     }
 
-    /// Ticks per nanosecond, from then to now; waits for a moment if that was just
-    /// before.
+    /// Returns TSC ticks per nanosecond since this reading; waits for the shortest interval.
     pub fn ticks_per_ns(&self) -> f64 {
         sleep_until(self.ns + LEAST.as_nanos() as u64);
         let now = Self::now();

@@ -1,11 +1,8 @@
-//! The guest's console: standard output, and input for who waits for it. The serial
-//! line ends here, too, in one of three ways.
+//! The guest's console on standard output and input. It also receives serial output, see [`crate::line`].
 //!
-//! Bytes are gathered and written when something is complete - a line or one of
-//! [`trapline_abi::frame`]'s frames -, when the buffer is full, and before the
-//! guest halts, waits or ends. So a record is on its way before the guest's next
-//! instruction, at the price of one system call. A guest that floods the console
-//! waits until somebody reads it; nothing here grows.
+//! Output is buffered and written when a line or a frame ([`trapline_abi::frame`]) is complete, when the
+//! buffer is full, and before the guest halts, waits or ends. A record is thus written before the next
+//! instruction, by one system call. A guest that floods the console blocks until it is read.
 
 use crate::line::Line;
 use crate::signals;
@@ -18,37 +15,37 @@ use trapline_interface::Kicker;
 
 const BUFFER: usize = 4096;
 
-/// After so many vain looks for input, each one may last a millisecond: a guest
-/// that waits for the word to go should not take CPU time from one that runs.
-const PATIENCE: u32 = 1_000;
+/// Number of polls for input without wait. Each later one waits for a millisecond, so that a waiting guest
+/// does not use CPU time.
+const SPIN_POLLS: u32 = 1_000;
 
-/// The console of one machine.
+/// The console of one VM.
 pub struct Console {
     output: ManuallyDrop<File>,
     input: ManuallyDrop<File>,
-    buffer: [u8; BUFFER],
-    used: usize,
+    /// Allocated, but not touched before the first byte: its page would delay the guest's start.
+    buffer: Vec<u8>,
     frame: Frame,
     line: Line,
-    /// Output is not taken any more; what the guest says is dropped.
+    /// Write error; later output is dropped.
     failure: Option<ErrorKind>,
     input_ended: bool,
-    /// Vain looks for input since the last byte in or out.
-    looks: u32,
+    /// Polls for input since the last byte in either direction.
+    polls: u32,
     kicker: Kicker,
 }
 
-/// How far a frame has come that may have begun.
+/// Parser state of a frame in the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Frame {
-    /// Bytes seen of it; 0 outside of one.
+    /// Bytes seen; 0 outside a frame.
     seen: usize,
-    /// Its length, once its header was seen.
+    /// Length, once the header is complete.
     length: usize,
 }
 
 impl Frame {
-    /// Takes the next byte; true if it completes a frame.
+    /// Processes a byte; returns true if it completes a frame.
     fn take(&mut self, byte: u8) -> bool {
         self.seen = match self.seen {
             0 | 1 if byte == SYNC[0] => 1,
@@ -85,47 +82,44 @@ impl Frame {
 }
 
 impl Console {
-    /// A console on two descriptors, which stay open. If output fails for good,
-    /// `kicker` recalls the vCPU.
+    /// Creates a console on two descriptors, which stay open. A permanent write error kicks the vCPU.
     pub fn new(output: RawFd, input: RawFd, kicker: Kicker) -> Self {
         Self {
             output: borrow(output),
             input: borrow(input),
-            buffer: [0; BUFFER],
-            used: 0,
+            buffer: Vec::with_capacity(BUFFER),
             frame: Frame::default(),
             line: Line::Lines,
             failure: None,
             input_ended: false,
-            looks: 0,
+            polls: 0,
             kicker,
         }
     }
 
-    /// The same with a serial line that ends otherwise than by default.
+    /// Sets the destination of serial output.
     #[must_use]
     pub fn with_line(self, line: Line) -> Self {
         Self { line, ..self }
     }
 
-    /// Why output is not taken any more, if so.
+    /// Returns the write error, if any.
     pub fn failure(&self) -> Option<ErrorKind> {
         self.failure
     }
 
-    /// Takes a byte of output.
+    /// Writes a byte to the buffer.
     #[inline(never)]
     pub fn put(&mut self, byte: u8) {
-        self.buffer[self.used] = byte;
-        self.used += 1;
+        self.buffer.push(byte);
         let complete = self.frame.take(byte);
         let line = byte == b'\n' && self.frame.is_outside();
-        if complete || line || self.used == BUFFER {
+        if complete || line || self.buffer.len() == BUFFER {
             self.flush();
         }
     }
 
-    /// Takes a byte of the serial line.
+    /// Sends a byte to the serial line.
     #[inline(never)]
     pub fn send(&mut self, byte: u8) {
         match &self.line {
@@ -135,7 +129,7 @@ impl Console {
         }
     }
 
-    /// Whether the serial line has room for a byte.
+    /// Returns true if the serial line accepts a byte.
     pub fn has_room(&self) -> bool {
         match &self.line {
             Line::Lines | Line::Direct => true,
@@ -143,9 +137,9 @@ impl Console {
         }
     }
 
-    /// Writes what has been taken from the guest, which has ended.
+    /// Writes all output of a guest that has ended.
     pub fn finish(&mut self) {
-        let hurried = signals::stopped().is_some() || self.failure.is_some();
+        let hurried = signals::stop_signal().is_some() || self.failure.is_some();
         if let (Line::Buffered(outbox), false) = (&self.line, hurried) {
             let rest = outbox.take_rest();
             rest.into_iter().for_each(|byte| self.put(byte));
@@ -153,46 +147,46 @@ impl Console {
         self.flush();
     }
 
-    /// Takes several bytes of output and writes them.
+    /// Writes several bytes and flushes.
     pub fn put_all(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.put(*byte));
         self.flush();
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffer.
     #[inline(always)]
     pub fn flush(&mut self) {
-        if self.used != 0 {
+        if !self.buffer.is_empty() {
             self.write_out();
         }
     }
 
     #[inline(never)]
     fn write_out(&mut self) {
-        self.looks = 0;
+        self.polls = 0;
         let mut from = 0;
-        while self.failure.is_none() && from < self.used {
-            match self.output.write(&self.buffer[from..self.used]) {
+        while self.failure.is_none() && from < self.buffer.len() {
+            match self.output.write(&self.buffer[from..]) {
                 Ok(0) => self.fail(ErrorKind::WriteZero),
                 Ok(count) => from += count,
-                Err(error) => self.overcome(&error),
+                Err(error) => self.handle_write_error(&error),
             }
         }
-        self.used = 0;
+        self.buffer.clear();
     }
 
-    /// Waits for room, or gives up.
-    fn overcome(&mut self, error: &io::Error) {
+    /// Handles a write error: waits or gives up.
+    fn handle_write_error(&mut self, error: &io::Error) {
         match error.kind() {
-            // Whoever said stop will not wait until somebody reads.
-            ErrorKind::Interrupted if signals::stopped().is_some() => {
+            // After a stop request, do not wait for the reader.
+            ErrorKind::Interrupted if signals::stop_signal().is_some() => {
                 self.fail(ErrorKind::Interrupted);
             }
             ErrorKind::Interrupted => {}
             ErrorKind::WouldBlock => {
                 const WAIT: libc::c_int = 1_000;
                 ready(self.output.as_raw_fd(), libc::POLLOUT, WAIT);
-                if signals::stopped().is_some() {
+                if signals::stop_signal().is_some() {
                     self.fail(ErrorKind::Interrupted);
                 }
             }
@@ -205,16 +199,16 @@ impl Console {
         self.kicker.mark();
     }
 
-    /// The next byte of input, if one has arrived.
+    /// Returns the next byte of input, if any.
     #[inline(never)]
     pub fn get(&mut self) -> Option<u8> {
         self.flush();
-        let wait = i32::from(self.looks >= PATIENCE);
+        let wait = i32::from(self.polls >= SPIN_POLLS);
         if self.input_ended || !ready(self.input.as_raw_fd(), libc::POLLIN, wait) {
-            self.looks = self.looks.saturating_add(1);
+            self.polls = self.polls.saturating_add(1);
             return None;
         }
-        self.looks = 0;
+        self.polls = 0;
         let mut byte = [0];
         match self.input.read(&mut byte) {
             Ok(1) => Some(byte[0]),
@@ -227,22 +221,21 @@ impl Console {
     }
 }
 
-/// A file that does not close its descriptor, which is not negative.
+/// Returns a file that does not close its descriptor.
 fn borrow(fd: RawFd) -> ManuallyDrop<File> {
-    // SAFETY: the file is never dropped, so it closes nothing that is not its own;
-    // a descriptor that is not open gives errors, which are handled.
+    // SAFETY: the file is never dropped, so the descriptor is not closed; an invalid descriptor gives
+    // errors, which are handled.
     ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Whether `fd` is ready for `what`, or will never be, after at most `wait`
-/// milliseconds.
+/// Returns true if `fd` is ready, or has an error, after at most `wait` milliseconds.
 fn ready(fd: RawFd, what: libc::c_short, wait: libc::c_int) -> bool {
     let mut request = libc::pollfd {
         fd,
         events: what,
         revents: 0,
     };
-    // SAFETY: one request is passed, and one is there.
+    // SAFETY: one request is passed.
     unsafe { libc::poll(&raw mut request, 1, wait) > 0 }
 }
 
@@ -268,7 +261,7 @@ mod tests {
         fn interrupt(&self) {}
     }
 
-    /// A descriptor that takes all and gives nothing.
+    /// A descriptor of /dev/null.
     fn nothing() -> RawFd {
         let file = File::options().read(true).write(true).open("/dev/null");
         file.unwrap().into_raw_fd()
@@ -279,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_and_a_frame_are_written_when_they_are_complete() {
+    fn complete_lines_and_frames_are_written() {
         let (mut reader, writer) = pipe().unwrap();
         let mut console = Console::new(writer.as_raw_fd(), nothing(), kicker());
         let mut read = |wanted: &[u8]| {
@@ -288,25 +281,25 @@ mod tests {
             assert_eq!(bytes, wanted);
         };
         b"half".iter().for_each(|&byte| console.put(byte));
-        assert_eq!(console.used, 4);
+        assert_eq!(console.buffer.len(), 4);
         console.put(b'\n');
-        assert_eq!(console.used, 0);
+        assert_eq!(console.buffer.len(), 0);
         read(b"half\n");
-        // The body holds a newline, which must not split the frame.
+        // A newline in the body must not split the frame.
         let mut frame = [0; MAX_FRAME];
         let record = Record::Panic { message: "a\nb" };
         let length = encode(&record, 7, &mut frame).unwrap();
         for &byte in &frame[..length - 1] {
             console.put(byte);
         }
-        assert_eq!(console.used, length - 1);
+        assert_eq!(console.buffer.len(), length - 1);
         console.put(frame[length - 1]);
-        assert_eq!(console.used, 0);
+        assert_eq!(console.buffer.len(), 0);
         read(&frame[..length]);
     }
 
     #[test]
-    fn a_frame_without_end_holds_nothing_back_for_ever() {
+    fn malformed_frame_does_not_block_output() {
         let (mut reader, writer) = pipe().unwrap();
         let mut console = Console::new(writer.as_raw_fd(), nothing(), kicker());
         let endless = [SYNC[0], SYNC[1], 4, 0xff, 0xff, b'\n'];
@@ -317,11 +310,11 @@ mod tests {
         for _ in 0..BUFFER {
             console.put(SYNC[0]);
         }
-        assert_eq!(console.used, 0);
+        assert_eq!(console.buffer.len(), 0);
     }
 
     #[test]
-    fn a_console_that_nobody_reads_recalls_the_guest() {
+    fn closed_console_kicks_the_vcpu() {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
         let flag = Flag::default();

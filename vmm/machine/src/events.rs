@@ -1,6 +1,4 @@
-//! What this VMM says of itself: stages and counts, as frames on a descriptor of
-//! their own. Whoever passed the descriptor may be gone; that changes nothing for
-//! the guest.
+//! Events of the VMM: stages and counts as frames on a separate descriptor. Write errors are ignored.
 
 use crate::clock::ticks;
 use std::fs::File;
@@ -10,10 +8,10 @@ use std::os::fd::{FromRawFd, RawFd};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::record::{Counter, Record, Stage};
 
-/// Room for all the stages, or all the counts, of one machine.
+/// Capacity: all stages, or all counts, of one run.
 const BUFFER: usize = 512;
 
-/// The descriptor, and frames that are not yet written to it.
+/// An event descriptor with a buffer.
 pub struct Events {
     file: Option<ManuallyDrop<File>>,
     buffer: [u8; BUFFER],
@@ -21,28 +19,28 @@ pub struct Events {
 }
 
 impl Events {
-    /// Events on `fd`, or nowhere.
+    /// Creates a writer to `fd`, or a writer that discards events.
     pub fn new(fd: Option<RawFd>) -> Self {
         Self {
-            // SAFETY: the file is never dropped, so it closes nothing that is not
-            // its own; a descriptor that is not open gives errors, see `flush`.
+            // SAFETY: the file is never dropped, so the descriptor is not closed; an invalid descriptor gives errors,
+            // see `flush`.
             file: fd.map(|fd| ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })),
             buffer: [0; BUFFER],
             used: 0,
         }
     }
 
-    /// Whether anybody listens.
+    /// Returns true if events are recorded.
     pub fn wanted(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Notes that `stage` was reached at `at`.
+    /// Records that `stage` was reached at `at`.
     pub fn stage(&mut self, stage: Stage, at: u64) {
         self.note(&Record::Stage { stage, at });
     }
 
-    /// Notes a count.
+    /// Records a count.
     pub fn count(&mut self, counter: Counter, value: u64) {
         self.note(&Record::Count { counter, value });
     }
@@ -64,10 +62,10 @@ impl Events {
         }
     }
 
-    /// Writes what was noted.
+    /// Writes the buffered events.
     pub fn flush(&mut self) {
         if let Some(file) = &mut self.file {
-            let _nobody_may_listen = file.write_all(&self.buffer[..self.used]);
+            let _ignored = file.write_all(&self.buffer[..self.used]);
         }
         self.used = 0;
     }
@@ -81,7 +79,7 @@ mod tests {
     use trapline_abi::{Decoder, Item};
 
     #[test]
-    fn what_is_noted_is_read() {
+    fn recorded_events_are_decoded() {
         let (mut reader, writer) = pipe().unwrap();
         let mut events = Events::new(Some(writer.as_raw_fd()));
         events.stage(Stage::VmmMain, 5);

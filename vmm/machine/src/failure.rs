@@ -1,30 +1,29 @@
-//! Why there is no machine, or none any more, and the exit status that says so.
+//! Errors of the VMM and their exit status.
 
-use crate::disk::BadDisk;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 use trapline_interface::Missing;
-use trapline_monitor::boot::{BadBoot, BadImage};
+use trapline_monitor::boot::{BootError, ImageError};
 
-/// A failure, for people and (as an exit status) for programs.
+/// An error.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum Failure {
-    #[error("{0}; see trapline-vmm --help")]
+    #[error("{0}")]
     Usage(String),
     #[error("{path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("image {path}: {source}", path = path.display())]
-    Image { path: PathBuf, source: BadImage },
+    Image { path: PathBuf, source: ImageError },
     #[error("kernel {path}: {source}", path = path.display())]
-    Kernel { path: PathBuf, source: BadBoot },
-    #[error("disk {path}: {source}", path = path.display())]
-    Disk { path: PathBuf, source: BadDisk },
+    Kernel { path: PathBuf, source: BootError },
+    #[error("disk {path}: {reason}", path = path.display())]
+    Disk { path: PathBuf, reason: String },
     #[error("--api {path}: {source}", path = path.display())]
     Api { path: PathBuf, source: io::Error },
     #[error("{0}")]
-    Boot(#[from] BadBoot),
+    Boot(#[from] BootError),
     #[error("{0}")]
     Missing(#[from] Missing),
     #[error("{0}")]
@@ -45,20 +44,23 @@ impl From<Box<trapline_interface::Error>> for Failure {
 }
 
 impl Failure {
-    /// What the system's refusal of `what` is; for `map_err`.
+    /// Returns a constructor of [`Failure::System`] for `map_err`.
     pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
         move |source| Failure::System { what, source }
     }
 
-    /// The exit status.
+    /// Returns the exit status.
     pub fn status(&self) -> i32 {
         match self {
             Self::Usage(_) | Self::Host(_) | Self::Api { .. } => 2,
             Self::Unreadable { .. } | Self::Image { .. } | Self::Kernel { .. } => 3,
             Self::Disk { .. } => 3,
             Self::Boot(boot) => match boot {
-                BadBoot::Image(_) | BadBoot::Kernel(_) | BadBoot::NoPvh | BadBoot::NoDirect => 3,
-                BadBoot::OnStartInfo { .. } => 3,
+                BootError::Image(_)
+                | BootError::Kernel(_)
+                | BootError::NoPvh
+                | BootError::NoDirect => 3,
+                BootError::OverlapsStartInfo { .. } => 3,
                 _ => 2,
             },
             Self::Missing(_) => 4,

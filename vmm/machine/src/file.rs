@@ -1,4 +1,4 @@
-//! Files that a guest is made of, without reading what nobody looks at.
+//! Read-only mappings of files, so that pages that are not needed are not read.
 
 use crate::Failure;
 use std::fs::File;
@@ -8,14 +8,14 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 
-/// A file's bytes.
+/// A mapped file.
 pub struct MappedFile {
     start: *const u8,
     length: usize,
 }
 
 impl MappedFile {
-    /// The file at `path`.
+    /// Maps the file at `path`.
     ///
     /// # Errors
     /// [`Failure::Unreadable`].
@@ -39,8 +39,7 @@ impl MappedFile {
                 length,
             });
         }
-        // SAFETY: a new private mapping at an address of the kernel's choice
-        // touches nothing that exists; the result is checked.
+        // SAFETY: a new private mapping at an address of the kernel's choice; the result is checked.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -60,20 +59,19 @@ impl MappedFile {
         })
     }
 
-    /// All of them.
+    /// Contents of the file.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has this length and stays as long as `self`. Whoever
-        // truncates or rewrites the file while it is being loaded, before any guest
-        // runs, gets a signal or a wrong image.
+        // SAFETY: the mapping has this length and lives as long as `self`. A process that truncates or rewrites the
+        // file during loading, before the guest runs, causes a signal or a wrong image.
         unsafe { slice::from_raw_parts(self.start, self.length) }
     }
 }
 
-/// What was copied into the guest's memory is not to be held a second time.
+/// Unmaps the file, whose contents are now in guest memory.
 impl Drop for MappedFile {
     fn drop(&mut self) {
         if self.length != 0 {
-            // SAFETY: the mapping is ours, and nobody borrows its bytes any more.
+            // SAFETY: the mapping is owned by `self`, and no borrow of its bytes exists.
             unsafe { libc::munmap(self.start.cast_mut().cast(), self.length) };
         }
     }

@@ -1,9 +1,8 @@
-//! The guest's serial line, and who writes what is sent over it.
+//! The serial line: who writes the guest's COM1 output.
 //!
-//! Either the thread that runs the vCPU writes it - the guest stands still meanwhile,
-//! and its interrupts wait - or a thread of its own does, at the pace of a real line.
-//! Then the port is not ready while the buffer is full, as a real one; a guest that
-//! sends all the same loses what it sends, and nobody waits.
+//! Either the vCPU's thread writes, which stops the guest and delays its interrupts, or a separate thread
+//! at the pace of a real line. In the second mode the port is not ready while the buffer is full; bytes
+//! sent anyway are lost.
 
 use crate::clock::{monotonic_ns, sleep_until};
 use crate::sandbox::Role;
@@ -15,20 +14,20 @@ use std::io::Write;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Who writes, and when.
+/// Value of `--serial`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Serial {
-    /// The vCPU's thread, when a line or a frame is complete.
+pub enum SerialMode {
+    /// The vCPU's thread writes complete lines and frames.
     #[default]
     Lines,
-    /// The vCPU's thread, each byte.
+    /// The vCPU's thread writes each byte.
     Direct,
-    /// A thread of its own.
+    /// A separate thread writes.
     Buffered,
 }
 
-impl Serial {
-    /// The one called `name` on a command line, if there is one.
+impl SerialMode {
+    /// Parses the option's value.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "lines" => Some(Self::Lines),
@@ -39,53 +38,56 @@ impl Serial {
     }
 }
 
-/// How it ends.
+/// Destination of serial output.
 pub enum Line {
-    /// At the console, which gathers what belongs together.
+    /// The console, which writes complete lines.
     Lines,
-    /// At the console, which writes each byte.
+    /// The console, which writes each byte.
     Direct,
-    /// At a thread.
-    Buffered(Outbox),
+    /// A thread.
+    Buffered(SerialSink),
 }
 
 impl Line {
-    /// As asked for, with a thread that writes to `output` if there has to be one. It
-    /// is confined if `sandbox` is set.
+    /// Opens the line and starts its thread, if any, which writes to `output`.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub fn open(serial: Serial, output: BorrowedFd<'_>, sandbox: bool) -> Result<Self, Failure> {
+    /// The thread cannot be created.
+    pub fn open(
+        serial: SerialMode,
+        output: BorrowedFd<'_>,
+        sandbox: bool,
+    ) -> Result<Self, Failure> {
         Ok(match serial {
-            Serial::Lines => Self::Lines,
-            Serial::Direct => Self::Direct,
-            Serial::Buffered => {
+            SerialMode::Lines => Self::Lines,
+            SerialMode::Direct => Self::Direct,
+            SerialMode::Buffered => {
                 let copied = output.try_clone_to_owned();
                 let output = File::from(copied.map_err(Failure::system("copy the console"))?);
-                Self::Buffered(Outbox::start(output, sandbox)?)
+                Self::Buffered(SerialSink::start(output, sandbox)?)
             }
         })
     }
 }
 
-/// Bytes that wait to be written, at most.
+/// Capacity of the buffer.
 const ROOM: usize = 4096;
 
-/// Bytes a second over a line of 115,200 baud, with a start and a stop bit each.
+/// Bytes per second at 115,200 baud with one start and one stop bit.
 const PACE: u64 = 11_520;
 
-/// How long bytes are gathered, in nanoseconds.
+/// Interval between writes, in nanoseconds.
 const GATHERING_NS: u64 = 7_000_000;
 
-/// What the line carries while they are.
+/// Bytes per interval.
 const AT_ONCE: usize = (PACE * GATHERING_NS / 1_000_000_000) as usize;
 
-/// The guest's end of a line that a thread empties.
-pub struct Outbox(Arc<Shared>);
+/// Sending side of a line that a thread drains.
+pub struct SerialSink(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// Held by who writes, from taking bytes until they are written.
+    /// Held while bytes are taken and written.
     writing: Mutex<()>,
     waiting: Mutex<Waiting>,
     filled: Condvar,
@@ -98,11 +100,11 @@ struct Waiting {
     idle: bool,
 }
 
-impl Outbox {
-    /// Starts the thread, which writes to `output`. It is confined if `sandbox` is set.
+impl SerialSink {
+    /// Starts the thread, which writes to `output`.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be created.
     fn start(output: impl Write + Send + 'static, sandbox: bool) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
         shared.waiting().bytes.reserve_exact(ROOM);
@@ -113,7 +115,7 @@ impl Outbox {
         Ok(Self(shared))
     }
 
-    /// Sends a byte, if there is room for it.
+    /// Appends a byte, if there is room.
     pub fn put(&self, byte: u8) {
         let mut waiting = self.0.waiting();
         if waiting.bytes.len() < ROOM {
@@ -124,13 +126,12 @@ impl Outbox {
         }
     }
 
-    /// Whether there is room for another.
+    /// Returns true if there is room for a byte.
     pub fn has_room(&self) -> bool {
         self.0.waiting().bytes.len() < ROOM
     }
 
-    /// What has not been written yet, when all before it has been. Nothing of it will be
-    /// written by the thread.
+    /// Returns the bytes not yet taken by the thread, after its last write.
     pub fn take_rest(&self) -> Vec<u8> {
         let _nobody_else = self.0.writing();
         self.0.waiting().bytes.drain(..).collect()
@@ -139,7 +140,7 @@ impl Outbox {
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Whoever panicked left a queue that is whole.
+        // A poisoned queue is still consistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +148,7 @@ impl Shared {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's life. Without a reader there is nothing to do any more.
+    /// Body of the thread; returns when the reader is gone.
     fn carry(&self, mut output: impl Write) {
         let mut at_once = [0; AT_ONCE];
         loop {
@@ -185,22 +186,22 @@ mod tests {
     use std::io::{pipe, Read};
 
     #[test]
-    fn what_is_sent_arrives_in_order() {
+    fn bytes_arrive_in_order() {
         let (mut reader, writer) = pipe().unwrap();
-        let outbox = Outbox::start(writer, false).unwrap();
+        let outbox = SerialSink::start(writer, false).unwrap();
         let sent: Vec<u8> = (0..200).collect();
         sent.iter().for_each(|byte| outbox.put(*byte));
         let mut arrived = vec![0; sent.len()];
         reader.read_exact(&mut arrived).unwrap();
         assert_eq!(arrived, sent);
-        assert_eq!(outbox.take_rest(), []);
+        assert!(outbox.take_rest().is_empty());
     }
 
     #[test]
-    fn a_full_line_says_so_and_nobody_waits() {
+    fn full_line_drops_bytes_without_blocking() {
         // Far less is carried than is sent.
         let (reader, writer) = pipe().unwrap();
-        let outbox = Outbox::start(writer, false).unwrap();
+        let outbox = SerialSink::start(writer, false).unwrap();
         let mut sent = 0;
         while outbox.has_room() {
             outbox.put(b'x');
@@ -215,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_that_of_a_line() {
+    fn output_is_paced() {
         let (mut reader, writer) = pipe().unwrap();
-        let outbox = Outbox::start(writer, false).unwrap();
+        let outbox = SerialSink::start(writer, false).unwrap();
         let begun = monotonic_ns();
         let bytes = [b'x'; 5 * AT_ONCE];
         bytes.iter().for_each(|byte| outbox.put(*byte));

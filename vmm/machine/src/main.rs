@@ -1,13 +1,12 @@
-//! `trapline-vmm`: one image, one machine, one process.
+//! `trapline-vmm`: runs one VM in one process.
 //!
-//! It is entered from the C library directly. What Rust's own runtime does before
-//! `main` - it reads /proc/self/maps, makes a signal stack and handlers for stack
-//! overflow - would come before the guest's first instruction, too.
+//! The C library calls `main` directly. Rust's runtime would read /proc/self/maps and install a signal stack and
+//! handlers for stack overflow, which delays the guest's first instruction.
 #![no_main]
 
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
@@ -16,23 +15,26 @@ use trapline_interface::Vcpu;
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
+use trapline_machine::hotplug::VmMemory;
 use trapline_machine::line::Line;
-use trapline_machine::linux::{self, Common, Devices, ExitCounts};
-use trapline_machine::populate::Memory;
+use trapline_machine::linux::{self, Common, Report};
 use trapline_machine::settings::{parse, Guest, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
+use trapline_machine::shell::Host;
+use trapline_machine::stop::exit_status;
 use trapline_machine::ticker::Ticker;
-use trapline_machine::usage::{cpu_time, Account};
-use trapline_machine::{sandbox, signals, Ending, Failure, Machine, Settings};
+use trapline_machine::usage::{cpu_time, MemoryUsage};
+use trapline_machine::{sandbox, signals, Failure, Machine, StopReason, VmConfig};
+use trapline_monitor::{Devices, ExitCounters, ExitCounts};
 
 const INTERNAL: i32 = 5;
 
-/// Where the C library enters; arguments are taken from the standard library.
+/// Entry from the C library; std provides the arguments.
 #[no_mangle]
 pub extern "C" fn main() -> libc::c_int {
     let begun = stamp!(VmmMain);
     panic::set_hook(Box::new(|why| {
-        complain(&why);
+        print_error(&why);
         leave(INTERNAL);
     }));
     let status = match parse(lexopt::Parser::from_env()) {
@@ -44,10 +46,10 @@ pub extern "C" fn main() -> libc::c_int {
     leave(status.unwrap_or_else(|failure| report(&failure)))
 }
 
-/// Runs a machine to its end, and the process with it.
-fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
+/// Runs a VM until the process ends.
+fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
     if let Some(seconds) = settings.seconds {
-        signals::end_after(seconds);
+        signals::set_time_limit(seconds);
     }
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);
@@ -57,7 +59,7 @@ fn run(settings: &Settings, begun: u64) -> Result<Infallible, Failure> {
     }
 }
 
-fn run_image(settings: &Settings, mut events: Events) -> Result<Infallible, Failure> {
+fn run_image(settings: &VmConfig, mut events: Events) -> Result<Infallible, Failure> {
     let ready = set_up::<Kvm>(settings, trapline_kvm::ring0())?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
@@ -67,29 +69,46 @@ fn run_image(settings: &Settings, mut events: Events) -> Result<Infallible, Fail
         interrupts,
         ring,
     } = ready;
-    let account = events.wanted().then(Account::open);
-    let console = console(settings, &vcpu)?;
-    let machine = Machine::new(vcpu, console, Arc::clone(&memory), interrupts);
-    let mut machine = match settings.ticker {
-        false => machine,
-        true => machine.with_ticker(Ticker::start(&vm, memory, settings.sandbox)?),
-    };
-    // The machine stays as long as its vCPU, whoever holds it.
-    if let Some(how) = settings.populate {
-        machine = machine.with_giver(Box::new(Memory::new(vm, how)));
+    let usage = events.wanted().then(MemoryUsage::open);
+    let mut host = Host::new(console(settings, &vcpu)?);
+    if settings.ticker {
+        host.ticker = Some(Ticker::start(&vm, Arc::clone(&memory), settings.sandbox)?);
     }
-    sandbox::confine(settings)?;
-    let ending = machine.run(|| {
+    // The VM lives as long as its vCPU.
+    if let Some(how) = settings.populate {
+        host.memory = Some(Box::new(VmMemory::new(vm, how)));
+    }
+    let mut machine = Machine::new(vcpu, host, memory, interrupts);
+    sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
+    let reason = machine.run(|| {
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
     });
     events.stage(Stage::VmmExit, stamp!(VmmExit));
-    tell_counts(&mut events, &mut machine, account.as_ref(), ring);
-    leave_with(ending)
+    if events.wanted() {
+        let exits = machine.exits.counts();
+        let stats = machine.vcpu.stats();
+        let counts = [
+            (
+                Counter::UserExits,
+                Some(exits.all() - stats.string_elements),
+            ),
+            (Counter::KernelExits, stats.kernel_exits),
+            (Counter::PortExits, Some(exits.port)),
+            (Counter::MmioExits, Some(exits.mmio)),
+            (Counter::HaltExits, Some(exits.halt)),
+            (Counter::Unclaimed, Some(machine.devices.io.unclaimed())),
+        ];
+        let offset = machine.vcpu.tsc_offset();
+        report_counts(&counts, usage.as_ref(), offset, &mut events);
+        events.count(Counter::Ring, ring.into());
+        events.flush();
+    }
+    exit_with(reason)
 }
 
-fn run_linux(settings: &Settings, mut events: Events) -> Result<Infallible, Failure> {
-    one_arena();
+fn run_linux(settings: &VmConfig, mut events: Events) -> Result<Infallible, Failure> {
+    limit_malloc_arenas();
     let ready = linux::set_up::<Kvm>(settings)?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let console = |vcpu: &KvmVcpu| console(settings, vcpu);
@@ -98,106 +117,81 @@ fn run_linux(settings: &Settings, mut events: Events) -> Result<Infallible, Fail
         settings,
         console,
         events,
-        |common, devices, ending| {
-            devices.console.finish();
-            devices.events.stage(Stage::VmmExit, stamp!(VmmExit));
-            tell_counts_of_linux(common, devices);
-            leave_with(ending)
+        |common, devices, report, result| {
+            devices.shell.console.finish();
+            report.events.stage(Stage::VmmExit, stamp!(VmmExit));
+            report_linux_counts(common, devices, report);
+            exit_with(result)
         },
     )
 }
 
-/// One heap for all threads: it grows by a call that their filters allow, and is small.
-fn one_arena() {
-    // SAFETY: sets a number of the C library's; no other thread is there yet.
+/// Limits malloc to one arena, which is smaller and grows by `brk`, as the seccomp filters allow.
+fn limit_malloc_arenas() {
+    // SAFETY: sets a parameter of malloc; no other thread exists.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-fn tell_counts_of_linux(common: &Common, devices: &mut Devices) {
-    let exits = common.exits().fold(ExitCounts::default(), ExitCounts::and);
-    tell(
-        &[
-            (Counter::UserExits, Some(exits.all())),
-            (Counter::PortExits, Some(exits.port)),
-            (Counter::MmioExits, Some(exits.mmio)),
-            (Counter::Unclaimed, Some(devices.counts().unclaimed)),
-            (
-                Counter::OwnMemory,
-                devices.account.as_ref().and_then(Account::own_memory),
-            ),
-            (Counter::CpuTime, cpu_time()),
-            (
-                Counter::TscOffset,
-                devices.tsc_offset.map(|offset| offset as u64),
-            ),
-        ],
-        &mut devices.events,
-    );
+fn report_linux_counts(common: &Common, devices: &Devices<Host>, report: &mut Report) {
+    let exits: ExitCounts = common.exits.iter().map(ExitCounters::counts).sum();
+    let counts = [
+        (Counter::UserExits, Some(exits.all())),
+        (Counter::PortExits, Some(exits.port)),
+        (Counter::MmioExits, Some(exits.mmio)),
+        (Counter::Unclaimed, Some(devices.io.unclaimed())),
+    ];
+    let Report {
+        events,
+        usage,
+        tsc_offset,
+    } = report;
+    report_counts(&counts, usage.as_ref(), *tsc_offset, events);
+    events.flush();
 }
 
-fn tell(counts: &[(Counter, Option<u64>)], events: &mut Events) {
-    for (counter, value) in counts {
+fn report_counts(
+    counts: &[(Counter, Option<u64>)],
+    usage: Option<&MemoryUsage>,
+    tsc_offset: Option<i64>,
+    events: &mut Events,
+) {
+    let own = [
+        (Counter::OwnMemory, usage.and_then(MemoryUsage::own_memory)),
+        (Counter::CpuTime, cpu_time()),
+        (Counter::TscOffset, tsc_offset.map(|offset| offset as u64)),
+    ];
+    for (counter, value) in counts.iter().chain(&own) {
         if let Some(value) = value {
             events.count(*counter, *value);
         }
     }
-    events.flush();
 }
 
-/// The console; SIGTERM and SIGINT recall `vcpu`, which this thread will run.
-fn console(settings: &Settings, vcpu: &impl Vcpu) -> Result<Console, Failure> {
+/// Creates the console. SIGTERM and SIGINT kick `vcpu`, which this thread will run.
+fn console(settings: &VmConfig, vcpu: &impl Vcpu) -> Result<Console, Failure> {
     let kicker = vcpu.kicker();
-    signals::recall(kicker.clone());
+    signals::kick_on_stop(kicker.clone());
     let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
-    let line = Line::open(settings.serial, io::stdout().as_fd(), settings.sandbox)?;
+    // SAFETY: standard output stays open.
+    let output = unsafe { BorrowedFd::borrow_raw(libc::STDOUT_FILENO) };
+    let line = Line::open(settings.serial, output, settings.sandbox)?;
     Ok(console.with_line(line))
 }
 
-fn leave_with(ending: Result<Ending, Failure>) -> ! {
-    leave(match ending {
-        Ok(ending) => explain(ending),
+fn exit_with(result: Result<StopReason, Failure>) -> ! {
+    leave(match result {
+        Ok(reason) => {
+            if !matches!(reason, StopReason::Done | StopReason::Panicked) {
+                print_error(&reason);
+            }
+            exit_status(reason)
+        }
         Err(failure) => report(&failure),
     })
 }
 
-fn tell_counts<V: Vcpu>(
-    events: &mut Events,
-    machine: &mut Machine<V>,
-    account: Option<&Account>,
-    ring: u8,
-) {
-    if !events.wanted() {
-        return;
-    }
-    let totals = machine.totals();
-    let own_memory = account.and_then(Account::own_memory);
-    let counts = [
-        (Counter::UserExits, Some(totals.user_exits)),
-        (Counter::KernelExits, totals.kernel_exits),
-        (Counter::PortExits, Some(totals.ports)),
-        (Counter::MmioExits, Some(totals.mmio)),
-        (Counter::HaltExits, Some(totals.halts)),
-        (Counter::Unclaimed, Some(totals.unclaimed)),
-        (Counter::OwnMemory, own_memory),
-        (Counter::CpuTime, cpu_time()),
-        (
-            Counter::TscOffset,
-            machine.tsc_offset().map(|offset| offset as u64),
-        ),
-        (Counter::Ring, Some(ring.into())),
-    ];
-    tell(&counts, events);
-}
-
-fn explain(ending: Ending) -> i32 {
-    if !matches!(ending, Ending::Done | Ending::Panicked) {
-        complain(&ending);
-    }
-    ending.status()
-}
-
 fn report(failure: &Failure) -> i32 {
-    complain(failure);
+    print_error(failure);
     failure.status()
 }
 
@@ -208,12 +202,12 @@ fn print(text: &str) -> Result<i32, Failure> {
         .map_err(Failure::system("write to standard output"))
 }
 
-fn complain(what: &dyn std::fmt::Display) {
-    let _nobody_may_listen = writeln!(io::stderr(), "trapline-vmm: {what}");
+fn print_error(what: &dyn std::fmt::Display) {
+    let _ignored = writeln!(io::stderr(), "trapline-vmm: {what}");
 }
 
-/// Ends the process without giving anything back: the kernel does that faster.
+/// Ends the process without freeing anything; the kernel is faster.
 fn leave(status: i32) -> ! {
-    // SAFETY: nothing is left to be done.
+    // SAFETY: ends the process.
     unsafe { libc::_exit(status) }
 }

@@ -1,35 +1,34 @@
-//! Which CPU each thread runs on.
+//! CPU affinity of the VMM's threads.
 //!
-//! Two presets are those of the comparison of kernels under one VMM that this project began
-//! with (Genode 19.08): *same* puts vCPU i on CPU i, so that the first one shares its CPU
-//! with everything else of the VMM, *disjoint* puts it on CPU i + 1.
+//! The presets follow the comparison of kernels under one VMM by Genode 19.08: *same* puts vCPU i on CPU i, so
+//! that vCPU 0 shares its CPU with all other threads; *disjoint* puts it on CPU i + 1.
 
 use crate::Failure;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::OnceLock;
 
-/// Everything that is no vCPU, unless it has a place of its own.
+/// Name for all threads without their own entry.
 const OTHERS: &str = "others";
 
 static PLACES: OnceLock<Places> = OnceLock::new();
 
-/// What was asked for.
+/// Value of `--pin`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Nothing: the kernel chooses.
+    /// No affinity.
     #[default]
     Free,
-    /// vCPU i on CPU i, all else on CPU 0.
+    /// vCPU i on CPU i, other threads on CPU 0.
     Same,
-    /// vCPU i on CPU i + 1, all else on CPU 0.
+    /// vCPU i on CPU i + 1, other threads on CPU 0.
     Disjoint,
-    /// Threads by their names on CPUs by their numbers.
+    /// CPU number by thread name.
     Named(BTreeMap<String, usize>),
 }
 
 impl Placement {
-    /// What `text` asks for; `None` if it makes no sense.
+    /// Parses the option's value.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "same" => Some(Self::Same),
@@ -42,10 +41,10 @@ impl Placement {
         }
     }
 
-    /// For a machine of so many vCPUs. CPU numbers count those that this process may use.
+    /// Applies the placement to a VM with `vcpus` vCPUs. CPU numbers index the CPUs allowed for this process.
     ///
     /// # Errors
-    /// There are not so many CPUs.
+    /// A CPU number is too large.
     pub fn apply(&self, vcpus: u32) -> Result<(), Failure> {
         let allowed = allowed().map_err(Failure::system("ask on which CPUs it may run"))?;
         if let Some(places) = self.places(vcpus, &allowed)? {
@@ -87,7 +86,7 @@ fn pair(text: &str) -> Option<(String, usize)> {
     Some((known.then(|| name.to_owned())?, cpu.parse().ok()?))
 }
 
-/// Whether there can be a thread of this name: a kind, and a number where there are several.
+/// Returns true if a thread may have this name: a kind, with a number if there may be several.
 fn is_thread(name: &str) -> bool {
     const KINDS: [(&str, bool); 5] = [
         ("control", false),
@@ -105,7 +104,7 @@ fn is_thread(name: &str) -> bool {
     })
 }
 
-/// CPUs of this host, by the threads' names.
+/// CPU by thread name.
 #[derive(Debug)]
 struct Places {
     cpus: BTreeMap<String, usize>,
@@ -113,7 +112,7 @@ struct Places {
 
 impl Places {
     fn of(&self, name: &str) -> Option<usize> {
-        // The helpers of a disk go where it goes.
+        // Worker threads of a disk use the disk's CPU.
         let own = self.cpus.get(name).or_else(|| {
             let (device, _) = name.split_once('.')?;
             self.cpus.get(device)
@@ -122,23 +121,23 @@ impl Places {
     }
 }
 
-/// Puts this thread, which is called `name`, where it was asked for.
-pub fn settle(name: &str) {
+/// Sets the affinity of this thread, whose name is `name`.
+pub fn apply_affinity(name: &str) {
     let Some(cpu) = PLACES.get().and_then(|places| places.of(name)) else {
         return;
     };
-    // SAFETY: all zero is a valid set, and the kernel reads one.
+    // SAFETY: an all-zero set is valid, and the kernel reads one set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
-        // It was allowed a moment ago.
+        // The CPU was allowed at start.
         libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
     }
 }
 
-/// The CPUs that this process may use.
+/// Returns the CPUs allowed for this process.
 fn allowed() -> io::Result<Vec<usize>> {
-    // SAFETY: all zero is a valid set, and the kernel writes one.
+    // SAFETY: an all-zero set is valid, and the kernel writes one set.
     let (status, set) = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let status = libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
@@ -147,9 +146,9 @@ fn allowed() -> io::Result<Vec<usize>> {
     if status != 0 {
         return Err(io::Error::last_os_error());
     }
-    let most = libc::CPU_SETSIZE as usize;
-    // SAFETY: looks at numbers below the size of the set.
-    Ok((0..most)
+    let max = libc::CPU_SETSIZE as usize;
+    // SAFETY: the numbers are below the size of the set.
+    Ok((0..max)
         .filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) })
         .collect())
 }
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_are_those_of_the_document() {
+    fn presets_place_vcpus_and_other_threads() {
         let same = places("same", 2, &[4, 6]).unwrap();
         let at = |places: &Places, name| places.of(name);
         assert_eq!(at(&same, "vcpu0"), Some(4));
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_have_places_by_name_and_nonsense_is_refused() {
+    fn named_placement_is_parsed() {
         let named = places("vcpu0=1,disk0=0", 1, &[0, 1]).unwrap();
         assert_eq!((named.of("vcpu0"), named.of("disk0.1")), (Some(1), Some(0)));
         assert_eq!(named.of("control"), None);

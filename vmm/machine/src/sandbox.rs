@@ -1,63 +1,59 @@
-//! What this process may still do while a guest runs.
+//! Seccomp filters.
 //!
-//! A seccomp filter for each kind of thread allows a dozen system calls by number and kills the process for
-//! any other. It looks at no arguments, so that the kernel can decide each call from
-//! its number alone: looking at those of `ioctl` would cost 350 to 1,000
-//! instructions at every exit. Only the rare calls that give a guest memory or connect it
-//! are looked at, where any are allowed: that memory is private, and never executable. What this
-//! leaves to a guest that has taken this
-//! process over: any request to the descriptors that are open (its own machine, its
-//! console, its events), reading and writing them, and burning CPU time. It can
-//! open no file, start no process or thread, and signal nobody; make a socket it can
-//! only where its guest may connect to programs of the host, and map memory only where
-//! its guest may ask for some.
+//! Each kind of thread has a filter that allows about a dozen system calls by number and kills the process for
+//! any other. The kernel caches verdicts that do not depend on arguments; a filter that inspects the arguments of
+//! `ioctl` costs 350 to 1,000 instructions per exit. Only rare calls, for memory and sockets, are restricted by
+//! argument: memory is private and not executable.
 //!
-//! The compiler makes the filter: a search tree, because the kernel tries it with
-//! every system call's number when it is put on. A list of comparisons, as general
-//! tools make them, would take a sixth of the time until the guest's first
-//! instruction.
+//! A guest that takes over the process can still make any request to the open descriptors (its VM, console and
+//! events), read and write them, and use CPU time. It cannot open files, start processes or threads, or send
+//! signals. It can create sockets only if its guest may connect to the host, and map memory only if its guest may
+//! request it.
+//!
+//! Filters are compiled at build time to a search tree, because the kernel evaluates each system call number at
+//! installation. A linear list would take a sixth of the time to the guest's first instruction.
 
 mod calls;
 
-use crate::{Failure, Settings};
+use crate::Failure;
 use calls::{
     CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, NET, SERIAL_LINE, TICKER, VCPU,
     VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
 };
 use std::io;
 
-/// Which thread is to be confined: each may do what its work needs.
+/// Role of a thread, which selects its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It runs the vCPU, alone.
+    /// Only thread; runs the vCPU.
     Vcpu,
-    /// It runs the vCPU, and other threads work for it.
+    /// Runs a vCPU, with helper threads.
     VcpuWithHelpers,
-    /// It runs the vCPU, alone, and gives its guest memory.
+    /// Only thread; runs the vCPU and provides memory.
     VcpuWithMemory,
-    /// It runs the vCPU, other threads work for it, and it gives its guest memory.
+    /// Runs a vCPU and provides memory, with helper threads.
     VcpuWithBoth,
-    /// It keeps time for the guest.
+    /// The timer device.
     Ticker,
-    /// It writes what the guest sends over its serial line.
+    /// The serial line.
     SerialLine,
-    /// It serves devices at the speed of people.
+    /// Console, entropy and control socket.
     Control,
-    /// It serves a disk, by a ring of the kernel's.
+    /// A disk with io_uring.
     DiskRing,
-    /// It serves a disk, and others make the system calls.
+    /// A disk whose workers make the system calls.
     DiskPool,
-    /// It makes the system calls of a disk.
+    /// Worker of a disk.
     DiskWorker,
-    /// It serves a network card.
+    /// A network card.
     Net,
-    /// It serves streams between guest and host, which either of them may begin.
+    /// Vsock with connections in both directions.
     Vsock,
-    /// The same where only the host may.
+    /// Vsock with connections from the host only.
     VsockIn,
 }
 
-// Instructions (linux/bpf_common.h) and where they look (linux/seccomp.h).
+// BPF opcodes (linux/bpf_common.h) and offsets (linux/seccomp.h).
 const LOAD: u16 = 0x20;
 const IF_EQUAL: u16 = 0x15;
 const IF_NOT_BELOW: u16 = 0x35;
@@ -66,19 +62,19 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const X86_64: u32 = 0xc000_003e;
 
-/// About as many system calls as there are.
+/// Upper bound of system call numbers.
 const NUMBERS: u32 = 460;
 
-/// Where the tree begins: behind the question for the architecture.
+/// Start of the tree, behind the check of the architecture.
 const TREE: usize = 4;
 
-/// The most bounds that a list of allowed numbers has.
-const MOST_BOUNDS: usize = 2 * VCPU_WITH_BOTH.len();
-/// Steps that look at the arguments of all calls in [`LIMITS`].
-const MOST_LOOKS: usize = 18;
-const MOST_STEPS: usize = TREE + MOST_BOUNDS + MOST_LOOKS + 2;
+/// Capacity of a list of bounds.
+const MAX_BOUNDS: usize = 2 * VCPU_WITH_BOTH.len();
+/// Steps that check the arguments of all calls in [`LIMITS`].
+const MAX_LOOKS: usize = 18;
+const MAX_STEPS: usize = TREE + MAX_BOUNDS + MAX_LOOKS + 2;
 
-/// Where the lower half of the first argument is, and from one to the next.
+/// Offset of the lower half of the first argument, and distance between arguments.
 const ARGUMENTS: u32 = 16;
 const ARGUMENT: u32 = 8;
 
@@ -96,28 +92,27 @@ static OF_NET: Filter = compile(&NET);
 static OF_VSOCK: Filter = compile(&VSOCK);
 static OF_VSOCK_IN: Filter = compile(&VSOCK_IN);
 
-/// A program for the kernel.
+/// A BPF program.
 struct Filter {
-    steps: [libc::sock_filter; MOST_STEPS],
+    steps: [libc::sock_filter; MAX_STEPS],
     length: usize,
 }
 
-/// Where allowed numbers begin and end: below the first none is allowed, from
-/// there to the second all are, and so on.
+/// Boundaries between ranges of denied and allowed numbers, alternating from denied.
 #[derive(Clone, Copy)]
 struct Bounds {
-    at: [u32; MOST_BOUNDS],
+    at: [u32; MAX_BOUNDS],
     count: usize,
-    /// Where the looks at a limited call's arguments begin; 0 if it is not allowed.
+    /// Start of the argument checks of each limited call; 0 if not allowed.
     looks: [usize; LIMITS.len()],
-    /// Behind the last look.
+    /// Position of the kill step, behind the last check.
     kill: usize,
 }
 
 impl Bounds {
     const fn of(allowed: &[libc::c_long]) -> Self {
         let mut bounds = Self {
-            at: [0; MOST_BOUNDS],
+            at: [0; MAX_BOUNDS],
             count: 0,
             looks: [0; LIMITS.len()],
             kill: 0,
@@ -130,7 +125,7 @@ impl Bounds {
             );
             let number = allowed[i] as u32;
             let joins = bounds.count > 0 && bounds.at[bounds.count - 1] == number;
-            // A call that is looked at stands alone.
+            // A call with argument checks is a range of its own.
             if joins && !is_limited(number) && !is_limited(number - 1) {
                 bounds.at[bounds.count - 1] = number + 1;
             } else {
@@ -144,7 +139,7 @@ impl Bounds {
         bounds
     }
 
-    /// Looks come behind the tree, and before the verdicts that they lead to.
+    /// Places argument checks between the tree and the verdicts.
     const fn place_looks(&mut self) {
         self.kill = TREE + self.count;
         let mut limit = 0;
@@ -167,8 +162,7 @@ impl Bounds {
         self.kill + 1
     }
 
-    /// Where it is decided about the numbers from the bound before `from` on: behind an
-    /// odd number of bounds they are allowed.
+    /// Returns the verdict for numbers from the bound before `from`: allowed behind an odd number of bounds.
     const fn verdict(&self, from: usize) -> usize {
         if from.is_multiple_of(2) {
             return self.kill;
@@ -184,7 +178,7 @@ impl Bounds {
     }
 }
 
-/// Whether not every form of this call is allowed.
+/// Returns true if the arguments of this call are restricted.
 const fn is_limited(number: u32) -> bool {
     let mut limit = 0;
     while limit < LIMITS.len() {
@@ -196,7 +190,7 @@ const fn is_limited(number: u32) -> bool {
     false
 }
 
-/// Steps that look at a limited call's arguments.
+/// Number of steps that check a limited call's arguments.
 const fn looks_at(limit: usize) -> usize {
     let (mut steps, mut i) = (0, 0);
     while i < LIMITS[limit].1.len() {
@@ -206,8 +200,8 @@ const fn looks_at(limit: usize) -> usize {
     steps
 }
 
-/// Puts these steps there: each argument has to have one of its values.
-const fn look(steps: &mut [libc::sock_filter; MOST_STEPS], bounds: &Bounds, limit: usize) {
+/// Emits the argument checks of a call.
+const fn look(steps: &mut [libc::sock_filter; MAX_STEPS], bounds: &Bounds, limit: usize) {
     let mut at = bounds.looks[limit];
     let questions = LIMITS[limit].1;
     let mut i = 0;
@@ -233,7 +227,7 @@ const fn look(steps: &mut [libc::sock_filter; MOST_STEPS], bounds: &Bounds, limi
 const fn compile(allowed: &[libc::c_long]) -> Filter {
     let bounds = Bounds::of(allowed);
     let kill = step(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
-    let mut steps = [kill; MOST_STEPS];
+    let mut steps = [kill; MAX_STEPS];
     steps[0] = step(LOAD, ARCHITECTURE);
     steps[1] = step(IF_EQUAL, X86_64);
     steps[1].jt = 1; // past the kill that stands at 2
@@ -251,10 +245,9 @@ const fn compile(allowed: &[libc::c_long]) -> Filter {
     }
 }
 
-/// Puts the tree for `bounds[from..to]` at `at`: a question, the tree for what is
-/// below, the tree for what is not.
+/// Emits the tree for `bounds[from..to]` at `at`: a comparison, the lower subtree, the upper subtree.
 const fn plant(
-    steps: &mut [libc::sock_filter; MOST_STEPS],
+    steps: &mut [libc::sock_filter; MAX_STEPS],
     at: usize,
     bounds: &Bounds,
     from: usize,
@@ -272,7 +265,7 @@ const fn plant(
     plant(steps, above, bounds, middle + 1, to);
 }
 
-/// Where to go on: at the tree, or where there are no bounds left, at the verdict.
+/// Returns the position of the subtree, or of the verdict if no bounds are left.
 const fn tree_or_verdict(bounds: &Bounds, tree: usize, from: usize, to: usize) -> usize {
     match from == to {
         false => tree,
@@ -286,8 +279,7 @@ const fn distance(from: usize, to: usize) -> u8 {
     distance as u8
 }
 
-/// The bound that comes nearest to halving the numbers (not the bounds) between
-/// its neighbours: each number is tried once.
+/// Returns the bound that best halves the range of numbers (not of bounds), since each number is tried once.
 const fn halfway(bounds: &Bounds, from: usize, to: usize) -> usize {
     let low = if from == 0 { 0 } else { bounds.at[from - 1] };
     let high = if to == bounds.count {
@@ -316,23 +308,23 @@ const fn step(code: u16, k: u32) -> libc::sock_filter {
     }
 }
 
-/// Confines this thread, which runs a vCPU, unless nobody wants that.
+/// Enters the filter of a vCPU thread, unless disabled.
 ///
 /// # Errors
-/// The kernel's refusal: it was built without seccomp filters.
-pub fn confine(settings: &Settings) -> Result<(), Failure> {
-    match settings.sandbox {
-        true => enter(settings.role()).map_err(Failure::system(
+/// The kernel lacks seccomp filters.
+pub fn enter_vcpu_filter(role: Role, enabled: bool) -> Result<(), Failure> {
+    match enabled {
+        true => enter(role).map_err(Failure::system(
             "put on the seccomp filter (try --no-sandbox)",
         )),
         false => Ok(()),
     }
 }
 
-/// Confines this thread, for good.
+/// Enters the filter of `role`, permanently.
 ///
 /// # Errors
-/// The kernel's refusal: it was built without seccomp filters.
+/// The kernel lacks seccomp filters.
 pub fn enter(role: Role) -> io::Result<()> {
     let filter = filter_of(role);
     let program = libc::sock_fprog {
@@ -340,10 +332,9 @@ pub fn enter(role: Role) -> io::Result<()> {
         // The kernel only reads it.
         filter: filter.steps.as_ptr().cast_mut(),
     };
-    // SAFETY: this request takes numbers only.
+    // SAFETY: takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
-    // SAFETY: the program points at as many instructions as it says, which live
-    // for ever; the kernel checks and copies them.
+    // SAFETY: the program has the length that is passed and lives forever; the kernel copies it.
     check(unsafe {
         libc::syscall(
             libc::SYS_seccomp,

@@ -1,7 +1,7 @@
-//! What was asked for on the command line.
+//! The command line.
 
-use crate::disk::Wanted;
-use crate::line::Serial;
+use crate::disk::DiskConfig;
+use crate::line::SerialMode;
 use crate::net;
 use crate::placement::Placement;
 use crate::sandbox::Role;
@@ -12,145 +12,146 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use trapline_interface::{Pages, Populate};
 
-/// Printed by `--help`.
+/// Text of `--help`.
 pub const HELP: &str = "\
-trapline-vmm: runs one unikernel image, or one Linux, in one virtual machine
+trapline-vmm: runs a unikernel image or a Linux kernel in a virtual machine
 
 usage: trapline-vmm --image FILE [options]
        trapline-vmm --kernel FILE [--initrd FILE] [options]
 
-  --image FILE      the image: an ELF file with a PVH note or Trapline's own
-  --kernel FILE     a Linux kernel: a bzImage, or a vmlinux with CONFIG_PVH=y
-  --initrd FILE     its initramfs
+guest:
+  --image FILE      ELF file with a PVH note or Trapline's note
+  --kernel FILE     Linux kernel: bzImage, or vmlinux with CONFIG_PVH=y
+  --initrd FILE     initramfs (with --kernel)
+  --cmdline TEXT    guest command line
+  --ring RING       privilege ring of a direct entry: 0, 3 or auto [default: auto:
+                    0, or 3 if the host emulates ring 0]
+  --entry ENTRY     direct, pvh or auto [default: auto: direct if supported]
+
+machine:
+  --cpus N          virtual CPUs, up to 8 with --kernel [default: 1]
+  --memory SIZE     guest memory in bytes, or with suffix K, M or G [default: 64M]
+  --pages SIZE      page size: file (a memfd), 4k or 2m (private memory)
+                    [default: file]
+  --prefault HOW    populate memory before the guest runs: no, steps (yields the
+                    CPU in between) or whole (one system call) [default: no]
+  --populate HOW    provide memory on guest request; prefault it in steps or whole
+  --ticker          add a timer device
+  --halt-in-guest   disable exits of HLT (needs native ring 0)
+  --no-pv-eoi       do not offer paravirtual EOI to Linux (with --kernel)
+
+devices:
+  --serial MODE     writer of COM1 output: the vCPU's thread per line (lines) or
+                    byte (direct), or a thread at 115200 baud (buffered)
+                    [default: lines]
   --disk FILE[,ro][,direct][,engine=uring|pool]
-                    a disk for a Linux: a file or block device of whole 512-byte
-                    sectors; read-only; past the host's page cache; by io_uring or
-                    by threads (default: io_uring if the kernel gives it). Repeat
-                    for more: /dev/vda is the first
-  --memory SIZE     guest memory: bytes, or with K, M or G (default 64M)
-  --pages SIZE      its pages: an anonymous file's (file, default), or of this
-                    process alone and of 4k or 2m
-  --prefault HOW    populate it before the guest runs: no (default), in steps
-                    between which others get the CPU, or whole, in one call
-  --cpus N          virtual CPUs: 1 (default), with --kernel up to 8
-  --cmdline TEXT    the guest's command line
-  --vsock WHERE     with --kernel: streams to programs of the host: cid=N (3 or
-                    more), path=SOCKET, and in if only they may begin one
-  --net WHERE       with --kernel: a network card, once for each: tap=NAME, or
-                    fd=N for a tap that is open already; and mac=ADDRESS
-  --ring RING       privilege ring of a direct start: 0, 3, or auto (default:
-                    0, and 3 where the host only emulates ring 0)
-  --entry WAY       direct, pvh, or auto (default: direct if the image can)
+                    virtio disk: regular file or block device of whole 512-byte
+                    sectors; read-only; O_DIRECT; io_uring or threads [default:
+                    io_uring if available]. Repeatable (with --kernel)
+  --net tap=NAME|fd=N[,mac=ADDRESS]
+                    virtio network card on a tap. Repeatable (with --kernel)
+  --vsock cid=N,path=SOCKET[,in]
+                    virtio vsock; N is 3 or more; in: connections from the host
+                    only (with --kernel)
+
+process:
   --events FD       write stages and counts as frames to this descriptor
-  --serial WHO      who writes what the guest sends over COM1: the vCPU's thread
-                    when a line is complete (lines, default) or at each byte
-                    (direct), or a thread of its own at the pace of 115200 baud
-                    (buffered)
-  --ticker          have a timer that interrupts the guest when it asks for that
-  --halt-in-guest   do not leave the guest when it halts: it is interrupted sooner,
-                    and keeps its CPU (needs native ring 0)
-  --no-pv-eoi       offer a Linux no paravirtual EOI: it tells the end of each
-                    interrupt by an exit
-  --seconds N       be killed after so many seconds, whatever the guest does
-  --populate HOW    give the guest memory when it asks for that; what is to be
-                    populated beforehand is in steps or whole
-  --pin WHERE       CPUs of its threads, counted among those that it may use: same
-                    (vCPU i on CPU i, all else on 0), disjoint (vCPU i on CPU i+1),
-                    or a list like vcpu0=1,disk0=0,others=0 (with --kernel)
-  --api PATH        a socket over which it is paused, resumed, asked for
-                    statistics, and stopped (with --kernel; docs/boot.md)
-  --no-sandbox      run without the seccomp filter
+  --pin PLACEMENT   CPU affinity: same (vCPU i on CPU i), disjoint (vCPU i on CPU
+                    i+1), or a list like vcpu0=1,disk0=0,others=0; numbers index
+                    the allowed CPUs (with --kernel)
+  --api PATH        control socket (with --kernel; docs/boot.md)
+  --seconds N       kill the process after N seconds
+  --no-sandbox      run without seccomp filters
   --help, --version
 
 The guest's console is standard output and, for COM1, standard input.
 
-exit status: 0 the guest was done, 35 it panicked, 36 it triple-faulted, 37 it
-ended in another way, 38 it reset its machine, 39 stopped over its socket; 2 wrong
-usage, 3 bad image or disk, 4 no usable /dev/kvm, 5 internal error; 128+N ended by
-signal N
+exit status: 0 guest done, 35 guest panic, 36 triple fault, 37 other guest exit,
+38 guest reset, 39 stopped by the control socket; 2 usage error, 3 invalid image or
+disk, 4 /dev/kvm not available, 5 internal error; 128+N signal N
 ";
 
-/// Numbers of virtual CPUs that a machine may have.
+/// Supported numbers of vCPUs.
 const CPUS: std::ops::RangeInclusive<u32> = 1..=8;
 
 const DEFAULT_MEMORY: u64 = 64 << 20;
 
-/// Which way into the image.
+/// Value of `--entry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryChoice {
-    /// Directly where the image can, else by its PVH note.
+pub enum EntryMode {
+    /// Direct if the image supports it, otherwise PVH.
     Auto,
-    /// Directly.
+    /// Trapline's direct entry.
     Direct,
-    /// By its PVH note.
+    /// PVH entry.
     Pvh,
 }
 
-/// What runs in a machine.
+/// Kind of guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guest {
-    /// A unikernel: one vCPU, and what it knows of Trapline's devices.
+    /// A unikernel image with one vCPU and Trapline's devices.
     Image,
-    /// A Linux: several vCPUs, and what its ACPI tables tell.
+    /// A Linux kernel with several vCPUs and ACPI tables.
     Linux,
 }
 
-/// A machine, as asked for.
+/// Configuration of a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// What the guest is.
+pub struct VmConfig {
+    /// Kind of guest.
     pub guest: Guest,
-    /// The file of the image, or of the kernel.
+    /// Path of the image or kernel.
     pub image: PathBuf,
-    /// The file of a kernel's initramfs.
+    /// Path of the initramfs.
     pub initrd: Option<PathBuf>,
-    /// Disks, in the order in which a guest finds them.
-    pub disks: Vec<Wanted>,
-    /// Virtual CPUs.
+    /// Disks, in command-line order.
+    pub disks: Vec<DiskConfig>,
+    /// Number of vCPUs.
     pub cpus: u32,
     /// Guest memory in bytes.
     pub memory: u64,
-    /// The size of its pages; `None`: whatever pages an anonymous file has.
+    /// Page size; `None`: a memfd with default pages.
     pub pages: Option<Pages>,
-    /// How it is populated before the guest runs, if it is.
+    /// Population of memory before the guest runs.
     pub prefault: Option<Populate>,
-    /// For the guest.
+    /// Guest command line.
     pub command_line: String,
     /// Network cards.
     pub net: Vec<net::Spec>,
-    /// Which CPU each thread runs on.
+    /// CPU affinity.
     pub placement: Placement,
-    /// Where the machine is asked and told.
+    /// Path of the control socket.
     pub api: Option<PathBuf>,
-    /// Streams to programs of the host.
+    /// Vsock device.
     pub vsock: Option<vsock::Spec>,
-    /// Privilege ring of a direct start; `None`: whichever is native here.
+    /// Privilege ring of a direct entry; `None`: the native ring.
     pub ring: Option<u8>,
-    /// Which way into the image.
-    pub entry: EntryChoice,
-    /// Where events go.
+    /// Entry point.
+    pub entry: EntryMode,
+    /// Event descriptor.
     pub events: Option<RawFd>,
-    /// Who writes what the guest sends over its serial line.
-    pub serial: Serial,
-    /// Whether there is a timer for the guest.
+    /// Writer of serial output.
+    pub serial: SerialMode,
+    /// Add the ticker device.
     pub ticker: bool,
-    /// Whether the guest halts without leaving.
+    /// Disable HLT exits.
     pub halt_in_guest: bool,
-    /// Whether a Linux may find in its memory that the end of an interrupt needs no exit.
+    /// Offer paravirtual EOI to Linux.
     pub paravirtual_eoi: bool,
-    /// How long the machine may run at the most, in seconds.
+    /// Time limit in seconds.
     pub seconds: Option<u32>,
-    /// Whether the guest is given memory when it asks, and how that is populated.
+    /// Enable memory hotplug on guest request, with this population.
     pub populate: Option<Populate>,
-    /// Whether a seccomp filter is put on.
+    /// Enter a seccomp filter.
     pub sandbox: bool,
 }
 
-impl Settings {
-    /// What the threads that run vCPUs will be.
+impl VmConfig {
+    /// Returns the role of vCPU threads.
     pub fn role(&self) -> Role {
         let is_linux = self.guest == Guest::Linux;
-        let helpers = is_linux || self.ticker || self.serial == Serial::Buffered;
+        let helpers = is_linux || self.ticker || self.serial == SerialMode::Buffered;
         match (helpers, self.populate.is_some()) {
             (false, false) => Role::Vcpu,
             (true, false) => Role::VcpuWithHelpers,
@@ -160,24 +161,24 @@ impl Settings {
     }
 }
 
-/// What the command line asks for.
+/// Result of parsing the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A machine.
-    Run(Box<Settings>),
-    /// [`HELP`].
+    /// Run a VM.
+    Run(Box<VmConfig>),
+    /// Print [`HELP`].
     Help,
-    /// The version.
+    /// Print the version.
     Version,
 }
 
-/// Reads a command line.
+/// Parses the command line.
 ///
 /// # Errors
-/// [`Failure::Usage`], naming what is wrong.
+/// [`Failure::Usage`], naming the option.
 pub fn parse(mut words: Parser) -> Result<Request, Failure> {
     let mut image = None;
-    let mut settings = Settings {
+    let mut settings = VmConfig {
         guest: Guest::Image,
         image: PathBuf::new(),
         initrd: None,
@@ -192,9 +193,9 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         api: None,
         vsock: None,
         ring: None,
-        entry: EntryChoice::Auto,
+        entry: EntryMode::Auto,
         events: None,
-        serial: Serial::default(),
+        serial: SerialMode::default(),
         ticker: false,
         halt_in_guest: false,
         paravirtual_eoi: true,
@@ -210,7 +211,9 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
                     _ => Guest::Image,
                 };
                 if image.is_some() {
-                    return Err(Failure::Usage("give one --image or one --kernel".into()));
+                    return Err(Failure::Usage(
+                        "--image and --kernel may be given once".into(),
+                    ));
                 }
                 settings.guest = guest;
                 image = Some(words.value().map_err(usage)?.into());
@@ -235,39 +238,38 @@ pub fn parse(mut words: Parser) -> Result<Request, Failure> {
         }
     }
     settings.image =
-        image.ok_or_else(|| Failure::Usage("no --image or --kernel was given".into()))?;
+        image.ok_or_else(|| Failure::Usage("--image or --kernel is required".into()))?;
     check(&settings)?;
     Ok(Request::Run(Box::new(settings)))
 }
 
-/// What only one kind of guest has.
-fn check(settings: &Settings) -> Result<(), Failure> {
-    let misfit = match settings.guest {
-        Guest::Image if settings.cpus != 1 => Some("--cpus above 1 goes with --kernel"),
-        Guest::Image if settings.initrd.is_some() => Some("--initrd goes with --kernel"),
-        Guest::Image if !settings.disks.is_empty() => Some("--disk goes with --kernel"),
-        Guest::Image if !settings.net.is_empty() => Some("--net goes with --kernel"),
-        Guest::Image if settings.api.is_some() => Some("--api goes with --kernel"),
-        Guest::Image if settings.placement != Placement::Free => Some("--pin goes with --kernel"),
-        Guest::Image if settings.vsock.is_some() => Some("--vsock goes with --kernel"),
-        Guest::Image if !settings.paravirtual_eoi => Some("--no-pv-eoi goes with --kernel"),
-        Guest::Linux if settings.ring.is_some() => Some("--ring goes with --image"),
-        Guest::Linux if settings.entry != EntryChoice::Auto => Some("--entry goes with --image"),
-        Guest::Linux if settings.ticker => Some("--ticker goes with --image"),
-        Guest::Linux if settings.populate.is_some() => Some("--populate goes with --image"),
-        Guest::Linux if settings.halt_in_guest => Some("--halt-in-guest goes with --image"),
+/// Rejects options that do not apply to the kind of guest.
+fn check(settings: &VmConfig) -> Result<(), Failure> {
+    let conflict = match settings.guest {
+        Guest::Image if settings.cpus != 1 => Some("--cpus above 1 requires --kernel"),
+        Guest::Image if settings.initrd.is_some() => Some("--initrd requires --kernel"),
+        Guest::Image if !settings.disks.is_empty() => Some("--disk requires --kernel"),
+        Guest::Image if !settings.net.is_empty() => Some("--net requires --kernel"),
+        Guest::Image if settings.api.is_some() => Some("--api requires --kernel"),
+        Guest::Image if settings.placement != Placement::Free => Some("--pin requires --kernel"),
+        Guest::Image if settings.vsock.is_some() => Some("--vsock requires --kernel"),
+        Guest::Image if !settings.paravirtual_eoi => Some("--no-pv-eoi requires --kernel"),
+        Guest::Linux if settings.ring.is_some() => Some("--ring requires --image"),
+        Guest::Linux if settings.entry != EntryMode::Auto => Some("--entry requires --image"),
+        Guest::Linux if settings.ticker => Some("--ticker requires --image"),
+        Guest::Linux if settings.populate.is_some() => Some("--populate requires --image"),
+        Guest::Linux if settings.halt_in_guest => Some("--halt-in-guest requires --image"),
         _ => None,
     };
-    match misfit {
-        Some(misfit) => Err(Failure::Usage(misfit.into())),
+    match conflict {
+        Some(conflict) => Err(Failure::Usage(conflict.into())),
         None => Ok(()),
     }
 }
 
-/// Takes the value of an option that has one.
-fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure> {
-    let wrong =
-        |wanted: &str| Failure::Usage(format!("--{name} is '{text}', which is not {wanted}"));
+/// Sets the option `name`.
+fn set(settings: &mut VmConfig, name: &str, text: String) -> Result<(), Failure> {
+    let wrong = |wanted: &str| Failure::Usage(format!("--{name} {text}: expected {wanted}"));
     match name {
         "memory" => settings.memory = parse_size(&text).ok_or_else(|| wrong("a size like 64M"))?,
         "pages" => {
@@ -296,7 +298,7 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
             let wanted = || wrong("FILE[,ro][,direct][,engine=uring|pool]");
             settings
                 .disks
-                .push(Wanted::parse(&text).ok_or_else(wanted)?);
+                .push(DiskConfig::parse(&text).ok_or_else(wanted)?);
         }
         "cmdline" => settings.command_line = text,
         "api" => settings.api = Some(text.into()),
@@ -306,15 +308,15 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
         }
         "net" => {
             let spec = net::Spec::parse(&text);
-            let wanted = "tap=NAME or fd=N, and mac=02:…:…:…:…:… if you like";
+            let wanted = "tap=NAME or fd=N, optionally mac=02:…:…:…:…:…";
             settings.net.push(spec.ok_or_else(|| wrong(wanted))?);
         }
         "vsock" => {
             let spec = vsock::Spec::parse(&text);
-            let wanted = "cid=N,path=SOCKET, and in if you like; N is from 3 on";
+            let wanted = "cid=N,path=SOCKET[,in] with N of 3 or more";
             let spec = spec.ok_or_else(|| wrong(wanted))?;
             if settings.vsock.replace(spec).is_some() {
-                return Err(Failure::Usage("give one --vsock".into()));
+                return Err(Failure::Usage("--vsock may be given once".into()));
             }
         }
         "ring" => {
@@ -327,15 +329,15 @@ fn set(settings: &mut Settings, name: &str, text: String) -> Result<(), Failure>
         }
         "entry" => {
             settings.entry = match text.as_str() {
-                "auto" => EntryChoice::Auto,
-                "direct" => EntryChoice::Direct,
-                "pvh" => EntryChoice::Pvh,
+                "auto" => EntryMode::Auto,
+                "direct" => EntryMode::Direct,
+                "pvh" => EntryMode::Pvh,
                 _ => return Err(wrong("auto, direct or pvh")),
             }
         }
         "serial" => {
             settings.serial =
-                Serial::from_name(&text).ok_or_else(|| wrong("lines, direct or buffered"))?;
+                SerialMode::from_name(&text).ok_or_else(|| wrong("lines, direct or buffered"))?;
         }
         "seconds" => {
             let seconds = text.parse().ok().filter(|seconds| *seconds != 0);

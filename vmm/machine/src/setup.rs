@@ -1,7 +1,7 @@
-//! From settings to a machine that is ready to run.
+//! Construction of a VM for an image.
 
 use crate::file::MappedFile;
-use crate::settings::{EntryChoice, Settings};
+use crate::settings::{EntryMode, VmConfig};
 use crate::Failure;
 use std::io;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use trapline_interface::{
     has_huge_pages, Access, Controllers, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId,
     Vm, VmSpec,
 };
-use trapline_monitor::boot::{prepare, Image, Plan, Prepared, Way};
+use trapline_monitor::boot::{prepare, EntryPoint, Image, Plan, Prepared};
 
-/// A machine, ready to run.
+/// A VM for an image.
 pub struct Ready<H: Hypervisor> {
-    /// Holds the guest's memory together.
+    /// The VM, which owns guest memory.
     pub vm: H::Vm,
     /// Its only vCPU.
     pub vcpu: <H::Vm as Vm>::Vcpu,
-    /// Its memory, from address 0.
+    /// Guest memory, from address 0.
     pub memory: Arc<Region>,
-    /// Where the guest counts interrupts, if it says so.
+    /// Address of the guest's interrupt count, if the image has one.
     pub interrupts: Option<Gpa>,
-    /// The privilege ring the guest starts in.
+    /// Initial privilege ring.
     pub ring: u8,
 }
 
-/// Makes the machine that `settings` ask for.
+/// Creates the VM described by `settings`.
 ///
 /// # Errors
-/// What is wrong with them, or with the host.
-pub fn set_up<H: Hypervisor>(settings: &Settings, ring0: Ring0) -> Result<Ready<H>, Failure> {
+/// The settings or the host are unsuitable.
+pub fn set_up<H: Hypervisor>(settings: &VmConfig, ring0: Ring0) -> Result<Ready<H>, Failure> {
     let file = MappedFile::open(&settings.image)?;
     let image = Image::parse(file.bytes()).map_err(|source| Failure::Image {
         path: settings.image.clone(),
@@ -46,11 +46,10 @@ pub fn set_up<H: Hypervisor>(settings: &Settings, ring0: Ring0) -> Result<Ready<
     assemble_in::<H>(&image, &plan, settings.halt_in_guest, kind)
 }
 
-/// Makes the machine that starts `image` as planned, and halts in it if `halt_in_guest`
-/// is set.
+/// Creates a VM that boots `image` according to `plan`.
 ///
 /// # Errors
-/// What does not go together, or what the host refuses.
+/// The plan does not fit the image, or the host refuses.
 pub fn assemble<H: Hypervisor>(
     image: &Image<'_>,
     plan: &Plan<'_>,
@@ -59,7 +58,7 @@ pub fn assemble<H: Hypervisor>(
     assemble_in::<H>(image, plan, halt_in_guest, (None, None))
 }
 
-/// The same in memory of that kind.
+/// Creates a VM with memory of this kind.
 fn assemble_in<H: Hypervisor>(
     image: &Image<'_>,
     plan: &Plan<'_>,
@@ -86,11 +85,12 @@ fn assemble_in<H: Hypervisor>(
     })
 }
 
-/// Why a guest at ring 3 cannot halt so.
-const NO_HALT: &str = "--halt-in-guest: the image runs at ring 3, where a guest halts by a port: \
-                       leave it out, or use a host with VMX or SVM and --ring 0";
+/// Error for a guest at ring 3.
+const NO_HALT: &str =
+    "--halt-in-guest: not supported at ring 3, where a guest halts by a port write; \
+                       use a host with VMX or SVM and --ring 0";
 
-/// The ring whose code the CPU itself executes.
+/// Returns the ring that runs natively.
 pub fn native_ring(ring0: Ring0) -> u8 {
     match ring0 {
         Ring0::Native => 0,
@@ -98,25 +98,24 @@ pub fn native_ring(ring0: Ring0) -> u8 {
     }
 }
 
-/// What was asked for; else what is best here. What does not go together is found
-/// out by [`prepare`].
-fn choose_way(settings: &Settings, image: &Image<'_>, ring0: Ring0) -> Way {
-    let direct = Way::Direct {
+/// Returns the requested entry, or the default for this host. [`prepare`] rejects unsuitable combinations.
+fn choose_way(settings: &VmConfig, image: &Image<'_>, ring0: Ring0) -> EntryPoint {
+    let direct = EntryPoint::Direct {
         ring: settings.ring.unwrap_or(native_ring(ring0)),
     };
     match settings.entry {
-        EntryChoice::Direct => direct,
-        EntryChoice::Pvh if settings.ring != Some(3) => Way::Pvh,
-        EntryChoice::Auto if settings.ring != Some(3) && image.direct().is_none() => Way::Pvh,
-        // PVH has no ring 3: whoever asks for that asks for a direct start.
-        EntryChoice::Pvh | EntryChoice::Auto => direct,
+        EntryMode::Direct => direct,
+        EntryMode::Pvh if settings.ring != Some(3) => EntryPoint::Pvh,
+        EntryMode::Auto if settings.ring != Some(3) && image.direct().is_none() => EntryPoint::Pvh,
+        // PVH has no ring 3, so a request for ring 3 implies a direct entry.
+        EntryMode::Pvh | EntryMode::Auto => direct,
     }
 }
 
-/// The pages of a guest's memory, and how it is populated.
+/// Page size and population of guest memory.
 pub(crate) type Kind = (Option<Pages>, Option<Populate>);
 
-/// Guest memory with the pieces in their places.
+/// Creates guest memory and loads the pieces.
 pub(crate) fn fill(
     length: u64,
     (pages, prefault): Kind,
@@ -137,9 +136,7 @@ pub(crate) fn fill(
         memory.populate(how).map_err(failed)?;
     }
     for piece in &prepared.pieces {
-        memory
-            .write(piece.at.0, &piece.bytes)
-            .map_err(no_memory())?;
+        memory.load(piece.at.0, &piece.bytes).map_err(no_memory())?;
     }
     Ok(Arc::new(memory))
 }
@@ -148,36 +145,36 @@ pub(crate) fn fill(
 mod tests {
     use super::*;
     use crate::settings::{parse, Request};
-    use trapline_monitor::boot::specimen::Specimen;
+    use trapline_monitor::boot::test_image::TestImage;
 
-    fn way(words: &[&str], specimen: &Specimen, ring0: Ring0) -> Way {
+    fn way(words: &[&str], test_image: &TestImage, ring0: Ring0) -> EntryPoint {
         let words = ["--image", "k"].iter().chain(words);
         let Ok(Request::Run(settings)) = parse(lexopt::Parser::from_args(words)) else {
             panic!("no settings");
         };
-        let bytes = specimen.bytes();
+        let bytes = test_image.bytes();
         choose_way(&settings, &Image::parse(&bytes).unwrap(), ring0)
     }
 
     #[test]
-    fn the_native_ring_is_chosen_unless_one_is_asked_for() {
-        let (pvh, direct) = (Specimen::pvh(&[0xf4]), Specimen::direct(&[0xf4]));
+    fn native_ring_is_the_default() {
+        let (pvh, direct) = (TestImage::pvh(&[0xf4]), TestImage::direct(&[0xf4]));
         let (native, emulated) = (Ring0::Native, Ring0::Emulated);
-        assert_eq!(way(&[], &direct, native), Way::Direct { ring: 0 });
-        assert_eq!(way(&[], &direct, emulated), Way::Direct { ring: 3 });
+        assert_eq!(way(&[], &direct, native), EntryPoint::Direct { ring: 0 });
+        assert_eq!(way(&[], &direct, emulated), EntryPoint::Direct { ring: 3 });
         assert_eq!(
             way(&["--ring", "0"], &direct, emulated),
-            Way::Direct { ring: 0 }
+            EntryPoint::Direct { ring: 0 }
         );
         assert_eq!(
             way(&["--ring", "3"], &direct, native),
-            Way::Direct { ring: 3 }
+            EntryPoint::Direct { ring: 3 }
         );
-        assert_eq!(way(&[], &pvh, emulated), Way::Pvh);
+        assert_eq!(way(&[], &pvh, emulated), EntryPoint::Pvh);
         assert_eq!(
             way(&["--entry", "direct"], &pvh, native),
-            Way::Direct { ring: 0 }
+            EntryPoint::Direct { ring: 0 }
         );
-        assert_eq!(way(&["--entry", "pvh"], &direct, emulated), Way::Pvh);
+        assert_eq!(way(&["--entry", "pvh"], &direct, emulated), EntryPoint::Pvh);
     }
 }

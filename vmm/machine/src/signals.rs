@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT end the machine, not the process: what was counted is still
-//! told. SIGPIPE is ignored: a console that nobody reads is an error like any other.
+//! SIGTERM and SIGINT stop the VM, so that counts are still reported. SIGPIPE is ignored: a closed console is an
+//! ordinary write error.
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -9,9 +9,8 @@ use trapline_interface::Kicker;
 static RECALL: OnceLock<Kicker> = OnceLock::new();
 static STOP: AtomicI32 = AtomicI32::new(0);
 
-/// From now on SIGTERM and SIGINT recall the vCPU of this thread. Only the first
-/// call has an effect.
-pub fn recall(kicker: Kicker) {
+/// Lets SIGTERM and SIGINT kick the vCPU of this thread. Only the first call has an effect.
+pub fn kick_on_stop(kicker: Kicker) {
     if RECALL.set(kicker).is_ok() {
         handle(libc::SIGTERM, stop as *const () as usize);
         handle(libc::SIGINT, stop as *const () as usize);
@@ -19,22 +18,22 @@ pub fn recall(kicker: Kicker) {
     }
 }
 
-/// After so many seconds the kernel ends this process by SIGALRM, which nothing here
-/// handles, blocks or, behind the seccomp filter, could still call off.
-pub fn end_after(seconds: u32) {
-    // SAFETY: takes a number; its signal ends this process.
+/// Lets SIGALRM end the process after `seconds`. It is neither handled nor blocked, and the seccomp filter
+/// forbids `alarm`.
+pub fn set_time_limit(seconds: u32) {
+    // SAFETY: takes a number.
     unsafe { libc::alarm(seconds) };
 }
 
-/// The signal that said stop, if one did.
-pub fn stopped() -> Option<i32> {
+/// Returns the signal received, if any.
+pub fn stop_signal() -> Option<i32> {
     match STOP.load(Ordering::Relaxed) {
         0 => None,
         number => Some(number),
     }
 }
 
-/// Touches nothing but atomics.
+/// Signal handler; uses atomics only.
 extern "C" fn stop(number: libc::c_int) {
     STOP.store(number, Ordering::Relaxed);
     if let Some(kicker) = RECALL.get() {
@@ -43,10 +42,9 @@ extern "C" fn stop(number: libc::c_int) {
 }
 
 fn handle(number: libc::c_int, action: libc::sighandler_t) {
-    // SAFETY: an all-zero `sigaction` is a valid value of it: no flags, so that
-    // system calls are interrupted.
+    // SAFETY: an all-zero `sigaction` is valid: no flags, so that system calls are interrupted.
     let mut setting: libc::sigaction = unsafe { std::mem::zeroed() };
     setting.sa_sigaction = action;
-    // SAFETY: `stop` and SIG_IGN are safe at any moment.
+    // SAFETY: `stop` and SIG_IGN are async-signal-safe.
     unsafe { libc::sigaction(number, &setting, ptr::null_mut()) };
 }

@@ -1,4 +1,4 @@
-//! Threads beside the one that runs the vCPU.
+//! Helper threads.
 
 use crate::placement;
 use crate::sandbox::{self, Role};
@@ -6,20 +6,20 @@ use crate::Failure;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The threads that have introduced themselves, and the clocks that count their time.
+/// Registered threads and their CPU clocks.
 static CLOCKS: Mutex<Vec<(String, libc::clockid_t)>> = Mutex::new(Vec::new());
 
-/// This thread's name from now on: where it runs, and under which name its time is told.
-pub fn introduce(name: &str) {
-    placement::settle(name);
+/// Registers this thread: sets its affinity and records its CPU clock.
+pub fn register(name: &str) {
+    placement::apply_affinity(name);
     let mut clock = 0;
-    // SAFETY: the thread lives, and there is place for the number of its clock.
+    // SAFETY: the thread exists, and the clock ID is written to a local.
     if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } == 0 {
         clocks().push((name.to_owned(), clock));
     }
 }
 
-/// CPU time of each thread in nanoseconds, by their names. One that has ended is not told.
+/// Returns the CPU time of each registered thread, in nanoseconds. Threads that have ended are omitted.
 pub fn times() -> Vec<(String, u64)> {
     let time = |(name, clock): &(String, _)| Some((name.clone(), time_of(*clock)?));
     clocks().iter().filter_map(time).collect()
@@ -30,51 +30,71 @@ fn clocks() -> MutexGuard<'static, Vec<(String, libc::clockid_t)>> {
 }
 
 fn time_of(clock: libc::clockid_t) -> Option<u64> {
-    // SAFETY: all zero is a valid time.
+    // SAFETY: an all-zero timespec is valid.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one time, and there is one.
+    // SAFETY: the kernel writes one timespec.
     let status = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (status == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Lets this thread be interrupted by those that recall vCPUs.
-pub fn hear_recalls() {
-    // SAFETY: all zero is a valid set, and the kernel reads one.
+/// Unblocks the kick signal on this thread.
+pub fn unblock_kicks() {
+    // SAFETY: an all-zero set is valid, and the kernel reads one set.
     unsafe {
-        let mut recall: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&raw mut recall, libc::SIGRTMIN());
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const recall, ptr::null_mut());
+        let mut kick_on_stop: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut kick_on_stop, libc::SIGRTMIN());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const kick_on_stop, ptr::null_mut());
     }
 }
 
-/// Starts a thread that takes no signals - those are for who runs the first vCPU - and,
-/// with `sandbox`, confines itself to its role before it works.
+/// A thread to be started.
+pub struct Worker {
+    /// Thread name.
+    pub name: String,
+    /// Seccomp role.
+    pub role: Role,
+    /// Body; does not return.
+    pub work: Box<dyn FnOnce() + Send>,
+}
+
+impl Worker {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The thread cannot be created.
+    pub fn start(self, sandbox: bool) -> Result<(), Failure> {
+        spawn(&self.name, self.role, sandbox, self.work)
+    }
+}
+
+/// Starts a thread with all signals blocked, which are for the thread of vCPU 0. With `sandbox` it enters the
+/// seccomp filter of its role before `work`.
 ///
 /// # Errors
-/// There can be no further thread.
+/// The thread cannot be created.
 pub fn spawn(
     name: &str,
     role: Role,
     sandbox: bool,
     work: impl FnOnce() + Send + 'static,
 ) -> Result<(), Failure> {
-    unconfined(name, move || {
-        punctual();
-        // Where there are no filters the thread that runs the vCPU says so.
+    spawn_unfiltered(name, move || {
+        set_timer_slack();
+        // Without seccomp filters the vCPU's thread reports the error.
         if !sandbox || sandbox::enter(role).is_ok() {
             work();
         }
     })
 }
 
-/// The same for one that confines itself when it has all that it needs.
+/// Starts a thread that enters its seccomp filter itself.
 ///
 /// # Errors
-/// There can be no further thread.
-pub fn unconfined(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    // SAFETY: all zero is a valid set.
+/// The thread cannot be created.
+pub fn spawn_unfiltered(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    // SAFETY: an all-zero set is valid.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are ours. The new thread inherits what is blocked now.
+    // SAFETY: both sets are locals. The new thread inherits the blocked signals.
     unsafe {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
@@ -83,19 +103,18 @@ pub fn unconfined(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            introduce(&own);
+            register(&own);
             work();
         });
-    // SAFETY: what was there before.
+    // SAFETY: restores the previous set.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
     thread
         .map(drop)
         .map_err(Failure::system("start a thread beside the vCPU's"))
 }
 
-/// Has the kernel wake this thread when its timers are due: by default it may be 50 us
-/// late, so that several can be woken at once.
-fn punctual() {
-    // SAFETY: sets a number of this thread.
+/// Sets the timer slack to 1 ns; the default delays timers by up to 50 us.
+fn set_timer_slack() {
+    // SAFETY: sets a parameter of this thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
 }

@@ -1,10 +1,8 @@
-//! A timer that interrupts the guest, on a thread of its own, as a device's would.
+//! A timer device that interrupts the guest, on its own thread.
 //!
-//! The guest shares a page with it ([`trapline_abi::ticker`]). Each expiry is stamped
-//! there before its interrupt is raised. An order of the guest's - another page, or
-//! none - is in force when the write that gives it returns: from then on nothing of
-//! the old page is touched and nothing raised for it. What the guest says is checked
-//! once, when it is said; all that it can do is not be interrupted.
+//! It shares a page with the guest ([`trapline_abi::ticker`]) and stamps each expiry there before the
+//! interrupt. A command takes effect before the guest's write returns: from then on the old page is not
+//! accessed. Invalid pages stop the timer.
 
 use crate::clock::{monotonic_ns, sleep_until, ticks, Reference};
 use crate::sandbox::Role;
@@ -12,13 +10,13 @@ use crate::threads::spawn;
 use crate::Failure;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use trapline_abi::platform::PAGE;
-use trapline_abi::ticker::{at, slot, LEAST_PERIOD_NS, VECTOR};
+use trapline_abi::ticker::{at, slot, MIN_PERIOD_NS, VECTOR};
 use trapline_interface::{IrqId, IrqLine, Region, VcpuId, Vm};
 
-/// The longest period, in ticks: no clock counts faster than this in ten seconds.
+/// Longest period in ticks: ten seconds at 10 GHz.
 const LONGEST_PERIOD: u64 = 100_000_000_000;
 
-/// The guest's side of it.
+/// The device, as seen by the vCPU.
 pub struct Ticker(Arc<Shared>);
 
 struct Shared {
@@ -28,21 +26,20 @@ struct Shared {
     ordered: Condvar,
 }
 
-/// What the guest wants.
+/// State set by the guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Order {
-    /// Moves with each order.
+    /// Incremented by each command.
     number: u64,
-    /// The page, and the period in ticks; `None` for rest.
+    /// Page and period in ticks; `None` if stopped.
     work: Option<(u64, u64)>,
 }
 
 impl Ticker {
-    /// Starts it for a machine with this memory. Its thread is confined if `sandbox` is
-    /// set.
+    /// Creates the device and starts its thread.
     ///
     /// # Errors
-    /// No interrupt can be raised, or no thread started.
+    /// The line or the thread cannot be created.
     pub fn start(vm: &impl Vm, memory: Arc<Region>, sandbox: bool) -> Result<Self, Failure> {
         let line = vm.irq_line(IrqId {
             vcpu: VcpuId(0),
@@ -60,13 +57,12 @@ impl Ticker {
         });
         let theirs = Arc::clone(&shared);
         spawn("ticker", Role::Ticker, sandbox, move || {
-            theirs.keep_time(&Reference::now());
+            theirs.run(&Reference::now());
         })?;
         Ok(Self(shared))
     }
 
-    /// Takes an order: to share the page at this address, or to rest if there can be
-    /// no page at it, or none of use.
+    /// Shares the page at this address, or stops if the page or its period is invalid.
     pub fn order(&self, page: u64) {
         let mut order = self.0.order();
         order.number += 1;
@@ -78,11 +74,11 @@ impl Ticker {
 
 impl Shared {
     fn order(&self) -> MutexGuard<'_, Order> {
-        // Whoever panicked left an order that is whole.
+        // A poisoned value is still consistent.
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The period that the page at this address asks for, if it can be kept.
+    /// Returns the period in the page, if page and period are valid.
     fn period(&self, page: u64) -> Option<u64> {
         let whole = page != 0 && page.is_multiple_of(PAGE) && self.has(page);
         let period = self.memory.load64(page + at::PERIOD as u64)?;
@@ -94,19 +90,19 @@ impl Shared {
             .is_some_and(|end| end <= self.memory.len() as u64)
     }
 
-    /// The thread's life.
-    fn keep_time(&self, reference: &Reference) {
+    /// Body of the thread.
+    fn run(&self, reference: &Reference) {
         loop {
             let order = self.next();
             if let Some((page, period)) = order.work {
                 let per_ns = reference.ticks_per_ns();
                 let period_ns = (period as f64 / per_ns) as u64;
-                self.tick(order.number, page, period_ns.max(LEAST_PERIOD_NS), per_ns);
+                self.tick(order.number, page, period_ns.max(MIN_PERIOD_NS), per_ns);
             }
         }
     }
 
-    /// Waits for an order to work.
+    /// Waits until the timer runs.
     fn next(&self) -> Order {
         let order = self.order();
         let resting = |order: &mut Order| order.work.is_none();
@@ -116,7 +112,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Raises one expiry after the other until there is another order.
+    /// Raises expiries until the next command.
     fn tick(&self, order: u64, page: u64, period_ns: u64, per_ns: f64) {
         let begun = monotonic_ns();
         for number in 1.. {
@@ -135,7 +131,7 @@ impl Shared {
         }
     }
 
-    /// Stamps an expiry and raises its interrupt; `None` if that cannot be done.
+    /// Stamps an expiry and raises its interrupt; `None` on failure.
     fn raise(&self, page: u64, number: u64, due: u64, woke: u64) -> Option<()> {
         let slot = page + slot(number) as u64;
         let write = |offset: usize, value| self.memory.store64(slot + offset as u64, value);
@@ -154,9 +150,9 @@ mod tests {
     use std::time::Duration;
 
     const AT: u64 = PAGE;
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const SPIN_POLLS: Duration = Duration::from_secs(20);
 
-    /// A ticker whose interrupts arrive in a channel, as the numbers that the page shows.
+    /// A ticker whose interrupts are reported with the expiry number in the page.
     fn ticker() -> (Ticker, Arc<Region>, Receiver<u64>) {
         let memory = Arc::new(Region::new(3 * PAGE as usize).unwrap());
         let (sender, receiver) = channel();
@@ -178,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn each_expiry_is_stamped_and_then_raised() {
+    fn expiries_are_stamped_then_raised() {
         let (ticker, memory, raised) = ticker();
         ask(&memory, 1_000_000);
         let before = ticks();
         ticker.order(AT);
         for number in 1..=5 {
-            assert_eq!(raised.recv_timeout(PATIENCE), Ok(number));
+            assert_eq!(raised.recv_timeout(SPIN_POLLS), Ok(number));
         }
         let field = |number, offset| memory.load64(AT + (slot(number) + offset) as u64).unwrap();
         for number in 1..=5 {
@@ -192,26 +188,29 @@ mod tests {
             assert!(way.is_sorted(), "{number}: {way:?}");
             assert!((before..ticks()).contains(&way[0]), "{number}: {way:?}");
         }
-        let apart = field(5, at::DUE) - field(4, at::DUE);
-        assert!(apart.abs_diff(1_000_000) < 100_000, "{apart} ticks apart");
+        let distance = field(5, at::DUE) - field(4, at::DUE);
+        assert!(
+            distance.abs_diff(1_000_000) < 100_000,
+            "{distance} ticks apart"
+        );
     }
 
     #[test]
-    fn nothing_is_raised_behind_the_order_to_rest() {
+    fn stop_takes_effect_at_once() {
         let (ticker, memory, raised) = ticker();
         ask(&memory, 1_000_000);
         ticker.order(AT);
-        raised.recv_timeout(PATIENCE).unwrap();
+        raised.recv_timeout(SPIN_POLLS).unwrap();
         ticker.order(0);
         raised.try_iter().count();
         let rest = raised.recv_timeout(Duration::from_millis(20));
         assert!(rest.is_err(), "{rest:?}");
         ticker.order(AT);
-        assert_eq!(raised.recv_timeout(PATIENCE), Ok(1), "it begins anew");
+        assert_eq!(raised.recv_timeout(SPIN_POLLS), Ok(1), "it begins anew");
     }
 
     #[test]
-    fn orders_that_make_no_sense_are_orders_to_rest() {
+    fn invalid_commands_stop_the_timer() {
         let (ticker, memory, raised) = ticker();
         for (page, period) in [
             (AT, 0),
@@ -225,13 +224,13 @@ mod tests {
             let rest = raised.recv_timeout(Duration::from_millis(5));
             assert!(rest.is_err(), "{page:#x} {period}: {rest:?}");
         }
-        // Too short a period is kept as the shortest that is.
+        // Short periods are raised to the minimum.
         ask(&memory, 1);
         ticker.order(AT);
         let begun = monotonic_ns();
         for _ in 0..20 {
-            raised.recv_timeout(PATIENCE).unwrap();
+            raised.recv_timeout(SPIN_POLLS).unwrap();
         }
-        assert!(monotonic_ns() - begun >= 18 * LEAST_PERIOD_NS);
+        assert!(monotonic_ns() - begun >= 18 * MIN_PERIOD_NS);
     }
 }

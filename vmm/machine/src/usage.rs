@@ -1,31 +1,30 @@
-//! What this process has used: memory beyond the guest's, and CPU time.
+//! Resource usage of this process: memory beyond the guest's, and CPU time.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use trapline_interface::Region;
 
-/// The kernel's account of this process's memory, opened before the sandbox closes.
-pub struct Account {
+/// `/proc/self/smaps`, opened before the sandbox is entered.
+pub struct MemoryUsage {
     maps: Option<File>,
 }
 
-impl Account {
-    /// Opens it where there is a /proc; elsewhere memory stays unknown.
+impl MemoryUsage {
+    /// Opens the file; without /proc, memory usage is unknown.
     pub fn open() -> Self {
         Self {
             maps: File::open("/proc/self/smaps").ok(),
         }
     }
 
-    /// Resident memory beyond the guest's, in bytes. It is the peak when it is asked
-    /// for at the end, because nothing is given back before. (The shorter account in
-    /// /proc/self/status may be wrong by 64 pages each.)
+    /// Returns resident memory beyond the guest's, in bytes. At the end of a run this is the peak, because nothing
+    /// is freed before. (`/proc/self/status` may be wrong by 64 pages per counter.)
     pub fn own_memory(&self) -> Option<u64> {
         own_memory(BufReader::new(self.maps.as_ref()?))
     }
 }
 
-/// Adds up what is resident in every mapping but the guest's.
+/// Sums the resident size of all mappings but the guest's.
 fn own_memory(mut maps: impl BufRead) -> Option<u64> {
     let mut line = String::new();
     let mut is_guest = false;
@@ -37,7 +36,7 @@ fn own_memory(mut maps: impl BufRead) -> Option<u64> {
                 kib = Some(kib.unwrap_or(0) + size);
             }
             Some(_) => {}
-            // A mapping begins with its addresses, its details with a name.
+            // A mapping starts with its addresses, its details with an upper-case name.
             None if line.starts_with(|c: char| !c.is_ascii_uppercase()) => {
                 is_guest = line.contains(Region::NAME);
             }
@@ -48,13 +47,13 @@ fn own_memory(mut maps: impl BufRead) -> Option<u64> {
     kib.map(|kib| kib * 1024)
 }
 
-/// CPU time of this process in nanoseconds.
+/// Returns the CPU time of this process, in nanoseconds.
 pub fn cpu_time() -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes one timespec, and there is one.
+    // SAFETY: the kernel writes one timespec.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     (status == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guest_memory_is_not_our_own() {
+    fn guest_memory_is_excluded() {
         let maps = "00400000-00500000 r-xp 00000000 00:1d 7 /bin/vmm\n\
                     Size:  1024 kB\nRss:    600 kB\nPss:    300 kB\n\
                     7f0000000000-7f0004000000 rw-s 00000000 00:01 9 /memfd:guest-memory (deleted)\n\
@@ -76,8 +75,8 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_used_something() {
-        assert!(Account::open().own_memory().unwrap() > 0);
+    fn usage_is_positive() {
+        assert!(MemoryUsage::open().own_memory().unwrap() > 0);
         assert!(cpu_time().unwrap() > 0);
     }
 }

@@ -13,11 +13,11 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT, EXIT_DONE, EXIT_PANIC, POPULATE};
-use trapline_abi::populate::{Refusal, Wish, GIVE_BACK};
+use trapline_abi::populate::{MemoryRequest, Refusal, RELEASE};
 use trapline_abi::record::{Counter, Record, Stage};
 use trapline_abi::{Decoder, Item};
 use trapline_interface::has_huge_pages;
-use trapline_monitor::boot::specimen::Specimen;
+use trapline_monitor::boot::test_image::TestImage;
 
 struct Run {
     status: ExitStatus,
@@ -25,8 +25,8 @@ struct Run {
     errors: String,
 }
 
-fn run(specimen: &Specimen) -> Run {
-    let image = ImageFile::new(&specimen.bytes());
+fn run(test_image: &TestImage) -> Run {
+    let image = ImageFile::new(&test_image.bytes());
     finish(&mut vmm(&image))
 }
 
@@ -65,13 +65,13 @@ const FLOOD: [u8; 5] = [0xb0, b'x', 0xee, 0xeb, 0xfd]; // mov al, 'x'; out dx, a
 const CRASH: [u8; 2] = [0x0f, 0x0b]; // ud2
 
 #[test]
-fn a_guest_speaks_and_is_done_by_either_way_in() {
+fn guest_runs_by_either_entry() {
     if no_kvm() {
         return;
     }
     let code = [say("hello\nworld"), leave(EXIT_DONE)].concat();
-    for specimen in [Specimen::direct(&code), Specimen::pvh(&code)] {
-        let run = run(&specimen);
+    for test_image in [TestImage::direct(&code), TestImage::pvh(&code)] {
+        let run = run(&test_image);
         assert_eq!(run.output, b"hello\nworld", "{}", run.errors);
         assert_eq!(run.status.code(), Some(0));
         assert_eq!(run.errors, "");
@@ -79,19 +79,19 @@ fn a_guest_speaks_and_is_done_by_either_way_in() {
 }
 
 #[test]
-fn each_ending_has_its_exit_status() {
+fn stop_reasons_have_exit_statuses() {
     if no_kvm() {
         return;
     }
-    for (code, status, told) in [
+    for (code, status, output) in [
         (leave(EXIT_PANIC), 35, ""),
-        (CRASH.to_vec(), 36, "triple-faulted"),
+        (CRASH.to_vec(), 36, "triple fault"),
         (leave(0x1234), 37, "0x1234"),
     ] {
-        let run = run(&Specimen::direct(&[say("last words"), code].concat()));
+        let run = run(&TestImage::direct(&[say("last words"), code].concat()));
         assert_eq!(run.status.code(), Some(status), "{}", run.errors);
         assert_eq!(run.output, b"last words");
-        assert!(run.errors.contains(told), "{}", run.errors);
+        assert!(run.errors.contains(output), "{}", run.errors);
     }
 }
 
@@ -109,23 +109,26 @@ fn populate(word: u32, answer: u32) -> Vec<u8> {
 
 /// Under the seccomp filter: what it does not allow would kill.
 #[test]
-fn a_guest_is_given_memory_a_region_at_a_time_and_refused_what_is_none() {
+fn memory_requests_are_granted_one_at_a_time() {
     if no_kvm() {
         return;
     }
-    let mut code = populate(0x1234_5678, Refusal::NoWish.word());
-    code.extend(populate(GIVE_BACK, Refusal::OutOfTurn.word()));
-    for wish in Wish::ALL.into_iter().filter(|wish| wish.order <= 9) {
+    let mut code = populate(0x1234_5678, Refusal::Invalid.word());
+    code.extend(populate(RELEASE, Refusal::WrongState.word()));
+    for wish in MemoryRequest::ALL
+        .into_iter()
+        .filter(|wish| wish.order <= 9)
+    {
         if wish.huge && !has_huge_pages() {
             code.extend(populate(wish.word(), Refusal::NoHugePages.word()));
             continue;
         }
         code.extend(populate(wish.word(), wish.word()));
-        code.extend(populate(wish.word(), Refusal::OutOfTurn.word()));
-        code.extend(populate(GIVE_BACK, 0));
+        code.extend(populate(wish.word(), Refusal::WrongState.word()));
+        code.extend(populate(RELEASE, 0));
     }
     code.extend(leave(EXIT_DONE));
-    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
     for how in ["steps", "whole"] {
         let run = finish(vmm(&image).args(["--populate", how]));
         assert_eq!(run.status.code(), Some(0), "{how}: {}", run.errors);
@@ -137,34 +140,34 @@ fn a_guest_is_given_memory_a_region_at_a_time_and_refused_what_is_none() {
 }
 
 #[test]
-fn a_guest_runs_in_memory_of_any_kind() {
+fn guest_runs_in_every_kind_of_memory() {
     if no_kvm() {
         return;
     }
     let image =
-        ImageFile::new(&Specimen::direct(&[say("hello"), leave(EXIT_DONE)].concat()).bytes());
+        ImageFile::new(&TestImage::direct(&[say("hello"), leave(EXIT_DONE)].concat()).bytes());
     for pages in ["file", "4k", "2m"] {
         for prefault in ["no", "steps", "whole"] {
             let words = ["--pages", pages, "--prefault", prefault];
             let run = finish(vmm(&image).args(words));
-            let told = if pages == "2m" && !has_huge_pages() {
+            let output = if pages == "2m" && !has_huge_pages() {
                 assert!(run.errors.contains("echo madvise"), "{}", run.errors);
                 2
             } else {
                 assert_eq!(run.output, b"hello", "{words:?}: {}", run.errors);
                 0
             };
-            assert_eq!(run.status.code(), Some(told), "{words:?}");
+            assert_eq!(run.status.code(), Some(output), "{words:?}");
         }
     }
 }
 
 #[test]
-fn what_is_wrong_is_said_in_one_line() {
-    let image = ImageFile::new(&Specimen::pvh(&SPIN).bytes());
+fn errors_are_one_line() {
+    let image = ImageFile::new(&TestImage::pvh(&SPIN).bytes());
     let script = ImageFile::new(b"#!/bin/sh\n");
     let missing = ImageFile(PathBuf::from("/nonexistent/image"));
-    for (image, words, status, told) in [
+    for (image, words, status, output) in [
         (&script, &[][..], 3, "not an ELF file"),
         (&missing, &[], 3, "/nonexistent/image"),
         (&image, &["--memory", "1M"], 2, "too few"),
@@ -177,7 +180,7 @@ fn what_is_wrong_is_said_in_one_line() {
     ] {
         let run = finish(vmm(image).args(words));
         assert_eq!(run.status.code(), Some(status), "{words:?}: {}", run.errors);
-        assert!(run.errors.contains(told), "{words:?}: {}", run.errors);
+        assert!(run.errors.contains(output), "{words:?}: {}", run.errors);
         assert_eq!(run.errors.lines().count(), 1, "{}", run.errors);
         assert!(run.output.is_empty());
     }
@@ -207,12 +210,12 @@ fn records(bytes: &[u8]) -> (Vec<Stage>, Vec<(Counter, u64)>) {
 }
 
 #[test]
-fn a_guest_that_hangs_is_ended_by_a_signal_and_counted_all_the_same() {
+fn signal_stops_a_spinning_guest_and_reports_counts() {
     if no_kvm() {
         return;
     }
     let code = [say("x\n"), SPIN.to_vec()].concat();
-    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
     let (mut events, writer) = std::io::pipe().unwrap();
     let mut command = vmm(&image);
     as_events(command.stdout(Stdio::piped()), &writer);
@@ -255,18 +258,18 @@ fn a_guest_at_ring_3_cannot_halt_without_leaving() {
     if no_kvm() {
         return;
     }
-    let image = ImageFile::new(&Specimen::direct(&SPIN).bytes());
+    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
     let run = finish(vmm(&image).args(["--ring", "3", "--halt-in-guest"]));
     assert_eq!(run.status.code(), Some(2), "{}", run.errors);
     assert!(run.errors.contains("halts by a port"), "{}", run.errors);
 }
 
 #[test]
-fn a_guest_that_has_used_its_time_is_killed() {
+fn time_limit_kills_the_guest() {
     if no_kvm() {
         return;
     }
-    let image = ImageFile::new(&Specimen::direct(&SPIN).bytes());
+    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
     let begun = Instant::now();
     let run = finish(vmm(&image).args(["--seconds", "1"]));
     assert_eq!(run.status.signal(), Some(libc::SIGALRM), "{}", run.errors);
@@ -274,12 +277,12 @@ fn a_guest_that_has_used_its_time_is_killed() {
 }
 
 #[test]
-fn a_flood_takes_no_memory_and_waits_for_its_reader() {
+fn console_flood_uses_bounded_memory() {
     if no_kvm() {
         return;
     }
     let code = [to_port(DEBUG_CONSOLE), FLOOD.to_vec()].concat();
-    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
     let mut child = vmm(&image).stdout(Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     let mut bytes = vec![0; 1 << 20];
@@ -299,12 +302,12 @@ fn a_flood_takes_no_memory_and_waits_for_its_reader() {
 }
 
 #[test]
-fn a_console_that_nobody_reads_ends_the_machine() {
+fn closed_console_stops_the_vm() {
     if no_kvm() {
         return;
     }
     let code = [to_port(DEBUG_CONSOLE), FLOOD.to_vec()].concat();
-    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
     let mut child = vmm(&image).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let status = await_end(&mut child);
@@ -312,11 +315,11 @@ fn a_console_that_nobody_reads_ends_the_machine() {
     assert_eq!(status.code(), Some(5));
     let mut errors = String::new();
     child.stderr.unwrap().read_to_string(&mut errors).unwrap();
-    assert!(errors.contains("nobody reads"), "{errors}");
+    assert!(errors.contains("console closed"), "{errors}");
 }
 
 #[test]
-fn a_guest_waits_for_a_byte_and_gets_it() {
+fn guest_receives_input() {
     if no_kvm() {
         return;
     }
@@ -328,7 +331,7 @@ fn a_guest_waits_for_a_byte_and_gets_it() {
     code.extend(to_port(DEBUG_CONSOLE));
     code.push(0xee); // out dx, al
     code.extend(leave(EXIT_DONE));
-    let image = ImageFile::new(&Specimen::direct(&code).bytes());
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
     let mut command = vmm(&image);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -381,7 +384,7 @@ fn pokes(state: &mut u64, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn no_access_of_a_hostile_guest_does_harm() {
+fn hostile_accesses_are_harmless() {
     if no_kvm() {
         return;
     }
@@ -389,21 +392,21 @@ fn no_access_of_a_hostile_guest_does_harm() {
     for _ in 0..8 {
         let code = [pokes(&mut state, 250), say("\nalive\n"), leave(EXIT_DONE)].concat();
         assert!(code.len() <= 4096);
-        let run = run(&Specimen::direct(&code));
+        let run = run(&TestImage::direct(&code));
         assert_eq!(run.status.code(), Some(0), "{}", run.errors);
         assert!(run.output.ends_with(b"\nalive\n"));
     }
 }
 
 #[test]
-fn a_full_device_is_no_reader_either() {
+fn write_error_stops_the_vm() {
     let Ok(full) = File::options().write(true).open("/dev/full") else {
         return;
     };
     if no_kvm() {
         return;
     }
-    let image = ImageFile::new(&Specimen::direct(&[say("x\n"), SPIN.to_vec()].concat()).bytes());
+    let image = ImageFile::new(&TestImage::direct(&[say("x\n"), SPIN.to_vec()].concat()).bytes());
     let mut child = vmm(&image).stdout(full).spawn().unwrap();
     assert_eq!(await_end(&mut child).code(), Some(5));
 }

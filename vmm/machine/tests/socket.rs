@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use trapline_monitor::boot::specimen::Specimen;
+use trapline_monitor::boot::test_image::TestImage;
 
 /// A machine that listens, and its socket.
 struct Machine {
@@ -30,7 +30,7 @@ fn command(kernel: &ImageFile, socket: &Path) -> Command {
 
 impl Machine {
     fn start() -> Self {
-        let kernel = ImageFile::new(&Specimen::pvh(&SPIN).bytes());
+        let kernel = ImageFile::new(&TestImage::pvh(&SPIN).bytes());
         let socket = kernel.0.with_extension("socket");
         Self {
             child: command(&kernel, &socket).spawn().unwrap(),
@@ -72,7 +72,7 @@ impl Peer {
         line.trim_end().to_owned()
     }
 
-    /// Sent as one piece: who is shut out may find the door closed at the second.
+    /// Sent as one piece: who is shut out may find the listening closed at the second.
     fn ask(&mut self, command: &str) -> String {
         let sent = self
             .0
@@ -86,7 +86,7 @@ impl Peer {
 const OK: &str = r#"{"ok":true}"#;
 
 #[test]
-fn a_machine_is_paused_asked_and_stopped() {
+fn vm_is_paused_queried_and_stopped() {
     if no_kvm() {
         return;
     }
@@ -94,15 +94,15 @@ fn a_machine_is_paused_asked_and_stopped() {
     let mut peer = machine.connect();
     assert!(peer.ask("statistics").contains(r#""state":"running""#));
     assert_eq!(peer.ask("pause"), OK);
-    let told = peer.ask("statistics");
-    let told: serde_json::Value = serde_json::from_str(&told).expect("it is JSON");
-    assert_eq!(told["state"], "paused");
-    // Both vCPUs came, the one that nobody has started, too.
-    let vcpus = told["vcpus"].as_array().unwrap();
+    let output = peer.ask("statistics");
+    let output: serde_json::Value = serde_json::from_str(&output).expect("it is JSON");
+    assert_eq!(output["state"], "paused");
+    // Both vCPUs are paused, including the one that was not started.
+    let vcpus = output["vcpus"].as_array().unwrap();
     assert_eq!(vcpus.len(), 2);
-    assert!(vcpus.iter().all(|vcpu| vcpu["other"] == 1), "{told}");
+    assert!(vcpus.iter().all(|vcpu| vcpu["other"] == 1), "{output}");
     let names = |what: &str| -> Vec<String> {
-        let all = told[what].as_array().unwrap();
+        let all = output[what].as_array().unwrap();
         all.iter()
             .map(|one| one["name"].as_str().unwrap().to_owned())
             .collect()
@@ -117,7 +117,7 @@ fn a_machine_is_paused_asked_and_stopped() {
 }
 
 #[test]
-fn who_misbehaves_is_shut_out_and_others_are_served() {
+fn misbehaving_clients_are_disconnected() {
     if no_kvm() {
         return;
     }
@@ -129,14 +129,14 @@ fn who_misbehaves_is_shut_out_and_others_are_served() {
     assert!(other.ask("statistics").contains("running"));
     // A second machine does not take the socket from the first.
     let second = command(&machine._kernel, &machine.socket).output().unwrap();
-    let told = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert_eq!(second.status.code(), Some(2), "{told}");
-    assert!(told.contains("a machine listens there already"), "{told}");
+    let output = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(2), "{output}");
+    assert!(output.contains("in use by another process"), "{output}");
     assert!(other.ask("statistics").contains("running"));
 }
 
 #[test]
-fn a_paused_machine_can_still_be_ended() {
+fn paused_vm_can_be_stopped() {
     if no_kvm() {
         return;
     }

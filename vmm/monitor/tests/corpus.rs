@@ -1,5 +1,4 @@
-//! What fuzzers found worth keeping, and random bytes: no device panics, and each is as good
-//! as new after a reset.
+//! Replays the fuzzers' corpus and random bytes: no device panics, and each works after a reset.
 
 use proptest::prelude::*;
 use std::fs;
@@ -7,7 +6,7 @@ use std::path::Path;
 use trapline_monitor::virtio::exercise::{target, TARGETS};
 
 #[test]
-fn what_fuzzers_found_is_replayed() {
+fn corpus_is_replayed() {
     for (name, exercise) in TARGETS {
         let place = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/corpus")
@@ -26,7 +25,7 @@ fn what_fuzzers_found_is_replayed() {
 }
 
 #[test]
-fn every_fuzz_target_is_one_of_these() {
+fn every_fuzz_target_has_a_function() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets/virtio");
     let mut count = 0;
     for file in fs::read_dir(place).unwrap() {

@@ -2,16 +2,16 @@
 //! all makes the loader panic or reach beyond guest memory.
 
 use proptest::prelude::*;
-use trapline_abi::platform::{selector, Direct};
+use trapline_abi::platform::{selector, DirectBoot};
 use trapline_interface::Gpa;
-use trapline_monitor::boot::specimen::{direct_note, is_sound, note_bytes, Specimen, BASE};
+use trapline_monitor::boot::test_image::{direct_note, is_valid, note_bytes, TestImage, BASE};
 use trapline_monitor::boot::{
-    prepare, BadBoot, BadImage, Image, Plan, Way, BOOT_INFO, MOST_COMMAND_LINE,
+    prepare, BootError, EntryPoint, Image, ImageError, Plan, BOOT_INFO, MAX_COMMAND_LINE,
 };
 
 const MEMORY: u64 = 16 << 20;
 
-fn plan(way: Way) -> Plan<'static> {
+fn plan(way: EntryPoint) -> Plan<'static> {
     Plan {
         memory: MEMORY,
         command_line: "trapline.run=none",
@@ -19,23 +19,23 @@ fn plan(way: Way) -> Plan<'static> {
     }
 }
 
-fn refusal(specimen: &Specimen) -> BadImage {
-    Image::parse(&specimen.bytes()).unwrap_err()
+fn refusal(test_image: &TestImage) -> ImageError {
+    Image::parse(&test_image.bytes()).unwrap_err()
 }
 
-fn with_note(change: impl FnOnce(&mut Direct)) -> Specimen {
+fn with_note(change: impl FnOnce(&mut DirectBoot)) -> TestImage {
     let mut note = direct_note();
     change(&mut note);
-    let mut specimen = Specimen::direct(&[0xf4]);
-    specimen.notes[0].2 = note_bytes(&note);
-    specimen
+    let mut test_image = TestImage::direct(&[0xf4]);
+    test_image.notes[0].2 = note_bytes(&note);
+    test_image
 }
 
 #[test]
 fn a_pvh_image_starts_in_32_bit_mode() {
-    let bytes = Specimen::pvh(&[0xf4]).bytes();
+    let bytes = TestImage::pvh(&[0xf4]).bytes();
     let image = Image::parse(&bytes).unwrap();
-    let prepared = prepare(&image, &plan(Way::Pvh)).unwrap();
+    let prepared = prepare(&image, &plan(EntryPoint::Pvh)).unwrap();
     assert_eq!(prepared.boot.general.rip, BASE);
     assert_eq!(prepared.boot.general.rbx, BOOT_INFO);
     assert_eq!(prepared.boot.system.cr0, 0x11);
@@ -47,10 +47,10 @@ fn a_pvh_image_starts_in_32_bit_mode() {
 
 #[test]
 fn a_direct_image_starts_in_64_bit_mode_at_either_ring() {
-    let bytes = Specimen::direct(&[0xf4]).bytes();
+    let bytes = TestImage::direct(&[0xf4]).bytes();
     let image = Image::parse(&bytes).unwrap();
     for (ring, code, interrupts_on) in [(0, selector::CODE0, false), (3, selector::CODE3, true)] {
-        let prepared = prepare(&image, &plan(Way::Direct { ring })).unwrap();
+        let prepared = prepare(&image, &plan(EntryPoint::Direct { ring })).unwrap();
         let boot = prepared.boot;
         assert_eq!(boot.system.ring(), ring);
         assert_eq!(boot.system.cs.selector, code);
@@ -69,75 +69,79 @@ fn a_direct_image_starts_in_64_bit_mode_at_either_ring() {
 }
 
 #[test]
-fn what_is_no_image_is_told_apart() {
-    assert_eq!(Image::parse(b"#!/bin/sh\n"), Err(BadImage::NotElf));
-    assert_eq!(Image::parse(b""), Err(BadImage::NotElf));
-    let mut arm = Specimen::pvh(&[0xf4]);
+fn invalid_images_are_rejected() {
+    assert_eq!(Image::parse(b"#!/bin/sh\n"), Err(ImageError::NotElf));
+    assert_eq!(Image::parse(b""), Err(ImageError::NotElf));
+    let mut arm = TestImage::pvh(&[0xf4]);
     arm.machine = 183;
     assert!(matches!(
         refusal(&arm),
-        BadImage::WrongMachine {
+        ImageError::WrongMachine {
             machine: 183,
             bits: 64
         }
     ));
-    let mut bytes = Specimen::pvh(&[0xf4]).bytes();
+    let mut bytes = TestImage::pvh(&[0xf4]).bytes();
     bytes[16] = 3;
     assert_eq!(
         Image::parse(&bytes),
-        Err(BadImage::NotExecutable { kind: 3 })
+        Err(ImageError::NotExecutable { kind: 3 })
     );
-    let mut silent = Specimen::pvh(&[0xf4]);
+    let mut silent = TestImage::pvh(&[0xf4]);
     silent.notes.clear();
-    assert_eq!(refusal(&silent), BadImage::NoEntry);
-    let mut empty = Specimen::pvh(&[0xf4]);
+    assert_eq!(refusal(&silent), ImageError::NoEntry);
+    let mut empty = TestImage::pvh(&[0xf4]);
     empty.segments.clear();
-    assert_eq!(refusal(&empty), BadImage::Empty);
+    assert_eq!(refusal(&empty), ImageError::Empty);
 }
 
 #[test]
-fn a_truncated_image_is_refused_wherever_it_ends() {
-    let bytes = Specimen::direct(&[0xf4]).bytes();
+fn truncated_images_are_rejected() {
+    let bytes = TestImage::direct(&[0xf4]).bytes();
     for length in 4..bytes.len() {
         let refusal = Image::parse(&bytes[..length]).unwrap_err();
-        assert_eq!(refusal, BadImage::Truncated { length }, "at {length}");
+        assert_eq!(refusal, ImageError::Truncated { length }, "at {length}");
     }
 }
 
 #[test]
-fn segments_must_keep_apart_and_within_memory() {
-    let mut image = Specimen::pvh(&[0xf4]);
+fn overlapping_or_out_of_range_segments_are_rejected() {
+    let mut image = TestImage::pvh(&[0xf4]);
     image.segments.push((BASE + 0x1fff, vec![1], 1));
     let (first, second) = (Gpa(BASE), Gpa(BASE + 0x1fff));
-    assert_eq!(refusal(&image), BadImage::Overlap { first, second });
+    assert_eq!(refusal(&image), ImageError::Overlap { first, second });
 
     for (at, size) in [(u64::MAX - 10, 100), (0xcfff_ffff, 2), (1 << 40, 1)] {
         image.segments[1] = (at, vec![1], size);
         assert!(matches!(
             refusal(&image),
-            BadImage::SegmentOutOfRange { .. }
+            ImageError::SegmentOutOfRange { .. }
         ));
     }
     image.segments[1] = (BASE + 0x2000, vec![1; 9], 8);
-    assert!(matches!(refusal(&image), BadImage::SegmentShrinks { .. }));
+    assert!(matches!(refusal(&image), ImageError::SegmentShrinks { .. }));
 
     image.segments = (0..40).map(|i| (BASE + i * 16, vec![1], 1)).collect();
-    assert!(matches!(refusal(&image), BadImage::TooManySegments { .. }));
+    assert!(matches!(
+        refusal(&image),
+        ImageError::TooManySegments { .. }
+    ));
 }
 
 #[test]
-fn what_a_note_names_must_be_in_the_image() {
-    let mut pvh = Specimen::pvh(&[0xf4]);
+fn note_addresses_must_be_in_the_image() {
+    let mut pvh = TestImage::pvh(&[0xf4]);
     pvh.notes[0].2 = 0x20_0000u64.to_le_bytes().to_vec();
     assert_eq!(
         refusal(&pvh),
-        BadImage::Astray {
+        ImageError::OutsideImage {
             what: "PVH entry",
             at: 0x20_0000
         }
     );
-    let stray =
-        |change: fn(&mut Direct)| matches!(refusal(&with_note(change)), BadImage::Astray { .. });
+    let stray = |change: fn(&mut DirectBoot)| {
+        matches!(refusal(&with_note(change)), ImageError::OutsideImage { .. })
+    };
     assert!(stray(|note| note.entry = 0));
     assert!(stray(|note| note.stack = 0));
     assert!(stray(|note| note.page_table = BASE + 0xd000));
@@ -145,15 +149,16 @@ fn what_a_note_names_must_be_in_the_image() {
     assert!(stray(|note| note.idt3 = BASE + 0xcfff));
     assert!(stray(|note| note.tss_limit = 0xffff));
     assert!(stray(|note| note.interrupts = BASE + 0xd000));
-    let odd =
-        |change: fn(&mut Direct)| matches!(refusal(&with_note(change)), BadImage::Malformed { .. });
+    let odd = |change: fn(&mut DirectBoot)| {
+        matches!(refusal(&with_note(change)), ImageError::Malformed { .. })
+    };
     assert!(odd(|note| note.page_table += 8));
     assert!(odd(|note| note.gdt_limit = 1 << 16));
     assert!(odd(|note| note.tss_limit = u64::MAX));
     let old = refusal(&with_note(|note| note.version = 0));
     assert_eq!(
         old,
-        BadImage::DirectVersion {
+        ImageError::DirectVersion {
             found: 0,
             known: trapline_abi::VERSION
         }
@@ -161,18 +166,18 @@ fn what_a_note_names_must_be_in_the_image() {
 }
 
 #[test]
-fn image_and_machine_must_go_together() {
-    let bytes = Specimen::pvh(&[0xf4]).bytes();
+fn unsuitable_parameters_are_rejected() {
+    let bytes = TestImage::pvh(&[0xf4]).bytes();
     let image = Image::parse(&bytes).unwrap();
     let refusal = |plan: &Plan| prepare(&image, plan).unwrap_err();
-    let fit = plan(Way::Pvh);
+    let fit = plan(EntryPoint::Pvh);
     let small = Plan {
         memory: 1 << 20,
         ..fit
     };
     assert_eq!(
         refusal(&small),
-        BadBoot::MemoryTooSmall {
+        BootError::MemoryTooSmall {
             given: 1 << 20,
             needed: 2 << 20
         }
@@ -181,32 +186,35 @@ fn image_and_machine_must_go_together() {
         memory: 4 << 30,
         ..fit
     };
-    assert!(matches!(refusal(&large), BadBoot::MemoryTooLarge { .. }));
-    let long = "x".repeat(MOST_COMMAND_LINE + 1);
+    assert!(matches!(refusal(&large), BootError::MemoryTooLarge { .. }));
+    let long = "x".repeat(MAX_COMMAND_LINE + 1);
     let talkative = Plan {
         command_line: &long,
         ..fit
     };
     assert!(matches!(
         refusal(&talkative),
-        BadBoot::CommandLineTooLong { .. }
+        BootError::CommandLineTooLong { .. }
     ));
     assert_eq!(
         refusal(&Plan {
             command_line: "a\0b",
             ..fit
         }),
-        BadBoot::CommandLineHasZero
+        BootError::CommandLineHasZero
     );
-    assert_eq!(refusal(&plan(Way::Direct { ring: 3 })), BadBoot::NoDirect);
+    assert_eq!(
+        refusal(&plan(EntryPoint::Direct { ring: 3 })),
+        BootError::NoDirect
+    );
 
-    let mut low = Specimen::pvh(&[0xf4]);
+    let mut low = TestImage::pvh(&[0xf4]);
     low.segments.push((0x2fff, vec![1], 1));
     let bytes = low.bytes();
     let image = Image::parse(&bytes).unwrap();
     assert_eq!(
         prepare(&image, &fit).unwrap_err(),
-        BadBoot::OnStartInfo { at: Gpa(0x2fff) }
+        BootError::OverlapsStartInfo { at: Gpa(0x2fff) }
     );
 }
 
@@ -215,8 +223,12 @@ fn try_image(bytes: &[u8]) {
     let Ok(image) = Image::parse(bytes) else {
         return;
     };
-    assert!(is_sound(&image));
-    for way in [Way::Pvh, Way::Direct { ring: 0 }, Way::Direct { ring: 3 }] {
+    assert!(is_valid(&image));
+    for way in [
+        EntryPoint::Pvh,
+        EntryPoint::Direct { ring: 0 },
+        EntryPoint::Direct { ring: 3 },
+    ] {
         let Ok(prepared) = prepare(&image, &plan(way)) else {
             continue;
         };
@@ -237,10 +249,10 @@ proptest! {
         hits in prop::collection::vec((0usize..400, any::<u8>()), 1..8),
         length in 0usize..60_000,
     ) {
-        let specimen = if direct { Specimen::direct(&[0xf4]) } else { Specimen::pvh(&[0xf4; 64]) };
-        let mut bytes = specimen.bytes();
+        let test_image = if direct { TestImage::direct(&[0xf4]) } else { TestImage::pvh(&[0xf4; 64]) };
+        let mut bytes = test_image.bytes();
         for (at, value) in hits {
-            // Headers and notes are where damage tells.
+            // Headers and notes are checked most.
             let last = bytes.len() - 1;
             let at = if at < 200 { at.min(last) } else { last - (at - 200).min(last) };
             bytes[at] = value;
@@ -255,13 +267,13 @@ proptest! {
         segments in prop::collection::vec((any::<u64>(), 0u64..1 << 33, 0usize..32), 0..6),
         fields in prop::array::uniform12(any::<u64>()),
     ) {
-        let mut specimen = Specimen::direct(&[0xf4]);
-        specimen.segments.extend(
+        let mut test_image = TestImage::direct(&[0xf4]);
+        test_image.segments.extend(
             segments.into_iter().map(|(at, size, held)| (at >> (at % 64), vec![0x90; held], size)),
         );
         let note: Vec<u8> = fields.iter().flat_map(|f| (f >> (f % 64)).to_le_bytes()).collect();
-        specimen.notes.push(("Trapline", 1, note));
-        try_image(&specimen.bytes());
+        test_image.notes.push(("Trapline", 1, note));
+        try_image(&test_image.bytes());
     }
 
     #[test]

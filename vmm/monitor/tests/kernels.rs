@@ -1,17 +1,17 @@
-//! Linux kernels right and wrong: what goes where, what they are told, and what is wrong
+//! Linux kernels right and wrong: what goes where, what they are info, and what is wrong
 //! with those that cannot be started.
 
 use proptest::prelude::*;
 use trapline_interface::Gpa;
 use trapline_monitor::boot::acpi::{Hardware, TABLES};
-use trapline_monitor::boot::specimen::{Specimen, BASE};
+use trapline_monitor::boot::test_image::{TestImage, BASE};
 use trapline_monitor::boot::{
-    prepare_linux, BadBoot, BadKernel, Kernel, LinuxPlan, Piece, Prepared, BOOT_INFO,
+    prepare_linux, BootError, Chunk, Kernel, KernelError, LinuxPlan, Prepared, BOOT_INFO,
 };
 
 const MEMORY: u64 = 64 << 20;
-const PREFERRED: u64 = 0x100_0000;
-const NEEDS: u32 = 8 << 20;
+const PREF_ADDRESS: u64 = 0x100_0000;
+const INIT_SIZE: u32 = 8 << 20;
 const SETUP: usize = 3 * 512;
 
 fn hardware() -> Hardware {
@@ -35,13 +35,13 @@ fn compressed() -> Vec<u8> {
     put(0x22c, &0x7fff_ffff_u32.to_le_bytes());
     put(0x236, &0x7f_u16.to_le_bytes());
     put(0x238, &2047_u32.to_le_bytes());
-    put(0x258, &PREFERRED.to_le_bytes());
-    put(0x260, &NEEDS.to_le_bytes());
+    put(0x258, &PREF_ADDRESS.to_le_bytes());
+    put(0x260, &INIT_SIZE.to_le_bytes());
     put(SETUP, b"code");
     file
 }
 
-fn with(change: impl FnOnce(&mut Vec<u8>)) -> Result<(), BadBoot> {
+fn with(change: impl FnOnce(&mut Vec<u8>)) -> Result<(), BootError> {
     let mut file = compressed();
     change(&mut file);
     Kernel::parse(&file).map(drop)
@@ -56,7 +56,7 @@ fn plan<'a>(initrd: &'a [u8], hardware: &'a Hardware) -> LinuxPlan<'a> {
     }
 }
 
-fn piece<'a>(prepared: &'a Prepared<'_>, at: u64) -> &'a Piece<'a> {
+fn piece<'a>(prepared: &'a Prepared<'_>, at: u64) -> &'a Chunk<'a> {
     let found = prepared.pieces.iter().find(|piece| piece.at.0 == at);
     found.unwrap_or_else(|| panic!("nothing is at {at:#x}"))
 }
@@ -86,29 +86,29 @@ fn a_compressed_kernel_starts_in_64_bit_mode_where_it_prefers_to_be() {
     let kernel = Kernel::parse(&file).unwrap();
     let prepared = prepare_linux(&kernel, &plan(&initrd, &hardware)).unwrap();
     let boot = prepared.boot;
-    assert_eq!(boot.general.rip, PREFERRED + 0x200);
+    assert_eq!(boot.general.rip, PREF_ADDRESS + 0x200);
     assert_eq!(
         (boot.system.cs.selector, boot.system.ds.selector),
         (0x10, 0x18)
     );
-    assert_eq!(&piece(&prepared, PREFERRED).bytes[..4], b"code");
+    assert_eq!(&piece(&prepared, PREF_ADDRESS).bytes[..4], b"code");
     assert_eq!(&piece(&prepared, TABLES).bytes[..8], b"RSD PTR ");
     // mov dx, 0x602; mov al, 1; out dx, al; hlt: where a restart through the firmware goes.
     let restart = &piece(&prepared, 0xf_fff0).bytes;
     assert_eq!(restart[..7], [0xba, 0x02, 0x06, 0xb0, 0x01, 0xee, 0xf4]);
-    let told = &piece(&prepared, boot.general.rsi).bytes;
-    assert_eq!(&told[0x202..0x206], b"HdrS");
-    let (at, length) = (word(told, 0x218), word(told, 0x21c));
+    let info = &piece(&prepared, boot.general.rsi).bytes;
+    assert_eq!(&info[0x202..0x206], b"HdrS");
+    let (at, length) = (word(info, 0x218), word(info, 0x21c));
     assert_eq!((at, length), (MEMORY - 8192, 5000));
     assert_eq!(piece(&prepared, at).bytes, initrd);
-    let words = &piece(&prepared, word(told, 0x228)).bytes;
+    let words = &piece(&prepared, word(info, 0x228)).bytes;
     assert_eq!(&words[..], b"console=ttyS0\0");
-    assert_eq!((word(told, 0x70), told[0x1e8]), (TABLES, 3));
+    assert_eq!((word(info, 0x70), info[0x1e8]), (TABLES, 3));
     assert_within(&prepared, MEMORY);
 }
 
 #[test]
-fn the_tables_that_it_is_entered_on_map_what_it_needs() {
+fn page_tables_map_the_first_4_gib() {
     let (file, hardware) = (compressed(), hardware());
     let kernel = Kernel::parse(&file).unwrap();
     let prepared = prepare_linux(&kernel, &plan(&[], &hardware)).unwrap();
@@ -118,7 +118,7 @@ fn the_tables_that_it_is_entered_on_map_what_it_needs() {
         u64::from_le_bytes(tables.bytes[at..at + 8].try_into().unwrap())
     };
     let next = |entry: u64| ((entry & !0xfff) - tables.at.0) as usize / 4096;
-    for address in [0, PREFERRED, MEMORY, 0xfec0_0000] {
+    for address in [0, PREF_ADDRESS, MEMORY, 0xfec0_0000] {
         let directory = entry(next(entry(0, 0)), address >> 30);
         let large = entry(next(directory), address >> 21 & 511);
         assert_eq!(large, address >> 21 << 21 | 0x83, "{address:#x}");
@@ -131,46 +131,46 @@ fn the_tables_that_it_is_entered_on_map_what_it_needs() {
 }
 
 #[test]
-fn an_unpacked_kernel_starts_by_its_note_with_its_initramfs_as_a_module() {
-    let (file, hardware) = (Specimen::pvh(&[0xf4]).bytes(), hardware());
+fn vmlinux_starts_by_pvh_with_initramfs_module() {
+    let (file, hardware) = (TestImage::pvh(&[0xf4]).bytes(), hardware());
     let kernel = Kernel::parse(&file).unwrap();
     let prepared = prepare_linux(&kernel, &plan(&[1, 2, 3], &hardware)).unwrap();
     assert_eq!(prepared.boot.general.rip, BASE);
-    let told = &piece(&prepared, BOOT_INFO).bytes;
-    let module = (word(told, 16) - BOOT_INFO) as usize;
-    assert_eq!((word(told, 12), word(told, 32)), (1, TABLES));
+    let info = &piece(&prepared, BOOT_INFO).bytes;
+    let module = (word(info, 16) - BOOT_INFO) as usize;
+    assert_eq!((word(info, 12), word(info, 32)), (1, TABLES));
     assert_eq!(
-        (word(told, module), word(told, module + 8)),
+        (word(info, module), word(info, module + 8)),
         (MEMORY - 4096, 3)
     );
     assert_within(&prepared, MEMORY);
 }
 
 #[test]
-fn what_is_wrong_with_a_kernel_is_named() {
+fn invalid_kernels_are_rejected() {
     let refused = |change: fn(&mut Vec<u8>)| match with(change) {
-        Err(BadBoot::Kernel(bad)) => bad,
+        Err(BootError::Kernel(bad)) => bad,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(|file| file.truncate(100)), BadKernel::NotLinux);
-    assert_eq!(refused(|file| file[0x202] = b'h'), BadKernel::NotLinux);
-    assert_eq!(refused(|file| file[0x1fe] = 0), BadKernel::NotLinux);
+    assert_eq!(refused(|file| file.truncate(100)), KernelError::NotLinux);
+    assert_eq!(refused(|file| file[0x202] = b'h'), KernelError::NotLinux);
+    assert_eq!(refused(|file| file[0x1fe] = 0), KernelError::NotLinux);
     assert_eq!(
         refused(|file| file[0x207] = 1),
-        BadKernel::Old { found: 0x10f }
+        KernelError::Old { found: 0x10f }
     );
-    assert_eq!(refused(|file| file[0x236] = 0), BadKernel::Not64Bit);
-    assert_eq!(refused(|file| file[0x211] = 0), BadKernel::Not64Bit);
+    assert_eq!(refused(|file| file[0x236] = 0), KernelError::Not64Bit);
+    assert_eq!(refused(|file| file[0x211] = 0), KernelError::Not64Bit);
     let needed = SETUP + 0x201;
     let length = SETUP + 0x200;
-    let truncated = BadKernel::Truncated { needed, length };
+    let truncated = KernelError::Truncated { needed, length };
     assert_eq!(refused(|file| file.truncate(SETUP + 0x200)), truncated);
-    let direct = Specimen::direct(&[0xf4]).bytes();
-    assert_eq!(Kernel::parse(&direct), Err(BadBoot::NoPvh));
+    let direct = TestImage::direct(&[0xf4]).bytes();
+    assert_eq!(Kernel::parse(&direct), Err(BootError::NoPvh));
 }
 
 #[test]
-fn what_does_not_fit_together_is_named() {
+fn unsuitable_kernel_parameters_are_rejected() {
     let (file, hardware) = (compressed(), hardware());
     let kernel = Kernel::parse(&file).unwrap();
     let refused = |change: fn(&mut LinuxPlan<'_>)| {
@@ -178,29 +178,32 @@ fn what_does_not_fit_together_is_named() {
         change(&mut plan);
         prepare_linux(&kernel, &plan).unwrap_err()
     };
-    let needed = PREFERRED + u64::from(NEEDS) + 4096;
+    let needed = PREF_ADDRESS + u64::from(INIT_SIZE) + 4096;
     assert_eq!(
         refused(|plan| plan.memory = 24 << 20),
-        BadBoot::MemoryTooSmall {
+        BootError::MemoryTooSmall {
             given: 24 << 20,
             needed
         }
     );
     assert!(matches!(
         refused(|plan| plan.memory = 1 << 40),
-        BadBoot::MemoryTooLarge { .. }
+        BootError::MemoryTooLarge { .. }
     ));
-    let mut low = Specimen::pvh(&[0xf4]);
+    let mut low = TestImage::pvh(&[0xf4]);
     low.segments.push((0xe_0000, vec![0], 1));
     let low = low.bytes();
     let refusal = prepare_linux(&Kernel::parse(&low).unwrap(), &plan(&[], &hardware));
-    assert_eq!(refusal.unwrap_err(), BadBoot::TooLow { at: Gpa(0xe_0000) });
+    assert_eq!(
+        refusal.unwrap_err(),
+        BootError::TooLow { at: Gpa(0xe_0000) }
+    );
     let long = "x".repeat(2048);
     let mut plan = plan(&[], &hardware);
     plan.command_line = &long;
     let refusal = prepare_linux(&kernel, &plan).unwrap_err();
-    let (length, most) = (2048, 2047);
-    assert_eq!(refusal, BadBoot::CommandLineTooLong { length, most });
+    let (length, max) = (2048, 2047);
+    assert_eq!(refusal, BootError::CommandLineTooLong { length, max });
 }
 
 proptest! {
@@ -210,7 +213,7 @@ proptest! {
     #[test]
     fn no_header_reaches_beyond_memory(
         bytes in prop::collection::vec((0x1f1_usize..0x268, any::<u8>()), 0..40),
-        preferred in prop_oneof![Just(PREFERRED), any::<u64>(), 0..0x20_0000_u64],
+        pref_address in prop_oneof![Just(PREF_ADDRESS), any::<u64>(), 0..0x20_0000_u64],
         memory in 0_u64..0x1_0000_0000,
         initrd in 0_usize..10_000,
     ) {
@@ -219,7 +222,7 @@ proptest! {
             file[at] = byte;
         }
         let (initrd, hardware) = (vec![1; initrd], hardware());
-        file[0x258..0x260].copy_from_slice(&preferred.to_le_bytes());
+        file[0x258..0x260].copy_from_slice(&pref_address.to_le_bytes());
         if let Ok(kernel) = Kernel::parse(&file) {
             let plan = LinuxPlan { memory, ..plan(&initrd, &hardware) };
             if let Ok(prepared) = prepare_linux(&kernel, &plan) {

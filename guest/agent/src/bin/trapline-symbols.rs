@@ -1,18 +1,17 @@
-//! Run once on a simulated machine, apart from any measurement: prints where its
-//! code lies, so that the lab can name what was executed.
+//! Prints the addresses of code on a simulated machine, for profiles. Runs outside of measurements.
 //!
 //! `trapline-symbols` prints the code symbols of the kernel and its modules.
-//! `trapline-symbols PROGRAM ARGUMENT...` starts a program and prints what it has
-//! mapped; without randomness it will be the same wherever it is started.
+//! `trapline-symbols PROGRAM ARGUMENT...` starts a program and prints its mappings, which are the same
+//! at each start without address randomisation.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// How often a program is looked at while it loads, and how long between.
-const LOOKS: u32 = 50;
-const BETWEEN: Duration = Duration::from_millis(10);
+/// Maximum number of reads of the mappings while a program loads, and their interval.
+const MAX_READS: u32 = 50;
+const INTERVAL: Duration = Duration::from_millis(10);
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
@@ -29,7 +28,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Only code: a list of everything would take several times as long to relay.
+/// Prints code symbols only, because relaying all symbols would take several times as long.
 fn print_symbols() -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     for line in BufReader::new(fs::File::open("/proc/kallsyms")?).lines() {
@@ -42,8 +41,7 @@ fn print_symbols() -> io::Result<()> {
     out.flush()
 }
 
-/// The last look before the program ends, or before we have looked often enough,
-/// shows most.
+/// Prints the mappings of the last read, which are the most complete.
 fn print_mappings(command: &mut Command) -> io::Result<()> {
     let mut child = command
         .stdin(Stdio::inherit())
@@ -52,14 +50,14 @@ fn print_mappings(command: &mut Command) -> io::Result<()> {
         .spawn()?;
     let maps = format!("/proc/{}/maps", child.id());
     let mut seen = String::new();
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_READS {
         match fs::read_to_string(&maps) {
             Ok(text) if !text.is_empty() => seen = text,
             _ => break,
         }
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(INTERVAL);
     }
-    // Fails only for a program that has ended by itself.
+    // Fails only for a program that has exited.
     let _ = child.kill();
     child.wait()?;
     io::stdout().write_all(seen.as_bytes())

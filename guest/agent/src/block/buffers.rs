@@ -1,25 +1,24 @@
-//! Memory that requests are made with: aligned as a disk wants it, and there before the
-//! first request is.
+//! Buffers of disk requests: aligned for O_DIRECT, and populated before the first request.
 
 use super::units;
 use std::ptr::{self, NonNull};
 use trapline_abi::block::{LARGE, SMALL};
 use trapline_workloads::block::{fill, holds, is_stamped, stamp, WORDS};
 
-/// As many bytes for each of some slots.
+/// Slots of equal size.
 pub struct Buffers {
     start: NonNull<u8>,
     slots: usize,
     bytes: usize,
-    /// Slots of large requests that lack only stamps.
+    /// Slots of large requests that need only new stamps.
     filled: Vec<bool>,
 }
 
-// SAFETY: it is the only one who knows its memory, like a `Vec`.
+// SAFETY: it owns its memory, like a `Vec`.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// `slots` of `bytes` each, a multiple of [`SMALL`]; `None` if memory is too small.
+    /// Allocates `slots` of `bytes` each, a multiple of [`SMALL`]; `None` if memory is exhausted.
     pub fn new(slots: usize, bytes: u32) -> Option<Self> {
         let bytes = bytes as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -39,22 +38,22 @@ impl Buffers {
         })
     }
 
-    /// The first byte of a slot.
+    /// Returns the address of a slot.
     pub fn address(&self, slot: usize) -> *mut u8 {
-        assert!(slot < self.slots, "there is no such slot");
+        assert!(slot < self.slots, "slot out of range");
         self.start.as_ptr().wrapping_add(slot * self.bytes)
     }
 
-    /// A slot's bytes.
+    /// Returns the bytes of a slot.
     pub fn bytes(&self, slot: usize) -> &[u8] {
-        // SAFETY: a slot of the mapping, which lives as long as `self`; who lets the
-        // kernel write to it looks at it only when the kernel is done.
+        // SAFETY: a slot of the mapping, which is valid as long as `self`; the bytes are read only after
+        // the kernel has completed a request.
         unsafe { std::slice::from_raw_parts(self.address(slot), self.bytes) }
     }
 
-    /// The same, to be written to.
+    /// Returns the bytes of a slot.
     pub fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed for it alone.
+        // SAFETY: as above, exclusive because of the borrow.
         unsafe { std::slice::from_raw_parts_mut(self.address(slot), self.bytes) }
     }
 
@@ -63,8 +62,8 @@ impl Buffers {
         self.address(slot).wrapping_add(at).cast()
     }
 
-    /// Puts into `slot` what is at `place`, counted in slots. Nobody else writes to it
-    /// in between.
+    /// Fills `slot` with the content of `place`, in multiples of the slot size. No other code
+    /// writes to the slot.
     pub fn fill(&mut self, slot: usize, place: u64, generation: u8) {
         let is_large = self.bytes == LARGE as usize;
         let put = match is_large && self.filled[slot] {
@@ -74,21 +73,20 @@ impl Buffers {
         self.filled[slot] = true;
         let units = units(self.bytes as u32);
         for unit in 0..units {
-            // SAFETY: one of the slot's units, aligned to a page; `self` is borrowed for
-            // it alone.
+            // SAFETY: a page-aligned unit of the slot, exclusive because of the borrow.
             let words = unsafe { &mut *self.unit(slot, unit) };
             put(words, place * units + unit, generation);
         }
     }
 
-    /// Whether `slot` holds what [`Self::fill`] puts there.
+    /// Returns true if `slot` has the content of [`Self::fill`].
     pub fn hold(&self, slot: usize, place: u64, generation: u8) -> bool {
         self.are(slot, place, |words, number| {
             holds(words, number, generation)
         })
     }
 
-    /// Whether all sectors in `slot` have the right stamps.
+    /// Returns true if `slot` has the stamps of [`Self::fill`].
     pub fn are_stamped(&self, slot: usize, place: u64, generation: u8) -> bool {
         self.are(slot, place, |words, number| {
             is_stamped(words, number, generation)
@@ -107,7 +105,7 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody has its memory any more.
+        // SAFETY: mapped by `new`, no longer used.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.slots * self.bytes) };
     }
 }

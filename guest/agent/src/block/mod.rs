@@ -1,9 +1,8 @@
-//! A disk that requests are made of: the file or device that the job names, past the
-//! kernel's cache where that can be had.
+//! Disk of a job: a file or device, opened with O_DIRECT if possible.
 //!
-//! Requests one at a time are plain `pread` and `pwrite`; many at a time go through
-//! io_uring, or by as many threads where the kernel has none. Contents are made before a
-//! request and looked at after it, never in its time.
+//! Requests at depth 1 use `pread` and `pwrite`; at larger depths io_uring, or threads if the kernel
+//! has none. Buffers are filled before a request and verified after it, outside of the measured
+//! time.
 
 mod buffers;
 mod one;
@@ -17,23 +16,23 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trapline_abi::block::{Disk, Kind, Request, Transfer, LARGE, SMALL};
+use trapline_abi::block::{Access, Disk, DiskRequest, Transfer, LARGE, SMALL};
 use trapline_abi::Job;
 use trapline_workloads::block::{generation, Places, PREPARED};
 use trapline_workloads::Reason;
 
-/// After so long no further requests are made: a slow disk is judged by fewer.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Maximum duration of a transfer; a slow disk completes fewer requests.
+const MAX_DURATION: Duration = Duration::from_secs(10);
 
-/// An open disk, filled.
+/// Open disk with its test pattern.
 pub struct Target {
     file: File,
-    /// Past the kernel's cache.
+    /// Opened with O_DIRECT.
     direct: bool,
     ring: bool,
 }
 
-/// The requests of a transfer: where each goes, and until when they are made.
+/// Requests of a transfer.
 #[derive(Clone, Copy)]
 pub struct Requests<'a> {
     file: &'a File,
@@ -44,7 +43,7 @@ pub struct Requests<'a> {
 }
 
 impl Target {
-    /// The disk of `job`, filled. All that was on it is lost.
+    /// Opens and fills the disk of `job`. Its contents are overwritten.
     ///
     /// # Errors
     /// There is none, or it is too small or fails.
@@ -52,7 +51,7 @@ impl Target {
         let disk = job.disk.ok_or("this environment has no disk")?;
         let path = path(disk);
         if matches!(disk, Disk::Device(_)) && !path.exists() {
-            // The init of a guest has no devices yet; who is no init may not, and need not.
+            // The init of a guest has to mount devtmpfs; other processes need not.
             let _ = init::mount("devtmpfs", "/dev");
             init::drivers::load().map_err(|_| "the kernel refuses the disk's driver")?;
         }
@@ -60,14 +59,14 @@ impl Target {
         let target = Self {
             file,
             direct,
-            ring: ring::is_there(),
+            ring: ring::is_available(),
         };
         let fills = target.fill(job.disk_mib);
         fills.map_err(|_| "the disk cannot be filled: it is too small, or fails")?;
         Ok(target)
     }
 
-    /// What there is to say of how it is measured, by name.
+    /// Returns names and values that describe the measurement.
     pub fn facts(&self) -> [(&'static str, &'static str); 2] {
         let cache = match self.direct {
             true => "none (O_DIRECT)",
@@ -95,21 +94,21 @@ impl Target {
         &self,
         transfer: &Transfer,
         job: &Job,
-        slots: &mut [Request],
+        slots: &mut [DiskRequest],
     ) -> Result<usize, Reason> {
         let requests = Requests {
             file: &self.file,
             transfer: *transfer,
             places: Places::new(transfer, transfer.places(job)),
             count: slots.len(),
-            until: Instant::now() + LONGEST,
+            until: Instant::now() + MAX_DURATION,
         };
         let made = match (transfer.depth, self.ring) {
-            (1, _) => one::make(&requests, slots),
-            (_, true) => ring::make(&requests, slots),
-            (_, false) => threads::make(&requests, slots),
+            (1, _) => one::run(&requests, slots),
+            (_, true) => ring::run(&requests, slots),
+            (_, false) => threads::run(&requests, slots),
         }?;
-        if transfer.kind != Kind::Read {
+        if transfer.access != Access::Read {
             self.file.sync_data().map_err(|_| FAILED)?;
             self.read_back(&requests, made)?;
         }
@@ -125,7 +124,7 @@ impl Target {
             read.map_err(|_| FAILED)?;
             let place = requests.place(index);
             if !buffers.hold(0, place, generation(requests.transfer.op)) {
-                return Err("the disk does not hold what was written to it");
+                return Err("the disk does not have the written content");
             }
         }
         Ok(())
@@ -133,50 +132,50 @@ impl Target {
 }
 
 const FAILED: Reason = "the disk refused a request";
-const NO_MEMORY: Reason = "memory is too small for a request";
-const WRONG: Reason = "what was read is not what the disk holds at that place";
+const NO_MEMORY: Reason = "not enough memory for a request";
+const WRONG: Reason = "the data read is not the content of the disk at that place";
 
 impl Requests<'_> {
     fn place(&self, index: usize) -> u64 {
-        self.places.of(index as u64)
+        self.places.place(index as u64)
     }
 
-    /// Where request `index` goes, in bytes.
+    /// Returns the offset of request `index`, in bytes.
     fn offset(&self, index: usize) -> u64 {
         self.place(index) * u64::from(self.transfer.bytes)
     }
 
-    /// Whether there is time for another.
+    /// Returns true if there is time for another request.
     fn has_time(&self) -> bool {
         Instant::now() < self.until
     }
 
-    /// Whether request `index` is to be made.
-    fn goes_on(&self, index: usize) -> bool {
+    /// Returns true if request `index` is to be submitted.
+    fn continues_at(&self, index: usize) -> bool {
         index < self.count && self.has_time()
     }
 
-    /// Whether looking at every byte that is read would take as long as a fast disk.
-    fn is_pressed(&self) -> bool {
+    /// Returns true if verifying every byte would take as long as a fast disk.
+    fn verifies_stamps_only(&self) -> bool {
         self.transfer.bytes == LARGE && self.transfer.depth > 1
     }
 
-    /// What `slot` has to hold before request `index` is made.
+    /// Prepares `slot` for request `index`.
     fn before(&self, buffers: &mut Buffers, slot: usize, index: usize) {
-        if self.transfer.kind != Kind::Read {
+        if self.transfer.access != Access::Read {
             let place = self.place(index);
             buffers.fill(slot, place, generation(self.transfer.op));
         }
     }
 
-    /// Whether `slot` holds what it must when request `index` is done.
+    /// Verifies `slot` after request `index`.
     fn after(&self, buffers: &Buffers, slot: usize, index: usize) -> Result<(), Reason> {
-        let is_right = match self.transfer.kind {
-            Kind::Read if self.is_pressed() => {
+        let is_right = match self.transfer.access {
+            Access::Read if self.verifies_stamps_only() => {
                 buffers.are_stamped(slot, self.place(index), PREPARED)
             }
-            Kind::Read => buffers.hold(slot, self.place(index), PREPARED),
-            Kind::Write | Kind::WriteSync => true,
+            Access::Read => buffers.hold(slot, self.place(index), PREPARED),
+            Access::Write | Access::WriteSync => true,
         };
         is_right.then_some(()).ok_or(WRONG)
     }
@@ -189,7 +188,7 @@ fn path(disk: Disk) -> PathBuf {
     }
 }
 
-/// The file, past the kernel's cache if its file system can do that.
+/// Opens the file, with O_DIRECT if its file system supports it.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -202,7 +201,7 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Units of 4 KiB in a request of so many bytes.
+/// Returns the number of units of 4 KiB in `bytes`.
 const fn units(bytes: u32) -> u64 {
     (bytes / SMALL) as u64
 }
@@ -211,7 +210,7 @@ const fn units(bytes: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// A job on a disk of 2 MiB, in a file that is gone when it is dropped.
+    /// Returns a job on a disk of 2 MiB, in an unlinked file.
     fn disk() -> (File, Job) {
         use std::os::fd::AsRawFd;
         use std::sync::atomic::{AtomicU32, Ordering};
@@ -232,22 +231,22 @@ mod tests {
         (file, job)
     }
 
-    fn check(requests: &[Request]) {
+    fn check(requests: &[DiskRequest]) {
         let ordered = requests
             .windows(2)
             .all(|pair| pair[0].start <= pair[1].start);
-        assert!(ordered, "in the order in which they were made");
+        assert!(ordered, "in the order of submission");
         assert!(requests.iter().all(|request| request.end > request.start));
     }
 
     #[test]
-    fn every_transfer_is_made_whole_by_either_engine() {
+    fn every_transfer_is_completed_by_either_engine() {
         let (_file, job) = disk();
         for ring in [true, false] {
             let mut target = Target::open(&job).unwrap();
             target.ring &= ring;
             for transfer in Transfer::ALL {
-                let mut slots = vec![Request::default(); transfer.requests(&job) as usize];
+                let mut slots = vec![DiskRequest::default(); transfer.requests(&job) as usize];
                 let made = target.transfer(&transfer, &job, &mut slots);
                 assert_eq!(made, Ok(slots.len()), "{transfer:?}");
                 check(&slots);
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_at_its_place_is_found() {
+    fn misplaced_data_is_detected() {
         let (file, job) = disk();
         let mut target = Target::open(&job).unwrap();
         for ring in [true, false] {
@@ -265,8 +264,8 @@ mod tests {
             file.read_exact_at(&mut unit, 8 * 4096).unwrap();
             file.write_all_at(&unit, 9 * 4096).unwrap();
             for transfer in Transfer::ALL.into_iter().take(4) {
-                // All of the disk: whichever requests come first.
-                let mut slots = vec![Request::default(); transfer.places(&job) as usize];
+                // The whole disk, independent of the order of requests.
+                let mut slots = vec![DiskRequest::default(); transfer.places(&job) as usize];
                 let made = target.transfer(&transfer, &job, &mut slots);
                 assert_eq!(made, Err(WRONG), "{transfer:?}");
             }
@@ -274,15 +273,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_disk_there_is_a_reason() {
+    fn a_missing_disk_is_an_error() {
         let (_file, job) = disk();
         let none = Job { disk: None, ..job };
-        let told = |job: &Job| Target::open(job).err().unwrap();
-        assert!(told(&none).contains("no disk"));
+        let error = |job: &Job| Target::open(job).err().unwrap();
+        assert!(error(&none).contains("no disk"));
         let gone = Job {
             disk: Disk::from_name("vdzz"),
             ..job
         };
-        assert!(told(&gone).contains("opened"));
+        assert!(error(&gone).contains("opened"));
     }
 }

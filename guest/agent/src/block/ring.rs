@@ -1,66 +1,65 @@
-//! Many requests at a time through io_uring.
+//! Concurrent requests by io_uring.
 //!
-//! There are twice as many buffers as requests under way: when one is done, another that
-//! is ready takes its place at once, and only then is looked at what was read, or made
-//! what will be written. Between any two of these the ring is looked at, so that a
-//! request is not taken for late because somebody was busy.
+//! There are twice as many buffers as requests in flight: when a request completes, a prepared one is
+//! submitted at once, and only then is the completed buffer verified and filled again. The ring is
+//! polled between these steps, so that completions are stamped in time.
 
 use super::{Buffers, Requests, FAILED, NO_MEMORY};
 use io_uring::{opcode, squeue, types, IoUring};
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
-use trapline_abi::block::{Kind, Request};
+use trapline_abi::block::{Access, DiskRequest};
 use trapline_workloads::{ticks, Reason};
 
-/// Whether the kernel lets this process have one.
-pub fn is_there() -> bool {
+/// Returns true if io_uring is available.
+pub fn is_available() -> bool {
     IoUring::new(1).is_ok()
 }
 
-/// A buffer, and the request that it is for.
+/// Buffer and its request.
 #[derive(Clone, Copy)]
-struct Job {
+struct Slot {
     slot: usize,
     index: usize,
 }
 
 struct Engine<'a> {
     requests: &'a Requests<'a>,
-    times: &'a mut [Request],
-    /// Dropped before the buffers: nothing is under way any more when it is gone.
+    times: &'a mut [DiskRequest],
+    /// Dropped before the buffers, so that no request is in flight when they are freed.
     ring: IoUring,
     buffers: Buffers,
-    /// Not made yet.
-    ready: VecDeque<Job>,
-    /// Done, and not looked at.
-    done: VecDeque<Job>,
-    /// The request of each buffer.
+    /// Prepared requests.
+    ready: VecDeque<Slot>,
+    /// Completed requests that are not verified.
+    done: VecDeque<Slot>,
+    /// Request index of each buffer.
     index_of: Vec<usize>,
-    under_way: usize,
-    /// The next request that nobody has prepared.
+    in_flight: usize,
+    /// Next request to prepare.
     next: usize,
 }
 
-/// Makes requests, as many as there are slots or time.
-pub fn make(requests: &Requests<'_>, slots: &mut [Request]) -> Result<usize, Reason> {
+/// Performs one request per slot, or as many as time allows. Returns their number.
+pub fn run(requests: &Requests<'_>, slots: &mut [DiskRequest]) -> Result<usize, Reason> {
     let depth = requests.transfer.depth as usize;
     let buffers = Buffers::new(2 * depth, requests.transfer.bytes).ok_or(NO_MEMORY)?;
     let mut engine = Engine {
         requests,
         times: slots,
-        ring: IoUring::new(depth as u32).map_err(|_| "io_uring is there no more")?,
+        ring: IoUring::new(depth as u32).map_err(|_| "io_uring is no longer available")?,
         buffers,
         ready: VecDeque::new(),
         done: VecDeque::new(),
         index_of: vec![0; 2 * depth],
-        under_way: 0,
+        in_flight: 0,
         next: 0,
     };
     for slot in 0..2 * depth {
         engine.prepare(slot);
     }
     let made = engine.run(depth);
-    // Nothing may be written to the buffers when they are gone.
+    // No request may be in flight when the buffers are freed.
     engine.drain();
     made
 }
@@ -68,42 +67,41 @@ pub fn make(requests: &Requests<'_>, slots: &mut [Request]) -> Result<usize, Rea
 impl Engine<'_> {
     fn run(&mut self, depth: usize) -> Result<usize, Reason> {
         loop {
-            while self.under_way < depth && self.make_next()? {}
-            if self.under_way == 0 && self.done.is_empty() {
+            while self.in_flight < depth && self.submit_next()? {}
+            if self.in_flight == 0 && self.done.is_empty() {
                 return Ok(self.next);
             }
             self.enter()?;
-            self.take_done()?;
-            if let Some(Job { slot, index }) = self.done.pop_front() {
+            self.collect()?;
+            if let Some(Slot { slot, index }) = self.done.pop_front() {
                 self.requests.after(&self.buffers, slot, index)?;
                 self.prepare(slot);
-                self.take_done()?;
+                self.collect()?;
             }
         }
     }
 
-    /// Makes the buffer in `slot` ready for the next request, if there is one.
+    /// Prepares the buffer in `slot` for the next request, if there is one.
     fn prepare(&mut self, slot: usize) {
-        if self.requests.goes_on(self.next) {
+        if self.requests.continues_at(self.next) {
             let index = self.next;
             self.next += 1;
             self.index_of[slot] = index;
             self.requests.before(&mut self.buffers, slot, index);
-            self.ready.push_back(Job { slot, index });
+            self.ready.push_back(Slot { slot, index });
         }
     }
 
-    /// Makes a request that is ready; whether there was one.
-    fn make_next(&mut self) -> Result<bool, Reason> {
-        let Some(Job { slot, index }) = self.ready.pop_front() else {
+    /// Submits a prepared request. Returns false if there is none.
+    fn submit_next(&mut self) -> Result<bool, Reason> {
+        let Some(Slot { slot, index }) = self.ready.pop_front() else {
             return Ok(false);
         };
         let entry = self.entry(slot, index);
         self.times[index].start = ticks();
-        // SAFETY: the file is open and the buffer there until the request is done, which
-        // `drain` waits for.
+        // SAFETY: the file and the buffer are valid until the request completes, which `drain` waits for.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| FAILED)?;
-        self.under_way += 1;
+        self.in_flight += 1;
         Ok(true)
     }
 
@@ -111,20 +109,20 @@ impl Engine<'_> {
         let file = types::Fd(self.requests.file.as_raw_fd());
         let (address, bytes) = (self.buffers.address(slot), self.requests.transfer.bytes);
         let at = self.requests.offset(index);
-        let entry = match self.requests.transfer.kind {
-            Kind::Read => opcode::Read::new(file, address, bytes).offset(at).build(),
-            Kind::Write | Kind::WriteSync => {
+        let entry = match self.requests.transfer.access {
+            Access::Read => opcode::Read::new(file, address, bytes).offset(at).build(),
+            Access::Write | Access::WriteSync => {
                 opcode::Write::new(file, address, bytes).offset(at).build()
             }
         };
         entry.user_data(slot as u64)
     }
 
-    /// Gives the kernel what was made, and waits if there is nothing else to do.
+    /// Passes submissions to the kernel, and waits for a completion if there is nothing else to do.
     fn enter(&mut self) -> Result<(), Reason> {
         let is_idle = self.done.is_empty();
-        let has_made = !self.ring.submission().is_empty();
-        if !is_idle && !has_made {
+        let has_submissions = !self.ring.submission().is_empty();
+        if !is_idle && !has_submissions {
             return Ok(());
         }
         let entered = self.ring.submit_and_wait(usize::from(is_idle));
@@ -134,8 +132,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Notes what is done, at one moment.
-    fn take_done(&mut self) -> Result<(), Reason> {
+    /// Records completions with one timestamp.
+    fn collect(&mut self) -> Result<(), Reason> {
         let mut completion = self.ring.completion();
         if completion.is_empty() {
             return Ok(());
@@ -146,19 +144,19 @@ impl Engine<'_> {
             let slot = entry.user_data() as usize;
             let index = self.index_of[slot];
             self.times[index].end = now;
-            self.done.push_back(Job { slot, index });
-            self.under_way -= 1;
+            self.done.push_back(Slot { slot, index });
+            self.in_flight -= 1;
             refused |= entry.result() != self.requests.transfer.bytes as i32;
         }
         (!refused).then_some(()).ok_or(FAILED)
     }
 
-    /// Waits for all that is under way.
+    /// Waits for all requests in flight.
     fn drain(&mut self) {
-        while self.under_way > 0 {
-            // A wait that was interrupted is begun again.
+        while self.in_flight > 0 {
+            // An interrupted wait is repeated.
             let _ = self.ring.submit_and_wait(1);
-            self.under_way -= (&mut self.ring.completion()).count();
+            self.in_flight -= (&mut self.ring.completion()).count();
         }
     }
 }

@@ -1,29 +1,29 @@
-//! Unpacking an archive as a kernel unpacks its initramfs: "newc" cpio (Linux
-//! `Documentation/driver-api/early-userspace/buffer-format.rst`), directories, files and
-//! symbolic links.
+//! Unpacks "newc" cpio archives (Linux
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`): directories, files and symbolic
+//! links. Own code, because an archive of a whole root is streamed, with paths checked, in a few lines.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::{symlink, DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path};
 
-/// What every header begins with, and the name of the last entry.
+/// Magic number of headers, and name of the last entry.
 const MAGIC: &[u8] = b"070701";
 const TRAILER: &[u8] = b"TRAILER!!!";
 
-/// Length of a header, and its numbers: eight hexadecimal digits each.
+/// Length of a header, and indices of its fields of eight hexadecimal digits.
 const HEADER: usize = 110;
 const MODE: usize = 1;
 const SIZE: usize = 6;
 const NAME: usize = 11;
 
-/// The longest name, and the longest target of a link.
-const LONGEST: u64 = 4096;
+/// Maximum length of names and link targets.
+const MAX_NAME: u64 = 4096;
 
 /// Unpacks an archive below `place`.
 ///
 /// # Errors
-/// It cannot be read, is none, or something cannot be made.
+/// The archive is unreadable or invalid, or a file cannot be created.
 pub fn unpack(archive: &File, place: &Path) -> io::Result<()> {
     let mut input = BufReader::with_capacity(1 << 20, archive);
     while let Some(entry) = Entry::read(&mut input)? {
@@ -39,7 +39,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The next entry; `None` behind the last.
+    /// Reads the next entry; `None` after the last one.
     fn read(input: &mut impl Read) -> io::Result<Option<Self>> {
         let mut header = [0; HEADER];
         input.read_exact(&mut header)?;
@@ -59,7 +59,7 @@ impl Entry {
     }
 
     fn make(&self, input: &mut impl Read, place: &Path) -> io::Result<()> {
-        let name = std::str::from_utf8(&self.name).map_err(|_| bad("a name is no text"))?;
+        let name = std::str::from_utf8(&self.name).map_err(|_| bad("a name is not UTF-8"))?;
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         if !Path::new(name).components().all(inside) {
             return Err(bad("a name leads out of the archive"));
@@ -99,16 +99,16 @@ fn bad(what: &str) -> io::Error {
     )
 }
 
-/// The number in field `index`.
+/// Parses field `index`.
 fn field(header: &[u8; HEADER], index: usize) -> io::Result<u64> {
     let start = MAGIC.len() + 8 * index;
     let digits = std::str::from_utf8(&header[start..start + 8]).ok();
     let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    number.ok_or_else(|| bad("a header has no number where one should be"))
+    number.ok_or_else(|| bad("a field of a header is not a number"))
 }
 
 fn text(input: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
-    if length > LONGEST {
+    if length > MAX_NAME {
         return Err(bad("a name is too long"));
     }
     let mut bytes = vec![0; length as usize];
@@ -116,7 +116,7 @@ fn text(input: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Both a header with its name and contents end at a multiple of four.
+/// Skips the padding to a multiple of four after `length` bytes.
 fn skip(input: &mut impl Read, length: u64) -> io::Result<()> {
     let padding = length.next_multiple_of(4) - length;
     text(input, padding).map(drop)
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_files_and_links_are_made() {
+    fn directories_files_and_links_are_created() {
         let place = unpacked(&[
             entry("usr", 0o040_755, b""),
             entry("usr/cc", 0o100_755, b"compiler"),
@@ -165,15 +165,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_is_refused() {
-        for (bytes, told) in [
+    fn invalid_archives_are_rejected() {
+        for (bytes, reason) in [
             (entry("../out", 0o100_644, b""), "leads out"),
             (entry("/out", 0o100_644, b""), "leads out"),
             (entry("tty", 0o020_644, b""), "neither directory"),
             (vec![b'x'; 200], "no header"),
         ] {
             let error = unpacked(&[bytes]).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
         let cut = entry("file", 0o100_644, &[7; 100])[..150].to_vec();
         assert!(unpacked(&[cut])

@@ -1,58 +1,57 @@
-//! The workload `kernel-build`: `make` in a root that has all that it needs, from a
-//! prepared source to the result, with as many jobs as there are CPUs.
+//! Workload `kernel-build`: runs `make` on prepared sources in a complete root file system, with one
+//! job per CPU.
 //!
-//! What is to be made stands in a [`recipe`] of the root. In a Linux guest that is the
-//! guest's own root; as a process the agent first makes itself a [`ground`] with the
-//! same files, which are gone with it. It tells when `make` starts and when it has ended,
-//! how long that took by the clock of this Linux, and a [`proof`] of what was made.
+//! The [`recipe`] in the root names the command. A Linux guest uses its own root; a process first
+//! creates a private [`build_root`] with the same files. Start and end of `make`, the elapsed time of
+//! this Linux, and a [`proof`] of the result are sent.
 
 mod archive;
-mod ground;
+mod build_root;
 mod proof;
 mod recipe;
 
-use crate::linux::Sink;
+use crate::clock::monotonic_ns;
+use crate::linux::{Sink, HELLO};
 use recipe::Recipe;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
-use trapline_abi::frame::{clip, encode, MAX_FRAME, MAX_RELAY};
-use trapline_abi::record::{Channel, Speaker};
-use trapline_abi::{Record, VERSION};
+use trapline_abi::frame::{encode, truncate, MAX_FRAME, MAX_RELAY};
+use trapline_abi::record::Channel;
+use trapline_abi::Record;
 use trapline_spawn::{ticks, Ended, Program};
 
-/// What the words begin with: how many jobs `make` gets, and the archive to unpack.
+/// Prefixes of words: number of jobs of `make`, and archive to unpack.
 const JOBS: &str = "trapline.build=";
 const ROOT: &str = "trapline.root=";
 
-/// The directory in which a program is to be confined.
+/// Prefix of the directory in which a program is confined.
 const CONFINE: &str = "trapline.confine=";
 
-/// The number of `make` in what is told.
+/// Index of `make` in records.
 const CHILD: u16 = 0;
 
-/// How much of what `make` has written is told if it fails, in bytes.
-const LAST_WORDS: usize = 4096;
+/// Maximum output of a failed `make` that is reported, in bytes.
+const MAX_OUTPUT: usize = 4096;
 
-/// The file for what `make` writes. It is in memory: telling costs nothing meanwhile.
+/// Output file of `make`, in memory, so that output does not slow it down.
 const LOG: &str = "/tmp/trapline-make.log";
 
-/// How many jobs the words of a kernel or a program ask for; `None` if they ask for no
-/// build.
+/// Parses the number of jobs; `None` if the words do not select a build.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Returns a message that names the invalid word.
 pub fn jobs<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Result<u32, String>> {
     let jobs = words.find_map(|word| word.strip_prefix(JOBS))?;
     let number = jobs.parse().ok().filter(|jobs| *jobs > 0);
-    Some(number.ok_or_else(|| format!("{JOBS}{jobs}: write a number of jobs")))
+    Some(number.ok_or_else(|| format!("{JOBS}{jobs}: expected a number of jobs")))
 }
 
-/// Does what the words of this process ask for, in a ground of its own; `None` if they
-/// ask for something else.
-pub fn obey(words: &[String], sink: Sink<'_>) -> Option<Result<ExitCode, String>> {
+/// Runs the build or the confined program that `words` select, in a private root; `None` if they do
+/// not select one.
+pub fn execute(words: &[String], sink: Sink<'_>) -> Option<Result<ExitCode, String>> {
     let (first, rest) = words.split_first()?;
     if let Some(directory) = first.strip_prefix(CONFINE) {
         return Some(confine(Path::new(directory), rest));
@@ -60,9 +59,9 @@ pub fn obey(words: &[String], sink: Sink<'_>) -> Option<Result<ExitCode, String>
     let jobs = jobs(words.iter().map(String::as_str))?;
     let root = words.iter().find_map(|word| word.strip_prefix(ROOT));
     Some(jobs.and_then(|jobs| {
-        let root = root.ok_or_else(|| format!("{JOBS}{jobs}: {ROOT}FILE has to follow"))?;
+        let root = root.ok_or_else(|| format!("{JOBS}{jobs}: {ROOT}FILE must follow"))?;
         let archive = File::open(root).map_err(|error| format!("{root}: {error}"))?;
-        ground::in_memory(&archive, || {
+        build_root::in_memory(&archive, || {
             run(jobs, sink);
             ExitCode::SUCCESS
         })
@@ -72,8 +71,8 @@ pub fn obey(words: &[String], sink: Sink<'_>) -> Option<Result<ExitCode, String>
 fn confine(directory: &Path, words: &[String]) -> Result<ExitCode, String> {
     let (program, arguments) = words
         .split_first()
-        .ok_or_else(|| format!("{CONFINE}{}: name a program", directory.display()))?;
-    ground::in_directory(directory, || {
+        .ok_or_else(|| format!("{CONFINE}{}: expected a program", directory.display()))?;
+    build_root::in_directory(directory, || {
         let status = std::process::Command::new(program)
             .args(arguments)
             .env_clear()
@@ -89,48 +88,39 @@ fn confine(directory: &Path, words: &[String]) -> Result<ExitCode, String> {
     })
 }
 
-/// Builds, and tells all that there is to tell.
+/// Runs the build and sends its records.
 pub fn run(jobs: u32, sink: Sink<'_>) {
-    let mut teller = Teller(sink);
-    teller.say(&hello(), ticks());
-    match build(jobs, &mut teller) {
-        Ok(()) => teller.say(&Record::Done, ticks()),
-        Err(trouble) => {
-            let message = clip(&trouble);
-            teller.say(&Record::Panic { message }, ticks());
+    let mut writer = RecordWriter(sink);
+    writer.send(&HELLO, ticks());
+    match build(jobs, &mut writer) {
+        Ok(()) => writer.send(&Record::Done, ticks()),
+        Err(error) => {
+            let message = truncate(&error);
+            writer.send(&Record::Panic { message }, ticks());
         }
     }
 }
 
-fn hello() -> Record<'static> {
-    Record::Hello {
-        version: VERSION,
-        speaker: Speaker::Agent,
-        ring: 3,
-        memory: 0,
-        planned: 0,
-    }
-}
-
-fn build(jobs: u32, teller: &mut Teller<'_>) -> Result<(), String> {
+fn build(jobs: u32, writer: &mut RecordWriter<'_>) -> Result<(), String> {
     let recipe = Recipe::read()?;
     let about = |error: io::Error| format!("{}: {error}", recipe.directory.display());
     std::env::set_current_dir(&recipe.directory).map_err(about)?;
-    proof::settle(Path::new("/")).map_err(|error| format!("times of files: {error}"))?;
-    let program = program(&recipe, jobs)
-        .map_err(|error| format!("make has nothing to read from or to write to: {error}"))?;
-    let clock = Clock::now();
+    proof::reset_times(Path::new("/"))
+        .map_err(|error| format!("cannot reset file times: {error}"))?;
+    let program =
+        program(&recipe, jobs).map_err(|error| format!("cannot redirect make: {error}"))?;
+    let begin = monotonic_ns();
     let started = trapline_spawn::start(&program);
     let started = started.map_err(|error| format!("{}: {error}", recipe.make.display()))?;
-    teller.say(&Record::Launch { child: CHILD }, started.exec);
+    writer.send(&Record::Launch { child: CHILD }, started.exec);
     let ended = started.reap().map_err(|error| format!("make: {error}"))?;
-    let (end, took) = (ticks(), clock.elapsed());
-    teller.say(&reaped(&ended), end);
+    let (end, took) = (ticks(), monotonic_ns() - begin);
+    writer.send(&reaped(&ended), end);
     if ended.status != 0 {
-        return Err(format!("make failed:\n{}", last_words()));
+        return Err(format!("make failed:\n{}", failure_output()));
     }
-    let proof = proof::of(&recipe.directory).map_err(about)?;
-    teller.relay(&format!(
+    let proof = proof::compute(&recipe.directory).map_err(about)?;
+    writer.relay(&format!(
         "nanoseconds {took}\nobjects {}\nsymbols {}\nproof {}\n",
         proof.objects, proof.symbols, proof.hash
     ));
@@ -158,9 +148,9 @@ fn reaped(ended: &Ended) -> Record<'static> {
     }
 }
 
-fn last_words() -> String {
+fn failure_output() -> String {
     let log = fs::read(LOG).unwrap_or_default();
-    let from = log.len().saturating_sub(LAST_WORDS);
+    let from = log.len().saturating_sub(MAX_OUTPUT);
     let text = String::from_utf8_lossy(&log[from..]).into_owned();
     let lines: Vec<_> = text
         .lines()
@@ -172,34 +162,13 @@ fn last_words() -> String {
     }
 }
 
-/// The clock by which this Linux tells the time.
-struct Clock(libc::timespec);
+/// Sends records.
+struct RecordWriter<'a>(Sink<'a>);
 
-impl Clock {
-    fn now() -> Self {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the structure is ours to be written to, and every Linux has this clock.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-        Self(now)
-    }
-
-    /// Since then, in nanoseconds.
-    fn elapsed(&self) -> i64 {
-        let Self(now) = Self::now();
-        (now.tv_sec - self.0.tv_sec) * 1_000_000_000 + now.tv_nsec - self.0.tv_nsec
-    }
-}
-
-/// Tells records.
-struct Teller<'a>(Sink<'a>);
-
-impl Teller<'_> {
-    fn say(&mut self, record: &Record<'_>, at: u64) {
+impl RecordWriter<'_> {
+    fn send(&mut self, record: &Record<'_>, at: u64) {
         let mut frame = [0; MAX_FRAME];
-        // Texts are clipped and relayed pieces short: every record fits.
+        // Texts are truncated and relayed pieces are short, so every record fits.
         if let Ok(length) = encode(record, at, &mut frame) {
             (self.0)(&frame[..length]);
         }
@@ -212,7 +181,7 @@ impl Teller<'_> {
                 channel: Channel::Events,
                 bytes,
             };
-            self.say(&record, ticks());
+            self.send(&record, ticks());
         }
     }
 }
@@ -222,24 +191,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_ask_for_a_build_or_for_something_else() {
-        let asked = |words: &'static str| jobs(words.split(' '));
-        assert_eq!(asked("console=ttyS0 trapline.build=2 quiet"), Some(Ok(2)));
-        assert_eq!(asked("trapline.run=basic"), None);
+    fn the_number_of_jobs_is_parsed() {
+        let parsed = |words: &'static str| jobs(words.split(' '));
+        assert_eq!(parsed("console=ttyS0 trapline.build=2 quiet"), Some(Ok(2)));
+        assert_eq!(parsed("trapline.run=basic"), None);
         for bad in ["trapline.build=", "trapline.build=0", "trapline.build=many"] {
-            let told = asked(bad).unwrap().unwrap_err();
-            assert!(told.starts_with(bad), "{told}");
+            let error = parsed(bad).unwrap().unwrap_err();
+            assert!(error.starts_with(bad), "{error}");
         }
     }
 
     #[test]
-    fn a_process_that_builds_needs_a_root() {
+    fn a_build_requires_a_root() {
         let words = ["trapline.build=1".to_owned()];
-        let told = obey(&words, &mut |_| {}).unwrap().unwrap_err();
-        assert!(told.contains("trapline.root=FILE"), "{told}");
+        let error = execute(&words, &mut |_| {}).unwrap().unwrap_err();
+        assert!(error.contains("trapline.root=FILE"), "{error}");
         let words = ["trapline.build=1", "trapline.root=/nonexistent"].map(str::to_owned);
-        let told = obey(&words, &mut |_| {}).unwrap().unwrap_err();
-        assert!(told.starts_with("/nonexistent: "), "{told}");
-        assert!(obey(&["trapline.run=none".to_owned()], &mut |_| {}).is_none());
+        let error = execute(&words, &mut |_| {}).unwrap().unwrap_err();
+        assert!(error.starts_with("/nonexistent: "), "{error}");
+        assert!(execute(&["trapline.run=none".to_owned()], &mut |_| {}).is_none());
     }
 }

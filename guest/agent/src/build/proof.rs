@@ -1,8 +1,7 @@
-//! That the work was done: names and sizes of all symbols of all object files that were
-//! made, in an order that does not depend on who made which first.
+//! Proof of a build: hash of the names and sizes of all symbols of all created object files, in a
+//! canonical order.
 //!
-//! Object files of two builds may differ in the moment and the place of their making,
-//! which a kernel writes down; what they define may not.
+//! Object files of two builds may differ in embedded times and paths, but not in their symbols.
 
 use elf::endian::AnyEndian;
 use elf::ElfBytes;
@@ -14,37 +13,37 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What was made.
+/// Proof of a build.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// How many object files.
+    /// Number of object files.
     pub objects: u32,
-    /// How many symbols they have.
+    /// Number of symbols.
     pub symbols: u64,
-    /// The SHA-256 of them all, in hexadecimal digits.
+    /// SHA-256 of all symbols, in hexadecimal digits.
     pub hash: String,
 }
 
-/// The time that all prepared files get: `make` finds none older than another, and what
-/// is made later is newer.
-const SETTLED: libc::timespec = libc::timespec {
+/// Modification time of all prepared files: equal, so that `make` considers them up to date, and older
+/// than all created files.
+const RESET_TIME: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
 
-/// What an object file's name ends with.
+/// Extension of object files.
 const OBJECT: &str = "o";
 
-/// Gives all files below `directory` the same time, but for those of other file systems.
-/// Not only the source: `make` looks at the headers of its compiler, too.
+/// Resets the times of all files below `directory`, except those of other file systems. This includes
+/// the headers of the compiler, which `make` checks, too.
 ///
 /// # Errors
-/// One cannot be found or changed.
-pub fn settle(directory: &Path) -> io::Result<()> {
-    settle_on(fs::metadata(directory)?.dev(), directory)
+/// A file cannot be read or changed.
+pub fn reset_times(directory: &Path) -> io::Result<()> {
+    reset_times_on(fs::metadata(directory)?.dev(), directory)
 }
 
-fn settle_on(device: u64, directory: &Path) -> io::Result<()> {
+fn reset_times_on(device: u64, directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let about = entry.metadata()?;
@@ -52,7 +51,7 @@ fn settle_on(device: u64, directory: &Path) -> io::Result<()> {
             continue;
         }
         match about.is_dir() {
-            true => settle_on(device, &entry.path())?,
+            true => reset_times_on(device, &entry.path())?,
             false => set_time(&entry.path())?,
         }
     }
@@ -61,24 +60,24 @@ fn settle_on(device: u64, directory: &Path) -> io::Result<()> {
 
 fn set_time(path: &Path) -> io::Result<()> {
     let name = CString::new(path.as_os_str().as_bytes())?;
-    let times = [SETTLED; 2];
+    let times = [RESET_TIME; 2];
     let flags = libc::AT_SYMLINK_NOFOLLOW;
-    // SAFETY: a string and an array of two times, both of which outlive the call.
+    // SAFETY: a string and an array of two times that outlive the call.
     match unsafe { libc::utimensat(libc::AT_FDCWD, name.as_ptr(), times.as_ptr(), flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The proof of what was made below `directory` since it was settled.
+/// Computes the proof of the object files below `directory` that are newer than [`reset_times`].
 ///
 /// # Errors
-/// A file cannot be read or is no object file, or nothing was made.
-pub fn of(directory: &Path) -> io::Result<Proof> {
+/// A file cannot be read or is not an object file, or there are none.
+pub fn compute(directory: &Path) -> io::Result<Proof> {
     let mut objects = Vec::new();
     find(directory, &mut objects)?;
     if objects.is_empty() {
-        return Err(io::Error::other("no object file was made"));
+        return Err(io::Error::other("no object file was created"));
     }
     objects.sort_unstable();
     let mut hash = Sha256::new();
@@ -103,7 +102,7 @@ fn find(directory: &Path, objects: &mut Vec<PathBuf>) -> io::Result<()> {
         let is_object = path
             .extension()
             .is_some_and(|extension| extension == OBJECT);
-        let is_new = (about.mtime(), about.mtime_nsec()) != (SETTLED.tv_sec, SETTLED.tv_nsec);
+        let is_new = (about.mtime(), about.mtime_nsec()) != (RESET_TIME.tv_sec, RESET_TIME.tv_nsec);
         if about.is_dir() {
             find(&path, objects)?;
         } else if about.is_file() && is_object && is_new {
@@ -113,8 +112,8 @@ fn find(directory: &Path, objects: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds the symbols of the object file at `path`; how many they are. One without any has
-/// none: an empty file of assembly.
+/// Adds the symbols of the object file at `path`. Returns their number, 0 for a file without a symbol
+/// table.
 fn add(path: &Path, hash: &mut Sha256) -> io::Result<u64> {
     let bytes = fs::read(path)?;
     let bad = |error| io::Error::other(format!("{}: {error}", path.display()));
@@ -142,7 +141,7 @@ mod tests {
     use std::fs::FileTimes;
     use std::time::SystemTime;
 
-    /// An object file with these symbols.
+    /// Returns an object file with these symbols.
     fn object(symbols: &[(&str, u64)]) -> Vec<u8> {
         let mut names = vec![0];
         let mut table = vec![0; 24];
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_making_means_nothing_and_a_symbol_everything() {
+    fn the_proof_depends_on_symbols_and_not_on_their_order() {
         let one = tree(&[
             ("lib/a.o", object(&[("memcpy", 40), ("strlen", 12)])),
             ("b.o", object(&[("main", 1)])),
@@ -197,40 +196,40 @@ mod tests {
             ("b.o", object(&[("main", 1)])),
             ("lib/a.o", object(&[("strlen", 12), ("memcpy", 40)])),
         ]);
-        let proof = of(one.path()).unwrap();
-        // Each table begins with a symbol that is none.
+        let proof = compute(one.path()).unwrap();
+        // Each table begins with a null symbol.
         assert_eq!((proof.objects, proof.symbols), (2, 5));
-        assert_eq!(of(other.path()).unwrap(), proof);
+        assert_eq!(compute(other.path()).unwrap(), proof);
         for unequal in [
             object(&[("memcpy", 41), ("strlen", 12)]),
             object(&[("memcpy", 40), ("strlem", 12)]),
             object(&[("memcpy", 40)]),
         ] {
             fs::write(one.path().join("lib/a.o"), unequal).unwrap();
-            assert_ne!(of(one.path()).unwrap().hash, proof.hash);
+            assert_ne!(compute(one.path()).unwrap().hash, proof.hash);
         }
         fs::rename(other.path().join("b.o"), other.path().join("c.o")).unwrap();
-        assert_ne!(of(other.path()).unwrap().hash, proof.hash);
+        assert_ne!(compute(other.path()).unwrap().hash, proof.hash);
     }
 
     #[test]
-    fn what_was_there_before_proves_nothing() {
+    fn files_from_before_the_build_are_ignored() {
         let place = tree(&[("lib/a.o", object(&[("memcpy", 40)]))]);
-        settle(place.path()).unwrap();
-        let told = of(place.path()).unwrap_err().to_string();
-        assert_eq!(told, "no object file was made");
+        reset_times(place.path()).unwrap();
+        let error = compute(place.path()).unwrap_err().to_string();
+        assert_eq!(error, "no object file was created");
         let again = fs::File::options()
             .append(true)
             .open(place.path().join("lib/a.o"));
         let now = FileTimes::new().set_modified(SystemTime::now());
         again.unwrap().set_times(now).unwrap();
-        assert_eq!(of(place.path()).unwrap().objects, 1);
+        assert_eq!(compute(place.path()).unwrap().objects, 1);
     }
 
     #[test]
-    fn what_is_no_object_file_is_named() {
+    fn invalid_object_files_are_reported() {
         let place = tree(&[("lib/a.o", b"int main;".to_vec())]);
-        let told = of(place.path()).unwrap_err().to_string();
-        assert!(told.contains("lib/a.o: "), "{told}");
+        let error = compute(place.path()).unwrap_err().to_string();
+        assert!(error.contains("lib/a.o: "), "{error}");
     }
 }

@@ -1,32 +1,31 @@
-//! What is to be made: a file of the root, a word a line. The first is the directory, the
-//! second `make`, the others are its arguments.
+//! Recipe of a build: a file in the root with the directory, `make`, and its arguments, one per line.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// Where the root has it.
+/// File in the root.
 const RECIPE: &str = "/trapline/recipe";
 
-/// What is to be made.
+/// Command of a build.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// Where.
+    /// Working directory.
     pub directory: PathBuf,
-    /// By which program.
+    /// Program.
     pub make: PathBuf,
-    /// Its arguments, without the number of jobs.
+    /// Arguments, without the number of jobs.
     pub arguments: Vec<String>,
 }
 
 impl Recipe {
-    /// The recipe of this root.
+    /// Reads the recipe of this root.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or it is invalid.
     pub fn read() -> Result<Self, String> {
         let text = fs::read_to_string(RECIPE);
-        let text = text.map_err(|error| format!("{RECIPE}: {error}: this root builds nothing"))?;
-        Self::parse(&text).ok_or_else(|| format!("{RECIPE}: name a directory and a program"))
+        let text = text.map_err(|error| format!("{RECIPE}: {error}: not a build root"))?;
+        Self::parse(&text).ok_or_else(|| format!("{RECIPE}: expected a directory and a program"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_stands_on_a_line() {
+    fn recipes_have_one_word_per_line() {
         let recipe = Recipe::parse("/build\n/usr/bin/make\n-s\nA=b c\n").unwrap();
         assert_eq!(recipe.directory, PathBuf::from("/build"));
         assert_eq!(recipe.arguments, ["-s", "A=b c"]);

@@ -1,57 +1,56 @@
-//! A machine that starts one command over and over, as somebody does who wants to know
-//! whether a guest can be relied on: some runs end by themselves, others are killed while
-//! they speak. Everything that they say is said on this machine's console, and how each ended.
+//! Endurance test: starts one command repeatedly. Some runs exit, others are killed while they
+//! write. Their output and the result of each run are printed on the console of this machine.
 
-use super::{drivers, Trouble};
+use super::{drivers, Message};
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// The words of the command, one a line.
+/// File with the words of the command, one per line.
 const COMMAND: &str = "/trapline/cycles/command";
 
-/// One run a line: how it ends, and what is added to the command's last word.
+/// File with one run per line: how it ends, and additional words of the command.
 const SCHEDULE: &str = "/trapline/cycles/schedule";
 
-/// A line that begins so counts for a run that is to be killed.
+/// Prefix of lines that are counted in a run that is killed.
 const COUNTS: &str = "journal told ";
 
-/// How a run ends.
+/// End of a run.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// By itself.
+    /// The command exits.
     Own,
-    /// Killed so long after so many lines that count.
+    /// The command is killed this long after this number of counted lines.
     Killed { lines: u32, delay: Duration },
 }
 
-/// Does all runs that there are to do; true if there is a schedule.
+/// Performs the runs of the schedule. Returns true if there is one.
 ///
 /// # Errors
-/// It makes no sense, or the command cannot be started.
-pub fn supervise() -> Result<bool, Trouble> {
+/// The schedule is invalid, or the command cannot be started.
+pub fn supervise() -> Result<bool, Message> {
     let schedule = match fs::read_to_string(SCHEDULE) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         schedule => schedule.map_err(|error| format!("{SCHEDULE}: {error}"))?,
     };
     let command = fs::read_to_string(COMMAND).map_err(|error| format!("{COMMAND}: {error}"))?;
-    drivers::make_ready()?;
+    drivers::prepare()?;
     let mut lines = schedule.lines().zip(0..).peekable();
     while let Some((line, number)) = lines.next() {
-        let at_run = |trouble: String| format!("run {number}: {trouble}");
-        let (end, words) = parse(line).ok_or_else(|| at_run(format!("'{line}' is no run")))?;
+        let at_run = |message: String| format!("run {number}: {message}");
+        let (end, words) = parse(line).ok_or_else(|| at_run(format!("'{line}' is not a run")))?;
         let last = if lines.peek().is_none() { " last" } else { "" };
         println!("run {number} begins{last}");
-        let told = run(&command, words, &end).map_err(|error| at_run(error.to_string()))?;
-        println!("run {number} {told}");
+        let result = run(&command, words, &end).map_err(|error| at_run(error.to_string()))?;
+        println!("run {number} {result}");
     }
     println!("schedule done");
     Ok(true)
 }
 
-/// A run: `own`, or `kill LINES MILLISECONDS`, then `:` and what is added.
+/// Parses a run: `own`, or `kill LINES MILLISECONDS`, then `:` and the additional words.
 fn parse(line: &str) -> Option<(End, &str)> {
     let (end, added) = line.split_once(':')?;
     let mut words = end.split(' ');
@@ -92,10 +91,10 @@ fn run(command: &str, added: &str, end: &End) -> io::Result<String> {
         }
     }
     relay(&mut lines, u32::MAX)?;
-    told(&mut started, killed)
+    result(&mut started, killed)
 }
 
-fn told(started: &mut Child, killed: bool) -> io::Result<String> {
+fn result(started: &mut Child, killed: bool) -> io::Result<String> {
     let status = started.wait()?;
     Ok(match (killed, status.code()) {
         (true, None) => "killed".to_owned(),
@@ -104,7 +103,7 @@ fn told(started: &mut Child, killed: bool) -> io::Result<String> {
     })
 }
 
-/// Says what a run says, until so many lines that count; false if it ended before.
+/// Prints the output of a run, up to `wanted` counted lines. Returns false if it ended before.
 fn relay(from: &mut BufReader<impl Read>, wanted: u32) -> io::Result<bool> {
     let mut line = Vec::new();
     let mut counted = 0;
@@ -116,7 +115,7 @@ fn relay(from: &mut BufReader<impl Read>, wanted: u32) -> io::Result<bool> {
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
         counted += u32::from(text.starts_with(COUNTS));
-        // What was cut off in the middle says less than was meant.
+        // Marks a line that was cut off.
         match line.ends_with(b"\n") {
             true => println!("{text}"),
             false => println!("cut: {text}"),
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_schedule_says_how_a_run_ends() {
+    fn runs_are_parsed() {
         assert_eq!(parse("own:a b"), Some((End::Own, "a b")));
         let delay = Duration::from_millis(20);
         let killed = End::Killed { lines: 3, delay };
@@ -141,17 +140,17 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_by_itself_or_is_killed_after_what_it_says() {
+    fn a_run_exits_or_is_killed_after_its_output() {
         let say = "for i in 1 2 3; do echo journal told 0 $i; done;";
         let command = format!("/bin/sh\n-c\n{say}");
-        let told = |added, end| run(&command, added, &end).unwrap();
-        assert_eq!(told("exit 3", End::Own), "ended 3");
+        let result = |added, end| run(&command, added, &end).unwrap();
+        assert_eq!(result("exit 3", End::Own), "ended 3");
         let killed = |lines| End::Killed {
             lines,
             delay: Duration::ZERO,
         };
-        assert_eq!(told("exec sleep 60", killed(2)), "killed");
-        assert_eq!(told("exit 0", killed(4)), "ended 0", "never said enough");
-        assert!(told("kill -9 $$", End::Own).contains("signal: 9"));
+        assert_eq!(result("exec sleep 60", killed(2)), "killed");
+        assert_eq!(result("exit 0", killed(4)), "ended 0", "too few lines");
+        assert!(result("kill -9 $$", End::Own).contains("signal: 9"));
     }
 }

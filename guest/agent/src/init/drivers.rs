@@ -1,34 +1,33 @@
-//! Drivers that a guest's kernel has as modules: whoever made the initramfs has put those in
-//! that the guest's devices need, in the order of their names.
+//! Kernel modules of a guest's devices, from the initramfs, in the order of their names.
 
-use super::{insert_module, mount, Trouble};
+use super::{insert_module, mount, Message};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::sync::OnceLock;
 
-/// Where they are, if there are any.
+/// Directory of the modules, which may be absent.
 const PLACE: &str = "/trapline/drivers";
 
-/// Mounts what shows the devices, and loads their drivers; later calls find that done.
+/// Mounts devtmpfs and sysfs, and loads the drivers. Later calls return the first result.
 ///
 /// # Errors
-/// What was in the way the first time.
-pub fn make_ready() -> Result<(), Trouble> {
-    static DONE: OnceLock<Result<(), Trouble>> = OnceLock::new();
+/// Returns the first failure.
+pub fn prepare() -> Result<(), Message> {
+    static DONE: OnceLock<Result<(), Message>> = OnceLock::new();
     DONE.get_or_init(mount_and_load).clone()
 }
 
-fn mount_and_load() -> Result<(), Trouble> {
+fn mount_and_load() -> Result<(), Message> {
     for (kind, at) in [("devtmpfs", "/dev"), ("sysfs", "/sys")] {
         mount(kind, at).map_err(|error| format!("{at}: {error}"))?;
     }
     load().map_err(|error| error.to_string())
 }
 
-/// Loads them all.
+/// Loads all modules.
 ///
 /// # Errors
-/// The kernel refuses one, which is named.
+/// The kernel refuses a module.
 pub fn load() -> io::Result<()> {
     let entries = match fs::read_dir(PLACE) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

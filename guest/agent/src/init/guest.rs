@@ -1,13 +1,12 @@
-//! Running one program and telling what it said.
+//! Runs one program and relays its output.
 //!
-//! The machine has one CPU, so whatever this process does while a guest runs is
-//! taken from the guest. It therefore lets the program's streams fill large pipes
-//! and sleeps until the program has ended. Only where that takes long it wakes up
-//! now and then to empty the pipes.
+//! The machine has one CPU, so work of this process while a guest runs would slow down the guest. So
+//! the output of the program is buffered in large pipes, and this process sleeps until the program
+//! exits. During long runs it wakes up periodically to empty the pipes.
 
-use super::beside::Beside;
+use super::background::Background;
 use super::port::Port;
-use super::script::{Kind, Launch};
+use super::script::{Launch, VmmKind};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -17,39 +16,38 @@ use trapline_abi::record::Channel;
 use trapline_abi::{stamp, Counter, Record};
 use trapline_spawn::{ticks, Ended, Program, Started};
 
-/// What a pipe holds before its writer has to wait, in bytes.
+/// Capacity of a pipe, in bytes.
 const PIPE: libc::c_int = 1 << 20;
 
-/// How long to sleep before emptying the pipes, in milliseconds of the
-/// machine's clock.
-pub const PATIENCE: u64 = 1000;
+/// Interval of emptying the pipes, in milliseconds of the machine's clock.
+pub const RELAY_INTERVAL: u64 = 1000;
 
-/// A running program and the ends of its streams.
+/// Running program and its output streams.
 pub struct Guest {
     child: u16,
     pub started: Started,
     streams: [(Channel, File); 3],
 }
 
-/// Which of the streams its guest speaks on.
+/// Index of the console of the guest in the streams.
 const CONSOLE: usize = 1;
 
-/// Runs a program from its start to its end and tells about it.
-pub fn run(launch: &Launch<'_>, beside: &mut Beside, port: &mut Port) -> io::Result<()> {
+/// Runs a program until it exits, and sends its records.
+pub fn run(launch: &Launch<'_>, background: &mut Background, port: &mut Port) -> io::Result<()> {
     let guest = start(launch, File::open("/dev/null")?.as_fd())?;
-    beside.begin(&guest.started)?;
+    background.begin(&guest.started)?;
     let offset = match launch.kind {
-        Kind::Ours => None,
-        _ => guest.offset_once_it_speaks(u64::from(launch.seconds) * 1000)?,
+        VmmKind::Trapline => None,
+        _ => guest.wait_for_offset(u64::from(launch.seconds) * 1000)?,
     };
-    let told = || beside.told();
-    guest.finish(offset, launch.seconds, told, port).map(drop)
+    let report = || background.report();
+    guest.finish(offset, launch.seconds, report, port).map(drop)
 }
 
-/// Starts a program that reads from `input`.
+/// Starts a program with standard input `input`.
 pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
     let mut program = Program::new(Path::new(launch.program))?;
-    for argument in launch.of_program() {
+    for argument in launch.program_arguments() {
         program.argument(argument)?;
     }
     let (console, console_end) = stream()?;
@@ -72,12 +70,12 @@ pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
 
 fn stream() -> io::Result<(File, File)> {
     let (reader, writer) = trapline_spawn::pipe()?;
-    set_up(&reader)?;
+    configure_pipe(&reader)?;
     Ok((reader, writer))
 }
 
-/// Makes a pipe hold much, and its reader never wait.
-pub fn set_up(reader: &File) -> io::Result<()> {
+/// Makes a pipe large and its reader non-blocking.
+pub fn configure_pipe(reader: &File) -> io::Result<()> {
     for (command, value) in [
         (libc::F_SETPIPE_SZ, PIPE),
         (libc::F_SETFL, libc::O_NONBLOCK),
@@ -90,26 +88,26 @@ pub fn set_up(reader: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Sleeps until one of `descriptors` is readable, at most `milliseconds`.
-pub fn ready(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bool> {
+/// Waits until one of `descriptors` is readable, for at most `milliseconds`. Returns false on timeout.
+pub fn wait_readable(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bool> {
     let wanted = |descriptor: &BorrowedFd<'_>| libc::pollfd {
         fd: descriptor.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
     let mut wanted: Vec<_> = descriptors.iter().map(wanted).collect();
-    let patience = i32::try_from(milliseconds).unwrap_or(i32::MAX);
-    // SAFETY: an array of as many entries as is said, of open descriptors.
-    match unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as u64, patience) } {
+    let timeout = i32::try_from(milliseconds).unwrap_or(i32::MAX);
+    // SAFETY: an array of the given length, of open descriptors.
+    match unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as u64, timeout) } {
         -1 => Err(io::Error::last_os_error()),
         count => Ok(count > 0),
     }
 }
 
 impl Guest {
-    /// The same, but its guest speaks through `console`, and what the program itself
-    /// prints is about the program.
-    pub fn speaking_through(self, console: File) -> Self {
+    /// Uses `console` as the console of the guest; standard output of the program is relayed as
+    /// errors.
+    pub fn with_console(self, console: File) -> Self {
         let [_, (_, output), errors] = self.streams;
         Self {
             streams: [
@@ -121,82 +119,82 @@ impl Guest {
         }
     }
 
-    /// Waits for the program's end, at most so many seconds, and tells about it and
-    /// about what ran beside it; whether it had to be killed.
+    /// Waits until the program exits, for at most `seconds`, and sends its records and the report
+    /// of the loads. Returns true if it was killed.
     pub fn finish(
         mut self,
         offset: Option<i64>,
         seconds: u32,
-        told_beside: impl FnOnce() -> io::Result<String>,
+        report_loads: impl FnOnce() -> io::Result<String>,
         port: &mut Port,
     ) -> io::Result<bool> {
-        let mut told = false;
+        let mut started = false;
         let mut over = false;
         for _ in 0..seconds {
-            over = ready(&[self.started.pidfd.as_fd()], PATIENCE)?;
+            over = wait_readable(&[self.started.pidfd.as_fd()], RELAY_INTERVAL)?;
             if over {
                 break;
             }
-            self.tell_start(&mut told, offset, port);
-            self.tell_streams(port)?;
+            self.send_start(&mut started, offset, port);
+            self.relay_streams(port)?;
         }
-        // Does nothing to a program that has ended by itself.
+        // No effect on a program that has exited.
         self.started.signal(libc::SIGKILL);
         let ended = self.started.reap()?;
         let at = stamp!(Reaped);
-        self.tell_start(&mut told, offset, port);
-        self.tell_streams(port)?;
-        for piece in told_beside()?.as_bytes().chunks(MAX_RELAY) {
-            port.say(&self.relay(Channel::Errors, piece), ticks());
+        self.send_start(&mut started, offset, port);
+        self.relay_streams(port)?;
+        for piece in report_loads()?.as_bytes().chunks(MAX_RELAY) {
+            port.send(&self.relay(Channel::Errors, piece), ticks());
         }
-        port.say(&self.reaped(&ended), at);
+        port.send(&self.reaped(&ended), at);
         Ok(!over)
     }
 
-    /// Waits for the guest's first word and asks the kernel for the difference
-    /// between the guest's TSC and ours; it knows only while the guest is there.
-    fn offset_once_it_speaks(&self, milliseconds: u64) -> io::Result<Option<i64>> {
+    /// Waits for the first output of the guest and reads its TSC offset from the kernel, which
+    /// reports it only while the guest exists.
+    fn wait_for_offset(&self, milliseconds: u64) -> io::Result<Option<i64>> {
         let console = self.console();
-        ready(&[self.started.pidfd.as_fd(), console.as_fd()], milliseconds)?;
+        wait_readable(&[self.started.pidfd.as_fd(), console.as_fd()], milliseconds)?;
         let prefix = format!("{}-", self.started.pid);
         Ok(offset_of(|machine| machine.starts_with(&prefix)))
     }
 
-    /// What its guest says is read here.
+    /// Returns the console of the guest.
     pub fn console(&self) -> &File {
         &self.streams[CONSOLE].1
     }
 
-    pub fn tell_start(&self, told: &mut bool, offset: Option<i64>, port: &mut Port) {
-        if std::mem::replace(told, true) {
+    pub fn send_start(&self, is_sent: &mut bool, offset: Option<i64>, port: &mut Port) {
+        if std::mem::replace(is_sent, true) {
             return;
         }
-        port.say(&Record::Launch { child: self.child }, self.started.exec);
+        port.send(&Record::Launch { child: self.child }, self.started.exec);
         if let Some(offset) = offset {
-            self.tell_offset(offset, port);
+            self.send_offset(offset, port);
         }
     }
 
-    /// Tells it in the name of the VMM that does not.
-    pub fn tell_offset(&self, offset: i64, port: &mut Port) {
+    /// Sends the TSC offset on behalf of the VMM.
+    pub fn send_offset(&self, offset: i64, port: &mut Port) {
         let count = Record::Count {
             counter: Counter::TscOffset,
             value: offset as u64,
         };
         let mut frame = [0; MAX_FRAME];
         if let Ok(length) = encode(&count, ticks(), &mut frame) {
-            port.say(&self.relay(Channel::Events, &frame[..length]), ticks());
+            port.send(&self.relay(Channel::Events, &frame[..length]), ticks());
         }
     }
 
-    pub fn tell_streams(&mut self, port: &mut Port) -> io::Result<()> {
+    pub fn relay_streams(&mut self, port: &mut Port) -> io::Result<()> {
         let mut piece = [0; MAX_RELAY];
         for stream in 0..self.streams.len() {
             let channel = self.streams[stream].0;
             loop {
                 match self.streams[stream].1.read(&mut piece) {
                     Ok(0) => break,
-                    Ok(length) => port.say(&self.relay(channel, &piece[..length]), ticks()),
+                    Ok(length) => port.send(&self.relay(channel, &piece[..length]), ticks()),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 }
@@ -222,13 +220,13 @@ impl Guest {
     }
 }
 
-/// What KVM's debugfs says about the first vCPU of the guest that `is_its` picks
-/// by the name of its directory, in ticks.
-pub fn offset_of(is_its: impl Fn(&str) -> bool) -> Option<i64> {
+/// Reads the TSC offset of the first vCPU from KVM's debugfs, in ticks. `is_guest` selects the guest
+/// by the name of its directory.
+pub fn offset_of(is_guest: impl Fn(&str) -> bool) -> Option<i64> {
     let machines = fs::read_dir("/sys/kernel/debug/kvm").ok()?;
     let machine = machines
         .flatten()
-        .find(|entry| is_its(&entry.file_name().to_string_lossy()))?;
+        .find(|entry| is_guest(&entry.file_name().to_string_lossy()))?;
     let text = fs::read_to_string(machine.path().join("vcpu0/tsc-offset")).ok()?;
     text.trim().parse().ok()
 }

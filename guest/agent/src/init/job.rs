@@ -1,25 +1,25 @@
-//! What a machine has to do reaches it when everything else is there already, so
-//! that one machine, saved at this point, serves many jobs: as a file of QEMU's
-//! firmware configuration device (QEMU `docs/specs/fw_cfg.rst`). Its directory
-//! is read anew each time, for it is not part of the machine's state. A machine
-//! without that device is started for one job, and has it among its files.
+//! Job of a simulated machine, read after its setup, so that one snapshot serves many jobs.
+//!
+//! It is a file of QEMU's firmware configuration device (QEMU `docs/specs/fw_cfg.rst`), whose
+//! directory is not part of a snapshot and is read each time. A machine without the device is started
+//! for one job, which is in its initramfs.
 
 use super::port::Port;
 use std::fs;
 use std::io;
 use trapline_abi::platform::JOB_FILE;
 
-/// The item that lists the files: their number, then an entry for each.
+/// Item with the directory: the number of files, then an entry per file.
 const DIRECTORY: u16 = 0x19;
 
-/// Of an entry: four bytes of length, two of its item, two unused, then the name.
+/// Length of an entry: 4 bytes of length, 2 of the item, 2 unused, then the name.
 const ENTRY: usize = 64;
 
-/// More than a job may take, in bytes.
-const MOST: usize = 1 << 20;
+/// Maximum length of a job, in bytes.
+const MAX_LENGTH: usize = 1 << 20;
 
-/// Where the job is on a machine without the device. The file is longer than any
-/// job, so that a machine's way to it does not depend on what it will do.
+/// File with the job on a machine without the device. It is padded beyond any job, so that its
+/// length does not depend on the job.
 const FILE: &str = "/trapline/job";
 
 /// Reads the job.
@@ -31,7 +31,7 @@ pub fn read(port: &mut Port) -> io::Result<String> {
             ))
         });
     };
-    if length > MOST {
+    if length > MAX_LENGTH {
         return Err(io::Error::other(format!("{JOB_FILE} has {length} bytes")));
     }
     let mut text = vec![0; length];
@@ -40,18 +40,18 @@ pub fn read(port: &mut Port) -> io::Result<String> {
     String::from_utf8(text).map_err(io::Error::other)
 }
 
-/// The text in the file, which ends with zeros.
+/// Reads the file without its padding.
 fn read_file() -> io::Result<String> {
     let text = fs::read_to_string(FILE)?;
     Ok(text.trim_end_matches('\0').to_owned())
 }
 
-/// The item and the length of the job's file.
+/// Returns the item and the length of the job file.
 fn find(port: &mut Port) -> Option<(u16, usize)> {
     let mut count = [0; 4];
     port.select(DIRECTORY);
     port.read(&mut count);
-    // No device answers with all ones.
+    // All ones: no device.
     let count = match u32::from_be_bytes(count) {
         u32::MAX => 0,
         count => count.min(1 << 16),
@@ -59,11 +59,11 @@ fn find(port: &mut Port) -> Option<(u16, usize)> {
     (0..count).find_map(|_| {
         let mut entry = [0; ENTRY];
         port.read(&mut entry);
-        is_the_job(&entry)
+        parse_entry(&entry)
     })
 }
 
-fn is_the_job(entry: &[u8; ENTRY]) -> Option<(u16, usize)> {
+fn parse_entry(entry: &[u8; ENTRY]) -> Option<(u16, usize)> {
     let (head, name) = entry.split_at(8);
     let name = name.split(|byte| *byte == 0).next()?;
     let length = u32::from_be_bytes(head[..4].try_into().ok()?);
@@ -76,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_read_as_the_device_writes_it() {
+    fn directory_entries_are_parsed() {
         let mut entry = [0; ENTRY];
         entry[..8].copy_from_slice(&[0, 0, 1, 2, 0, 0x2a, 0, 0]);
         entry[8..8 + JOB_FILE.len()].copy_from_slice(JOB_FILE.as_bytes());
-        assert_eq!(is_the_job(&entry), Some((0x2a, 0x102)));
+        assert_eq!(parse_entry(&entry), Some((0x2a, 0x102)));
         entry[8] = b'x';
-        assert_eq!(is_the_job(&entry), None);
+        assert_eq!(parse_entry(&entry), None);
     }
 }

@@ -1,34 +1,32 @@
-//! A log on a journalled filesystem, for who wants to know whether what a guest has flushed
-//! outlives it: a writer for each CPU appends records to a file of its own and says each
-//! record's number on the kernel's console when its fsync has returned, not before. At the
-//! next boot the kernel replays its journal, and what each file holds is read and told.
+//! Durability test: logs on a journalled filesystem. One writer per CPU appends records to its own
+//! file and prints the number of each record on the console after fsync has returned. At the next
+//! boot the kernel replays its journal, and the number of records in each file is printed.
 
-use super::{drivers, mount, mount_from, Trouble};
+use super::{drivers, mount, mount_from, Message};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 
-/// Before the name of a block device, among the words of the kernel's command line.
+/// Prefix of the word of the kernel's command line with the block device.
 const WORD: &str = "trapline-log=";
 
-/// Before the number of records after which a writer ends; without it none does.
+/// Prefix of the word with the number of records per writer; unlimited without it.
 const RECORDS: &str = "trapline-records=";
 
-/// Where the filesystem, which is an ext4, is mounted.
+/// Mount point and type of the filesystem.
 const PLACE: &str = "/journal";
 const KIND: &str = "ext4";
 
-/// Bytes of a record: less than a block, so that most are appended to one that was flushed
-/// before.
+/// Bytes of a record: less than a block, so that most records are appended to a flushed block.
 const RECORD: usize = 512;
 
-/// Keeps the log that the kernel was told of; true if it was told of one.
+/// Runs the test of the kernel's command line. Returns true if there is one.
 ///
 /// # Errors
-/// The device cannot be used as that.
-pub fn keep() -> Result<bool, Trouble> {
+/// The device cannot be used.
+pub fn test() -> Result<bool, Message> {
     let words = fs::read_to_string("/proc/cmdline").map_err(|error| error.to_string())?;
     let word = |prefix| {
         let mut words = words.split_ascii_whitespace();
@@ -41,14 +39,15 @@ pub fn keep() -> Result<bool, Trouble> {
         None => u64::MAX,
         Some(text) => text
             .parse()
-            .map_err(|_| format!("{RECORDS}{text}: no number"))?,
+            .map_err(|_| format!("{RECORDS}{text}: not a number"))?,
     };
-    let kept = keep_on(&format!("/dev/{device}"), records);
-    kept.map(|()| true)
+    let result = write_logs(&format!("/dev/{device}"), records);
+    result
+        .map(|()| true)
         .map_err(|error| format!("{device}: {error}"))
 }
 
-fn keep_on(device: &str, records: u64) -> io::Result<()> {
+fn write_logs(device: &str, records: u64) -> io::Result<()> {
     mount("devtmpfs", "/dev")?;
     drivers::load()?;
     mount_from(device, KIND, PLACE)?;
@@ -74,17 +73,16 @@ fn unmount() -> io::Result<()> {
     super::zero_or_error(unsafe { libc::umount(place.as_ptr()) }.into())
 }
 
-/// The file of one writer.
+/// File of one writer.
 struct Log {
     writer: u64,
     file: File,
-    /// Records that are there.
+    /// Number of records.
     records: u64,
 }
 
 impl Log {
-    /// Opens a file and says how many records it begins with. What lies behind them was
-    /// never told, and goes.
+    /// Opens a file, prints the number of complete records and truncates the rest.
     fn open(writer: u64) -> io::Result<Self> {
         let path = Path::new(PLACE).join(format!("log{writer}"));
         let mut options = File::options();
@@ -92,9 +90,9 @@ impl Log {
         let mut file = options.open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let records = whole(writer, &bytes);
-        let behind = bytes.len() as u64 - records * RECORD as u64;
-        println!("journal found {writer} {records} {behind}");
+        let records = count_complete(writer, &bytes);
+        let rest = bytes.len() as u64 - records * RECORD as u64;
+        println!("journal found {writer} {records} {rest}");
         file.set_len(records * RECORD as u64)?;
         Ok(Self {
             writer,
@@ -103,7 +101,7 @@ impl Log {
         })
     }
 
-    /// Appends so many records, each flushed before it is told.
+    /// Appends `count` records. Prints each one after it is flushed.
     fn write(&mut self, count: u64) -> io::Result<()> {
         for _ in 0..count {
             let record = record(self.writer, self.records);
@@ -117,19 +115,19 @@ impl Log {
     }
 }
 
-/// How many records of a writer these bytes begin with.
-fn whole(writer: u64, bytes: &[u8]) -> u64 {
+/// Returns the number of complete records at the start of `bytes`.
+fn count_complete(writer: u64, bytes: &[u8]) -> u64 {
     let numbered = bytes.chunks_exact(RECORD).zip(0..);
-    let whole = numbered.take_while(|(bytes, number)| *bytes == record(writer, *number));
-    whole.count() as u64
+    let complete = numbered.take_while(|(bytes, number)| *bytes == record(writer, *number));
+    complete.count() as u64
 }
 
-/// Bytes that no other record has, and no other word of this one.
+/// Returns the content of a record, which is unique for each record and word.
 fn record(writer: u64, number: u64) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     for (word, at) in record.chunks_exact_mut(8).zip(0_u64..) {
-        let unlike = (writer << 56 | number << 8 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        word.copy_from_slice(&(!unlike).to_le_bytes());
+        let hash = (writer << 56 | number << 8 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word.copy_from_slice(&(!hash).to_le_bytes());
     }
     record
 }
@@ -139,16 +137,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_count_as_long_as_each_is_whole_and_in_its_place() {
+    fn incomplete_and_misplaced_records_are_not_counted() {
         let bytes: Vec<u8> = (0..5).flat_map(|number| record(1, number)).collect();
-        assert_eq!(whole(1, &bytes), 5);
-        assert_eq!(whole(0, &bytes), 0, "another writer's");
-        assert_eq!(whole(1, &bytes[..bytes.len() - 1]), 4, "a piece");
+        assert_eq!(count_complete(1, &bytes), 5);
+        assert_eq!(count_complete(0, &bytes), 0, "another writer's");
+        assert_eq!(count_complete(1, &bytes[..bytes.len() - 1]), 4, "a piece");
         let mut torn = bytes.clone();
         torn[2 * RECORD + 300] ^= 1;
-        assert_eq!(whole(1, &torn), 2);
+        assert_eq!(count_complete(1, &torn), 2);
         let mut zeros = bytes;
         zeros[3 * RECORD..].fill(0);
-        assert_eq!(whole(1, &zeros), 3);
+        assert_eq!(count_complete(1, &zeros), 3);
     }
 }

@@ -1,148 +1,135 @@
-//! Process 1 of a simulated machine: it follows a script and says what happened.
+//! Process 1 of a simulated machine or a Linux guest.
 //!
-//! The lab boots a distribution's kernel with an initramfs that holds this
-//! program, a [`script`] that makes the machine ready, and what is to be started
-//! on it. Then the machine pauses, and may be saved; when it goes on, a second
-//! script says what to do: the [`job`]. Everything is told as
-//! records through a [`port`] of the machine: no terminal, no interrupt and no
-//! buffer of a driver lies in between, so that two runs of a machine say the same
-//! bytes. While something is measured this program sleeps; see [`guest`].
+//! On a simulated machine the lab boots a distribution's kernel with an initramfs that contains this
+//! program, a [`script`] that sets up the machine, and the programs to run. Then the machine pauses,
+//! and may be saved; after that a second script, the [`job`], is executed. Records are sent through
+//! a [`port`] of the machine, without terminals, interrupts or driver buffers, so that two runs send
+//! the same bytes. During measurements this program sleeps, see [`guest`].
 
-mod alone;
-mod beside;
+mod background;
+mod custom_vmm;
 mod cycles;
 mod disk;
 pub mod drivers;
-mod foreign;
 mod guest;
+mod guest_init;
 mod job;
 mod line;
 mod log;
 mod network;
 mod port;
+mod quiesce;
 mod script;
-mod settle;
 mod xen;
 
-pub use port::Right;
+pub use port::PortAccess;
 
-use beside::Beside;
+use crate::linux::HELLO;
+use background::Background;
 use port::Port;
-use script::{Kind, Step};
+use script::{Step, VmmKind};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
-use trapline_abi::record::Speaker;
-use trapline_abi::{Record, VERSION};
+use trapline_abi::Record;
 use trapline_spawn::ticks;
 
-/// Where the initramfs has the script that makes the machine ready.
-const READINESS: &str = "/trapline/script";
+/// Script that sets up the machine, in the initramfs.
+const SETUP: &str = "/trapline/script";
 
-/// What went wrong, for people.
-type Trouble = String;
+/// Human-readable error message.
+type Message = String;
 
-/// Does what there is to be done, then ends the machine. `main` is the clock at the
-/// program's beginning, in ticks.
+/// Runs the task of this machine and ends the machine. `main` is the clock at the start of the
+/// program, in ticks.
 pub fn main(main: u64) -> ! {
-    let task = mount("proc", "/proc").and_then(|()| alone::task());
+    let task = mount("proc", "/proc").and_then(|()| guest_init::task());
     if let Ok(Some(task)) = task {
-        alone::run(&task, main)
+        guest_init::run(&task, main)
     }
     let port = match Port::open() {
         Ok(port) => port,
-        // Without the port there is no way to say so; the kernel will, on its
-        // console, when its init ends.
+        // Without the port the only message is that of the kernel when its init exits.
         Err(error) => panic!("no access to the machine's ports: {error}"),
     };
-    std::panic::set_hook(Box::new(|info| last_words(&info.to_string())));
-    look_after_devices();
+    std::panic::set_hook(Box::new(|info| send_panic(&info.to_string())));
+    run_device_tests();
     match task {
-        Ok(_) => be_init(port),
-        Err(error) => last_words(&format!("/proc: {error}")),
+        Ok(_) => run_scripts(port),
+        Err(error) => send_panic(&format!("/proc: {error}")),
     }
 }
 
-/// Does what there is to be done with devices; then this does not come back.
-fn look_after_devices() {
-    let looked = disk::look().and_then(|looked| Ok(network::look()? || looked));
-    let looked = looked.and_then(|looked| Ok(looked || cycles::supervise()?));
-    let done = looked.and_then(|looked| match looked {
+/// Runs the device tests of the kernel command line. Returns only if there are none.
+fn run_device_tests() {
+    let tested = disk::test().and_then(|tested| Ok(network::test()? || tested));
+    let tested = tested.and_then(|tested| Ok(tested || cycles::supervise()?));
+    let logged = tested.and_then(|tested| match tested {
         true => Port::opened().end(trapline_abi::platform::EXIT_DONE),
-        false => log::keep(),
+        false => log::test(),
     });
-    match done {
+    match logged {
         Ok(false) => {}
         Ok(true) => power_off(),
-        Err(trouble) => {
-            // Whoever has no such port reads the console.
-            println!("{trouble}");
-            last_words(&trouble)
+        Err(message) => {
+            // Machines without such a port have a console.
+            println!("{message}");
+            send_panic(&message)
         }
     }
 }
 
-/// Ends the machine as somebody who uses it does.
+/// Powers off the machine.
 fn power_off() -> ! {
-    // SAFETY: a number that every kernel knows.
+    // SAFETY: a valid command.
     unsafe { libc::reboot(libc::RB_POWER_OFF) };
-    last_words("the kernel cannot power this machine off")
+    send_panic("the kernel cannot power off this machine")
 }
 
-/// Follows the scripts of a simulated machine.
-fn be_init(mut port: Port) -> ! {
-    port.say(&hello(), ticks());
-    match follow_scripts(&mut port) {
+/// Runs the scripts of a simulated machine.
+fn run_scripts(mut port: Port) -> ! {
+    port.send(&HELLO, ticks());
+    match run_both_scripts(&mut port) {
         Ok(()) => {
-            port.say(&Record::Done, ticks());
+            port.send(&Record::Done, ticks());
             port.end(trapline_abi::platform::EXIT_DONE)
         }
-        Err(trouble) => last_words(&trouble),
+        Err(message) => send_panic(&message),
     }
 }
 
-fn hello() -> Record<'static> {
-    Record::Hello {
-        version: VERSION,
-        speaker: Speaker::Agent,
-        ring: 3,
-        memory: 0,
-        planned: 0,
-    }
-}
-
-/// Says what is wrong and ends the machine.
-fn last_words(message: &str) -> ! {
+/// Sends a panic record and ends the machine.
+fn send_panic(message: &str) -> ! {
     let mut port = Port::opened();
-    let message = trapline_abi::frame::clip(message);
-    port.say(&Record::Panic { message }, ticks());
+    let message = trapline_abi::frame::truncate(message);
+    port.send(&Record::Panic { message }, ticks());
     port.end(trapline_abi::platform::EXIT_PANIC)
 }
 
-fn follow_scripts(port: &mut Port) -> Result<(), Trouble> {
+fn run_both_scripts(port: &mut Port) -> Result<(), Message> {
     mount_all()?;
-    let readiness = fs::read_to_string(READINESS);
-    let readiness = readiness.map_err(|error| format!("{READINESS}: {error}"))?;
-    follow(READINESS, &readiness, port)?;
-    settle::across(|| port.pause());
+    let setup = fs::read_to_string(SETUP);
+    let setup = setup.map_err(|error| format!("{SETUP}: {error}"))?;
+    run_script(SETUP, &setup, port)?;
+    quiesce::across(|| port.pause());
     let job = job::read(port).map_err(|error| format!("job: {error}"))?;
-    follow("job", &job, port)
+    run_script("job", &job, port)
 }
 
-fn follow(name: &str, script: &str, port: &mut Port) -> Result<(), Trouble> {
-    let mut beside = Beside::default();
+fn run_script(name: &str, script: &str, port: &mut Port) -> Result<(), Message> {
+    let mut background = Background::default();
     for (line, number) in script.lines().zip(1..) {
-        let at_line = |trouble| format!("{name}, line {number}: {trouble}");
+        let at_line = |message| format!("{name}, line {number}: {message}");
         let step = script::parse(line).map_err(at_line)?;
-        take(&step, &mut beside, port).map_err(at_line)?;
+        execute(&step, &mut background, port).map_err(at_line)?;
     }
     Ok(())
 }
 
-fn take(step: &Step<'_>, beside: &mut Beside, port: &mut Port) -> Result<(), Trouble> {
+fn execute(step: &Step<'_>, background: &mut Background, port: &mut Port) -> Result<(), Message> {
     match step {
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
@@ -154,29 +141,31 @@ fn take(step: &Step<'_>, beside: &mut Beside, port: &mut Port) -> Result<(), Tro
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
         Step::Xen { programs, domain } => xen::become_first_domain(programs, domain),
-        Step::Load(load) => beside
+        Step::Load(load) => background
             .start(load)
             .map_err(|error| format!("{}: {error}", load.program)),
-        Step::Sched(rules) => {
-            beside.set_rules(*rules);
+        Step::Sched(policy) => {
+            background.set_policy(*policy);
             Ok(())
         }
         Step::Launch(launch) => {
             let ran = match launch.kind {
-                Kind::Foreign => foreign::run(launch, port),
-                Kind::Xen | Kind::XenAsked => xen::run(launch, port),
-                Kind::Ours | Kind::Asked => guest::run(launch, beside, port),
+                VmmKind::Custom => custom_vmm::run(launch, port),
+                VmmKind::Xen | VmmKind::XenConsole => xen::run(launch, port),
+                VmmKind::Trapline | VmmKind::OffsetFromKernel => {
+                    guest::run(launch, background, port)
+                }
             };
             ran.map_err(|error| format!("{}: {error}", launch.program))
         }
     }
 }
 
-/// How often a file is looked at, a hundredth of a second apart.
-const LOOKS: u32 = 1000;
+/// Maximum number of reads of a file, every 10 ms.
+const MAX_READS: u32 = 1000;
 
 fn wait_until(path: &str, text: &str) -> io::Result<()> {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_READS {
         if fs::read_to_string(path)?.trim_end() == text {
             return Ok(());
         }
@@ -185,7 +174,7 @@ fn wait_until(path: &str, text: &str) -> io::Result<()> {
     Err(io::Error::other(format!("does not become '{text}'")))
 }
 
-fn mount_all() -> Result<(), Trouble> {
+fn mount_all() -> Result<(), Message> {
     for (kind, at) in [
         ("sysfs", "/sys"),
         ("devtmpfs", "/dev"),
@@ -196,10 +185,10 @@ fn mount_all() -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Mounts a file system of this kind, which has no device.
+/// Mounts a file system without a device.
 ///
 /// # Errors
-/// The kernel's refusal.
+/// The kernel refuses.
 pub fn mount(kind: &str, at: &str) -> io::Result<()> {
     mount_from(kind, kind, at)
 }
@@ -210,7 +199,7 @@ fn mount_from(source: &str, kind: &str, at: &str) -> io::Result<()> {
     }
     let source = CString::new(source)?;
     let (kind, at) = (CString::new(kind)?, CString::new(at)?);
-    // SAFETY: three strings that outlive the call, and no data for the filesystem.
+    // SAFETY: strings that outlive the call, and no data.
     let result = unsafe {
         libc::mount(
             source.as_ptr(),

@@ -1,47 +1,46 @@
-//! A look at the network and the sockets of a guest, for who wants to know whether they
-//! work: what comes over TCP or a socket of the host's goes back, and a program of the
-//! host's that does the same is told something, too.
+//! Network test of a guest: echoes data of TCP and vsock connections from the host, and sends data to
+//! an echo server on the host.
 
-use super::{drivers, zero_or_error, Trouble};
+use super::{drivers, zero_or_error, Message};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Before the address that the guest's network card is to have.
+/// Prefix of the word of the kernel's command line with the address of the network card.
 const WORD: &str = "trapline-echo=";
 
 const CARD: &[u8] = b"eth0";
 
-/// Where it listens, and where somebody does at the host.
+/// Ports of the guest and of the host.
 const PORT: u16 = 7;
 const HOST_PORT: u32 = 80;
 
-/// Bytes that are sent, and that are moved at once.
+/// Bytes sent in total, and per request.
 const LENGTH: usize = 256 << 10;
 const PIECE: usize = 16 << 10;
 
-/// Does what the kernel was told to do, until it was called once in each way; true if there
-/// was such a word.
+/// Runs the test of the kernel's command line: one connection of each kind. Returns true if there is
+/// one.
 ///
 /// # Errors
-/// What does not work.
-pub fn look() -> Result<bool, Trouble> {
+/// Returns the first failure.
+pub fn test() -> Result<bool, Message> {
     let words = fs::read_to_string("/proc/cmdline").map_err(|error| error.to_string())?;
     let mut words = words.split_ascii_whitespace();
     let Some(address) = words.find_map(|word| word.strip_prefix(WORD)) else {
         return Ok(false);
     };
     let address = address.parse().map_err(|_| format!("{WORD}{address}"))?;
-    drivers::make_ready()?;
-    let told = look_from(address).map_err(|error| error.to_string())?;
-    println!("{told}");
+    drivers::prepare()?;
+    let result = run(address).map_err(|error| error.to_string())?;
+    println!("{result}");
     Ok(true)
 }
 
-fn look_from(address: Ipv4Addr) -> io::Result<String> {
-    connect_card(address).map_err(named("eth0"))?;
+fn run(address: Ipv4Addr) -> io::Result<String> {
+    configure_card(address).map_err(named("eth0"))?;
     let over_tcp = TcpListener::bind((address, PORT))?;
     let from_host = listen().map_err(named("a socket for the host"))?;
     call_host().map_err(named("a program of the host"))?;
@@ -57,8 +56,8 @@ fn named(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::other(format!("{what}: {error}"))
 }
 
-/// Gives the card its address, in a network of 256, and switches it on.
-fn connect_card(address: Ipv4Addr) -> io::Result<()> {
+/// Configures the address of the card, with a netmask of 24 bits, and enables it.
+fn configure_card(address: Ipv4Addr) -> io::Result<()> {
     // SAFETY: makes a new descriptor from numbers.
     let socket = owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) })?;
     for (request, address) in [
@@ -73,11 +72,11 @@ fn connect_card(address: Ipv4Addr) -> io::Result<()> {
         // SAFETY: one kind of address is as long as the other.
         let any = unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(internet) };
         card.ifr_ifru.ifru_addr = any;
-        ask(&socket, request as libc::c_ulong, &mut card)?;
+        configure(&socket, request as libc::c_ulong, &mut card)?;
     }
     let mut card = card();
     card.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-    ask(&socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut card)
+    configure(&socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut card)
 }
 
 fn card() -> libc::ifreq {
@@ -89,13 +88,13 @@ fn card() -> libc::ifreq {
     card
 }
 
-fn ask(socket: &OwnedFd, request: libc::c_ulong, card: &mut libc::ifreq) -> io::Result<()> {
+fn configure(socket: &OwnedFd, request: libc::c_ulong, card: &mut libc::ifreq) -> io::Result<()> {
     let request = request as libc::Ioctl;
     // SAFETY: each of these requests reads this structure.
     zero_or_error(unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut *card) }.into())
 }
 
-/// A socket to which programs of the host can connect.
+/// Listens for vsock connections from the host.
 fn listen() -> io::Result<OwnedFd> {
     let (socket, here) = (stream()?, address(libc::VMADDR_CID_ANY, PORT.into()));
     let length = size_of_val(&here) as libc::socklen_t;
@@ -109,12 +108,12 @@ fn listen() -> io::Result<OwnedFd> {
 
 fn accept(socket: &OwnedFd) -> io::Result<File> {
     let nowhere = std::ptr::null_mut();
-    // SAFETY: it is not asked who has connected.
+    // SAFETY: the peer address is not requested.
     let accepted = unsafe { libc::accept(socket.as_raw_fd(), nowhere, nowhere.cast()) };
     owned(accepted).map(File::from)
 }
 
-/// Tells a program of the host something, which it says back.
+/// Sends data to the echo server on the host.
 fn call_host() -> io::Result<()> {
     let (socket, there) = (stream()?, address(libc::VMADDR_CID_HOST, HOST_PORT));
     let length = size_of_val(&there) as libc::socklen_t;
@@ -122,13 +121,13 @@ fn call_host() -> io::Result<()> {
     let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const there).cast(), length) };
     zero_or_error(connected.into())?;
     let mut stream = File::from(socket);
-    let (mut said, mut heard) = (vec![0; PIECE], vec![0; PIECE]);
+    let (mut sent, mut received) = (vec![0; PIECE], vec![0; PIECE]);
     for number in 0..LENGTH / PIECE {
-        said.fill(number as u8);
-        stream.write_all(&said)?;
-        stream.read_exact(&mut heard)?;
-        if said != heard {
-            return Err(io::Error::other("it says something else back"));
+        sent.fill(number as u8);
+        stream.write_all(&sent)?;
+        stream.read_exact(&mut received)?;
+        if sent != received {
+            return Err(io::Error::other("the echo differs"));
         }
     }
     Ok(())
@@ -150,12 +149,12 @@ fn address(cid: u32, port: u32) -> libc::sockaddr_vm {
 fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     match fd {
         ..0 => Err(io::Error::last_os_error()),
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: a new descriptor.
         _ => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }
 }
 
-/// Says all back until there is no more; how much that was.
+/// Echoes the stream until its end. Returns the number of bytes.
 fn echo(stream: &mut (impl Read + Write)) -> io::Result<usize> {
     let (mut bytes, mut all) = (vec![0; PIECE], 0);
     loop {

@@ -1,9 +1,7 @@
-//! The machine's ports: one takes bytes for the lab, one pauses the machine, one
-//! ends it, and two give what it has to do.
+//! Ports of the machine: console, pause, exit, and the firmware configuration device.
 //!
-//! A process may use them no longer than it does: while it has any port, Linux looks at its
-//! list of ports at each return to it and to every child of it, and 54 instructions would
-//! stand in each exit of a VMM.
+//! Access is requested only while a port is used: otherwise Linux checks the I/O bitmap at each
+//! return to the process and its children, which adds 54 instructions to each exit of a VMM.
 
 use std::arch::asm;
 use std::io;
@@ -13,30 +11,28 @@ use trapline_abi::platform::{
 };
 use trapline_abi::Record;
 
-/// Turns of an empty loop for which to wait for the machine to end: half a minute
-/// where instructions are counted.
-const PATIENCE: u64 = 10_000_000_000;
+/// Turns of an empty loop in which the machine has to end: half a minute on the instruction clock.
+const EXIT_WAIT: u64 = 10_000_000_000;
 
-/// The item of the firmware configuration device that says who made it.
+/// Item of the firmware configuration device with its signature.
 const SIGNATURE: u16 = 0;
 
-/// The machine's ports, which the kernel lets this process use.
+/// Ports of the machine.
 pub struct Port(());
 
-/// The right to use some ports, for as long as this lives.
-pub struct Right {
+/// Access to a range of ports, until it is dropped.
+pub struct PortAccess {
     first: u16,
     count: u8,
 }
 
-impl Right {
-    /// To `count` ports from `first` on.
+impl PortAccess {
+    /// Requests access to `count` ports from `first` on.
     ///
     /// # Errors
-    /// The kernel's refusal.
-    pub fn to(first: u16, count: u8) -> io::Result<Self> {
-        // SAFETY: takes numbers only. What is then written to these ports
-        // reaches the devices that the lab gave the machine for this.
+    /// The kernel refuses.
+    pub fn request(first: u16, count: u8) -> io::Result<Self> {
+        // SAFETY: numbers only. The ports belong to devices that the lab has added for this.
         match unsafe { libc::ioperm(first.into(), count.into(), 1) } {
             0 => Ok(Self { first, count }),
             _ => Err(io::Error::last_os_error()),
@@ -44,36 +40,36 @@ impl Right {
     }
 }
 
-impl Drop for Right {
+impl Drop for PortAccess {
     fn drop(&mut self) {
-        // SAFETY: as in `to`.
+        // SAFETY: as in `request`.
         unsafe { libc::ioperm(self.first.into(), self.count.into(), 0) };
     }
 }
 
 impl Port {
-    /// Asks the kernel whether the ports may be used.
+    /// Checks that the kernel allows access to the ports.
     pub fn open() -> io::Result<Self> {
-        Right::to(DEBUG_CONSOLE, 1).map(|_| Self(()))
+        PortAccess::request(DEBUG_CONSOLE, 1).map(|_| Self(()))
     }
 
-    /// The ports, which `open` has asked for before.
+    /// Returns the ports, after a successful [`Self::open`].
     pub fn opened() -> Self {
         Self(())
     }
 
-    /// Says `record`, stamped `at` ticks.
-    pub fn say(&mut self, record: &Record<'_>, at: u64) {
+    /// Sends `record` with timestamp `at`, in ticks.
+    pub fn send(&mut self, record: &Record<'_>, at: u64) {
         let mut frame = [0; MAX_FRAME];
-        // Texts are clipped and relayed pieces short: every record fits.
+        // Texts are truncated and relayed pieces are short, so every record fits.
         if let Ok(length) = encode(record, at, &mut frame) {
             self.write(&frame[..length]);
         }
     }
 
-    /// Says bytes that are frames already.
+    /// Writes frames.
     pub fn write(&mut self, bytes: &[u8]) {
-        let Ok(_right) = Right::to(DEBUG_CONSOLE, 1) else {
+        let Ok(_access) = PortAccess::request(DEBUG_CONSOLE, 1) else {
             return;
         };
         // SAFETY: reads `bytes` and writes them to a port that the process may use,
@@ -89,29 +85,27 @@ impl Port {
         }
     }
 
-    /// Stops the machine here. It goes on when the lab wants it to, in this very
-    /// process or in another that was given the machine's state.
+    /// Pauses the machine until the lab resumes it, possibly in another process from a snapshot.
     pub fn pause(&mut self) {
-        let Ok(_right) = Right::to(PAUSE, 1) else {
+        let Ok(_access) = PortAccess::request(PAUSE, 1) else {
             return;
         };
-        // SAFETY: a port that the process may use; registers and memory are the
-        // same when the machine goes on.
+        // SAFETY: access was requested; registers and memory are unchanged when the machine resumes.
         unsafe { asm!("out dx, al", in("dx") PAUSE, in("al") PAUSE_NOW, options(nostack, nomem)) };
     }
 
     /// Selects an item of the firmware configuration device, from its beginning.
     pub fn select(&mut self, item: u16) {
-        let Ok(_right) = Right::to(FW_CFG, 2) else {
+        let Ok(_access) = PortAccess::request(FW_CFG, 2) else {
             return;
         };
-        // SAFETY: a port that the process may use; it only moves a position.
+        // SAFETY: access was requested; it only sets a position.
         unsafe { asm!("out dx, ax", in("dx") FW_CFG, in("ax") item, options(nostack, nomem)) };
     }
 
-    /// Reads on in the selected item. Behind its end there are zeros.
+    /// Reads the next bytes of the selected item, zeros after its end.
     pub fn read(&mut self, bytes: &mut [u8]) {
-        let Ok(_right) = Right::to(FW_CFG, 2) else {
+        let Ok(_access) = PortAccess::request(FW_CFG, 2) else {
             return;
         };
         // SAFETY: writes as many bytes as `bytes` has, from a port that the process
@@ -127,7 +121,7 @@ impl Port {
         }
     }
 
-    /// Whether this is a machine without QEMU's devices.
+    /// Returns true if the machine has no devices of QEMU.
     fn is_without_exit(&mut self) -> bool {
         let mut signature = [0; 4];
         self.select(SIGNATURE);
@@ -135,10 +129,10 @@ impl Port {
         signature != *b"QEMU"
     }
 
-    /// Resets the processor; a machine without an exit device ends with that.
+    /// Resets the CPU, which ends a machine without an exit device.
     fn reset(&mut self) {
-        if let Ok(_right) = Right::to(KEYBOARD_CONTROLLER, 1) {
-            // SAFETY: a port that the process may use, and that nobody else uses any more;
+        if let Ok(_access) = PortAccess::request(KEYBOARD_CONTROLLER, 1) {
+            // SAFETY: a port that the process may use, and that is no longer used;
             // the machine ends here.
             unsafe {
                 asm!("out dx, al", in("dx") KEYBOARD_CONTROLLER, in("al") RESET, options(nostack, nomem));
@@ -148,17 +142,16 @@ impl Port {
 
     /// Ends the machine with `code`, see [`EXIT`].
     pub fn end(&mut self, code: u32) -> ! {
-        let _right = Right::to(EXIT, 4);
+        let _access = PortAccess::request(EXIT, 4);
         // SAFETY: a port that the process may use, as it could when it began; the machine
         // stops here.
         unsafe { asm!("out dx, eax", in("dx") EXIT, in("eax") code, options(nostack, nomem)) };
         if self.is_without_exit() {
             self.reset();
         }
-        // QEMU 10 stops a moment later, unlike QEMU 7, and a second code would
-        // replace the first. A machine without the exit device ends with its
-        // init, in a panic.
-        for _ in 0..PATIENCE {
+        // QEMU 10 stops later than QEMU 7, and a second code would replace the first. A machine
+        // without an exit device ends with its init, in a kernel panic.
+        for _ in 0..EXIT_WAIT {
             std::hint::spin_loop();
         }
         std::process::exit(1)

@@ -1,134 +1,131 @@
-//! The script: a line a step, its words separated by tabs.
+//! Scripts: one step per line, words separated by tabs.
 //!
 //! - `module PATH OPTIONS` loads a kernel module.
-//! - `write PATH TEXT` tunes the kernel.
-//! - `wait PATH TEXT` waits until a file says so.
-//! - `xen DIRECTORY FILE` makes this Linux the first domain of the Xen below it, with that
-//!   directory's programs, and makes the domain that FILE describes, once; see `init::xen`.
-//! - `load NAME UNIT TELLING PROGRAM ARGUMENT…` starts a program that disturbs those that
-//!   are launched later; see `init::beside` and [`Telling`].
-//! - `sched fifo PRIORITY` and `sched deadline RUNTIME PERIOD`, in nanoseconds: how the
-//!   programs that are launched later get the processor.
-//! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT…` runs a program to its end, at
-//!   most so many seconds of the machine's time. For KIND see [`Kind`].
+//! - `write PATH TEXT` writes to a file, mostly to configure the kernel.
+//! - `wait PATH TEXT` waits until a file has this content.
+//! - `xen DIRECTORY FILE` sets up this Linux as the first domain of Xen, with the programs in
+//!   DIRECTORY, and creates the domain of the configuration FILE once; see `init::xen`.
+//! - `load NAME UNIT REPORT PROGRAM ARGUMENT...` starts a load; see `init::background` and
+//!   [`WorkReport`].
+//! - `sched fifo PRIORITY` and `sched deadline RUNTIME PERIOD`, in nanoseconds: scheduling policy of
+//!   the programs launched later.
+//! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT...` runs a program until it exits, for at most
+//!   SECONDS of the machine's clock. For KIND see [`VmmKind`].
 
-use trapline_spawn::sched::Rules;
+use trapline_spawn::sched::SchedPolicy;
 
-/// One step.
+/// Step of a script.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Load a kernel module.
+    /// Loads a kernel module.
     Module {
-        /// Its file.
+        /// File.
         path: &'a str,
-        /// Its parameters, as on a kernel command line.
+        /// Parameters, as on a kernel command line.
         options: &'a str,
     },
-    /// Write a text to a file.
+    /// Writes a text to a file.
     Write {
-        /// The file.
+        /// File.
         path: &'a str,
-        /// The text.
+        /// Text.
         text: &'a str,
     },
-    /// Wait until a file says a text.
+    /// Waits until a file has this content.
     Wait {
-        /// The file.
+        /// File.
         path: &'a str,
-        /// The text, without a line's end.
+        /// Content, without a newline.
         text: &'a str,
     },
-    /// Make this Linux the first domain of a Xen.
+    /// Sets up this Linux as the first domain of Xen.
     Xen {
-        /// The directory of Xen's programs.
+        /// Directory of the programs of Xen.
         programs: &'a str,
-        /// What describes a domain.
+        /// Configuration file of a domain.
         domain: &'a str,
     },
-    /// Start what disturbs.
+    /// Starts a load.
     Load(Load<'a>),
-    /// Rules for what is launched.
-    Sched(Rules),
-    /// Run a program.
+    /// Sets the scheduling policy of launched programs.
+    Sched(SchedPolicy),
+    /// Runs a program.
     Launch(Launch<'a>),
 }
 
-/// A program that disturbs.
+/// Load to start.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Load<'a> {
-    /// The load's name.
+    /// Name.
     pub name: &'a str,
-    /// What it counts.
+    /// Unit of its count.
     pub unit: &'a str,
-    /// How it tells.
-    pub telling: Telling,
-    /// Its file.
+    /// Source of its count.
+    pub report: WorkReport,
+    /// File.
     pub program: &'a str,
-    /// Its arguments, without its own name.
+    /// Arguments, without the program name.
     pub arguments: Vec<&'a str>,
 }
 
-/// How a program that disturbs tells how much it has done.
+/// Source of the amount of work of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
-    /// `count`: as a number in the file that is its standard output.
+pub enum WorkReport {
+    /// `count`: a number in its standard output, which is a file.
     Count,
-    /// `exits`: it is a VMM, and KVM counts the exits of its guest.
+    /// `exits`: KVM counts the exits of its guest.
     Exits,
 }
 
-/// A program to run.
+/// Program to run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Launch<'a> {
-    /// Its number in what is told about it.
+    /// Index in records.
     pub child: u16,
-    /// How long it may take, in seconds of the machine's clock.
+    /// Time limit, in seconds of the machine's clock.
     pub seconds: u32,
-    /// What is known about it.
-    pub kind: Kind,
-    /// Its file.
+    /// Kind of the VMM.
+    pub kind: VmmKind,
+    /// File.
     pub program: &'a str,
-    /// Its arguments, without its own name.
+    /// Arguments, without the program name.
     pub arguments: Vec<&'a str>,
 }
 
 impl<'a> Launch<'a> {
-    /// The arguments that are the program's.
-    pub fn of_program(&self) -> &[&'a str] {
-        let kept = usize::from(self.kind == Kind::XenAsked);
-        &self.arguments[..self.arguments.len().saturating_sub(kept)]
+    /// Returns the arguments of the program.
+    pub fn program_arguments(&self) -> &[&'a str] {
+        let console_lines = usize::from(self.kind == VmmKind::XenConsole);
+        &self.arguments[..self.arguments.len().saturating_sub(console_lines)]
     }
 
-    /// What the guest reads from its console.
-    pub fn asked(&self) -> Option<&'a str> {
+    /// Returns the line for the console of the guest.
+    pub fn console_line(&self) -> Option<&'a str> {
         let last = self.arguments.last().copied();
-        last.filter(|_| self.kind == Kind::XenAsked)
+        last.filter(|_| self.kind == VmmKind::XenConsole)
     }
 }
 
-/// What is known about a program.
+/// Kind of a launched VMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `no`: it tells all that there is to tell.
-    Ours,
-    /// `yes`: a VMM that does not tell its guest's TSC offset, so that the kernel
-    /// is asked.
-    Asked,
-    /// `foreign`: the same, and a VMM that knows nothing of Trapline; see
-    /// `init::foreign`.
-    Foreign,
-    /// `xen`: the toolstack, which starts a domain and ends with it; see
-    /// `init::xen`.
+pub enum VmmKind {
+    /// `no`: it reports everything itself.
+    Trapline,
+    /// `yes`: the TSC offset of its guest is read from the kernel.
+    OffsetFromKernel,
+    /// `foreign`: a custom VMM, see `init::custom_vmm`. The TSC offset is read from the kernel.
+    Custom,
+    /// `xen`: the toolstack of Xen, which starts a domain and exits with it; see `init::xen`.
     Xen,
-    /// `xen-asked`: the same, but the domain has no command line and reads a line from its
-    /// console: the last argument, which the toolstack does not get.
-    XenAsked,
+    /// `xen-asked`: as `xen`, but the domain reads its command line from its console: the last
+    /// argument, which is not passed to the toolstack.
+    XenConsole,
 }
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a message that names the invalid word.
 pub fn parse(line: &str) -> Result<Step<'_>, String> {
     let words: Vec<&str> = line.split('\t').collect();
     match words[..] {
@@ -136,26 +133,26 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
         ["write", path, text] => Ok(Step::Write { path, text }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
         ["xen", programs, domain] => Ok(Step::Xen { programs, domain }),
-        ["load", name, unit, telling, program, ref arguments @ ..] => Ok(Step::Load(Load {
+        ["load", name, unit, report, program, ref arguments @ ..] => Ok(Step::Load(Load {
             name,
             unit,
-            telling: telling_of(telling)?,
+            report: parse_report(report)?,
             program,
             arguments: arguments.to_vec(),
         })),
-        ["sched", "fifo", priority] => Ok(Step::Sched(Rules::Fifo(number(priority)?))),
-        ["sched", "deadline", runtime, period] => Ok(Step::Sched(Rules::Deadline {
+        ["sched", "fifo", priority] => Ok(Step::Sched(SchedPolicy::Fifo(number(priority)?))),
+        ["sched", "deadline", runtime, period] => Ok(Step::Sched(SchedPolicy::Deadline {
             runtime: number(runtime)?,
             period: number(period)?,
         })),
         ["launch", child, seconds, kind, program, ref arguments @ ..] => Ok(Step::Launch(Launch {
             child: number(child)?,
             seconds: number(seconds)?,
-            kind: kind_of(kind)?,
+            kind: parse_kind(kind)?,
             program,
             arguments: arguments.to_vec(),
         })),
-        _ => Err(format!("'{line}' is no step")),
+        _ => Err(format!("'{line}' is not a step")),
     }
 }
 
@@ -164,22 +161,22 @@ fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
         .map_err(|_| format!("'{word}' is not a number in range"))
 }
 
-fn telling_of(word: &str) -> Result<Telling, String> {
+fn parse_report(word: &str) -> Result<WorkReport, String> {
     match word {
-        "count" => Ok(Telling::Count),
-        "exits" => Ok(Telling::Exits),
-        _ => Err(format!("'{word}' is no way to tell")),
+        "count" => Ok(WorkReport::Count),
+        "exits" => Ok(WorkReport::Exits),
+        _ => Err(format!("'{word}' is not a source of counts")),
     }
 }
 
-fn kind_of(word: &str) -> Result<Kind, String> {
+fn parse_kind(word: &str) -> Result<VmmKind, String> {
     match word {
-        "no" => Ok(Kind::Ours),
-        "yes" => Ok(Kind::Asked),
-        "foreign" => Ok(Kind::Foreign),
-        "xen" => Ok(Kind::Xen),
-        "xen-asked" => Ok(Kind::XenAsked),
-        _ => Err(format!("'{word}' is no kind of program")),
+        "no" => Ok(VmmKind::Trapline),
+        "yes" => Ok(VmmKind::OffsetFromKernel),
+        "foreign" => Ok(VmmKind::Custom),
+        "xen" => Ok(VmmKind::Xen),
+        "xen-asked" => Ok(VmmKind::XenConsole),
+        _ => Err(format!("'{word}' is not a kind of VMM")),
     }
 }
 
@@ -188,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_read_as_written() {
+    fn steps_are_parsed() {
         let module = Step::Module {
             path: "/kvm.ko",
             options: "nx_huge_pages=never a=b",
@@ -210,15 +207,15 @@ mod tests {
         let load = Step::Load(Load {
             name: "cpu",
             unit: "turns",
-            telling: Telling::Count,
+            report: WorkReport::Count,
             program: "/init",
             arguments: vec!["trapline.burn=cpu"],
         });
         let line = "load\tcpu\tturns\tcount\t/init\ttrapline.burn=cpu";
         assert_eq!(parse(line), Ok(load));
-        let fifo = Step::Sched(Rules::Fifo(7));
+        let fifo = Step::Sched(SchedPolicy::Fifo(7));
         assert_eq!(parse("sched\tfifo\t7"), Ok(fifo));
-        let deadline = Step::Sched(Rules::Deadline {
+        let deadline = Step::Sched(SchedPolicy::Deadline {
             runtime: 3,
             period: 10,
         });
@@ -226,7 +223,7 @@ mod tests {
         let launch = Step::Launch(Launch {
             child: 3,
             seconds: 60,
-            kind: Kind::Asked,
+            kind: VmmKind::OffsetFromKernel,
             program: "/usr/bin/qemu",
             arguments: vec!["-append", "two words", ""],
         });
@@ -235,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_step_is_named() {
+    fn invalid_steps_are_rejected() {
         for (line, named) in [
             ("", "''"),
             ("modul\ta\tb", "modul"),

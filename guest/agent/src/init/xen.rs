@@ -1,14 +1,13 @@
-//! Being the first domain of a Xen, and starting others.
+//! Sets up this Linux as the first domain of Xen, and starts other domains.
 //!
-//! Xen's own programs do that: the daemons that a distribution starts at boot, and
-//! `xl`, which starts a domain, stays with it and ends when it has ended. A domain
-//! speaks through a ring that `xenconsoled` reads; the log that it keeps is a pipe
-//! here, so that nothing lies in between and nobody has to look for it.
+//! This uses the programs of Xen: the daemons, and `xl`, which starts a domain and exits when the
+//! domain ends. `xenconsoled` reads the console ring of the domain; its log is a pipe here, which is
+//! read directly.
 
 use super::guest;
 use super::port::Port;
 use super::script::Launch;
-use super::{mount, Trouble};
+use super::{mount, Message};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,7 +19,7 @@ use std::time::Duration;
 use trapline_abi::platform::DOMAIN;
 use trapline_spawn::Started;
 
-/// Directories that its programs take for granted.
+/// Directories that the programs of Xen require.
 const DIRECTORIES: [&str; 7] = [
     "/dev/pts",
     "/run/lock",
@@ -31,38 +30,38 @@ const DIRECTORIES: [&str; 7] = [
     CONSOLES,
 ];
 
-/// Where xenconsoled keeps its logs, by its own rules.
+/// Log directory of xenconsoled.
 const CONSOLES: &str = "/var/log/xen/console";
 
-/// What shows that a daemon is there.
+/// Files of running daemons.
 const STORE: &str = "/run/xenstored/socket";
 const CONSOLE_DAEMON: &str = "/run/xenconsoled.pid";
 
-/// Makes this Linux the first domain, with Xen's programs from a directory, and makes
-/// the domain that a file describes, once.
-pub fn become_first_domain(programs: &str, domain: &str) -> Result<(), Trouble> {
-    prepare().map_err(|error| format!("what Xen's programs need: {error}"))?;
+/// Sets up this Linux as the first domain, with the programs in a directory, and creates the domain
+/// of a configuration file once.
+pub fn become_first_domain(programs: &str, domain: &str) -> Result<(), Message> {
+    prepare().map_err(|error| format!("cannot prepare directories for Xen: {error}"))?;
     let run = |name: &str, arguments: &[&str]| execute(&format!("{programs}/{name}"), arguments);
     run("xenstored", &["--pid-file=/run/xenstored.pid"])?;
-    appears(STORE)?;
+    wait_for_file(STORE)?;
     run("xen-init-dom0", &[])?;
     let pid = format!("--pid-file={CONSOLE_DAEMON}");
     run("xenconsoled", &[&pid, "--log=guest", "--timestamp=none"])?;
-    appears(CONSOLE_DAEMON)?;
-    rehearse(&format!("{programs}/xl"), domain)
+    wait_for_file(CONSOLE_DAEMON)?;
+    create_once(&format!("{programs}/xl"), domain)
 }
 
-/// Makes a domain that never runs, and takes it apart. The first one of all costs more
-/// than those after it: the kernel lays out descriptions of 128 MiB of memory before
-/// it maps a domain's first page, for good.
-fn rehearse(toolstack: &str, domain: &str) -> Result<(), Trouble> {
-    // Its console's log cannot be written while nobody reads it.
+/// Creates and destroys a domain that never runs. The first domain costs more than later ones:
+/// before it maps the first page of a domain, the kernel allocates page structures for 128 MiB of
+/// memory, once.
+fn create_once(toolstack: &str, domain: &str) -> Result<(), Message> {
+    // The log of its console can be written only while it has a reader.
     let _console = console().map_err(|error| format!("{}: {error}", log()))?;
     execute(toolstack, &["create", "-e", "-p", "-q", domain])?;
     execute(toolstack, &["destroy", DOMAIN])
 }
 
-/// What the domain says, to be read without waiting.
+/// Opens the console of the domain, non-blocking.
 fn console() -> io::Result<File> {
     File::options()
         .read(true)
@@ -70,8 +69,8 @@ fn console() -> io::Result<File> {
         .open(log())
 }
 
-/// `rand_pool_info` (Linux `include/uapi/linux/random.h`) with as much as the kernel's
-/// random numbers need to begin.
+/// `rand_pool_info` (Linux `include/uapi/linux/random.h`) with enough bytes to seed the kernel's
+/// random numbers.
 #[repr(C)]
 struct Seed {
     bits: libc::c_int,
@@ -82,8 +81,8 @@ struct Seed {
 /// `RNDADDENTROPY`.
 const ADD_ENTROPY: libc::c_ulong = 0x4008_5203;
 
-/// Lets the kernel's random numbers begin, always the same. The machine makes none, and
-/// without this programs would wait for seconds until the kernel has seen enough.
+/// Seeds the kernel's random numbers with a constant. The machine has no source of entropy, and
+/// programs would wait for seconds without a seed.
 fn seed() -> io::Result<()> {
     let random = File::options().write(true).open("/dev/random")?;
     let seed = Seed {
@@ -113,43 +112,42 @@ fn log() -> String {
     format!("{CONSOLES}/guest-{DOMAIN}.log")
 }
 
-/// What a program says; a daemon keeps what it was given, so it cannot be a pipe
-/// whose end is waited for.
-const WORDS: &str = "/tmp/words";
+/// Output of a program. Not a pipe, because daemons keep it open.
+const OUTPUT: &str = "/tmp/output";
 
-/// Runs a program to its end, or until it has become a daemon.
-fn execute(program: &str, arguments: &[&str]) -> Result<(), Trouble> {
-    let told = |error: io::Error| format!("{program}: {error}");
-    let words = File::create(WORDS).map_err(told)?;
+/// Runs a program until it exits or becomes a daemon.
+fn execute(program: &str, arguments: &[&str]) -> Result<(), Message> {
+    let failure = |error: io::Error| format!("{program}: {error}");
+    let output = File::create(OUTPUT).map_err(failure)?;
     let status = Command::new(program)
         .args(arguments)
-        .stdout(words.try_clone().map_err(told)?)
-        .stderr(words)
+        .stdout(output.try_clone().map_err(failure)?)
+        .stderr(output)
         .status()
-        .map_err(told)?;
+        .map_err(failure)?;
     if status.success() {
         return Ok(());
     }
-    let words = fs::read_to_string(WORDS).unwrap_or_default();
-    Err(format!("{program}: {status}: {}", words.trim()))
+    let output = fs::read_to_string(OUTPUT).unwrap_or_default();
+    Err(format!("{program}: {status}: {}", output.trim()))
 }
 
-/// How often it is looked whether a daemon is there, a hundredth of a second apart.
-const LOOKS: u32 = 1000;
+/// Maximum number of checks for a file, every 10 ms.
+const MAX_CHECKS: u32 = 1000;
 
-fn appears(path: &str) -> Result<(), Trouble> {
-    for _ in 0..LOOKS {
+fn wait_for_file(path: &str) -> Result<(), Message> {
+    for _ in 0..MAX_CHECKS {
         if Path::new(path).exists() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Err(format!("{path} does not appear"))
+    Err(format!("{path} does not exist"))
 }
 
-/// Writes a line to the terminal that xenconsoled makes for a domain, once it is
-/// there; nothing if the toolstack ends before.
-fn answer(line: &str, toolstack: &Started) -> io::Result<File> {
+/// Writes a line to the terminal that xenconsoled creates for a domain, as soon as it exists. Fails if
+/// the toolstack exits before.
+fn write_to_console(line: &str, toolstack: &Started) -> io::Result<File> {
     loop {
         if let Some(path) = terminal()? {
             let mut terminal = File::options()
@@ -160,16 +158,16 @@ fn answer(line: &str, toolstack: &Started) -> io::Result<File> {
             terminal.write_all(format!("{line}\n").as_bytes())?;
             return Ok(terminal);
         }
-        if guest::ready(&[toolstack.pidfd.as_fd()], LOOK)? {
+        if guest::wait_readable(&[toolstack.pidfd.as_fd()], CHECK_INTERVAL)? {
             return Err(io::ErrorKind::NotFound.into());
         }
     }
 }
 
-/// Milliseconds between two looks for a terminal.
-const LOOK: u64 = 10;
+/// Interval of checks for a terminal, in milliseconds.
+const CHECK_INTERVAL: u64 = 10;
 
-/// The terminal of the only domain.
+/// Returns the terminal of the only domain.
 fn terminal() -> io::Result<Option<PathBuf>> {
     let entries = fs::read_dir("/dev/pts")?.flatten();
     let is_number = |name: &str| name.parse::<u32>().is_ok();
@@ -177,17 +175,19 @@ fn terminal() -> io::Result<Option<PathBuf>> {
     Ok(found.next().map(|entry| entry.path()))
 }
 
-/// Runs the toolstack until its domain has ended, and tells about both. A domain that
-/// is still there then is destroyed.
+/// Runs the toolstack until its domain ends, and sends the records of both. Destroys a domain that
+/// still exists afterwards.
 pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let console = console()?;
-    guest::set_up(&console)?;
+    guest::configure_pipe(&console)?;
     let guest = guest::start(launch, File::open("/dev/null")?.as_fd())?;
-    // Closed, it would be made anew.
-    let _terminal = launch.asked().map(|line| answer(line, &guest.started));
+    // If it were closed, xenconsoled would create it again.
+    let _terminal = launch
+        .console_line()
+        .map(|line| write_to_console(line, &guest.started));
     let killed =
         guest
-            .speaking_through(console)
+            .with_console(console)
             .finish(None, launch.seconds, || Ok(String::new()), port)?;
     if killed {
         execute(launch.program, &["destroy", DOMAIN]).map_err(io::Error::other)?;

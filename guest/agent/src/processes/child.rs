@@ -1,28 +1,27 @@
-//! Children that are copies of this process. Such a child may find a lock taken by a
-//! thread that it does not have, so it only makes system calls, and ends.
+//! Forked children. A lock may be held by a thread that a child does not have, so children only make
+//! system calls and exit.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// A child that waits for what it is told, and ends when nobody can tell it any more.
+/// Child that waits for bytes, and exits when its pipe is closed.
 pub struct Child {
     pid: libc::pid_t,
-    /// To it; taken only to end it.
+    /// Pipe to the child; closed to end it.
     to: Option<File>,
     from: File,
 }
 
 impl Child {
-    /// A child that does `body` with a pipe from this process and one to it. `body`
-    /// allocates nothing and takes no lock.
+    /// Forks a child that runs `body` with a pipe from this process and one to it. `body` does not
+    /// allocate or lock.
     pub fn start(body: impl FnOnce(&File, &File) -> Option<()>) -> Option<Self> {
         let (theirs, to) = trapline_spawn::pipe().ok()?;
         let (from, their_answers) = trapline_spawn::pipe().ok()?;
-        // SAFETY: the child closes two descriptors and does what it is given, which
-        // allocates nothing.
+        // SAFETY: the child closes two descriptors and runs `body`, which does not allocate.
         let pid = unsafe { fork() }?;
         if pid == 0 {
-            // Otherwise it would wait for itself.
+            // Otherwise the child would keep its own pipe open.
             drop((to, from));
             body(&theirs, &their_answers);
             exit(0);
@@ -34,16 +33,16 @@ impl Child {
         })
     }
 
-    /// Tells it `byte` and waits for its answer.
+    /// Sends `byte` and waits for the answer.
     #[inline(always)]
     pub fn ask(&self, byte: u8) -> Option<u8> {
         put(self.to.as_ref()?, byte)?;
-        self.hear()
+        self.receive()
     }
 
-    /// Waits for a byte of its.
+    /// Waits for a byte of the child.
     #[inline(always)]
-    pub fn hear(&self) -> Option<u8> {
+    pub fn receive(&self) -> Option<u8> {
         get(&self.from)
     }
 }
@@ -55,29 +54,28 @@ impl Drop for Child {
     }
 }
 
-/// Makes a copy of this process; 0 in the copy.
+/// Forks. Returns 0 in the child.
 ///
 /// # Safety
-/// The copy has only this thread: it takes no lock, so it allocates nothing.
+/// The child has only this thread, so it must not lock or allocate.
 #[inline(always)]
 pub unsafe fn fork() -> Option<libc::pid_t> {
-    // SAFETY: takes no arguments; the caller knows what the copy does. Not libc's fork,
-    // which does things of its own in both.
+    // SAFETY: no arguments; the child behaves by contract. Not libc's fork, which runs handlers.
     let child = unsafe { libc::syscall(libc::SYS_fork) };
     (child >= 0).then_some(child as libc::pid_t)
 }
 
-/// Ends this process, and nothing else.
+/// Exits without exit handlers.
 pub fn exit(status: u8) -> ! {
     // SAFETY: takes a number.
     unsafe { libc::_exit(status.into()) }
 }
 
-/// Waits until `child` has ended; its status if it ended by itself.
+/// Waits until `child` exits. Returns its exit status; `None` if it was killed.
 #[inline(always)]
 pub fn wait(child: libc::pid_t) -> Option<u8> {
     let mut status = 0;
-    // SAFETY: the status is ours to be written to, and no usage is asked for.
+    // SAFETY: a local variable, and no usage is requested.
     let reaped = unsafe { libc::wait4(child, &raw mut status, 0, std::ptr::null_mut()) };
     let ended = reaped == child && libc::WIFEXITED(status);
     ended.then(|| libc::WEXITSTATUS(status) as u8)
@@ -86,12 +84,12 @@ pub fn wait(child: libc::pid_t) -> Option<u8> {
 /// Writes a byte.
 #[inline(always)]
 pub fn put(file: &File, byte: u8) -> Option<()> {
-    // SAFETY: one byte of ours, and an open descriptor.
+    // SAFETY: one byte, and an open descriptor.
     let written = unsafe { libc::write(file.as_raw_fd(), (&raw const byte).cast(), 1) };
     (written == 1).then_some(())
 }
 
-/// Reads a byte, waiting for it.
+/// Waits for a byte and reads it.
 #[inline(always)]
 pub fn get(file: &File) -> Option<u8> {
     let mut byte = 0_u8;

@@ -1,11 +1,10 @@
-//! [`Processes`] over Linux: children, the program that one of them executes, pipes and
-//! mappings, by the system calls that do these things and no library around them.
+//! [`Processes`] on Linux, by direct system calls.
 //!
-//! While something is measured all of the family runs on one CPU, as it does in a guest
-//! with one. What is made for an operation is gone when it ends.
+//! During an operation this process and its children run on one CPU, as in a guest with one CPU. The
+//! resources of an operation are released at its end.
 
 mod child;
-mod program;
+pub mod program;
 
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use child::{exit, fork, get, put, wait, Child};
@@ -19,22 +18,22 @@ use trapline_abi::Op;
 use trapline_workloads::system::MAPPED_PAGES;
 use trapline_workloads::{Block, Processes, Reason};
 
-/// Of [`Family::map`], in bytes.
+/// Length of a mapping, in bytes.
 const MAPPED: usize = (MAPPED_PAGES * PAGE) as usize;
 
-/// This process with what it has made for an operation.
+/// Resources of an operation.
 #[derive(Default)]
-pub struct Family {
-    /// Where it may run when nothing is measured.
+pub struct ProcessFamily {
+    /// Affinity to restore.
     cpus: Option<libc::cpu_set_t>,
     executable: Option<Executable>,
     pipe: Option<(File, File)>,
-    /// The partner that answers, or who holds pages.
+    /// Child that answers bytes, or shares pages.
     child: Option<Child>,
     pages: Option<File>,
 }
 
-impl Family {
+impl ProcessFamily {
     fn make(&mut self, op: Op) -> Result<(), Reason> {
         const NO_CHILD: Reason = "no child can be started";
         match op {
@@ -43,23 +42,27 @@ impl Family {
                 let one = self.exec(1);
                 one.filter(|status| *status == 1).ok_or(program::REFUSED)?;
             }
-            Op::ContextSwitch => self.child = Some(Child::start(answer).ok_or(NO_CHILD)?),
-            Op::Pipe => self.pipe = Some(trapline_spawn::pipe().map_err(|_| "there is no pipe")?),
-            Op::Mmap => self.pages = Some(numbered_pages().ok_or("no file in memory can be made")?),
+            Op::ContextSwitch => self.child = Some(Child::start(complement_bytes).ok_or(NO_CHILD)?),
+            Op::Pipe => {
+                self.pipe = Some(trapline_spawn::pipe().map_err(|_| "a pipe cannot be created")?)
+            }
+            Op::Mmap => {
+                self.pages = Some(numbered_pages().ok_or("a memory file cannot be created")?)
+            }
             _ => {}
         }
         Ok(())
     }
 }
 
-impl Processes for Family {
-    fn begin(&mut self, op: Op) -> Result<(), Reason> {
+impl Processes for ProcessFamily {
+    fn prepare(&mut self, op: Op) -> Result<(), Reason> {
         self.cpus = affinity();
-        pin_to_current_cpu().ok_or("processes cannot be bound to one CPU")?;
-        self.make(op).inspect_err(|_| self.end())
+        pin_to_current_cpu().ok_or("processes cannot be pinned to one CPU")?;
+        self.make(op).inspect_err(|_| self.finish())
     }
 
-    fn end(&mut self) {
+    fn finish(&mut self) {
         let Self { cpus, .. } = std::mem::take(self);
         if let Some(cpus) = cpus {
             set_affinity(&cpus);
@@ -68,7 +71,7 @@ impl Processes for Family {
 
     #[inline(always)]
     fn fork(&mut self, status: u8) -> Option<u8> {
-        // SAFETY: the child only ends.
+        // SAFETY: the child only exits.
         match unsafe { fork() }? {
             0 => exit(status),
             child => wait(child),
@@ -78,7 +81,7 @@ impl Processes for Family {
     #[inline(always)]
     fn exec(&mut self, status: u8) -> Option<u8> {
         let executable = self.executable.as_ref()?;
-        // SAFETY: the child only executes a program, or ends.
+        // SAFETY: the child only executes a program, or exits.
         match unsafe { fork() }? {
             0 => {
                 executable.execute(status);
@@ -96,16 +99,16 @@ impl Processes for Family {
     }
 
     #[inline(always)]
-    fn answer(&mut self, byte: u8) -> Option<u8> {
+    fn ping(&mut self, byte: u8) -> Option<u8> {
         self.child.as_ref()?.ask(byte)
     }
 
-    fn switches(&mut self) -> u64 {
+    fn switch_count(&mut self) -> u64 {
         // SAFETY: an all-zero rusage is valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: it is ours to be written to.
+        // SAFETY: a local variable.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-        // Who wakes its partner may have to give way to it at once.
+        // Waking the other process may preempt this one at once.
         (usage.ru_nvcsw + usage.ru_nivcsw).max(0) as u64
     }
 
@@ -126,49 +129,48 @@ impl Processes for Family {
 
     #[inline(always)]
     unsafe fn unmap(&mut self, mapped: Block) -> bool {
-        // SAFETY: the caller says that it is a mapping made by `map`, still mapped and no
-        // longer used.
+        // SAFETY: by contract a mapping of `map`, still mapped and no longer used.
         unsafe { libc::munmap(mapped.start.as_ptr().cast(), mapped.length) == 0 }
     }
 
-    fn share(&mut self, block: Block) -> Result<(), Reason> {
-        let child = Child::start(move |from, to| hold(&block, from, to));
+    fn fork_with_copy(&mut self, block: Block) -> Result<(), Reason> {
+        let child = Child::start(move |from, to| send_sum(&block, from, to));
         let child = child.ok_or("no child can be started")?;
-        child.hear().ok_or("the child does not speak")?;
-        // On this CPU it goes on now, until it waits.
+        child.receive().ok_or("the child does not answer")?;
+        // The child, on the same CPU, runs until it waits.
         // SAFETY: takes no arguments.
         unsafe { libc::sched_yield() };
         self.child = Some(child);
         Ok(())
     }
 
-    fn shared(&mut self) -> Result<u64, Reason> {
+    fn copy_sum(&mut self) -> Result<u64, Reason> {
         let child = self.child.take().ok_or("there is no child")?;
         let bytes: Option<Vec<u8>> = (0..size_of::<u64>() as u8)
             .map(|at| child.ask(at))
             .collect();
         let sum = bytes.and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
-        sum.ok_or("the child did not tell what its pages hold")
+        sum.ok_or("the child did not send the sum of its pages")
     }
 }
 
 /// Answers each byte with its complement.
-fn answer(from: &File, to: &File) -> Option<()> {
+fn complement_bytes(from: &File, to: &File) -> Option<()> {
     loop {
         put(to, !get(from)?)?;
     }
 }
 
-/// Says that it is there. Asked for a byte by its number, tells that of the sum of the
-/// first words of all pages of `block`.
-fn hold(block: &Block, from: &File, to: &File) -> Option<()> {
+/// Sends one byte when ready. Then answers each index with that byte of the sum of the first words of
+/// all pages of `block`.
+fn send_sum(block: &Block, from: &File, to: &File) -> Option<()> {
     put(to, 0)?;
     let mut at = get(from)?;
     let mut sum = 0_u64;
     for page in (0..block.length).step_by(PAGE as usize) {
         let word = block.start.as_ptr().wrapping_add(page).cast::<u64>();
         // SAFETY: `word` is the first of a page of the block, of which this process has
-        // a copy that nobody else knows.
+        // an exclusive copy.
         sum = sum.wrapping_add(unsafe { word.read_volatile() });
     }
     loop {
@@ -177,7 +179,7 @@ fn hold(block: &Block, from: &File, to: &File) -> Option<()> {
     }
 }
 
-/// A file in memory, each of whose pages begins with its number.
+/// Creates a memory file whose pages begin with their index.
 fn numbered_pages() -> Option<File> {
     let file = program::in_memory(c"trapline-pages", 0)?;
     file.set_len(MAPPED as u64).ok()?;
@@ -191,61 +193,65 @@ fn numbered_pages() -> Option<File> {
 mod tests {
     use super::*;
 
-    /// The family, made ready for `op`.
-    fn family(op: Op) -> Family {
-        let mut family = Family::default();
-        family.begin(op).unwrap();
+    /// Returns the resources of `op`.
+    fn family(op: Op) -> ProcessFamily {
+        let mut family = ProcessFamily::default();
+        family.prepare(op).unwrap();
         family
     }
 
     #[test]
-    fn children_end_with_the_status_that_they_are_told() {
+    fn children_exit_with_the_given_status() {
         for status in [0, 1, 255] {
             assert_eq!(family(Op::Fork).fork(status), Some(status));
             assert_eq!(family(Op::Exec).exec(status), Some(status));
         }
-        assert_eq!(Family::default().exec(1), None, "nothing was made ready");
+        assert_eq!(
+            ProcessFamily::default().exec(1),
+            None,
+            "nothing is prepared"
+        );
     }
 
     #[test]
-    fn a_partner_answers_and_each_answer_is_a_switch() {
+    fn each_answer_of_a_child_is_a_switch() {
         let mut family = family(Op::ContextSwitch);
-        let before = family.switches();
+        let before = family.switch_count();
         for byte in 0..100 {
-            assert_eq!(family.answer(byte), Some(!byte));
+            assert_eq!(family.ping(byte), Some(!byte));
         }
-        assert!(family.switches() >= before + 100);
-        family.end();
-        assert_eq!(family.answer(1), None);
+        assert!(family.switch_count() >= before + 100);
+        family.finish();
+        assert_eq!(family.ping(1), None);
     }
 
     #[test]
-    fn a_pipe_gives_what_was_written() {
+    fn a_pipe_returns_the_written_byte() {
         assert_eq!(family(Op::Pipe).pipe(7), Some(7));
     }
 
     #[test]
-    fn mapped_pages_have_their_numbers() {
+    fn mapped_pages_begin_with_their_index() {
         let mut family = family(Op::Mmap);
         let mapped = family.map().unwrap();
         let last = mapped.start.as_ptr().wrapping_add(MAPPED - PAGE as usize);
-        // SAFETY: the last page of a mapping that is there.
+        // SAFETY: the last page of a valid mapping.
         assert_eq!(unsafe { *last.cast::<u64>() }, MAPPED_PAGES - 1);
-        // SAFETY: not used any more.
+        // SAFETY: no longer used.
         assert!(unsafe { family.unmap(mapped) });
     }
 
     #[test]
-    fn a_child_keeps_what_its_parent_changes() {
+    fn a_child_keeps_its_copy() {
         let mut family = family(Op::PageFaultCow);
         let mut words = vec![3_u64; 2 * PAGE as usize / size_of::<u64>()];
         let block = Block {
             start: NonNull::new(words.as_mut_ptr().cast()).unwrap(),
             length: 2 * PAGE as usize,
         };
-        family.share(block).unwrap();
+        family.fork_with_copy(block).unwrap();
         words.fill(4);
-        assert_eq!(family.shared(), Ok(6));
-        assert!(family.shared().is_err(), "it is gone");
+        assert_eq!(family.copy_sum(), Ok(6));
+        assert!(family.copy_sum().is_err(), "the child has exited");
     }
 }

@@ -1,6 +1,6 @@
-//! The program that a child executes: four instructions, which end it with the first byte
-//! of its first argument. Its file is in memory and is executed by its descriptor, so that
-//! neither a disk nor a path is part of what is measured.
+//! Program of operation `exec`: four instructions, which exit with the first byte of the first
+//! argument. It is a memory file, executed by its descriptor, so that no disk or path lookup is
+//! measured.
 
 use std::arch::global_asm;
 use std::ffi::CStr;
@@ -11,8 +11,8 @@ use std::ptr;
 use std::slice;
 use trapline_workloads::Reason;
 
-// An executable of ELF's (System V ABI, chapters 4 and 5): its header, one segment that is
-// all of it, and the word that its stack needs not be executable.
+// ELF executable (System V ABI, chapters 4 and 5): header, one segment with the whole file, and a
+// segment for a stack that is not executable.
 global_asm!(
     ".pushsection .rodata.trapline_child, \"a\", @progbits",
     "trapline_child:",
@@ -39,7 +39,7 @@ global_asm!(
     exit = const libc::SYS_exit,
 );
 
-/// Where it is loaded, apart from all other programs.
+/// Load address, different from all other programs.
 const BASE: u64 = 0x2000_0000;
 
 extern "C" {
@@ -47,19 +47,20 @@ extern "C" {
     static trapline_child_end: u8;
 }
 
-/// Why nothing can be executed.
-pub const REFUSED: Reason = "the kernel executes no file in memory: sudo sysctl vm.memfd_noexec=0";
+/// Reason why memory files cannot be executed.
+pub const REFUSED: Reason =
+    "the kernel does not execute memory files: sudo sysctl vm.memfd_noexec=0";
 
-/// The program's file.
+/// Memory file with the program.
 pub struct Executable(File);
 
 impl Executable {
-    /// The program.
+    /// Creates the file.
     ///
     /// # Errors
-    /// The kernel keeps it out of memory.
+    /// The kernel refuses it.
     pub fn new() -> Result<Self, Reason> {
-        // Kernels before 6.3 have no such flag, and execute all files.
+        // Kernels before 6.3 do not have this flag, and execute all memory files.
         let file = in_memory(c"trapline-child", libc::MFD_EXEC)
             .or_else(|| in_memory(c"trapline-child", 0))
             .ok_or(REFUSED)?;
@@ -67,7 +68,7 @@ impl Executable {
         Ok(Self(file))
     }
 
-    /// Becomes the program, which ends with `status`; comes back only if it cannot.
+    /// Executes the program, which exits with `status`. Returns only on failure.
     #[inline(always)]
     pub fn execute(&self, status: u8) {
         let argument = [status, 0];
@@ -90,15 +91,15 @@ impl Executable {
 
 fn bytes() -> &'static [u8] {
     let (start, end) = (&raw const trapline_child, &raw const trapline_child_end);
-    // SAFETY: both are labels of one constant above, the second behind its last byte.
+    // SAFETY: both are labels of the constant above, the second after its last byte.
     unsafe { slice::from_raw_parts(start, end.addr() - start.addr()) }
 }
 
-/// An empty file in memory.
+/// Creates an empty memory file.
 pub fn in_memory(name: &CStr, flags: libc::c_uint) -> Option<File> {
     // SAFETY: a string that outlives the call.
     let file = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags) };
-    // SAFETY: the kernel made it just now and nobody else knows it.
+    // SAFETY: a new descriptor.
     (file >= 0).then(|| unsafe { File::from_raw_fd(file) })
 }
 

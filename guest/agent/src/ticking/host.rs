@@ -1,6 +1,5 @@
-//! The structure of a virtual machine without one: a process that waits for a timer
-//! in a blocking call and interrupts another by a signal, and shares a page with it,
-//! laid out as that of a VMM's timer.
+//! Structure of a virtual machine without a hypervisor: a process waits for a timer in a blocking call
+//! and interrupts another one by a signal. They share a page with the layout of the VMM's timer.
 
 use super::signal::{self, Signal};
 use crate::clock::{monotonic_ns, sleep_until, TickClock};
@@ -10,34 +9,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trapline_abi::platform::PAGE;
 use trapline_abi::ticker::{at, slot};
 use trapline_abi::Interrupt;
-use trapline_workloads::irq::{Arrival, Taken, Ticking};
+use trapline_workloads::irq::{Arrival, InterruptLog, TimerWindow};
 use trapline_workloads::{ticks, Reason};
 
-/// Takes the expiries of one window.
+/// Handles the expiries of one window.
 ///
 /// # Errors
-/// There can be no second process.
-pub fn tick(clock: &TickClock, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason> {
+/// A second process cannot be started.
+pub fn run(
+    clock: &TickClock,
+    window: &TimerWindow,
+    log: &mut InterruptLog<'_>,
+) -> Result<(), Reason> {
     let page = Page::new().map_err(|_| "no page can be shared with another process")?;
-    // SAFETY: the page lives until the end of this function, and so does the signal,
-    // which is dropped before it.
+    // SAFETY: the page is valid until the end of this function; the signal is dropped before it.
     let mut signal = unsafe { Signal::open(page.word(at::RAISED)) }
-        .map_err(|_| "a signal's handler cannot be set")?;
-    let keeper =
-        Keeper::start(clock, ticking, &page).map_err(|_| "no second process can be started")?;
+        .map_err(|_| "the handler of a signal cannot be set")?;
+    let timer = TimerProcess::start(clock, window, &page)
+        .map_err(|_| "no second process can be started")?;
     let mut last = 0;
-    while last < u64::from(ticking.expiries) {
-        let seen = signal.wait(ticking.between);
+    while last < u64::from(window.expiries) {
+        let seen = signal.wait(window.wait_mode);
         if seen.raised > last {
-            taken.put(page.told(ticking.first, seen.raised, &seen.arrival));
+            log.push(page.interrupt(window.first, seen.raised, &seen.arrival));
         }
         last = last.max(seen.raised);
     }
-    drop(keeper);
+    drop(timer);
     Ok(())
 }
 
-/// A page that two processes share.
+/// Page shared by two processes.
 struct Page(*mut u8);
 
 impl Page {
@@ -64,18 +66,18 @@ impl Page {
     }
 
     fn at(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: offsets are those of the page's layout: aligned, and within it.
+        // SAFETY: the offsets of the layout are aligned and within the page.
         unsafe { &*self.word(offset) }
     }
 
-    /// The interrupt of the expiry that was raised under this number.
-    fn told(&self, first: u64, raised: u64, arrival: &Arrival) -> Interrupt {
+    /// Returns the interrupt of the expiry with this number.
+    fn interrupt(&self, first: u64, raised: u64, arrival: &Arrival) -> Interrupt {
         let slot = slot(raised);
         let read = |offset| self.at(slot + offset).load(Ordering::Relaxed);
         Interrupt {
             sequence: first + raised - 1,
             due: read(at::DUE),
-            doubt: 0,
+            uncertainty: 0,
             woke: Some(read(at::WOKE)),
             marked: Some(read(at::MARKED)),
             entered: arrival.entered,
@@ -88,35 +90,35 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and used no more.
+        // SAFETY: mapped in `new`, no longer used.
         unsafe { libc::munmap(self.0.cast(), PAGE as usize) };
     }
 }
 
-/// The process that keeps time. Dropping it waits for its end.
-struct Keeper(libc::pid_t);
+/// Process with the timer. Dropping it waits for its exit.
+struct TimerProcess(libc::pid_t);
 
-impl Keeper {
-    fn start(clock: &TickClock, ticking: &Ticking, page: &Page) -> io::Result<Self> {
+impl TimerProcess {
+    fn start(clock: &TickClock, window: &TimerWindow, page: &Page) -> io::Result<Self> {
         let waiting = Thread::this();
         // SAFETY: this process has one thread; the child makes system calls only and
         // never returns from here.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
-            0 => keep_time(clock, ticking, page, &waiting),
+            0 => run_timer_process(clock, window, page, &waiting),
             child => Ok(Self(child)),
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for TimerProcess {
     fn drop(&mut self) {
-        // SAFETY: a child of ours that nobody else waits for.
+        // SAFETY: a child of this process that no other code waits for.
         unsafe { libc::waitpid(self.0, ptr::null_mut(), 0) };
     }
 }
 
-/// A thread of some process.
+/// Thread of a process.
 struct Thread {
     process: libc::pid_t,
     thread: libc::pid_t,
@@ -129,21 +131,20 @@ impl Thread {
         Self { process, thread }
     }
 
-    /// Interrupts it; false if it is there no more.
+    /// Sends the signal. Returns false if the thread has exited.
     fn interrupt(&self) -> bool {
         // SAFETY: numbers only.
         unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.thread, signal::NUMBER) == 0 }
     }
 }
 
-/// The child's life: it raises every expiry and ends, with its parent if that ends
-/// before.
-fn keep_time(clock: &TickClock, ticking: &Ticking, page: &Page, waiting: &Thread) -> ! {
+/// Runs in the child: raises every expiry and exits, at the latest with its parent.
+fn run_timer_process(clock: &TickClock, window: &TimerWindow, page: &Page, waiting: &Thread) -> ! {
     // SAFETY: numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    let period_ns = clock.ns(ticking.period);
+    let period_ns = clock.ns(window.period);
     let begun = monotonic_ns();
-    for number in 1..=u64::from(ticking.expiries) {
+    for number in 1..=u64::from(window.expiries) {
         let due_ns = begun + number * period_ns;
         sleep_until(due_ns);
         let woke = ticks();
@@ -158,29 +159,28 @@ fn keep_time(clock: &TickClock, ticking: &Ticking, page: &Page, waiting: &Thread
             break;
         }
     }
-    // SAFETY: the child of a fork ends without what its parent would do at its end.
+    // SAFETY: the child of a fork exits without the exit handlers of its parent.
     unsafe { libc::_exit(0) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::take_some;
+    use super::super::tests::check_interrupts;
     use super::*;
-    use trapline_workloads::irq::Source;
+    use trapline_workloads::irq::TimerSource;
 
     #[test]
-    fn the_points_of_the_way_come_in_order() {
-        take_some(Source::Host, 7, tick, |_, told| {
-            let way = [told.woke, told.marked].map(Option::unwrap);
-            let way = [
-                told.due,
-                way[0],
-                way[1],
-                told.entered,
-                told.done,
-                told.resumed,
+    fn timestamps_are_in_order() {
+        check_interrupts(TimerSource::Host, 7, run, |_, interrupt| {
+            let times = [
+                interrupt.due,
+                interrupt.woke.unwrap(),
+                interrupt.marked.unwrap(),
+                interrupt.entered,
+                interrupt.done,
+                interrupt.resumed,
             ];
-            assert!(way.is_sorted(), "{told:?}");
+            assert!(times.is_sorted(), "{interrupt:?}");
         });
     }
 }

@@ -1,32 +1,42 @@
-//! A thread with a timer of its own. Asleep it is `clock_nanosleep` to absolute
-//! times, as cyclictest does by default; at work it is interrupted by a POSIX timer's
-//! signal.
+//! Thread with its own timer. It sleeps by `clock_nanosleep` until absolute times, as cyclictest does
+//! by default, or polls and is interrupted by the signal of a POSIX timer.
 
 use super::signal::{self, Signal};
 use crate::clock::{sleep_until, timespec, Moment, TickClock};
 use std::ptr;
-use trapline_abi::job::Wait;
-use trapline_abi::Found;
-use trapline_workloads::irq::{keep_time, Arrival, OneShot, Taken, Ticking};
+use trapline_abi::job::WaitMode;
+use trapline_abi::CpuState;
+use trapline_workloads::irq::{
+    run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerWindow,
+};
 use trapline_workloads::{ticks, Reason};
 
-/// Takes the expiries of one window.
+/// Handles the expiries of one window.
 ///
 /// # Errors
 /// There is no timer.
-pub fn tick(clock: &TickClock, ticking: &Ticking, taken: &mut Taken<'_>) -> Result<(), Reason> {
-    match ticking.between {
-        Wait::Halt => keep_time(&mut Sleeper { clock, due_ns: 0 }, ticking, taken),
-        Wait::Poll | Wait::Flood => keep_time(&mut Alarm::open(clock)?, ticking, taken),
+pub fn run(
+    clock: &TickClock,
+    window: &TimerWindow,
+    log: &mut InterruptLog<'_>,
+) -> Result<(), Reason> {
+    match window.wait_mode {
+        WaitMode::Halt => run_one_shot_timer(&mut Sleeper { clock, due_ns: 0 }, window, log),
+        WaitMode::Poll | WaitMode::Flood => {
+            run_one_shot_timer(&mut Alarm::open(clock)?, window, log)
+        }
     }
     Ok(())
 }
 
-/// The moment `due` on the kernel's clock, and by how many ticks that may be wrong.
+/// Converts `due` to the kernel's clock. Returns the uncertainty, in ticks.
 fn convert(clock: &TickClock, due: u64) -> (u64, u64) {
     let now = Moment::now();
     let ahead = due.saturating_sub(now.ticks);
-    (now.ns + clock.ns(ahead), now.doubt + clock.doubt(ahead))
+    (
+        now.ns + clock.ns(ahead),
+        now.uncertainty + clock.uncertainty(ahead),
+    )
 }
 
 /// Sleeps until each expiry.
@@ -35,27 +45,27 @@ struct Sleeper<'a> {
     due_ns: u64,
 }
 
-impl OneShot for Sleeper<'_> {
+impl OneShotTimer for Sleeper<'_> {
     fn set(&mut self, due: u64) -> u64 {
-        let (due_ns, doubt) = convert(self.clock, due);
+        let (due_ns, uncertainty) = convert(self.clock, due);
         self.due_ns = due_ns;
-        doubt
+        uncertainty
     }
 
-    /// There is no handler: the thread itself is what comes first.
-    fn wait(&mut self, _: Wait) -> Arrival {
+    /// There is no handler; the thread itself runs first.
+    fn wait(&mut self, _: WaitMode) -> Arrival {
         sleep_until(self.due_ns);
         let entered = ticks();
         Arrival {
             entered,
             done: entered,
             resumed: entered,
-            found: Found::Halt,
+            found: CpuState::Halt,
         }
     }
 }
 
-/// A timer that sends this thread a signal.
+/// Timer that sends a signal to this thread.
 struct Alarm<'a> {
     clock: &'a TickClock,
     signal: Signal,
@@ -64,9 +74,9 @@ struct Alarm<'a> {
 
 impl<'a> Alarm<'a> {
     fn open(clock: &'a TickClock) -> Result<Self, Reason> {
-        // SAFETY: nobody raises, so there is no number to look for.
+        // SAFETY: there are no numbered expiries.
         let signal = unsafe { Signal::open(ptr::null_mut()) }
-            .map_err(|_| "a signal's handler cannot be set")?;
+            .map_err(|_| "the handler of a signal cannot be set")?;
         // SAFETY: all zero is a valid event.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -74,7 +84,7 @@ impl<'a> Alarm<'a> {
         // SAFETY: takes no arguments.
         event.sigev_notify_thread_id = unsafe { libc::gettid() };
         let mut timer = ptr::null_mut();
-        // SAFETY: a valid event, and a place for the timer.
+        // SAFETY: a valid event, and room for the timer.
         let made =
             unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
         match made {
@@ -83,19 +93,19 @@ impl<'a> Alarm<'a> {
                 signal,
                 timer,
             }),
-            _ => Err("a timer that sends signals cannot be made"),
+            _ => Err("a timer that sends signals cannot be created"),
         }
     }
 }
 
-impl OneShot for Alarm<'_> {
+impl OneShotTimer for Alarm<'_> {
     fn set(&mut self, due: u64) -> u64 {
-        let (due_ns, doubt) = convert(self.clock, due);
+        let (due_ns, uncertainty) = convert(self.clock, due);
         let once = libc::itimerspec {
             it_interval: timespec(0),
             it_value: timespec(due_ns),
         };
-        // SAFETY: a timer of ours, and a valid time.
+        // SAFETY: an open timer, and a valid time.
         unsafe {
             libc::timer_settime(
                 self.timer,
@@ -104,35 +114,38 @@ impl OneShot for Alarm<'_> {
                 ptr::null_mut(),
             )
         };
-        doubt
+        uncertainty
     }
 
-    fn wait(&mut self, between: Wait) -> Arrival {
-        self.signal.wait(between).arrival
+    fn wait(&mut self, wait_mode: WaitMode) -> Arrival {
+        self.signal.wait(wait_mode).arrival
     }
 }
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
-        // SAFETY: made in `open`, and used no more.
+        // SAFETY: created in `open`, no longer used.
         unsafe { libc::timer_delete(self.timer) };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::take_some;
+    use super::super::tests::check_interrupts;
     use super::*;
-    use trapline_workloads::irq::Source;
+    use trapline_workloads::irq::TimerSource;
 
     #[test]
-    fn nothing_comes_before_it_is_due() {
-        take_some(Source::Own, 100, tick, |between, interrupt| {
+    fn no_interrupt_is_early() {
+        check_interrupts(TimerSource::Own, 100, run, |wait_mode, interrupt| {
             assert!(
-                interrupt.entered + interrupt.doubt >= interrupt.due,
+                interrupt.entered + interrupt.uncertainty >= interrupt.due,
                 "{interrupt:?}"
             );
-            assert_eq!(interrupt.found == Found::Halt, between == Wait::Halt);
+            assert_eq!(
+                interrupt.found == CpuState::Halt,
+                wait_mode == WaitMode::Halt
+            );
         });
     }
 }

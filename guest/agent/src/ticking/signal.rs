@@ -1,33 +1,31 @@
-//! A signal as an interrupt: its handler puts down when it came, the thread behind
-//! it takes that.
+//! Signal in place of an interrupt: its handler records timestamps, which the waiting thread reads.
 
 use std::io;
 use std::ptr;
 use std::sync::atomic::{compiler_fence, AtomicPtr, AtomicU64, Ordering};
-use trapline_abi::job::Wait;
-use trapline_abi::Found;
+use trapline_abi::job::WaitMode;
+use trapline_abi::CpuState;
 use trapline_workloads::irq::Arrival;
 use trapline_workloads::ticks;
 
-// What the handler puts down. It and the thread that it interrupts are one thread,
-// so relaxed accesses come in order, but for the compiler's.
+// Record of the handler. It runs on the interrupted thread, so relaxed accesses are ordered except
+// by the compiler.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static ENTERED: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicU64 = AtomicU64::new(0);
 static RAISED: AtomicU64 = AtomicU64::new(0);
 
-/// Where the number of the last one raised stands, if somebody raises them.
+/// Address of the number of the last expiry, or null.
 static RAISED_AT: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// Which signal it is: one of those that come together if they are not taken in time,
-/// as edges on a line do.
+/// Signal number. Pending instances of this signal are merged, as edges of an interrupt line are.
 pub const NUMBER: libc::c_int = libc::SIGUSR1;
 
-extern "C" fn take(_: libc::c_int) {
+extern "C" fn handle(_: libc::c_int) {
     ENTERED.store(ticks(), Ordering::Relaxed);
     let at = RAISED_AT.load(Ordering::Relaxed);
-    // SAFETY: null, or what `Signal::open` was given, which lives until it is dropped
-    // and the signal blocked with it.
+    // SAFETY: null, or the argument of `Signal::open`, which is valid until the signal is dropped and
+    // blocked.
     if let Some(raised) = unsafe { at.as_ref() } {
         RAISED.store(raised.load(Ordering::Acquire), Ordering::Relaxed);
     }
@@ -36,32 +34,32 @@ extern "C" fn take(_: libc::c_int) {
     DONE.store(ticks(), Ordering::Relaxed);
 }
 
-/// The signal of this thread, let in only while it is waited for or polled.
+/// Signal of this thread, unblocked only while the thread waits or polls.
 pub struct Signal {
-    /// Who sleeps sees the signal only while he sleeps, so that none is slept through.
+    /// Set with the signal.
     blocked: libc::sigset_t,
+    /// Mask while the thread sleeps, without the signal, so that none is missed.
     asleep: libc::sigset_t,
-    /// How many have been taken.
+    /// Number of handled signals.
     seen: u64,
 }
 
-/// An interrupt, and the number of the expiry that it stands for if it was raised.
-pub struct Taken {
-    /// When it came, and what it found.
+/// Handled signal.
+pub struct SignalArrival {
+    /// Timestamps and interrupted activity.
     pub arrival: Arrival,
-    /// 0 if nobody raises.
+    /// Number of the expiry; 0 if expiries are not numbered.
     pub raised: u64,
 }
 
 impl Signal {
-    /// Makes the signal interrupt this thread. `raised_at`: where to look for the
-    /// number of the one raised.
+    /// Installs the handler. `raised_at` is the address of the number of the last expiry.
     ///
     /// # Safety
-    /// `raised_at` is null or lives as long as the result.
+    /// `raised_at` is null or valid as long as the result.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel refuses.
     pub unsafe fn open(raised_at: *mut AtomicU64) -> io::Result<Self> {
         RAISED_AT.store(raised_at, Ordering::Relaxed);
         // SAFETY: all zero is a valid set and a valid action.
@@ -70,10 +68,9 @@ impl Signal {
             libc::sigset_t,
             libc::sigaction,
         ) = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = take as *const () as usize;
+        action.sa_sigaction = handle as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: the sets and the action are ours; the handler does only what a
-        // handler may.
+        // SAFETY: the sets and the action are local; the handler is async-signal-safe.
         let result = unsafe {
             libc::sigemptyset(&raw mut blocked);
             libc::sigaddset(&raw mut blocked, NUMBER);
@@ -91,15 +88,14 @@ impl Signal {
         }
     }
 
-    /// Waits for one that has not been taken. What the handler has put down is taken
-    /// before the next can come.
-    pub fn wait(&mut self, between: Wait) -> Taken {
-        let (resumed, found) = match between {
-            Wait::Halt => (self.sleep(), Found::Halt),
-            Wait::Poll | Wait::Flood => (self.poll(), Found::Code),
+    /// Waits for the next signal. Its record is read while the signal is blocked.
+    pub fn wait(&mut self, wait_mode: WaitMode) -> SignalArrival {
+        let (resumed, found) = match wait_mode {
+            WaitMode::Halt => (self.sleep(), CpuState::Halt),
+            WaitMode::Poll | WaitMode::Flood => (self.poll(), CpuState::Code),
         };
         self.seen = COUNT.load(Ordering::Relaxed);
-        Taken {
+        SignalArrival {
             arrival: Arrival {
                 entered: ENTERED.load(Ordering::Relaxed),
                 done: DONE.load(Ordering::Relaxed),
@@ -110,13 +106,13 @@ impl Signal {
         }
     }
 
-    fn has_come(&self) -> bool {
+    fn is_handled(&self) -> bool {
         COUNT.load(Ordering::Relaxed) != self.seen
     }
 
     fn sleep(&self) -> u64 {
-        while !self.has_come() {
-            // SAFETY: a valid set. The signal is let in for the call only.
+        while !self.is_handled() {
+            // SAFETY: a valid set. The signal is unblocked during the call only.
             unsafe { libc::sigsuspend(&raw const self.asleep) };
         }
         ticks()
@@ -124,7 +120,7 @@ impl Signal {
 
     fn poll(&self) -> u64 {
         self.mask(libc::SIG_UNBLOCK);
-        while !self.has_come() {
+        while !self.is_handled() {
             std::hint::spin_loop();
         }
         let resumed = ticks();
@@ -132,7 +128,7 @@ impl Signal {
         self.mask(libc::SIG_BLOCK);
         match COUNT.load(Ordering::Relaxed) == count {
             true => resumed,
-            // Another came behind the first, and what it put down is what is there.
+            // Another signal has overwritten the record of the first.
             false => ticks(),
         }
     }
@@ -145,11 +141,11 @@ impl Signal {
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        // The signal stays blocked: one that is pending still finds nobody.
+        // The signal stays blocked, so a pending one is not handled.
         RAISED_AT.store(ptr::null_mut(), Ordering::Relaxed);
     }
 }
 
-/// There is one handler: tests that use it take turns.
+/// Lock for tests, because there is one handler per process.
 #[cfg(test)]
-pub static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+pub static TEST_LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,9 +1,8 @@
-//! Frames: which pages of RAM are free, and which of those nobody ever touched.
+//! Free frames of RAM, touched and untouched.
 //!
-//! To a hypervisor the first touch of a page is an event; the second is nothing.
-//! So the two kinds are kept apart, untouched frames are given out first, lowest
-//! address first, and a frame that comes back untouched is untouched again. The
-//! books are kept outside the frames: a list threaded through them would touch
+//! The first touch of a frame causes an exit, later ones do not. So the two kinds are kept apart:
+//! untouched frames are allocated first, lowest address first, and a frame that is freed untouched
+//! is untouched again. The lists are outside of the frames, because links in them would touch
 //! them.
 
 use core::ops::Range;
@@ -11,8 +10,8 @@ use core::ops::Range;
 /// Bytes of a frame.
 pub const FRAME: u64 = 4096;
 
-/// The most runs of one kind. More arise only if memory is given back in as many
-/// scattered pieces; then the piece that finds no place is lost to this boot.
+/// Maximum number of runs of one kind. If memory is freed in more scattered runs, the excess runs are
+/// lost.
 const MOST_RUNS: usize = 512;
 
 /// Adjacent free frames, as an address range.
@@ -20,7 +19,7 @@ pub type Run = Range<u64>;
 
 const NO_RUN: Run = 0..0;
 
-/// Free runs, sorted by address, none touching another.
+/// Free runs, sorted by address, not adjacent.
 struct Runs {
     runs: [Run; MOST_RUNS],
     used: usize,
@@ -39,7 +38,7 @@ impl Runs {
         runs.map(|run| run.end - run.start).sum()
     }
 
-    /// Takes up to `bytes` from the front of the first run.
+    /// Removes up to `bytes` from the front of the first run.
     fn take(&mut self, bytes: u64) -> Option<Run> {
         let first = self.runs[..self.used].first_mut()?;
         let taken = first.start..first.end.min(first.start + bytes);
@@ -50,7 +49,7 @@ impl Runs {
         Some(taken)
     }
 
-    /// Adds a run that overlaps none, and joins it with its neighbours.
+    /// Adds a run that overlaps none, and merges it with adjacent ones.
     fn add(&mut self, run: Run) {
         let after = self.runs[..self.used].partition_point(|other| other.start < run.start);
         let joins_next = after < self.used && self.runs[after].start == run.end;
@@ -81,14 +80,14 @@ impl Runs {
     }
 }
 
-/// All free frames.
+/// Free frames.
 pub struct Frames {
     untouched: Runs,
     touched: Runs,
 }
 
 impl Frames {
-    /// No frames at all.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self {
             untouched: Runs::new(),
@@ -96,27 +95,27 @@ impl Frames {
         }
     }
 
-    /// Bytes that are free.
-    pub fn free(&self) -> u64 {
+    /// Returns the number of free bytes.
+    pub fn free_bytes(&self) -> u64 {
         self.untouched.bytes() + self.touched.bytes()
     }
 
-    /// Takes a run of at most `bytes`, untouched as long as there are such.
+    /// Allocates a run of at most `bytes`, untouched if available.
     pub fn take(&mut self, bytes: u64) -> Option<Run> {
         self.untouched
             .take(bytes)
             .or_else(|| self.touched.take(bytes))
     }
 
-    /// Takes a frame that will be written to at once: a touched one, if there is.
+    /// Allocates a frame that is written at once, touched if available.
     pub fn take_for_table(&mut self) -> Option<u64> {
         let run = self.touched.take(FRAME);
         run.or_else(|| self.untouched.take(FRAME))
             .map(|run| run.start)
     }
 
-    /// Gives a run (back). `touched`: somebody may have written to it.
-    pub fn give(&mut self, run: Run, touched: bool) {
+    /// Adds or frees a run. `touched` is true if it may have been written.
+    pub fn free(&mut self, run: Run, touched: bool) {
         match touched {
             true => self.touched.add(run),
             false => self.untouched.add(run),
@@ -132,31 +131,31 @@ mod tests {
 
     fn frames(range: Run) -> Frames {
         let mut frames = Frames::new();
-        frames.give(range, false);
+        frames.free(range, false);
         frames
     }
 
     #[test]
     fn untouched_frames_come_first_and_from_below() {
         let mut frames = frames(4 * F..8 * F);
-        frames.give(F..2 * F, true);
+        frames.free(F..2 * F, true);
         assert_eq!(frames.take(2 * F), Some(4 * F..6 * F));
         assert_eq!(frames.take(9 * F), Some(6 * F..8 * F), "a run may be short");
         assert_eq!(frames.take(F), Some(F..2 * F), "then touched ones");
         assert_eq!(frames.take(F), None);
-        assert_eq!(frames.free(), 0);
+        assert_eq!(frames.free_bytes(), 0);
     }
 
     #[test]
-    fn a_table_does_not_waste_an_untouched_frame() {
+    fn tables_use_touched_frames_first() {
         let mut frames = frames(4 * F..8 * F);
-        frames.give(F..2 * F, true);
+        frames.free(F..2 * F, true);
         assert_eq!(frames.take_for_table(), Some(F));
         assert_eq!(frames.take_for_table(), Some(4 * F));
     }
 
     #[test]
-    fn neighbours_join_whatever_the_order_they_come_back_in() {
+    fn adjacent_runs_are_merged_in_any_order() {
         for order in [
             [0, 1, 2],
             [0, 2, 1],
@@ -167,20 +166,20 @@ mod tests {
         ] {
             let mut frames = Frames::new();
             for index in order {
-                frames.give(index * F..(index + 1) * F, false);
+                frames.free(index * F..(index + 1) * F, false);
             }
             assert_eq!(frames.take(3 * F), Some(0..3 * F), "{order:?}");
         }
     }
 
     #[test]
-    fn more_pieces_than_there_is_room_for_are_lost_not_mixed_up() {
+    fn excess_runs_are_lost() {
         let mut frames = Frames::new();
         let pieces = MOST_RUNS as u64 + 10;
         for index in 0..pieces {
-            frames.give(2 * index * F..(2 * index + 1) * F, true);
+            frames.free(2 * index * F..(2 * index + 1) * F, true);
         }
-        assert_eq!(frames.free(), MOST_RUNS as u64 * F);
+        assert_eq!(frames.free_bytes(), MOST_RUNS as u64 * F);
         for index in 0..MOST_RUNS as u64 {
             assert_eq!(frames.take(5 * F), Some(2 * index * F..(2 * index + 1) * F));
         }

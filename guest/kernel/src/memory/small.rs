@@ -1,5 +1,5 @@
-//! The kernel's own memory, for `alloc`: pieces of a power of two bytes, cut from
-//! blocks, with a list of free ones for each size. Larger requests are blocks.
+//! Allocator of the kernel, for `alloc`: power-of-two pieces, cut from blocks, with a free list per
+//! size. Larger requests are blocks.
 
 use super::{allocate, release};
 use crate::cpu::Global;
@@ -7,14 +7,14 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
 use trapline_workloads::Block;
 
-/// The smallest piece, 2^4 bytes, holds the link of a list.
+/// Order of the smallest piece, which has room for the link of a list.
 const SMALLEST: u32 = 4;
-/// The largest, 2^11 bytes.
+/// Order of the largest piece.
 const LARGEST: u32 = 11;
-/// Bytes of the blocks that are cut up.
+/// Bytes of the blocks that are divided into pieces.
 const CUT: usize = 64 * 1024;
 
-/// Free pieces of one size, each leading to the next.
+/// Linked list of free pieces of one size.
 type List = *mut Piece;
 
 struct Piece {
@@ -29,19 +29,19 @@ static ALLOCATOR: Small = Small;
 static LISTS: Global<[List; (LARGEST - SMALLEST + 1) as usize]> =
     Global::new([ptr::null_mut(); (LARGEST - SMALLEST + 1) as usize]);
 
-/// The power of two whose pieces `layout` fits; more than [`LARGEST`] is a block.
+/// Returns the order of the piece for `layout`; above [`LARGEST`] it is a block.
 fn order(layout: &Layout) -> u32 {
     let bytes = layout.size().max(layout.align()).max(1 << SMALLEST);
     bytes.next_power_of_two().trailing_zeros()
 }
 
-// SAFETY: pieces are powers of two cut from page-aligned blocks, so they are as
-// aligned as they are long; a piece is either in a list or given out, never both.
+// SAFETY: pieces are powers of two cut from page-aligned blocks, so they are aligned to their size; a
+// piece is either in a list or allocated.
 unsafe impl GlobalAlloc for Small {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let order = order(&layout);
         if order > LARGEST {
-            // A block is aligned to a page; nothing here wants more.
+            // A block is page-aligned.
             let block = allocate(layout.size()).filter(|_| layout.align() <= 4096);
             return block.map_or(ptr::null_mut(), |block| block.start.as_ptr());
         }
@@ -76,15 +76,15 @@ unsafe impl GlobalAlloc for Small {
     }
 }
 
-/// Cuts a block into pieces of `bytes`. Without memory the list stays empty.
+/// Divides a block into pieces of `bytes`. If memory is exhausted, the list stays empty.
 fn cut(list: &mut List, bytes: usize) {
     let Some(block) = allocate(CUT) else {
         return;
     };
     for at in (0..CUT).step_by(bytes) {
         let piece = block.start.as_ptr().wrapping_add(at).cast::<Piece>();
-        // SAFETY: the piece lies within the block, which is ours and is aligned to
-        // a page, of which `bytes` is a power-of-two part.
+        // SAFETY: the piece is within the block, which is exclusive and page-aligned, and `bytes` is a
+        // power of two.
         unsafe { piece.write(Piece { next: *list }) };
         *list = piece;
     }

@@ -1,32 +1,31 @@
-//! Blocks: fresh addresses with frames behind them.
+//! Blocks: fresh virtual addresses, mapped to frames.
 //!
-//! Every block gets addresses that were never used before, mapped page by page
-//! when it is allocated, not when it is touched: what the first touch then
-//! costs is what the machine below charges. There are addresses enough: 256 GiB
-//! up to the end of the lower half, 128 TiB.
+//! Every block gets addresses that were never used before. Its pages are mapped when it is
+//! allocated, so that the first touch costs only what the hypervisor adds. Addresses range from
+//! 256 GiB to the end of the lower half, 128 TiB.
 
 use super::frames::{Frames, Run, FRAME};
 use super::tables::{Table, Tables, REACH};
 use core::ops::Range;
 
-/// The first address of blocks.
+/// First address of blocks.
 const FIRST: u64 = 256 << 30;
-/// The first address that is not canonical.
+/// First address that is not canonical.
 const LAST: u64 = 1 << 47;
 
-/// Tables on the way down that a block may need beside those of its pages.
+/// Maximum number of upper-level tables that a block may need.
 const UPPER_TABLES: u64 = 4;
 
-/// Addresses, tables and frames.
+/// Virtual addresses, page tables and frames.
 pub struct Space {
     tables: Tables,
     frames: Frames,
-    /// Bytes of addresses used, from [`FIRST`] on.
+    /// Bytes of used addresses, from [`FIRST`] on.
     used: u64,
 }
 
 impl Space {
-    /// A space with nothing in it; all zero, so that it takes no room in the image.
+    /// Creates an empty space. It is all zero, so that it is not part of the image file.
     pub const fn new() -> Self {
         Self {
             tables: Tables::none(),
@@ -35,26 +34,25 @@ impl Space {
         }
     }
 
-    /// Gives RAM to the space, and the top-level table to map it in.
+    /// Adds RAM and the top-level page table.
     ///
     /// # Safety
-    /// `range` is RAM in whole pages, mapped to itself, and nobody else's. `top`
-    /// is as [`Tables::new`] asks for.
+    /// `range` is RAM in whole pages, identity-mapped, and otherwise unused. `top` satisfies the
+    /// contract of [`Tables::new`].
     pub unsafe fn open(&mut self, top: *mut Table, range: Run) {
-        // SAFETY: passed on.
+        // SAFETY: same contract.
         self.tables = unsafe { Tables::new(top) };
-        self.frames.give(range, false);
+        self.frames.free(range, false);
     }
 
-    /// A block of at least `bytes`, rounded up to pages, and behind `guard` pages
-    /// that are not mapped. `None` if there is not enough memory; then nothing has
-    /// changed.
+    /// Allocates a block of at least `bytes`, rounded up to pages, after `guard` unmapped pages.
+    /// `None`, without any effect, if memory is exhausted.
     pub fn allocate(&mut self, bytes: u64, guard: u64) -> Option<Range<u64>> {
         let length = bytes.checked_next_multiple_of(FRAME)?.max(FRAME);
         let start = (FIRST + self.used).checked_add(guard * FRAME)?;
         let end = start.checked_add(length).filter(|end| *end <= LAST)?;
         let for_tables = (length / REACH + 1 + UPPER_TABLES) * FRAME;
-        if self.frames.free() < length.checked_add(for_tables)? {
+        if self.frames.free_bytes() < length.checked_add(for_tables)? {
             return None;
         }
         self.used = end - FIRST;
@@ -62,31 +60,28 @@ impl Space {
         while at < end {
             let run = self.frames.take(end - at)?;
             let pages = run.end - run.start;
-            // SAFETY: the run was just taken, addresses above the last block's end
-            // were never used, and `open` promised that frames are free and mapped
-            // to themselves.
+            // SAFETY: the run was just allocated, addresses above the end of the last block were
+            // never used, and frames are free and identity-mapped by the contract of `open`.
             unsafe { self.tables.map(at, run, &mut self.frames)? };
             at += pages;
         }
         Some(start..end)
     }
 
-    /// Maps `range` of physical addresses, whole pages of 2 MiB, to itself. The
-    /// entry of its first page; `None` if there is not enough memory for its tables.
+    /// Identity-maps `range`, whole pages of 2 MiB. Returns the entry of its first page; `None` if
+    /// memory for its tables is exhausted.
     ///
     /// # Safety
-    /// The range is below [`FIRST`], was never mapped, and nobody takes what is there for
-    /// memory of his own.
+    /// The range is below [`FIRST`], was never mapped, and no other code uses it as memory.
     pub unsafe fn map(&mut self, range: Range<u64>) -> Option<*const u64> {
-        // SAFETY: passed on.
+        // SAFETY: same contract.
         unsafe { self.tables.map_large(range, &mut self.frames) }
     }
 
-    /// Takes a block back.
+    /// Releases a block.
     ///
     /// # Safety
-    /// `block` came from [`Self::allocate`], was not released before, and nobody
-    /// uses it any more.
+    /// `block` was allocated by [`Self::allocate`], is not released yet, and is no longer used.
     pub unsafe fn release(&mut self, block: Range<u64>) {
         // SAFETY: passed on; no block will begin in the used addresses.
         unsafe {
@@ -96,7 +91,7 @@ impl Space {
     }
 }
 
-// Tested through tables.rs and frames.rs; here, that both together lose nothing.
+// Tests of the combination; tables.rs and frames.rs have their own.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_have_fresh_addresses_and_their_frames_come_back() {
+    fn blocks_have_fresh_addresses_and_frames_are_reused() {
         with_space(|space| {
             let mut last = 0;
             for round in 0..2000 {
@@ -136,29 +131,29 @@ mod tests {
                 // SAFETY: allocated above and not used.
                 unsafe { space.release(block) };
             }
-            let tables = FRAMES * FRAME - space.frames.free();
-            assert!(tables <= 12 * FRAME, "tables are used again: {tables}");
+            let tables = FRAMES * FRAME - space.frames.free_bytes();
+            assert!(tables <= 12 * FRAME, "tables are reused: {tables}");
         });
     }
 
     #[test]
-    fn a_window_takes_its_tables_and_nothing_else() {
+    fn a_window_takes_only_its_tables() {
         with_space(|space| {
-            let free = space.frames.free();
+            let free = space.frames.free_bytes();
             // SAFETY: far from blocks, and never accessed.
             assert!(unsafe { space.map(4 << 30..5 << 30) }.is_some());
-            assert_eq!(free - space.frames.free(), 2 * FRAME);
+            assert_eq!(free - space.frames.free_bytes(), 2 * FRAME);
         });
     }
 
     #[test]
-    fn too_much_is_refused_and_changes_nothing() {
+    fn an_allocation_beyond_memory_fails_without_effect() {
         with_space(|space| {
-            let free = space.frames.free();
+            let free = space.frames.free_bytes();
             assert_eq!(space.allocate(FRAMES * FRAME, 0), None);
             assert_eq!(space.allocate(u64::MAX, 0), None);
             assert_eq!(space.allocate(1 << 46, 0), None);
-            assert_eq!(space.frames.free(), free);
+            assert_eq!(space.frames.free_bytes(), free);
             let most = (FRAMES - 8) * FRAME;
             assert!(space.allocate(most, 0).is_some());
         });

@@ -1,12 +1,9 @@
-//! Page tables: where in them an address is looked up, and small pages added and
-//! removed.
+//! Page tables.
 //!
-//! At ring 3 nothing can flush a translation. That is no loss as long as an
-//! address never gets a second meaning: a page that is not present is not
-//! remembered by the processor, and what it remembers of a page that was taken
-//! away is never asked for again. So addresses are used once (see space.rs); and
-//! a table that has become empty is only ever used as a table again, because the
-//! processor may still remember the way to it.
+//! Ring 3 cannot flush the TLB. That is not needed as long as an address is never mapped twice: CPUs
+//! do not cache translations of absent pages, and a stale translation of a removed page is never
+//! used. So addresses are used once (see space.rs), and an empty table is reused only as a table,
+//! because the CPU may still cache the entries that lead to it.
 
 use super::frames::{Frames, Run, FRAME};
 use core::ops::Range;
@@ -20,38 +17,38 @@ const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// A page: neither accessed nor dirty, so that it shows whether it was touched.
+/// Page, neither accessed nor dirty, so that the CPU records whether it is touched.
 const PAGE: u64 = PRESENT | WRITABLE | USER;
-/// A page of 2 MiB, with nothing left to mark.
+/// Page of 2 MiB, accessed and dirty, so that the CPU does not write the entry.
 const LARGE: u64 = PRESENT | WRITABLE | USER | ACCESSED | DIRTY | 1 << 7;
 const TABLE: u64 = PRESENT | WRITABLE | USER | ACCESSED;
 
 /// Entries of a table.
 const ENTRIES: usize = 512;
 
-/// Levels above the tables that hold pages.
+/// Levels above the lowest tables.
 const UPPER_LEVELS: u32 = 3;
 
-/// Bytes that one table of pages maps.
+/// Bytes that one table of the lowest level maps.
 pub const REACH: u64 = ENTRIES as u64 * FRAME;
 
-/// A table of any level.
+/// Table of any level.
 pub type Table = [u64; ENTRIES];
 
-/// Index of `address` in its table of `level`; 0 is the level of pages.
+/// Returns the index of `address` in its table of `level`; 0 is the lowest level.
 fn index(address: u64, level: u32) -> usize {
     (address >> (12 + 9 * level)) as usize % ENTRIES
 }
 
-/// The tables below one top-level table.
+/// Hierarchy of page tables.
 pub struct Tables {
     top: *mut Table,
-    /// Tables that hold nothing, and whose frames are tables for ever.
+    /// Empty tables, for reuse as tables only.
     spare: *mut Table,
 }
 
 impl Tables {
-    /// No tables; all zero, so that it takes no room in the image.
+    /// Creates an empty hierarchy. It is all zero, so that it is not part of the image file.
     pub const fn none() -> Self {
         Self {
             top: ptr::null_mut(),
@@ -59,11 +56,10 @@ impl Tables {
         }
     }
 
-    /// The tables below the one at `top`.
+    /// Takes over the tables below `top`.
     ///
     /// # Safety
-    /// `top` and all tables below it are at addresses that are mapped to
-    /// themselves, and nobody else changes them.
+    /// `top` and all tables below it are identity-mapped, and no other code changes them.
     pub const unsafe fn new(top: *mut Table) -> Self {
         Self {
             top,
@@ -71,19 +67,17 @@ impl Tables {
         }
     }
 
-    /// Maps `run` at `address`, both whole pages, where nothing was mapped ever.
+    /// Maps `run` at `address`, both whole pages, where nothing was ever mapped.
     ///
-    /// `None` if a table was needed and no frame was left for it: then part of
-    /// the run may be mapped.
+    /// Returns `None` if there is no frame for a table; part of the run may be mapped then.
     ///
     /// # Safety
-    /// The frames of `run` are the caller's to map, and those in `frames` are free
-    /// and mapped to themselves.
+    /// The frames of `run` belong to the caller, and those in `frames` are free and identity-mapped.
     pub unsafe fn map(&mut self, address: u64, run: Run, frames: &mut Frames) -> Option<()> {
         let mut at = address;
         let mut frame = run.start;
         while frame < run.end {
-            // SAFETY: passed on.
+            // SAFETY: same contract.
             let table = unsafe { self.reach(at, frames)? };
             let first = index(at, 0);
             let pages = (((run.end - frame) / FRAME) as usize).min(ENTRIES - first);
@@ -96,14 +90,14 @@ impl Tables {
         Some(())
     }
 
-    /// Maps `range`, whole pages of 2 MiB, to itself, where nothing was mapped ever.
+    /// Identity-maps `range`, whole pages of 2 MiB, where nothing was ever mapped.
     ///
-    /// The entry of its first page; `None` if a table was needed and no frame was left for
-    /// it: then part of the range may be mapped.
+    /// Returns the entry of its first page; `None` if there is no frame for a table, part of the
+    /// range may be mapped then.
     ///
     /// # Safety
-    /// Nobody takes what is there for memory of his own, and the frames in `frames` are
-    /// free and mapped to themselves.
+    /// No other code uses the range as memory, and the frames in `frames` are free and
+    /// identity-mapped.
     pub unsafe fn map_large(
         &mut self,
         range: Range<u64>,
@@ -111,29 +105,29 @@ impl Tables {
     ) -> Option<*const u64> {
         let first = range.start;
         for address in range.step_by(REACH as usize) {
-            // SAFETY: passed on.
+            // SAFETY: same contract.
             let table = unsafe { self.descend(address, 1, frames)? };
             table[index(address, 1)] = address | LARGE;
         }
-        // SAFETY: passed on.
+        // SAFETY: same contract.
         let table = unsafe { self.descend(first, 1, frames)? };
         Some(&raw const table[index(first, 1)])
     }
 
-    /// The table of the page at `address`, made if it is not there.
+    /// Returns the lowest-level table of `address`, created if absent.
     ///
     /// # Safety
-    /// As for [`Self::map`].
+    /// Same contract as [`Self::map`].
     #[inline]
     unsafe fn reach(&mut self, address: u64, frames: &mut Frames) -> Option<&mut Table> {
-        // SAFETY: passed on.
+        // SAFETY: same contract.
         unsafe { self.descend(address, 0, frames) }
     }
 
-    /// The table of `lowest` level on the way to `address`, made if it is not there.
+    /// Returns the table of level `lowest` of `address`, created if absent.
     ///
     /// # Safety
-    /// As for [`Self::map`].
+    /// Same contract as [`Self::map`].
     #[inline(always)]
     unsafe fn descend(
         &mut self,
@@ -143,50 +137,49 @@ impl Tables {
     ) -> Option<&mut Table> {
         let mut table = self.top;
         for level in (lowest + 1..=UPPER_LEVELS).rev() {
-            // SAFETY: `table` is the top or was found in an entry of a table, and
-            // all tables are mapped to themselves.
+            // SAFETY: `table` is the top or the target of an entry, and all tables are
+            // identity-mapped.
             let entry = unsafe { &mut (*table)[index(address, level)] };
             if *entry & PRESENT == 0 {
-                // SAFETY: passed on.
+                // SAFETY: same contract.
                 *entry = unsafe { self.fresh_table(frames)? } as u64 | TABLE;
             }
             table = (*entry & ADDRESS) as *mut Table;
         }
-        // SAFETY: as above; the borrow of `self` keeps it from being used twice.
+        // SAFETY: as above; the borrow of `self` makes it exclusive.
         Some(unsafe { &mut *table })
     }
 
-    /// An empty table.
+    /// Allocates an empty table.
     ///
     /// # Safety
-    /// As for [`Self::map`].
+    /// Same contract as [`Self::map`].
     unsafe fn fresh_table(&mut self, frames: &mut Frames) -> Option<*mut Table> {
         if !self.spare.is_null() {
             let table = self.spare;
-            // SAFETY: a spare table's first word leads to the next one, and is
-            // cleared here, so that the table is empty.
+            // SAFETY: the first word of a spare table links to the next one, and is cleared here,
+            // so that the table is empty.
             self.spare = unsafe { core::mem::take(&mut (*table)[0]) } as *mut Table;
             return Some(table);
         }
         let table = frames.take_for_table()? as *mut Table;
-        // SAFETY: the frame is free and mapped to itself.
+        // SAFETY: the frame is free and identity-mapped.
         unsafe { table.write([0; ENTRIES]) };
         Some(table)
     }
 
-    /// Takes the pages of `range` away and gives their frames back, each by
-    /// whether the processor says it was written. Tables that are empty now and
-    /// lie wholly below `done` become spare: no page will be added there.
+    /// Unmaps the pages of `range` and frees their frames, as touched or untouched according to the
+    /// dirty bit. Empty tables below `done` become spare: no page will be added there.
     ///
     /// # Safety
-    /// The range was mapped by [`Self::map`], and nobody uses it from now on.
+    /// The range was mapped by [`Self::map`], and is no longer used.
     pub unsafe fn unmap(&mut self, range: Range<u64>, done: u64, frames: &mut Frames) {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at / REACH + 1) * REACH);
-            // SAFETY: the range is mapped, so the way to its tables exists.
+            // SAFETY: the range is mapped, so its tables exist.
             let parent = unsafe { &mut *self.parent(at) };
-            // SAFETY: as above; the entry leads to the table of `at`.
+            // SAFETY: as above; the entry points to the table of `at`.
             let table = unsafe { &mut *((*parent & ADDRESS) as *mut Table) };
             let first = index(at, 0);
             let pages = ((end - at) / FRAME) as usize;
@@ -201,15 +194,14 @@ impl Tables {
         }
     }
 
-    /// The entry that leads to the table of the page at `address`.
+    /// Returns the entry that points to the lowest-level table of `address`.
     ///
     /// # Safety
     /// That table exists.
     unsafe fn parent(&mut self, address: u64) -> *mut u64 {
         let mut table = self.top;
         for level in (2..=UPPER_LEVELS).rev() {
-            // SAFETY: as in `reach`; the entries exist, by this function's
-            // contract.
+            // SAFETY: as in `reach`; the entries exist, by contract.
             table = unsafe { (*table)[index(address, level)] & ADDRESS } as *mut Table;
         }
         // SAFETY: as above.
@@ -217,25 +209,25 @@ impl Tables {
     }
 }
 
-/// Clears `entries` and gives back their frames, in runs of the same kind.
+/// Clears `entries` and frees their frames, in runs of the same kind.
 fn collect(entries: &mut [u64], frames: &mut Frames) {
     let mut run = 0..0;
     let mut run_touched = false;
     for entry in entries.iter_mut().map(core::mem::take) {
         let (frame, touched) = (entry & ADDRESS, entry & DIRTY != 0);
         if frame != run.end || touched != run_touched {
-            give(frames, run, run_touched);
+            free(frames, run, run_touched);
             run = frame..frame;
             run_touched = touched;
         }
         run.end = frame + FRAME;
     }
-    give(frames, run, run_touched);
+    free(frames, run, run_touched);
 }
 
-fn give(frames: &mut Frames, run: Run, touched: bool) {
+fn free(frames: &mut Frames, run: Run, touched: bool) {
     if !run.is_empty() {
-        frames.give(run, touched);
+        frames.free(run, touched);
     }
 }
 
@@ -244,8 +236,7 @@ mod tests {
     use super::*;
     use std::boxed::Box;
 
-    /// Host memory that stands for RAM: tables in it can be followed, because a
-    /// process's addresses are mapped to themselves too.
+    /// Host memory in place of RAM. Tables in it can be followed as if identity-mapped.
     #[repr(C, align(4096))]
     struct Ram([Table; 16]);
 
@@ -255,7 +246,7 @@ mod tests {
         (ram, start..start + 16 * FRAME)
     }
 
-    /// What the entry for `address` holds, or `None` where there is no table.
+    /// Returns the entry for `address`, or `None` if there is no table.
     fn entry(tables: &Tables, address: u64) -> Option<u64> {
         let mut table = tables.top;
         for level in (0..=UPPER_LEVELS).rev() {
@@ -270,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_falls_apart_into_its_four_indices() {
+    fn an_address_has_an_index_per_level() {
         let address = 5 << 39 | 6 << 30 | 7 << 21 | 8 << 12 | 9;
         assert_eq!(
             [3, 2, 1, 0].map(|level| index(address, level)),
@@ -279,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_mapped_across_tables_and_come_back_by_kind() {
+    fn pages_are_mapped_across_tables_and_freed_by_kind() {
         let (_ram, range) = ram();
         let mut frames = Frames::new();
-        frames.give(range.clone(), false);
+        frames.free(range.clone(), false);
         let mut top: Box<Ram> = Box::new(Ram([[0; ENTRIES]; 16]));
         // SAFETY: the table is the test's own.
         let mut tables = unsafe { Tables::new(&raw mut top.0[0]) };
@@ -290,7 +281,11 @@ mod tests {
         let run = 0x7000_0000..0x7000_0000 + 4 * FRAME;
         // SAFETY: the run is never accessed, the frames are the test's own.
         unsafe { tables.map(address, run.clone(), &mut frames) }.unwrap();
-        assert_eq!(frames.free(), 12 * FRAME, "two upper and two lower tables");
+        assert_eq!(
+            frames.free_bytes(),
+            12 * FRAME,
+            "two upper and two lower tables"
+        );
         for page in 0..4 {
             let expected = (run.start + page * FRAME) | PAGE;
             assert_eq!(entry(&tables, address + page * FRAME), Some(expected));
@@ -325,10 +320,10 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_table_is_used_before_a_frame_and_is_empty() {
+    fn a_spare_table_is_reused_before_a_frame_and_is_empty() {
         let (_ram, range) = ram();
         let mut frames = Frames::new();
-        frames.give(range, false);
+        frames.free(range, false);
         let mut top: Box<Ram> = Box::new(Ram([[0; ENTRIES]; 16]));
         // SAFETY: the table is the test's own.
         let mut tables = unsafe { Tables::new(&raw mut top.0[0]) };
@@ -338,18 +333,18 @@ mod tests {
         unsafe {
             tables.map(first, run.clone(), &mut frames).unwrap();
             tables.unmap(first..first + FRAME, second, &mut frames);
-            let free = frames.free();
+            let free = frames.free_bytes();
             tables.map(second, run, &mut frames).unwrap();
-            assert_eq!(frames.free(), free);
+            assert_eq!(frames.free_bytes(), free);
         }
         assert_eq!(entry(&tables, second + FRAME), Some(0));
     }
 
     #[test]
-    fn large_pages_are_mapped_to_themselves_a_table_for_a_gibibyte() {
+    fn large_pages_are_identity_mapped_with_a_table_per_gibibyte() {
         let (_ram, range) = ram();
         let mut frames = Frames::new();
-        frames.give(range, false);
+        frames.free(range, false);
         let mut top: Box<Ram> = Box::new(Ram([[0; ENTRIES]; 16]));
         // SAFETY: the table is the test's own.
         let mut tables = unsafe { Tables::new(&raw mut top.0[0]) };
@@ -359,7 +354,7 @@ mod tests {
         // SAFETY: an entry of a table of the test's own.
         assert_eq!(unsafe { *first }, window.start | LARGE);
         assert_eq!(
-            frames.free(),
+            frames.free_bytes(),
             14 * FRAME,
             "one upper table and one of pages"
         );
@@ -372,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_for_a_table_means_none() {
+    fn mapping_fails_without_a_frame_for_a_table() {
         let mut top: Box<Ram> = Box::new(Ram([[0; ENTRIES]; 16]));
         // SAFETY: the table is the test's own.
         let mut tables = unsafe { Tables::new(&raw mut top.0[0]) };

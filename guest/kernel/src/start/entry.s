@@ -1,5 +1,5 @@
-# The two ways in. Nothing here uses SSE, and nothing is built that the linker
-# could lay out (tables.s): where ring 0 is emulated, it is slow and has no SSE.
+# Entry points. No SSE here, and no tables are built at run time (tables.s): where ring 0 is
+# emulated, it is slow and has no SSE.
 
 .set CR0_PROTECTED_PAGED, 0x80000033    # PG NE ET MP PE
 .set CR4_PAE_SSE,         0x00000620    # PAE OSFXSR OSXMMEXCPT; no SMEP, no SMAP
@@ -7,16 +7,16 @@
 .set EFER_LONG_MODE,      0x100
 .set FLAGS_INTERRUPTS,    0x202
 
-# The mark of the stage, right behind the reading of the clock (abi's mark.rs). It
-# is the same no-op in both modes.
+# Marker of the stage, right after the reading of the clock (guest/abi/src/marker.rs). It is the
+# same no-op in both modes.
 .macro mark_entry
     .byte 0x0f, 0x1f, 0x84, 0x00, {STAGE}, {GUEST_ENTRY}, 0x70, 0x7a
 .endm
 
 .section .text.entry, "ax", @progbits
 
-# PVH: 32-bit protected mode, paging off, ebx = start info. To 64-bit mode on
-# the tables that a direct start would have been given.
+# PVH: 32-bit protected mode, paging off, ebx = start info. Switches to 64-bit mode on the tables
+# of direct boot.
 .code32
 .global trapline_pvh_entry
 trapline_pvh_entry:
@@ -51,8 +51,8 @@ pvh_long:
     mov edi, ebx
     mov rsi, [rdi + 24]                 # StartInfo.command_line
 
-# Looks for a word that begins with "trapline.ring=3": compares at the start of
-# each word, and compares 15 bytes as two overlapping eights.
+# Searches for a word that begins with "trapline.ring=3": compares 15 bytes at the start of each
+# word, as two overlapping quadwords.
     movabs r8, 0x656e696c70617274       # "trapline"
     movabs r9, 0x333d676e69722e65       # "e.ring=3"
 next_word:
@@ -69,8 +69,7 @@ skip_word:
     lidt [idt0_pointer]
     jmp trapline_main
 
-# To ring 3 by way of iretq, as if an interrupt had come from there. Interrupts
-# are always on at ring 3, so the old interrupt controllers are masked first.
+# Switches to ring 3 by iretq. Interrupts are always enabled at ring 3, so the PICs are masked first.
 leave_ring_0:
     lidt [idt3_pointer]
     mov al, 0xff
@@ -86,7 +85,7 @@ leave_ring_0:
     push offset trapline_main
     iretq
 
-# Direct: 64-bit mode at either ring, tables and stack in place, rdi = start info.
+# Direct boot: 64-bit mode at either ring, with tables and stack, rdi = start info.
 .global trapline_direct_entry
 trapline_direct_entry:
     rdtsc
@@ -115,7 +114,7 @@ idt3_pointer:
 trapline_entry_clock:
     .quad 0
 
-# How others learn of the two ways: notes.
+# ELF notes of both entry points.
 .section .note.pvh, "a", @note
 .balign 4
     .long 4, 8, 18                      # XEN_ELFNOTE_PHYS32_ENTRY

@@ -1,6 +1,5 @@
-# Tables that the processor reads, as data: nothing has to run to build them.
-# Descriptors hold addresses in pieces, which no relocation can cut; image.ld
-# computes the pieces (*_low, *_middle, *_high) instead.
+# Tables of the CPU, as data, so that no code has to build them. Descriptors contain split
+# addresses, which relocations cannot express; image.ld computes the parts (*_low, *_middle, *_high).
 
 # --- Segments -------------------------------------------------------------
 .section .data.gdt, "aw", @progbits
@@ -28,7 +27,7 @@ trapline_gdt_end:
 .global trapline_tss
 trapline_tss:
     .long 0
-    .quad trapline_stack_top            # rsp0, never used: every gate has its own stack
+    .quad trapline_stack_top            # rsp0, unused: every gate has its own stack
     .quad 0, 0, 0
     .quad stack_of_faults_top           # ist1
     .quad stack_of_aborts_top           # ist2
@@ -63,7 +62,7 @@ stack_of_event_top:
 # --- Page tables: identity map of the first 4 GiB --------------------------
 .set PRESENT,  0x01
 .set TABLE,    0x27                     # present, writable, user, accessed
-.set PAGE,     0x67                     # the same and dirty: nothing left to mark
+.set PAGE,     0x67                     # the same and dirty, so that the CPU does not write it
 .set LARGE,    0xe7                     # the same, 2 MiB
 .set UNCACHED, 0x18
 .set FIRST_DEVICE, 0xe0000000
@@ -92,8 +91,8 @@ trapline_directory:
     .endif
     .set at, at + 0x200000
     .endr
-# The first 2 MiB in small pages, with one hole: the page below the boot stack.
-# Page 0 is there, because some VMMs pass part of the start info in it.
+# First 2 MiB in small pages, without the page below the boot stack. Page 0 is mapped, because some
+# VMMs place part of the start info there.
 low_pages:
     .set at, 0
     .rept 512

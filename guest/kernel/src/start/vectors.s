@@ -1,24 +1,23 @@
-# What the processor does on an exception or an interrupt.
+# Handlers of exceptions and interrupts.
 #
-# Compiled code uses the 128 bytes below its stack pointer (core comes with a
-# red zone), so every vector runs on a stack of its own class. At ring 3 nothing
-# can switch interrupts off, not even a gate: one class may interrupt another,
-# but never itself, because its sender waits for the count to move.
+# Compiled code uses the red zone of 128 bytes below its stack pointer, so every class of vectors has
+# a stack of its own. At ring 3 interrupts cannot be disabled, not even by a gate: one class may
+# interrupt another, but not itself, because its sender waits for the counter.
 
 .set VECTORS, 64
 .set GATE_RING_0, 0x8e                  # interrupt gate, ring 0
 .set GATE_RING_3, 0xef                  # trap gate that ring 3 may enter
 
-# Of the page that Xen shares with a domain (Xen public/xen.h, shared_info): two fields
-# of the first CPU, and a bit for each channel.
+# Fields of the page that Xen shares with a domain (Xen public/xen.h, shared_info): two of the first
+# CPU, and a bit per channel.
 .set UPCALL_PENDING, 0
 .set PENDING_WORDS, 8
 .set PENDING, 2048
 
 .section .text.vectors, "ax", @progbits
 
-# One slot of 16 bytes a vector, so that a gate's address is a constant plus 16
-# times its number.
+# One slot of 16 bytes per vector, so that the address of a gate is a constant plus 16 times its
+# number.
 .balign 1024
 .global trapline_vectors
 trapline_vectors:
@@ -54,8 +53,7 @@ report:
     call trapline_exception
     ud2
 
-# A hypercall instruction that is none here (see hypercall.rs): the probe
-# answers no instead.
+# An undefined hypercall instruction in a probe (see hypercall.rs): the probe returns 0.
 invalid_opcode:
     cmp qword ptr [rsp], offset probe_vmcall
     je no_hypercall
@@ -68,8 +66,7 @@ no_hypercall:
     mov qword ptr [rsp], offset probe_failed
     iretq
 
-# Device interrupts only count and acknowledge. The total is what a sleeper
-# compares, so it moves last.
+# Device interrupts are counted and acknowledged. Sleepers compare the total, so it is written last.
 .macro take count
     push rax
     inc qword ptr [\count]
@@ -84,8 +81,8 @@ take_ipi:
 take_timer:
     take trapline_timers
 
-# An event of Xen (see xen/events.rs) is acknowledged from the top down: that there is
-# any, in which words, and which. Only its own channel's are counted.
+# Events of Xen (see xen/events.rs) are acknowledged from the top down: the pending flag, the pending
+# words, the bit of the channel. Only events of the own channel are counted.
 take_event:
     push rax
     mov byte ptr [trapline_shared + UPCALL_PENDING], 0
@@ -96,12 +93,10 @@ take_event:
     pop rax
     iretq
 
-# An interrupt of a timer that keeps time: when it came, what it found and which
-# expiry it stands for, if a VMM raises it. Only what cannot be known later is put
-# down. The thread behind it acknowledges, after it has read all this. Where ring 0 is
-# emulated another one may come all the same, at any instruction of this: so it runs on
-# the stack that it finds, which is one of this kernel's own code as long as a timer
-# ticks, and that has no red zone.
+# Interrupt of a periodic timer: records its time, the interrupted instruction, and the number of
+# the expiry if the VMM raises it. The waiting thread reads the record, then acknowledges. Where ring
+# 0 is emulated, another one may occur nevertheless, at any instruction. So the handler runs on the
+# interrupted stack, which belongs to the kernel's own code, without a red zone.
 take_tick:
     push rax
     push rdx
@@ -126,8 +121,8 @@ take_tick:
     pop rax
     iretq
 
-# u64 trapline_probe_vmcall(u64 number), and the same with AMD's instruction:
-# 1 if a hypervisor took the instruction.
+# u64 trapline_probe_vmcall(u64 number), and the same with AMD's instruction: 1 if a hypervisor
+# handled the instruction.
 .global trapline_probe_vmcall
 trapline_probe_vmcall:
     mov rax, rdi
@@ -157,11 +152,11 @@ trapline_timers:
 .global trapline_ticks
 trapline_ticks:
     .quad 0
-# Entered, done, number raised, instruction found.
+# Entry, end, number of the expiry, interrupted instruction.
 .global trapline_tick
 trapline_tick:
     .quad 0, 0, 0, 0
-# Where the number of the last one raised stands.
+# Address of the number of the last expiry.
 .global trapline_tick_raised
 trapline_tick_raised:
     .quad trapline_tick + 16
@@ -203,7 +198,7 @@ trapline_shared:
     .elseif vector == {EVENT_VECTOR}
     .byte 6
     .elseif vector == {TICK_VECTOR}
-    .byte 0                             # on the stack that it finds, see take_tick
+    .byte 0                             # on the interrupted stack, see take_tick
     .else
     .byte 1
     .endif

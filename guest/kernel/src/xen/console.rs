@@ -1,7 +1,7 @@
-//! The ring by which a domain speaks to dom0.
+//! Console ring of a domain.
 //!
-//! It is emptied by a process in dom0, which has to run for that: so it is told only
-//! when the ring is full or all has been said, between batches and never in one.
+//! A process in dom0 empties it, and has to run for that. So dom0 is notified only if the ring is
+//! full or the output is complete, which never happens within a batch.
 
 use super::hypercall::{Xen, EVENT_CHANNEL_OP, SCHED_OP};
 use core::arch::x86_64::__cpuid;
@@ -12,15 +12,14 @@ use trapline_abi::platform::PAGE;
 const SCHED_YIELD: u64 = 0;
 const EVENT_SEND: u64 = 4;
 
-/// What the toolstack left for the domain (`public/hvm/params.h`).
+/// HVM parameters (`public/hvm/params.h`).
 const CONSOLE_FRAME: u32 = 17;
 const CONSOLE_EVENT: u32 = 18;
 
 const IN_BYTES: usize = 1024;
 const OUT_BYTES: usize = 2048;
 
-/// `xencons_interface` (`public/io/console.h`): two rings and how far each has been
-/// read and written.
+/// `xencons_interface` (`public/io/console.h`): two rings and their indices.
 #[repr(C)]
 struct Ring {
     input: [u8; IN_BYTES],
@@ -31,7 +30,7 @@ struct Ring {
     output_written: u32,
 }
 
-/// The ring of this domain, and the event that says that there is something in it.
+/// Console ring of this domain, and its event channel.
 #[derive(Clone, Copy)]
 pub struct Console {
     xen: Xen,
@@ -40,7 +39,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Asks Xen for it. Without one all that is said is lost.
+    /// Queries Xen for the ring. Without one all output is lost.
     pub fn open() -> Console {
         let xen = Xen::here();
         Console {
@@ -50,24 +49,24 @@ impl Console {
         }
     }
 
-    /// The same where `is_xen`, and if there is one.
+    /// Opens the console if `is_xen` and there is a ring.
     fn open_if(is_xen: bool) -> Option<Console> {
         let console = is_xen.then(Console::open);
         console.filter(|console| !console.ring.is_null())
     }
 
-    /// Puts `bytes` into the ring, waiting for room where there is none.
+    /// Writes `bytes` to the ring; waits while it is full.
     pub fn write(self, bytes: &[u8]) {
         if self.ring.is_null() {
             return;
         }
         for byte in bytes {
             if self.used() == OUT_BYTES {
-                self.empty();
+                self.flush();
             }
             let written = self.written();
-            // SAFETY: the toolstack has put the ring there, outside of what the memory
-            // map calls RAM; the place is free, for the ring is not full.
+            // SAFETY: the toolstack has placed the ring outside of the RAM of the memory map; the
+            // slot is free, because the ring is not full.
             unsafe {
                 let place = &raw mut (*self.ring).output[written as usize % OUT_BYTES];
                 place.write_volatile(*byte);
@@ -77,8 +76,8 @@ impl Console {
         }
     }
 
-    /// Lets dom0 run until it has taken all that is in the ring.
-    pub fn empty(self) {
+    /// Lets dom0 run until the ring is empty.
+    pub fn flush(self) {
         if self.ring.is_null() {
             return;
         }
@@ -93,7 +92,7 @@ impl Console {
         }
     }
 
-    /// Reads a line; its length without its end.
+    /// Reads a line. Returns its length without the newline.
     fn read_line(self, line: &mut [u8]) -> usize {
         let mut length = 0;
         while length < line.len() {
@@ -106,7 +105,7 @@ impl Console {
         length
     }
 
-    /// Lets dom0 run until there is a byte.
+    /// Reads a byte; lets dom0 run until there is one.
     fn read(self) -> u8 {
         // SAFETY: as in `write`.
         let (written, read) = unsafe {
@@ -141,14 +140,14 @@ impl Console {
     }
 }
 
-/// The leaf by which hypervisors tell what they are, and what Xen tells.
+/// Hypervisor leaf of cpuid, and the signature of Xen.
 const HYPERVISOR: u32 = 0x4000_0000;
 const SIGNATURE: [&[u8; 4]; 3] = [b"XenV", b"MMXe", b"nVMM"];
 
-/// Reads a line from the console; its length. Nothing where this is no domain of Xen.
+/// Reads a line from the console. Returns its length, 0 if this is not a Xen domain.
 pub fn read_line(line: &mut [u8]) -> usize {
-    let told = __cpuid(HYPERVISOR);
-    let told = [told.ebx, told.ecx, told.edx].map(u32::to_le_bytes);
-    let console = Console::open_if(told.each_ref() == SIGNATURE);
+    let leaf = __cpuid(HYPERVISOR);
+    let signature = [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes);
+    let console = Console::open_if(signature.each_ref() == SIGNATURE);
     console.map_or(0, |console| console.read_line(line))
 }

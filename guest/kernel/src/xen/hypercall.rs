@@ -1,5 +1,5 @@
-//! Calling Xen. A call has a number and up to two arguments here, in the registers of
-//! the System V convention; the answer is negative if it is an error.
+//! Hypercalls of Xen, with up to two arguments in the registers of the System V calling convention.
+//! Negative answers are errors.
 
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
@@ -11,15 +11,15 @@ pub const SCHED_OP: u64 = 29;
 pub const EVENT_CHANNEL_OP: u64 = 32;
 const HVM_OP: u64 = 34;
 
-/// Operations of those (`public/version.h`, `public/hvm/hvm_op.h`).
+/// Operations of these hypercalls (`public/version.h`, `public/hvm/hvm_op.h`).
 const VERSION_NUMBER: u64 = 0;
 const HVM_SET_PARAM: u64 = 0;
 const HVM_GET_PARAM: u64 = 1;
 
-/// The domain that calls.
+/// Domain id of the caller, `DOMID_SELF`.
 pub const SELF: u16 = 0x7ff0;
 
-/// Xen, and which of two makers' instructions calls it.
+/// Xen, with the hypercall instruction of the CPU vendor.
 #[derive(Clone, Copy)]
 pub struct Xen {
     intel: bool,
@@ -32,16 +32,15 @@ impl Xen {
         }
     }
 
-    /// Makes a call with two arguments; Xen's answer.
+    /// Makes a hypercall with two arguments. Returns the answer of Xen.
     ///
     /// # Safety
-    /// `second` is what the operation takes: mostly the address of a structure, which
-    /// Xen may read and write.
+    /// `second` is a valid argument of the operation: mostly the address of a structure, which Xen
+    /// may read and write.
     #[inline(always)]
     pub unsafe fn call(self, number: u64, first: u64, second: u64) -> i64 {
         let answer: i64;
-        // SAFETY: the caller answers for what the call does to memory; of the registers
-        // Xen may change those of the arguments.
+        // SAFETY: memory accesses are valid by contract; Xen may change only the argument registers.
         unsafe {
             match self.intel {
                 true => asm!(
@@ -59,28 +58,28 @@ impl Xen {
         answer
     }
 
-    /// Which version it is: the major number above, the minor in the low 16 bits.
+    /// Returns the version: the minor number in the low 16 bits, the major number above.
     #[inline(always)]
     pub fn version(self) -> i64 {
-        // SAFETY: the operation takes nothing.
+        // SAFETY: the operation has no argument.
         unsafe { self.call(XEN_VERSION, VERSION_NUMBER, 0) }
     }
 
-    /// What the toolstack or Xen left for the domain under `index`, or 0.
+    /// Returns the HVM parameter `index`, or 0.
     pub fn parameter(self, index: u32) -> u64 {
-        let mut asked = Parameter::of(index, 0);
+        let mut parameter = Parameter::new(index, 0);
         // SAFETY: the structure that the operation reads, and whose value it writes.
-        match unsafe { self.call(HVM_OP, HVM_GET_PARAM, &raw mut asked as u64) } {
-            0 => asked.value,
+        match unsafe { self.call(HVM_OP, HVM_GET_PARAM, &raw mut parameter as u64) } {
+            0 => parameter.value,
             _ => 0,
         }
     }
 
-    /// Leaves `value` there; whether Xen took it.
+    /// Sets the HVM parameter `index`. Returns true on success.
     pub fn set_parameter(self, index: u32, value: u64) -> bool {
-        let told = Parameter::of(index, value);
+        let parameter = Parameter::new(index, value);
         // SAFETY: the structure that the operation reads.
-        unsafe { self.call(HVM_OP, HVM_SET_PARAM, &raw const told as u64) == 0 }
+        unsafe { self.call(HVM_OP, HVM_SET_PARAM, &raw const parameter as u64) == 0 }
     }
 }
 
@@ -94,7 +93,7 @@ struct Parameter {
 }
 
 impl Parameter {
-    fn of(index: u32, value: u64) -> Self {
+    fn new(index: u32, value: u64) -> Self {
         Self {
             domain: SELF,
             reserved: 0,

@@ -1,5 +1,4 @@
-//! What memory the domain has. Xen's own first domain finds no memory map in its start
-//! info, and has to ask.
+//! Memory of the domain. The start info of the first domain has no memory map, so Xen is queried.
 
 use super::hypercall::{Xen, MEMORY_OP, SELF};
 use trapline_abi::platform::{MemoryMapEntry, PAGE};
@@ -8,10 +7,10 @@ use trapline_abi::platform::{MemoryMapEntry, PAGE};
 const ADD_TO_PHYSMAP: u64 = 7;
 const MEMORY_MAP: u64 = 9;
 
-/// The space of addresses in which the page that Xen shares is the only one.
+/// `XENMAPSPACE_shared_info`: the page that Xen shares.
 const SHARED_INFO: u32 = 0;
 
-/// The most entries of a memory map: those of an E820 map.
+/// Maximum number of entries of a memory map, as in an E820 map.
 const MOST_ENTRIES: usize = 128;
 
 /// `xen_memory_map`.
@@ -31,24 +30,23 @@ struct Entry {
     kind: u32,
 }
 
-/// The memory map of this domain; nothing if Xen does not tell.
+/// Returns the memory map of this domain, empty if Xen refuses.
 pub fn memory_map() -> impl Iterator<Item = MemoryMapEntry> {
-    let nothing = Entry {
+    let empty = Entry {
         address: 0,
         size: 0,
         kind: 0,
     };
-    let mut told = [nothing; MOST_ENTRIES];
-    let mut asked = MemoryMap {
+    let mut map = [empty; MOST_ENTRIES];
+    let mut request = MemoryMap {
         entries: MOST_ENTRIES as u32,
         reserved: 0,
-        buffer: &raw mut told as u64,
+        buffer: &raw mut map as u64,
     };
-    // SAFETY: the structure that the operation reads and writes, which names a buffer
-    // and how much fits it.
-    let answer = unsafe { Xen::here().call(MEMORY_OP, MEMORY_MAP, &raw mut asked as u64) };
-    let count = if answer == 0 { asked.entries } else { 0 };
-    told.into_iter()
+    // SAFETY: the structure that the operation reads and writes, with a buffer and its size.
+    let answer = unsafe { Xen::here().call(MEMORY_OP, MEMORY_MAP, &raw mut request as u64) };
+    let count = if answer == 0 { request.entries } else { 0 };
+    map.into_iter()
         .take(count as usize)
         .map(|entry| MemoryMapEntry {
             address: entry.address,
@@ -60,7 +58,7 @@ pub fn memory_map() -> impl Iterator<Item = MemoryMapEntry> {
 
 /// `xen_add_to_physmap`.
 #[repr(C)]
-struct Placed {
+struct AddToPhysmap {
     domain: u16,
     size: u16,
     space: u32,
@@ -68,18 +66,18 @@ struct Placed {
     frame: u64,
 }
 
-/// Puts the page that Xen shares with the domain at `address`; whether it is there.
+/// Maps the shared page at `address`. Returns true on success.
 ///
 /// # Safety
-/// The page at `address` is used for nothing else, now or later: its memory is gone.
+/// The page at `address` is used for nothing else, now or later: its memory is replaced.
 pub unsafe fn share_page(xen: Xen, address: u64) -> bool {
-    let placed = Placed {
+    let request = AddToPhysmap {
         domain: SELF,
         size: 0,
         space: SHARED_INFO,
         index: 0,
         frame: address / PAGE,
     };
-    // SAFETY: the structure that the operation reads; the caller gives the page.
-    unsafe { xen.call(MEMORY_OP, ADD_TO_PHYSMAP, &raw const placed as u64) == 0 }
+    // SAFETY: the structure that the operation reads; the page is unused by contract.
+    unsafe { xen.call(MEMORY_OP, ADD_TO_PHYSMAP, &raw const request as u64) == 0 }
 }

@@ -1,9 +1,8 @@
-//! Xen as the hypervisor below: [`hypercall`] calls it, [`console`] is the ring by which
-//! a domain speaks to dom0, [`events`] are a domain's interrupts, [`memory`] is what it
-//! has, and here is its end.
+//! Interface to Xen: [`hypercall`]s, the [`console`] ring to dom0, [`events`], [`memory`] and
+//! shutdown.
 //!
-//! Nothing of this is executed unless the command line says that this is a domain of
-//! Xen, or there is none and the hypervisor says so itself.
+//! None of this runs unless the command line says that this is a Xen domain, or there is no command
+//! line and cpuid reports Xen.
 
 mod console;
 mod events;
@@ -11,7 +10,7 @@ mod hypercall;
 mod memory;
 
 pub use console::{read_line, Console};
-pub use events::{taken, Events, EVENT_VECTOR};
+pub use events::{event_count, Events, EVENT_VECTOR};
 pub use hypercall::Xen;
 pub use memory::memory_map;
 
@@ -23,19 +22,19 @@ const SCHED_SHUTDOWN: u64 = 2;
 const POWER_OFF: u32 = 0;
 const REBOOT: u32 = 1;
 
-/// Ends the domain.
+/// Shuts down the domain.
 pub fn shut_down() {
-    end(POWER_OFF);
+    request_shutdown(POWER_OFF);
 }
 
-/// Ends the domain and with it the machine, if it is the first. Where that is powered
-/// off the machine halts for ever, but it can be restarted, which ends it as well.
+/// Reboots the machine, if this is the first domain. Powering it off would halt the machine forever,
+/// but a restart ends the simulation.
 pub fn restart_machine() {
-    end(REBOOT);
+    request_shutdown(REBOOT);
 }
 
-fn end(reason: u32) {
-    // SAFETY: the operation reads a `u32` and does not come back.
+fn request_shutdown(reason: u32) {
+    // SAFETY: the operation reads a `u32` and does not return.
     unsafe { Xen::here().call(SCHED_OP, SCHED_SHUTDOWN, &raw const reason as u64) };
     pause();
 }

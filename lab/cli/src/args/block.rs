@@ -1,7 +1,7 @@
-//! The arguments of `block`: how long a disk takes for a request.
+//! Arguments of `block`.
 
 use super::cache::size;
-use super::{environment_parser, ExtentArgs, Format, MannerArgs};
+use super::{environment_parser, Format, RunOptions, SizeOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use std::path::PathBuf;
@@ -10,46 +10,45 @@ use trapline_abi::{Op, OpSet};
 use trapline_model::block::Settings;
 use trapline_model::EnvironmentId;
 
-/// Of `trapline block`.
+/// Arguments of `trapline block`.
 #[derive(Args, Debug)]
 #[command(after_help = REQUESTS)]
 pub struct BlockArgs {
-    /// Environments to measure in [default: host]
+    /// Environments to measure [default: host]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
     pub environments: Vec<EnvironmentId>,
-    /// Requests to measure [default: all]
+    /// Operations to measure [default: all]
     #[arg(long = "op", value_name = "A,B", value_delimiter = ',', value_parser = op_parser())]
     pub chosen: Vec<Op>,
-    /// How much of the disk to use, from 1M to 1T
+    /// Size of the file, from 1M to 1T
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = mib)]
     pub size: u32,
-    /// A file to be made on the disk that is measured, and removed again
-    /// [default: one in the cache's directory]
+    /// New file on the disk to measure, removed afterwards [default: one in the cache's directory]
     #[arg(long = "file", value_name = "PATH")]
     pub disk: Option<PathBuf>,
-    /// Requests of 4 KiB at depth 32; of the others there are fewer
+    /// Number of 4 KiB requests at depth 32; other operations have fewer
     #[arg(long, value_name = "N", default_value_t = Settings::default().requests,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub requests: u32,
     #[command(flatten)]
-    pub extent: ExtentArgs,
-    /// How to print the result
+    pub size_options: SizeOptions,
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     #[command(flatten)]
-    pub manner: MannerArgs,
+    pub run_options: RunOptions,
 }
 
 const REQUESTS: &str = "\
-Requests of 4 KiB go to random places, no two to the same; of 1 MiB in order. The
-number at the end is how many are under way at a time; -sync flushes each
-(fdatasync). Everything is read and written past the kernel's cache where the
-file system can do that, and what is read or written is checked.
+Requests of 4 KiB have random, distinct offsets; those of 1 MiB are sequential.
+The number at the end of a name is the queue depth; -sync flushes after each
+request (fdatasync). I/O is direct where the file system supports it, and data
+is verified.
 
-Each boot writes the whole file first, and no operation takes more than 10 s.";
+Each boot writes the whole file first. An operation takes at most 10 s.";
 
 impl BlockArgs {
-    /// The operations that are wanted, and those of them that were named.
+    /// Returns the operations to measure, and those that are named.
     pub fn operations(&self) -> (OpSet, OpSet) {
         match self.chosen.as_slice() {
             [] => (operations(), 0),
@@ -60,15 +59,15 @@ impl BlockArgs {
         }
     }
 
-    /// Where it is measured.
+    /// Returns the environments to measure.
     pub fn environments(&self) -> Vec<EnvironmentId> {
         match self.environments.as_slice() {
-            [] => vec![EnvironmentId::Host],
+            [] => vec![EnvironmentId::HOST],
             chosen => chosen.to_vec(),
         }
     }
 
-    /// How much is measured.
+    /// Returns the size and the number of requests.
     pub fn settings(&self) -> Settings {
         Settings {
             mib: self.size,
@@ -86,9 +85,9 @@ fn op_parser() -> impl TypedValueParser<Value = Op> {
     })
 }
 
-/// Whole MiB.
+/// Parses a size in whole MiB.
 fn mib(text: &str) -> Result<u32, String> {
-    const REFUSED: &str = "write whole MiB from 1M to 1T, such as 256M";
+    const REFUSED: &str = "expected whole MiB from 1M to 1T, such as 256M";
     let bytes = size(text)?;
     let mib = u32::try_from(bytes >> 20).ok();
     let whole = mib.filter(|mib| (1..=1 << 20).contains(mib) && bytes & 0xf_ffff == 0);

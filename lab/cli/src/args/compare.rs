@@ -1,91 +1,89 @@
-//! The arguments of `compare`: who against whom.
+//! Arguments of `compare`.
 
-use super::{workload_parser, Format, MannerArgs, Preset};
+use super::{workload_parser, Format, Preset, RunOptions};
 use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
 use trapline_model::{time, BadContender, Contender};
 
-/// Of `trapline compare`.
+/// Arguments of `trapline compare`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// Who is compared with: ENV[:SETTING=VALUE,...], measured now, or what the store has,
+    /// Baseline: ENV[:SETTING=VALUE,...] to measure now, or a stored run
     /// RUN[/ENV[:SETTING=VALUE,...]]
-    #[arg(value_name = "A", value_parser = Rival::from_str)]
-    pub a: Rival,
-    /// Who is compared: the same
-    #[arg(value_name = "B", value_parser = Rival::from_str)]
-    pub b: Rival,
-    /// Workloads or single operations to measure, as `trapline list` names them [default: all
-    /// but irq, populate and block]
+    #[arg(value_name = "A", value_parser = Side::from_str)]
+    pub a: Side,
+    /// Candidate, same syntax
+    #[arg(value_name = "B", value_parser = Side::from_str)]
+    pub b: Side,
+    /// Workloads or operations to measure, as listed by `trapline list` [default: all but irq, populate
+    /// and block]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
-    /// How much to measure in a boot
+    /// Samples per boot
     #[arg(long, value_enum, default_value_t = Preset::Quick)]
     pub preset: Preset,
-    /// Blocks, each with a boot of both in balanced order, on the wall clock [default: 10; with
-    /// --until-sure 60 at most]
+    /// Blocks on the wall clock, each with one boot of both sides in balanced order [default: 10; at most
+    /// 60 with --sequential]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
-    /// Go on with further blocks until every operation is settled or the time is over; the
-    /// error rate is that of all looks together
-    #[arg(long)]
-    pub until_sure: bool,
-    /// Measure both at the same time, each on a processor of its own, and let them change
-    /// places from block to block; not for bandwidth, interrupts and disks
-    #[arg(long)]
-    pub duet: bool,
-    /// Begin no block after so long
+    /// Add blocks until every operation has a verdict; keeps the error rate over all looks
+    #[arg(long, alias = "until-sure")]
+    pub sequential: bool,
+    /// Measure both at once, one per CPU, swapping CPUs each block (not for stream, irq, populate, block)
+    #[arg(long, alias = "duet")]
+    pub concurrent: bool,
+    /// Start no block after this time
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time::from_text)]
     pub budget: Duration,
-    /// What is too little to matter, in percent
+    /// Largest difference reported as "equivalent"
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
     pub margin: f64,
-    /// How many in a hundred that are called changed may be not
+    /// False discovery rate of "changed"
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub alpha: f64,
-    /// Seed of the order of boots and of resampling [default: random, recorded with the run;
-    /// of stored runs that of B]
+    /// Seed for order and resampling [default: random, recorded; of stored runs that of B]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     #[command(flatten)]
-    pub manner: MannerArgs,
+    pub run_options: RunOptions,
 }
 
 const EXAMPLES: &str = "\
-Settings: cpus, memory, pin, idle; and files in the place of the usual ones: image,
-agent, vmm, qemu, kernel with modules. The same contender twice shows what chance does.
+Settings: cpus, memory, pin, idle; and replacements of files: image, agent, vmm,
+qemu, kernel with modules. The same configuration twice is an A/A comparison,
+which shows noise.
 
   trapline compare kvm qemu-kvm
   trapline compare kvm:vmm=old/trapline-vmm kvm --workload exits
   trapline compare sim/kvm sim/qemu-kvm --workload exits,boot
-  trapline compare 12 15                the same environments of two runs
+  trapline compare 12 15                the environments that both runs have
   trapline compare 12/kvm 12/qemu-kvm";
 
-/// Blocks if nobody says how many: the fewest of which the bootstrap is sound, and two.
+/// Default number of blocks: two more than the bootstrap needs.
 const BLOCKS: u32 = 10;
 
-/// The most blocks of a comparison that goes on until it is sure.
+/// Default limit of blocks with `--sequential`.
 const MOST_BLOCKS: u32 = 60;
 
 impl CompareArgs {
-    /// The most blocks there may be.
+    /// Returns the largest number of blocks.
     pub fn most_blocks(&self) -> u32 {
-        let usual = if self.until_sure { MOST_BLOCKS } else { BLOCKS };
+        let usual = if self.sequential { MOST_BLOCKS } else { BLOCKS };
         self.boots.unwrap_or(usual)
     }
 
-    /// Returns the numbers of blocks after which the boots are looked at. They are even where
-    /// `--boots` is, so that at every look each side has gone first equally often.
+    /// Returns the numbers of blocks after which verdicts are computed. They are even if `--boots` is, so
+    /// that at every look each side has started first equally often.
     pub fn looks(&self) -> Vec<u32> {
         let most = self.most_blocks();
         let mut looks = Vec::new();
         let mut next = BLOCKS.min(most);
-        while self.until_sure && next < most {
+        while self.sequential && next < most {
             looks.push(next);
             next = (next + (next / 2).max(1)).next_multiple_of(2);
         }
@@ -94,21 +92,21 @@ impl CompareArgs {
     }
 }
 
-/// One of the two.
+/// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rival {
-    /// To be measured.
+pub enum Side {
+    /// Measured now.
     New(Contender),
-    /// A run of the store: one of its contenders, or all that the other run has, too.
+    /// A stored run: one of its contenders, or all that both runs have.
     Stored {
-        /// Its number.
+        /// Number of the run.
         run: u32,
-        /// Which of its contenders.
+        /// The contender.
         contender: Option<Contender>,
     },
 }
 
-impl FromStr for Rival {
+impl FromStr for Side {
     type Err = BadContender;
 
     fn from_str(text: &str) -> Result<Self, BadContender> {
@@ -116,7 +114,7 @@ impl FromStr for Rival {
             Some((number, rest)) => (number, Some(rest)),
             None => (text, None),
         };
-        // No environment's name begins with a number alone.
+        // No name of an environment starts with a component that is a number.
         match number.parse() {
             Ok(run) => Ok(Self::Stored {
                 run,
@@ -132,7 +130,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok();
     number
         .filter(|number| (0.01..=50.0).contains(number))
-        .ok_or_else(|| "a number from 0.01 to 50 is expected".to_owned())
+        .ok_or_else(|| "expected a number from 0.01 to 50".to_owned())
 }
 
 #[cfg(test)]
@@ -148,16 +146,16 @@ mod tests {
     }
 
     #[test]
-    fn rivals_are_environments_or_runs() {
+    fn sides_are_environments_or_runs() {
         let args = parsed(&["kvm:memory=1G", "12/sim/kvm", "--margin", "5%"]);
-        assert_eq!(args.a, Rival::New("kvm:memory=1024M".parse().unwrap()));
-        let stored = Rival::Stored {
+        assert_eq!(args.a, Side::New("kvm:memory=1024M".parse().unwrap()));
+        let stored = Side::Stored {
             run: 12,
             contender: Some("sim/kvm".parse().unwrap()),
         };
         assert_eq!(args.b, stored);
         assert_eq!(args.margin, 5.0);
-        let whole = Rival::Stored {
+        let whole = Side::Stored {
             run: 3,
             contender: None,
         };
@@ -165,23 +163,25 @@ mod tests {
     }
 
     #[test]
-    fn looks_come_more_rarely_the_more_has_been_seen() {
+    fn intervals_between_looks_grow() {
         let looks = |words: &[&str]| parsed(&[&["kvm", "host"], words].concat()).looks();
         assert_eq!(looks(&[]), [10]);
         assert_eq!(looks(&["--boots", "3"]), [3]);
-        assert_eq!(looks(&["--until-sure"]), [10, 16, 24, 36, 54, 60]);
+        assert_eq!(looks(&["--sequential"]), [10, 16, 24, 36, 54, 60]);
+        assert_eq!(looks(&["--sequential", "--boots", "12"]), [10, 12]);
+        assert_eq!(looks(&["--sequential", "--boots", "4"]), [4]);
         assert_eq!(looks(&["--until-sure", "--boots", "12"]), [10, 12]);
-        assert_eq!(looks(&["--until-sure", "--boots", "4"]), [4]);
     }
 
     #[test]
-    fn what_is_no_rival_is_told_with_the_remedy() {
-        let told = |words: &[&str]| command("compare", words).unwrap_err().to_string();
-        assert!(told(&["qemu-kmv", "kvm"]).contains("did you mean 'qemu-kvm'"));
-        assert!(told(&["kvm:cpu=2", "kvm"]).contains("choose from cpus, memory"));
-        assert!(told(&["kvm", "host:memory=1G"]).contains("host has no setting 'memory'"));
-        assert!(told(&["kvm", "kvm", "--margin", "0"]).contains("from 0.01 to 50"));
-        assert!(told(&["kvm", "kvm", "--budget", "soon"]).contains("like 90s"));
-        assert!(told(&["kvm"]).contains("<B>"));
+    fn invalid_sides_are_rejected_with_a_remedy() {
+        let message = |words: &[&str]| command("compare", words).unwrap_err().to_string();
+        assert!(message(&["qemu-kmv", "kvm"]).contains("did you mean 'qemu-kvm'"));
+        assert!(message(&["kvm:cpu=2", "kvm"]).contains("choose from cpus, memory"));
+        assert!(message(&["kvm", "host:memory=1G"])
+            .contains("setting 'memory' is not supported by host"));
+        assert!(message(&["kvm", "kvm", "--margin", "0"]).contains("from 0.01 to 50"));
+        assert!(message(&["kvm", "kvm", "--budget", "soon"]).contains("like 90s"));
+        assert!(message(&["kvm"]).contains("<B>"));
     }
 }

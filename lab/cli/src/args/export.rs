@@ -1,21 +1,21 @@
-//! The arguments of `export`: raw samples as a file.
+//! Arguments of `export`.
 
-use super::StoreArgs;
+use super::StoreOptions;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Of `trapline export`.
+/// Arguments of `trapline export`.
 #[derive(Args, Debug)]
 pub struct ExportArgs {
-    /// File to write: Parquet, CSV, or JSON with an object a line, as its name ends
+    /// File to write; its extension selects Parquet, CSV, or JSON lines
     #[arg(value_name = "FILE.parquet|FILE.csv|FILE.json")]
     pub output: PathBuf,
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub store: StoreOptions,
     /// Number of the run [default: the latest]
     #[arg(long, value_name = "N")]
     pub run: Option<u32>,
-    /// Replace the file if it is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }

@@ -1,107 +1,103 @@
-//! The arguments of `irq`: how late interrupts are, and whether that is good enough.
+//! Arguments of `irq`.
 
-use super::{environment_parser, ExtentArgs, Format, MannerArgs};
+use super::{environment_parser, Format, RunOptions, SizeOptions};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
-use trapline_abi::job::Wait;
+use trapline_abi::job::WaitMode;
 use trapline_abi::{Op, OpSet};
 use trapline_model::irq::{self, Settings, Share, Time, Unreadable};
 use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
 
-/// Of `trapline irq`.
+/// Arguments of `trapline irq`.
 #[derive(Args, Debug)]
 #[command(after_help = STATUS, mut_arg("boots", |boots| boots.help(BOOTS)))]
 pub struct IrqArgs {
-    /// Environments to measure in [default: all]
+    /// Environments to measure [default: all]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
     pub environments: Vec<EnvironmentId>,
-    /// Expiries of each timer [default: 10000; full: 1000000 on the wall clock]
+    /// Expiries per timer [default: 10000; full: 1000000 on the wall clock]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(irq::MOST_EXPIRIES)))]
     pub samples: Option<u32>,
-    /// From one expiry to the next, 100us to 1s
+    /// Period of the timer, 100us to 1s
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = period_parser())]
     pub period: Time,
-    /// Whose timer interrupts
+    /// Source of the interrupts
     #[arg(long, value_enum, default_value_t = Timer::Both)]
     pub timer: Timer,
-    /// What the guest does while it waits [default: halt]
+    /// Idle state of the guest between interrupts [default: halt]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
-    /// Virtual CPUs for its CPU: with 2 there is a second guest of the same kind
-    /// that does the same
+    /// Virtual CPUs per CPU; 2 adds a second guest with the same work
     #[arg(long, value_name = "1|2", default_value = "1", value_parser = per_cpu_parser())]
     pub vcpus_per_cpu: PerCpu,
-    /// What disturbs it meanwhile: cpu, cpu:N, memory, exits,
-    /// create-vm[:MIB][:4k|2m][:demand|steps|whole], and console-direct or
-    /// console-buffered
+    /// Load programs: cpu, cpu:N, memory, exits, create-vm[:MIB][:4k|2m][:demand|steps|whole],
+    /// console-direct, console-buffered
     #[arg(long, value_name = "A,B", default_value = "none", value_parser = Loads::from_str)]
     pub load: Loads,
-    /// Where the virtual CPU runs [default: shared with a load or another virtual
-    /// CPU, else free]
+    /// Affinity of the virtual CPU [default: shared with a load or another virtual CPU, else free]
     #[arg(long, value_enum)]
     pub pin: Option<Pin>,
-    /// An interrupt later than this is too late; where instructions are counted,
-    /// one is a nanosecond
+    /// Deadline of an interrupt; on the instruction clock 1 ns is one instruction
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]
     pub threshold: Time,
-    /// Require that at least this share of all expiries is served in time: met,
-    /// not met or not proven, by the 95% interval; by count on an exact clock
+    /// Smallest share of interrupts within the threshold: met, not met or not proven, by the 95%
+    /// interval; by count on exact clocks
     #[arg(long, value_name = "SHARE%", value_parser = Share::from_str)]
     pub require: Option<Share>,
     #[command(flatten)]
-    pub extent: ExtentArgs,
-    /// How to print the result
+    pub size_options: SizeOptions,
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     #[command(flatten)]
-    pub manner: MannerArgs,
+    pub run_options: RunOptions,
 }
 
-/// A boot with interrupts is long.
-const BOOTS: &str = "Boots of each wall-clock environment [default: 1]";
+/// Help of `--boots`, whose default differs because a boot with interrupts is long.
+const BOOTS: &str = "Boots per wall-clock environment [default: 1]";
 
 const STATUS: &str = "\
-With the period of 10 ms a timer takes 100 s for 10,000 expiries.
+10,000 expiries with a period of 10 ms take 100 s per timer.
 
 Exit status:
-  0  done; with --require: every timer in every environment meets it
-  1  something failed; with --require: some timer does not meet it
-  2  the command line was not understood
-  3  two runs on the instruction clock gave different digits
-  4  --require, and nothing could be measured here
-  5  --require: not proven for some timer, and violated by none";
+  0  success; with --require: met by every timer in every environment
+  1  an operation failed; with --require: not met by a timer
+  2  invalid command line
+  3  two runs on the instruction clock gave different figures
+  4  with --require: nothing can be measured on this host
+  5  with --require: not proven for a timer, and violated by none";
 
-/// Whose timer interrupts.
+/// Source of the interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Timer {
-    /// The guest's
+    /// Timer of the guest
     Own,
-    /// That of whoever runs the guest
+    /// Timer of the host or VMM
     Host,
-    /// First the one, then the other
+    /// Both, one after the other
     Both,
 }
 
-/// What the guest does while it waits.
+/// Idle state of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Idle {
-    /// It halts its processor
+    /// Halt the CPU
     Halt,
-    /// It looks again and again
+    /// Poll memory
     Poll,
-    /// It halts without leaving: KVM does not intercept that
+    /// Halt without an exit: KVM does not intercept HLT
     HaltInGuest,
 }
 
-/// Where the virtual CPU runs.
+/// Affinity of the virtual CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pin {
-    /// Where the kernel puts it
+    /// Not pinned
     Free,
     /// Alone on a CPU
     Exclusive,
-    /// On one CPU with its VMM and the loads
+    /// On one CPU, with its VMM and the loads
     Shared,
 }
 
@@ -116,7 +112,7 @@ impl From<Pin> for trapline_model::Pin {
 }
 
 impl Timer {
-    /// The operations of this timer.
+    /// Returns the operations of this timer.
     pub fn operations(self) -> OpSet {
         match self {
             Self::Own => Op::OwnTimer.bit(),
@@ -126,28 +122,28 @@ impl Timer {
     }
 }
 
-/// Why settings do not go together.
+/// Options that exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// A guest that floods its console cannot idle in a way of its own.
+    /// `--idle` and a console load: such a guest never idles.
     Busy,
-    /// The kernel admits no deadline to a thread that is bound to a CPU.
+    /// A deadline and a pin: the kernel rejects deadlines of pinned threads.
     Bound,
-    /// Two virtual CPUs that are not bound to a CPU do not share one.
+    /// Two virtual CPUs per CPU without a pin.
     Apart,
 }
 
 impl IrqArgs {
-    /// How interrupts are to be made and judged.
+    /// Returns the settings of workload irq.
     ///
     /// # Errors
-    /// They contradict each other.
+    /// Options exclude each other.
     pub fn settings(&self) -> Result<Settings, Contradiction> {
         let between = match (self.idle, self.load.flood()) {
             (Some(_), Some(_)) => return Err(Contradiction::Busy),
-            (None, Some(_)) => Wait::Flood,
-            (Some(Idle::Poll), None) => Wait::Poll,
-            (None | Some(Idle::Halt | Idle::HaltInGuest), None) => Wait::Halt,
+            (None, Some(_)) => WaitMode::Flood,
+            (Some(Idle::Poll), None) => WaitMode::Poll,
+            (None | Some(Idle::Halt | Idle::HaltInGuest), None) => WaitMode::Halt,
         };
         Ok(Settings {
             period: self.period,
@@ -162,7 +158,7 @@ impl IrqArgs {
 
 impl IrqArgs {
     fn conditions(&self) -> Result<Conditions, Contradiction> {
-        let sched = self.manner.simulated.scheduling.sched();
+        let sched = self.run_options.environment_options.scheduling.sched();
         let usual = Conditions::usual_pin(&self.load, sched, self.vcpus_per_cpu);
         let pin = self.pin.map_or(usual, Into::into);
         use trapline_model::Pin::{Exclusive, Free, Shared};
@@ -197,12 +193,12 @@ fn period_parser() -> impl TypedValueParser<Value = Time> {
     clap::builder::StringValueParser::new().try_map(|text| period(&text))
 }
 
-/// A time that a timer can be set to.
+/// An invalid period.
 #[derive(Debug, thiserror::Error)]
 enum BadPeriod {
     #[error("{0}")]
     Unreadable(#[from] Unreadable),
-    #[error("a period is from 100us to 1s")]
+    #[error("expected a period from 100us to 1s")]
     OutOfRange,
 }
 
@@ -227,27 +223,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_what_the_plan_takes_for_granted() {
+    fn defaults_equal_those_of_plans() {
         let args = parsed(&[]).unwrap();
         assert_eq!(args.settings().ok(), Some(Settings::default()));
         assert_eq!(args.timer.operations(), irq::operations());
     }
 
     #[test]
-    fn what_is_chosen_is_what_the_guest_does() {
+    fn idle_and_load_select_what_the_guest_does() {
         let between = |words: &[&str]| {
             let settings = parsed(words).unwrap().settings();
             settings.ok().map(|settings| settings.between)
         };
-        assert_eq!(between(&["--idle", "poll"]), Some(Wait::Poll));
-        assert_eq!(between(&["--load", "console-direct"]), Some(Wait::Flood));
+        assert_eq!(between(&["--idle", "poll"]), Some(WaitMode::Poll));
+        assert_eq!(
+            between(&["--load", "console-direct"]),
+            Some(WaitMode::Flood)
+        );
         assert_eq!(
             between(&["--load", "none", "--idle", "halt"]),
-            Some(Wait::Halt)
+            Some(WaitMode::Halt)
         );
         assert_eq!(
             between(&["--load", "cpu", "--idle", "poll"]),
-            Some(Wait::Poll)
+            Some(WaitMode::Poll)
         );
         let both = ["--load", "console-buffered", "--idle", "poll"];
         assert_eq!(between(&both), None);
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_goes_with_no_pin() {
+    fn deadlines_exclude_pins() {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
         let deadline = ["--sched", "deadline:3ms/10ms", "--load", "cpu:2"];
         let free = settings(&deadline).unwrap().conditions;
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn two_virtual_cpus_of_one_cpu_are_bound_to_it() {
+    fn two_virtual_cpus_per_cpu_are_pinned() {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
         let two = settings(&["--vcpus-per-cpu", "2"]).unwrap().conditions;
         assert_eq!(
@@ -286,16 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_in_the_guest_is_a_halt_for_the_guest() {
+    fn halt_in_guest_sets_the_halt_exit() {
         let settings = parsed(&["--idle", "halt-in-guest"]).unwrap().settings();
         let settings = settings.unwrap();
-        assert_eq!(settings.between, Wait::Halt);
+        assert_eq!(settings.between, WaitMode::Halt);
         assert_eq!(settings.conditions.halt, Halt::InGuest);
         assert_eq!(settings.idle(), "halt-in-guest");
     }
 
     #[test]
-    fn bad_times_and_shares_are_refused() {
+    fn invalid_times_and_shares_are_rejected() {
         for words in [
             ["--period", "10us"],
             ["--period", "2s"],

@@ -1,46 +1,45 @@
-//! The arguments of `kernel-build`.
+//! Arguments of `kernel-build`.
 
-use super::{environment_parser, MannerArgs, PlainFormat};
-use crate::seed;
+use super::{environment_parser, PlainFormat, RunOptions};
 use clap::{Args, ValueEnum};
 use trapline_model::cpus::MOST;
 use trapline_model::kernel_build::{Place, Request, Size};
 use trapline_model::EnvironmentId;
 
-/// Of `trapline kernel-build`.
+/// Arguments of `trapline kernel-build`.
 #[derive(Args, Debug)]
 pub struct KernelBuildArgs {
     /// Environments to build in [default: host,uml,qemu-tcg/linux,kvm/linux,qemu-kvm/linux]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
     pub environments: Vec<EnvironmentId>,
-    /// How much to build
+    /// Configuration to build
     #[arg(long, value_enum, default_value_t = SizeName::Mini)]
     pub size: SizeName,
-    /// Numbers of virtual CPUs, and of jobs for make
+    /// Numbers of virtual CPUs, and of make's jobs
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = Request::CPUS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     pub cpus: Vec<u32>,
-    /// Where virtual CPUs run: with the VMM's other threads, or apart from them
+    /// Placement of virtual CPUs relative to the VMM's other threads
     #[arg(long, value_name = "P,P", value_enum, value_delimiter = ',',
           default_values_t = [PlaceName::Same, PlaceName::Disjoint])]
     pub place: Vec<PlaceName>,
-    /// Builds of each cell, one in each round [default: 3; 2 on exact clocks]
+    /// Builds per cell, one per round [default: 3; 2 on exact clocks]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub boots: Option<u32>,
-    /// Seed of the order of builds [default: random, recorded with the run]
+    /// Seed for the order of builds [default: random, recorded]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,
     #[command(flatten)]
-    pub manner: MannerArgs,
+    pub run_options: RunOptions,
 }
 
-/// How much to build.
+/// A kernel configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SizeName {
-    /// 30 files: seconds on hardware, and the only one to be built by counted instructions
+    /// 30 files: seconds on hardware, and the only one supported on exact clocks
     Mini,
     /// The smallest kernel (tinyconfig): a minute or two on hardware
     Tiny,
@@ -58,7 +57,7 @@ impl From<SizeName> for Size {
     }
 }
 
-/// Where virtual CPUs run.
+/// Placement of virtual CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlaceName {
     /// Virtual CPU i on CPU i, and the VMM's other threads on CPU 0
@@ -77,7 +76,7 @@ impl From<PlaceName> for Place {
 }
 
 impl KernelBuildArgs {
-    /// What is asked for.
+    /// Returns the request.
     pub fn request(&self) -> Request {
         let environments = match self.environments.as_slice() {
             [] => Request::ENVIRONMENTS.to_vec(),
@@ -89,7 +88,7 @@ impl KernelBuildArgs {
             cpus: self.cpus.clone(),
             places: self.place.iter().map(|place| (*place).into()).collect(),
             boots: self.boots,
-            seed: self.seed.unwrap_or_else(seed::drawn),
+            seed: self.seed.unwrap_or_else(trapline_runner::random_seed),
         }
     }
 }

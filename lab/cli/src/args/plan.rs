@@ -1,35 +1,35 @@
-//! The arguments of `plan`: studies that are written down.
+//! Arguments of `plan`.
 
-use super::{PlainFormat, SimulatedArgs};
+use super::{EnvironmentOptions, PlainFormat};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Of `trapline plan`.
+/// Arguments of `trapline plan`.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
-    /// What to do
+    /// Command
     #[command(subcommand)]
     pub command: PlanCommand,
 }
 
-/// One command about plans.
+/// A command about plan files.
 #[derive(Subcommand, Debug)]
 pub enum PlanCommand {
-    /// Say what a plan comes to on this host, without measuring anything
+    /// Print the boots of a plan on this host without measuring
     Check(PlanCheckArgs),
     /// Print the JSON schema of plan files
     Schema,
 }
 
-/// Of `trapline plan check`.
+/// Arguments of `trapline plan check`.
 #[derive(Args, Debug)]
 pub struct PlanCheckArgs {
-    /// The plan, a TOML file
+    /// Plan file
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,
     #[command(flatten)]
-    pub simulated: SimulatedArgs,
+    pub environment_options: EnvironmentOptions,
 }

@@ -1,45 +1,45 @@
-//! The arguments of `populate`: what it costs to give a guest memory.
+//! Arguments of `populate`.
 
-use super::{environment_parser, ExtentArgs, Format, MannerArgs};
+use super::{environment_parser, Format, RunOptions, SizeOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use trapline_abi::{populate::ORDERS, OpSet};
 use trapline_model::load::BadLoad;
 use trapline_model::{populate, EnvironmentId, Loads};
 
-/// Of `trapline populate`.
+/// Arguments of `trapline populate`.
 #[derive(Args, Debug)]
 #[command(after_help = ORDER)]
 pub struct PopulateArgs {
-    /// Environments to measure in [default: host, kvm, sim/linux, sim/kvm]
+    /// Environments to measure [default: host, kvm, sim/linux, sim/kvm]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
     pub environments: Vec<EnvironmentId>,
-    /// Orders of the regions [default: 0, 3, 9, and 18 where that is a matter of seconds]
+    /// Orders of the regions [default: 0, 3, 9, and 18 where that takes seconds]
     #[arg(long = "order", value_name = "N,M", value_delimiter = ',', value_parser = order_parser())]
     pub orders: Vec<u8>,
-    /// Measure, too, how late another guest's timer is while a machine of so many MiB is
-    /// populated, in kvm and sim/kvm, for each way to populate it
-    #[arg(long, value_name = "MIB", value_parser = mib_parser())]
-    pub neighbour: Option<u32>,
+    /// Also measure timer lateness of a guest in kvm and sim/kvm while another machine of this size is
+    /// populated, by each method
+    #[arg(long = "co-tenant", alias = "neighbour", value_name = "MIB", value_parser = mib_parser())]
+    pub co_tenant: Option<u32>,
     #[command(flatten)]
-    pub extent: ExtentArgs,
-    /// How to print the result
+    pub size_options: SizeOptions,
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     #[command(flatten)]
-    pub manner: MannerArgs,
+    pub run_options: RunOptions,
 }
 
 const ORDER: &str = "\
-A region of order N has 2^N pages of 4 KiB: 4 KiB, 32 KiB, 2 MiB and 1 GiB. Each is
-given on demand and populated before, in pages of 4 KiB and, where it is large enough,
-of 2 MiB.
+A region of order N has 2^N pages of 4 KiB: 4 KiB, 32 KiB, 2 MiB and 1 GiB.
+Regions are mapped on demand and prepopulated, with pages of 4 KiB and, if large
+enough, of 2 MiB.
 
-With --neighbour each way is a run of its own; trapline show --list has them. What
-is too large for the simulated machine is told.";
+With --co-tenant each method is a run of its own; trapline show --list lists
+them. Regions that are too large for the simulated machine are skipped.";
 
 impl PopulateArgs {
-    /// The operations that are wanted, and those of them that were named.
+    /// Returns the operations to measure, and those that are named.
     pub fn operations(&self) -> (OpSet, OpSet) {
         match self.orders.as_slice() {
             [] => (populate::operations(), 0),
@@ -50,32 +50,31 @@ impl PopulateArgs {
         }
     }
 
-    /// Where it is measured.
+    /// Returns the environments to measure.
     pub fn environments(&self) -> Vec<EnvironmentId> {
         match self.environments.as_slice() {
-            [] => GIVERS.to_vec(),
+            [] => default_environments(),
             chosen => chosen.to_vec(),
         }
     }
 }
 
-/// Where a guest can be given memory, of those environments that are measured by default.
-const GIVERS: [EnvironmentId; 4] = [
-    EnvironmentId::Host,
-    EnvironmentId::Kvm,
-    EnvironmentId::SimLinux,
-    EnvironmentId::SimKvm,
-];
-
-/// What can be populated beside a guest, in each way and by nobody.
-pub fn ways(mib: u32) -> Vec<Loads> {
-    let created = |how: &str| format!("create-vm:{mib}:{how}").parse().ok();
-    let ways = ["4k", "4k:steps", "4k:whole", "2m", "2m:steps", "2m:whole"];
-    let ways = ways.into_iter().filter_map(created);
-    std::iter::once(Loads::default()).chain(ways).collect()
+/// Returns the default environments that can give memory to a guest.
+fn default_environments() -> Vec<EnvironmentId> {
+    let all = EnvironmentId::ALL.into_iter();
+    all.filter(|id| id.is_default() && id.supports_memory_hotplug())
+        .collect()
 }
 
-/// Memory that a load may have.
+/// Returns the loads of co-tenants: none, and one machine of `mib` MiB per method of populating it.
+pub fn populate_methods(mib: u32) -> Vec<Loads> {
+    let created = |how: &str| format!("create-vm:{mib}:{how}").parse().ok();
+    let methods = ["4k", "4k:steps", "4k:whole", "2m", "2m:steps", "2m:whole"];
+    let methods = methods.into_iter().filter_map(created);
+    std::iter::once(Loads::default()).chain(methods).collect()
+}
+
+/// Parses the memory size of a load.
 fn mib_parser() -> impl TypedValueParser<Value = u32> {
     clap::builder::StringValueParser::new().try_map(|text| {
         let mib: Option<u32> = text.parse().ok();
@@ -108,22 +107,22 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_is_disturbed_in_every_way() {
-        let args = parsed(&["--neighbour", "512"]).unwrap();
-        let ways: Vec<_> = ways(args.neighbour.unwrap())
+    fn a_co_tenant_is_populated_by_every_method() {
+        let args = parsed(&["--co-tenant", "512"]).unwrap();
+        let methods: Vec<_> = populate_methods(args.co_tenant.unwrap())
             .iter()
             .map(ToString::to_string)
             .collect();
-        assert_eq!(ways.len(), 7);
-        assert_eq!(ways[0], "none");
-        assert_eq!(ways[6], "create-vm:512:2m:whole");
+        assert_eq!(methods.len(), 7);
+        assert_eq!(methods[0], "none");
+        assert_eq!(methods[6], "create-vm:512:2m:whole");
         for bad in ["0", "16", "99999999", "2G", "512:2m", ""] {
             assert!(parsed(&["--neighbour", bad]).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn orders_are_those_that_there_are() {
+    fn only_known_orders_are_accepted() {
         assert_eq!(
             parsed(&[]).unwrap().operations(),
             (populate::operations(), 0)

@@ -1,25 +1,25 @@
-//! The arguments of `report`: a stored run as one page of HTML.
+//! Arguments of `report`.
 
-use super::StoreArgs;
+use super::StoreOptions;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Of `trapline report`.
+/// Arguments of `trapline report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub store: StoreOptions,
     /// Number of the run [default: the latest]
     #[arg(long, value_name = "N")]
     pub run: Option<u32>,
-    /// File to write [default: trapline-run-N.html]; - is standard output
+    /// File to write, or - for standard output [default: trapline-run-N.html]
     #[arg(long, short, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
-    /// Draw these ledgers, too: what `trapline explain --format json --flamegraph` printed,
-    /// or folded stacks
-    #[arg(long = "ledger", value_name = "FILE", num_args = 1..)]
-    pub ledgers: Vec<PathBuf>,
-    /// Show it in a browser
+    /// Add flame graphs of these profiles: output of `trapline explain --format json --flamegraph`, or
+    /// folded stacks
+    #[arg(long = "profile", alias = "ledger", value_name = "FILE", num_args = 1..)]
+    pub profiles: Vec<PathBuf>,
+    /// Open the page in a browser
     #[arg(long)]
     pub open: bool,
 }

@@ -1,35 +1,44 @@
-//! What happens to a machine, as lines of JSON for programs (docs/boot.md). People see the
-//! console.
+//! Events of a machine as JSON lines (docs/boot.md).
 
 use super::request::Request;
-use super::session::Ended;
 use serde_json::{json, Value};
 use std::io::Write;
 use trapline_abi::frame::{Decoder, Item};
 use trapline_abi::Record;
-use trapline_environments::Rate;
+use trapline_environments::TscRate;
 
-/// Whoever is told.
+/// End of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Exited with this status.
+    Exited(i32),
+    /// Killed by this signal.
+    Killed(i32),
+    /// Ended on request of this process.
+    Requested,
+}
+
+/// Prints events to standard output, if enabled.
 pub struct Events {
-    wanted: bool,
+    enabled: bool,
     decoder: Decoder,
     exec: u64,
 }
 
 impl Events {
-    /// Tells on standard output, if that is wanted.
-    pub fn new(wanted: bool) -> Self {
+    /// Creates a printer that is enabled or not.
+    pub fn new(enabled: bool) -> Self {
         Self {
-            wanted,
+            enabled,
             decoder: Decoder::new(),
             exec: 0,
         }
     }
 
-    /// A machine is about to be started.
+    /// Prints that a machine starts.
     pub fn starting(&mut self, request: &Request) {
         self.decoder = Decoder::new();
-        self.tell(&json!({
+        self.print(&json!({
             "event": "starting",
             "version": 1,
             "kernel": request.kernel,
@@ -37,36 +46,36 @@ impl Events {
         }));
     }
 
-    /// It was started at this count of the time stamp counter.
+    /// Sets the time stamp counter at which the machine was started.
     pub fn begin(&mut self, exec: u64) {
         self.exec = exec;
     }
 
-    /// It says something of itself.
-    pub fn hear(&mut self, bytes: &[u8]) {
-        let mut told = Vec::new();
+    /// Prints the records in these bytes from the machine.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        let mut events = Vec::new();
         let exec = self.exec;
         self.decoder.feed(bytes, &mut |item| {
             if let Item::Record(record, _) = item {
-                told.extend(of_record(&record, exec));
+                events.extend(of_record(&record, exec));
             }
         });
-        told.iter().for_each(|event| self.tell(event));
+        events.iter().for_each(|event| self.print(event));
     }
 
-    /// It has ended.
+    /// Prints that the machine ended.
     pub fn ended(&mut self, ended: Ended) {
         let event = match ended {
             Ended::Exited(status) => json!({"event": "ended", "status": status}),
             Ended::Killed(signal) => json!({"event": "ended", "signal": signal}),
-            Ended::Told => json!({"event": "ended", "told": true}),
+            Ended::Requested => json!({"event": "ended", "told": true}),
         };
-        self.tell(&event);
+        self.print(&event);
     }
 
-    fn tell(&self, event: &Value) {
-        if self.wanted {
-            // Who does not read on misses nothing but events.
+    fn print(&self, event: &Value) {
+        if self.enabled {
+            // A closed pipe is not an error.
             let _ = writeln!(std::io::stdout(), "{event}");
         }
     }
@@ -75,7 +84,7 @@ impl Events {
 fn of_record(record: &Record<'_>, exec: u64) -> Option<Value> {
     match record {
         Record::Stage { stage, at } => {
-            let since = at.saturating_sub(exec) as f64 * Rate::of_this_host().ns_per_tick();
+            let since = at.saturating_sub(exec) as f64 * TscRate::host().ns_per_tick();
             Some(json!({"event": "stage", "stage": stage.name(), "ns": since.round()}))
         }
         Record::Count { counter, value } => {
@@ -92,23 +101,23 @@ mod tests {
     use trapline_abi::Stage;
 
     #[test]
-    fn stages_count_from_the_start_and_figures_are_told() {
+    fn stages_and_counters_are_printed() {
         let stage = Record::Stage {
             stage: Stage::VmmMain,
             at: 10,
         };
-        let told = of_record(&stage, 10).unwrap();
+        let event = of_record(&stage, 10).unwrap();
         assert_eq!(
-            told,
+            event,
             json!({"event": "stage", "stage": "vmm-main", "ns": 0.0})
         );
         let count = Record::Count {
             counter: Counter::PortExits,
             value: 7,
         };
-        let told = of_record(&count, 0).unwrap();
+        let event = of_record(&count, 0).unwrap();
         assert_eq!(
-            told,
+            event,
             json!({"event": "count", "counter": "port-exits", "value": 7})
         );
         assert_eq!(of_record(&Record::Done, 0), None);

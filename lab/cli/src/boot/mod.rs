@@ -1,9 +1,7 @@
-//! `trapline boot`: a machine to be used. Its console is this terminal, and it ends when
-//! its guest switches it off.
+//! `trapline boot`: runs a virtual machine whose console is this terminal, until the guest powers off.
 //!
-//! The machine is a process of `trapline-vmm`; here are its command line ([`request`]), the
-//! terminal ([`keys`], [`raw`]) and what is told of it ([`events`]). A guest that
-//! restarts gets a new machine.
+//! The machine is a process of `trapline-vmm`; this module has its command line ([`request`]), the
+//! terminal ([`keys`], [`raw`]) and its events ([`events`]). A guest that reboots gets a new machine.
 
 mod events;
 mod keys;
@@ -12,23 +10,22 @@ mod request;
 mod session;
 
 use crate::args::BootArgs;
-use crate::failure::{Failure, Status};
-use crate::interrupt::Interrupt;
-use events::Events;
+use events::{Ended, Events};
 use request::Request;
-use session::{Ended, Session};
+use session::Session;
+use trapline_runner::{Failure, Interrupt, Status};
 
-/// The exit status of a VMM whose guest has restarted, and of one that was told to stop.
+/// Exit status of the VMM after a reboot of the guest, and after a stop by the API.
 const RESET: i32 = 38;
 const STOPPED: i32 = 39;
 
-/// Boots, and stays until the machine ends.
+/// Boots, and waits until the machine ends.
 ///
 /// # Errors
-/// It cannot be made, or ended otherwise than switched off.
+/// It cannot be created, or ends with an error.
 pub fn boot(args: &BootArgs) -> Result<Status, Failure> {
     let request = Request::new(args)?;
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::install()?;
     let mut events = Events::new(args.json);
     loop {
         events.starting(&request);
@@ -36,28 +33,28 @@ pub fn boot(args: &BootArgs) -> Result<Status, Failure> {
         let ended = session.run(&mut events)?;
         events.ended(ended);
         match ended {
-            Ended::Exited(RESET) if !args.no_reboot && !interrupt.is_asked() => {}
-            ended => return judge(ended, &interrupt),
+            Ended::Exited(RESET) if !args.no_reboot && !interrupt.is_requested() => {}
+            ended => return status(ended, &interrupt),
         }
     }
 }
 
-fn judge(ended: Ended, interrupt: &Interrupt) -> Result<Status, Failure> {
+fn status(ended: Ended, interrupt: &Interrupt) -> Result<Status, Failure> {
     if let Some(signal) = interrupt.signal() {
         return Ok(Status::Interrupted(signal));
     }
     match ended {
-        Ended::Exited(0 | RESET | STOPPED) | Ended::Told => Ok(Status::Done),
+        Ended::Exited(0 | RESET | STOPPED) | Ended::Requested => Ok(Status::Done),
         Ended::Exited(2) => {
-            Err(Failure::new("the machine was not understood").status(Status::Usage))
+            Err(Failure::new("invalid options of the machine").status(Status::Usage))
         }
         Ended::Exited(status) => {
-            let told = format!("the machine ended with status {status}");
-            Err(Failure::new(told)
-                .help("what it said stands above; trapline-vmm --help lists them"))
+            let message = format!("the machine exited with status {status}");
+            Err(Failure::new(message)
+                .help("see its output above; trapline-vmm --help lists exit statuses"))
         }
         Ended::Killed(signal) => Err(Failure::new(format!(
-            "the machine was ended by signal {signal}"
+            "the machine was killed by signal {signal}"
         ))),
     }
 }

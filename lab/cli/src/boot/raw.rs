@@ -1,15 +1,15 @@
-//! A terminal whose keys go to the guest, each as it is typed.
+//! Raw mode of the terminal.
 
 use rustix::termios::{tcgetattr, tcsetattr, OptionalActions, Termios};
 use std::io::{self, IsTerminal};
 
-/// The terminal as it was, which it will be again.
+/// Terminal in raw mode; its previous mode is restored on drop.
 pub struct Raw {
     before: Termios,
 }
 
 impl Raw {
-    /// Makes standard input raw; `None` if it is no terminal, or does not want to.
+    /// Sets raw mode of standard input; `None` if it is not a terminal or refuses.
     pub fn enter() -> Option<Self> {
         let input = io::stdin();
         if !input.is_terminal() {
@@ -25,7 +25,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // The terminal may be gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }

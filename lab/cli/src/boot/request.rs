@@ -1,45 +1,45 @@
-//! What machine is wanted, as `trapline-vmm` understands it.
+//! Options of a machine as arguments of `trapline-vmm`.
 
 use crate::args::BootArgs;
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use trapline_environments::{ready_for_linux, stock_kernel, Part, Settings};
 
-/// A machine, and who makes it.
+/// A machine to boot.
 pub struct Request {
-    /// The VMM.
+    /// Path of the VMM.
     pub vmm: PathBuf,
-    /// The kernel's file.
+    /// Kernel image.
     pub kernel: PathBuf,
-    /// Where the machine listens.
+    /// API socket.
     pub api: PathBuf,
-    /// Whether standard output is for something else than the console.
+    /// The console goes to standard error; standard output has the events.
     pub console_to_errors: bool,
     arguments: Vec<OsString>,
-    /// Where it listens, if nobody said where: it is gone with this.
+    /// Directory of the default API socket, removed on drop.
     _own: Option<TempDir>,
 }
 
 impl Request {
-    /// What `args` ask for.
+    /// Creates the machine of `args`.
     ///
     /// # Errors
-    /// There is nothing to boot, or nothing to boot it with.
+    /// Neither initramfs nor disk is given, or the VMM or kernel is missing.
     pub fn new(args: &BootArgs) -> Result<Self, Failure> {
         if args.initrd.is_none() && args.disks.is_empty() {
-            let told = "there is nothing that the kernel could run";
-            let help = "give --initrd FILE, or --disk FILE with --append root=/dev/vda";
-            return Err(Failure::new(told).help(help).status(Status::Usage));
+            return Err(Failure::usage(
+                "the kernel has no root file system",
+                "give --initrd FILE, or --disk FILE with --append root=/dev/vda",
+            ));
         }
-        let failed = |error| Failure::from_error(&error);
-        let settings = Settings::find().map_err(failed)?;
-        let vmm = settings.parts.get(Part::Vmm).map_err(failed)?;
-        ready_for_linux().map_err(failed)?;
+        let settings = Settings::find()?;
+        let vmm = settings.parts.get(Part::Vmm)?;
+        ready_for_linux()?;
         let kernel = match &args.kernel {
             Some(kernel) => kernel.clone(),
-            None => stock_kernel(&settings).map_err(failed)?,
+            None => stock_kernel(&settings)?,
         };
         let (api, own) = match &args.api {
             Some(path) => (path.clone(), None),
@@ -55,16 +55,19 @@ impl Request {
         })
     }
 
-    /// The arguments of the VMM, whose events go to descriptor 3.
+    /// Returns the arguments of the VMM, which writes events to descriptor 3.
     pub fn arguments(&self) -> &[OsString] {
         &self.arguments
     }
 }
 
-/// A place that nobody else can see.
+/// Creates a socket path in a private directory.
 fn own_socket() -> Result<(PathBuf, Option<TempDir>), Failure> {
-    let place = tempfile::tempdir()
-        .map_err(|error| Failure::new(format!("cannot make a directory for a socket: {error}")))?;
+    let place = tempfile::tempdir().map_err(|error| {
+        Failure::new(format!(
+            "cannot create a directory for the API socket: {error}"
+        ))
+    })?;
     Ok((place.path().join("machine"), Some(place)))
 }
 
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_reaches_the_machine() {
+    fn every_option_is_passed_to_the_vmm() {
         let args = parsed(&[
             "--initrd=i",
             "--disk=a,ro",
@@ -132,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_alone_is_nothing_to_run() {
+    fn a_kernel_without_root_is_rejected() {
         let Err(failure) = Request::new(&parsed(&["--kernel=k"])) else {
-            panic!("it was taken");
+            panic!("it was accepted");
         };
-        assert!(failure.whole().contains("--initrd FILE"));
+        assert!(failure.one_line().contains("--initrd FILE"));
     }
 }

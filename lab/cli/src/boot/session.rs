@@ -1,49 +1,37 @@
-//! One machine from its start to its end, and what passes between it and the terminal.
+//! Runs one machine and connects it to the terminal.
 
-use super::events::Events;
-use super::keys::{Keys, Wish, HELP};
+use super::events::{Ended, Events};
+use super::keys::{KeyCommand, Keys, HELP};
 use super::raw::Raw;
 use super::request::Request;
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use trapline_runner::{Failure, Interrupt};
 use trapline_spawn::{pipe, start, Program, Started};
 
 const SIGTERM: i32 = 15;
 
-/// How often is looked whether somebody asked for an end.
-const LOOK: Timespec = Timespec {
+/// Interval at which cancellation is polled.
+const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// How a machine ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// With this status.
-    Exited(i32),
-    /// By this signal.
-    Killed(i32),
-    /// As it was told to from here.
-    Told,
-}
-
-/// A machine that runs.
+/// A running machine.
 pub struct Session<'a> {
     machine: Started,
-    /// What the guest hears; gone when nothing more will be typed.
+    /// The guest's input; `None` after the end of standard input.
     input: Option<File>,
     events: Option<File>,
     api: PathBuf,
     interrupt: &'a Interrupt,
     keys: Option<Keys>,
-    told: bool,
-    /// Last, so that the terminal is as before when all else is done.
+    is_ending: bool,
+    /// Last field: the terminal is restored after everything else is dropped.
     _raw: Option<Raw>,
 }
 
@@ -51,14 +39,14 @@ impl<'a> Session<'a> {
     /// Starts the machine.
     ///
     /// # Errors
-    /// There can be no further process.
+    /// A process or pipe cannot be created.
     pub fn start(request: &Request, interrupt: &'a Interrupt) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::new(format!("cannot start {}: {error}", request.vmm.display()))
         };
-        let (heard, input) = pipe().map_err(failed)?;
-        let (events, told) = pipe().map_err(failed)?;
-        let program = program(request, heard.as_fd(), told.as_fd());
+        let (stdin, input) = pipe().map_err(failed)?;
+        let (events, events_out) = pipe().map_err(failed)?;
+        let program = program(request, stdin.as_fd(), events_out.as_fd());
         let machine = program
             .and_then(|program| start(&program))
             .map_err(failed)?;
@@ -70,35 +58,35 @@ impl<'a> Session<'a> {
             api: request.api.clone(),
             interrupt,
             keys: raw.is_some().then(Keys::default),
-            told: false,
+            is_ending: false,
             _raw: raw,
         })
     }
 
-    /// Stays until it ends.
+    /// Waits until the machine ends.
     ///
     /// # Errors
-    /// The terminal or the machine cannot be waited for.
+    /// Waiting fails.
     pub fn run(mut self, events: &mut Events) -> Result<Ended, Failure> {
         let failed = |error| Failure::new(format!("cannot wait for the machine: {error}"));
         events.begin(self.machine.exec);
         while !self.turn(events).map_err(failed)? {}
-        while self.listen(events) {}
+        while self.read_events(events) {}
         let status = self.machine.reap().map_err(failed)?.status;
-        Ok(match (status & 0x7f, self.told) {
-            (_, true) => Ended::Told,
+        Ok(match (status & 0x7f, self.is_ending) {
+            (_, true) => Ended::Requested,
             (0, _) => Ended::Exited(status >> 8 & 0xff),
             (signal, _) => Ended::Killed(signal),
         })
     }
 
-    /// Waits for something, and does what it asks for. True when the machine has ended.
+    /// Waits for input, events or the end, and handles them. Returns true after the end.
     fn turn(&mut self, events: &mut Events) -> io::Result<bool> {
-        if self.interrupt.is_asked() {
+        if self.interrupt.is_requested() {
             self.end();
         }
         let stdin = io::stdin();
-        // Only what the guest has room for is read.
+        // Reads only while the pipe to the guest has room.
         let room = self
             .input
             .as_ref()
@@ -114,7 +102,7 @@ impl<'a> Session<'a> {
             .flatten()
             .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
-        match poll(&mut waiting, Some(&LOOK)) {
+        match poll(&mut waiting, Some(&POLL_INTERVAL)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -122,29 +110,29 @@ impl<'a> Session<'a> {
         drop(waiting);
         let has_events = self.events.is_some();
         if has_events && ready[1] {
-            self.listen(events);
+            self.read_events(events);
         }
         if room && ready[1 + usize::from(has_events)] {
-            self.hear()?;
+            self.read_input()?;
         }
         Ok(ready[0])
     }
 
-    /// Tells what the machine says of itself. False when it has said all.
-    fn listen(&mut self, events: &mut Events) -> bool {
+    /// Reads events. Returns false at their end.
+    fn read_events(&mut self, events: &mut Events) -> bool {
         let Some(file) = &mut self.events else {
             return false;
         };
         let mut bytes = [0; 4096];
         match file.read(&mut bytes) {
-            Ok(count) if count > 0 => events.hear(&bytes[..count]),
+            Ok(count) if count > 0 => events.receive(&bytes[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             _ => self.events = None,
         }
         self.events.is_some()
     }
 
-    fn hear(&mut self) -> io::Result<()> {
+    fn read_input(&mut self) -> io::Result<()> {
         let mut bytes = [0; 512];
         let count = match io::stdin().read(&mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -157,42 +145,44 @@ impl<'a> Session<'a> {
         let mut through = Vec::new();
         match &mut self.keys {
             Some(keys) => {
-                let wishes = keys.read(&bytes[..count], &mut through);
-                wishes.into_iter().for_each(|wish| self.grant(wish));
+                let commands = keys.read(&bytes[..count], &mut through);
+                commands
+                    .into_iter()
+                    .for_each(|command| self.execute(command));
             }
             None => through.extend(&bytes[..count]),
         }
         if let Some(input) = &mut self.input {
-            // A machine that has ended hears nothing.
+            // The machine may have ended.
             let _ = input.write_all(&through);
         }
         Ok(())
     }
 
-    fn grant(&mut self, wish: Wish) {
-        match wish {
-            Wish::End => self.end(),
-            Wish::Help => drop(io::stderr().write_all(HELP.as_bytes())),
-            Wish::Button => {
+    fn execute(&mut self, command: KeyCommand) {
+        match command {
+            KeyCommand::End => self.end(),
+            KeyCommand::Help => drop(io::stderr().write_all(HELP.as_bytes())),
+            KeyCommand::Button => {
                 let pressed = UnixStream::connect(&self.api)
                     .and_then(|mut machine| machine.write_all(b"button\n"));
                 if let Err(error) = pressed {
-                    eprint!("\r\ntrapline: the button cannot be pressed: {error}\r\n");
+                    eprint!("\r\ntrapline: cannot press the power button: {error}\r\n");
                 }
             }
         }
     }
 
-    /// Has the machine end, which it does at once.
+    /// Ends the machine.
     fn end(&mut self) {
-        if !self.told {
-            self.told = true;
+        if !self.is_ending {
+            self.is_ending = true;
             self.machine.signal(SIGTERM);
         }
     }
 }
 
-/// The VMM, whose console is our standard output, or standard error where that is for events.
+/// Returns the command of the VMM. Its console is our standard output, or standard error if that has events.
 fn program(
     request: &Request,
     input: BorrowedFd<'_>,

@@ -1,46 +1,46 @@
-//! One thing that was found, and how findings are told.
+//! Findings and their output.
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// How a finding bears on figures.
+/// Effect of a finding on figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// No effect.
     Ok,
-    /// Good to know: it changes figures, or narrows what can be measured.
+    /// Changes figures, or limits what can be measured.
     Note,
-    /// It keeps something from being measured, or spoils figures.
+    /// Prevents measurements, or invalidates figures.
     Problem,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// About what.
+    /// Subject.
     pub topic: &'static str,
-    /// How it bears on figures.
+    /// Effect on figures.
     pub verdict: Verdict,
-    /// What was found.
+    /// Description.
     pub found: String,
-    /// The command that mends it, or what to do where no command can.
+    /// Command that fixes it, or an instruction.
     pub remedy: Option<String>,
 }
 
 impl Finding {
-    /// As it should be.
+    /// Creates a finding without effect.
     pub fn ok(topic: &'static str, found: impl Into<String>) -> Self {
         Self::new(topic, Verdict::Ok, found)
     }
 
-    /// Good to know.
+    /// Creates a note.
     pub fn note(topic: &'static str, found: impl Into<String>) -> Self {
         Self::new(topic, Verdict::Note, found)
     }
 
-    /// Something is wrong.
+    /// Creates a problem.
     pub fn problem(topic: &'static str, found: impl Into<String>) -> Self {
         Self::new(topic, Verdict::Problem, found)
     }
@@ -54,20 +54,20 @@ impl Finding {
         }
     }
 
-    /// The same with what mends it.
-    pub fn mend(mut self, remedy: impl Into<String>) -> Self {
+    /// Sets the remedy.
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 }
 
-/// Columns of verdict and topic before the text.
+/// Indentation of the text: width of verdict and topic.
 const INDENT: &str = "                     ";
 
-/// Prints findings, a paragraph each, no line longer than `width` columns.
+/// Prints one paragraph per finding, wrapped at `width` columns.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn print(findings: &[Finding], width: usize, out: &mut impl Write) -> io::Result<()> {
     for finding in findings {
         print_one(finding, width, out)?;
@@ -95,7 +95,7 @@ fn print_one(finding: &Finding, width: usize, out: &mut impl Write) -> io::Resul
     write!(out, "{style}{word:<8}{style:#} {:<11} ", finding.topic)?;
     writeln!(out, "{}", lines.join(&format!("\n{INDENT}")))?;
     if let Some(remedy) = &finding.remedy {
-        let lines = wrap(&format!("mend: {remedy}"), "      ", width);
+        let lines = wrap(&format!("help: {remedy}"), "      ", width);
         writeln!(out, "{INDENT}{}", lines.join(&format!("\n{INDENT}")))?;
     }
     Ok(())
@@ -111,7 +111,7 @@ fn wrap(text: &str, hanging: &str, width: usize) -> Vec<String> {
     lines.map(|line| line.into_owned()).collect()
 }
 
-/// All findings as one JSON object.
+/// Returns all findings as one JSON object.
 pub fn to_json(findings: &[Finding]) -> serde_json::Value {
     serde_json::json!({ "trapline": env!("CARGO_PKG_VERSION"), "findings": findings })
 }
@@ -131,16 +131,16 @@ mod tests {
         let long = "word ".repeat(60);
         let text = printed(&[
             Finding::ok("cpu", long.clone()),
-            Finding::problem("kvm", "gone").mend(long),
+            Finding::problem("kvm", "gone").remedy(long),
         ]);
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         assert!(text.ends_with("\n1 problem, 0 notes, 1 ok\n"), "{text}");
-        assert!(text.contains("\n                     mend: word"), "{text}");
+        assert!(text.contains("\n                     help: word"), "{text}");
     }
 
     #[test]
     fn json_has_every_field() {
-        let json = to_json(&[Finding::note("smt", "on").mend("off")]);
+        let json = to_json(&[Finding::note("smt", "on").remedy("off")]);
         let expected = serde_json::json!(
             [{"topic": "smt", "verdict": "note", "found": "on", "remedy": "off"}]
         );

@@ -1,34 +1,33 @@
-//! What `/dev/kvm` really is. A node of that name may be hardware
-//! virtualization (VMX or SVM), or a kernel that emulates the guest's ring 0
-//! instruction by instruction; the processor's flags and a counted loop tell.
+//! Checks of `/dev/kvm`: hardware virtualization (VMX or SVM), or a kernel that emulates the guest's
+//! ring 0. The processor's flags and the speed of a loop distinguish them.
 
 use super::processor::Processor;
 use super::Finding;
 use std::io::ErrorKind;
 
-/// What was found of `/dev/kvm`.
+/// State of `/dev/kvm`.
 #[derive(Debug, PartialEq)]
 pub struct Kvm {
-    /// Whether it could be opened.
+    /// Result of opening it.
     pub device: Device,
-    /// Which instructions the processor offers for it.
+    /// Virtualization extension of the processor.
     pub extension: Option<Extension>,
-    /// Whether this machine is itself virtual.
+    /// This host is a virtual machine.
     pub nested: bool,
-    /// Turns of a loop per second in the guest's ring 0, where it was timed.
+    /// Iterations of a loop per second in the guest's ring 0, if measured.
     pub ring0_rate: Option<f64>,
 }
 
-/// Whether `/dev/kvm` could be opened.
+/// Result of opening `/dev/kvm`.
 #[derive(Debug, PartialEq)]
 pub enum Device {
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// This user may not.
+    /// Permission denied.
     Denied,
-    /// Something else keeps it shut.
+    /// Another error.
     Broken(String),
-    /// Yes.
+    /// Opened.
     Open,
 }
 
@@ -57,8 +56,7 @@ impl Extension {
     }
 }
 
-/// Looks at `/dev/kvm`; times ring 0 with our own VMM where that is there, by a
-/// counter of `hertz`.
+/// Opens `/dev/kvm` and measures ring 0, with a counter of `hertz`.
 pub fn examine(processor: &Processor, hertz: f64) -> Kvm {
     let device = open_device();
     let ring0_rate = match device {
@@ -90,12 +88,12 @@ fn open_device() -> Device {
     }
 }
 
-/// Ring 0 that turns a loop more seldom per second than this is emulated: emulation
-/// reaches less than a million, any processor of this century 500 million.
+/// Limit of loop iterations per second below which ring 0 is emulated: emulation reaches less than a
+/// million, hardware more than 500 million.
 const EMULATED_BELOW: f64 = 20e6;
 
 impl Kvm {
-    /// What it is, in few words.
+    /// Returns a short description.
     pub fn describe(&self) -> String {
         let nested = if self.nested { ", nested" } else { "" };
         let what = match (&self.device, self.extension, self.emulated()) {
@@ -116,18 +114,14 @@ impl Kvm {
     }
 }
 
-/// What it is, and what keeps it from being used.
+/// Checks whether KVM can be used.
 pub fn judge(kvm: &Kvm) -> Finding {
     match &kvm.device {
         Device::Absent => judge_absent(kvm),
-        Device::Denied => {
-            Finding::problem("kvm", "/dev/kvm is there, but this user may not open it")
-                .mend("sudo usermod -aG kvm \"$USER\", then log in again")
-        }
-        Device::Broken(error) => {
-            Finding::problem("kvm", format!("/dev/kvm cannot be opened: {error}"))
-                .mend("sudo dmesg | grep -i kvm")
-        }
+        Device::Denied => Finding::problem("kvm", "cannot open /dev/kvm: permission denied")
+            .remedy("sudo usermod -aG kvm \"$USER\", then log in again"),
+        Device::Broken(error) => Finding::problem("kvm", format!("cannot open /dev/kvm: {error}"))
+            .remedy("sudo dmesg | grep -i kvm"),
         Device::Open => judge_open(kvm),
     }
 }
@@ -136,33 +130,33 @@ fn judge_absent(kvm: &Kvm) -> Finding {
     match kvm.extension {
         Some(extension) => {
             let found = format!("the processor has {}, but there is no /dev/kvm", extension.name());
-            Finding::problem("kvm", found).mend(format!("sudo modprobe {}", extension.module()))
+            Finding::problem("kvm", found).remedy(format!("sudo modprobe {}", extension.module()))
         }
-        None if kvm.nested => Finding::problem("kvm", "no /dev/kvm, and this virtual machine is offered neither VMX nor SVM")
-            .mend("switch on nested virtualization for this machine at its host; until then: --env host,qemu-tcg,sim,sim/linux,sim/kvm,sim/qemu-kvm"),
-        None => Finding::problem("kvm", "no /dev/kvm, and the processor shows neither VMX nor SVM")
-            .mend("switch on virtualization (VT-x, SVM) in the firmware set-up"),
+        None if kvm.nested => Finding::problem("kvm", "no /dev/kvm: this virtual machine has neither VMX nor SVM")
+            .remedy("enable nested virtualization for this machine on its host; until then: --env host,qemu-tcg,sim,sim/linux,sim/kvm,sim/qemu-kvm"),
+        None => Finding::problem("kvm", "no /dev/kvm: the processor has neither VMX nor SVM enabled")
+            .remedy("enable virtualization (VT-x, SVM) in the firmware"),
     }
 }
 
 fn judge_open(kvm: &Kvm) -> Finding {
     let timed = kvm.ring0_rate.map_or_else(
-        || "ring 0 was not timed".to_owned(),
-        |rate| format!("{} loop turns/s timed there", millions(rate)),
+        || "ring 0 was not measured".to_owned(),
+        |rate| format!("{} loop iterations/s", millions(rate)),
     );
     match (kvm.extension, kvm.emulated()) {
         (_, Some(true)) => Finding::note(
             "kvm",
-            format!("ring 0 is emulated ({timed}): the image runs at ring 3 here, and exits cost more than with VMX or SVM"),
+            format!("ring 0 is emulated ({timed}): the image runs at ring 3, and exits cost more than with VMX or SVM"),
         )
-        .mend("measure on a machine with VMX or SVM for figures of hardware virtualization"),
+        .remedy("measure on a machine with VMX or SVM for figures of hardware virtualization"),
         (Some(extension), _) => {
             let layers = if kvm.nested { ", nested" } else { "" };
             Finding::ok("kvm", format!("{}{layers}: ring 0 runs natively ({timed})", extension.name()))
         }
-        (None, Some(false)) => Finding::note("kvm", format!("neither VMX nor SVM is shown, but ring 0 runs natively ({timed})")),
-        (None, None) => Finding::note("kvm", "neither VMX nor SVM is shown: ring 0 is probably emulated; it was not timed")
-            .mend("make build, then again: trapline doctor"),
+        (None, Some(false)) => Finding::note("kvm", format!("no VMX or SVM flag, but ring 0 runs natively ({timed})")),
+        (None, None) => Finding::note("kvm", "no VMX or SVM flag: ring 0 is probably emulated; it was not measured")
+            .remedy("make build, then run trapline doctor again"),
     }
 }
 
@@ -190,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_decides_what_it_is() {
+    fn the_loop_rate_decides() {
         let emulated = judge(&kvm(Device::Open, None, Some(1.4e6)));
         assert!(
             emulated
                 .found
-                .starts_with("ring 0 is emulated (1.4 M loop turns/s"),
+                .starts_with("ring 0 is emulated (1.4 M loop iterations/s"),
             "{}",
             emulated.found
         );
@@ -203,7 +197,7 @@ mod tests {
         assert_eq!(hardware.verdict, Verdict::Ok);
         assert_eq!(
             hardware.found,
-            "SVM, nested: ring 0 runs natively (2900 M loop turns/s timed there)"
+            "SVM, nested: ring 0 runs natively (2900 M loop iterations/s)"
         );
         let untimed = judge(&kvm(Device::Open, None, None));
         assert!(
@@ -214,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn few_words_tell_what_it_is() {
+    fn descriptions_are_short() {
         let described = |device, extension, rate| kvm(device, extension, rate).describe();
         assert_eq!(described(Device::Absent, None, None), "no /dev/kvm");
         assert_eq!(
@@ -228,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_has_its_own_remedy() {
+    fn each_problem_has_its_remedy() {
         let remedy = |kvm: &Kvm| judge(kvm).remedy.unwrap();
         assert_eq!(
             remedy(&kvm(Device::Absent, Some(Extension::Vmx), None)),

@@ -1,8 +1,7 @@
-//! What this machine is, what disturbs figures taken on it, and what mends it.
+//! Checks of this host: capabilities, sources of noise, and their remedies.
 //!
-//! Reading is apart from judging: each topic has a pure function from the text
-//! that the kernel or a program gave to a [`Finding`], and [`examine`] feeds them.
-//! Nothing here changes the machine.
+//! Each topic has a pure function from the text of the kernel or of a program to a [`Finding`];
+//! [`examine`] reads the texts. The host is not changed.
 
 mod finding;
 mod hypervisor;
@@ -17,10 +16,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long processor time is watched for time that somebody else took.
+/// Interval in which stolen CPU time is measured.
 const STEAL_WATCH: Duration = Duration::from_millis(500);
 
-/// Examines everything. Takes about a second, most of it waiting.
+/// Returns all findings, in about a second.
 pub fn examine() -> Vec<Finding> {
     let cpuinfo = read("/proc/cpuinfo");
     let processor = processor::parse(&cpuinfo);
@@ -42,8 +41,7 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
-/// What is known of this host, to be stored with samples taken on it: names and
-/// values, in few words.
+/// Returns the facts of this host that are stored with its samples.
 pub fn facts() -> BTreeMap<String, String> {
     let processor = processor::parse(&read("/proc/cpuinfo"));
     let hertz = processor::measure_tsc(FACTS_WATCH);
@@ -65,11 +63,13 @@ pub fn facts() -> BTreeMap<String, String> {
             settings::mitigations(&read_directory(VULNERABILITIES)),
         ),
     ];
-    let told = facts.into_iter().filter(|(_, value)| !value.is_empty());
-    told.map(|(name, value)| (name.to_owned(), value)).collect()
+    let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    known
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
-/// How long the counter is watched for [`facts`].
+/// Interval in which [`facts`] measures the time stamp counter.
 const FACTS_WATCH: Duration = Duration::from_millis(50);
 
 const GOVERNOR: &str = "cpufreq/scaling_governor";
@@ -78,14 +78,13 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 
-/// The file's text without surrounding space; empty where there is no such file,
-/// which is how a kernel says that it has nothing to tell.
+/// Returns the text of a file without surrounding space; empty if the file does not exist.
 fn read(path: impl AsRef<Path>) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.trim().to_owned()
 }
 
-/// Name and text of every file in a directory, in order of name.
+/// Returns name and text of every file in a directory, sorted by name.
 fn read_directory(path: &str) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
@@ -100,7 +99,7 @@ fn read_directory(path: &str) -> Vec<(String, String)> {
     files
 }
 
-/// One file of each CPU's directory, where it is there.
+/// Returns the text of a file in each CPU's directory, if it exists.
 fn read_each_cpu(file: &str) -> Vec<String> {
     let cpus = std::fs::read_dir("/sys/devices/system/cpu")
         .into_iter()

@@ -1,31 +1,30 @@
-//! The processor: what it is, whether its clock can be trusted, and whether it
-//! is a virtual one.
+//! Checks of the processor: model, time stamp counter, and nesting.
 
 use super::Finding;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// What `/proc/cpuinfo` says of the first CPU, and how many there are.
+/// The first CPU in `/proc/cpuinfo`, and the number of CPUs.
 #[derive(Debug, Default, PartialEq)]
 pub struct Processor {
     /// `model name`.
     pub model: String,
-    /// `microcode`: its revision.
+    /// `microcode`.
     pub microcode: String,
-    /// How many CPUs are online.
+    /// Number of online CPUs.
     pub count: usize,
     /// `flags`.
     pub flags: BTreeSet<String>,
 }
 
 impl Processor {
-    /// Whether the kernel lists this feature.
+    /// Returns whether the kernel lists this feature.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.contains(flag)
     }
 }
 
-/// Reads the text of `/proc/cpuinfo`.
+/// Parses `/proc/cpuinfo`.
 pub fn parse(cpuinfo: &str) -> Processor {
     let fields = || cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let first = |key: &str| {
@@ -45,7 +44,7 @@ pub fn parse(cpuinfo: &str) -> Processor {
     }
 }
 
-/// Which processor, and whether there are enough of it.
+/// Checks model and number of CPUs.
 pub fn judge(processor: &Processor) -> Finding {
     let found = format!("{}, {} online", processor.model, processor.count);
     if processor.count < 2 {
@@ -57,8 +56,8 @@ pub fn judge(processor: &Processor) -> Finding {
     Finding::ok("cpu", found)
 }
 
-/// How fast the time stamp counter runs, in hertz, measured against the kernel's
-/// clock for `span`.
+/// Returns the frequency of the time stamp counter in hertz, measured against the kernel's clock for
+/// `span`.
 pub fn measure_tsc(span: Duration) -> f64 {
     let (ticks, start) = (read_tsc(), Instant::now());
     std::thread::sleep(span);
@@ -72,7 +71,7 @@ fn read_tsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Whether guest and host clocks can be compared through the counter.
+/// Checks that the counter can relate guest and host clocks.
 pub fn judge_tsc(processor: &Processor, clock_source: &str, hertz: f64) -> Finding {
     let rate = format!("{:.0} MHz measured", hertz / 1e6);
     let missing: Vec<_> = ["constant_tsc", "nonstop_tsc"]
@@ -81,21 +80,21 @@ pub fn judge_tsc(processor: &Processor, clock_source: &str, hertz: f64) -> Findi
         .collect();
     if !missing.is_empty() {
         let found = format!(
-            "{rate}, but not {}: guest ticks are no steady time",
+            "{rate}, but not {}: guest ticks do not measure time",
             missing.join(" and ")
         );
         return Finding::problem("tsc", found)
-            .mend("measure on a processor, or in a virtual machine, with an invariant TSC");
+            .remedy("measure on a processor, or in a virtual machine, with an invariant TSC");
     }
     if clock_source != "tsc" {
         let found = format!("constant, nonstop, {rate}, but the kernel's clock is {clock_source}: reading it costs more");
         return Finding::note("tsc", found)
-            .mend(format!("echo tsc | sudo tee {}", super::CLOCK_SOURCE));
+            .remedy(format!("echo tsc | sudo tee {}", super::CLOCK_SOURCE));
     }
     Finding::ok("tsc", format!("constant, nonstop, {rate}"))
 }
 
-/// What a hypervisor calls itself in CPUID leaf 0x40000000.
+/// Returns the name of the hypervisor in CPUID leaf 0x40000000.
 pub fn hypervisor_signature() -> Option<String> {
     let cpuid = raw_cpuid::CpuId::new();
     Some(match cpuid.get_hypervisor_info()?.identify() {
@@ -109,20 +108,20 @@ fn unknown_signature(words: [u32; 3]) -> String {
     bytes.filter(u8::is_ascii_graphic).map(char::from).collect()
 }
 
-/// Whether this machine is a virtual one itself.
+/// Checks whether this host is a virtual machine.
 pub fn judge_nesting(processor: &Processor, signature: Option<String>) -> Finding {
     if !processor.has("hypervisor") {
         return Finding::ok(
             "nesting",
-            "none: this is bare metal, as far as the processor tells",
+            "none: this is bare metal according to the processor",
         );
     }
-    let who = signature.filter(|name| !name.is_empty());
-    let who = who.unwrap_or_else(|| "a hypervisor that does not name itself".to_owned());
+    let name = signature.filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| "an unknown hypervisor".to_owned());
     let found = format!(
-        "this machine is virtual, under {who}: wall-clock figures hold for guests inside a guest, and its neighbours disturb them"
+        "this machine is virtual, under {name}: wall-clock figures are those of nested guests, with noise of co-tenants"
     );
-    Finding::note("nesting", found).mend("for figures of hardware, measure on bare metal")
+    Finding::note("nesting", found).remedy("measure on bare metal for figures of hardware")
 }
 
 #[cfg(test)]
@@ -151,7 +150,7 @@ flags\t\t: fpu vme
     }
 
     #[test]
-    fn an_unsteady_counter_is_a_problem_and_a_foreign_clock_a_note() {
+    fn a_variable_counter_is_a_problem_and_another_clock_source_a_note() {
         let steady = parse(CPUINFO);
         assert_eq!(
             judge_tsc(&steady, "tsc", 2.6e9).found,
@@ -180,7 +179,7 @@ flags\t\t: fpu vme
     }
 
     #[test]
-    fn the_counter_runs() {
+    fn the_counter_has_a_plausible_frequency() {
         let hertz = measure_tsc(Duration::from_millis(20));
         assert!((1e8..1e11).contains(&hertz), "{hertz}");
     }

@@ -1,16 +1,16 @@
-//! How fast the guest's ring 0 runs: timed, because flags may lie. `trapline-probe`
-//! runs a loop of two instructions there.
+//! Speed of the guest's ring 0, measured because CPU flags can be wrong: `trapline-probe` runs a loop of
+//! two instructions there.
 
 use crate::parts;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the probe may take. Emulated ring 0 needs a tenth of a second.
+/// Time limit of the probe. Emulated ring 0 takes a tenth of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Turns of an empty loop per second at ring 0, for a counter of `hertz`. `None`
-/// where a part is missing or the guest did not get that far.
+/// Returns the iterations per second of an empty loop at ring 0, for a counter of `hertz`. `None` if a
+/// part is missing or the guest fails.
 pub fn measure(hertz: f64) -> Option<f64> {
     rate(&run_probe()?, hertz)
 }
@@ -23,13 +23,12 @@ fn run_probe() -> Option<String> {
         .spawn()
         .ok()?;
     end_in_time(&mut child);
-    let mut said = String::new();
-    child.stdout.take()?.read_to_string(&mut said).ok()?;
-    Some(said)
+    let mut output = String::new();
+    child.stdout.take()?.read_to_string(&mut output).ok()?;
+    Some(output)
 }
 
-/// Waits for the child, whose few words fit any pipe, and kills it if it takes too
-/// long.
+/// Waits for the child, whose output fits into a pipe, and kills it after the limit.
 fn end_in_time(child: &mut Child) {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -38,15 +37,15 @@ fn end_in_time(child: &mut Child) {
             _ => return,
         }
     }
-    // It may just have ended by itself.
+    // It may have exited since.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// The rate in what the probe said.
-fn rate(said: &str, hertz: f64) -> Option<f64> {
+/// Parses the rate from the output of the probe.
+fn rate(output: &str, hertz: f64) -> Option<f64> {
     let number = |name: &str| -> Option<f64> {
-        let mut lines = said.lines().filter_map(|line| line.split_once('\t'));
+        let mut lines = output.lines().filter_map(|line| line.split_once('\t'));
         lines.find(|(key, _)| *key == name)?.1.parse().ok()
     };
     let (turns, ticks) = (number("ring0-turns")?, number("ring0-ticks")?);
@@ -58,9 +57,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_among_other_words() {
-        let said = "caps\tCaps { vcpus: 4 }\nring0-turns\t1000\nring0-ticks\t2000\n";
-        assert_eq!(rate(said, 2e9), Some(1e9));
+    fn the_rate_is_parsed() {
+        let output = "caps\tCaps { vcpus: 4 }\nring0-turns\t1000\nring0-ticks\t2000\n";
+        assert_eq!(rate(output, 2e9), Some(1e9));
         assert_eq!(rate("ring0-turns\t1000\n", 2e9), None);
         assert_eq!(rate("ring0-turns\t1000\nring0-ticks\t0\n", 2e9), None);
     }

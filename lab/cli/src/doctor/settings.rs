@@ -1,9 +1,8 @@
-//! Settings of the kernel that move figures: frequency, sharing of cores, time
-//! taken by others, mitigations, huge pages.
+//! Checks of kernel settings that change figures: frequency, SMT, steal time, mitigations, huge pages.
 
 use super::Finding;
 
-/// Frequency governors of all CPUs, each kind once.
+/// Returns the distinct frequency governors.
 pub fn distinct(governors: &[String]) -> String {
     let mut kinds = governors.to_vec();
     kinds.sort();
@@ -11,57 +10,50 @@ pub fn distinct(governors: &[String]) -> String {
     kinds.join(", ")
 }
 
-/// Frequency governors of all CPUs.
+/// Checks the frequency governors of all CPUs.
 pub fn judge_governor(governors: &[String]) -> Finding {
     match distinct(governors).as_str() {
         "" => Finding::ok(
             "governor",
-            "none: this kernel does not set the processor's frequency",
+            "none: the kernel does not control the CPU frequency",
         ),
         "performance" => Finding::ok("governor", "performance"),
         kinds => Finding::note(
             "governor",
-            format!("{kinds}: the frequency follows the load, and times with it"),
+            format!("{kinds}: the frequency depends on the load"),
         )
-        .mend("sudo cpupower frequency-set -g performance"),
+        .remedy("sudo cpupower frequency-set -g performance"),
     }
 }
 
-/// `/sys/devices/system/cpu/smt/active`.
+/// Checks `/sys/devices/system/cpu/smt/active`.
 pub fn judge_smt(active: &str) -> Finding {
     match active {
-        "1" => Finding::note(
-            "smt",
-            "on: two threads share a core, and disturb each other",
-        )
-        .mend("echo off | sudo tee /sys/devices/system/cpu/smt/control"),
-        "0" => Finding::ok("smt", "off, or not visible from inside this machine"),
-        _ => Finding::ok("smt", "this kernel tells nothing of it"),
+        "1" => Finding::note("smt", "on: two threads share a core and affect each other")
+            .remedy("echo off | sudo tee /sys/devices/system/cpu/smt/control"),
+        "0" => Finding::ok("smt", "off, or not visible in this virtual machine"),
+        _ => Finding::ok("smt", "not reported by this kernel"),
     }
 }
 
-/// Above this share of stolen time, times are spoilt.
+/// Largest acceptable share of stolen time.
 const STEAL_LIMIT: f64 = 0.01;
 
-/// Share of time that the host of this machine gave to others, from two readings
-/// of `/proc/stat`.
+/// Checks the share of stolen time between two readings of `/proc/stat`.
 pub fn judge_steal(before: &str, after: &str) -> Finding {
     let share = match (cpu_times(before), cpu_times(after)) {
         (Some(before), Some(after)) => stolen_share(&before, &after),
-        _ => return Finding::note("steal", "/proc/stat tells nothing of it"),
+        _ => return Finding::note("steal", "not reported in /proc/stat"),
     };
-    let found = format!(
-        "{:.1}% of processor time taken by others in half a second",
-        share * 100.0
-    );
+    let found = format!("{:.1}% of CPU time in half a second", share * 100.0);
     if share > STEAL_LIMIT {
         return Finding::problem("steal", found)
-            .mend("stop the neighbours, pin this machine's CPUs, or use the instruction clock: --env sim,sim/linux,sim/kvm");
+            .remedy("stop co-tenants, pin this machine's CPUs, or use the instruction clock: --env sim,sim/linux,sim/kvm");
     }
     Finding::ok("steal", found)
 }
 
-/// user, nice, system, idle, iowait, irq, softirq, steal: proc(5).
+/// Parses user, nice, system, idle, iowait, irq, softirq and steal: proc_stat(5).
 fn cpu_times(stat: &str) -> Option<[u64; 8]> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let times: Vec<u64> = line
@@ -81,8 +73,8 @@ fn stolen_share(before: &[u64; 8], after: &[u64; 8]) -> f64 {
     }
 }
 
-/// Files of `/sys/devices/system/cpu/vulnerabilities` in few words: which are
-/// mitigated, and which are open. Empty where there is neither.
+/// Returns the active mitigations and open vulnerabilities in
+/// `/sys/devices/system/cpu/vulnerabilities`; empty if there are none.
 pub fn mitigations(vulnerabilities: &[(String, String)]) -> String {
     let named = |word: &str, title: &str| {
         let fitting = vulnerabilities
@@ -91,26 +83,26 @@ pub fn mitigations(vulnerabilities: &[(String, String)]) -> String {
         let names: Vec<&str> = fitting.map(|(name, _)| name.as_str()).collect();
         (!names.is_empty()).then(|| format!("{title}: {}", names.join(", ")))
     };
-    let told = [named("Mitigation", "active"), named("Vulnerable", "open")];
-    told.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let lists = [named("Mitigation", "active"), named("Vulnerable", "open")];
+    lists.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// The same, judged.
+/// Checks the mitigations.
 pub fn judge_mitigations(vulnerabilities: &[(String, String)]) -> Finding {
-    let told = mitigations(vulnerabilities);
+    let list = mitigations(vulnerabilities);
     if vulnerabilities.is_empty() {
-        Finding::note("mitigations", "this kernel tells nothing of them")
-    } else if told.is_empty() {
+        Finding::note("mitigations", "not reported by this kernel")
+    } else if list.is_empty() {
         Finding::ok("mitigations", "none needed by this processor")
     } else {
         Finding::note(
             "mitigations",
-            told + "; kernel entries and exits cost what these cost",
+            list + "; they add to the cost of kernel entries and exits",
         )
     }
 }
 
-/// `/sys/kernel/mm/transparent_hugepage/enabled`.
+/// Checks `/sys/kernel/mm/transparent_hugepage/enabled`.
 pub fn judge_huge_pages(enabled: &str) -> Finding {
     let chosen = enabled
         .split_once('[')
@@ -118,18 +110,15 @@ pub fn judge_huge_pages(enabled: &str) -> Finding {
     match chosen.map(|(word, _)| word) {
         Some("always") => Finding::ok(
             "huge pages",
-            "transparent ones always: guest memory is backed by 2 MiB pages where possible",
+            "transparent, always: guest memory has 2 MiB pages where possible",
         ),
-        Some("madvise") => Finding::ok(
-            "huge pages",
-            "transparent ones where a program asks for them",
-        ),
+        Some("madvise") => Finding::ok("huge pages", "transparent, on request (madvise)"),
         Some("never") => Finding::note(
             "huge pages",
-            "never: guest memory is backed by 4 KiB pages, and touching it costs more",
+            "never: guest memory has 4 KiB pages, so that first access costs more",
         )
-        .mend("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
-        _ => Finding::note("huge pages", "this kernel has no transparent ones"),
+        .remedy("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
+        _ => Finding::note("huge pages", "not supported by this kernel"),
     }
 }
 
@@ -143,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cpu_that_scales_is_noted() {
+    fn frequency_scaling_is_noted() {
         assert_eq!(judge_governor(&[]).verdict, Verdict::Ok);
         assert_eq!(
             judge_governor(&texts(&["performance", "performance"])).verdict,
@@ -159,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn shared_cores_are_noted() {
+    fn smt_is_noted() {
         assert_eq!(judge_smt("1").verdict, Verdict::Note);
         assert_eq!(judge_smt("0").verdict, Verdict::Ok);
         assert_eq!(judge_smt("").verdict, Verdict::Ok);
     }
 
     #[test]
-    fn stolen_time_is_a_share_of_all_time() {
+    fn stolen_time_is_a_share_of_total_time() {
         let before = "cpu  100 0 100 800 0 0 0 10 0 0\ncpu0 1 2 3\n";
         let quiet = "cpu  150 0 100 850 0 0 0 10 0 0\n";
         assert_eq!(judge_steal(before, quiet).verdict, Verdict::Ok);
@@ -179,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn mitigations_are_told_apart() {
+    fn active_mitigations_and_open_vulnerabilities_are_listed() {
         let files = [
             ("meltdown", "Not affected"),
             ("retbleed", "Mitigation: untrained return thunk"),
@@ -195,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_word_is_the_bracketed_one() {
+    fn the_bracketed_word_is_selected() {
         assert_eq!(
             judge_huge_pages("always [madvise] never").verdict,
             Verdict::Ok

@@ -1,14 +1,15 @@
-//! Programs of others that Trapline uses, and its own parts, with versions.
+//! Programs that Trapline uses, with versions, and its own parts.
 
 use super::{Finding, Verdict};
 use crate::parts;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program that something here uses.
+/// A program that Trapline uses.
 struct Tool {
     program: &'static str,
     package: &'static str,
-    /// What cannot be done without it.
+    /// Consequence if it is missing.
     without: &'static str,
     verdict: Verdict,
 }
@@ -17,32 +18,32 @@ const TOOLS: [Tool; 3] = [
     Tool {
         program: "qemu-system-x86_64",
         package: "qemu-system-x86",
-        without: "neither QEMU's environments nor the simulated machine run",
+        without: "the environments of QEMU and of the simulated machine are unavailable",
         verdict: Verdict::Problem,
     },
     Tool {
         program: "dpkg-deb",
         package: "dpkg",
-        without: "the simulated machine's Linux must be given with --kernel and --modules",
+        without: "the simulated machine needs --kernel and --modules",
         verdict: Verdict::Note,
     },
     Tool {
         program: "perf",
         package: "linux-perf",
-        without: "only what you look at yourself is missing (perf kvm stat)",
+        without: "only needed for manual analysis (perf kvm stat)",
         verdict: Verdict::Note,
     },
 ];
 
-/// Looks for every program and every part.
+/// Checks every program and every part.
 pub fn examine() -> Vec<Finding> {
     let tools = TOOLS
         .iter()
         .map(|tool| judge(tool, version_of(tool.program)));
-    tools.chain([judge_parts(&parts::found())]).collect()
+    tools.chain([judge_parts(&parts::directory())]).collect()
 }
 
-/// First line of what `program --version` prints; `None` where it cannot be run.
+/// Returns the first line of `program --version`; `None` if it cannot be run.
 fn version_of(program: &str) -> Option<String> {
     let output = Command::new(program)
         .arg("--version")
@@ -62,7 +63,7 @@ fn judge(tool: &Tool, version: Option<String>) -> Finding {
                 Verdict::Problem => Finding::problem("tool", found),
                 _ => Finding::note("tool", found),
             };
-            finding.mend(format!(
+            finding.remedy(format!(
                 "sudo apt-get install --no-install-recommends {}",
                 tool.package
             ))
@@ -70,26 +71,24 @@ fn judge(tool: &Tool, version: Option<String>) -> Finding {
     }
 }
 
-/// `QEMU emulator version 7.2.22 (Debian 1:7.2)` is `qemu-system-x86_64 7.2.22`.
+/// Returns `qemu-system-x86_64 7.2.22` for `QEMU emulator version 7.2.22 (Debian 1:7.2)`.
 fn shorten(program: &str, line: &str) -> String {
     let numbered =
         |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
     match line.split_whitespace().find(numbered) {
         Some(version) => format!("{program} {}", version.trim_end_matches(['.', ','])),
-        None => format!("{program} (version not told)"),
+        None => format!("{program} (unknown version)"),
     }
 }
 
-fn judge_parts(found: &parts::Found) -> Finding {
-    if found.missing.is_empty() {
-        return Finding::ok("parts", format!("all in {}", found.directory.display()));
+fn judge_parts(directory: &Path) -> Finding {
+    let (missing, path) = (parts::missing(directory), directory.display());
+    if missing.is_empty() {
+        return Finding::ok("parts", format!("all in {path}"));
     }
-    let missing = found.missing.join(", ");
-    Finding::problem(
-        "parts",
-        format!("missing in {}: {missing}", found.directory.display()),
-    )
-    .mend("make build (or set TRAPLINE_PARTS to the directory that holds them)")
+    let missing = missing.join(", ");
+    Finding::problem("parts", format!("missing in {path}: {missing}"))
+        .remedy("make build (or set TRAPLINE_PARTS to their directory)")
 }
 
 #[cfg(test)]
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_greetings() {
+    fn versions_are_parsed() {
         for (line, version) in [
             (
                 "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)",
@@ -108,14 +107,14 @@ mod tests {
                 "p 1.21.22",
             ),
             ("perf version 6.1.158", "p 6.1.158"),
-            ("", "p (version not told)"),
+            ("", "p (unknown version)"),
         ] {
             assert_eq!(shorten("p", line), version);
         }
     }
 
     #[test]
-    fn a_missing_program_says_what_is_lost_and_how_to_get_it() {
+    fn a_missing_program_has_a_remedy() {
         let finding = judge(&TOOLS[0], None);
         assert_eq!(finding.verdict, Verdict::Problem);
         assert!(finding

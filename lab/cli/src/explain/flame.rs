@@ -1,8 +1,8 @@
-//! A ledger as a flame graph: whoever calls stands below, and the width of a frame
-//! is what was executed in it and above it. The file needs nothing but itself.
+//! Flame graphs of profiles: callers are below their callees, and the width of a frame is the number of
+//! instructions in it and above it. The file is self-contained.
 
 use super::Explained;
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 use std::fs::{File, OpenOptions};
@@ -11,31 +11,31 @@ use std::path::{Path, PathBuf};
 use trapline_abi::Op;
 use trapline_model::names;
 use trapline_profile::text::number;
-use trapline_profile::{Function, Ledger};
+use trapline_profile::{Function, Profile};
 
-/// The file to draw into.
+/// Output file.
 pub struct Canvas {
     path: PathBuf,
     file: File,
-    /// Whether it is there only because of us.
+    /// It did not exist before.
     is_new: bool,
     is_drawn: bool,
 }
 
 impl Canvas {
-    /// Opens the file, before anything is run for it. What is in it stays until
-    /// something is drawn.
+    /// Opens the file before anything is measured. Its content is kept until [`Self::draw`].
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be opened for writing.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let is_new = !path.exists();
         let mut options = OpenOptions::new();
         let opened = options.write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(|error| {
-            let told = format!("--flamegraph: cannot write {}: {error}", path.display());
-            let help = "name a file in a directory that is there and may be written to";
-            Failure::new(told).help(help).status(Status::Usage)
+            Failure::usage(
+                format!("--flamegraph: cannot write {}: {error}", path.display()),
+                "name a file in an existing, writable directory",
+            )
         })?;
         Ok(Self {
             path: path.to_owned(),
@@ -45,23 +45,23 @@ impl Canvas {
         })
     }
 
-    /// Draws the stacks of a ledger.
+    /// Draws the stacks of a profile.
     ///
     /// # Errors
-    /// The disk is full, or there are no stacks.
+    /// The file cannot be written, or there are no stacks.
     pub fn draw(mut self, op: Op, explained: &Explained<'_>) -> Result<(), Failure> {
         let title = format!("{} in {}", names::path(op), explained.environment);
-        let told = |error| {
+        let failure = |error| {
             let path = self.path.display();
             Failure::new(format!("cannot write {path}: {error}"))
         };
-        let picture = picture(&title, explained.ledger).map_err(told)?;
+        let picture = picture(&title, explained.profile).map_err(failure)?;
         let mut written = self.file.write_all(picture.as_bytes());
-        // A longer picture may have been there; a pipe has no length.
+        // The previous content may be longer; a pipe has no length.
         if self.file.metadata().is_ok_and(|file| file.is_file()) {
             written = written.and_then(|()| self.file.set_len(picture.len() as u64));
         }
-        written.map_err(told)?;
+        written.map_err(failure)?;
         self.is_drawn = true;
         Ok(())
     }
@@ -70,27 +70,27 @@ impl Canvas {
 impl Drop for Canvas {
     fn drop(&mut self) {
         if self.is_new && !self.is_drawn {
-            // It is empty: if it stays, that harms nobody.
+            // An empty file that remains is harmless.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// A function as a frame tells it.
+/// Returns the label of a function in a frame.
 pub fn label(function: &Function) -> String {
     format!("{}`{}", function.component, function.name)
 }
 
-/// Pixels, and the part of a font's size that a character is wide.
+/// Font size in pixels, and width of a character relative to it.
 const FONT: usize = 12;
 const CHARACTER: f64 = 0.6;
 
-fn picture(title: &str, ledger: &Ledger) -> std::io::Result<String> {
+fn picture(title: &str, profile: &Profile) -> std::io::Result<String> {
     let mut palette = PaletteMap::default();
     let mut lines = Vec::new();
-    for stack in &ledger.stacks {
+    for stack in &profile.stacks {
         let labels = stack.frames.iter().map(|function| {
-            // What separates frames in a line may stand in the name of a type.
+            // The separator of frames may be part of a type name.
             let label = label(function).replace(';', ",");
             palette.insert(&label, shade(function));
             label
@@ -100,8 +100,8 @@ fn picture(title: &str, ledger: &Ledger) -> std::io::Result<String> {
     }
     palette.insert("", Color::from(ALL));
     let mut options = Options::default();
-    options.title = format!("{title}: {} insn per operation", number(ledger.total));
-    // The line for it is filled below.
+    options.title = format!("{title}: {} insn per operation", number(profile.total));
+    // Filled by `with_legend`.
     options.subtitle = Some(String::new());
     options.count_name = "insn".to_owned();
     options.name_type = "Function:".to_owned();
@@ -114,11 +114,11 @@ fn picture(title: &str, ledger: &Ledger) -> std::io::Result<String> {
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)?;
     let svg = String::from_utf8_lossy(&svg);
-    Ok(with_legend(&alone(&svg), ledger))
+    Ok(with_legend(&self_contained(&svg), profile))
 }
 
-/// The same without what names other files: the type of document, and comments.
-fn alone(svg: &str) -> String {
+/// Removes references to other files: document type and comments.
+fn self_contained(svg: &str) -> String {
     let mut left = svg;
     let mut kept = String::with_capacity(svg.len());
     for (start, end) in [("<!DOCTYPE", ">"), ("<!--", "-->"), ("<!--", "-->")] {
@@ -132,11 +132,11 @@ fn alone(svg: &str) -> String {
     kept + left
 }
 
-/// Fills the line under the title: which colour is whose, and what is shown.
-fn with_legend(svg: &str, ledger: &Ledger) -> String {
+/// Adds the legend below the title: colours of components, and totals.
+fn with_legend(svg: &str, profile: &Profile) -> String {
     let mut legend = String::new();
     let mut x = 10;
-    let executed = ledger.components().into_iter();
+    let executed = profile.components().into_iter();
     for (component, _) in executed.filter(|(_, insn)| *insn > 0.0) {
         let Color { r, g, b } = base(component).into();
         let name = component.replace('&', "&amp;").replace('<', "&lt;");
@@ -147,11 +147,11 @@ fn with_legend(svg: &str, ledger: &Ledger) -> String {
         );
         x = text + (component.chars().count() + 2) * FONT * 6 / 10;
     }
-    let (counted, operations) = (ledger.counted as f64, ledger.operations as f64);
-    // Right-aligned at the edge, wherever that is.
+    let (counted, operations) = (profile.counted as f64, profile.operations as f64);
+    // Right-aligned at the edge.
     legend += &format!(
         "<svg x=\"100%\" overflow=\"visible\"><text x=\"-10\" y=\"48\" text-anchor=\"end\">\
-         {} insn in {} operations; callers stand below</text></svg>\n",
+         {} insn in {} operations; callers are below</text></svg>\n",
         number(counted),
         number(operations)
     );
@@ -167,7 +167,7 @@ type Rgb = (u8, u8, u8);
 const PAPER: Rgb = (250, 250, 250);
 const ALL: Rgb = (225, 225, 225);
 
-/// Of a component: those that are in most graphs always have the same.
+/// Returns the colour of a component; common components have fixed ones.
 fn base(component: &str) -> Rgb {
     match component {
         "guest" => (136, 204, 120),
@@ -187,7 +187,7 @@ const OTHERS: [Rgb; 5] = [
     (206, 178, 152),
 ];
 
-/// Neighbours of one component differ a little.
+/// Returns the colour of a function, a shade of its component's.
 fn shade(function: &Function) -> Color {
     let off = (hash(&function.name) % 25) as u8;
     let (r, g, b) = base(&function.component);
@@ -195,7 +195,7 @@ fn shade(function: &Function) -> Color {
     (lighter(r), lighter(g), lighter(b)).into()
 }
 
-/// FNV-1a: the same in every run and on every machine.
+/// FNV-1a, which is equal in every run and on every host.
 fn hash(text: &str) -> u32 {
     let mix = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, mix)
@@ -204,7 +204,7 @@ fn hash(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_profile::{Item, Stack};
+    use trapline_profile::{FunctionCost, Stack};
 
     fn function(component: &str, name: &str) -> Function {
         Function {
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    fn ledger() -> Ledger {
+    fn profile() -> Profile {
         let functions = [
             function("trapline-vmm", "<[u8; 8] as Debug>::fmt"),
             function("kernel", "entry_SYSCALL_64"),
@@ -228,24 +228,24 @@ mod tests {
                 count: 99_999,
             },
         ];
-        let items = functions.map(|function| Item {
+        let items = functions.map(|function| FunctionCost {
             function,
             insn: 1.0,
         });
-        Ledger {
+        Profile {
             total: 3320.1,
             operations: 30,
             counted: 100_000,
             exits: 30,
             items: items.to_vec(),
             stacks,
-            ..Ledger::default()
+            ..Profile::default()
         }
     }
 
     #[test]
-    fn a_picture_needs_no_other_file_and_loses_no_instruction() {
-        let svg = picture("exits/port-out in sim/kvm", &ledger()).unwrap();
+    fn a_flame_graph_is_self_contained_and_complete() {
+        let svg = picture("exits/port-out in sim/kvm", &profile()).unwrap();
         assert!(svg.contains("3,320.10 insn per operation"), "{svg}");
         assert!(svg.contains("total_samples=\"100000\""), "{svg}");
         let frames = "trapline-vmm`&lt;[u8, 8] as Debug&gt;::fmt (100,000 insn, 100.00%)";
@@ -255,12 +255,12 @@ mod tests {
         assert!(!svg.contains("flamegraphs.html"), "{svg}");
         assert_eq!(
             svg,
-            picture("exits/port-out in sim/kvm", &ledger()).unwrap()
+            picture("exits/port-out in sim/kvm", &profile()).unwrap()
         );
     }
 
     #[test]
-    fn a_file_is_opened_before_it_is_needed_and_gone_if_it_was_not() {
+    fn a_new_file_is_removed_unless_drawn() {
         let place = tempfile::tempdir().unwrap();
         let fresh = place.path().join("new.svg");
         drop(Canvas::open(&fresh).unwrap());

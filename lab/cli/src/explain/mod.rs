@@ -1,50 +1,45 @@
-//! `trapline explain`: where the instructions of operations go, in one environment,
-//! or what differs in a second.
+//! `trapline explain`: prints the instructions of operations by function, in one environment or as
+//! differences between two.
 
 mod flame;
 mod show;
 
 use crate::args::ExplainArgs;
 use crate::failure::{Failure, Status};
-use crate::interrupt::Interrupt;
-use crate::lab::Lab;
-use crate::ledgers::{has_ledger, Counted, Desk};
+use crate::session::Session;
 use flame::Canvas;
 use show::Page;
-use std::time::Duration;
 use trapline_abi::{Op, Workload};
 use trapline_model::{names, Clock, EnvironmentId, Outcome};
-use trapline_profile::Ledger;
+use trapline_profile::Profile;
+use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
 
-/// A ledger and what it is of.
+/// A profile and its environment.
 struct Explained<'a> {
     environment: EnvironmentId,
-    ledger: &'a Ledger,
+    profile: &'a Profile,
 }
 
-/// Explains operations and prints their ledgers, or the differences of two each.
+/// Prints the profiles of operations, or the differences of two profiles each.
 ///
 /// # Errors
-/// They cannot be measured there, or two runs disagree.
+/// They cannot be measured, or two runs disagree.
 pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let operations = explainable(args)?;
     let canvas = canvas(args, &operations)?;
-    let lab = Lab::open(&args.simulated)?;
-    let interrupt = Interrupt::watch()?;
-    let desk = Desk {
-        lab: &lab,
-        interrupt: &interrupt,
-        timeout: args.timeout.map(Duration::from_secs),
-        quiet: false,
+    let inventory = args.environment_options.inventory()?;
+    let session = Session::without_store(inventory, args.timeout, false)?;
+    let profiler = Profiler {
+        context: session.context(),
         stacks: canvas.is_some(),
     };
     let set = operations.iter().fold(0, |set, op| set | op.bit());
-    let counted = desk.count(&args.environments, set)?;
+    let counted = profiler.profile(&args.environments, set)?;
     let page = |op: &Op| page(&counted, *op, &args.environments);
     let pages: Vec<Page<'_>> = match operations.as_slice() {
         [op] => vec![page(op)?],
-        // Of a whole workload, what is not measured here is told and passed over.
-        all => all.iter().filter_map(|op| told(page(op))).collect(),
+        // Operations of a workload that cannot be measured are skipped.
+        all => all.iter().filter_map(|op| or_note(page(op))).collect(),
     };
     if let (Some(canvas), [page]) = (canvas, pages.as_slice()) {
         canvas.draw(page.op, &page.first)?;
@@ -53,56 +48,58 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// The file to draw into, if one is named and there is one thing to draw.
+/// Opens the file of the flame graph, if one is named and a single profile is drawn.
 fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failure> {
     match (&args.flamegraph, operations, args.environments.as_slice()) {
         (None, ..) => Ok(None),
-        (Some(_), [op], _) if op.workload() == Workload::Boot => {
-            let told = "--flamegraph does not draw starts";
-            let help = "leave it out to see a start by stage, component and function";
-            Err(Failure::new(told).help(help).status(Status::Usage))
-        }
-        (Some(_), _, [environment]) if environment.is_xen() => {
-            let told = "--flamegraph does not draw domains of Xen";
-            let help = "leave it out to see component and function";
-            Err(Failure::new(told).help(help).status(Status::Usage))
-        }
+        (Some(_), [op], _) if op.workload() == Workload::Boot => Err(Failure::usage(
+            "--flamegraph is not supported by workload boot",
+            "leave it out to see a start by stage, component and function",
+        )),
+        (Some(_), _, [environment]) if environment.is_xen() => Err(Failure::usage(
+            format!("--flamegraph is not supported by {environment}"),
+            "leave it out to see component and function",
+        )),
         (Some(path), [_], [_]) => Canvas::open(path).map(Some),
-        _ => {
-            let told = "--flamegraph draws one operation in one environment";
-            let help = "name one, such as: trapline explain sim/kvm exits/port-out --flamegraph F";
-            Err(Failure::new(told).help(help).status(Status::Usage))
-        }
+        _ => Err(Failure::usage(
+            "--flamegraph draws one operation in one environment",
+            "name one, such as: trapline explain sim/kvm exits/port-out --flamegraph F",
+        )),
     }
 }
 
-/// Where something can be explained.
-const COUNTED: &str = "instructions are counted in sim and sim-vmx, and in the environments \
-                       named sim/ and sim-vmx/, but for those with a Linux as the guest";
+/// Remedy for environments without profiles.
+const COUNTED: &str = "instructions are counted in sim, sim-vmx, sim/ and sim-vmx/, except \
+                       with a Linux guest";
 
-/// The operations, if there are marks around their batches or at their stages.
+/// Returns the operations that have profiles.
+///
+/// # Errors
+/// There is none, or an environment does not support profiles.
 fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
-    let uncounted = args.environments.iter().find(|id| !id.has_ledgers());
+    let uncounted = args.environments.iter().find(|id| !id.has_profiles());
     if let Some(environment) = uncounted {
-        let told = match environment.clock() {
-            Clock::Wall => format!("{environment} is not on the instruction clock"),
-            _ => format!("whose instructions are whose is not told apart in {environment}"),
+        let reason = match environment.clock() {
+            Clock::Wall => "it is not on the instruction clock",
+            _ => "instructions of its layers cannot be distinguished",
         };
-        return Err(Failure::new(told).help(COUNTED).status(Status::Usage));
+        let message = format!("explain is not supported by {environment}: {reason}");
+        return Err(Failure::usage(message, COUNTED));
     }
     let clocks = args.environments.iter().map(|id| id.clock());
     if clocks
         .clone()
         .any(|clock| Some(clock) != clocks.clone().next())
     {
-        let told = "two machines' instructions cannot be taken from each other";
-        let help = "explain each by itself; ratios to their bare rows may be compared";
-        return Err(Failure::new(told).help(help).status(Status::Usage));
+        return Err(Failure::usage(
+            "instructions of different machines cannot be compared",
+            "explain each by itself, and compare ratios to their bare rows",
+        ));
     }
-    // The parser has let known names pass only.
+    // The parser accepts known names only.
     let set = names::operations(&args.operation).unwrap_or(0);
     let chosen = Op::ALL.into_iter().filter(|op| set & op.bit() != 0);
-    let operations: Vec<_> = chosen.filter(|op| has_ledger(*op)).collect();
+    let operations: Vec<_> = chosen.filter(|op| has_profile(*op)).collect();
     if args
         .environments
         .iter()
@@ -111,45 +108,46 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
         check_traced(args, &operations)?;
     }
     if operations.is_empty() {
-        let told = format!("'{}' cannot be explained", args.operation);
-        let help = "name an operation of basic, system, exits, boot or populate, such as \
-                    exits/port-out, or one of them whole; timer-wake is no batch of work";
-        return Err(Failure::new(told).help(help).status(Status::Usage));
+        return Err(Failure::usage(
+            format!("explain is not supported by {}", args.operation),
+            "name an operation of basic, system, exits, boot or populate, such as \
+             exits/port-out, or one of these workloads; timer-wake has no batches",
+        ));
     }
     Ok(operations)
 }
 
-/// That operations can be explained where a debugger tells what is executed: between
-/// marks in one program, and not what called what.
-///
 /// # Errors
-/// They cannot.
+/// The operations are not supported by machines whose debugger counts instructions: it sees batches of
+/// one program, and no call stacks.
 fn check_traced(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
     let environment = args.environments[0];
     if operations.iter().any(|op| op.workload() == Workload::Boot) {
-        let told = format!("starts are not explained in {environment}");
-        let help = "those of sim/linux, sim/kvm and sim/qemu-kvm are";
-        return Err(Failure::new(told).help(help).status(Status::Usage));
+        return Err(Failure::usage(
+            format!("explain boot is not supported by {environment}"),
+            "use sim/linux, sim/kvm or sim/qemu-kvm",
+        ));
     }
     if args.flamegraph.is_some() {
-        let told = format!("no call stacks are kept in {environment}");
-        let help = "leave --flamegraph out to see functions";
-        return Err(Failure::new(told).help(help).status(Status::Usage));
+        return Err(Failure::usage(
+            format!("--flamegraph is not supported by {environment}"),
+            "leave --flamegraph out to see functions",
+        ));
     }
     Ok(())
 }
 
-/// The ledgers of `op` in one environment, or in two.
+/// Returns the profiles of `op` in one environment or two.
 fn page<'a>(
-    counted: &'a Counted,
+    counted: &'a ProfiledRun,
     op: Op,
     environments: &[EnvironmentId],
 ) -> Result<Page<'a>, Failure> {
-    let explained = |environment: &EnvironmentId| {
-        let ledger = counted.ledgers.get(&(*environment, op));
+    let explained = |environment: &EnvironmentId| -> Result<Explained<'a>, Failure> {
+        let profile = counted.profiles.get(&(*environment, op));
         Ok(Explained {
             environment: *environment,
-            ledger: ledger.ok_or_else(|| why_not(counted, op, *environment))?,
+            profile: profile.ok_or_else(|| unmeasured(counted, op, *environment))?,
         })
     };
     Ok(Page {
@@ -159,14 +157,14 @@ fn page<'a>(
     })
 }
 
-fn why_not(counted: &Counted, op: Op, environment: EnvironmentId) -> Failure {
+fn unmeasured(counted: &ProfiledRun, op: Op, environment: EnvironmentId) -> Failure {
     let mut runs = counted.observations.iter();
     let run = runs.find(|run| run.environment == environment);
     let mut operations = run.iter().flat_map(|run| &run.operations);
     let outcome = operations.find(|o| o.op == op).map(|o| &o.outcome);
     let reason = match outcome {
         Some(Outcome::Skipped(reason) | Outcome::Failed(reason)) => reason,
-        _ => "the guest did not tell what came of it",
+        _ => "the guest reported no result",
     };
     Failure::new(format!(
         "{} is not measured in {environment}: {reason}",
@@ -174,6 +172,7 @@ fn why_not(counted: &Counted, op: Op, environment: EnvironmentId) -> Failure {
     ))
 }
 
-fn told(page: Result<Page<'_>, Failure>) -> Option<Page<'_>> {
-    page.inspect_err(|why| anstream::eprintln!("{why}")).ok()
+fn or_note(page: Result<Page<'_>, Failure>) -> Option<Page<'_>> {
+    page.inspect_err(|failure| anstream::eprintln!("note: {failure}"))
+        .ok()
 }

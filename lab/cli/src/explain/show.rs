@@ -1,4 +1,4 @@
-//! How ledgers are printed.
+//! Output of profiles.
 
 use super::{flame, Explained};
 use crate::args::PlainFormat;
@@ -7,18 +7,16 @@ use crate::terminal;
 use serde_json::{json, Value};
 use trapline_abi::Op;
 use trapline_model::names;
-use trapline_profile::stages::StageLedger;
-use trapline_profile::{text, Ledger};
+use trapline_profile::{text, Profile, StageProfile};
 
-/// An operation, explained in one environment, or in two to be compared.
+/// The profile of an operation in one environment, or in two to be compared.
 pub struct Page<'a> {
     pub op: Op,
     pub first: Explained<'a>,
     pub second: Option<Explained<'a>>,
 }
 
-/// Prints pages one after the other. In JSON one that stands alone is the object;
-/// others are a list in it.
+/// Prints pages. In JSON a single page is an object; several are a list in an object.
 ///
 /// # Errors
 /// Output cannot be written.
@@ -26,8 +24,8 @@ pub fn print(pages: &[Page<'_>], is_one: bool, format: PlainFormat) -> Result<()
     match (format, pages) {
         (PlainFormat::Json, [page]) if is_one => terminal::print_json(&page.json()),
         (PlainFormat::Json, _) => {
-            let ledgers: Vec<_> = pages.iter().map(Page::json).collect();
-            terminal::print_json(&json!({ "ledgers": ledgers }))
+            let profiles: Vec<_> = pages.iter().map(Page::json).collect();
+            terminal::print_json(&json!({ "ledgers": profiles }))
         }
         (PlainFormat::Table, _) => {
             let texts: Vec<_> = pages.iter().map(Page::text).collect();
@@ -42,10 +40,10 @@ impl Page<'_> {
         let title = |of: &Explained<'_>| format!("{} in {}", names::path(self.op), of.environment);
         let first = &self.first;
         match &self.second {
-            None => text::table(&title(first), first.ledger, width),
+            None => text::table(&title(first), first.profile, width),
             Some(second) => text::changes(
                 (&title(first), &title(second)),
-                (first.ledger, second.ledger),
+                (first.profile, second.profile),
                 width,
             ),
         }
@@ -53,38 +51,38 @@ impl Page<'_> {
 
     fn json(&self) -> Value {
         match &self.second {
-            None => ledger(self.op, &self.first),
+            None => profile(self.op, &self.first),
             Some(second) => difference(self.op, &self.first, second),
         }
     }
 }
 
-fn ledger(op: Op, explained: &Explained<'_>) -> Value {
-    let ledger = explained.ledger;
-    let mut value = account(ledger);
+fn profile(op: Op, explained: &Explained<'_>) -> Value {
+    let profile = explained.profile;
+    let mut value = breakdown(profile);
     value["trapline"] = json!(env!("CARGO_PKG_VERSION"));
     value["environment"] = json!(explained.environment.name());
     value["operation"] = json!(names::path(op));
-    value["operations"] = json!(ledger.operations);
-    if !ledger.stages.is_empty() {
-        value["stages"] = ledger.stages.iter().map(stage).collect();
+    value["operations"] = json!(profile.operations);
+    if !profile.stages.is_empty() {
+        value["stages"] = profile.stages.iter().map(stage).collect();
     }
-    if !ledger.stacks.is_empty() {
-        value["stacks"] = stacks(ledger);
+    if !profile.stacks.is_empty() {
+        value["stacks"] = stacks(profile);
     }
     value
 }
 
-fn stage(stage: &StageLedger) -> Value {
-    let mut value = account(&stage.ledger);
+fn stage(stage: &StageProfile) -> Value {
+    let mut value = breakdown(&stage.profile);
     value["from"] = json!(stage.from.name());
     value["stage"] = json!(stage.to.name());
     value
 }
 
-/// What a ledger says, whatever it is of.
-fn account(ledger: &Ledger) -> Value {
-    let functions: Vec<_> = ledger
+/// Returns the fields that all profiles have.
+fn breakdown(profile: &Profile) -> Value {
+    let functions: Vec<_> = profile
         .items
         .iter()
         .map(|item| {
@@ -96,21 +94,21 @@ fn account(ledger: &Ledger) -> Value {
         })
         .collect();
     json!({
-        "total": ledger.total,
-        "residual": ledger.residual,
-        "counted": ledger.counted,
-        "exits": ledger.exits,
-        "faults": ledger.faults,
-        "interrupts": ledger.interrupts,
-        "halts": ledger.halts,
+        "total": profile.total,
+        "residual": profile.residual,
+        "counted": profile.counted,
+        "exits": profile.exits,
+        "faults": profile.faults,
+        "interrupts": profile.interrupts,
+        "halts": profile.halts,
         "functions": functions,
     })
 }
 
-fn stacks(ledger: &Ledger) -> Value {
-    let stacks = ledger.stacks.iter().map(|stack| {
+fn stacks(profile: &Profile) -> Value {
+    let stacks = profile.stacks.iter().map(|stack| {
         let frames: Vec<_> = stack.frames.iter().map(flame::label).collect();
-        let insn = stack.count as f64 / ledger.operations as f64;
+        let insn = stack.count as f64 / profile.operations as f64;
         json!({ "frames": frames, "insn": insn })
     });
     stacks.collect()
@@ -118,8 +116,8 @@ fn stacks(ledger: &Ledger) -> Value {
 
 fn difference(op: Op, before: &Explained<'_>, after: &Explained<'_>) -> Value {
     let changes: Vec<_> = before
-        .ledger
-        .changes(after.ledger)
+        .profile
+        .changes(after.profile)
         .iter()
         .map(|change| {
             json!({
@@ -132,9 +130,9 @@ fn difference(op: Op, before: &Explained<'_>, after: &Explained<'_>) -> Value {
         })
         .collect();
     json!({
-        "before": ledger(op, before),
-        "after": ledger(op, after),
-        "difference": after.ledger.total - before.ledger.total,
+        "before": profile(op, before),
+        "after": profile(op, after),
+        "difference": after.profile.total - before.profile.total,
         "changes": changes,
     })
 }

@@ -2,37 +2,28 @@
 //! QEMU's machine, and entered at once instead of unpacking itself first. It is
 //! there within seconds, so no state of it is kept: the job is among its files.
 
-use super::machine::{self, Machine};
-use super::memory::Memory;
-use super::multiboot;
-use super::program::{Bochs, REMEDY};
-use super::unpack;
-use super::watch::Watcher;
-use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
-use crate::error::EnvError;
-use crate::parts::hexadecimal;
-use crate::process::Running;
-use crate::settings::Settings;
-use crate::sim::kernel::Maker;
-use crate::sim::programs::{Output, Outputs};
-use crate::sim::{
-    archive, script, Archive, Contents, Guests, Loaded, MachineEar, Script, LINUX_MEMORY_MIB,
-    STREAM_HASH,
-};
+use crate::environment::{Guest, SampleSink, Work};
+use crate::sim::{script, Contents, Guests, STREAM_HASH};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::time::Duration;
 use trapline_abi::Job;
+use trapline_host::process::Process;
+use trapline_host::{hexadecimal, Error, Facts, Limits};
 use trapline_model::MachineSpec;
-
-/// What its Linux is told: as on QEMU's machine, and that its clock may be trusted
-/// without being measured against another, that a tick is a nanosecond, to leave the
-/// processor's random numbers alone, which Bochs begins with the second in which it
-/// was started, and to halt where nothing is to be done: the other way to sleep, Bochs
-/// steps through.
-pub const KERNEL_WORDS: &str = "console=ttyS0,115200 loglevel=4 nokaslr norandmaps \
-                            cryptomgr.notests panic=-1 tsc_early_khz=1000000 \
-                            tsc=reliable clearcpuid=rdrand,rdseed idle=halt";
+use trapline_sim::base::BootFiles;
+use trapline_sim::bochs::machine::{self, Machine};
+use trapline_sim::bochs::memory::Memory;
+use trapline_sim::bochs::program::{Bochs, REMEDY};
+use trapline_sim::bochs::watch::Watcher;
+use trapline_sim::bochs::{multiboot, unpack, KERNEL_WORDS};
+use trapline_sim::initramfs::Archive;
+use trapline_sim::kernel::Maker;
+use trapline_sim::listener::MachineOutput;
+use trapline_sim::machine::{archive, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
+use trapline_sim::programs::{Output, Outputs};
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
 
 /// The agent looks for its job here. The file is longer than any job.
 const JOB: &str = "/trapline/job";
@@ -81,7 +72,7 @@ impl LinuxMachine {
     ///
     /// # Errors
     /// Something of that is missing.
-    pub fn key(&self) -> Result<String, EnvError> {
+    pub fn key(&self) -> Result<String, Error> {
         let prepared = self.prepare(&Script::default())?;
         let mut all: Facts = machine::facts(&prepared.bochs);
         all.extend(prepared.facts);
@@ -99,16 +90,16 @@ impl LinuxMachine {
         &self,
         script: &Script,
         expected: usize,
-        watch: &Watch,
-    ) -> Result<Vec<Output>, EnvError> {
+        limits: &Limits,
+    ) -> Result<Vec<Output>, Error> {
         let mut running = self.start(&self.prepare(script)?)?;
-        let mut ear = MachineEar::new(machine::EMULATOR, Outputs::of(expected));
-        let heard = running.hear(&mut ear, watch);
+        let mut ear = MachineOutput::new(machine::EMULATOR, Outputs::of(expected));
+        let heard = running.wait(&mut ear, limits);
         let (outputs, _, judged) = ear.finish(heard);
         judged.map(|()| outputs.finished).map_err(with_remedy)
     }
 
-    fn prepare(&self, script: &Script) -> Result<Prepared, EnvError> {
+    fn prepare(&self, script: &Script) -> Result<Prepared, Error> {
         let base = self.contents.base(&self.settings, Maker::Intel)?;
         let mut fill = |archive: &mut Archive, readiness: &mut Script| {
             self.contents.prepare(readiness);
@@ -121,14 +112,14 @@ impl LinuxMachine {
         facts.insert("initramfs-sha256".to_owned(), hash);
         Ok(Prepared {
             bochs: Bochs::find()?,
-            memory: in_memory(&base.loaded, &initramfs, memory_mib)?,
+            memory: initial_memory(&base.loaded, &initramfs, memory_mib)?,
             memory_mib,
             words: base.loaded.all_words().map(str::to_owned).collect(),
             facts,
         })
     }
 
-    fn fill(&self, archive: &mut Archive, script: &Script) -> Result<(), EnvError> {
+    fn fill(&self, archive: &mut Archive, script: &Script) -> Result<(), Error> {
         self.contents.add_to(archive)?;
         let mut text = script.text().as_bytes().to_vec();
         text.resize(text.len().max(JOB_BYTES), 0);
@@ -136,13 +127,13 @@ impl LinuxMachine {
         Ok(())
     }
 
-    fn start(&self, prepared: &Prepared) -> Result<Running, EnvError> {
+    fn start(&self, prepared: &Prepared) -> Result<Process, Error> {
         let machine = Machine {
             bochs: &prepared.bochs,
             memory_mib: prepared.memory_mib,
             watcher: self.watcher.as_ref(),
         };
-        Running::start(&machine.command(&prepared.memory)?)
+        Process::start(&machine.command(&prepared.memory)?)
     }
 }
 
@@ -151,7 +142,7 @@ pub struct LinuxGuest {
     machine: LinuxMachine,
     jobs: Vec<Job>,
     prepared: Option<Prepared>,
-    running: Option<Running>,
+    running: Option<Process>,
 }
 
 impl LinuxGuest {
@@ -167,9 +158,9 @@ impl LinuxGuest {
 }
 
 /// A Bochs can be built without what the module wants.
-fn with_remedy(error: EnvError) -> EnvError {
+fn with_remedy(error: Error) -> Error {
     match error {
-        EnvError::Machine(told) if told.contains("kvm_intel.ko") => EnvError::Machine(format!(
+        Error::Machine(told) if told.contains("kvm_intel.ko") => Error::Machine(format!(
             "{told}; if this Bochs was built without VMX, the distribution's has it: {REMEDY}"
         )),
         other => other,
@@ -178,8 +169,8 @@ fn with_remedy(error: EnvError) -> EnvError {
 
 /// What is booted with this initramfs, in a machine with `mib` of memory: a kernel, or a
 /// hypervisor with the kernel of its first domain.
-fn in_memory(loaded: &Loaded, initramfs: &[u8], mib: u32) -> Result<Memory, EnvError> {
-    let Loaded {
+fn initial_memory(loaded: &BootFiles, initramfs: &[u8], mib: u32) -> Result<Memory, Error> {
+    let BootFiles {
         kernel,
         words,
         module,
@@ -187,7 +178,7 @@ fn in_memory(loaded: &Loaded, initramfs: &[u8], mib: u32) -> Result<Memory, EnvE
     let Some((of_first_domain, its_words)) = module else {
         let mut memory = Memory::of_kernel(kernel, &unpacked(kernel)?)?;
         memory.add_module(initramfs);
-        return Ok(memory.told(words, mib));
+        return Ok(memory.with_command_line(words, mib));
     };
     let mut memory = Memory::of_hypervisor(kernel)?;
     memory.add_module(&unpacked(of_first_domain)?);
@@ -195,36 +186,36 @@ fn in_memory(loaded: &Loaded, initramfs: &[u8], mib: u32) -> Result<Memory, EnvE
     Ok(multiboot::told(&memory, words, &[its_words, ""], mib))
 }
 
-fn unpacked(kernel: &Path) -> Result<Vec<u8>, EnvError> {
+fn unpacked(kernel: &Path) -> Result<Vec<u8>, Error> {
     let read = std::fs::read(kernel).and_then(|file| unpack::kernel(&file));
-    read.map_err(EnvError::file(kernel))
+    read.map_err(Error::file(kernel))
 }
 
 impl Guest for LinuxGuest {
-    fn ready(&mut self, work: &Work, _: &Watch) -> Result<(), EnvError> {
+    fn ready(&mut self, work: &Work, _: &Limits) -> Result<(), Error> {
         self.jobs = work.jobs();
         let script = script(self.machine.contents.as_ref(), &self.jobs, &work.conditions)?;
         self.prepared = Some(self.machine.prepare(&script)?);
         Ok(())
     }
 
-    fn go(&mut self, _: &Watch) -> Result<(), EnvError> {
+    fn go(&mut self, _: &Limits) -> Result<(), Error> {
         if let Some(prepared) = &self.prepared {
             self.running = Some(self.machine.start(prepared)?);
         }
         Ok(())
     }
 
-    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
+    fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error> {
         let Some(mut running) = self.running.take() else {
             return Ok(());
         };
         for (name, value) in self.prepared.iter().flat_map(|prepared| &prepared.facts) {
             out.fact(name, value.clone());
         }
-        let guests = Guests::new(self.machine.contents.inside(), &self.jobs, out);
-        let mut ear = MachineEar::new(machine::EMULATOR, guests);
-        let heard = running.hear(&mut ear, watch);
+        let guests = Guests::new(self.machine.contents.guest_kind(), &self.jobs, out);
+        let mut ear = MachineOutput::new(machine::EMULATOR, guests);
+        let heard = running.wait(&mut ear, limits);
         let (guests, hash, judged) = ear.finish(heard);
         drop(guests);
         out.fact(STREAM_HASH, hash);
@@ -233,7 +224,7 @@ impl Guest for LinuxGuest {
 
     fn stop(mut self: Box<Self>, grace: Duration) {
         if let Some(running) = &mut self.running {
-            running.ask_to_end(grace);
+            running.terminate(grace);
         }
     }
 }
@@ -245,10 +236,10 @@ mod tests {
     #[test]
     fn a_processor_without_vmx_is_told_with_its_remedy() {
         let told = "line 5: module /trapline/kvm_intel.ko: Operation not supported";
-        let error = with_remedy(EnvError::Machine(told.to_owned())).to_string();
+        let error = with_remedy(Error::Machine(told.to_owned())).to_string();
         assert!(error.contains("built without VMX"), "{error}");
         assert!(error.ends_with(REMEDY), "{error}");
-        let other = with_remedy(EnvError::Machine("its Linux stopped".to_owned()));
+        let other = with_remedy(Error::Machine("its Linux stopped".to_owned()));
         assert!(!other.to_string().contains("VMX"));
     }
 }

@@ -4,147 +4,56 @@
 //! one instruction after the other, and its clock is their number: a machine as
 //! exact as the other, but another, whose figures stand in a table of their own.
 
-mod acpi;
 mod linux;
-mod machine;
-mod memory;
-mod multiboot;
-mod program;
-mod unpack;
-mod watch;
 
-pub(crate) use linux::{facts as linux_facts, LinuxMachine, KERNEL_WORDS};
-pub(crate) use machine::facts;
-pub(crate) use program::Bochs;
-pub use unpack::kernel as unpacked_kernel;
+pub(crate) use linux::{facts as linux_facts, LinuxMachine};
+pub(crate) use trapline_sim::bochs::machine::facts;
+pub(crate) use trapline_sim::bochs::program::Bochs;
+pub use trapline_sim::bochs::unpack::kernel as unpacked_kernel;
 
-use crate::environment::Guest;
-use crate::error::EnvError;
-use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
-use crate::parts::{GuestImage, Part};
-use crate::process::Command;
-use crate::settings::Settings;
+use crate::environment;
+use crate::guest::{BootClock, ProcessGuest, Recipe};
 use crate::sim;
-use crate::stack::{Need, Stack};
 use linux::LinuxGuest;
-use machine::Machine;
-use memory::Memory;
-use trapline_abi::job::{Console, End};
+use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::Job;
-use trapline_model::{EnvironmentId, MachineSpec};
-use watch::{Segment, Watcher};
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{Error, GuestImage, Part};
+use trapline_model::layers::{Guest, Stack};
+use trapline_model::MachineSpec;
+use trapline_sim::bochs::machine::{self, Machine};
+use trapline_sim::bochs::memory::Memory;
+use trapline_sim::bochs::watch::{Segment, Watcher};
+use trapline_sim::settings::Settings;
 
-/// `sim-vmx`.
-pub fn bare(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimVmx,
-        settings,
-        needs: &[Need::Part(Part::Image), Need::Bochs],
-        make: |_, settings, image, machine| {
-            let bochs = Bochs::find()?;
-            let watcher = |trace| Watcher::of(trace, &image.path, Segment::Image, &bochs);
-            Ok(Box::new(ProcessGuest::new(Image {
-                watcher: settings.trace.as_ref().map(watcher).transpose()?,
-                bochs,
-                memory: Memory::of_image(&image.path)?,
-                memory_mib: machine.memory_mib,
-            })))
-        },
-    }
-}
-
-/// `sim-vmx/linux`.
-pub fn linux(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimVmxLinux,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Part(Part::Symbols),
-            Need::Bochs,
-            Need::IntelLinux,
-        ],
-        make,
-    }
-}
-
-/// `sim-vmx/kvm`.
-pub fn kvm(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimVmxKvm,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Part(Part::Symbols),
-            Need::Part(Part::Vmm),
-            Need::Part(Part::Image),
-            Need::Bochs,
-            Need::IntelLinux,
-        ],
-        make,
-    }
-}
-
-/// `sim-vmx/qemu-kvm`.
-pub fn qemu_kvm(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimVmxQemuKvm,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Part(Part::Symbols),
-            Need::Part(Part::Image),
-            Need::Bochs,
-            Need::IntelLinux,
-            Need::Qemu,
-        ],
-        make,
-    }
-}
-
-/// `sim-vmx/xen-pvh`. The image as the first domain, as in `sim/xen-dom0`, is not to be
-/// had: Xen asks for an IOMMU then, and Bochs has none.
-pub fn xen_pvh(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimVmxXenPvh,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Part(Part::Symbols),
-            Need::Part(Part::Image),
-            Need::Bochs,
-            Need::IntelXen,
-        ],
-        make,
-    }
-}
-
-/// The environment on the other simulated machine whose Linux has the same in it.
-pub(crate) fn alike(id: EnvironmentId) -> EnvironmentId {
-    match id {
-        EnvironmentId::SimVmxLinux => EnvironmentId::SimLinux,
-        EnvironmentId::SimVmxKvm => EnvironmentId::SimKvm,
-        EnvironmentId::SimVmxQemuKvm => EnvironmentId::SimQemuKvm,
-        EnvironmentId::SimVmxXenPvh => EnvironmentId::SimXenPvh,
-        other => other,
-    }
-}
-
-fn make(
-    id: EnvironmentId,
+/// Prepares a guest on the simulated machine with Intel's virtualization. The image cannot be
+/// Xen's initial domain: Xen requires an IOMMU for that, and Bochs has none.
+///
+/// # Errors
+/// A part or program is missing.
+pub fn launch(
+    stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
     machine: &MachineSpec,
-) -> Result<Box<dyn Guest>, EnvError> {
-    let contents = sim::contents(alike(id), settings, image, machine)?;
-    let watcher = |trace| match id {
-        EnvironmentId::SimVmxLinux => {
-            let agent = settings.parts.get(Part::Agent)?;
-            Watcher::of(trace, &agent, Segment::Program, &Bochs::find()?)
-        }
-        _ => Watcher::of(trace, &image.path, Segment::Image, &Bochs::find()?),
+) -> Result<Box<dyn environment::Guest>, Error> {
+    let bochs = Bochs::find()?;
+    let (file, segment) = match (stack.guest, stack.levels) {
+        (Guest::Linux, []) => (settings.parts.get(Part::Agent)?, Segment::Program),
+        _ => (image.path.clone(), Segment::Image),
     };
+    let watcher = |trace| Watcher::of(trace, &file, segment, &bochs);
     let watcher = settings.trace.as_ref().map(watcher).transpose()?;
+    if stack.levels.is_empty() && stack.guest == Guest::Image {
+        return Ok(Box::new(ProcessGuest::new(Box::new(Image {
+            watcher,
+            bochs,
+            memory: Memory::of_image(&image.path)?,
+            memory_mib: machine.memory_mib,
+        }))));
+    }
+    let contents = sim::contents(stack, settings, image, machine)?;
     let machine = LinuxMachine::new(settings, machine, contents, watcher);
     Ok(LinuxGuest::boxed(machine))
 }
@@ -158,15 +67,17 @@ struct Image {
 }
 
 impl Recipe for Image {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         let job = Job {
             console: Console::Port,
             ports: false,
             ring: 0,
-            end: End::Reset,
+            shutdown: Shutdown::Reset,
             ..*job
         };
-        let memory = self.memory.told(&job.to_string(), self.memory_mib);
+        let memory = self
+            .memory
+            .with_command_line(&job.to_string(), self.memory_mib);
         Machine {
             bochs: &self.bochs,
             memory_mib: self.memory_mib,
@@ -175,8 +86,8 @@ impl Recipe for Image {
         .command(&memory)
     }
 
-    fn statuses(&self) -> Statuses {
-        machine::STATUSES
+    fn exit_codes(&self) -> ExitCodes {
+        machine::EXIT_CODES
     }
 
     fn clock(&self) -> BootClock {

@@ -1,13 +1,13 @@
 //! Hearing who builds: when `make` began and ended, by the clock of its machine and, as
 //! far as that matters, when we heard of it, and what it has made.
 
-use crate::error::EnvError;
-use crate::process::{Ear, Over};
-use crate::transcript::{Log, Witness, MOST_BYTES};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 use trapline_abi::record::Channel;
 use trapline_abi::{Decoder, Item, Record, VERSION};
+use trapline_host::process::{Exited, OutputHandler};
+use trapline_host::Error;
+use trapline_protocol::{Log, UsageProbe, MAX_BYTES};
 
 /// What was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Builder {
     ///
     /// # Errors
     /// Nothing good.
-    pub fn finish(mut self) -> Result<Heard, EnvError> {
+    pub fn finish(mut self) -> Result<Heard, Error> {
         let Self { decoder, state } = &mut self;
         decoder.finish(&mut |item| state.item(&item, None));
         self.state.finish()
@@ -77,22 +77,20 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Self::finish`].
-    pub fn finish_after(self, program: &str, over: &Over) -> Result<Heard, EnvError> {
+    pub fn finish_after(self, program: &str, over: &Exited) -> Result<Heard, Error> {
         let words = self.state.log.last_lines(6);
         let finished = self.finish();
         match (&finished, over.status.signal(), over.status.code()) {
-            (Err(EnvError::Silent { .. }), Some(signal), _) => Err(EnvError::Killed {
+            (Err(Error::NoDone { .. }), Some(signal), _) => Err(Error::Killed {
                 program: program.to_owned(),
                 signal,
-                words,
+                output: words,
             }),
-            (Err(EnvError::Silent { .. }), _, Some(status)) if status != 0 => {
-                Err(EnvError::Failed {
-                    program: program.to_owned(),
-                    status,
-                    words,
-                })
-            }
+            (Err(Error::NoDone { .. }), _, Some(status)) if status != 0 => Err(Error::Failed {
+                program: program.to_owned(),
+                status,
+                output: words,
+            }),
             _ => finished,
         }
     }
@@ -123,18 +121,18 @@ impl State {
         }
     }
 
-    fn finish(self) -> Result<Heard, EnvError> {
+    fn finish(self) -> Result<Heard, Error> {
         if let Some(theirs) = self.version {
-            return Err(EnvError::Version { theirs });
+            return Err(Error::Version { theirs });
         }
         if let Some(trouble) = self.trouble {
-            return Err(EnvError::NotBuilt(trouble));
+            return Err(Error::KernelBuild(trouble));
         }
         let (Some(began), Some(ended), true) = (self.began, self.ended, self.done) else {
             let words = self.log.last_lines(6);
-            return Err(EnvError::Silent { words });
+            return Err(Error::NoDone { output: words });
         };
-        let damaged = || EnvError::NotBuilt("what it told of its work is damaged".to_owned());
+        let damaged = || Error::KernelBuild("what it told of its work is damaged".to_owned());
         Ok(Heard {
             own_ns: number(&self.told, "nanoseconds").ok_or_else(damaged)?,
             ticks: ended.0.saturating_sub(began.0),
@@ -167,8 +165,8 @@ fn value<'a>(told: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-impl Ear for Builder {
-    fn console(&mut self, bytes: &[u8], at: u64, _: &mut dyn Witness) {
+impl OutputHandler for Builder {
+    fn console(&mut self, bytes: &[u8], at: u64, _: &mut dyn UsageProbe) {
         self.hear(bytes, Some(at));
     }
 
@@ -182,20 +180,20 @@ impl Ear for Builder {
         self.state.bytes += bytes.len() as u64;
     }
 
-    fn consider(&mut self) -> Result<(), EnvError> {
-        match self.state.bytes > MOST_BYTES {
-            true => Err(EnvError::Flooded {
-                words: self.last_words(),
+    fn check(&mut self) -> Result<(), Error> {
+        match self.state.bytes > MAX_BYTES {
+            true => Err(Error::Flooded {
+                output: self.last_output(),
             }),
             false => Ok(()),
         }
     }
 
-    fn enough(&mut self, _: Duration) -> Result<bool, EnvError> {
+    fn is_complete(&mut self, _: Duration) -> Result<bool, Error> {
         Ok(false)
     }
 
-    fn last_words(&self) -> String {
+    fn last_output(&self) -> String {
         self.state.log.last_lines(6)
     }
 }
@@ -211,8 +209,8 @@ impl Words {
     }
 }
 
-impl Ear for Words {
-    fn console(&mut self, bytes: &[u8], _: u64, _: &mut dyn Witness) {
+impl OutputHandler for Words {
+    fn console(&mut self, bytes: &[u8], _: u64, _: &mut dyn UsageProbe) {
         self.0.extend(bytes);
     }
 
@@ -222,11 +220,11 @@ impl Ear for Words {
 
     fn events(&mut self, _: &[u8]) {}
 
-    fn consider(&mut self) -> Result<(), EnvError> {
+    fn check(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    fn last_words(&self) -> String {
+    fn last_output(&self) -> String {
         self.last()
     }
 }
@@ -283,6 +281,6 @@ mod tests {
         let message = "make failed: no rule";
         say(&mut failed, &Record::Panic { message }, 4200, 8200);
         let told = failed.finish().unwrap_err().to_string();
-        assert_eq!(told, "the kernel was not built: make failed: no rule");
+        assert_eq!(told, "kernel build failed: make failed: no rule");
     }
 }

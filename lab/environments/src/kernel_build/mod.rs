@@ -12,24 +12,21 @@ mod read;
 mod recipe;
 mod root;
 mod seats;
+mod work;
 
 pub use ear::Proof;
 pub use root::{check, Root};
 
-use crate::environment::{Facts, Watch};
-use crate::error::EnvError;
-use crate::facts;
 use crate::linux_guest;
-use crate::parts::Part;
-use crate::process::{Command, Running};
-use crate::settings::{Settings, Start};
 use crate::sim;
-use crate::tsc::Rate;
 use ear::{Builder, Heard};
 use seats::{Seats, Threads};
 use trapline_abi::Job;
+use trapline_host::process::{Command, Process};
+use trapline_host::{facts, Error, Facts, Limits, Part, TscRate};
 use trapline_model::kernel_build::Column;
 use trapline_model::{Clock, EnvironmentId, Halt, MachineSpec, Scheduling, Serial};
+use trapline_sim::settings::{Settings, Start};
 
 /// A build that is over.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,11 +43,11 @@ pub struct Built {
 }
 
 /// Why nothing can be built there on this host, with what mends it.
-pub fn misfit(environment: EnvironmentId, column: Column) -> Option<String> {
+pub fn unsupported_reason(environment: EnvironmentId, column: Column) -> Option<String> {
     let on_host = environment.clock() == Clock::Wall;
-    let several = trapline_model::cpus::misfit(environment, column.cpus);
-    let misfit = column.misfit(environment).or(several);
-    misfit.or_else(|| on_host.then(|| seats::misfit(column)).flatten())
+    let several = trapline_model::cpus::unsupported_reason(environment, column.cpus);
+    let unsupported_reason = column.unsupported_reason(environment).or(several);
+    unsupported_reason.or_else(|| on_host.then(|| seats::unsupported_reason(column)).flatten())
 }
 
 /// Builds once. Must be called from a thread that lives as long: processes die with the
@@ -63,10 +60,10 @@ pub fn build(
     environment: EnvironmentId,
     root: &Root,
     column: Column,
-    watch: &Watch,
-) -> Result<Built, EnvError> {
-    if let Some(reason) = misfit(environment, column) {
-        return Err(EnvError::Missing(reason));
+    limits: &Limits,
+) -> Result<Built, Error> {
+    if let Some(reason) = unsupported_reason(environment, column) {
+        return Err(Error::unavailable(reason));
     }
     let settings = Settings {
         root: vec![root.archive.clone()],
@@ -75,10 +72,10 @@ pub fn build(
         ..settings.clone()
     };
     let (heard, facts) = match environment.clock() {
-        Clock::Wall => on_host(&settings, environment, root, column, watch)?,
-        Clock::Insn | Clock::InsnVmx => on_machine(&settings, environment, root, watch)?,
+        Clock::Wall => on_host(&settings, environment, root, column, limits)?,
+        Clock::Insn | Clock::InsnVmx => on_machine(&settings, environment, root, limits)?,
     };
-    let rate = Rate::of_this_host().ns_per_tick();
+    let rate = TscRate::host().ns_per_tick();
     let by_host = |(began, ended): (u64, u64)| (ended.saturating_sub(began) as f64 * rate) as u64;
     let mut all = root.facts.clone();
     all.extend(facts);
@@ -116,32 +113,32 @@ fn on_host(
     environment: EnvironmentId,
     root: &Root,
     column: Column,
-    watch: &Watch,
-) -> Result<(Heard, Facts), EnvError> {
-    let mut facts = facts::of_host();
-    let (command, threads) = match environment {
-        EnvironmentId::Host => (native(settings, root, column)?, Threads::Any),
-        guest => {
-            let recipe = linux_guest::recipe(guest, settings, &machine(root, column))?;
+    limits: &Limits,
+) -> Result<(Heard, Facts), Error> {
+    let mut facts = facts::host_facts();
+    let (command, threads) = match environment.stack().innermost() {
+        None => (native(settings, root, column)?, Threads::Any),
+        Some(level) => {
+            let recipe = linux_guest::recipe(level, settings, &machine(root, column))?;
             facts.extend(recipe.facts());
             let command = recipe.command(&job(column))?;
-            (recipe.with_named_threads(command), Threads::of(guest))
+            (recipe.with_named_threads(command), Threads::of(environment))
         }
     };
     let seats = Seats::of(column, threads)?;
     facts.insert("placement".to_owned(), seats.describe());
-    let mut running = seats.start(|| Running::start(&command))?;
+    let mut running = seats.start(|| Process::start(&command))?;
     seats.take(running.pid())?;
     let mut ear = Builder::default();
-    let over = running.hear(&mut ear, watch)?;
+    let over = running.wait(&mut ear, limits)?;
     let heard = ear.finish_after(&command.name(), &over)?;
     Ok((heard, facts))
 }
 
 /// The agent as a process, in a ground of its own.
-fn native(settings: &Settings, root: &Root, column: Column) -> Result<Command, EnvError> {
+fn native(settings: &Settings, root: &Root, column: Column) -> Result<Command, Error> {
     let mut command = Command::new(settings.parts.get(Part::Agent)?);
-    let number = command.give(root.open()?);
+    let number = command.pass_file(root.open()?);
     Ok(command
         .arg(format!("trapline.build={}", column.cpus))
         .arg(format!("trapline.root=/proc/self/fd/{number}")))
@@ -151,14 +148,14 @@ fn on_machine(
     settings: &Settings,
     environment: EnvironmentId,
     root: &Root,
-    watch: &Watch,
-) -> Result<(Heard, Facts), EnvError> {
+    limits: &Limits,
+) -> Result<(Heard, Facts), Error> {
     let column = Column {
         cpus: 1,
         ..Column::BASE
     };
     let machine = machine(root, column);
-    let (console, facts) = sim::build(settings, environment, &machine, &job(column), watch)?;
+    let (console, facts) = sim::build(settings, environment, &machine, &job(column), limits)?;
     let mut builder = Builder::default();
     builder.hear(&console, None);
     Ok((builder.finish()?, facts))

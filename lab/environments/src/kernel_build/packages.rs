@@ -2,12 +2,12 @@
 //! come: kept in the cache, and never installed.
 
 use super::recipe::{SOURCE, TOOLS};
-use super::root::work_in;
-use crate::cache::{Cache, Kind};
-use crate::sim::kernel::{self, KernelError};
+use super::work::work_in;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trapline_host::cache::Kind;
+use trapline_host::{package, Cache, Error};
 
 /// What the name of their directory begins with.
 const PREFIX: &str = "packages-";
@@ -27,7 +27,7 @@ pub fn in_cache(cache: &Cache) -> Option<PathBuf> {
 ///
 /// # Errors
 /// They are not in the cache and cannot be had.
-pub fn fetched(cache: &Cache) -> Result<PathBuf, KernelError> {
+pub fn fetched(cache: &Cache) -> Result<PathBuf, Error> {
     if let Some(directory) = in_cache(cache) {
         return Ok(directory);
     }
@@ -35,18 +35,12 @@ pub fn fetched(cache: &Cache) -> Result<PathBuf, KernelError> {
     let mut wanted = needed()?;
     wanted.insert(source.clone());
     let work = work_in(&cache.of(Kind::KernelBuild))?;
-    kernel::download_all(wanted.iter().map(String::as_str), work.path())?;
+    package::download(wanted.iter().map(String::as_str), work.path())?;
     let version = version_of(&source, work.path()).unwrap_or(source);
     let directory = cache
         .of(Kind::KernelBuild)
         .join(format!("{PREFIX}{version}"));
-    match fs::rename(work.path(), &directory) {
-        // Somebody else was as quick; what is there is complete as well.
-        Err(_) if directory.is_dir() => {}
-        Err(error) => return Err(KernelError::file(&directory)(error)),
-        Ok(()) => {}
-    }
-    Ok(directory)
+    package::publish(work.path(), directory, Path::is_dir)
 }
 
 /// Which source they are, from their directory.
@@ -59,7 +53,7 @@ pub fn origin(directory: &Path) -> String {
 ///
 /// # Errors
 /// Why not.
-pub fn check(cache: &Cache) -> Result<(), KernelError> {
+pub fn check(cache: &Cache) -> Result<(), Error> {
     match in_cache(cache) {
         Some(_) => Ok(()),
         None => source().map(drop),
@@ -70,8 +64,8 @@ pub fn check(cache: &Cache) -> Result<(), KernelError> {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn files(directory: &Path) -> Result<BTreeSet<PathBuf>, KernelError> {
-    let entries = fs::read_dir(directory).map_err(KernelError::file(directory))?;
+pub fn files(directory: &Path) -> Result<BTreeSet<PathBuf>, Error> {
+    let entries = fs::read_dir(directory).map_err(Error::file(directory))?;
     let paths = entries.flatten().map(|entry| entry.path());
     Ok(paths
         .filter(|path| path.extension().is_some_and(|ending| ending == PACKAGE))
@@ -79,22 +73,30 @@ pub fn files(directory: &Path) -> Result<BTreeSet<PathBuf>, KernelError> {
 }
 
 /// The package of the source.
-fn source() -> Result<String, KernelError> {
+fn source() -> Result<String, Error> {
     let told = depends(&["--important", SOURCE])?;
-    let mut names = kernel::dependencies(&told);
+    let mut names = package::dependencies(&told);
     let name = names.find(|name| name.starts_with(SOURCE));
-    name.map(str::to_owned).ok_or(KernelError::NoSource(SOURCE))
+    name.map(str::to_owned).ok_or_else(no_source)
+}
+
+/// The error where the distribution has no source of its kernel.
+pub fn no_source() -> Error {
+    Error::missing(
+        format!("no package {SOURCE} is known, the source of kernels"),
+        "sudo apt-get update",
+    )
 }
 
 /// The tools with all that they need.
-fn needed() -> Result<BTreeSet<String>, KernelError> {
+fn needed() -> Result<BTreeSet<String>, Error> {
     let arguments = ["--recurse", "--important"].into_iter().chain(TOOLS);
     Ok(packages_in(&depends(&arguments.collect::<Vec<_>>())?))
 }
 
-fn depends(arguments: &[&str]) -> Result<String, KernelError> {
+fn depends(arguments: &[&str]) -> Result<String, Error> {
     let arguments = [&["depends"], arguments].concat();
-    let output = kernel::run("apt-cache", &arguments, Path::new("/"))?;
+    let output = package::run("apt-cache", &arguments, Path::new("/"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

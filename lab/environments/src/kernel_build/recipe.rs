@@ -1,7 +1,7 @@
 //! What is built, from which packages, and how a source is made ready for it.
 
-use crate::parts::hexadecimal;
 use sha2::{Digest, Sha256};
+use trapline_host::hexadecimal;
 use trapline_model::kernel_build::Size;
 
 /// What stands for the distribution's source of its kernel.

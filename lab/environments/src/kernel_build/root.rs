@@ -7,22 +7,21 @@
 //! and its host build with the very same files.
 
 use super::ear::Words;
+use super::work::work_in;
 use super::{packages, read, recipe};
-use crate::cache::{Cache, Kind};
-use crate::environment::{Facts, Watch};
-use crate::error::EnvError;
-use crate::parts::{sha256_of_file, Part};
-use crate::process::{Command, Running};
-use crate::settings::Settings;
-use crate::sim::kernel::{self, KernelError};
-use crate::sim::Archive;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trapline_host::cache::Kind;
+use trapline_host::package;
+use trapline_host::process::{Command, Process};
+use trapline_host::{sha256_of_file, Cache, Error, Facts, Limits, Part};
 use trapline_model::kernel_build::Size;
+use trapline_sim::initramfs::Archive;
+use trapline_sim::settings::Settings;
 
 /// A root.
 #[derive(Clone, Debug)]
@@ -50,26 +49,26 @@ impl Root {
     ///
     /// # Errors
     /// It is not there and cannot be made.
-    pub fn prepared(settings: &Settings, size: Size, watch: &Watch) -> Result<Self, EnvError> {
+    pub fn prepared(settings: &Settings, size: Size, limits: &Limits) -> Result<Self, Error> {
         if let Some(root) = Self::kept(&settings.cache, size)? {
             return Ok(root);
         }
-        make(settings, size, watch)?;
+        make(settings, size, limits)?;
         let made = Self::kept(&settings.cache, size)?;
-        made.ok_or_else(|| EnvError::NotBuilt("its root has gone from the cache".to_owned()))
+        made.ok_or_else(|| Error::KernelBuild("its root has gone from the cache".to_owned()))
     }
 
     /// The root from the cache, if it is there.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn kept(cache: &Cache, size: Size) -> Result<Option<Self>, EnvError> {
+    pub fn kept(cache: &Cache, size: Size) -> Result<Option<Self>, Error> {
         let Some(directory) = in_cache(cache, size) else {
             return Ok(None);
         };
         let archive = directory.join(ARCHIVE);
         let origin = directory.join(ORIGIN);
-        let origin = fs::read_to_string(&origin).map_err(EnvError::file(origin))?;
+        let origin = fs::read_to_string(&origin).map_err(Error::file(origin))?;
         let facts = [
             ("build-size", size.name().to_owned()),
             ("build-source", format!("package {}", origin.trim())),
@@ -86,8 +85,8 @@ impl Root {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn open(&self) -> Result<Arc<File>, EnvError> {
-        let file = File::open(&self.archive).map_err(EnvError::file(&self.archive))?;
+    pub fn open(&self) -> Result<Arc<File>, Error> {
+        let file = File::open(&self.archive).map_err(Error::file(&self.archive))?;
         Ok(Arc::new(file))
     }
 }
@@ -96,7 +95,7 @@ impl Root {
 ///
 /// # Errors
 /// Why not.
-pub fn check(cache: &Cache, size: Size) -> Result<(), EnvError> {
+pub fn check(cache: &Cache, size: Size) -> Result<(), Error> {
     match in_cache(cache, size) {
         Some(_) => Ok(()),
         None => Ok(packages::check(cache)?),
@@ -117,67 +116,34 @@ fn in_cache(cache: &Cache, size: Size) -> Option<PathBuf> {
     complete.filter(|path| path.join(ORIGIN).is_file()).max()
 }
 
-/// What the names of directories in the making begin with, before the number of the
-/// process that makes them.
-const MAKING: &str = ".making-";
-
-/// A directory in `place` to work in, which goes when it is dropped. Those of processes
-/// that were killed go now.
-///
-/// # Errors
-/// It cannot be made.
-pub fn work_in(place: &Path) -> Result<tempfile::TempDir, KernelError> {
-    fs::create_dir_all(place).map_err(KernelError::file(place))?;
-    for entry in fs::read_dir(place)
-        .map_err(KernelError::file(place))?
-        .flatten()
-    {
-        if is_left_behind(&entry.file_name().to_string_lossy()) {
-            // Somebody else may be as tidy.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-    let prefix = format!("{MAKING}{}-", std::process::id());
-    let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(place);
-    made.map_err(KernelError::file(place))
-}
-
-fn is_left_behind(name: &str) -> bool {
-    let number = name
-        .strip_prefix(MAKING)
-        .and_then(|rest| rest.split('-').next());
-    let number: Option<u32> = number.and_then(|number| number.parse().ok());
-    number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists())
-}
-
-fn make(settings: &Settings, size: Size, watch: &Watch) -> Result<(), EnvError> {
+fn make(settings: &Settings, size: Size, limits: &Limits) -> Result<(), Error> {
     let cache = &settings.cache;
     let packages = packages::fetched(cache)?;
     let work = work_in(&cache.of(Kind::KernelBuild))?;
     for package in packages::files(&packages)? {
         let name = package.file_name().unwrap_or_default();
         let link = fs::hard_link(&package, work.path().join(name));
-        link.map_err(EnvError::file(&package))?;
+        link.map_err(Error::file(&package))?;
     }
-    kernel::unpack_all(work.path(), recipe::SOURCE)?;
+    package::unpack_all(work.path(), recipe::SOURCE)?;
     let workshop = Workshop {
         root: work.path().join("unpacked"),
         agent: settings.parts.get(Part::Agent)?,
-        watch,
+        limits,
     };
     let kept = workshop.try_out(size)?;
     let complete = work.path().join("complete");
-    fs::create_dir(&complete).map_err(EnvError::file(&complete))?;
+    fs::create_dir(&complete).map_err(Error::file(&complete))?;
     workshop.pack(size, &kept, &complete.join(ARCHIVE))?;
     let origin = packages::origin(&packages);
     let written = fs::write(complete.join(ORIGIN), &origin);
-    written.map_err(EnvError::file(&complete))?;
+    written.map_err(Error::file(&complete))?;
     let place = cache.of(Kind::KernelBuild);
     let place = place.join(format!("{}{origin}", prefix(size)));
     match fs::rename(&complete, &place) {
         // Somebody else was as quick; what is there is complete as well.
         Err(_) if place.join(ORIGIN).is_file() => Ok(()),
-        Err(error) => Err(EnvError::file(place)(error)),
+        Err(error) => Err(Error::file(place)(error)),
         Ok(()) => Ok(()),
     }
 }
@@ -186,18 +152,18 @@ fn make(settings: &Settings, size: Size, watch: &Watch) -> Result<(), EnvError> 
 struct Workshop<'a> {
     root: PathBuf,
     agent: PathBuf,
-    watch: &'a Watch,
+    limits: &'a Limits,
 }
 
 impl Workshop<'_> {
     /// Makes the source ready, builds it once, and makes it ready again; what is to be
     /// kept.
-    fn try_out(&self, size: Size) -> Result<BTreeSet<PathBuf>, EnvError> {
-        let about = |error| EnvError::file(&self.root)(error);
+    fn try_out(&self, size: Size) -> Result<BTreeSet<PathBuf>, Error> {
+        let about = |error| Error::file(&self.root)(error);
         for (name, target) in CHOICES {
             let path = self.root.join(name);
             if !path.exists() {
-                symlink(target, &path).map_err(EnvError::file(path))?;
+                symlink(target, &path).map_err(Error::file(path))?;
             }
         }
         self.unpack_source()?;
@@ -207,7 +173,7 @@ impl Workshop<'_> {
         self.run(&recipe::build(size))?;
         let needed = read::since(&self.root).map_err(about)?;
         if needed.is_empty() {
-            return Err(EnvError::NotBuilt(format!(
+            return Err(Error::KernelBuild(format!(
                 "{} does not note when files are read (it is mounted with noatime): set \
                  XDG_CACHE_HOME to a directory on another file system",
                 self.root.display()
@@ -227,15 +193,15 @@ impl Workshop<'_> {
         path.starts_with(source) && (!original.contains(path) || is_empty())
     }
 
-    fn unpack_source(&self) -> Result<(), EnvError> {
+    fn unpack_source(&self) -> Result<(), Error> {
         let directory = self.root.join("usr/src");
-        let packed = read::all(&directory).map_err(EnvError::file(&directory))?;
+        let packed = read::all(&directory).map_err(Error::file(&directory))?;
         let is_source = |path: &&PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(recipe::SOURCE) && name.contains(".tar.")
         };
         let packed = packed.iter().find(is_source);
-        let packed = packed.ok_or(KernelError::NoSource(recipe::SOURCE))?;
+        let packed = packed.ok_or_else(packages::no_source)?;
         let without = recipe::WITHOUT.map(|pattern| format!("--exclude='{pattern}'"));
         let place = recipe::DIRECTORY;
         self.run(&format!(
@@ -247,7 +213,7 @@ impl Workshop<'_> {
     }
 
     /// Lets a shell in the root do something.
-    fn run(&self, line: &str) -> Result<(), EnvError> {
+    fn run(&self, line: &str) -> Result<(), Error> {
         let mut confine = std::ffi::OsString::from("trapline.confine=");
         confine.push(&self.root);
         let command = Command::new(&self.agent)
@@ -255,24 +221,24 @@ impl Workshop<'_> {
             .words("/bin/sh -c")
             .arg(line);
         let mut ear = Words::default();
-        let over = Running::start(&command)?.hear(&mut ear, self.watch)?;
+        let over = Process::start(&command)?.wait(&mut ear, self.limits)?;
         match over.status.success() {
             true => Ok(()),
-            false => Err(EnvError::NotBuilt(ear.last())),
+            false => Err(Error::KernelBuild(ear.last())),
         }
     }
 
-    fn pack(&self, size: Size, kept: &BTreeSet<PathBuf>, to: &Path) -> Result<(), EnvError> {
+    fn pack(&self, size: Size, kept: &BTreeSet<PathBuf>, to: &Path) -> Result<(), Error> {
         let mut archive = Archive::default();
         for directory in ["dev", "proc", "tmp"] {
             archive.directory(directory);
         }
         for path in kept {
             let from = self.root.join(path);
-            add(&mut archive, path, &from).map_err(EnvError::file(&from))?;
+            add(&mut archive, path, &from).map_err(Error::file(&from))?;
         }
         archive.document(RECIPE, recipe::text(size).into_bytes());
-        fs::write(to, archive.bytes()).map_err(EnvError::file(to))
+        fs::write(to, archive.bytes()).map_err(Error::file(to))
     }
 }
 
@@ -291,6 +257,7 @@ fn add(archive: &mut Archive, path: &Path, from: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel_build::work::MAKING;
 
     fn cache() -> (tempfile::TempDir, Cache) {
         let directory = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
 //! On which CPUs of this host who works: each virtual CPU on one of its own, and all other
 //! threads of its VMM on the first. Set from outside, as for every other measurement.
 
-use crate::error::EnvError;
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
+use trapline_host::Error;
 use trapline_model::kernel_build::Column;
 use trapline_model::EnvironmentId;
 
@@ -24,8 +24,8 @@ impl Threads {
     /// Those of the VMM of a guest on this host.
     pub fn of(environment: EnvironmentId) -> Self {
         match environment {
-            EnvironmentId::QemuKvmLinux | EnvironmentId::QemuTcgLinux => Self::Qemus,
-            EnvironmentId::KvmLinux => Self::Ours,
+            id if id.has_qemu_vmm() => Self::Qemus,
+            id if id.has_trapline_vmm() => Self::Ours,
             _ => Self::Any,
         }
     }
@@ -44,7 +44,7 @@ pub struct Seats {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why this host has not CPUs enough, and what to do about that.
-pub fn misfit(column: Column) -> Option<String> {
+pub fn unsupported_reason(column: Column) -> Option<String> {
     let here = usable().ok()?.len();
     let needed = column.host_cpus() as usize;
     (here < needed)
@@ -56,12 +56,12 @@ impl Seats {
     ///
     /// # Errors
     /// There are not CPUs enough.
-    pub fn of(column: Column, threads: Threads) -> Result<Self, EnvError> {
+    pub fn of(column: Column, threads: Threads) -> Result<Self, Error> {
         let before = sched_getaffinity(None);
         let before = before.map_err(|error| unplaced(error.into()))?;
         let usable = usable().map_err(unplaced)?;
         let cpu = |number: u32| {
-            let reason = || EnvError::Missing(misfit(column).unwrap_or_default());
+            let reason = || Error::unavailable(unsupported_reason(column).unwrap_or_default());
             usable
                 .get(column.cpu_of(number) as usize)
                 .copied()
@@ -93,7 +93,7 @@ impl Seats {
     ///
     /// # Errors
     /// They do not come, or the kernel refuses.
-    pub fn take(&self, pid: i32) -> Result<(), EnvError> {
+    pub fn take(&self, pid: i32) -> Result<(), Error> {
         if self.threads == Threads::Any {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Seats {
     }
 
     /// The thread of a virtual CPU; `None` of a process that is gone.
-    fn find(&self, pid: i32, number: usize) -> Result<Option<i32>, EnvError> {
+    fn find(&self, pid: i32, number: usize) -> Result<Option<i32>, Error> {
         let since = Instant::now();
         let name = match (self.threads, number) {
             (Threads::Ours, 0) => return Ok(Some(pid)),
@@ -123,7 +123,7 @@ impl Seats {
                 Some((thread, _)) => return Ok(Some(*thread)),
                 None if threads.is_empty() => return Ok(None),
                 None if since.elapsed() > PATIENCE => {
-                    return Err(EnvError::Missing(format!(
+                    return Err(Error::unavailable(format!(
                         "the thread '{name}' of a virtual CPU cannot be found"
                     )))
                 }
@@ -157,8 +157,8 @@ fn set_of(cpus: &[usize]) -> CpuSet {
     set
 }
 
-fn unplaced(error: io::Error) -> EnvError {
-    EnvError::Missing(format!("virtual CPUs cannot be given places: {error}"))
+fn unplaced(error: io::Error) -> Error {
+    Error::unavailable(format!("virtual CPUs cannot be given places: {error}"))
 }
 
 /// Numbers and names of a process's threads.
@@ -198,7 +198,7 @@ mod tests {
             cpus: 1,
             place: Place::Disjoint,
         };
-        if let Some(reason) = misfit(column) {
+        if let Some(reason) = unsupported_reason(column) {
             eprintln!("skipped: {reason}");
             return;
         }
@@ -221,7 +221,7 @@ mod tests {
             cpus: 4096,
             place: Place::Same,
         };
-        let reason = misfit(column).unwrap();
+        let reason = unsupported_reason(column).unwrap();
         assert!(reason.starts_with("4096(s) needs 4096 CPUs"), "{reason}");
     }
 }

@@ -3,16 +3,16 @@
 
 use super::Root;
 use crate::disk::{is_direct, scratch};
-use crate::error::EnvError;
-use crate::process::Command;
-use crate::settings::Settings;
-use crate::sim::drivers;
 use rustix::fs::MemfdFlags;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 use trapline_abi::block;
 use trapline_abi::Job;
+use trapline_host::process::Command;
+use trapline_host::Error;
+use trapline_sim::drivers;
+use trapline_sim::settings::Settings;
 
 /// What a kernel of a distribution needs to find it.
 const DRIVERS: [&str; 2] = ["virtio_mmio", "virtio_blk"];
@@ -27,7 +27,7 @@ impl GuestDisk {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn of(settings: &Settings, job: &Job) -> Result<Option<Self>, EnvError> {
+    pub fn of(settings: &Settings, job: &Job) -> Result<Option<Self>, Error> {
         if job.run & block::operations() == 0 {
             return Ok(None);
         }
@@ -47,10 +47,10 @@ impl GuestDisk {
     ///
     /// # Errors
     /// The drivers cannot be had, or there is no memory for it.
-    pub fn root(&self, root: &Root, settings: &Settings) -> Result<Arc<File>, EnvError> {
+    pub fn root(&self, root: &Root, settings: &Settings) -> Result<Arc<File>, Error> {
         let drivers = drivers::archive(&drivers::chosen(settings, &DRIVERS)?);
         let file = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC);
-        let failed = || EnvError::file("initramfs in memory");
+        let failed = || Error::file("initramfs in memory");
         let mut file = File::from(file.map_err(|error| failed()(error.into()))?);
         // What comes first ends where the next may begin.
         let bytes = [root.bytes()?, drivers].concat();
@@ -60,14 +60,14 @@ impl GuestDisk {
 
     /// Gives it to our VMM.
     pub fn to_our_vmm(&self, mut vmm: Command) -> Command {
-        let number = vmm.give(Arc::clone(&self.file));
+        let number = vmm.pass_file(Arc::clone(&self.file));
         let direct = if is_direct(&self.file) { ",direct" } else { "" };
         vmm.words(&format!("--disk /proc/self/fd/{number}{direct}"))
     }
 
     /// Gives it to QEMU.
     pub fn to_qemu(&self, mut qemu: Command) -> Command {
-        let number = qemu.give(Arc::clone(&self.file));
+        let number = qemu.pass_file(Arc::clone(&self.file));
         let direct = if is_direct(&self.file) { "on" } else { "off" };
         let drive =
             format!("if=none,id=disk,format=raw,file=/proc/self/fd/{number},cache.direct={direct}");
@@ -78,6 +78,6 @@ impl GuestDisk {
 
     /// The number of a descriptor by which user-mode Linux has it.
     pub fn to_user_mode(&self, uml: &mut Command) -> usize {
-        uml.give(Arc::clone(&self.file))
+        uml.pass_file(Arc::clone(&self.file))
     }
 }

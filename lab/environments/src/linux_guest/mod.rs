@@ -11,22 +11,21 @@ mod uml;
 mod wall;
 
 pub use root::Root;
-pub use uml::{check as check_uml, facts as uml_facts, uml};
-pub use wall::{kvm, qemu_kvm, qemu_tcg};
+pub use uml::{check as check_uml, facts as uml_facts};
 
-use crate::environment::Facts;
-use crate::error::EnvError;
 use crate::guest::Recipe;
-use crate::parts::sha256_of_file;
-use crate::process::Command;
-use crate::qemu::Qemu;
-use crate::settings::Settings;
-use crate::sim::kernel::{self, Kernel, Maker};
 use crate::wall::with_pages;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::Job;
-use trapline_model::{EnvironmentId, MachineSpec};
+use trapline_host::process::Command;
+use trapline_host::{sha256_of_file, Error, Facts};
+use trapline_model::layers::{Hypervisor, Level};
+use trapline_model::MachineSpec;
+use trapline_sim::kernel;
+use trapline_sim::kernel::{Kernel, Maker};
+use trapline_sim::qemu::Qemu;
+use trapline_sim::settings::Settings;
 
 /// What every guest's Linux is told, as the simulated machine's own is: no randomness, no
 /// self-tests, its warnings on the serial port, to end where it cannot go on, and to leave
@@ -51,7 +50,7 @@ impl Linux {
     ///
     /// # Errors
     /// A part or the kernel is missing.
-    pub fn new(settings: &Settings, machine: &MachineSpec) -> Result<Self, EnvError> {
+    pub fn new(settings: &Settings, machine: &MachineSpec) -> Result<Self, Error> {
         let Kernel { image, origin, .. } = kernel::chosen(settings, Maker::Amd)?;
         Ok(Self {
             kernel: image,
@@ -76,7 +75,7 @@ impl Linux {
     ///
     /// # Errors
     /// The kernel or a file of the initramfs cannot be read.
-    pub fn facts(&self) -> Result<Facts, EnvError> {
+    pub fn facts(&self) -> Result<Facts, Error> {
         let facts = [
             ("guest-kernel", self.origin.clone()),
             ("guest-kernel-sha256", sha256_of_file(&self.kernel)?),
@@ -142,22 +141,22 @@ impl Linux {
 ///
 /// # Errors
 /// There is none, and it cannot be fetched.
-pub fn stock_kernel(settings: &Settings) -> Result<PathBuf, EnvError> {
+pub fn stock_kernel(settings: &Settings) -> Result<PathBuf, Error> {
     Ok(kernel::chosen(settings, Maker::Amd)?.image)
 }
 
-/// How the Linux guest of an environment of this host is run.
+/// Returns how a Linux guest of this level of this host is run.
 ///
 /// # Errors
 /// Something that it is made of is missing.
 pub fn recipe(
-    id: EnvironmentId,
+    level: Level,
     settings: &Settings,
     machine: &MachineSpec,
-) -> Result<Box<dyn Recipe>, EnvError> {
-    Ok(match id {
-        EnvironmentId::Uml => Box::new(uml::recipe(settings, machine)?),
-        _ => Box::new(wall::recipe(id, settings, machine)?),
+) -> Result<Box<dyn Recipe>, Error> {
+    Ok(match level.hypervisor {
+        Hypervisor::Uml => Box::new(uml::recipe(settings, machine)?),
+        _ => Box::new(wall::recipe(level, settings, machine)?),
     })
 }
 

@@ -6,17 +6,16 @@
 //! [`Settings::root`] names, as they are, then the agent's.
 
 use super::named;
-use crate::environment::Facts;
-use crate::error::EnvError;
-use crate::parts::{hexadecimal, Part};
-use crate::settings::Settings;
-use crate::sim::{add_program, Archive, AGENT};
 use rustix::fs::MemfdFlags;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use trapline_host::{hexadecimal, Error, Facts, Part};
+use trapline_sim::initramfs::{add_program, Archive};
+use trapline_sim::settings::Settings;
+use trapline_sim::AGENT;
 
 /// The archives of a guest's root.
 pub struct Root {
@@ -35,7 +34,7 @@ impl Root {
     ///
     /// # Errors
     /// The agent is missing, or cannot be read.
-    pub fn new(settings: &Settings) -> Result<Self, EnvError> {
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
         let mut archive = Archive::default();
         for directory in ["dev", "proc"] {
             archive.directory(directory);
@@ -62,7 +61,7 @@ impl Root {
     ///
     /// # Errors
     /// An archive cannot be read.
-    pub fn bytes(&self) -> Result<Vec<u8>, EnvError> {
+    pub fn bytes(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes)?;
         Ok(bytes)
@@ -72,9 +71,9 @@ impl Root {
     ///
     /// # Errors
     /// An archive cannot be read, or there is no memory for it.
-    pub fn file(&self) -> Result<Arc<File>, EnvError> {
+    pub fn file(&self) -> Result<Arc<File>, Error> {
         let file = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC);
-        let file = file.map_err(|error| EnvError::file("initramfs in memory")(error.into()))?;
+        let file = file.map_err(|error| Error::file("initramfs in memory")(error.into()))?;
         let mut file = File::from(file);
         self.write_to(&mut file)?;
         Ok(Arc::new(file))
@@ -84,20 +83,20 @@ impl Root {
     ///
     /// # Errors
     /// An archive cannot be read.
-    pub fn facts(&self) -> Result<Facts, EnvError> {
+    pub fn facts(&self) -> Result<Facts, Error> {
         let mut hash = Sha256::new();
         self.write_to(&mut hash)?;
         let hash = hexadecimal(&hash.finalize());
         Ok(named([("guest-initramfs-sha256", hash)]))
     }
 
-    fn write_to(&self, out: &mut impl Write) -> Result<(), EnvError> {
+    fn write_to(&self, out: &mut impl Write) -> Result<(), Error> {
         for path in &self.below {
             let copied = File::open(path).and_then(|file| copy_aligned(file, out));
-            copied.map_err(EnvError::file(path))?;
+            copied.map_err(Error::file(path))?;
         }
         let written = out.write_all(&self.agent);
-        written.map_err(EnvError::file("initramfs in memory"))
+        written.map_err(Error::file("initramfs in memory"))
     }
 }
 
@@ -110,8 +109,8 @@ fn copy_aligned(mut from: impl Read, out: &mut impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::Parts;
     use std::os::unix::fs::FileExt;
+    use trapline_host::Parts;
 
     fn settings(directory: &std::path::Path) -> Settings {
         std::fs::write(directory.join("trapline-agent"), "agent").unwrap();

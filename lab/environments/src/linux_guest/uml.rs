@@ -8,22 +8,19 @@
 
 use super::disk::GuestDisk;
 use super::{machine_facts, named, Root};
-use crate::cache::{Cache, Kind};
-use crate::environment::Facts;
-use crate::error::EnvError;
-use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
-use crate::package::{self, Package};
-use crate::parts::{sha256_of_file, Part};
-use crate::process::Command;
-use crate::settings::Settings;
-use crate::stack::{Need, Stack};
-use crate::wall::crew;
+use crate::guest::{BootClock, Recipe};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::Job;
-use trapline_model::{EnvironmentId, MachineSpec};
+use trapline_host::cache::Kind;
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::package::Package;
+use trapline_host::process::Command;
+use trapline_host::{package, sha256_of_file, Cache, Error, Facts, Part};
+use trapline_model::MachineSpec;
+use trapline_sim::settings::Settings;
 
 /// Its package, without modules, of which nothing here needs one.
 const PACKAGE: Package = Package {
@@ -41,26 +38,11 @@ const WORDS: &str = "con=null con0=null,fd:2 ssl=null ssl0=null,fd:1 console=tty
                      hostfs=/dev/null uml_dir=/dev/null/ noreboot quiet loglevel=4 \
                      norandmaps panic=-1";
 
-/// `uml`.
-pub fn uml(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::Uml,
-        settings,
-        needs: &[Need::Part(Part::Agent), Need::Uml],
-        make: |_, settings, image, machine| {
-            let recipe = recipe(settings, machine)?;
-            Ok(Box::new(
-                ProcessGuest::new(recipe).beside(crew(settings, image)),
-            ))
-        },
-    }
-}
-
 /// How it is run.
 ///
 /// # Errors
 /// Something that it is made of is missing, or there is no room for its memory.
-pub fn recipe(settings: &Settings, machine: &MachineSpec) -> Result<UserMode, EnvError> {
+pub fn recipe(settings: &Settings, machine: &MachineSpec) -> Result<UserMode, Error> {
     check_room(machine)?;
     let directory = PACKAGE.fetched(&settings.cache)?;
     let root = Root::new(settings)?;
@@ -80,8 +62,8 @@ pub fn recipe(settings: &Settings, machine: &MachineSpec) -> Result<UserMode, En
 ///
 /// # Errors
 /// Why not, with what mends it.
-pub fn check(cache: &Cache) -> Result<(), EnvError> {
-    let missing = |reason: &str| Err(EnvError::Missing(reason.to_owned()));
+pub fn check(cache: &Cache) -> Result<(), Error> {
+    let missing = |reason: &str| Err(Error::unavailable(reason.to_owned()));
     if PACKAGE.in_cache(cache).is_none() && !PACKAGE.is_known()? {
         return missing(NO_PACKAGE);
     }
@@ -138,13 +120,13 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// # Errors
 /// Its memory does not fit where it puts it, so that it would be killed when it uses it.
-fn check_room(machine: &MachineSpec) -> Result<(), EnvError> {
+fn check_room(machine: &MachineSpec) -> Result<(), Error> {
     let about = rustix::fs::statvfs(SHARED_MEMORY);
-    let about = about.map_err(|error| EnvError::file(SHARED_MEMORY)(error.into()))?;
+    let about = about.map_err(|error| Error::file(SHARED_MEMORY)(error.into()))?;
     let available = (about.f_bavail * about.f_frsize) >> 20;
     match available >= u64::from(machine.memory_mib) {
         true => Ok(()),
-        false => Err(EnvError::Missing(format!(
+        false => Err(Error::unavailable(format!(
             "user-mode Linux needs {} MiB in {SHARED_MEMORY}, {available} MiB are available: \
              sudo mount -o remount,size=2G {SHARED_MEMORY}, or start the container with \
              --shm-size 2g",
@@ -165,7 +147,7 @@ pub struct UserMode {
 }
 
 impl Recipe for UserMode {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         let mut command = Command::new(&self.program).guarded_by(&self.agent);
         let mut job = Job {
             console: Console::Serial,
@@ -177,7 +159,7 @@ impl Recipe for UserMode {
             command = command.words(&format!("ubd0=/proc/self/fd/{number}"));
             job = disk.job(&job, "ubda");
         }
-        let initrd = command.give(Arc::clone(&self.initrd));
+        let initrd = command.pass_file(Arc::clone(&self.initrd));
         let MachineSpec {
             memory_mib, cpus, ..
         } = self.machine;
@@ -186,8 +168,8 @@ impl Recipe for UserMode {
             .words(&format!("{WORDS} {CPUS}{cpus} {job}")))
     }
 
-    fn statuses(&self) -> Statuses {
-        Statuses::AGENT
+    fn exit_codes(&self) -> ExitCodes {
+        ExitCodes::AGENT
     }
 
     fn clock(&self) -> BootClock {

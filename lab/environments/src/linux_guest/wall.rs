@@ -2,101 +2,45 @@
 
 use super::disk::GuestDisk;
 use super::Linux;
-use crate::environment::{Facts, Guest};
-use crate::error::EnvError;
-use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
-use crate::parts::{GuestImage, Part};
-use crate::process::Command;
-use crate::qemu::{self, Qemu};
-use crate::settings::Settings;
-use crate::stack::{Need, Stack};
-use crate::tsc::Rate;
-use crate::wall::crew;
+use crate::guest::{BootClock, Recipe};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use trapline_abi::Job;
-use trapline_model::{EnvironmentId, MachineSpec};
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{Error, Facts, Part, TscRate};
+use trapline_model::layers::{Hypervisor, Level, Vmm};
+use trapline_model::MachineSpec;
+use trapline_sim::qemu;
+use trapline_sim::qemu::Qemu;
+use trapline_sim::settings::Settings;
 
-/// `kvm/linux`.
-pub fn kvm(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::KvmLinux,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Part(Part::Vmm),
-            Need::Kvm,
-            Need::Ring0,
-            Need::GuestLinux,
-        ],
-        make,
-    }
-}
-
-/// `qemu-kvm/linux`.
-pub fn qemu_kvm(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::QemuKvmLinux,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Qemu,
-            Need::Kvm,
-            Need::Ring0,
-            Need::GuestLinux,
-        ],
-        make,
-    }
-}
-
-/// `qemu-tcg/linux`.
-pub fn qemu_tcg(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::QemuTcgLinux,
-        settings,
-        needs: &[Need::Part(Part::Agent), Need::Qemu, Need::GuestLinux],
-        make,
-    }
-}
-
-fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<Monitor, EnvError> {
+fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<Monitor, Error> {
     Ok(Monitor::Qemu {
         qemu: Qemu::find(settings.qemu.as_deref())?,
         accelerator,
     })
 }
 
-fn make(
-    id: EnvironmentId,
-    settings: &Settings,
-    image: &GuestImage,
-    machine: &MachineSpec,
-) -> Result<Box<dyn Guest>, EnvError> {
-    let recipe = recipe(id, settings, machine)?;
-    Ok(Box::new(
-        ProcessGuest::new(recipe).beside(crew(settings, image)),
-    ))
-}
-
-/// How the Linux of an environment of these is run, if it is one of them.
+/// Returns how a Linux guest of this level is run.
 ///
 /// # Errors
 /// Something that it is made of is missing.
 pub fn recipe(
-    id: EnvironmentId,
+    level: Level,
     settings: &Settings,
     machine: &MachineSpec,
-) -> Result<InMonitor, EnvError> {
+) -> Result<InMonitor, Error> {
     let linux = Linux::new(settings, machine)?;
-    let (monitor, linux) = match id {
-        EnvironmentId::KvmLinux => (Monitor::Ours(settings.parts.get(Part::Vmm)?), linux),
-        EnvironmentId::QemuKvmLinux => (in_qemu(settings, qemu::KVM)?, linux),
+    let (monitor, linux) = match (level.hypervisor, level.vmm) {
+        (_, Some(Vmm::Trapline)) => (Monitor::Ours(settings.parts.get(Part::Vmm)?), linux),
+        (Hypervisor::Kvm, _) => (in_qemu(settings, qemu::KVM)?, linux),
         // Its time stamp counter is the host's, and on a host that is busy its kernel fails
         // to measure it.
         _ => (
             in_qemu(settings, qemu::TCG)?,
-            linux.with_rate(Rate::of_this_host().hertz),
+            linux.with_rate(TscRate::host().hertz),
         ),
     };
     Ok(InMonitor {
@@ -130,7 +74,7 @@ pub struct InMonitor {
 
 impl InMonitor {
     fn without_disk(&self, initrd: &Arc<File>, job: &Job) -> Command {
-        let initrd = |command: Command| command.file(Arc::clone(initrd));
+        let initrd = |command: Command| command.arg_file(Arc::clone(initrd));
         let kernel = &self.linux.kernel;
         match &self.monitor {
             Monitor::Ours(vmm) => {
@@ -145,7 +89,7 @@ impl InMonitor {
 }
 
 impl Recipe for InMonitor {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         let Some(disk) = GuestDisk::of(&self.settings, job)? else {
             return Ok(self.without_disk(&self.initrd, job));
         };
@@ -157,10 +101,10 @@ impl Recipe for InMonitor {
         })
     }
 
-    fn statuses(&self) -> Statuses {
+    fn exit_codes(&self) -> ExitCodes {
         match self.monitor {
-            Monitor::Ours(_) => Statuses::VMM,
-            Monitor::Qemu { .. } => Statuses::QEMU,
+            Monitor::Ours(_) => ExitCodes::VMM,
+            Monitor::Qemu { .. } => ExitCodes::QEMU,
         }
     }
 

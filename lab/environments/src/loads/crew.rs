@@ -1,13 +1,12 @@
 //! Which programs carry a load out on this host.
 
-use crate::error::EnvError;
-use crate::facts::available_mib;
 use crate::kvm;
-use crate::parts::{Part, Parts};
-use crate::process::Command;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
+use trapline_host::facts::available_mib;
+use trapline_host::process::Command;
+use trapline_host::{Error, Part, Parts};
 use trapline_model::{Created, Filling, Load, Loads};
 
 /// The job of a guest that exits without end: each byte of a console that is a port is
@@ -61,7 +60,7 @@ impl Crew {
     ///
     /// # Errors
     /// Something that it takes is not here.
-    pub fn tasks(&self, loads: &Loads, patience: Duration) -> Result<Vec<Task>, EnvError> {
+    pub fn tasks(&self, loads: &Loads, patience: Duration) -> Result<Vec<Task>, Error> {
         // One guest may be heard for so long, and it is not heard from the beginning.
         let seconds = patience.as_secs().saturating_mul(2).clamp(60, 1 << 30);
         let mut tasks = Vec::new();
@@ -89,7 +88,7 @@ impl Crew {
         unit: &'static str,
         what: &str,
         seconds: u64,
-    ) -> Result<Task, EnvError> {
+    ) -> Result<Task, Error> {
         let command = Command::new(self.parts.get(Part::Agent)?);
         Ok(Task {
             name: load.name(),
@@ -101,7 +100,7 @@ impl Crew {
         })
     }
 
-    fn exits(&self, load: Load, seconds: u64) -> Result<Task, EnvError> {
+    fn exits(&self, load: Load, seconds: u64) -> Result<Task, Error> {
         let bound = format!("--events 3 --seconds {seconds} --cmdline");
         Ok(Task {
             name: load.name(),
@@ -111,7 +110,7 @@ impl Crew {
         })
     }
 
-    fn create_vm(&self, load: Load, created: Created, seconds: u64) -> Result<Task, EnvError> {
+    fn create_vm(&self, load: Load, created: Created, seconds: u64) -> Result<Task, Error> {
         let mib = created.mib.unwrap_or(CREATED_MIB);
         check_memory(mib)?;
         let vmm = self.vmm()?;
@@ -124,7 +123,7 @@ impl Crew {
         })
     }
 
-    fn vmm(&self) -> Result<Command, EnvError> {
+    fn vmm(&self) -> Result<Command, Error> {
         kvm::check()?;
         let vmm = Command::new(self.parts.get(Part::Vmm)?);
         self.parts.image()?;
@@ -165,10 +164,10 @@ pub fn populating(mib: u32) -> String {
     )
 }
 
-fn check_memory(mib: u32) -> Result<(), EnvError> {
+fn check_memory(mib: u32) -> Result<(), Error> {
     let needed = u64::from(mib) + VMM_MIB;
     match available_mib() {
-        Some(available) if available < needed => Err(EnvError::Missing(format!(
+        Some(available) if available < needed => Err(Error::unavailable(format!(
             "load create-vm takes {needed} MiB of memory, {available} MiB are available: end \
              something large, or name a smaller machine, as create-vm:512"
         ))),

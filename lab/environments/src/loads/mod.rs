@@ -12,12 +12,12 @@ mod neighbour;
 
 pub use crew::{populated, Crew, EXITING};
 pub use neighbour::{neighbourly, NEIGHBOUR};
+use trapline_host::{Error, Limits};
 
-use crate::environment::{SampleSink, Watch};
-use crate::error::EnvError;
-use crate::placement::{Placement, Threads};
-use crate::process::Command;
+use crate::environment::SampleSink;
 use process::Process;
+use trapline_host::affinity::{Affinity, Threads};
+use trapline_host::process::Command;
 use trapline_model::Loads;
 
 /// All that runs beside a guest.
@@ -32,15 +32,15 @@ impl Beside {
     pub fn start(
         loads: &Loads,
         crew: &Crew,
-        placement: &Placement,
-        watch: &Watch,
-    ) -> Result<Self, EnvError> {
+        affinity: &Affinity,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
         let mut all = Self::default();
-        for task in crew.tasks(loads, watch.patience)? {
-            all.0.push(placement.start_load(|| Process::start(&task))?);
+        for task in crew.tasks(loads, limits.timeout)? {
+            all.0.push(affinity.start_load(|| Process::start(&task))?);
         }
         for process in &mut all.0 {
-            process.await_work(watch)?;
+            process.await_work(limits)?;
         }
         Ok(all)
     }
@@ -54,13 +54,13 @@ impl Beside {
         &mut self,
         command: Command,
         threads: Threads,
-        placement: &Placement,
-        watch: &Watch,
-    ) -> Result<(), EnvError> {
+        affinity: &Affinity,
+        limits: &Limits,
+    ) -> Result<(), Error> {
         let task = neighbour::task(command);
-        let mut guest = placement.start_guest(|| Process::start(&task))?;
-        placement.put(guest.pid(), threads)?;
-        guest.await_work(watch)?;
+        let mut guest = affinity.start_guest(|| Process::start(&task))?;
+        affinity.apply(guest.pid(), threads)?;
+        guest.await_work(limits)?;
         self.0.push(guest);
         Ok(())
     }
@@ -74,8 +74,8 @@ impl Beside {
     ///
     /// # Errors
     /// Some of it did not work to the end.
-    pub fn end(self, out: &mut dyn SampleSink) -> Result<(), EnvError> {
-        let ended: Result<Vec<_>, EnvError> = self.0.into_iter().map(Process::end).collect();
+    pub fn end(self, out: &mut dyn SampleSink) -> Result<(), Error> {
+        let ended: Result<Vec<_>, Error> = self.0.into_iter().map(Process::end).collect();
         for (number, done) in ended?.iter().enumerate() {
             out.fact(&format!("load-{number}-{}", done.name), done.to_string());
         }

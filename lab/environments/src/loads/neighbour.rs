@@ -4,15 +4,15 @@
 //! they share it: the oversubscribed case.
 
 use super::crew::{Task, Telling};
-use crate::process::Command;
 use trapline_abi::{Job, Op};
+use trapline_host::process::Command;
 
 /// Its name among loads.
 pub const NEIGHBOUR: &str = "neighbour";
 
 /// What a second guest does while `job` is measured: one of its timers, so many times.
 pub fn neighbourly(job: &Job, expiries: u32) -> Job {
-    let timer = match job.wants(Op::OwnTimer) {
+    let timer = match job.selects(Op::OwnTimer) {
         true => Op::OwnTimer,
         false => Op::HostTimer,
     };

@@ -1,9 +1,6 @@
 //! One process of a load.
 
 use super::crew::{Task, Telling};
-use crate::environment::Watch;
-use crate::error::EnvError;
-use crate::witness::family_cpu_ns;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{memfd_create, MemfdFlags};
 use std::fmt;
@@ -13,6 +10,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use trapline_abi::{Counter, Decoder, Item, Record};
+use trapline_host::usage::family_cpu_ns;
+use trapline_host::{Error, Limits};
 use trapline_spawn::{Program, Started};
 
 /// A process that works beside a guest. Dropping it ends it.
@@ -73,8 +72,8 @@ impl Process {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(task: &Task) -> Result<Self, EnvError> {
-        Self::try_start(task).map_err(|source| EnvError::Start {
+    pub fn start(task: &Task) -> Result<Self, Error> {
+        Self::try_start(task).map_err(|source| Error::Start {
             program: task.command.program.clone(),
             source,
         })
@@ -112,11 +111,11 @@ impl Process {
     ///
     /// # Errors
     /// It has ended, or does nothing.
-    pub fn await_work(&mut self, watch: &Watch) -> Result<(), EnvError> {
+    pub fn await_work(&mut self, limits: &Limits) -> Result<(), Error> {
         let since = Instant::now();
         while !self.is_at_work()? {
             self.check()?;
-            watch.check(since, String::new)?;
+            limits.check(since, String::new)?;
             if since.elapsed() > PATIENCE {
                 return Err(self.failure("has done nothing"));
             }
@@ -125,7 +124,7 @@ impl Process {
         Ok(())
     }
 
-    fn is_at_work(&self) -> Result<bool, EnvError> {
+    fn is_at_work(&self) -> Result<bool, Error> {
         let State { cpu_ns, done } = self.state();
         match self.task.telling {
             Telling::Count => Ok(done > 0),
@@ -136,7 +135,7 @@ impl Process {
 
     /// Whether a guest has begun with what it is to do. If it cannot do that, nor can the
     /// one beside which it was to run.
-    fn has_begun(&self) -> Result<bool, EnvError> {
+    fn has_begun(&self) -> Result<bool, Error> {
         let length = self.count.metadata().map_or(0, |file| file.len());
         let mut said = vec![0; length.min(FIRST_WORDS) as usize];
         let said = match self.count.read_exact_at(&mut said, 0) {
@@ -149,7 +148,7 @@ impl Process {
                 match record {
                     Record::Begin { .. } => begun = Ok(true),
                     Record::Skip { reason, .. } | Record::Fail { reason, .. } => {
-                        begun = Err(EnvError::Missing(reason.to_owned()));
+                        begun = Err(Error::unavailable(reason.to_owned()));
                     }
                     _ => {}
                 }
@@ -184,7 +183,7 @@ impl Process {
     ///
     /// # Errors
     /// It has ended by itself, or did nothing.
-    pub fn end(mut self) -> Result<Done, EnvError> {
+    pub fn end(mut self) -> Result<Done, Error> {
         self.check()?;
         let State { cpu_ns, mut done } = self.state();
         if self.task.telling == Telling::Events {
@@ -205,7 +204,7 @@ impl Process {
     }
 
     /// Whether it still runs.
-    fn check(&mut self) -> Result<(), EnvError> {
+    fn check(&mut self) -> Result<(), Error> {
         match self.has_ended(&Timespec::default()) {
             false => Ok(()),
             true => Err(self.failure("has ended by itself")),
@@ -236,12 +235,12 @@ impl Process {
         exits
     }
 
-    fn failure(&mut self, what: &str) -> EnvError {
+    fn failure(&mut self, what: &str) -> Error {
         let words = rest_of(&mut self.errors);
-        EnvError::Load {
+        Error::Load {
             name: self.task.name,
             what: what.to_owned(),
-            words: String::from_utf8_lossy(&words).trim_end().to_owned(),
+            output: String::from_utf8_lossy(&words).trim_end().to_owned(),
         }
     }
 }

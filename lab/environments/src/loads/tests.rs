@@ -2,12 +2,12 @@ use super::crew::{populated, populating, Task, Telling};
 use super::*;
 use crate::environment::Progress;
 use crate::observe::Finished;
-use crate::parts::Parts;
-use crate::process::Command;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Job, Op, Record};
+use trapline_host::process::Command;
+use trapline_host::Parts;
 use trapline_model::{Pin, Sched};
 
 /// A shell that counts as a burner does, and then does `rest`.
@@ -23,13 +23,13 @@ fn shell(rest: &str) -> Task {
     }
 }
 
-fn watch() -> Watch {
-    Watch::of(Duration::from_secs(60))
+fn limits() -> Limits {
+    Limits::timeout(Duration::from_secs(60))
 }
 
-fn started(task: &Task) -> Result<Process, EnvError> {
+fn started(task: &Task) -> Result<Process, Error> {
     let mut process = Process::start(task)?;
-    process.await_work(&watch())?;
+    process.await_work(&limits())?;
     Ok(process)
 }
 
@@ -40,7 +40,7 @@ fn a_load_that_never_works_is_an_error_with_its_last_words() {
         ..shell("")
     };
     let error = started(&silent).err().unwrap().to_string();
-    let told = "load cpu has ended by itself; the last it said:\n  no luck";
+    let told = "load cpu has ended by itself; last output:\n  no luck";
     assert_eq!(error, told);
 }
 
@@ -97,9 +97,9 @@ fn burners_burn_and_their_work_is_stored() {
         eprintln!("skipped: no parts here; build them with 'make build'");
         return;
     };
-    let placement = Placement::choose(Pin::Shared, Sched::Other).unwrap();
+    let affinity = Affinity::choose(Pin::Shared, Sched::Other).unwrap();
     let loads = "cpu:2,memory".parse().unwrap();
-    let mut beside = Beside::start(&loads, &crew, &placement, &watch()).unwrap();
+    let mut beside = Beside::start(&loads, &crew, &affinity, &limits()).unwrap();
     beside.begin();
     std::thread::sleep(Duration::from_secs(1));
     let mut facts = Facts(BTreeMap::new());
@@ -186,8 +186,5 @@ fn a_second_guest_is_at_work_when_it_says_that_it_begins() {
     };
     let (_kept, task) = guest_that_says(&cannot);
     let error = started(&task).err().unwrap();
-    assert!(
-        matches!(&error, EnvError::Missing(reason) if reason == "ring 3 cannot halt"),
-        "{error}"
-    );
+    assert!(error.to_string() == "ring 3 cannot halt", "{error}");
 }

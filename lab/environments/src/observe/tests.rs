@@ -1,8 +1,8 @@
 use super::*;
-use crate::transcript::{Blind, Lateness, Transcript, Window};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::interrupt::{pack, MAX_PACKED};
 use trapline_abi::{Job, Record};
+use trapline_protocol::{GuestDecoder, Lateness, NoProbe, Window};
 
 const BOOT: OpSet = Op::BootCreated.bit()
     | Op::BootEntry.bit()
@@ -25,17 +25,17 @@ fn stage(stage: Stage, at: u64) -> Record<'static> {
 }
 
 /// A guest whose clock is 1,000 ticks behind ours.
-fn account(offset_told: bool) -> Account {
+fn report(offset_told: bool) -> GuestReport {
     let job = Job {
         run: BOOT,
         ..Job::EMPTY
     };
-    let mut transcript = Transcript::new(&job);
-    transcript.events(&frames(&[(stage(Stage::VmCreated, 5_200), 0)]));
+    let mut decoder = GuestDecoder::new(&job);
+    decoder.events(&frames(&[(stage(Stage::VmCreated, 5_200), 0)]));
     if offset_told {
         let counter = Counter::TscOffset;
         let value = -1_000i64 as u64;
-        transcript.events(&frames(&[(Record::Count { counter, value }, 0)]));
+        decoder.events(&frames(&[(Record::Count { counter, value }, 0)]));
     }
     let said = [
         (stage(Stage::GuestEntry, 4_300), 4_500),
@@ -43,14 +43,14 @@ fn account(offset_told: bool) -> Account {
         (stage(Stage::FirstSample, 4_450), 4_520),
         (Record::Done, 4_600),
     ];
-    transcript.console(&frames(&said), Some(5_650), &mut Blind);
-    transcript.finish("")
+    decoder.console(&frames(&said), Some(5_650), &mut NoProbe);
+    decoder.finish("")
 }
 
 fn finished(offset_told: bool) -> Finished {
     Finished {
-        outstayed: false,
-        account: account(offset_told),
+        outlived_guest: false,
+        report: report(offset_told),
         exec: 5_000,
         reaped: Some(6_000),
         offset: Offset::Heard,
@@ -83,7 +83,7 @@ fn took(observation: &Observation, op: Op) -> Option<u64> {
 
 #[test]
 fn stages_are_placed_on_our_clock_by_the_offset_that_was_told() {
-    let observation = observe(EnvironmentId::Kvm, vec![finished(true)]);
+    let observation = observe(EnvironmentId::KVM, vec![finished(true)]);
     let expected = [
         (Op::BootCreated, 200),
         (Op::BootEntry, 300),
@@ -103,7 +103,7 @@ fn stages_are_placed_on_our_clock_by_the_offset_that_was_told() {
 
 #[test]
 fn without_an_offset_the_quickest_word_bounds_it_and_the_facts_say_so() {
-    let observation = observe(EnvironmentId::QemuKvm, vec![finished(false)]);
+    let observation = observe(EnvironmentId::QEMU_KVM, vec![finished(false)]);
     // Done was said at 4,600 and heard at 5,650: 50 ticks too late.
     assert_eq!(took(&observation, Op::BootMain), Some(450));
     assert!(observation.facts["guest-clock"].contains("late by the delay"));
@@ -114,8 +114,8 @@ fn without_an_offset_the_quickest_word_bounds_it_and_the_facts_say_so() {
 #[test]
 fn stages_that_cannot_be_are_dropped_and_told() {
     let mut early = finished(true);
-    early.account.stages.insert(Stage::GuestEntry, 12);
-    let observation = observe(EnvironmentId::Kvm, vec![early]);
+    early.report.stages.insert(Stage::GuestEntry, 12);
+    let observation = observe(EnvironmentId::KVM, vec![early]);
     assert_eq!(took(&observation, Op::BootEntry), None);
     assert_eq!(took(&observation, Op::BootMain), Some(400));
     assert!(observation.problems[0].contains("stage guest-entry"));
@@ -124,15 +124,15 @@ fn stages_that_cannot_be_are_dropped_and_told() {
 #[test]
 fn what_no_launch_reached_has_failed_and_what_has_no_meaning_is_skipped() {
     let mut cut = finished(true);
-    cut.account.ending = Ending::Cut;
-    let observation = observe(EnvironmentId::Kvm, vec![cut]);
+    cut.report.end = EndState::Incomplete;
+    let observation = observe(EnvironmentId::KVM, vec![cut]);
     for operation in &observation.operations {
         assert_eq!(
             operation.outcome,
             Outcome::Failed("never reached".to_owned())
         );
     }
-    let bare = observe(EnvironmentId::Sim, vec![finished(true)]);
+    let bare = observe(EnvironmentId::SIM, vec![finished(true)]);
     for operation in &bare.operations {
         assert!(matches!(operation.outcome, Outcome::Skipped(_)));
     }
@@ -142,17 +142,17 @@ fn what_no_launch_reached_has_failed_and_what_has_no_meaning_is_skipped() {
 #[test]
 fn the_end_of_a_vmm_that_stayed_is_skipped_and_nothing_else() {
     let stayed = Finished {
-        outstayed: true,
+        outlived_guest: true,
         reaped: None,
         ..finished(true)
     };
-    let observation = observe(EnvironmentId::SimCustom, vec![stayed]);
+    let observation = observe(EnvironmentId::SIM_CUSTOM, vec![stayed]);
     assert!(took(&observation, Op::BootSample).is_some());
     let end = observation.operations.iter().find(|o| o.op == Op::BootExit);
     let outcome = &end.unwrap().outcome;
-    assert!(matches!(outcome, Outcome::Skipped(reason) if reason == OUTSTAYED));
-    assert_eq!(observation.facts["custom-vmm-end"], OUTSTAYED);
-    let left = observe(EnvironmentId::SimCustom, vec![finished(true)]);
+    assert!(matches!(outcome, Outcome::Skipped(reason) if reason == OUTLIVED_GUEST));
+    assert_eq!(observation.facts["custom-vmm-end"], OUTLIVED_GUEST);
+    let left = observe(EnvironmentId::SIM_CUSTOM, vec![finished(true)]);
     assert!(took(&left, Op::BootExit).is_some());
     assert!(!left.facts.contains_key("custom-vmm-end"));
 }
@@ -164,7 +164,7 @@ fn interrupted(offset: Offset, told: bool) -> Outcome {
     let interrupt = Interrupt {
         sequence: 3,
         due: 5_000,
-        doubt: 2,
+        uncertainty: 2,
         woke: Some(5_040),
         marked: Some(5_070),
         entered: 4_120,
@@ -191,11 +191,11 @@ fn interrupted(offset: Offset, told: bool) -> Outcome {
         run: op.bit(),
         ..Job::EMPTY
     };
-    let mut transcript = Transcript::new(&job);
+    let mut decoder = GuestDecoder::new(&job);
     if told {
         let counter = Counter::TscOffset;
         let value = -1_000i64 as u64;
-        transcript.events(&frames(&[(Record::Count { counter, value }, 0)]));
+        decoder.events(&frames(&[(Record::Count { counter, value }, 0)]));
     }
     let said = [
         (begin, 1),
@@ -203,13 +203,13 @@ fn interrupted(offset: Offset, told: bool) -> Outcome {
         (end, 4_300),
         (Record::Done, 4_400),
     ];
-    transcript.console(&frames(&said), Some(5_500), &mut Blind);
+    decoder.console(&frames(&said), Some(5_500), &mut NoProbe);
     let launch = Finished {
-        account: transcript.finish(""),
+        report: decoder.finish(""),
         offset,
         ..finished(false)
     };
-    let mut observation = observe(EnvironmentId::Kvm, vec![launch]);
+    let mut observation = observe(EnvironmentId::KVM, vec![launch]);
     observation.operations.remove(0).outcome
 }
 
@@ -225,7 +225,10 @@ fn interrupts_of_the_hosts_timer_are_put_on_the_guests_clock() {
             (only.due, only.woke, only.marked),
             (4_000, Some(4_040), Some(4_070))
         );
-        assert_eq!((only.entered, only.doubt, only.sequence), (4_120, 2, 3));
+        assert_eq!(
+            (only.entered, only.uncertainty, only.sequence),
+            (4_120, 2, 3)
+        );
         assert_eq!(outcome.batches()[0].end - outcome.batches()[0].start, 120);
     }
     let same = interrupted(Offset::Same, false);
@@ -243,7 +246,7 @@ fn a_window_is_told_in_units_of_the_clock() {
     let mut told = Vec::new();
     let mut tell = |progress| told.push(progress);
     let setting = Setting {
-        environment: EnvironmentId::Kvm,
+        environment: EnvironmentId::KVM,
         replicate: 0,
         unit_per_tick: 0.5,
     };

@@ -2,13 +2,13 @@
 //! The machine has one processor, so everything shares it.
 
 use super::linux::Contents;
-use super::script::{patience, Script};
-use super::{AGENT, IMAGE, VMM};
-use crate::error::EnvError;
 use crate::loads::{neighbourly, populated, EXITING};
-use crate::process::Command;
 use trapline_abi::Job;
+use trapline_host::process::Command;
+use trapline_host::Error;
 use trapline_model::{Conditions, Load, PerCpu, Pin};
+use trapline_sim::script::{timeout, Script};
+use trapline_sim::{AGENT, IMAGE, VMM};
 
 /// Seconds of the machine's own time that no machine is given.
 const FOR_EVER: &str = "trapline.seconds=1000000";
@@ -30,8 +30,8 @@ pub fn prepare(
     contents: &dyn Contents,
     conditions: &Conditions,
     job: Option<&Job>,
-) -> Result<(), EnvError> {
-    let missing = |why: &str| Err(EnvError::Missing(why.to_owned()));
+) -> Result<(), Error> {
+    let missing = |why: &str| Err(Error::unavailable(why.to_owned()));
     if conditions.pin == Pin::Exclusive {
         return missing(
             "the simulated machine has one CPU, which everything shares: leave --pin exclusive out",
@@ -49,7 +49,7 @@ pub fn prepare(
 
 /// The same for a second guest: one timer, for longer than the measured one may take.
 fn endless(job: &Job) -> Job {
-    let longest = patience(job).as_nanos() / u128::from(job.period.max(1));
+    let longest = timeout(job).as_nanos() / u128::from(job.period.max(1));
     neighbourly(job, longest.try_into().unwrap_or(u32::MAX))
 }
 
@@ -57,12 +57,12 @@ fn endless(job: &Job) -> Job {
 ///
 /// # Errors
 /// This one takes more.
-pub fn burner(script: &mut Script, load: Load) -> Result<(), EnvError> {
+pub fn burner(script: &mut Script, load: Load) -> Result<(), Error> {
     let (burners, unit, what) = match load {
         Load::Cpu(burners) => (burners, "turns", "cpu".to_owned()),
         Load::Memory => (1, "bytes", format!("memory:{BLOCK_MIB}")),
         other => {
-            return Err(EnvError::Missing(format!(
+            return Err(Error::unavailable(format!(
                 "load {other} takes trapline-vmm, which this machine does not have: leave it \
                  out, or measure sim/kvm"
             )))
@@ -84,7 +84,7 @@ fn agent(what: &str) -> Command {
 ///
 /// # Errors
 /// The machine's memory is too small for it.
-pub fn in_our_vmm(script: &mut Script, load: Load) -> Result<(), EnvError> {
+pub fn in_our_vmm(script: &mut Script, load: Load) -> Result<(), Error> {
     match load {
         Load::Exits => {
             let command = Command::new(VMM).arg("--image").arg(IMAGE);
@@ -94,7 +94,7 @@ pub fn in_our_vmm(script: &mut Script, load: Load) -> Result<(), EnvError> {
         Load::CreateVm(created) => {
             let mib = created.mib.unwrap_or(CREATED_MIB);
             if mib > MOST_CREATED_MIB {
-                return Err(EnvError::Missing(format!(
+                return Err(Error::unavailable(format!(
                     "the simulated machine has no room for machines of {mib} MiB: name at most \
                      create-vm:{MOST_CREATED_MIB}"
                 )));

@@ -1,18 +1,19 @@
 //! A kernel that is built on the simulated machine: by its Linux itself, or in a guest.
 
-use super::base::Base;
-use super::kernel::Maker;
+use super::inner::InnerLinux;
 use super::linux::Contents;
-use super::machine::Machine;
-use super::programs::run_script;
-use super::script::Script;
-use super::{inner, AGENT};
-use crate::environment::{Facts, Watch};
-use crate::error::EnvError;
-use crate::process::Command;
-use crate::settings::Settings;
 use trapline_abi::Job;
+use trapline_host::process::Command;
+use trapline_host::{Error, Facts, Limits};
 use trapline_model::{EnvironmentId, MachineSpec};
+use trapline_sim::base::Base;
+use trapline_sim::initramfs::add_as;
+use trapline_sim::kernel::Maker;
+use trapline_sim::machine::Machine;
+use trapline_sim::programs::run_script;
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
+use trapline_sim::AGENT;
 
 /// Where the machine's Linux has the archive of the root in which it builds.
 const ROOT: &str = "/trapline/root.cpio";
@@ -27,18 +28,11 @@ pub fn build(
     environment: EnvironmentId,
     machine: &MachineSpec,
     job: &Job,
-    watch: &Watch,
-) -> Result<(Vec<u8>, Facts), EnvError> {
-    let guest: Option<Box<dyn Contents>> = match environment {
-        EnvironmentId::SimLinux => None,
-        EnvironmentId::SimKvmLinux => Some(Box::new(inner::of_our_vmm(settings, machine)?)),
-        EnvironmentId::SimQemuKvmLinux => Some(Box::new(inner::of_qemu(settings, machine)?)),
-        other => {
-            return Err(EnvError::Missing(format!(
-                "{other} has no Linux of its own"
-            )))
-        }
-    };
+    limits: &Limits,
+) -> Result<(Vec<u8>, Facts), Error> {
+    let level = environment.stack().innermost();
+    let guest = level.map(|level| InnerLinux::of(level, settings, machine));
+    let guest = guest.transpose()?;
     let base = match &guest {
         Some(guest) => guest.base(settings, Maker::Amd)?,
         None => Base::linux(settings, Maker::Amd)?,
@@ -55,7 +49,7 @@ pub fn build(
             None => settings
                 .root
                 .iter()
-                .try_for_each(|root| super::add_as(archive, ROOT, root)),
+                .try_for_each(|root| add_as(archive, ROOT, root)),
         },
     )?;
     let mut script = Script::default();
@@ -68,9 +62,9 @@ pub fn build(
         None => Facts::new(),
     };
     facts.extend(whole.known());
-    let (outputs, _) = run_script(&whole, &script, 1, watch)?;
+    let (outputs, _) = run_script(&whole, &script, 1, limits)?;
     let outputs = outputs.into_iter().next();
-    let output = outputs.ok_or_else(|| EnvError::Machine("it built nothing".to_owned()))?;
+    let output = outputs.ok_or_else(|| Error::Machine("it built nothing".to_owned()))?;
     Ok((output.console, facts))
 }
 

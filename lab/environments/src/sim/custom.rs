@@ -2,42 +2,21 @@
 //! program, the libraries that it is linked to and the files that its command
 //! names, each where it is on this host.
 
-use super::initramfs::Archive;
+use super::guests::GuestKind;
 use super::linux::Contents;
-use super::listener::Inside;
-use super::{add_as, closure, IMAGE};
-use crate::bzimage;
-use crate::custom::Foreign;
-use crate::error::EnvError;
-use crate::guest::Statuses;
 use crate::observe::Offset;
-use crate::parts::Part;
-use crate::process::Command;
-use crate::settings::Settings;
-use crate::stack::{Need, Stack};
 use crate::wall::foreign;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::Fault;
 use trapline_abi::Job;
-use trapline_model::{EnvironmentId, MachineSpec};
-
-/// `sim/custom`.
-pub fn custom(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimCustom,
-        settings,
-        needs: &[
-            Need::Vmm,
-            Need::Packable,
-            Need::Part(Part::Agent),
-            Need::Part(Part::Symbols),
-            Need::Part(Part::Image),
-            Need::Qemu,
-            Need::Linux,
-        ],
-        make: super::make,
-    }
-}
+use trapline_host::custom_vmm::CustomGuest;
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::Error;
+use trapline_model::MachineSpec;
+use trapline_sim::initramfs::{add_as, Archive};
+use trapline_sim::settings::Settings;
+use trapline_sim::{bzimage, closure, IMAGE};
 
 /// The user's VMM with all that it needs, and the image.
 ///
@@ -47,8 +26,8 @@ pub fn contents(
     settings: &Settings,
     image: PathBuf,
     machine: &MachineSpec,
-) -> Result<Box<dyn Contents>, EnvError> {
-    let foreign = Foreign {
+) -> Result<Box<dyn Contents>, Error> {
+    let foreign = CustomGuest {
         bzimage: BZIMAGE.into(),
         ..foreign(settings, Path::new(IMAGE), machine, 0)?
     };
@@ -60,23 +39,23 @@ const BZIMAGE: &str = "/trapline/bzimage";
 
 /// The VMM with all that it needs, and the image.
 struct Packed {
-    foreign: Foreign,
+    foreign: CustomGuest,
     /// The image on this host.
     image: PathBuf,
 }
 
 impl Contents for Packed {
-    fn inside(&self) -> Inside {
-        Inside {
-            // Nobody looks at them.
-            statuses: Statuses::AGENT,
+    fn guest_kind(&self) -> GuestKind {
+        GuestKind {
+            // Not evaluated for custom VMMs.
+            exit_codes: ExitCodes::AGENT,
             offset: Offset::Heard,
             program: "the VMM",
-            foreign: Some(self.foreign.clone()),
+            custom: Some(self.foreign.clone()),
         }
     }
 
-    fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
+    fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         add(archive, &self.foreign, &self.image)
     }
 
@@ -98,12 +77,12 @@ const MOST_PACKED: u64 = 256;
 
 /// # Errors
 /// It is too large for the machine, a disk perhaps.
-fn check_size(path: &Path) -> Result<(), EnvError> {
-    let size = std::fs::metadata(path).map_err(EnvError::file(path))?.len() >> 20;
+fn check_size(path: &Path) -> Result<(), Error> {
+    let size = std::fs::metadata(path).map_err(Error::file(path))?.len() >> 20;
     if size <= MOST_PACKED {
         return Ok(());
     }
-    Err(EnvError::Missing(format!(
+    Err(Error::unavailable(format!(
         "{} has {size} MiB, and at most {MOST_PACKED} MiB can be put on the simulated \
          machine: leave it out of --vmm",
         path.display()
@@ -111,7 +90,7 @@ fn check_size(path: &Path) -> Result<(), EnvError> {
 }
 
 /// A program that the command names is packed with its own libraries.
-fn add(archive: &mut Archive, foreign: &Foreign, image: &Path) -> Result<(), EnvError> {
+fn add(archive: &mut Archive, foreign: &CustomGuest, image: &Path) -> Result<(), Error> {
     let named = foreign.vmm.files();
     for path in named.iter().chain([&foreign.program]) {
         check_size(path)?;

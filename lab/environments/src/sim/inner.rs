@@ -7,25 +7,23 @@
 //! guest has masked interrupts and holds a lock that the handler wants. A handler that has to
 //! tell the end of its interrupt leaves the guest in its first instructions.
 
-use super::base::Base;
-use super::closure;
-use super::initramfs::Archive;
-use super::kernel::Maker;
+use super::guests::GuestKind;
 use super::linux::Contents;
-use super::listener::Inside;
-use super::{add_as, add_program, VMM};
-use crate::environment::Facts;
-use crate::error::EnvError;
-use crate::guest::Statuses;
 use crate::linux_guest::Linux;
 use crate::observe::Offset;
-use crate::parts::Part;
-use crate::process::Command;
-use crate::qemu::{self, Qemu};
-use crate::settings::Settings;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{Error, Facts, Part};
+use trapline_model::layers::{Level, QemuMachine, Vmm};
 use trapline_model::MachineSpec;
+use trapline_sim::base::Base;
+use trapline_sim::initramfs::{add_as, add_program, Archive};
+use trapline_sim::kernel::Maker;
+use trapline_sim::qemu::Qemu;
+use trapline_sim::settings::Settings;
+use trapline_sim::{closure, qemu, VMM};
 
 /// Where the machine has what its guests are made of.
 const KERNEL: &str = "/trapline/kernel";
@@ -42,64 +40,60 @@ enum Monitor {
     Qemu(Qemu),
 }
 
-/// The Linux guest of our VMM.
-///
-/// # Errors
-/// A part or the kernel is missing.
-pub fn of_our_vmm(settings: &Settings, machine: &MachineSpec) -> Result<InnerLinux, EnvError> {
-    Ok(InnerLinux {
-        linux: Linux::new(settings, machine)?,
-        monitor: Monitor::Ours(settings.parts.get(Part::Vmm)?),
-    })
-}
-
-/// The same of QEMU.
-///
-/// # Errors
-/// As [`of_our_vmm`], or QEMU is missing.
-pub fn of_qemu(settings: &Settings, machine: &MachineSpec) -> Result<InnerLinux, EnvError> {
-    Ok(InnerLinux {
-        linux: Linux::new(settings, machine)?,
-        monitor: Monitor::Qemu(Qemu::find(settings.qemu.as_deref())?),
-    })
+impl InnerLinux {
+    /// Returns the Linux guest of a level.
+    ///
+    /// # Errors
+    /// A part, QEMU or the kernel is missing.
+    pub fn of(level: Level, settings: &Settings, machine: &MachineSpec) -> Result<Self, Error> {
+        let monitor = match level.vmm {
+            Some(Vmm::Qemu(_)) => Monitor::Qemu(Qemu::find(settings.qemu.as_deref())?),
+            _ => Monitor::Ours(settings.parts.get(Part::Vmm)?),
+        };
+        Ok(Self {
+            linux: Linux::new(settings, machine)?,
+            monitor,
+        })
+    }
 }
 
 impl Contents for InnerLinux {
-    fn inside(&self) -> Inside {
-        let (statuses, program) = match self.monitor {
-            Monitor::Ours(_) => (Statuses::VMM, "trapline-vmm"),
-            Monitor::Qemu(_) => (Statuses::QEMU, "qemu-system-x86_64"),
+    fn guest_kind(&self) -> GuestKind {
+        let (exit_codes, program) = match self.monitor {
+            Monitor::Ours(_) => (ExitCodes::VMM, "trapline-vmm"),
+            Monitor::Qemu(_) => (ExitCodes::QEMU, "qemu-system-x86_64"),
         };
-        Inside {
-            statuses,
+        GuestKind {
+            exit_codes,
             offset: Offset::Heard,
             program,
-            foreign: None,
+            custom: None,
         }
     }
 
     /// Its guest runs long enough for the machine's kernel to draw random numbers anew.
-    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, EnvError> {
+    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
         Ok(Base {
-            draws_lots: true,
+            random_state: true,
             ..Base::linux(settings, maker)?
         })
     }
 
-    fn facts(&self) -> Result<Facts, EnvError> {
+    fn facts(&self) -> Result<Facts, Error> {
         let mut facts = self.linux.facts()?;
         facts.insert("guest-without".to_owned(), "kvm-pv-eoi".to_owned());
         Ok(facts)
     }
 
-    fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
+    fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         archive.file(INITRD, self.linux.root.bytes()?);
         add_as(archive, KERNEL, &self.linux.kernel)?;
         match &self.monitor {
             Monitor::Ours(vmm) => add_program(archive, VMM, vmm),
             Monitor::Qemu(qemu) => {
                 closure::add(archive, &qemu.program)?;
-                closure::add_file(archive, &qemu.firmware()?)
+                let mut files = qemu.firmware(QemuMachine::DEFAULT)?.into_iter();
+                files.try_for_each(|file| closure::add_file(archive, &file))
             }
         }
     }

@@ -1,31 +1,31 @@
 //! Guests in Linux on a simulated machine.
 
-use super::base::Base;
 use super::beside;
-use super::initramfs::Archive;
-use super::kernel::Maker;
-use super::listener::{Guests, Inside};
-use super::machine::{Machine, Poised};
-use super::script::Script;
+use super::guests::{GuestKind, Guests};
 use super::STREAM_HASH;
-use crate::environment::{Facts, Guest, SampleSink, Watch, Work};
-use crate::error::EnvError;
-use crate::process::Command;
-use crate::settings::Settings;
+use crate::environment::{Guest, SampleSink, Work};
 use std::time::Duration;
 use trapline_abi::Job;
+use trapline_host::process::Command;
+use trapline_host::{Error, Facts, Limits};
 use trapline_model::{Conditions, Load, MachineSpec};
+use trapline_sim::base::Base;
+use trapline_sim::initramfs::Archive;
+use trapline_sim::kernel::Maker;
+use trapline_sim::machine::{Machine, ReadyMachine};
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
 
 /// What an environment puts on the machine besides the agent.
 pub trait Contents {
     /// What its guests are.
-    fn inside(&self) -> Inside;
+    fn guest_kind(&self) -> GuestKind;
 
     /// The machine of this maker without them.
     ///
     /// # Errors
     /// It cannot be had.
-    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, EnvError> {
+    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
         Base::linux(settings, maker)
     }
 
@@ -33,7 +33,7 @@ pub trait Contents {
     ///
     /// # Errors
     /// A file cannot be read.
-    fn facts(&self) -> Result<Facts, EnvError> {
+    fn facts(&self) -> Result<Facts, Error> {
         Ok(Facts::new())
     }
 
@@ -41,7 +41,7 @@ pub trait Contents {
     ///
     /// # Errors
     /// One cannot be read.
-    fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError>;
+    fn add_to(&self, archive: &mut Archive) -> Result<(), Error>;
 
     /// Says what is to be done with the files before the machine is ready.
     fn prepare(&self, _: &mut Script) {}
@@ -52,7 +52,7 @@ pub trait Contents {
     /// Says that `job` is to be run.
     fn launch(&self, script: &mut Script, job: &Job) {
         let command = self.command(job);
-        match self.inside().foreign {
+        match self.guest_kind().custom {
             Some(_) => script.launch_foreign(&command),
             None => script.launch(&command, self.asks_offset()),
         }
@@ -67,7 +67,7 @@ pub trait Contents {
     ///
     /// # Errors
     /// It cannot run here.
-    fn load(&self, script: &mut Script, load: Load) -> Result<(), EnvError> {
+    fn load(&self, script: &mut Script, load: Load) -> Result<(), Error> {
         beside::burner(script, load)
     }
 
@@ -75,8 +75,8 @@ pub trait Contents {
     ///
     /// # Errors
     /// There can be none here.
-    fn neighbour(&self, _: &mut Script, _: &Job) -> Result<(), EnvError> {
-        Err(EnvError::Missing(
+    fn neighbour(&self, _: &mut Script, _: &Job) -> Result<(), Error> {
+        Err(Error::unavailable(
             "this machine has no second guest: leave --vcpus-per-cpu out".to_owned(),
         ))
     }
@@ -94,7 +94,7 @@ pub struct LinuxGuest {
     machine: MachineSpec,
     contents: Box<dyn Contents>,
     jobs: Vec<Job>,
-    poised: Option<Poised>,
+    ready: Option<ReadyMachine>,
 }
 
 /// The machine with these contents whose guests get `machine`.
@@ -105,7 +105,7 @@ pub fn machine(
     settings: &Settings,
     machine: &MachineSpec,
     contents: &dyn Contents,
-) -> Result<Machine, EnvError> {
+) -> Result<Machine, Error> {
     let base = contents.base(settings, Maker::Amd)?;
     Machine::new(
         settings,
@@ -130,7 +130,7 @@ impl LinuxGuest {
             machine: *machine,
             contents,
             jobs: Vec::new(),
-            poised: None,
+            ready: None,
         })
     }
 }
@@ -144,7 +144,7 @@ pub fn script(
     contents: &dyn Contents,
     jobs: &[Job],
     conditions: &Conditions,
-) -> Result<Script, EnvError> {
+) -> Result<Script, Error> {
     let mut script = Script::default();
     beside::prepare(&mut script, contents, conditions, jobs.first())?;
     for job in jobs {
@@ -155,41 +155,41 @@ pub fn script(
 }
 
 impl Guest for LinuxGuest {
-    fn ready(&mut self, work: &Work, watch: &Watch) -> Result<(), EnvError> {
+    fn ready(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
         self.jobs = work.jobs();
         let script = script(self.contents.as_ref(), &self.jobs, &work.conditions)?;
         let machine = machine(&self.settings, &self.machine, self.contents.as_ref())?;
-        self.poised = Some(machine.poise(&script, watch)?);
+        self.ready = Some(machine.prepare(&script, limits)?);
         Ok(())
     }
 
-    fn go(&mut self, watch: &Watch) -> Result<(), EnvError> {
-        match &mut self.poised {
-            Some(poised) => poised.go(watch),
+    fn go(&mut self, limits: &Limits) -> Result<(), Error> {
+        match &mut self.ready {
+            Some(ready) => ready.go(limits),
             None => Ok(()),
         }
     }
 
-    fn collect(&mut self, watch: &Watch, out: &mut dyn SampleSink) -> Result<(), EnvError> {
-        let Some(mut poised) = self.poised.take() else {
+    fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error> {
+        let Some(mut ready) = self.ready.take() else {
             return Ok(());
         };
-        for (name, value) in &poised.facts {
+        for (name, value) in &ready.facts {
             out.fact(name, value.clone());
         }
         for (name, value) in self.contents.facts()? {
             out.fact(&name, value);
         }
-        let guests = Guests::new(self.contents.inside(), &self.jobs, out);
-        let (guests, hash, judged) = poised.hear(guests, watch);
+        let guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
+        let (guests, hash, judged) = ready.wait(guests, limits);
         drop(guests);
         out.fact(STREAM_HASH, hash);
         judged
     }
 
     fn stop(mut self: Box<Self>, grace: Duration) {
-        if let Some(poised) = &mut self.poised {
-            poised.running().ask_to_end(grace);
+        if let Some(ready) = &mut self.ready {
+            ready.running().terminate(grace);
         }
     }
 }

@@ -4,19 +4,17 @@
 //! the hash of all that the machine was made of.
 
 use super::linux::{self, Contents};
-use super::programs::{run_script, Output};
-use super::script::Script;
-use super::SYMBOLS;
-use crate::bochs::{self, LinuxMachine};
-use crate::cache::{Kind, DRAFT};
-use crate::environment::Watch;
-use crate::error::EnvError;
-use crate::parts::GuestImage;
-use crate::process::Command;
-use crate::settings::Settings;
+use crate::bochs::LinuxMachine;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trapline_host::cache::{Kind, INCOMPLETE};
+use trapline_host::process::Command;
+use trapline_host::{Error, GuestImage, Limits};
 use trapline_model::{Clock, EnvironmentId, MachineSpec};
+use trapline_sim::programs::{run_script, Output};
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
+use trapline_sim::SYMBOLS;
 
 /// Where code lies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,19 +38,19 @@ pub fn locate(
     environment: EnvironmentId,
     image: &GuestImage,
     machine: &MachineSpec,
-    watch: &Watch,
-) -> Result<Located, EnvError> {
-    let contents = super::contents(bochs::alike(environment), settings, image, machine)?;
+    limits: &Limits,
+) -> Result<Located, Error> {
+    let contents = super::contents(&environment.stack(), settings, image, machine)?;
     if environment.clock() == Clock::InsnVmx {
         let (script, expected) = questions(contents.as_ref());
         let machine = LinuxMachine::new(settings, machine, contents, None);
-        let ask = || machine.run(&script, expected, watch);
+        let ask = || machine.run(&script, expected, limits);
         return kept_or_asked(settings, &machine.key()?, ask);
     }
     let machine = linux::machine(settings, machine, contents.as_ref())?;
     kept_or_asked(settings, &machine.key()?, || {
         let (script, expected) = questions(contents.as_ref());
-        Ok(run_script(&machine, &script, expected, watch)?.0)
+        Ok(run_script(&machine, &script, expected, limits)?.0)
     })
 }
 
@@ -60,8 +58,8 @@ pub fn locate(
 fn kept_or_asked(
     settings: &Settings,
     key: &str,
-    ask: impl FnOnce() -> Result<Vec<Output>, EnvError>,
-) -> Result<Located, EnvError> {
+    ask: impl FnOnce() -> Result<Vec<Output>, Error>,
+) -> Result<Located, Error> {
     let kept = settings.cache.of(Kind::Symbols).join(key);
     if let Some(located) = read(&kept) {
         return Ok(located);
@@ -84,7 +82,7 @@ fn questions(contents: &dyn Contents) -> (Script, usize) {
         let look = Command::new(SYMBOLS).arg(&program.program);
         let words = program.arguments.iter().cloned();
         let look = words.fold(look, Command::arg);
-        match contents.inside().foreign {
+        match contents.guest_kind().custom {
             Some(_) => script.launch_foreign(&look),
             None => script.launch(&look, false),
         }
@@ -92,12 +90,12 @@ fn questions(contents: &dyn Contents) -> (Script, usize) {
     (script, 1 + usize::from(observed.is_some()))
 }
 
-fn text(output: Output) -> Result<String, EnvError> {
+fn text(output: Output) -> Result<String, Error> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.console).into_owned());
     }
     let words = String::from_utf8_lossy(&output.errors).trim().to_owned();
-    Err(EnvError::Machine(format!(
+    Err(Error::Machine(format!(
         "its symbols cannot be had: {words}"
     )))
 }
@@ -112,17 +110,17 @@ fn read(kept: &Path) -> Option<Located> {
 }
 
 /// It appears in its place complete or not at all.
-fn keep(kept: &Path, located: &Located) -> Result<(), EnvError> {
+fn keep(kept: &Path, located: &Located) -> Result<(), Error> {
     let directory = kept.parent().map_or_else(PathBuf::new, Path::to_owned);
-    fs::create_dir_all(&directory).map_err(EnvError::file(&directory))?;
+    fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
     let text = [&located.kernel, SEPARATOR, &located.program].concat();
     let draft = tempfile::Builder::new()
-        .prefix(DRAFT)
+        .prefix(INCOMPLETE)
         .tempfile_in(&directory);
-    let mut file = draft.map_err(EnvError::file(kept))?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(EnvError::file(kept))?;
+    let mut file = draft.map_err(Error::file(kept))?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(Error::file(kept))?;
     let persisted = file.persist(kept).map_err(|error| error.error);
-    persisted.map(drop).map_err(EnvError::file(kept))
+    persisted.map(drop).map_err(Error::file(kept))
 }
 
 #[cfg(test)]

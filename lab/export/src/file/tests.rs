@@ -50,16 +50,16 @@ fn every_form_has_every_sample_and_every_column() {
 }
 
 #[test]
-fn what_is_there_is_replaced_only_on_demand() {
+fn existing_file_is_replaced_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
     fs::write(&path, "mine").unwrap();
-    let told = export(&path, false).unwrap_err().to_string();
+    let message = export(&path, false).unwrap_err().to_string();
     assert!(
-        told.ends_with(
+        message.ends_with(
             "a.csv is there, and would be lost; name another file, or replace it with --force"
         ),
-        "{told}"
+        "{message}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     export(&path, true).unwrap();
@@ -79,14 +79,14 @@ fn an_export_that_is_cut_off_leaves_nothing_and_harms_nothing() {
     };
     let groups = Cell::new(0);
     let after_the_first = || groups.replace(groups.get() + 1) > 0;
-    let told = write(&path, &source, true, &after_the_first).unwrap_err();
-    assert!(matches!(told, ExportError::Interrupted(_)), "{told}");
+    let message = write(&path, &source, true, &after_the_first).unwrap_err();
+    assert!(matches!(message, ExportError::Interrupted(_)), "{message}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn what_cannot_be_written_is_told_with_the_remedy() {
+fn write_error_has_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let of = |name: &str| {
         export(&folder.path().join(name), true)
@@ -94,17 +94,20 @@ fn what_cannot_be_written_is_told_with_the_remedy() {
             .to_string()
     };
     for name in ["samples.xlsx", "samples", ".csv"] {
-        let told = of(name);
+        let message = of(name);
         assert!(
-            told.contains("; name FILE.parquet, FILE.csv or FILE.json"),
-            "{told}"
+            message.contains("; name FILE.parquet, FILE.csv or FILE.json"),
+            "{message}"
         );
     }
-    let told = of("no/such/a.csv");
-    assert!(told.contains("a.csv: No such file or directory"), "{told}");
+    let message = of("no/such/a.csv");
     assert!(
-        told.contains("; name a file in a directory that is there"),
-        "{told}"
+        message.contains("a.csv: No such file or directory"),
+        "{message}"
+    );
+    assert!(
+        message.contains("; name a file in a directory that is there"),
+        "{message}"
     );
     fs::create_dir(folder.path().join("b.csv")).unwrap();
     assert!(of("b.csv").contains("cannot write"));
@@ -112,11 +115,11 @@ fn what_cannot_be_written_is_told_with_the_remedy() {
 
 /// A device that is always full stands for a disk that is.
 #[test]
-fn a_full_disk_is_told_in_every_form() {
+fn full_disk_is_an_error_in_every_format() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let boots = boots();
     let parts = rows::parts(9, &boots);
-    for form in [Form::Parquet, Form::Csv, Form::JsonLines] {
+    for form in [Format::Parquet, Format::Csv, Format::JsonLines] {
         let error = fill(&full, form, &parts, &|| false).unwrap_err();
         assert_eq!(
             error.kind(),

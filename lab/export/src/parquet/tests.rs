@@ -1,4 +1,4 @@
-//! What is written is what the format's own reader reads.
+//! The reader of the format returns the written rows.
 
 use super::*;
 use crate::example::{boots, SAMPLES};

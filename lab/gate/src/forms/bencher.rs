@@ -1,9 +1,9 @@
-//! Every figure that was measured now in the Bencher Metric Format.
+//! New figures in the Bencher Metric Format.
 
 use crate::compare::{Comparison, Row};
 use trapline_ci::{Measure, Metric};
 
-/// One JSON object.
+/// Formats one JSON object.
 pub fn bencher(comparison: &Comparison) -> String {
     trapline_ci::bencher(comparison.rows.iter().filter_map(measured))
 }

@@ -1,11 +1,11 @@
-//! The form for programs; docs/gate.md is its contract.
+//! JSON, as described in docs/gate.md.
 
 use crate::compare::{Comparison, Row};
 use crate::facts::Cause;
 use serde_json::{json, Value};
 use trapline_profile::Change;
 
-/// One JSON object: the outcome, causes, and every row.
+/// Formats one JSON object: the outcome, causes, and all rows.
 pub fn json(comparison: &Comparison) -> String {
     let rows: Vec<Value> = comparison.rows.iter().map(row).collect();
     let causes: Vec<Value> = comparison.causes.iter().map(cause).collect();

@@ -1,5 +1,4 @@
-//! The form that services for continuous integration show: JUnit XML. A suite is
-//! an environment, a case an operation, a failure a change.
+//! JUnit XML: a suite per environment, a case per operation, a failure per change.
 
 use super::{both, causes, difference, functions, percent, signed};
 use crate::compare::{Comparison, Row, Verdict};
@@ -7,7 +6,7 @@ use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
 use trapline_model::EnvironmentId;
 use trapline_profile::{Change, Function};
 
-/// Every row as a case.
+/// Formats every row as a case.
 ///
 /// # Errors
 /// The XML cannot be written.
@@ -36,11 +35,11 @@ fn case(row: &Row, causes: &str) -> Case {
         class: row.environment.name().to_owned(),
         name: row.operation.clone(),
         outcome: outcome(row, causes),
-        told: String::new(),
+        output: String::new(),
     }
 }
 
-/// A line a function.
+/// Formats a line per function.
 fn of_functions(row: &Row) -> String {
     let Some(functions) = functions(row) else {
         return String::new();
@@ -49,8 +48,8 @@ fn of_functions(row: &Row) -> String {
         let Function { component, name } = &change.function;
         format!("{} {component} {name}", signed(change.difference()))
     };
-    let told = functions.told.iter().map(line);
-    let lines = told.chain(functions.rest).chain(functions.caveat);
+    let listed = functions.listed.iter().map(line);
+    let lines = listed.chain(functions.rest).chain(functions.caveat);
     lines.map(|line| format!("\n{line}")).collect()
 }
 

@@ -1,10 +1,10 @@
-//! The form for a pull request.
+//! Markdown for a pull request.
 
 use super::{both, causes, difference, functions, percent, signed, verdict};
 use crate::compare::{Comparison, Row};
 use std::fmt::Write;
 
-/// A heading with the sum of it, causes, and a table of what changed.
+/// Formats the result, causes, and a table of changes.
 pub fn markdown(comparison: &Comparison) -> String {
     let mut text = format!("**Trapline** {}\n\n", verdict(comparison));
     let causes = causes(comparison);
@@ -41,7 +41,7 @@ pub fn markdown(comparison: &Comparison) -> String {
     text
 }
 
-/// Folded, for a comment should stay short.
+/// Adds a folded table of functions.
 fn push_functions(row: &Row, text: &mut String) {
     let Some(functions) = functions(row) else {
         return;
@@ -53,7 +53,7 @@ fn push_functions(row: &Row, text: &mut String) {
         "\n<details><summary>{place}: {moved} by function</summary>\n\n\
          | difference | old | new | component | function |\n|-:|-:|-:|:-|:-|\n"
     );
-    for change in functions.told {
+    for change in functions.listed {
         let (old, new) = change.insn;
         let _ = writeln!(
             text,
@@ -82,7 +82,7 @@ fn push_reasons(comparison: &Comparison, text: &mut String) {
     }
 }
 
-/// Text of others must not become structure.
+/// Escapes Markdown syntax in foreign text.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

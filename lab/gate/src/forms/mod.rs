@@ -1,5 +1,4 @@
-//! A comparison as text: for a terminal, for a pull request, and for programs.
-//! Each form is a module with one function.
+//! Output formats of a comparison, one function each.
 
 mod bencher;
 mod json;
@@ -18,10 +17,10 @@ use crate::compare::{Comparison, Row, Verdict};
 use crate::facts::Cause;
 use trapline_profile::Change;
 
-/// Digits behind the point that people are shown, unless a difference is smaller.
+/// Printed decimals, unless a difference is smaller.
 const DECIMALS: usize = 3;
 
-/// The old and the new figure: with as many digits as it takes to tell them apart.
+/// Formats the old and the new figure, with as many digits as distinguish them.
 fn both(row: &Row) -> (String, String) {
     let short = |figure: f64| format!("{figure:.DECIMALS$}");
     let (old, new) = (row.old.map(short), row.new.map(short));
@@ -57,7 +56,7 @@ fn percent(row: &Row) -> String {
         })
 }
 
-/// One line that says what it all comes to.
+/// Returns a line with the result.
 fn verdict(comparison: &Comparison) -> String {
     let total = comparison.rows.len();
     let changed = comparison.changes().count();
@@ -79,52 +78,51 @@ fn figures_of(count: usize) -> String {
     }
 }
 
-/// Functions of a figure that people are shown; the rest are told in one line.
+/// Number of functions that are listed for a figure; the rest is summed up in a line.
 const MOST: usize = 8;
 
-/// The functions of a row that people are shown, what the rest of them come to, and
-/// what is to be known of all of them.
+/// Functions of a row: those that are listed, the sum of the rest, and a caveat.
 struct Functions<'a> {
-    told: &'a [Change],
+    listed: &'a [Change],
     rest: Option<String>,
     caveat: Option<String>,
 }
 
 fn functions(row: &Row) -> Option<Functions<'_>> {
     let explained = row.explained.as_ref()?;
-    let (told, rest) = explained
+    let (listed, rest) = explained
         .changes
         .split_at(explained.changes.len().min(MOST));
     let sum: f64 = rest.iter().map(Change::difference).sum();
     let (old, new) = explained.totals;
     Some(Functions {
-        told,
+        listed,
         rest: (!rest.is_empty()).then(|| format!("{} in {} more", signed(sum), rest.len())),
         caveat: (!explained.is_of(row)).then(|| {
             format!(
-                "not the figures themselves: ledgers of {old:.DECIMALS$} and {new:.DECIMALS$} {}",
+                "not the figures themselves: profiles of {old:.DECIMALS$} and {new:.DECIMALS$} {}",
                 row.unit
             )
         }),
     })
 }
 
-/// Said where figures changed and nothing else did.
+/// Printed if figures changed and no fact did.
 const UNEXPLAINED: &str =
     "no fact differs: the parts and what is around them are those of the baseline";
 
-/// What is said of causes, the likely one first: where figures changed, all;
-/// where they did not, what is around them.
+/// Describes causes, the likely one first. If no figure changed, only those of the environment.
 fn causes(comparison: &Comparison) -> Vec<String> {
     let changed = comparison.changes().next().is_some();
     if changed && comparison.causes.is_empty() {
         return vec![UNEXPLAINED.to_owned()];
     }
-    let told = comparison
+    let causes = comparison
         .causes
         .iter()
         .filter(|cause| changed || cause.fact.around);
-    told.enumerate()
+    causes
+        .enumerate()
         .map(|(number, cause)| {
             let lead = match (changed, number) {
                 (true, 0) => "likely cause",

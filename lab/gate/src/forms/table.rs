@@ -1,4 +1,4 @@
-//! The form for people: causes, then what changed and where, then the sum of it.
+//! Table for a terminal: causes, changes, result.
 
 use super::{both, causes, difference, functions, percent, signed, verdict};
 use crate::compare::{Comparison, Row};
@@ -7,7 +7,7 @@ use trapline_model::EnvironmentId;
 use trapline_profile::text::{clip, clip_path};
 use trapline_profile::Function;
 
-/// Only what changed; no line is wider than 80 columns unless a fact is.
+/// Formats changes; no line is wider than 80 columns unless a fact is.
 pub fn table(comparison: &Comparison) -> String {
     let mut text = String::new();
     for cause in causes(comparison) {
@@ -22,7 +22,7 @@ pub fn table(comparison: &Comparison) -> String {
     text
 }
 
-/// Rows by environment: old, new, difference, percent.
+/// Formats rows by environment: old, new, difference, percent.
 pub fn figures(rows: &[&Row]) -> String {
     let mut text = String::new();
     for id in EnvironmentId::ALL {
@@ -63,7 +63,7 @@ fn push(row: &Row, text: &mut String) {
     push_functions(row, text);
 }
 
-/// Columns of a component, and of the name of a function behind it.
+/// Widths of a component and of a function name.
 const COMPONENT: usize = 18;
 const FUNCTION: usize = 44;
 
@@ -71,7 +71,7 @@ fn push_functions(row: &Row, text: &mut String) {
     let Some(functions) = functions(row) else {
         return;
     };
-    for change in functions.told {
+    for change in functions.listed {
         let Function { component, name } = &change.function;
         let _ = writeln!(
             text,
@@ -86,7 +86,7 @@ fn push_functions(row: &Row, text: &mut String) {
     }
 }
 
-/// Reasons may hold what a guest said: nothing of it may command a terminal.
+/// Removes control characters, which reasons from a guest may contain.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

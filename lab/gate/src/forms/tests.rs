@@ -1,9 +1,9 @@
-//! Each form of a comparison that has one of everything.
+//! All formats of a comparison with every kind of row.
 
 use super::*;
-use crate::facts::MATTERING;
-use crate::{Explained, Outcome};
-use trapline_model::EnvironmentId::{self, Sim, SimKvm};
+use crate::facts::RELEVANT_FACTS;
+use crate::{FunctionChanges, Outcome};
+use trapline_model::EnvironmentId;
 use trapline_profile::Function;
 
 fn row(environment: EnvironmentId, operation: &str, old: Option<f64>, new: Option<f64>) -> Row {
@@ -27,7 +27,7 @@ fn row(environment: EnvironmentId, operation: &str, old: Option<f64>, new: Optio
     }
 }
 
-/// The same with functions: the first gained 20, each other lost one.
+/// Adds functions: the first gained 20, the others lost one each.
 fn explained(others: usize) -> Comparison {
     let change = |name: String, difference: f64| Change {
         function: Function {
@@ -40,7 +40,7 @@ fn explained(others: usize) -> Comparison {
     let small = (0..others).map(|number| change(format!("other_{number}"), -1.0));
     let mut comparison = some();
     let (old, new) = (3182.25, 3183.25);
-    comparison.rows[2].explained = Some(Explained {
+    comparison.rows[2].explained = Some(FunctionChanges {
         changes: std::iter::once(change(long.to_owned(), 20.0))
             .chain(small)
             .collect(),
@@ -50,7 +50,7 @@ fn explained(others: usize) -> Comparison {
 }
 
 fn some() -> Comparison {
-    let qemu = MATTERING
+    let qemu = RELEVANT_FACTS
         .into_iter()
         .find(|fact| fact.name == "qemu")
         .unwrap();
@@ -59,21 +59,36 @@ fn some() -> Comparison {
             fact: qemu,
             old: Some("7.2.22".to_owned()),
             new: Some("9.0.0".to_owned()),
-            environments: vec![Sim, SimKvm],
+            environments: vec![EnvironmentId::SIM, EnvironmentId::SIM_KVM],
         }],
         notes: vec!["it rains".to_owned()],
         rows: vec![
-            row(Sim, "basic/getpid", Some(9.0), Some(9.0)),
-            row(SimKvm, "basic/getpid", None, Some(9.0)),
-            row(SimKvm, "exits/port-out", Some(3182.25), Some(3183.25)),
-            row(SimKvm, "exits/cpuid", Some(2835.0), Some(2835.0001)),
-            row(SimKvm, "exits/mmio-read", Some(5640.0), None),
+            row(EnvironmentId::SIM, "basic/getpid", Some(9.0), Some(9.0)),
+            row(EnvironmentId::SIM_KVM, "basic/getpid", None, Some(9.0)),
+            row(
+                EnvironmentId::SIM_KVM,
+                "exits/port-out",
+                Some(3182.25),
+                Some(3183.25),
+            ),
+            row(
+                EnvironmentId::SIM_KVM,
+                "exits/cpuid",
+                Some(2835.0),
+                Some(2835.0001),
+            ),
+            row(
+                EnvironmentId::SIM_KVM,
+                "exits/mmio-read",
+                Some(5640.0),
+                None,
+            ),
         ],
     }
 }
 
 #[test]
-fn a_table_has_the_cause_first_and_then_only_what_changed() {
+fn a_table_has_causes_and_changes() {
     let text = table(&some());
     let expected = "\
 likely cause: QEMU, 7.2.22 -> 9.0.0 (sim, sim/kvm)
@@ -96,7 +111,7 @@ changed: 4 of 5 figures
 }
 
 #[test]
-fn what_is_the_same_takes_one_line_and_what_differs_around_it_another() {
+fn without_changes_a_table_has_the_result_and_differences_of_the_environment() {
     let mut same = some();
     same.rows.truncate(1);
     same.notes.clear();
@@ -112,7 +127,7 @@ fn what_is_the_same_takes_one_line_and_what_differs_around_it_another() {
 }
 
 #[test]
-fn functions_stand_below_their_figure_and_the_rest_in_one_line() {
+fn functions_are_listed_below_their_figure() {
     let mut some = explained(8);
     let text = table(&some);
     let expected = "  +1.000   +0.03%
@@ -130,12 +145,12 @@ fn functions_stand_below_their_figure_and_the_rest_in_one_line() {
     );
     some.rows[2].new = Some(3184.0);
     let text = table(&some);
-    let caveat = "    not the figures themselves: ledgers of 3182.250 and 3183.250 insn\n";
+    let caveat = "    not the figures themselves: profiles of 3182.250 and 3183.250 insn\n";
     assert!(text.contains(caveat), "{text}");
 }
 
 #[test]
-fn every_form_but_bencher_names_functions_and_notes() {
+fn all_formats_but_bencher_have_functions_and_notes() {
     let some = explained(1);
     let markdown = markdown(&some);
     for words in [
@@ -159,7 +174,7 @@ fn every_form_but_bencher_names_functions_and_notes() {
 }
 
 #[test]
-fn markdown_lets_nobody_else_write_structure() {
+fn markdown_escapes_foreign_text() {
     let text = markdown(&some());
     assert!(
         text.starts_with("**Trapline** changed: 4 of 5 figures\n\n- likely cause: QEMU"),
@@ -179,7 +194,7 @@ fn markdown_lets_nobody_else_write_structure() {
 }
 
 #[test]
-fn junit_has_a_suite_an_environment_and_a_case_an_operation() {
+fn junit_has_a_suite_per_environment_and_a_case_per_operation() {
     let text = junit(&some()).unwrap();
     assert!(
         text.contains("tests=\"5\" failures=\"4\" errors=\"0\""),
@@ -198,7 +213,7 @@ fn junit_has_a_suite_an_environment_and_a_case_an_operation() {
 }
 
 #[test]
-fn bencher_gets_every_figure_of_now() {
+fn bencher_has_all_new_figures() {
     let value: serde_json::Value = serde_json::from_str(&bencher(&some())).unwrap();
     assert_eq!(
         value["sim/kvm exits/port-out"]["instructions"]["value"],
@@ -208,7 +223,7 @@ fn bencher_gets_every_figure_of_now() {
 }
 
 #[test]
-fn json_has_every_row_and_cause() {
+fn json_has_all_rows_and_causes() {
     let value: serde_json::Value = serde_json::from_str(&json(&some())).unwrap();
     assert_eq!(value["outcome"], "changed");
     assert_eq!(value["causes"][0]["around"], true);
@@ -218,7 +233,7 @@ fn json_has_every_row_and_cause() {
 }
 
 #[test]
-fn a_change_that_no_fact_explains_says_so() {
+fn a_change_without_a_cause_is_unexplained() {
     let mut unexplained = some();
     unexplained.causes.clear();
     let text = table(&unexplained);

@@ -11,9 +11,11 @@ mod order;
 
 pub use order::Order;
 
+use crate::clock::Clock;
 use crate::contender::Contender;
 use crate::cpus;
-use crate::identity::{Clock, EnvironmentId, MachineSpec};
+use crate::environment::EnvironmentId;
+use crate::guest_config::MachineSpec;
 use crate::irq;
 use crate::left_out::{self, LeftOut};
 use crate::load::Serial;
@@ -183,7 +185,7 @@ fn left_out(request: &Request, contender: &Contender) -> Vec<LeftOut> {
         operations, named, ..
     } = *request;
     let environment = contender.environment;
-    let cpus = cpus::misfit(environment, cpus_of(request, contender));
+    let cpus = cpus::unsupported_reason(environment, cpus_of(request, contender));
     match cpus.or_else(|| too_small(request, contender)) {
         // Who asks for nothing misses nothing.
         Some(_) if operations == 0 => Vec::new(),
@@ -280,7 +282,7 @@ fn boot(
         job: Job {
             expiries: request.irq.expiries(environment, request.preset),
             period: request.irq.period.0,
-            between: request.irq.between,
+            wait_mode: request.irq.between,
             disk_mib: request.block.mib,
             requests: request.block.requests,
             ..sizes.job(operations & !of_boot)

@@ -146,7 +146,7 @@ fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
 
 #[test]
 fn the_control_takes_every_position_as_often_as_the_others() {
-    let two = vec![EnvironmentId::Host.into(), EnvironmentId::Kvm.into()];
+    let two = vec![EnvironmentId::HOST.into(), EnvironmentId::KVM.into()];
     let request = Request {
         contenders: two.clone(),
         ready: two,
@@ -167,7 +167,7 @@ fn the_control_takes_every_position_as_often_as_the_others() {
 
 #[test]
 fn of_two_contenders_each_goes_first_in_five_of_ten_blocks() {
-    let two = vec![EnvironmentId::Kvm.into(), EnvironmentId::QemuKvm.into()];
+    let two = vec![EnvironmentId::KVM.into(), EnvironmentId::QEMU_KVM.into()];
     for seed in 0..20 {
         let request = Request {
             contenders: two.clone(),
@@ -177,7 +177,7 @@ fn of_two_contenders_each_goes_first_in_five_of_ten_blocks() {
         };
         let boots = expand(&request).boots;
         let firsts = boots.chunks(2).map(|block| block[0].environment);
-        let kvm_first = firsts.filter(|id| *id == EnvironmentId::Kvm).count();
+        let kvm_first = firsts.filter(|id| *id == EnvironmentId::KVM).count();
         assert_eq!(kvm_first, 5, "seed {seed}");
     }
 }
@@ -188,8 +188,8 @@ fn only_the_wall_clock_uses_the_seed() {
         contenders: vec![id.into()],
         ..everything(1)
     };
-    assert!(of(EnvironmentId::Kvm).uses_seed());
-    assert!(!of(EnvironmentId::SimKvm).uses_seed());
+    assert!(of(EnvironmentId::KVM).uses_seed());
+    assert!(!of(EnvironmentId::SIM_KVM).uses_seed());
 }
 
 #[test]
@@ -223,20 +223,20 @@ fn a_long_run_has_its_first_contender_twice_in_each_block() {
         twin: true,
         ..everything(1)
     };
-    let expected: Vec<_> = (0..8).map(|block| (block, EnvironmentId::Host)).collect();
+    let expected: Vec<_> = (0..8).map(|block| (block, EnvironmentId::HOST)).collect();
     assert_eq!(again(&asked), expected);
     let short = Request {
         boots: Some(LONG - 1),
         ..asked.clone()
     };
     assert_eq!(again(&short), []);
-    let own = Contender::usual(EnvironmentId::Kvm).again();
+    let own = Contender::usual(EnvironmentId::KVM).again();
     let pair = Request {
-        contenders: vec![EnvironmentId::Host.into(), own.clone()],
-        ready: vec![EnvironmentId::Host.into(), own],
+        contenders: vec![EnvironmentId::HOST.into(), own.clone()],
+        ready: vec![EnvironmentId::HOST.into(), own],
         ..asked
     };
-    assert!(again(&pair).iter().all(|(_, id)| *id == EnvironmentId::Kvm));
+    assert!(again(&pair).iter().all(|(_, id)| *id == EnvironmentId::KVM));
     assert_eq!(again(&everything(1)), []);
 }
 
@@ -274,20 +274,22 @@ fn interrupts_are_measured_in_the_first_boot_unless_somebody_says_how_often() {
     let of = |request: &Request, id| -> Vec<bool> {
         let boots = expand(request).boots.into_iter();
         let of_id = boots.filter(|boot| boot.environment == id);
-        of_id.map(|boot| boot.job.wants(Op::OwnTimer)).collect()
+        of_id.map(|boot| boot.job.selects(Op::OwnTimer)).collect()
     };
-    use EnvironmentId::{Kvm, SimKvm};
-    assert_eq!(of(&asked, Kvm), [true, false, false, false, false]);
-    assert_eq!(of(&asked, SimKvm), [true, true]);
+    assert_eq!(
+        of(&asked, EnvironmentId::KVM),
+        [true, false, false, false, false]
+    );
+    assert_eq!(of(&asked, EnvironmentId::SIM_KVM), [true, true]);
     let thrice = Request {
         boots: Some(3),
         ..asked.clone()
     };
-    assert_eq!(of(&thrice, Kvm), [true; 3]);
+    assert_eq!(of(&thrice, EnvironmentId::KVM), [true; 3]);
     let alone = Request {
         operations: irq::operations(),
         ..asked
     };
-    assert_eq!(of(&alone, Kvm), [true]);
+    assert_eq!(of(&alone, EnvironmentId::KVM), [true]);
     assert_eq!(usual_operations() & irq::operations(), 0);
 }

@@ -37,7 +37,7 @@ impl Reader<'_> {
         }
         for contender in contenders {
             let one = kernel_build::Column::all(&[1], &[Place::Same])[0];
-            if let Some(reason) = one.misfit(contender.environment) {
+            if let Some(reason) = one.unsupported_reason(contender.environment) {
                 return Err(self.bad(at, reason));
             }
         }
@@ -109,7 +109,7 @@ impl super::Written {
 mod tests {
     use crate::file::read;
     use crate::kernel_build::Place;
-    use crate::EnvironmentId::{Host, Uml};
+    use crate::EnvironmentId;
 
     #[test]
     fn a_plan_has_kernel_builds() {
@@ -122,7 +122,10 @@ mod tests {
         );
         let usual = read("environments = ['uml', 'host']\n[kernel-build]").unwrap();
         let usual = usual.builds.unwrap();
-        assert_eq!(usual.environments, [Host, Uml]);
+        assert_eq!(
+            usual.environments,
+            [EnvironmentId::HOST, EnvironmentId::UML]
+        );
         assert_eq!(
             (usual.cpus, usual.places),
             (vec![1, 2], Place::ALL.to_vec())

@@ -10,7 +10,7 @@ mod schema;
 pub use schema::schema;
 
 use crate::contender::Contender;
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::irq;
 use crate::kernel_build;
 use crate::names;
@@ -374,7 +374,7 @@ operations = ["basic/yield", "basic/getpid"]
     #[test]
     fn what_is_left_out_is_as_on_the_command_line() {
         let study = read("environments = ['sim']").unwrap();
-        assert_eq!(study.contenders, [EnvironmentId::Sim.into()]);
+        assert_eq!(study.contenders, [EnvironmentId::SIM.into()]);
         assert_eq!(study.operations, usual_operations());
         assert_eq!(
             (study.preset, study.boots, study.seed),
@@ -391,7 +391,7 @@ operations = ["basic/yield", "basic/getpid"]
             ("\nenvironments = [\n 'host',\n 'qemu-kmv']", 4, "did you mean 'qemu-kvm'?"),
             ("environments = ['host']\nenvironment = ['kvm']", 2, "unknown field `environment`"),
             ("environments = ['host']\nworkloads = ['exits/port-oot']", 2, "'exits/port-out'"),
-            ("contenders = ['host:memory=1G']", 1, "host has no setting 'memory'"),
+            ("contenders = ['host:memory=1G']", 1, "setting 'memory' is not supported by host"),
             ("environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']", 3, "a size like 512M"),
             ("environments = ['kvm']\n[machine]\nspeed = 9", 3, "choose from cpus, memory"),
             ("environments = ['kvm']\n[irq]\nperiod = 'often'", 3, "period = 'often'"),

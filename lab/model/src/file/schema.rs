@@ -3,11 +3,11 @@
 
 use crate::contender::Contender;
 use crate::cpus;
-use crate::identity::EnvironmentId;
+use crate::environment::EnvironmentId;
 use crate::kernel_build::{Place, Size};
 use crate::names;
 use crate::preset::Preset;
-use crate::variant::{Given, Variant};
+use crate::variant::{FileOverride, Variant};
 use serde_json::{json, Value};
 use trapline_abi::{Op, Workload};
 
@@ -137,7 +137,7 @@ fn setting(key: &str) -> Value {
         "pin" => json!({ "enum": ["free", "exclusive", "shared"] }),
         "idle" => json!({ "enum": ["exits", "in-guest"] }),
         _ => {
-            debug_assert!(Given::ALL.iter().any(|given| given.name() == key));
+            debug_assert!(FileOverride::ALL.iter().any(|given| given.name() == key));
             json!({ "type": "string", "minLength": 1 })
         }
     }

@@ -10,7 +10,8 @@ mod request;
 pub use observed::{Build, Done, Outcome, OF_ALL};
 pub use request::{BadRequest, PlannedBuild, Request};
 
-use crate::identity::{Clock, EnvironmentId};
+use crate::clock::Clock;
+use crate::environment::EnvironmentId;
 use std::fmt;
 
 /// How much is built.
@@ -138,17 +139,17 @@ impl Column {
         self.cpu_of(self.cpus)
     }
 
-    /// Why an environment cannot build so, and what to do about that.
-    pub fn misfit(self, environment: EnvironmentId) -> Option<String> {
+    /// Returns why an environment does not support this column, with the remedy.
+    pub fn unsupported_reason(self, environment: EnvironmentId) -> Option<String> {
         let one = Self {
             cpus: 1,
             place: Place::Same,
         };
         match (environment, environment.clock()) {
-            (id, _) if !builds(id) => Some(format!(
+            (id, _) if !id.builds_kernels() => Some(format!(
                 "{id} runs the image, which has no processes to build anything with: choose \
                  from {} with --env",
-                crate::sharing::names_of(builds)
+                EnvironmentId::names_of(EnvironmentId::builds_kernels)
             )),
             (_, Clock::Insn) if self != one => {
                 Some("the machine that counts instructions has one CPU: only 1(s) is there".into())
@@ -156,12 +157,6 @@ impl Column {
             _ => None,
         }
     }
-}
-
-/// Whether there is a Linux, so that a kernel can be built.
-pub fn builds(environment: EnvironmentId) -> bool {
-    use EnvironmentId::{Host, SimLinux};
-    matches!(environment, Host | SimLinux) || environment.is_linux_guest()
 }
 
 impl fmt::Display for Column {
@@ -193,12 +188,12 @@ mod tests {
     #[test]
     fn where_nothing_can_be_built_the_reason_is_told() {
         let two = Column::all(&[2], &[Place::Same])[0];
-        assert_eq!(two.misfit(EnvironmentId::Host), None);
-        let image = two.misfit(EnvironmentId::QemuTcg).unwrap();
+        assert_eq!(two.unsupported_reason(EnvironmentId::HOST), None);
+        let image = two.unsupported_reason(EnvironmentId::QEMU_TCG).unwrap();
         assert!(image.contains("choose from host, "), "{image}");
-        let counted = two.misfit(EnvironmentId::SimLinux).unwrap();
+        let counted = two.unsupported_reason(EnvironmentId::SIM_LINUX).unwrap();
         assert!(counted.contains("has one CPU"), "{counted}");
         let one = Column::all(&[1], &[Place::Same])[0];
-        assert_eq!(one.misfit(EnvironmentId::SimKvmLinux), None);
+        assert_eq!(one.unsupported_reason(EnvironmentId::SIM_KVM_LINUX), None);
     }
 }

@@ -4,9 +4,10 @@
 //! order ([`Order`]) that the seed decides.
 
 use super::{Column, Place, Size};
+use crate::clock::Clock;
 use crate::cpus;
+use crate::environment::EnvironmentId;
 use crate::expand::Order;
-use crate::identity::{Clock, EnvironmentId};
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,11 +50,11 @@ const COMMAND: &str = "kernel-build";
 impl Request {
     /// What is built where nothing else is said: the environments of this host.
     pub const ENVIRONMENTS: [EnvironmentId; 5] = [
-        EnvironmentId::Host,
-        EnvironmentId::KvmLinux,
-        EnvironmentId::QemuKvmLinux,
-        EnvironmentId::QemuTcgLinux,
-        EnvironmentId::Uml,
+        EnvironmentId::HOST,
+        EnvironmentId::KVM_LINUX,
+        EnvironmentId::QEMU_KVM_LINUX,
+        EnvironmentId::QEMU_TCG_LINUX,
+        EnvironmentId::UML,
     ];
 
     /// Numbers of CPUs where nothing else is said.
@@ -102,7 +103,7 @@ impl Request {
     /// that nobody who asks for nothing else is asked for more there.
     pub fn columns(&self, environment: EnvironmentId) -> Vec<Column> {
         let all = Column::all(&self.cpus, &self.places);
-        let possible = |column: &Column| column.misfit(environment).is_none();
+        let possible = |column: &Column| column.unsupported_reason(environment).is_none();
         let some = all.iter().copied().filter(possible).collect::<Vec<_>>();
         match environment.clock() {
             Clock::Insn | Clock::InsnVmx if !some.is_empty() => some,
@@ -196,11 +197,16 @@ fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use EnvironmentId::{Host, QemuTcgLinux, SimLinux, Uml};
 
     fn request() -> Request {
         Request {
-            environments: vec![Uml, SimLinux, Host, Host, QemuTcgLinux],
+            environments: vec![
+                EnvironmentId::UML,
+                EnvironmentId::SIM_LINUX,
+                EnvironmentId::HOST,
+                EnvironmentId::HOST,
+                EnvironmentId::QEMU_TCG_LINUX,
+            ],
             size: Size::Tiny,
             cpus: vec![1, 2],
             places: Place::ALL.to_vec(),
@@ -226,19 +232,33 @@ mod tests {
         let other = Request { seed: 4, ..three };
         assert_ne!(all, other.expand());
         let usual = request().expand();
-        let counted = usual.iter().filter(|build| build.environment == SimLinux);
+        let counted = usual
+            .iter()
+            .filter(|build| build.environment == EnvironmentId::SIM_LINUX);
         assert_eq!(counted.count(), 2);
     }
 
     #[test]
     fn cells_of_the_wall_clock_are_built_three_times_by_default() {
         let usual = request();
-        assert_eq!((usual.boots_of(Host), usual.boots_of(SimLinux)), (3, 2));
+        assert_eq!(
+            (
+                usual.boots_of(EnvironmentId::HOST),
+                usual.boots_of(EnvironmentId::SIM_LINUX)
+            ),
+            (3, 2)
+        );
         let once = Request {
             boots: Some(1),
             ..usual
         };
-        assert_eq!((once.boots_of(Host), once.boots_of(SimLinux)), (1, 1));
+        assert_eq!(
+            (
+                once.boots_of(EnvironmentId::HOST),
+                once.boots_of(EnvironmentId::SIM_LINUX)
+            ),
+            (1, 1)
+        );
     }
 
     #[test]

@@ -1,30 +1,8 @@
 use super::*;
-use trapline_stats::{value, Figure, Value};
-use EnvironmentId::{Host, Kvm, SimKvm, SimLinux, SimVmxKvm};
+use crate::fixture::{figure, measured};
 
 fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
-    let clock = environment.clock();
-    Cell {
-        environment,
-        op,
-        clock,
-        unit: value::unit(op, clock),
-        value: Value::Measured(Box::new(Figure {
-            estimate,
-            interval: None,
-            min: estimate,
-            max: estimate,
-            p50: estimate,
-            p90: estimate,
-            p99: estimate,
-            samples: 24,
-            boots: 2,
-            ratio: None,
-            exits: None,
-            host_cpu_ns: None,
-            flags: vec![],
-        })),
-    }
+    measured(environment, op, figure(estimate))
 }
 
 /// Operations of `exits` in an environment, by their figures.
@@ -52,18 +30,28 @@ fn report(kvm: &str) -> Report {
 fn only_the_same_stack_on_two_clocks_is_paired() {
     let sides = sides();
     let has = |a, b| sides.contains(&(Side::Measured(a), Side::Measured(b)));
-    assert!(has(Host, SimLinux));
-    assert!(has(Kvm, SimKvm) && has(SimKvm, SimVmxKvm) && has(Kvm, SimVmxKvm));
-    assert!(has(EnvironmentId::KvmLinux, EnvironmentId::SimKvmLinux));
-    assert!(has(EnvironmentId::Sim, EnvironmentId::SimVmx));
-    assert!(!has(Kvm, EnvironmentId::SimQemuKvm));
-    assert!(!has(Host, EnvironmentId::Sim));
+    assert!(has(EnvironmentId::HOST, EnvironmentId::SIM_LINUX));
+    assert!(
+        has(EnvironmentId::KVM, EnvironmentId::SIM_KVM)
+            && has(EnvironmentId::SIM_KVM, EnvironmentId::SIM_VMX_KVM)
+            && has(EnvironmentId::KVM, EnvironmentId::SIM_VMX_KVM)
+    );
+    assert!(has(EnvironmentId::KVM_LINUX, EnvironmentId::SIM_KVM_LINUX));
+    assert!(has(EnvironmentId::SIM, EnvironmentId::SIM_VMX));
+    assert!(!has(EnvironmentId::KVM, EnvironmentId::SIM_QEMU_KVM));
+    assert!(!has(EnvironmentId::HOST, EnvironmentId::SIM));
 }
 
 #[test]
 fn orders_of_two_simulated_machines_are_correlated() {
-    let mut cells = exits(SimKvm, [3264.0, 3293.0, 2966.0, 3198.0, 9149.0]);
-    cells.extend(exits(SimVmxKvm, [7400.0, 7444.0, 1097.0, 1064.0, 18079.0]));
+    let mut cells = exits(
+        EnvironmentId::SIM_KVM,
+        [3264.0, 3293.0, 2966.0, 3198.0, 9149.0],
+    );
+    cells.extend(exits(
+        EnvironmentId::SIM_VMX_KVM,
+        [7400.0, 7444.0, 1097.0, 1064.0, 18079.0],
+    ));
     let pairs = pairs(&report("no /dev/kvm"), &cells);
     assert_eq!(pairs.len(), 1, "{pairs:?}");
     let all = &pairs[0].outcome.as_ref().unwrap().all;
@@ -77,8 +65,11 @@ fn orders_of_two_simulated_machines_are_correlated() {
 
 #[test]
 fn emulated_ring_0_is_refused_with_its_reason() {
-    let mut cells = exits(Kvm, [24.0, 24.1, 7.0, 3.5, 50.0]);
-    cells.extend(exits(SimKvm, [3264.0, 3293.0, 2966.0, 3198.0, 9149.0]));
+    let mut cells = exits(EnvironmentId::KVM, [24.0, 24.1, 7.0, 3.5, 50.0]);
+    cells.extend(exits(
+        EnvironmentId::SIM_KVM,
+        [3264.0, 3293.0, 2966.0, 3198.0, 9149.0],
+    ));
     let refused = pairs(&report("KVM with ring 0 emulated"), &cells);
     assert_eq!(refused[0].name(), "kvm and sim/kvm");
     assert!(refused[0]
@@ -89,10 +80,16 @@ fn emulated_ring_0_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_host_that_is_a_guest_is_told_beside_its_figures() {
-    let mut cells = exits(Kvm, [24.0, 24.1, 7.0, 3.5, 50.0]);
-    cells.extend(exits(SimKvm, [3264.0, 3293.0, 2966.0, 3198.0, 9149.0]));
-    cells.extend(exits(SimVmxKvm, [7400.0, 7444.0, 1064.0, 1097.0, 18079.0]));
+fn nested_host_is_a_caveat() {
+    let mut cells = exits(EnvironmentId::KVM, [24.0, 24.1, 7.0, 3.5, 50.0]);
+    cells.extend(exits(
+        EnvironmentId::SIM_KVM,
+        [3264.0, 3293.0, 2966.0, 3198.0, 9149.0],
+    ));
+    cells.extend(exits(
+        EnvironmentId::SIM_VMX_KVM,
+        [7400.0, 7444.0, 1064.0, 1097.0, 18079.0],
+    ));
     let mut nested = report("KVM on AMD-V, nested");
     let outer = ("nested in".to_owned(), "KVM".to_owned());
     nested.facts.extend([outer]);
@@ -112,16 +109,18 @@ fn stages_of_a_boot_and_few_operations_are_not_compared() {
         let stages = Workload::Boot.operations();
         stages.map(move |op| cell(id, op, f64::from(op as u32)))
     };
-    let mut cells: Vec<Cell> = few(SimKvm).chain(few(SimVmxKvm)).collect();
-    cells.extend(stages(SimKvm).chain(stages(SimVmxKvm)));
+    let mut cells: Vec<Cell> = few(EnvironmentId::SIM_KVM)
+        .chain(few(EnvironmentId::SIM_VMX_KVM))
+        .collect();
+    cells.extend(stages(EnvironmentId::SIM_KVM).chain(stages(EnvironmentId::SIM_VMX_KVM)));
     assert_eq!(pairs(&report("no /dev/kvm"), &cells), []);
 }
 
 #[test]
 fn kvm_of_a_simulated_machine_stands_beside_published_cycles() {
-    let operations = references::cycles(Kvm).into_iter();
+    let operations = references::cycles(EnvironmentId::KVM).into_iter();
     let cells: Vec<Cell> = operations
-        .map(|(op, cycles)| cell(SimKvm, op, cycles))
+        .map(|(op, cycles)| cell(EnvironmentId::SIM_KVM, op, cycles))
         .collect();
     let pairs = pairs(&report("no /dev/kvm"), &cells);
     assert_eq!(pairs[0].name(), "sim/kvm and published cycles");

@@ -1,8 +1,10 @@
 use super::*;
+use crate::document::{render, Format};
+use crate::Style;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Sample};
-use trapline_stats::history::{screen, Comparable, Moment, Past, Settings};
+use trapline_stats::history::{screen, RunTime, SeriesBuilder, SeriesSettings, Settings};
 
 fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
     let sample = Sample {
@@ -40,7 +42,7 @@ fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
 /// Twelve runs: `kvm` shifts at run 7 with the kernel, `sim/kvm` by a digit at run 3, and its
 /// boots disagree in run 5.
 fn screening() -> Screening {
-    let mut past = Past::default();
+    let mut past = SeriesBuilder::default();
     for run in 1..=12_u32 {
         let later = run >= 7;
         let kernel = if later { "6.2" } else { "6.1" };
@@ -48,25 +50,30 @@ fn screening() -> Screening {
         let exact = if run >= 3 { 101 } else { 100 };
         let seen = [
             boot(
-                EnvironmentId::Kvm,
+                EnvironmentId::KVM,
                 0,
                 if later { 1_100 } else { 1_000 } + noise,
             ),
-            boot(EnvironmentId::SimKvm, 0, exact),
-            boot(EnvironmentId::SimKvm, 1, exact + u64::from(run == 5)),
+            boot(EnvironmentId::SIM_KVM, 0, exact),
+            boot(EnvironmentId::SIM_KVM, 1, exact + u64::from(run == 5)),
         ];
-        let moment = Moment {
+        let moment = RunTime {
             run: run.into(),
             at: 0,
         };
         let facts = [("kernel".to_owned(), kernel.to_owned())].into();
-        let settings = Comparable {
+        let settings = SeriesSettings {
             general: "preset quick".to_owned(),
-            ..Comparable::default()
+            ..SeriesSettings::default()
         };
         past.add(&moment, &facts, &settings, &seen);
     }
     screen(past.series(), &Settings::default())
+}
+
+fn terminal(screening: &Screening) -> String {
+    let document = document(screening, &|_| "today".to_owned());
+    render(&[document], Format::Text(plain())).unwrap()
 }
 
 fn plain() -> Style {
@@ -79,7 +86,7 @@ fn plain() -> Style {
 
 #[test]
 fn shifts_have_a_corrected_p_and_the_facts_that_changed() {
-    let text = terminal(&screening(), &|_| "today".to_owned(), &plain());
+    let text = terminal(&screening());
     assert!(
         text.contains("exits/port-out in kvm, preset quick, 12 runs\n"),
         "{text}"
@@ -92,14 +99,16 @@ fn shifts_have_a_corrected_p_and_the_facts_that_changed() {
 
 #[test]
 fn boots_that_disagree_are_reported_in_place_of_a_figure() {
-    let text = terminal(&screening(), &|_| "today".to_owned(), &plain());
+    let text = terminal(&screening());
     assert!(
         text.contains(" run 3, today: 100 -> 101 (+1.0%)\n"),
         "{text}"
     );
     let problem = " run 5, today: no figure: not deterministic: boots 0 and 1 differ";
     assert!(text.contains(problem), "{text}");
-    let json = json(&screening());
+    let document = document(&screening(), &|_| String::new());
+    let json = render(&[document], Format::Json).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let series = json["series"].as_array().unwrap();
     let exact = series.iter().find(|one| one["clock"] == "insn").unwrap();
     let entry = &exact["figures"][4];
@@ -113,6 +122,6 @@ fn boots_that_disagree_are_reported_in_place_of_a_figure() {
 
 #[test]
 fn a_store_without_series_says_so() {
-    let text = terminal(&Screening::default(), &|_| String::new(), &plain());
+    let text = terminal(&Screening::default());
     assert!(text.starts_with("No series. "), "{text}");
 }

@@ -1,12 +1,12 @@
-//! Under which conditions interrupts were taken: loads and what they did, where the
-//! guest ran and by which rules, and what those rules promise.
+//! Conditions of a measurement of interrupts: loads and their work, placement and scheduling of the
+//! guest, and the bound of a deadline.
 
 use super::tables::{name, time};
 use crate::Report;
 use trapline_model::{irq, Clock, Conditions, Halt, PerCpu, Pin, Sched};
 use trapline_stats::irq::Interrupts;
 
-/// What there is to say of them, and of what it took.
+/// Returns the conditions and their effects, in sentences.
 pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> {
     let conditions = &report.irq.conditions;
     let mut words = Vec::new();
@@ -62,7 +62,7 @@ fn asked(conditions: &Conditions) -> String {
     words
 }
 
-/// What a deadline promises beside what was seen.
+/// Returns the bound that a deadline promises and the latest interrupt.
 fn bounded(sched: Sched, interrupts: &Interrupts, unit: &str) -> Option<String> {
     let bound = sched.bound()?;
     let late = interrupts.all.lateness?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trapline_model::irq::Settings;
 use trapline_stats::irq::{
-    self, Bucket, Interrupts, Late, Lateness, Point, Proof, Span, Spread, Window,
+    self, Bucket, ExpiryStats, Interrupts, LateInterrupt, Lateness, Point, Proof, Span, Window,
 };
 
 #[derive(Serialize)]
@@ -20,7 +20,7 @@ pub struct JsonInterrupts {
     pin: &'static str,
     sched: String,
     vcpus_per_cpu: u8,
-    /// How late a deadline lets it be, in the figures' unit.
+    /// The largest lateness that a deadline permits, in the unit of the figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<f64>,
     threshold: f64,
@@ -31,7 +31,7 @@ pub struct JsonInterrupts {
     /// `met`, `not-met` or `not-proven`.
     #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<&'static str>,
-    /// Where it is not proven.
+    /// Windows that would prove a requirement that is not proven.
     #[serde(skip_serializing_if = "Option::is_none")]
     windows_to_prove: Option<u64>,
     summary: JsonSpread,
@@ -177,9 +177,9 @@ impl JsonInterrupts {
             stages: stages.spans.iter().map(JsonSpan::from).collect(),
             total: (&stages.total).into(),
             unexplained: stages.unexplained(),
-            untold: stages.untold.iter().map(|point| point.name()).collect(),
-            disordered: stages.disordered,
-            ahead: stages.ahead,
+            untold: stages.unstamped.iter().map(|point| point.name()).collect(),
+            disordered: stages.out_of_order,
+            ahead: stages.early_wakeups,
             found: interrupts.found.iter().map(JsonFound::from).collect(),
             latest: interrupts.latest.iter().map(JsonLate::from).collect(),
             doubt: JsonDoubt {
@@ -205,8 +205,8 @@ fn bucket(bucket: &Bucket) -> [u64; 3] {
     [bucket.from, bucket.to, bucket.count]
 }
 
-impl From<&Spread> for JsonSpread {
-    fn from(spread: &Spread) -> Self {
+impl From<&ExpiryStats> for JsonSpread {
+    fn from(spread: &ExpiryStats) -> Self {
         Self {
             expiries: spread.expiries,
             count: spread.count,
@@ -257,8 +257,8 @@ impl From<&Span> for JsonSpan {
     }
 }
 
-impl From<&(trapline_abi::Found, Spread)> for JsonFound {
-    fn from((found, spread): &(trapline_abi::Found, Spread)) -> Self {
+impl From<&(trapline_abi::CpuState, ExpiryStats)> for JsonFound {
+    fn from((found, spread): &(trapline_abi::CpuState, ExpiryStats)) -> Self {
         let late = spread.lateness;
         Self {
             found: found.name(),
@@ -270,11 +270,12 @@ impl From<&(trapline_abi::Found, Spread)> for JsonFound {
     }
 }
 
-impl From<&Late> for JsonLate {
-    fn from(late: &Late) -> Self {
+impl From<&LateInterrupt> for JsonLate {
+    fn from(late: &LateInterrupt) -> Self {
         let at = |point: Point| {
-            let told = late.points.iter().find(|(known, _)| *known == point);
-            told.map(|(_, at)| *at)
+            let mut points = late.points.iter();
+            let found = points.find(|(known, _)| *known == point);
+            found.map(|(_, at)| *at)
         };
         Self {
             boot: late.boot,

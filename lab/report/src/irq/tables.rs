@@ -1,13 +1,13 @@
 //! The tables of interrupts: a row for each environment and timer.
 
 use super::shares;
+use crate::document::{Align, Look, Section, Span, Table};
 use crate::figures;
-use crate::grid::Grid;
-use crate::sheet::{Align, Group, Label, Look, Sheet, Span};
-use trapline_abi::{Found, Op};
+use trapline_abi::{CpuState, Op};
 use trapline_model::irq::Settings;
 use trapline_model::Clock;
-use trapline_stats::irq::{least_count, Interrupts, Lateness, Point, Spread, FIRST_WINDOWS};
+use trapline_stats::irq::{self as stats, least_count, FIRST_WINDOWS};
+use trapline_stats::irq::{ExpiryStats, Interrupts, Lateness, Point};
 
 /// The heading of the names.
 pub const NAMES: &str = "environment";
@@ -43,23 +43,23 @@ fn percentiles(late: &Lateness) -> [Option<f64>; 5] {
     [late.p50, late.p90, late.p99, late.p999, late.p9999]
 }
 
-/// How late interrupts were.
-pub fn lateness(shown: &[&Interrupts]) -> Grid {
+/// Returns the lateness of interrupts.
+pub fn lateness(shown: &[&Interrupts]) -> Table {
     let columns = [
         "mean", "sd", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max", "of",
     ];
-    let mut grid = Grid::new(NAMES, columns);
+    let mut table = Table::new(NAMES, columns);
     for interrupts in shown {
         let cells = match interrupts.all.lateness {
             None => vec![],
             Some(late) => of_lateness(&late, interrupts),
         };
-        grid.row(name(interrupts), cells);
+        table.row(name(interrupts), cells);
     }
-    // Those without a figure, then 90%, the deviation, 99.9%, the least.
+    // Columns without a figure, then p90, sd, p99.9, min.
     let mut give_way = empty_columns(shown);
     give_way.extend([4, 1, 6, 2]);
-    grid.giving_way(&give_way)
+    table.with_optional(&give_way)
 }
 
 /// Columns of percentiles for which no row has enough interrupts, the highest first.
@@ -93,7 +93,7 @@ fn of_lateness(late: &Lateness, interrupts: &Interrupts) -> Vec<Span> {
 fn known(value: Option<f64>, clock: Clock, look: Look) -> Span {
     match value {
         Some(value) => Span::new(time(value, clock), look),
-        None => Span::new("-", Look::Faint),
+        None => Span::absent(),
     }
 }
 
@@ -107,11 +107,11 @@ pub fn missing_percentiles(shown: &[&Interrupts]) -> Option<String> {
         .collect();
     (!counts.is_empty()).then(|| {
         let counts = counts.join(", ");
-        format!("-: fewer interrupts than a 95% interval of the percentile takes: {counts}")
+        format!("–: fewer interrupts than a 95% interval of the percentile takes: {counts}")
     })
 }
 
-/// Whether a table of `interrupts` lacks a percentile; only the first has others than 99%.
+/// Returns true if a table of `interrupts` lacks a percentile; only the first has others than p99.
 fn lacks(interrupts: &Interrupts, index: usize) -> bool {
     let all = interrupts.all.lateness.iter();
     let parts = [Some(&interrupts.first), interrupts.rest.as_ref()];
@@ -123,28 +123,29 @@ fn lacks(interrupts: &Interrupts, index: usize) -> bool {
         .any(|late| percentiles(late)[index].is_none())
 }
 
-/// A table with its heading and what there is to say of it.
-pub type Titled = (&'static str, String, Grid);
+fn section(title: &str, explanation: String, table: Table) -> Section {
+    let mut section = Section::new(title, explanation);
+    section.table(table);
+    section
+}
 
-/// How many came too late.
-pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Titled {
+/// Returns the number of late and missed expiries.
+pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Section {
     let threshold = settings.threshold;
     let columns = ["expiries", "late", "missed", "too late", "in time"];
     let has_interval = shown.iter().any(|one| one.in_time_interval.is_some());
     let further = if has_interval { INTERVALS } else { &[] };
-    let mut grid = Grid::new(NAMES, columns.iter().chain(further).copied());
+    let mut table = Table::new(NAMES, columns.iter().chain(further).copied());
     for interrupts in shown {
-        grid.row(name(interrupts), of_counts(interrupts));
+        table.row(name(interrupts), of_counts(interrupts));
     }
-    let in_insn = match shown.first().map(|interrupts| interrupts.clock) {
-        Some(Clock::Insn | Clock::InsnVmx) => {
-            format!(" = {} insn", figures::count(threshold.0))
-        }
-        _ => String::new(),
+    let in_insn = match shown.first().is_some_and(|one| one.clock.is_exact()) {
+        true => format!(" = {} insn", figures::count(threshold.0)),
+        false => String::new(),
     };
     let explanation = format!("later than {threshold}{in_insn}, or missed");
-    // The share of those too late, which that of the others tells.
-    ("Too late", explanation, grid.giving_way(&[3]))
+    // The complement of the share in time.
+    section("Too late", explanation, table.with_optional(&[3]))
 }
 
 /// The headings of the intervals of the share in time.
@@ -174,8 +175,8 @@ fn of_counts(interrupts: &Interrupts) -> Vec<Span> {
     spans
 }
 
-/// The first windows apart from the rest, and how the windows differ.
-pub fn windows(shown: &[&Interrupts]) -> Titled {
+/// Returns the lateness in the first windows and in the others, and the range of means.
+pub fn windows(shown: &[&Interrupts]) -> Section {
     let columns = [
         "first mean",
         "p99",
@@ -185,25 +186,27 @@ pub fn windows(shown: &[&Interrupts]) -> Titled {
         "max",
         "means of all",
     ];
-    let mut grid = Grid::new(NAMES, columns);
+    let mut table = Table::new(NAMES, columns);
     for interrupts in shown {
         let clock = interrupts.clock;
         let mut cells = three(Some(&interrupts.first), clock);
         cells.extend(three(interrupts.rest.as_ref(), clock));
         cells.push(Span::new(range_of_means(interrupts), Look::Plain));
-        grid.row(name(interrupts), cells);
+        table.row(name(interrupts), cells);
     }
     let explanation = format!("the first {FIRST_WINDOWS} of 1,024 expiries, and the rest");
-    // The range of means, then both 99%.
-    ("Windows", explanation, grid.giving_way(&[6, 4, 1]))
+    // The range of means, then both p99.
+    section("Windows", explanation, table.with_optional(&[6, 4, 1]))
 }
 
-fn three(spread: Option<&Spread>, clock: Clock) -> Vec<Span> {
+fn three(spread: Option<&ExpiryStats>, clock: Clock) -> Vec<Span> {
     let late = spread.and_then(|spread| spread.lateness);
-    let told = late.map_or([None; 3], |late| {
+    let values = late.map_or([None; 3], |late| {
         [Some(late.mean), late.p99, Some(late.max)]
     });
-    told.map(|value| known(value, clock, Look::Plain)).to_vec()
+    values
+        .map(|value| known(value, clock, Look::Plain))
+        .to_vec()
 }
 
 fn range_of_means(interrupts: &Interrupts) -> String {
@@ -222,24 +225,24 @@ fn range_of_means(interrupts: &Interrupts) -> String {
     })
 }
 
-/// What was interrupted.
-pub fn found(shown: &[&Interrupts]) -> Titled {
-    let columns = Found::ALL.map(|found| [found.name().to_owned(), "p99".to_owned()]);
-    let mut grid = Grid::new(NAMES, columns.into_iter().flatten());
+/// Returns the interrupts by what they interrupted.
+pub fn found(shown: &[&Interrupts]) -> Section {
+    let columns = CpuState::ALL.map(|found| [found.name().to_owned(), "p99".to_owned()]);
+    let mut table = Table::new(NAMES, columns.into_iter().flatten());
     for interrupts in shown {
-        let cells = Found::ALL
+        let cells = CpuState::ALL
             .into_iter()
             .flat_map(|found| of_found(interrupts, found));
-        grid.row(name(interrupts), cells.collect());
+        table.row(name(interrupts), cells);
     }
     let explanation = "interrupts of each kind, and how late 99% of those were".to_owned();
-    ("What they found", explanation, grid)
+    section("What they found", explanation, table)
 }
 
-fn of_found(interrupts: &Interrupts, found: Found) -> [Span; 2] {
+fn of_found(interrupts: &Interrupts, found: CpuState) -> [Span; 2] {
     let spread = interrupts.found.iter().find(|(kind, _)| *kind == found);
     match spread.and_then(|(_, spread)| Some((spread.count, spread.lateness?))) {
-        None => ["-", ""].map(|text| Span::new(text, Look::Faint)),
+        None => [Span::absent(), Span::default()],
         Some((count, late)) => [
             Span::new(figures::count(count), Look::Plain),
             known(late.p99, interrupts.clock, Look::Plain),
@@ -247,41 +250,25 @@ fn of_found(interrupts: &Interrupts, found: Found) -> [Span; 2] {
     }
 }
 
-/// Where the time went: points down, environments across.
-pub fn stages(shown: &[&Interrupts], unicode: bool) -> Sheet {
-    let points = Point::ALL.into_iter().skip(1);
-    let names = points
-        .clone()
-        .map(|point| format!("until {}", point.name()));
-    let rows = names.chain(["all of it".to_owned()]);
-    let group = |interrupts: &&Interrupts| {
-        let stages = &interrupts.stages;
-        let spans = points
-            .clone()
-            .map(|point| stages.spans.iter().find(|span| span.to == point));
-        let rows = spans.chain([Some(&stages.total)]).map(|span| match span {
-            None => {
-                let dash = if unicode { "–" } else { "-" };
-                vec![
-                    Span::new(dash, Look::Faint),
-                    Span::default(),
-                    Span::default(),
-                ]
-            }
-            Some(span) => [Some(span.p50), span.p99, Some(span.max)]
-                .map(|value| known(value, interrupts.clock, Look::Plain))
-                .to_vec(),
-        });
-        Group {
-            title: Span::new(name(interrupts), Look::Strong),
-            columns: vec![Align::Right; 3],
-            rows: rows.collect(),
-        }
+/// Returns the times of the stages by environment and timer.
+pub fn stages(shown: &[&Interrupts]) -> Table {
+    let mut table = Table::grouped(shown.iter().map(|it| name(it)), &[Align::Right; 3]);
+    let cell = |span: Option<&stats::Span>, clock: Clock| match span {
+        None => vec![Span::absent()],
+        Some(span) => [Some(span.p50), span.p99, Some(span.max)]
+            .map(|value| known(value, clock, Look::Plain))
+            .to_vec(),
     };
-    Sheet {
-        labels: rows
-            .map(|row| Label::Row(Span::new(row, Look::Plain)))
-            .collect(),
-        groups: shown.iter().map(group).collect(),
+    for point in Point::ALL.into_iter().skip(1) {
+        let cells = shown.iter().map(|interrupts| {
+            let mut spans = interrupts.stages.spans.iter();
+            cell(spans.find(|span| span.to == point), interrupts.clock)
+        });
+        table.row(format!("until {}", point.name()), cells);
     }
+    let totals = shown
+        .iter()
+        .map(|it| cell(Some(&it.stages.total), it.clock));
+    table.row("all of it", totals);
+    table
 }

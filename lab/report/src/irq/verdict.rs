@@ -1,13 +1,13 @@
-//! Whether an environment meets the requirement on the share of expiries in time.
+//! Verdicts on the required share of expiries in time.
 
 use super::{shares, tables::name};
 use crate::{figures, Report};
 use trapline_abi::interrupt::WINDOW;
 use trapline_model::irq::{Share, MOST_EXPIRIES};
 use trapline_model::Clock;
-use trapline_stats::irq::{InTimeInterval, Interrupts, Proof, Spread};
+use trapline_stats::irq::{ExpiryStats, InTimeInterval, Interrupts, Proof};
 
-/// Whether one timer in one environment meets the requirement.
+/// The verdict on one timer in one environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The environment and the timer.
@@ -17,7 +17,7 @@ pub struct Verdict {
     /// The result.
     pub proof: Proof,
     require: Share,
-    spread: Spread,
+    spread: ExpiryStats,
     interval: Option<InTimeInterval>,
     /// Nanoseconds from one expiry to the next.
     period: Option<f64>,
@@ -38,7 +38,7 @@ impl Verdict {
 
     /// Returns the verdict with the counts and the interval behind it.
     pub fn words(&self) -> String {
-        let Spread {
+        let ExpiryStats {
             expiries, above, ..
         } = self.spread;
         let (in_time, missed) = (self.spread.in_time(), self.spread.missed());

@@ -1,27 +1,28 @@
-//! The matrix as one JSON object: every build with its two clocks, and the percentages.
+//! The JSON object of kernel builds: every build with its two clocks, and the ratios.
 
 use super::{Cell, Matrix};
+use crate::document::json::Object;
 use serde_json::{json, Value};
 use trapline_model::kernel_build::Column;
 use trapline_model::EnvironmentId;
 use trapline_stats::paired::PairedRatio;
 
-/// The object; `version` is Trapline's.
-pub fn json(matrix: &Matrix, version: &str) -> Value {
+/// Returns the object; `version` is Trapline's.
+pub fn object(matrix: &Matrix, version: &str) -> Object {
     let cells = matrix.cells.iter();
     let cells: Vec<_> = cells
-        .map(|(place, cell)| of_cell(matrix, *place, cell))
+        .map(|(place, cell)| cell_value(matrix, *place, cell))
         .collect();
-    json!({
-        "trapline": version,
-        "workload": "kernel-build",
-        "size": matrix.size.name(),
-        "facts": matrix.facts,
-        "cells": cells,
-    })
+    let mut object = Object::default();
+    object.push("cells", cells);
+    object.push("facts", matrix.facts.clone());
+    object.push("size", matrix.size.name());
+    object.push("trapline", version.to_owned());
+    object.push("workload", "kernel-build");
+    object
 }
 
-fn of_cell(matrix: &Matrix, (id, column): (EnvironmentId, Column), cell: &Cell) -> Value {
+fn cell_value(matrix: &Matrix, (id, column): (EnvironmentId, Column), cell: &Cell) -> Value {
     let took = cell.took();
     let builds = cell.done.iter().map(|(round, done)| {
         json!({

@@ -1,28 +1,24 @@
-//! How long kernels took to build: environments down, CPUs and their places across, as the
-//! document has it from which the workload comes - with what that leaves out: the spread,
-//! a row without virtualization, and every percentage computed.
+//! Duration of kernel builds by environment and by number and placement of CPUs, with the spread, a
+//! native row and computed percentages.
 //!
-//! [`Matrix::new`] takes what came of each build. All must have made the same: whoever made
-//! something else has failed, however fast.
+//! All builds must produce the same object files; a build with other files has failed.
 
-mod json;
+pub(crate) mod json;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
-pub use json::json;
-pub use table::table;
-
+use crate::document::Document;
 use std::collections::BTreeMap;
 use trapline_model::kernel_build::{Build, Column, Done, Outcome, Size, OF_ALL};
 use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::paired::{paired_ratio, PairedRatio};
-use trapline_stats::spread::Sorted;
+use trapline_stats::Sorted;
 
 /// Clocks that differ by more than this share disagree.
 const AGREEMENT: f64 = 0.01;
 
-/// How far the clock of a build's Linux is off, as a share of the time; an instruction of a
+/// Returns the error of the clock of the guest's Linux, as a share of the time; an instruction of a
 /// simulated machine is a nanosecond of its time.
 fn off(done: &Done) -> f64 {
     (done.own_ns as f64 - done.took as f64) / (done.took as f64).max(1.0)
@@ -33,12 +29,12 @@ fn off(done: &Done) -> f64 {
 pub struct Matrix {
     /// The cells that there are.
     cells: BTreeMap<(EnvironmentId, Column), Cell>,
-    /// What is known about them.
+    /// Facts about the builds.
     pub(crate) facts: BTreeMap<String, String>,
     size: Size,
 }
 
-/// What came of all builds of an environment on the same CPUs.
+/// The outcome of all builds of an environment on the same CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Cell {
     /// The builds that were done, with their rounds.
@@ -70,7 +66,7 @@ impl Cell {
         most.filter(|off| off.abs() > AGREEMENT)
     }
 
-    /// Whether builds on an exact clock took different times.
+    /// Returns true if builds on an exact clock took different times.
     fn wavers(&self) -> bool {
         let first = self.done.first().map(|(_, done)| done.took);
         self.done.iter().any(|(_, done)| Some(done.took) != first)
@@ -78,7 +74,7 @@ impl Cell {
 }
 
 impl Matrix {
-    /// What came of these builds, in the order in which they were done.
+    /// Collects builds in the order in which they were done.
     pub fn new(size: Size, builds: &[Build]) -> Self {
         let reference = builds.iter().find_map(|build| match &build.outcome {
             Outcome::Done(done) => Some((done, build.planned.environment, build.planned.column)),
@@ -105,17 +101,27 @@ impl Matrix {
         }
     }
 
-    /// Whether all that was not skipped was done, and made the same.
+    /// Returns the document of the builds; `version` is Trapline's.
+    pub fn document(&self, version: &str) -> Document {
+        Document {
+            command: "trapline run",
+            sections: table::sections(self),
+            object: json::object(self, version),
+            ..Document::default()
+        }
+    }
+
+    /// Returns true if no build failed.
     pub fn is_good(&self) -> bool {
         self.cells.values().all(|cell| cell.failed.is_none())
     }
 
-    /// Whether anything was built.
+    /// Returns true if there is a figure.
     pub fn has_figures(&self) -> bool {
         self.cells.values().any(|cell| cell.took().is_some())
     }
 
-    /// Whether the same build on an exact clock took another time.
+    /// Returns true if the same build on an exact clock took another time.
     pub fn wavers(&self) -> bool {
         let exact = self
             .cells
@@ -171,7 +177,7 @@ impl Matrix {
     }
 }
 
-/// What is known about the builds: what is of all of them once, the rest by environment.
+/// Returns the facts about the builds: common ones once, the others by environment.
 fn facts_of(builds: &[Build]) -> BTreeMap<String, String> {
     let facts = builds.iter().flat_map(|build| {
         let environment = build.planned.environment;
@@ -188,20 +194,16 @@ fn facts_of(builds: &[Build]) -> BTreeMap<String, String> {
 
 /// The environment without virtualization that has a Linux.
 pub(crate) fn native(clock: Clock) -> EnvironmentId {
-    match clock {
-        Clock::Wall => EnvironmentId::Host,
-        Clock::Insn => EnvironmentId::SimLinux,
-        Clock::InsnVmx => EnvironmentId::SimVmxLinux,
-    }
+    clock.bare_linux()
 }
 
-/// What there is to say if this is not what the first has made.
+/// Returns the difference to the object files of the first build, if there is one.
 fn unequal(done: &Done, known: (&Done, EnvironmentId, Column)) -> Option<String> {
     let (first, environment, column) = known;
     (done.proof != first.proof).then(|| {
         let digits = |proof: &str| proof.chars().take(12).collect::<String>();
         format!(
-            "it made something else than {environment} {column}: {} object files with symbols \
+            "object files differ from those of {environment} {column}: {} object files with symbols \
              {}, not {} with {}",
             done.objects,
             digits(&done.proof),

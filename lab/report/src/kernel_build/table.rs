@@ -1,80 +1,49 @@
-//! The table of a clock, as rows of words, and for a terminal.
+//! Sections of kernel builds: one table for each clock.
 
 use super::{native, Matrix};
-use crate::printable;
+use crate::document::{Look, Marker, Section, Span, Table};
+use crate::figures::clock_name;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use trapline_model::kernel_build::Column;
 use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::paired::PairedRatio;
-use trapline_stats::spread::Sorted;
+use trapline_stats::Sorted;
 
-/// Columns of text for a name, and for a figure.
-const NAME: usize = 20;
-const FIGURE: usize = 15;
-
-/// In the place of a figure that there is not.
-const NONE: &str = "-";
-
-/// The tables of all clocks, within `width` columns of text.
-pub fn table(matrix: &Matrix, width: usize) -> String {
+/// Returns a section for each clock, and one with the size and the source of the build.
+pub fn sections(matrix: &Matrix) -> Vec<Section> {
     let clocks = Clock::ALL.into_iter();
-    let tables = clocks.filter_map(|clock| of_clock(matrix, clock, width));
-    let tables: Vec<_> = tables.collect();
-    let mut text = tables.join("\n");
-    let whole = format!("{}.", what(matrix));
-    text += &format!("\n{}\n", textwrap::fill(&whole, options(width)));
-    text
-}
-
-/// What is built, and from which source.
-pub fn what(matrix: &Matrix) -> String {
+    let clocks = clocks.filter(|clock| !matrix.environments(*clock).is_empty());
+    let mut sections: Vec<Section> = clocks.map(|clock| of_clock(matrix, clock)).collect();
     let source = matrix.facts.get("build-source");
     let source = source.map_or_else(String::new, |source| format!(", {source}"));
-    format!("{}: {}{source}", matrix.size, matrix.size.what())
+    let work = format!("{}: {}{source}.", matrix.size, matrix.size.what());
+    let mut section = Section::default();
+    section.note(Marker::Paragraph, &work, Look::Plain);
+    sections.push(section);
+    sections
 }
 
-/// A row of the table: an environment's figures, or what is said of them below.
-pub struct Row {
-    /// Of the environment, or what is said.
-    pub name: String,
-    /// Whether these are the figures themselves.
-    pub is_figures: bool,
-    /// One for each column.
-    pub cells: Vec<String>,
-}
-
-fn of_clock(matrix: &Matrix, clock: Clock, width: usize) -> Option<String> {
-    if matrix.environments(clock).is_empty() {
-        return None;
-    }
-    let mut text = String::new();
-    let fits = width.saturating_sub(NAME) / FIGURE;
-    for columns in columns(matrix, clock).chunks(fits.max(1)) {
-        text += &format!("{}\n{}\n", title(matrix, clock), line("", &names(columns)));
-        for row in rows(matrix, clock, columns) {
-            let name = match row.is_figures {
-                true => row.name,
-                false => format!("  {}", row.name),
-            };
-            text += &format!("{}\n", line(&name, &row.cells));
+fn of_clock(matrix: &Matrix, clock: Clock) -> Section {
+    let unit = match clock.is_exact() {
+        false => "seconds",
+        true => "million instructions",
+    };
+    let title = format!("Kernel build, {}, {}", matrix.size, clock_name(clock));
+    let mut section = Section::new(&title, unit);
+    let columns = columns(matrix, clock);
+    if !columns.is_empty() {
+        let mut table = Table::new("", columns.iter().map(Column::to_string));
+        for id in matrix.environments(clock) {
+            push_rows(matrix, id, &columns, &mut table);
         }
-        text.push('\n');
+        section.table(table);
     }
-    for note in notes(matrix, clock) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", textwrap::fill(&note, options(width)));
-    }
-    Some(text)
+    section.details([explanation(matrix, clock)]);
+    push_notes(matrix, clock, &mut section);
+    section
 }
 
-/// What stands above the table.
-fn title(matrix: &Matrix, clock: Clock) -> String {
-    let unit = unit(clock);
-    format!("Kernel build, {}, {clock} clock: {unit}", matrix.size)
-}
-
-/// Its columns. Those with nothing in them are left out: the notes say why.
+/// Returns the columns that have a figure.
 pub fn columns(matrix: &Matrix, clock: Clock) -> Vec<Column> {
     let environments = matrix.environments(clock);
     let mut columns = matrix.columns(clock);
@@ -83,56 +52,62 @@ pub fn columns(matrix: &Matrix, clock: Clock) -> Vec<Column> {
     columns
 }
 
-/// The titles of columns.
-pub fn names(columns: &[Column]) -> Vec<String> {
-    columns.iter().map(Column::to_string).collect()
-}
-
-/// The rows that have anything in these columns.
-pub fn rows(matrix: &Matrix, clock: Clock, columns: &[Column]) -> Vec<Row> {
-    let environments = matrix.environments(clock).into_iter();
-    let rows = environments.flat_map(|id| rows_of(matrix, id, columns));
-    rows.filter(|row| {
-        row.cells
-            .iter()
-            .any(|cell| !matches!(cell.as_str(), "" | NONE))
-    })
-    .collect()
-}
-
-fn rows_of(matrix: &Matrix, id: EnvironmentId, columns: &[Column]) -> Vec<Row> {
+/// Adds the rows of an environment that are not empty: figures, range, ratios and their intervals.
+fn push_rows(matrix: &Matrix, id: EnvironmentId, columns: &[Column], table: &mut Table) {
     let clock = id.clock();
-    let row = |name: &str, is_figures, cell: &dyn Fn(Column) -> String| Row {
-        name: name.to_owned(),
-        is_figures,
-        cells: columns.iter().map(|column| cell(*column)).collect(),
+    let took: Vec<_> = columns
+        .iter()
+        .map(|column| matrix.took(id, *column))
+        .collect();
+    if took.iter().all(Option::is_none) {
+        return;
+    }
+    let figures = took.iter().map(|took| match took {
+        Some(took) => Span::new(formatted(took.median(), clock), Look::Strong),
+        None => Span::absent(),
+    });
+    table.row(id.name(), figures);
+    let mut row = |label: &str, cells: Vec<String>| {
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            let cells = cells.into_iter().map(|cell| Span::new(cell, Look::Faint));
+            table.row(format!("  {label}"), cells);
+        }
     };
-    let took = |column| matrix.took(id, column);
-    let over_base = |column| match column {
+    row(
+        "min-max",
+        took.iter()
+            .map(|took| spread(took.as_ref(), clock))
+            .collect(),
+    );
+    let over_base = |column: &Column| match *column {
         Column::BASE => None,
         column => matrix.ratio_to_base(id, column),
     };
-    let over_native = |column| matrix.ratio_to_native(id, column);
-    let mut rows = vec![
-        row(id.name(), true, &|column| figure(took(column), clock)),
-        row("min-max", false, &|column| spread(took(column), clock)),
+    let over_native = |column: &Column| matrix.ratio_to_native(id, *column);
+    let bases = [
+        (
+            Column::BASE.to_string(),
+            columns.iter().map(over_base).collect::<Vec<_>>(),
+        ),
+        (
+            native(clock).to_string(),
+            columns.iter().map(over_native).collect(),
+        ),
     ];
-    let bases = [Column::BASE.to_string(), native(clock).to_string()];
-    let ratios: [&dyn Fn(Column) -> Option<PairedRatio>; 2] = [&over_base, &over_native];
-    for (base, ratio) in bases.iter().zip(ratios) {
-        let over = |column| percent(ratio(column).map(|ratio| ratio.estimate - 1.0));
-        rows.push(row(&format!("over {base}"), false, &over));
+    for (base, ratios) in bases {
+        let over = ratios
+            .iter()
+            .map(|ratio| percent(ratio.map(|ratio| ratio.estimate - 1.0)));
+        row(&format!("over {base}"), over.collect());
         if !clock.is_exact() {
-            let all = columns.iter().filter_map(|column| ratio(*column));
-            let name = format!("  {}", interval_name(all));
-            rows.push(row(&name, false, &|column| interval(ratio(column))));
+            let name = format!("  {}", interval_name(ratios.iter().flatten()));
+            row(&name, ratios.iter().map(|ratio| interval(*ratio)).collect());
         }
     }
-    rows
 }
 
 /// The name of a row of intervals, with their level if all have the same.
-fn interval_name(ratios: impl Iterator<Item = PairedRatio>) -> String {
+fn interval_name<'a>(ratios: impl Iterator<Item = &'a PairedRatio>) -> String {
     let levels = ratios.filter_map(|ratio| Some(ratio.interval?.level));
     match Sorted::new(levels.collect()) {
         Some(levels) if levels.min() == levels.max() => {
@@ -161,41 +136,19 @@ fn interval(ratio: Option<PairedRatio>) -> String {
     }
 }
 
-fn line(name: &str, cells: &[String]) -> String {
-    let cells: String = cells
-        .iter()
-        .map(|cell| format!("{cell:>FIGURE$}"))
-        .collect();
-    format!(" {name:<0$}{cells}", NAME - 1)
-        .trim_end()
-        .to_owned()
-}
-
-fn figure(took: Option<Sorted>, clock: Clock) -> String {
-    took.map_or_else(|| NONE.to_owned(), |took| written(took.median(), clock))
-}
-
-/// Of one build there is no spread, nor of several that were the same.
-fn spread(took: Option<Sorted>, clock: Clock) -> String {
+/// Returns the range of several builds, unless they took the same time.
+fn spread(took: Option<&Sorted>, clock: Clock) -> String {
     let several = took.filter(|took| took.min() < took.max());
     several.map_or_else(String::new, |took| {
         format!(
             "{}-{}",
-            written(took.min(), clock),
-            written(took.max(), clock)
+            formatted(took.min(), clock),
+            formatted(took.max(), clock)
         )
     })
 }
 
-/// In what figures are.
-pub const fn unit(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Wall => "seconds",
-        Clock::Insn | Clock::InsnVmx => "million instructions",
-    }
-}
-
-fn written(took: f64, clock: Clock) -> String {
+fn formatted(took: f64, clock: Clock) -> String {
     match clock {
         Clock::Wall => {
             let seconds = took / 1e9;
@@ -218,9 +171,8 @@ fn percent(share: Option<f64>) -> String {
     })
 }
 
-/// How it is read, and what there is to say of cells.
-pub fn notes(matrix: &Matrix, clock: Clock) -> Vec<String> {
-    let mut notes = vec![explanation(matrix, clock)];
+/// Adds the reasons of failed and skipped cells, and doubts about figures.
+fn push_notes(matrix: &Matrix, clock: Clock, section: &mut Section) {
     let cells = matrix
         .cells
         .iter()
@@ -229,7 +181,8 @@ pub fn notes(matrix: &Matrix, clock: Clock) -> Vec<String> {
     for ((id, column), cell) in cells {
         let at = format!("{id} {column}");
         if let Some(reason) = &cell.failed {
-            notes.push(format!("{at} FAILED: {}", printable(reason)));
+            let text = format!("{at} FAILED: {reason}");
+            section.note(Marker::Warning, &text, Look::Bad);
         }
         if let Some(reason) = &cell.skipped {
             match skipped.iter_mut().find(|(other, _)| other == reason) {
@@ -239,23 +192,15 @@ pub fn notes(matrix: &Matrix, clock: Clock) -> Vec<String> {
         }
         if let Some(off) = cell.disagreement() {
             let off = percent(Some(off));
-            notes.push(format!("{at}: the clock of its Linux is off by {off}"));
+            section.warnings([format!("{at}: the clock of its Linux is off by {off}")]);
         }
         if clock.is_exact() && cell.wavers() {
-            notes.push(format!("{at}: not the same twice"));
+            section.warnings([format!("{at}: not the same twice")]);
         }
     }
-    let skipped = skipped.into_iter();
-    notes.extend(
-        skipped.map(|(reason, places)| {
-            format!("{} not built: {}", places.join(", "), printable(reason))
-        }),
-    );
-    notes
-}
-
-fn options(width: usize) -> textwrap::Options<'static> {
-    textwrap::Options::new(width).subsequent_indent("  ")
+    for (reason, places) in skipped {
+        section.details([format!("{} not built: {reason}", places.join(", "))]);
+    }
 }
 
 fn explanation(matrix: &Matrix, clock: Clock) -> String {

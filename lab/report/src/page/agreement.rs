@@ -1,30 +1,30 @@
-//! How far the clocks agree: rank correlations of the same operations.
+//! Agreement of the clocks: rank correlations of the same operations.
 
 use super::context::Context;
 use super::help::help;
 use super::{heading, Section};
-use crate::agreement::{pairs, probability, range, Pair, EXPLANATION, LIMITS, TITLE};
-use maud::{html, Markup};
+use crate::agreement::{pairs, probability, range, Correlations, Pair, EXPLANATION, LIMITS, TITLE};
+use crate::document::{html as document, Look, Span, Table, ABSENT};
+use maud::html;
 use trapline_model::names;
+use trapline_stats::agreement::Agreement;
 
 /// `None` if no stack was measured on two clocks.
 pub fn section(context: &Context<'_>) -> Option<Section> {
     let pairs = pairs(context.report(), &context.cells);
-    let correlated = || pairs.iter().filter(|pair| pair.outcome.is_ok());
     if pairs.is_empty() {
         return None;
+    }
+    let mut table = Table::new("pair", COLUMNS);
+    for pair in &pairs {
+        if let Ok(correlations) = &pair.outcome {
+            push_rows(pair, correlations, &mut table);
+        }
     }
     let body = html! {
         (heading(TITLE, help(TITLE, &HELP)))
         p.lead { (EXPLANATION) }
-        @if correlated().next().is_some() {
-            div.scroll tabindex="0" role="region" aria-label=(TITLE) { table.numbers {
-                thead { tr {
-                    @for column in COLUMNS { th scope="col" { (column) } }
-                } }
-                tbody { @for pair in correlated() { (row(pair)) } }
-            } }
-        }
+        @if !table.rows.is_empty() { (document::scrollable(TITLE, &document::table(&table))) }
         @for pair in &pairs {
             @if let Err(reason) = pair.outcome { p { (pair.name()) ": refused: " (reason) } }
             @if let Some(caveat) = &pair.caveat { p { (pair.name()) ": " (caveat) } }
@@ -34,7 +34,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
     Some(context.section("agreement", "Agreement of the clocks", body))
 }
 
-const COLUMNS: [&str; 6] = ["pair", "n", "rho", "95% interval", "p", "farthest apart"];
+const COLUMNS: [&str; 5] = ["n", "rho", "95% interval", "p", "farthest apart"];
 
 const HELP: [&str; 2] = [
     "Spearman's rank correlation: 1 if both clocks put the operations into the same order, 0 if \
@@ -43,29 +43,24 @@ const HELP: [&str; 2] = [
     "Published cycles are those of the section of that name, all of processors of one generation.",
 ];
 
-fn row(pair: &Pair) -> Markup {
-    let told = pair.outcome.as_ref().ok();
-    html! {
-        @if let Some(told) = told {
-            tr {
-                th.name scope="row" { (pair.name()) }
-                td { (pair.operations.len()) }
-                td.strong { (format!("{:.2}", told.all.rho)) }
-                td { (told.all.interval.map_or("–".to_owned(), range)) }
-                td { (probability(told.all.p)) }
-                td { @if let Some((op, (a, b))) = pair.farthest() {
-                    (names::path(op)) ", " (a) " and " (b) } }
-            }
-            @for (workload, count, within) in &told.within {
-                tr {
-                    th.name scope="row" { "– within " (workload.name()) }
-                    td { (count) }
-                    td.strong { (format!("{:.2}", within.rho)) }
-                    td { (within.interval.map_or("–".to_owned(), range)) }
-                    td { (probability(within.p)) }
-                    td {}
-                }
-            }
-        }
+fn push_rows(pair: &Pair, correlations: &Correlations, table: &mut Table) {
+    let cells = |count: usize, agreement: &Agreement, farthest: String| {
+        let interval = agreement.interval.map_or(ABSENT.to_owned(), range);
+        [
+            Span::plain(count.to_string()),
+            Span::new(format!("{:.2}", agreement.rho), Look::Strong),
+            Span::plain(interval),
+            Span::plain(probability(agreement.p)),
+            Span::plain(farthest),
+        ]
+    };
+    let farthest = pair.farthest().map_or(String::new(), |(op, (a, b))| {
+        format!("{}, {a} and {b}", names::path(op))
+    });
+    let count = pair.operations.len();
+    table.row(pair.name(), cells(count, &correlations.all, farthest));
+    for (workload, count, within) in &correlations.within {
+        let label = format!("– within {}", workload.name());
+        table.row(label, cells(*count, within, String::new()));
     }
 }

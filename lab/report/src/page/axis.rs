@@ -1,18 +1,18 @@
-//! Numbers to places on a picture, and the round numbers that are written below it.
+//! The axis of a plot: positions of values, and round numbers for its ticks.
 
-/// From values to pixels.
+/// Maps values to pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     low: f64,
     high: f64,
-    /// Where the lowest stands.
+    /// Position of the lowest value.
     from: f64,
-    /// Where the highest stands.
+    /// Position of the highest value.
     to: f64,
 }
 
 impl Axis {
-    /// Values from `low` to `high`, which are not the same, between two places.
+    /// Creates an axis for values from `low` to `high` between two positions.
     pub fn new((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let least = (low.abs() * 1e-6).max(1e-9);
         let high = if high - low < least {
@@ -28,13 +28,13 @@ impl Axis {
         }
     }
 
-    /// Where `value` stands; beyond the ends, at the end.
+    /// Returns the position of `value`, clamped to the ends.
     pub fn at(&self, value: f64) -> f64 {
         let share = ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         self.from + share * (self.to - self.from)
     }
 
-    /// About `wanted` round numbers between the ends.
+    /// Returns about `wanted` round numbers between the ends.
     pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         let span = self.high - self.low;
         let rough = span / wanted.max(1) as f64;
@@ -52,7 +52,7 @@ impl Axis {
     }
 }
 
-/// A place with as many digits as can be seen.
+/// Formats a position with the visible digits.
 pub fn px(at: f64) -> String {
     let text = format!("{at:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

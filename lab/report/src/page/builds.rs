@@ -1,11 +1,11 @@
-//! Builds of a kernel: what they say in words, and the table of each clock as the terminal
-//! has it. A run of builds has nothing else on its page.
+//! The page of a run of kernel builds: the largest ratio in words, and the table of each clock.
 
 use super::context::Context;
 use super::help::help;
-use super::{clock_title, facts, heading, headline, Section};
+use super::{facts, heading, headline, Section};
+use crate::document::html as document;
+use crate::figures;
 use crate::kernel_build::{native, table, Matrix};
-use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_model::kernel_build::Column;
 use trapline_model::{Clock, EnvironmentId};
@@ -22,10 +22,7 @@ pub fn sections(context: &Context<'_>, matrix: &Matrix) -> Vec<Section> {
 fn body(matrix: &Matrix) -> Markup {
     html! {
         (heading("Kernel builds", help("Kernel builds", &HELP)))
-        p.lead { (printable(&table::what(matrix))) }
-        @for clock in Clock::ALL {
-            @if !matrix.environments(clock).is_empty() { (of_clock(matrix, clock)) }
-        }
+        @for section in &table::sections(matrix) { (document::section(section)) }
     }
 }
 
@@ -40,33 +37,7 @@ const HELP: [&str; 4] = [
     "All builds have made the same object files: a build that did not has failed and is no figure.",
 ];
 
-fn of_clock(matrix: &Matrix, clock: Clock) -> Markup {
-    let columns = table::columns(matrix, clock);
-    let title = format!("{}, {}", clock_title(clock), table::unit(clock));
-    html! {
-        h3 { (title) }
-        @if !columns.is_empty() {
-            div.scroll tabindex="0" role="region" aria-label=(title) {
-                table.numbers {
-                    thead { tr { th scope="col" { "environment" }
-                        @for name in table::names(&columns) { th scope="col" { (name) } } } }
-                    tbody { @for row in table::rows(matrix, clock, &columns) { (of_row(&row)) } }
-                }
-            }
-        }
-        ul.notes { @for note in table::notes(matrix, clock) { li { (printable(&note)) } } }
-    }
-}
-
-fn of_row(row: &table::Row) -> Markup {
-    let class = if row.is_figures { "strong" } else { "faint" };
-    html! {
-        tr { th.name scope="row" { (row.name) }
-            @for cell in &row.cells { td.(class) { (cell) } } }
-    }
-}
-
-/// How far the environment is from bare that is farthest, on the first clock that has any.
+/// Returns the largest ratio to the native row, on the first clock that has one.
 fn in_words(matrix: &Matrix) -> String {
     let farthest = Clock::ALL.into_iter().find_map(|clock| {
         let times = matrix.environments(clock).into_iter();

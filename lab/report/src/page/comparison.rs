@@ -4,10 +4,11 @@
 //! script it is a table; the script sorts and filters it.
 
 use super::context::{is_time, Context};
-use super::who::{self, Cast};
+use super::labels::{self, Palette};
 use super::{clock_title, detail, heading, help, Section};
+use crate::document::html::percent_of;
+use crate::document::{Look, Span};
 use crate::notes::Notes;
-use crate::sheet::{Look, Span};
 use crate::table::{self, Shown};
 use crate::{figures, printable};
 use maud::{html, Markup};
@@ -29,7 +30,7 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
     }
     let table = Table {
         id: context.id(clock.name()),
-        cast: context.cast(clock),
+        palette: context.palette(clock),
         context,
         shown,
         operations,
@@ -58,13 +59,13 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
 }
 
 struct Table<'a> {
-    /// What stands in the addresses of its parts.
+    /// Prefix of the ids of its parts.
     id: String,
     context: &'a Context<'a>,
-    cast: Cast,
+    palette: Palette,
     shown: Shown<'a>,
     operations: Vec<Op>,
-    /// Whether each operation is told of at length elsewhere.
+    /// True if each operation has a section of details.
     details: bool,
 }
 
@@ -80,9 +81,9 @@ impl Table<'_> {
                             option { (workload.name()) }
                         } } }
                 fieldset { legend { "Environments" }
-                    @for (column, row) in self.cast.rows().iter().enumerate() {
+                    @for (column, row) in self.palette.rows().iter().enumerate() {
                         label.chip { input type="checkbox" checked value=(column);
-                            i.dot.(self.cast.tone(*row)) {} (who::name(*row)) }
+                            i.dot.(self.palette.tone(*row)) {} (labels::name(*row)) }
                     } }
                 output aria-live="polite" {}
             }
@@ -99,18 +100,18 @@ impl Table<'_> {
             thead {
                 tr {
                     th.name rowspan="2" scope="col" data-sort="order" { "operation" }
-                    @for (column, row) in self.cast.rows().iter().enumerate() {
+                    @for (column, row) in self.palette.rows().iter().enumerate() {
                         th.{ "c" (column) } scope="colgroup" colspan=(if row.is_bare() { 1 } else { 2 })
-                            title=(row.what()) { i.dot.(self.cast.tone(*row)) {} (who::name(*row)) }
+                            title=(row.description()) { i.dot.(self.palette.tone(*row)) {} (labels::name(*row)) }
                     }
                 }
                 tr {
-                    @for (column, row) in self.cast.rows().iter().enumerate() {
+                    @for (column, row) in self.palette.rows().iter().enumerate() {
                         th.v.{ "c" (column) } scope="col" data-sort={ "v" (column) }
-                            data-label={ (who::name(*row)) ", cost" } { "cost" }
+                            data-label={ (labels::name(*row)) ", cost" } { "cost" }
                         @if !row.is_bare() {
                             th.r.{ "c" (column) } scope="col" data-sort={ "r" (column) }
-                                data-label={ (who::name(*row)) ", times bare" } { "× bare" }
+                                data-label={ (labels::name(*row)) ", times bare" } { "× bare" }
                         }
                     }
                 }
@@ -122,7 +123,7 @@ impl Table<'_> {
         html! {
             @for workload in self.workloads() {
                 tbody data-workload=(workload.name()) {
-                    tr.group { th scope="rowgroup" colspan=(self.cast.rows().len() * 2 + 1) {
+                    tr.group { th scope="rowgroup" colspan=(self.palette.rows().len() * 2 + 1) {
                         (workload.name()) " " span { (workload.question()) } } }
                     @for op in self.operations.iter().filter(|op| op.workload() == workload) {
                         (self.row(*op, notes))
@@ -139,10 +140,10 @@ impl Table<'_> {
                 th.name scope="row" { span.of { (op.workload().name()) "/" }
                     @match &self.details {
                         true => a.op href={ "#" (detail::address(self.context, op)) }
-                            title=(op.what()) { (op.name()) },
-                        false => span.op title=(op.what()) { (op.name()) },
+                            title=(op.description()) { (op.name()) },
+                        false => span.op title=(op.description()) { (op.name()) },
                     } }
-                @for (column, row) in self.cast.rows().iter().enumerate() {
+                @for (column, row) in self.palette.rows().iter().enumerate() {
                     (self.cell(column, self.shown.cell(*row, op), largest, notes))
                     @if !row.is_bare() { (ratio(column, self.shown.cell(*row, op))) }
                 }
@@ -153,7 +154,7 @@ impl Table<'_> {
     /// The upper end of the bars of a line, which an interval does not move far; 0 where
     /// there is nothing to compare.
     fn largest(&self, op: Op) -> f64 {
-        let rows = self.cast.rows().iter();
+        let rows = self.palette.rows().iter();
         let figures = rows.filter_map(|row| self.shown.cell(*row, op)?.value.figure());
         let ends = figures.map(|figure| {
             let high = figure.interval.map_or(figure.estimate, |one| one.high);
@@ -170,17 +171,17 @@ impl Table<'_> {
         let place = format!("c{column}");
         let absent = html! { td.v.none.(place) { "–" } };
         let Some(cell) = cell else { return absent };
-        let row = who::row(cell);
+        let row = labels::row(cell);
         match &cell.value {
             Value::Skip(_) => absent,
             Value::Failed(failure) => html! {
-                td.v.(place) data-env=(who::name(row)) {
+                td.v.(place) data-env=(labels::name(row)) {
                     span.failed title=(printable(&failure.reason)) { "failed" } }
             },
             Value::Measured(figure) => {
-                let spread = table::spread(figure, true);
+                let spread = table::spread(figure);
                 html! {
-                    td.v.(place).(self.cast.tone(row)) data-env=(who::name(row)) data-v=(sort_key(figure.estimate)) {
+                    td.v.(place).(self.palette.tone(row)) data-env=(labels::name(row)) data-v=(sort_key(figure.estimate)) {
                         (value(cell, figure)) (self.marks(cell, notes))
                         @if !spread.is_empty() { span.s { (spread) } }
                         @if let Some(range) = table::range(cell, figure) {
@@ -206,18 +207,11 @@ impl Table<'_> {
 fn value(cell: &Cell, figure: &Figure) -> Markup {
     match figure.resolution() {
         Some(limit) => {
-            let limit = figures::value(limit, cell.op, cell.clock, true);
+            let limit = figures::value(limit, cell.op, cell.clock);
             html! { span.faint { "<" (limit) } }
         }
-        None => html! { b { (figures::value(figure.estimate, cell.op, cell.clock, true)) } },
+        None => html! { b { (figures::value(figure.estimate, cell.op, cell.clock)) } },
     }
-}
-
-/// In percent, with what the eye can tell.
-pub fn percent_of(value: f64, largest: f64) -> String {
-    let share = if largest > 0.0 { value / largest } else { 0.0 };
-    let text = format!("{:.1}", (share * 100.0).clamp(0.0, 100.0));
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn bar(figure: &Figure, largest: f64) -> Markup {
@@ -245,7 +239,7 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
     let Some((cell, figure)) = figure else {
         return html! { td.r.none.(place) {} };
     };
-    let Span { text, look } = table::ratio(cell, figure, true);
+    let Span { text, look } = table::ratio(cell, figure);
     let Some(ratio) = figure.ratio.filter(|_| !text.is_empty()) else {
         return html! { td.r.none.(place) {} };
     };
@@ -255,7 +249,7 @@ fn ratio(column: usize, cell: Option<&Cell>) -> Markup {
         _ => "fair",
     };
     // An exact ratio has none.
-    let spread = match table::ratio_spread(cell, figure, true) {
+    let spread = match table::ratio_spread(cell, figure) {
         none if none.is_empty() => none,
         spread => format!(" {spread}"),
     };

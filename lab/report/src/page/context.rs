@@ -1,6 +1,6 @@
-//! What all sections of a page look at: the cells, and who is shown by which clock.
+//! Input of all sections of a page: the cells, and the environments of each clock.
 
-use super::who::{self, Cast, Row};
+use super::labels::{self, Palette, Row};
 use super::{Run, Section, Study};
 use crate::printable;
 use crate::table::Shown;
@@ -10,8 +10,7 @@ use trapline_abi::{Op, Unit};
 use trapline_model::Clock;
 use trapline_stats::{Cell, Figure};
 
-/// What was measured with one set of settings, with its cells, those of what was skipped
-/// among them.
+/// A study with its cells, skips included.
 pub struct Context<'a> {
     pub run: &'a Run,
     pub study: &'a Study,
@@ -34,7 +33,7 @@ impl<'a> Context<'a> {
         &self.study.report
     }
 
-    /// An address of its own within the page.
+    /// Returns an id that is unique within the page.
     pub fn id(&self, name: &str) -> String {
         match self.number {
             0 => name.to_owned(),
@@ -42,18 +41,18 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether the page begins with it.
+    /// Returns true for the first study of the page.
     pub fn is_first(&self) -> bool {
         self.number == 0
     }
 
-    /// With which settings, where they are not the usual ones.
+    /// Returns the settings, unless they are the default.
     pub fn settings(&self) -> Option<String> {
         let variant = &self.report().variant;
         (!variant.is_usual()).then(|| printable(&variant.to_string()))
     }
 
-    /// A part of the page.
+    /// Creates a section of the page.
     pub fn section(&self, id: &str, title: &str, body: Markup) -> Section {
         let with = self.settings();
         let with = with.map_or_else(String::new, |settings| format!(", {settings}"));
@@ -64,27 +63,27 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What has anything to show on `clock`.
+    /// Returns the cells of `clock` that are shown.
     pub fn shown(&self, clock: Clock) -> Option<Shown<'_>> {
         Shown::measured(&self.cells, clock)
     }
 
-    /// Those who are shown on `clock`, in order.
-    pub fn cast(&self, clock: Clock) -> Cast {
+    /// Returns the environments of `clock` in order.
+    pub fn palette(&self, clock: Clock) -> Palette {
         let shown = self.shown(clock);
-        Cast::new(shown.map_or_else(Vec::new, |shown| shown.environments))
+        Palette::new(shown.map_or_else(Vec::new, |shown| shown.environments))
     }
 
-    /// The figure of `op` in `row`, if there is one that was resolved.
+    /// Returns the figure of `op` in `row`, if it is above the resolution.
     pub fn figure(&self, row: Row, op: Op) -> Option<&Figure> {
-        let is_it = |cell: &&Cell| who::row(cell) == row && cell.op == op;
+        let is_it = |cell: &&Cell| labels::row(cell) == row && cell.op == op;
         let cell = self.cells.iter().find(is_it)?;
         let figure = cell.value.figure()?;
         figure.resolution().is_none().then_some(figure)
     }
 }
 
-/// Whether figures of `op` are times, of which less is better.
+/// Returns true if figures of `op` are times, of which less is better.
 pub fn is_time(op: Op) -> bool {
     op.unit() == Unit::Time
 }

@@ -1,20 +1,21 @@
-//! What stands behind each figure of the wall clock: a closed part for each operation,
-//! with a picture of all values and a table of their numbers for each environment.
+//! Details of the figures of the wall clock: for each operation a plot of all values by environment
+//! and a table of statistics.
 
-use super::cloud::{Cloud, Grain};
 use super::context::Context;
+use super::distribution_plot::{Detail, DistributionPlot};
 use super::help::help;
-use super::who::{self, Row};
+use super::labels::{self, Row};
 use super::{heading, Section};
-use crate::{figures, printable};
+use crate::document::{html as document, Span, Table, ABSENT};
+use crate::figures;
 use maud::{html, Markup};
 use trapline_abi::Op;
 use trapline_model::{names, Clock};
 use trapline_stats::modes::{modes, Mode};
-use trapline_stats::spread::Sorted;
-use trapline_stats::{judge, Cell, Figure};
+use trapline_stats::Sorted;
+use trapline_stats::{verdict, Cell, Figure};
 
-/// `None` if nothing was measured on the wall clock, or nothing is known but figures.
+/// Returns `None` without observations of the wall clock.
 pub fn section(context: &Context<'_>) -> Option<Section> {
     if context.study.observations.is_empty() {
         return None;
@@ -26,7 +27,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
         .iter()
         .filter(|cell| cell.clock == Clock::Wall);
     let boots = measured.filter_map(|cell| Some(cell.value.figure()?.boots));
-    let grain = Grain::fitting(boots.sum());
+    let grain = Detail::fitting(boots.sum());
     Some(context.section(
         "distributions",
         title,
@@ -49,18 +50,18 @@ const HELP: [&str; 3] = [
     "Each picture has its own axis: shapes are compared here, sizes in the table.",
 ];
 
-/// Where the detail of an operation stands, if there is one.
+/// Returns the id of the details of an operation.
 pub fn address(context: &Context<'_>, op: Op) -> String {
     context.id(&format!("on-{}-{}", op.workload().name(), op.name()))
 }
 
-fn operation(context: &Context<'_>, op: Op, grain: Grain) -> Markup {
-    let cast = context.cast(Clock::Wall);
-    let rows: Vec<(Row, &Cell, &Figure)> = cast
+fn operation(context: &Context<'_>, op: Op, grain: Detail) -> Markup {
+    let palette = context.palette(Clock::Wall);
+    let rows: Vec<(Row, &Cell, &Figure)> = palette
         .rows()
         .iter()
         .filter_map(|row| {
-            let of = |cell: &&Cell| who::row(cell) == *row && cell.op == op;
+            let of = |cell: &&Cell| labels::row(cell) == *row && cell.op == op;
             let cell = context.cells.iter().find(of)?;
             Some((*row, cell, cell.value.figure()?))
         })
@@ -68,24 +69,22 @@ fn operation(context: &Context<'_>, op: Op, grain: Grain) -> Markup {
     html! {
         details #(address(context, op)) {
             summary { span.of { (op.workload().name()) "/" } b { (op.name()) }
-                span.what { (op.what()) } }
+                span.what { (op.description()) } }
             div.clouds {
                 @for (row, cell, figure) in &rows { (cloud(context, *row, cell, figure, grain)) }
             }
-            div.scroll tabindex="0" role="region" aria-label={ (names::path(op)) " in numbers" } {
-                (numbers(&rows))
-            }
+            (document::scrollable(&format!("{} in numbers", names::path(op)), &document::table(&numbers(&rows))))
         }
     }
 }
 
-fn cloud(context: &Context<'_>, row: Row, cell: &Cell, figure: &Figure, grain: Grain) -> Markup {
+fn cloud(context: &Context<'_>, row: Row, cell: &Cell, figure: &Figure, grain: Detail) -> Markup {
     let here = context.study.observations.iter();
     let here = here.filter(|seen| seen.environment == row);
-    let mut told = judge::boots_of(here.clone(), cell.op);
-    told.sort_by_key(|boot| boot.block);
-    let step = judge::clock_step(here, cell.op);
-    let boots = told
+    let mut boots = verdict::boot_values(here.clone(), cell.op);
+    boots.sort_by_key(|boot| boot.block);
+    let step = verdict::clock_step(here, cell.op);
+    let boots = boots
         .into_iter()
         .filter_map(|boot| Sorted::new(boot.batches));
     let boots: Vec<Sorted> = boots.collect();
@@ -93,8 +92,8 @@ fn cloud(context: &Context<'_>, row: Row, cell: &Cell, figure: &Figure, grain: G
         return html! {};
     };
     let modes = modes(&all.iter().collect::<Vec<f64>>(), step);
-    let tone = context.cast(cell.clock).tone(row);
-    let picture = Cloud {
+    let tone = context.palette(cell.clock).tone(row);
+    let picture = DistributionPlot {
         op: cell.op,
         figure,
         boots: &boots,
@@ -103,18 +102,18 @@ fn cloud(context: &Context<'_>, row: Row, cell: &Cell, figure: &Figure, grain: G
     };
     html! {
         figure.cloud.(tone) {
-            figcaption { i.dot {} (who::name(row)) " "
-                b { (figures::value(figure.estimate, cell.op, cell.clock, true)) } }
-            (picture.drawn(who::name(row)))
+            figcaption { i.dot {} (labels::name(row)) " "
+                b { (figures::value(figure.estimate, cell.op, cell.clock)) } }
+            (picture.drawn(labels::name(row)))
             (gathered(&modes, cell))
         }
     }
 }
 
-/// Around which values they gather, where those are several.
+/// Returns the modes, if there are several.
 fn gathered(modes: &[Mode], cell: &Cell) -> Markup {
     let one = |mode: &Mode| {
-        let value = figures::value(mode.location, cell.op, cell.clock, true);
+        let value = figures::value(mode.location, cell.op, cell.clock);
         format!("{value} ({})", figures::percent(mode.share))
     };
     let all: Vec<String> = modes.iter().map(one).collect();
@@ -125,41 +124,22 @@ fn gathered(modes: &[Mode], cell: &Cell) -> Markup {
     }
 }
 
-const TITLES: [&str; 12] = [
-    "environment",
-    "estimate",
-    "95% from",
-    "to",
-    "min",
-    "p50",
-    "p90",
-    "p99",
-    "max",
-    "batches",
-    "exits",
-    "host CPU",
+const COLUMNS: [&str; 11] = [
+    "estimate", "95% from", "to", "min", "p50", "p90", "p99", "max", "batches", "exits", "host CPU",
 ];
 
-fn numbers(rows: &[(Row, &Cell, &Figure)]) -> Markup {
-    html! {
-        table.numbers {
-            thead { tr { @for title in TITLES { th scope="col" { (title) } } } }
-            tbody {
-                @for (row, cell, figure) in rows {
-                    tr {
-                        th.name scope="row" { (who::name(*row)) }
-                        @for text in line(cell, figure) { td { (printable(&text)) } }
-                    }
-                }
-            }
-        }
+fn numbers(rows: &[(Row, &Cell, &Figure)]) -> Table {
+    let mut table = Table::new("environment", COLUMNS);
+    for (row, cell, figure) in rows {
+        table.row(labels::name(*row), line(cell, figure));
     }
+    table
 }
 
-fn line(cell: &Cell, figure: &Figure) -> Vec<String> {
-    let value = |value| figures::value(value, cell.op, cell.clock, true);
-    let known = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-    vec![
+fn line(cell: &Cell, figure: &Figure) -> [Span; COLUMNS.len()] {
+    let value = |value| figures::value(value, cell.op, cell.clock);
+    let known = |value: Option<String>| value.unwrap_or_else(|| ABSENT.to_owned());
+    [
         value(figure.estimate),
         known(figure.interval.map(|one| value(one.low))),
         known(figure.interval.map(|one| value(one.high))),
@@ -170,6 +150,7 @@ fn line(cell: &Cell, figure: &Figure) -> Vec<String> {
         value(figure.max),
         figures::count(figure.samples as u64),
         known(figure.exits.map(figures::quantity)),
-        known(figure.host_cpu_ns.map(|ns| figures::nanoseconds(ns, true))),
+        known(figure.host_cpu_ns.map(figures::nanoseconds)),
     ]
+    .map(Span::plain)
 }

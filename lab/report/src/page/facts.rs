@@ -1,9 +1,8 @@
-//! What is known of the host and of what each environment was made of, and the data
-//! itself to take along.
+//! Facts about the host and the environments, and a download of the data.
 
 use super::context::Context;
 use super::help::help;
-use super::{heading, who, Section};
+use super::{heading, labels, Section};
 use crate::printable;
 use maud::{html, Markup};
 use std::collections::BTreeMap;
@@ -19,14 +18,14 @@ pub fn section(context: &Context<'_>) -> Section {
             div.facts {
                 details open { summary { "This host" } (list(&report.facts)) }
                 @for (row, facts) in &report.summary.facts {
-                    details { summary { (who::name(*row)) " " span { (row.what()) } } (list(facts)) }
+                    details { summary { (labels::name(*row)) " " span { (row.description()) } } (list(facts)) }
                 }
             }
         },
     )
 }
 
-/// The same of a run of kernel builds.
+/// Returns the facts of a run of kernel builds.
 pub fn of_builds(context: &Context<'_>, facts: &BTreeMap<String, String>) -> Section {
     context.section(
         "facts",

@@ -1,32 +1,33 @@
-//! Ledgers as flame graphs: callers below, and the width of a frame is what was executed
+//! Profiles as flame graphs: callers below, and the width of a frame is what was executed
 //! in it and above it. The script zooms; without it the whole is shown.
 
 use super::context::Context;
 use super::help::help;
-use super::ledger::{Frame, Ledger};
+use super::profile::{Frame, Profile};
 use super::{heading, Section};
+use crate::document::{html as document, Span, Table};
 use crate::{figures, printable};
 use maud::{html, Markup};
 
-/// Frames of which less than this share is left are not drawn: nobody could see them.
+/// Smallest share of a frame that is drawn.
 const LEAST: f64 = 0.000_5;
-/// There is no room for a name in less than this share of the width.
+/// Smallest share of a frame that has room for its name.
 const NARROW: f64 = 0.025;
-/// How tall a frame is, in the style sheet's unit.
+/// Height of a frame in rem.
 const TALL: f64 = 1.2;
-/// Functions that are listed below.
+/// Most functions that are listed.
 const MOST: usize = 12;
 
-/// `None` if no ledgers were given.
-pub fn section(context: &Context<'_>, ledgers: &[Ledger]) -> Option<Section> {
-    if ledgers.is_empty() {
+/// `None` if no profiles were given.
+pub fn section(context: &Context<'_>, profiles: &[Profile]) -> Option<Section> {
+    if profiles.is_empty() {
         return None;
     }
     let body = html! {
         (heading("Where the instructions go", help("Where the instructions go", &HELP)))
-        @for ledger in ledgers { (graph(ledger)) }
+        @for profile in profiles { (graph(profile)) }
     };
-    Some(context.section("ledgers", "Ledgers", body))
+    Some(context.section("profiles", "Profiles", body))
 }
 
 const HELP: [&str; 3] = [
@@ -39,22 +40,22 @@ const HELP: [&str; 3] = [
      counted.",
 ];
 
-fn graph(ledger: &Ledger) -> Markup {
-    let root = &ledger.root;
+fn graph(profile: &Profile) -> Markup {
+    let root = &profile.root;
     let height = format!("{:.1}rem", (root.depth() + 1) as f64 * TALL);
-    let title = printable(&ledger.title);
+    let title = printable(&profile.title);
     html! {
         h3 { (title) ", " (figures::exact(root.total)) " insn counted for one" }
-        (components(ledger))
+        (components(profile))
         div.flame role="tree" aria-label={ "Flame graph of " (title) } style={ "height:" (height) } {
             (frame(&Drawn { name: "all", frame: root, left: 0.0, depth: 0 }, root.total))
         }
         p.told aria-live="polite" { }
-        details { summary { "The functions that execute most themselves" } (functions(ledger)) }
+        details { summary { "The functions that execute most themselves" } (document::table(&functions(profile))) }
     }
 }
 
-/// A frame at its place.
+/// A frame with its position.
 struct Drawn<'a> {
     name: &'a str,
     frame: &'a Frame,
@@ -92,7 +93,7 @@ fn frame(at: &Drawn<'_>, whole: f64) -> Markup {
     }
 }
 
-/// With digits enough for a place on a wide screen.
+/// Formats a position with the digits visible on a wide screen.
 fn share(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -111,10 +112,10 @@ fn shade(component: &str) -> &'static str {
     }
 }
 
-/// Who executed how much, and in which colour.
-fn components(ledger: &Ledger) -> Markup {
+/// Renders the instructions of each component with its colour.
+fn components(profile: &Profile) -> Markup {
     let mut all: Vec<(String, f64)> = Vec::new();
-    for (name, own) in ledger.functions() {
+    for (name, own) in profile.functions() {
         let component = name.split_once('`').map_or("", |(component, _)| component);
         match all.iter_mut().find(|(known, _)| known == component) {
             Some((_, insn)) => *insn += own,
@@ -126,21 +127,20 @@ fn components(ledger: &Ledger) -> Markup {
         p.legend {
             @for (component, insn) in all.iter().filter(|(component, _)| !component.is_empty()) {
                 span { i.dot.(shade(component)) {} (printable(component)) " "
-                    b { (figures::exact(*insn)) } " " (figures::percent(insn / ledger.root.total)) }
+                    b { (figures::exact(*insn)) } " " (figures::percent(insn / profile.root.total)) }
             }
         }
     }
 }
 
-fn functions(ledger: &Ledger) -> Markup {
-    html! {
-        table.numbers {
-            thead { tr { th scope="col" { "function" } th scope="col" { "insn" } th scope="col" { "share" } } }
-            tbody { @for (name, own) in ledger.functions().iter().take(MOST) {
-                tr { th.name scope="row" { code { (printable(name)) } }
-                    td { (figures::exact(*own)) }
-                    td { (figures::percent(own / ledger.root.total)) } }
-            } }
-        }
+fn functions(profile: &Profile) -> Table {
+    let mut table = Table::new("function", ["insn", "share"]);
+    for (name, own) in profile.functions().iter().take(MOST) {
+        let share = figures::percent(own / profile.root.total);
+        table.row(
+            printable(name),
+            [figures::exact(*own), share].map(Span::plain),
+        );
     }
+    table
 }

@@ -1,8 +1,7 @@
-//! What a run says in plain words: its largest difference between hypervisors first, then
-//! what else tells most, each with its clock.
+//! Findings of a run in sentences, the largest difference between hypervisors first.
 //!
-//! Sentences are chosen by what both intervals allow, not by the estimates: a difference
-//! that chance may have made is told as one that was not found.
+//! Sentences are chosen by the intervals, not by the estimates: a difference within noise is reported
+//! as not found.
 
 mod finding;
 mod ratio;
@@ -16,7 +15,7 @@ use maud::{html, Markup};
 use ratio::Kind;
 use trapline_model::Clock;
 
-/// How many findings stand below the headline.
+/// Most findings below the headline.
 const MOST: usize = 6;
 
 pub fn section(context: &Context<'_>) -> Section {
@@ -48,7 +47,7 @@ pub fn section(context: &Context<'_>) -> Section {
     )
 }
 
-/// The same of a run of kernel builds.
+/// Returns the headline of a run of kernel builds.
 pub fn of_builds(context: &Context<'_>, words: &str) -> Section {
     let body = html! {
         p.place { (place(context)) }
@@ -60,13 +59,13 @@ pub fn of_builds(context: &Context<'_>, words: &str) -> Section {
 const HELP: [&str; 3] = [
     "These sentences are made from the figures: hypervisors against each other, at an exit and at \
      starting a guest, and the guest against bare. What differs most for certain comes first.",
-    "On the wall clock a difference is told as one where the 95% intervals of both figures lie apart \
+    "On the wall clock a difference is reported where the 95% intervals of both figures lie apart \
      and each is of four boots at least; figures with a note are left out. Otherwise it is said that \
      this run does not tell. On an exact clock digits are compared.",
     "To judge with error rates kept, and to go on until it is sure, there is `trapline compare`.",
 ];
 
-/// Where it was measured.
+/// Returns host and date.
 fn place(context: &Context<'_>) -> Markup {
     let known = ["cpu", "kernel", "kvm"].into_iter();
     let known = known.filter_map(|name| context.report().facts.get(name));
@@ -76,7 +75,7 @@ fn place(context: &Context<'_>) -> Markup {
     html! { (facts.join(" · ")) }
 }
 
-/// Where nothing can be compared.
+/// Returns the headline of a run without comparable figures.
 fn plain(context: &Context<'_>) -> String {
     let measured = context
         .cells

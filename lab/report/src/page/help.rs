@@ -1,11 +1,9 @@
-//! How a figure came about, where it stands: a question mark that opens.
-//!
-//! In short what docs/method.md says at length.
+//! Explanations of figures, behind a question mark. docs/method.md has the details.
 
 use maud::{html, Markup};
 use trapline_model::Clock;
 
-/// A question mark behind `what`, which opens these paragraphs.
+/// Renders a question mark that opens paragraphs about `what`.
 pub fn help(what: &str, paragraphs: &[&str]) -> Markup {
     html! {
         details.help {
@@ -15,7 +13,7 @@ pub fn help(what: &str, paragraphs: &[&str]) -> Markup {
     }
 }
 
-/// How a table of figures by `clock` is read.
+/// Explains the table of figures of `clock`.
 pub fn of_table(clock: Clock) -> Markup {
     let what = super::clock_title(clock);
     match clock {
@@ -44,7 +42,7 @@ const INSN: [&str; 3] = [
      batch by batch. Where batches differ, the smallest and the largest stand below it.",
     "× bare is the figure by that of sim, the same image on the bare simulated machine. The bar \
      compares the figures of its line.",
-    "An instruction is not a nanosecond: this clock knows no cache, no pipeline and no cost of a \
+    "An instruction is not a nanosecond: this clock has no cache, no pipeline and no cost of a \
      world switch. It says how much work a path is, and whether it changed.",
 ];
 

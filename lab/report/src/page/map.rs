@@ -1,11 +1,11 @@
-//! What stands inside what: every environment of the run as nested layers.
+//! Every environment of the run as nested layers.
 //!
 //! Boxes are drawn by the style sheet around nested lists, so that they find their
 //! place on a narrow screen and are read in order by those who do not see.
 
 use super::context::Context;
 use super::help::help;
-use super::who::{self, Row};
+use super::labels::{self, Row};
 use super::{heading, Section};
 use crate::{figures, printable};
 use maud::{html, Markup};
@@ -13,7 +13,7 @@ use trapline_abi::Op;
 use trapline_model::EnvironmentId;
 use trapline_stats::Value;
 
-/// Something that runs something else, or the workloads.
+/// A layer that runs other layers or the workloads.
 struct Layer {
     name: &'static str,
     inner: Vec<Layer>,
@@ -21,11 +21,11 @@ struct Layer {
     row: Option<Row>,
 }
 
-/// `None` if there was nothing to run.
+/// Returns `None` without environments.
 pub fn section(context: &Context<'_>) -> Option<Section> {
     let mut roots: Vec<Layer> = Vec::new();
     for row in rows(context) {
-        plant(&mut roots, who::layers(row), row);
+        plant(&mut roots, &labels::layers(row), row);
     }
     (!roots.is_empty()).then(|| {
         let body = html! {
@@ -44,10 +44,15 @@ const HELP: [&str; 2] = [
      figures are never compared with those of the wall clock.",
 ];
 
-/// Every environment that was measured or asked for.
+/// Returns every environment that was measured or requested.
 fn rows(context: &Context<'_>) -> Vec<Row> {
     let skipped = context.report().skips.iter().map(|(row, _)| *row);
-    let mut rows: Vec<Row> = context.cells.iter().map(who::row).chain(skipped).collect();
+    let mut rows: Vec<Row> = context
+        .cells
+        .iter()
+        .map(labels::row)
+        .chain(skipped)
+        .collect();
     rows.sort();
     rows.dedup();
     rows
@@ -84,11 +89,11 @@ fn drawn(context: &Context<'_>, layer: &Layer) -> Markup {
 
 fn leaf(context: &Context<'_>, row: Row, name: &str) -> Markup {
     let reason = reason(context, row);
-    let tone = context.cast(row.clock()).tone(row);
+    let tone = context.palette(row.clock()).tone(row);
     html! {
-        li.leaf.(tone).skipped[reason.is_some()] title=(row.what()) {
+        li.leaf.(tone).skipped[reason.is_some()] title=(row.description()) {
             span.layer { (name) }
-            strong { (who::name(row)) }
+            strong { (labels::name(row)) }
             @match &reason {
                 Some(reason) => span.figure title=(printable(reason)) { "not measured" },
                 None => (figure(context, row)),
@@ -97,9 +102,9 @@ fn leaf(context: &Context<'_>, row: Row, name: &str) -> Markup {
     }
 }
 
-/// Why nothing was measured there, if nothing was.
+/// Returns the reason if nothing was measured there.
 fn reason(context: &Context<'_>, row: Row) -> Option<String> {
-    let mut here = context.cells.iter().filter(|cell| who::row(cell) == row);
+    let mut here = context.cells.iter().filter(|cell| labels::row(cell) == row);
     if here.clone().any(|cell| cell.value.figure().is_some()) {
         return None;
     }
@@ -108,14 +113,14 @@ fn reason(context: &Context<'_>, row: Row) -> Option<String> {
         .skips
         .iter()
         .find(|(skipped, _)| *skipped == row);
-    let told = here.find_map(|cell| match &cell.value {
+    let reason = here.find_map(|cell| match &cell.value {
         Value::Skip(reason) => Some(reason.clone()),
         Value::Failed(failure) => Some(failure.reason.clone()),
         Value::Measured(_) => None,
     });
     asked
         .map(|(_, reason)| reason.clone())
-        .or(told)
+        .or(reason)
         .or(Some(String::new()))
 }
 
@@ -127,7 +132,7 @@ fn figure(context: &Context<'_>, row: EnvironmentId) -> Markup {
     html! {
         @if let Some((op, figure)) = shown {
             span.figure { (op.name()) " "
-                b { (figures::time_with_unit(figure.estimate, row.clock(), true)) } }
+                b { (figures::time_with_unit(figure.estimate, row.clock())) } }
         }
     }
 }

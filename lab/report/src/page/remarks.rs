@@ -1,39 +1,20 @@
-//! What failed, what could not be measured and what would mend it, and what was noticed.
+//! Failures, skips with their remedies, and problems.
 
 use super::context::Context;
 use super::help::help;
-use super::{heading, who, Section};
-use crate::notes::{self, Reason};
-use crate::printable;
-use maud::{html, Markup};
+use super::{heading, Section};
+use crate::builder::remarks;
+use crate::document::html as document;
+use maud::html;
 
-/// `None` if there is nothing to remark.
+/// Returns `None` without failures, skips and problems.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    let failures = notes::failures(&context.cells);
-    let skips = notes::skips(&context.cells);
-    let problems = &context.report().summary.problems;
-    if failures.is_empty() && skips.is_empty() && problems.is_empty() {
-        return None;
-    }
-    Some(context.section(
-        "remarks",
-        "Not measured",
-        html! {
-            (heading("Not measured, and noticed", help("Not measured", &HELP)))
-            (reasons("Failed", "bad", &failures))
-            (reasons("Not measured", "plain", &skips))
-            @if !problems.is_empty() {
-                h3 { "Noticed" }
-                dl.reasons {
-                    @for ((row, problem), boots) in problems {
-                        div { dt { (who::name(*row)) }
-                            dd { (marked(&printable(problem))) " "
-                                span.faint { "(" (counted(*boots)) ")" } } }
-                    }
-                }
-            }
-        },
-    ))
+    let sections = remarks(context.report(), &context.cells);
+    let body = html! {
+        (heading("Not measured, and noticed", help("Not measured", &HELP)))
+        @for section in &sections { (document::section(section)) }
+    };
+    (!sections.is_empty()).then(|| context.section("remarks", "Not measured", body))
 }
 
 const HELP: [&str; 2] = [
@@ -42,32 +23,3 @@ const HELP: [&str; 2] = [
     "What was noticed did not end a boot: damaged records, clocks that disagree, what a guest said \
      that it should not have.",
 ];
-
-fn counted(boots: usize) -> String {
-    match boots {
-        1 => "1 boot".to_owned(),
-        more => format!("{more} boots"),
-    }
-}
-
-fn reasons(title: &str, class: &str, reasons: &[Reason]) -> Markup {
-    html! {
-        @if !reasons.is_empty() {
-            h3 { (title) }
-            dl.reasons.(class) {
-                @for reason in reasons {
-                    div { dt { (reason.cells) } dd { (marked(&reason.text)) } }
-                }
-            }
-        }
-    }
-}
-
-/// Text with commands between backticks set apart.
-fn marked(text: &str) -> Markup {
-    html! {
-        @for (number, part) in text.split('`').enumerate() {
-            @if number % 2 == 1 { code { (part) } } @else { (part) }
-        }
-    }
-}

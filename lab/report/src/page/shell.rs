@@ -1,8 +1,7 @@
-//! What stands around the sections: the policy that lets no request out, style, script,
-//! contents, and the data of the run.
+//! Frame of the page: the policy that forbids requests, style, script, list of contents and data.
 
 use super::context::Context;
-use super::{cloud, Section};
+use super::{distribution_plot, Section};
 use crate::printable;
 use base64::prelude::{Engine, BASE64_STANDARD};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
@@ -16,7 +15,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
      %3Crect width='16' height='16' rx='3' fill='%2324527a'/%3E\
      %3Cpath d='M3 5h4m2 0h4M8 5v7m-2-2l2 2 2-2' stroke='%23fff' stroke-width='1.6' fill='none'/%3E%3C/svg%3E";
 
-/// The whole document; `data` are the figures for programs, as JSON.
+/// Renders the document; `data` is the JSON object of the run.
 pub fn document(contexts: &[Context<'_>], sections: &[Section], data: &str) -> Markup {
     let version = contexts
         .first()
@@ -38,7 +37,7 @@ pub fn document(contexts: &[Context<'_>], sections: &[Section], data: &str) -> M
             body {
                 a.skip href="#headline" { "To the report" }
                 (top(contexts, sections))
-                (cloud::frame())
+                (distribution_plot::frame())
                 main {
                     @for section in sections {
                         section id=(section.id) aria-label=(section.title) { (section.body) }

@@ -1,10 +1,10 @@
-//! How fast memory moves: bars, of which longer is better, for each clock.
+//! Memory bandwidth as bars, for each clock.
 
-use super::comparison::percent_of;
 use super::context::{is_time, Context};
 use super::help::help;
-use super::who;
+use super::labels;
 use super::{clock_title, heading, Section};
+use crate::document::html::percent_of;
 use crate::figures;
 use crate::notes;
 use crate::printable;
@@ -13,7 +13,7 @@ use trapline_abi::Op;
 use trapline_model::Clock;
 use trapline_stats::{value, Cell, Figure};
 
-/// `None` if no bandwidth was measured.
+/// Returns `None` if no bandwidth was measured.
 pub fn section(context: &Context<'_>) -> Option<Section> {
     let measured = |cell: &&Cell| !is_time(cell.op) && cell.value.figure().is_some();
     context.cells.iter().find(measured)?;
@@ -64,8 +64,8 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
 }
 
 fn line(context: &Context<'_>, cell: &Cell, figure: &Figure, longest: f64) -> Markup {
-    let row = who::row(cell);
-    let tone = context.cast(cell.clock).tone(row);
+    let row = labels::row(cell);
+    let tone = context.palette(cell.clock).tone(row);
     let low = figure
         .interval
         .map_or(figure.estimate, |one| one.low)
@@ -77,20 +77,20 @@ fn line(context: &Context<'_>, cell: &Cell, figure: &Figure, longest: f64) -> Ma
     let ratio = figure.ratio.filter(|_| !row.is_bare());
     html! {
         div.(tone) {
-            dt { i.dot {} (who::name(row)) }
+            dt { i.dot {} (labels::name(row)) }
             dd {
                 span.bar aria-hidden="true" {
                     i style={ "width:" (percent_of(low, longest)) "%" } {}
                     @if high > low { b style={ "width:" (percent_of(high - low, longest)) "%" } {} }
                 }
-                b { (figures::value(figure.estimate, cell.op, cell.clock, true)) }
-                span.s { @if let Some(ratio) = ratio { (figures::times(ratio.estimate, true)) } }
+                b { (figures::value(figure.estimate, cell.op, cell.clock)) }
+                span.s { @if let Some(ratio) = ratio { (figures::times(ratio.estimate)) } }
             }
         }
     }
 }
 
-/// What the flags of these figures say.
+/// Renders the footnotes of the figures.
 fn remarks(measured: &[(&Cell, &Figure)]) -> Markup {
     let mut all = notes::Notes::default();
     for (cell, _) in measured {

@@ -1,7 +1,7 @@
 //! A report of interrupts that are made up: two environments on the wall clock, one on
 //! the instruction clock, some of them late.
 
-use trapline_abi::{Found, Interrupt, Op};
+use trapline_abi::{CpuState, Interrupt, Op};
 use trapline_model::irq::{self, Asked, Settings};
 use trapline_model::{EnvironmentId, Observation, Operation, Outcome};
 use trapline_report::Report;
@@ -23,19 +23,19 @@ fn interrupt(sequence: u64, raised: bool) -> Interrupt {
     Interrupt {
         sequence,
         due,
-        doubt: if raised { 0 } else { 150 + sequence % 7 },
+        uncertainty: if raised { 0 } else { 150 + sequence % 7 },
         woke: raised.then_some(due + 9_000),
         marked: raised.then_some(due + 11_500),
         entered,
         done: entered + 60,
         resumed: entered + 1_300,
-        found: Found::ALL[usize::from(sequence.is_multiple_of(4))],
+        found: CpuState::ALL[usize::from(sequence.is_multiple_of(4))],
     }
 }
 
 fn operation(op: Op, missing: &[u64]) -> Operation {
-    let told = (0..u64::from(EXPIRIES)).filter(|number| !missing.contains(number));
-    let interrupts = told.map(|number| interrupt(number, op == Op::HostTimer));
+    let value = (0..u64::from(EXPIRIES)).filter(|number| !missing.contains(number));
+    let interrupts = value.map(|number| interrupt(number, op == Op::HostTimer));
     let outcome = Outcome::Measured {
         clock_cost: 20,
         loop_cost: 0,
@@ -79,11 +79,11 @@ pub fn report(require: &str) -> Report {
         outcome: Outcome::Skipped("ring 3 cannot halt".into()),
     };
     let observations = [
-        boot(EnvironmentId::Host, 0, both()),
-        boot(EnvironmentId::Kvm, 0, both()),
-        boot(EnvironmentId::QemuKvm, 0, vec![skipped]),
-        boot(EnvironmentId::SimKvm, 0, both()),
-        boot(EnvironmentId::SimKvm, 1, both()),
+        boot(EnvironmentId::HOST, 0, both()),
+        boot(EnvironmentId::KVM, 0, both()),
+        boot(EnvironmentId::QEMU_KVM, 0, vec![skipped]),
+        boot(EnvironmentId::SIM_KVM, 0, both()),
+        boot(EnvironmentId::SIM_KVM, 1, both()),
     ];
     let summary = trapline_stats::summarise(&observations);
     let settings = Settings {

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Stage};
-use trapline_model::EnvironmentId::{
-    self, Host, Kvm, QemuKvm, QemuTcg, Sim, SimKvm, SimQemuKvm, SimVmx, SimVmxKvm,
-};
+use trapline_model::EnvironmentId;
 use trapline_report::Report;
 use trapline_stats::order::Interval;
 use trapline_stats::value::{unit, Work};
@@ -115,48 +113,100 @@ fn wall_cells() -> Vec<Cell> {
         reason: "QEMU was killed by signal 9".into(),
     };
     vec![
-        cell(Host, Op::Getpid, plain(figure(118.6, 2.0, 1.0))),
         cell(
-            Kvm,
+            EnvironmentId::HOST,
+            Op::Getpid,
+            plain(figure(118.6, 2.0, 1.0)),
+        ),
+        cell(
+            EnvironmentId::KVM,
             Op::Getpid,
             flagged(figure(0.4, 9.0, 1.0), Flag::BelowResolution(0.41)),
         ),
-        cell(QemuKvm, Op::Getpid, plain(figure(1.39, 0.4, 0.0117))),
         cell(
-            QemuTcg,
+            EnvironmentId::QEMU_KVM,
+            Op::Getpid,
+            plain(figure(1.39, 0.4, 0.0117)),
+        ),
+        cell(
+            EnvironmentId::QEMU_TCG,
             Op::Getpid,
             flagged(figure(12.2, 14.0, 0.103), clocks),
         ),
-        cell(Host, Op::Yield, plain(figure(2_503.0, 3.0, 1.0))),
-        cell(Kvm, Op::Yield, plain(figure(16.0, 1.0, 0.0064))),
-        cell(QemuKvm, Op::Yield, flagged(figure(16.2, 1.0, 0.0065), lost)),
         cell(
-            QemuTcg,
+            EnvironmentId::HOST,
+            Op::Yield,
+            plain(figure(2_503.0, 3.0, 1.0)),
+        ),
+        cell(
+            EnvironmentId::KVM,
+            Op::Yield,
+            plain(figure(16.0, 1.0, 0.0064)),
+        ),
+        cell(
+            EnvironmentId::QEMU_KVM,
+            Op::Yield,
+            flagged(figure(16.2, 1.0, 0.0065), lost),
+        ),
+        cell(
+            EnvironmentId::QEMU_TCG,
             Op::Yield,
             failed(FailureKind::Broken, "a yield did not switch"),
         ),
-        cell(Host, Op::FirstTouch4k, plain(figure(250.0, 5.0, 1.0))),
-        cell(Kvm, Op::FirstTouch4k, plain(figure(1_204.0, 12.0, 4.82))),
         cell(
-            QemuTcg,
+            EnvironmentId::HOST,
+            Op::FirstTouch4k,
+            plain(figure(250.0, 5.0, 1.0)),
+        ),
+        cell(
+            EnvironmentId::KVM,
+            Op::FirstTouch4k,
+            plain(figure(1_204.0, 12.0, 4.82)),
+        ),
+        cell(
+            EnvironmentId::QEMU_TCG,
             Op::FirstTouch4k,
             flagged(figure(3_368.0, 25.0, 13.5), smaller),
         ),
-        cell(Host, Op::Triad, plain(figure(12_345.0, 4.0, 1.0))),
-        cell(Kvm, Op::Triad, plain(figure(12_201.0, 4.0, 0.988))),
         cell(
-            QemuTcg,
+            EnvironmentId::HOST,
+            Op::Triad,
+            plain(figure(12_345.0, 4.0, 1.0)),
+        ),
+        cell(
+            EnvironmentId::KVM,
+            Op::Triad,
+            plain(figure(12_201.0, 4.0, 0.988)),
+        ),
+        cell(
+            EnvironmentId::QEMU_TCG,
             Op::Triad,
             flagged(figure(897.0, 1.0, 0.0727), fewer),
         ),
-        cell(Host, Op::PortOut, skip(NO_PORTS)),
-        cell(Kvm, Op::PortOut, plain(figure(24_061.0, 3.0, 1.0))),
-        cell(QemuKvm, Op::PortOut, plain(figure(27_900.0, 6.0, 1.0))),
-        cell(Host, Op::PortIn, skip(NO_PORTS)),
-        cell(Host, Op::BootMain, plain(figure(912_000.0, 7.0, 1.0))),
-        cell(Kvm, Op::BootMain, plain(figure(1_310_000.0, 8.0, 1.44))),
+        cell(EnvironmentId::HOST, Op::PortOut, skip(NO_PORTS)),
         cell(
-            QemuKvm,
+            EnvironmentId::KVM,
+            Op::PortOut,
+            plain(figure(24_061.0, 3.0, 1.0)),
+        ),
+        cell(
+            EnvironmentId::QEMU_KVM,
+            Op::PortOut,
+            plain(figure(27_900.0, 6.0, 1.0)),
+        ),
+        cell(EnvironmentId::HOST, Op::PortIn, skip(NO_PORTS)),
+        cell(
+            EnvironmentId::HOST,
+            Op::BootMain,
+            plain(figure(912_000.0, 7.0, 1.0)),
+        ),
+        cell(
+            EnvironmentId::KVM,
+            Op::BootMain,
+            plain(figure(1_310_000.0, 8.0, 1.44)),
+        ),
+        cell(
+            EnvironmentId::QEMU_KVM,
             Op::BootMain,
             plain(figure(54_200_000.0, 11.0, 59.4)),
         ),
@@ -165,22 +215,38 @@ fn wall_cells() -> Vec<Cell> {
 
 fn insn_cells() -> Vec<Cell> {
     vec![
-        cell(Sim, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
-        cell(SimKvm, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
-        cell(SimQemuKvm, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
-        cell(Sim, Op::PortOut, plain(exact(3.0, (3.0, 3.0), 1.0))),
         cell(
-            SimKvm,
+            EnvironmentId::SIM,
+            Op::Getpid,
+            plain(exact(6.0, (6.0, 6.0), 1.0)),
+        ),
+        cell(
+            EnvironmentId::SIM_KVM,
+            Op::Getpid,
+            plain(exact(6.0, (6.0, 6.0), 1.0)),
+        ),
+        cell(
+            EnvironmentId::SIM_QEMU_KVM,
+            Op::Getpid,
+            plain(exact(6.0, (6.0, 6.0), 1.0)),
+        ),
+        cell(
+            EnvironmentId::SIM,
+            Op::PortOut,
+            plain(exact(3.0, (3.0, 3.0), 1.0)),
+        ),
+        cell(
+            EnvironmentId::SIM_KVM,
             Op::PortOut,
             plain(exact(3_123.2, (3_123.2, 3_123.2), 1_041.1)),
         ),
         cell(
-            SimQemuKvm,
+            EnvironmentId::SIM_QEMU_KVM,
             Op::PortOut,
             plain(exact(5_587.4, (5_204.0, 8_117.5), 1_862.5)),
         ),
         cell(
-            SimQemuKvm,
+            EnvironmentId::SIM_QEMU_KVM,
             Op::TimerWake,
             failed(
                 FailureKind::NotDeterministic,
@@ -189,12 +255,12 @@ fn insn_cells() -> Vec<Cell> {
             ),
         ),
         cell(
-            SimKvm,
+            EnvironmentId::SIM_KVM,
             Op::BootMain,
             plain(exact(1_702_311.0, (1_702_311.0, 1_702_311.0), 1.0)),
         ),
         cell(
-            SimQemuKvm,
+            EnvironmentId::SIM_QEMU_KVM,
             Op::BootMain,
             plain(exact(134_123_456.0, (134_123_456.0, 134_123_456.0), 1.0)),
         ),
@@ -203,13 +269,21 @@ fn insn_cells() -> Vec<Cell> {
 
 fn vmx_cells() -> Vec<Cell> {
     vec![
-        cell(SimVmx, Op::PortOut, plain(exact(3.0, (3.0, 3.0), 1.0))),
         cell(
-            SimVmxKvm,
+            EnvironmentId::SIM_VMX,
+            Op::PortOut,
+            plain(exact(3.0, (3.0, 3.0), 1.0)),
+        ),
+        cell(
+            EnvironmentId::SIM_VMX_KVM,
             Op::PortOut,
             plain(exact(7_573.0, (7_573.0, 7_573.0), 2_524.3)),
         ),
-        cell(SimVmx, Op::Getpid, plain(exact(6.0, (6.0, 6.0), 1.0))),
+        cell(
+            EnvironmentId::SIM_VMX,
+            Op::Getpid,
+            plain(exact(6.0, (6.0, 6.0), 1.0)),
+        ),
     ]
 }
 
@@ -229,7 +303,7 @@ fn timeline(environment: EnvironmentId, stages: &[(Stage, f64)], gaps: f64) -> B
         total: stages.last().map_or(0.0, |(_, at)| *at),
         unexplained: gaps,
         disordered: 0,
-        own_memory: (environment == Kvm).then_some(1_474_560),
+        own_memory: (environment == EnvironmentId::KVM).then_some(1_474_560),
     }
 }
 
@@ -249,20 +323,28 @@ fn timelines() -> Vec<BootTimeline> {
         (Reaped, 61e6),
     ];
     let exact = [(GuestEntry, 134_100_000.0), (GuestMain, 134_123_456.0)];
-    let mut disordered = timeline(SimQemuKvm, &exact, 134_100_000.0);
+    let mut disordered = timeline(EnvironmentId::SIM_QEMU_KVM, &exact, 134_100_000.0);
     disordered.disordered = 1;
     vec![
-        timeline(Kvm, &kvm, 490_000.0),
-        timeline(QemuKvm, &qemu, 60_700_000.0),
+        timeline(EnvironmentId::KVM, &kvm, 490_000.0),
+        timeline(EnvironmentId::QEMU_KVM, &qemu, 60_700_000.0),
         disordered,
     ]
 }
 
 fn problems() -> BTreeMap<(EnvironmentId, String), usize> {
-    let told = "a damaged frame of 12 bytes\u{1b}[31m was skipped";
-    let disagreements = (0..6).map(|number| ((QemuTcg, format!("clocks disagree, {number}")), 1));
+    let value = "a damaged frame of 12 bytes\u{1b}[31m was skipped";
+    let disagreements = (0..6).map(|number| {
+        (
+            (
+                EnvironmentId::QEMU_TCG,
+                format!("clocks disagree, {number}"),
+            ),
+            1,
+        )
+    });
     let mut problems: BTreeMap<_, _> = disagreements.collect();
-    problems.insert((Kvm, told.to_owned()), 3);
+    problems.insert((EnvironmentId::KVM, value.to_owned()), 3);
     problems
 }
 
@@ -274,10 +356,10 @@ pub fn report() -> Report {
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
         variant: Default::default(),
-        chance: None,
+        aa_control: None,
         tables: Vec::new(),
         interrupts: vec![],
-        neighbours: vec![],
+        co_tenants: vec![],
         irq: Default::default(),
         requests: Vec::new(),
         seed: Some(7),
@@ -291,11 +373,11 @@ pub fn report() -> Report {
         summary: Summary {
             cells,
             timelines: timelines(),
-            facts: BTreeMap::from([(Kvm, BTreeMap::from([fact("ring", "3")]))]),
+            facts: BTreeMap::from([(EnvironmentId::KVM, BTreeMap::from([fact("ring", "3")]))]),
             problems: problems(),
         },
         skips: vec![(
-            EnvironmentId::SimLinux,
+            EnvironmentId::SIM_LINUX,
             "no Linux kernel for the simulated machine: `apt-get download linux-image-amd64` \
              fetches one, or name yours with --kernel FILE --modules DIR"
                 .into(),

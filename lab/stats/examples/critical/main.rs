@@ -11,7 +11,7 @@ mod autoregressive;
 
 use autoregressive::{autoregressive, Innovations, BURN_IN};
 use trapline_stats::history::{strongest, Shape, CRITICAL_LENGTHS, LEVELS};
-use trapline_stats::spread::chance;
+use trapline_stats::rng::rng;
 
 const PHIS: [f64; 3] = [0.0, 0.4, 0.75];
 
@@ -29,12 +29,12 @@ fn main() {
     }
 }
 
-/// Values that differ, to find out for which lengths a shape has a statistic.
+/// Returns distinct values, to find the lengths for which a shape has a statistic.
 fn ramp(runs: usize) -> Vec<f64> {
     (0..runs).map(|run| run as f64).collect()
 }
 
-/// The critical value of each level.
+/// Simulates the critical value of each level.
 fn critical(shape: Shape, runs: usize, trials: usize) -> Vec<f64> {
     let mut largest = vec![0.0_f64; LEVELS.len()];
     for kind in Innovations::ALL {
@@ -48,13 +48,13 @@ fn critical(shape: Shape, runs: usize, trials: usize) -> Vec<f64> {
     largest
 }
 
-/// The statistics of each autocorrelation, in descending order.
+/// Simulates the statistics of each autocorrelation, in descending order.
 fn simulate(shape: Shape, kind: Innovations, runs: usize, trials: usize) -> Vec<Vec<f64>> {
-    let mut chance = chance(runs as u64, kind as u64);
+    let mut rng = rng(runs as u64, kind as u64);
     let mut statistics = vec![Vec::with_capacity(trials); PHIS.len()];
     let mut noise = Vec::new();
     for _ in 0..trials {
-        let draws = (0..runs + BURN_IN).map(|_| kind.draw(&mut chance));
+        let draws = (0..runs + BURN_IN).map(|_| kind.draw(&mut rng));
         let innovations: Vec<f64> = draws.collect();
         for (phi, statistics) in PHIS.iter().zip(&mut statistics) {
             autoregressive(&innovations, *phi, &mut noise);

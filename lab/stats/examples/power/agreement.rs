@@ -1,11 +1,10 @@
 //! Rank correlations of known truth: coverage of their intervals and levels of their p.
 
-use crate::hosts::normal;
 use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::PI;
 use trapline_stats::agreement::{Agreement, MOST_PERMUTED};
-use trapline_stats::spread::chance;
+use trapline_stats::rng::{normal, rng};
 
 const COUNTS: [usize; 7] = [5, 6, 8, 10, 13, 20, 30];
 
@@ -39,30 +38,30 @@ fn line(count: usize, trials: usize) {
     } else {
         trials
     };
-    let mut chance = chance(count as u64, 9);
+    let mut rng = rng(count as u64, 9);
     print!("   ");
-    levels(count, trials, f64::exp, &mut chance);
+    levels(count, trials, f64::exp, &mut rng);
     print!("   ");
     levels(
         count,
         trials,
         |z| (2.0 * z).clamp(-2.0, 3.0).round(),
-        &mut chance,
+        &mut rng,
     );
     println!();
 }
 
 fn covered(count: usize, rho: f64, trials: usize, stream: u64) -> String {
-    let mut chance = chance(count as u64, stream);
-    let all = agreements(count, rho, trials, f64::exp, &mut chance);
+    let mut rng = rng(count as u64, stream);
+    let all = agreements(count, rho, trials, f64::exp, &mut rng);
     let covers = all
         .filter_map(|one| one.interval)
         .filter(|(low, high)| (*low..=*high).contains(&rho));
     percent(covers.count(), trials, 1)
 }
 
-fn levels(count: usize, trials: usize, figure: fn(f64) -> f64, chance: &mut ChaCha8Rng) {
-    let ps: Vec<f64> = agreements(count, 0.0, trials, figure, chance)
+fn levels(count: usize, trials: usize, figure: fn(f64) -> f64, rng: &mut ChaCha8Rng) {
+    let ps: Vec<f64> = agreements(count, 0.0, trials, figure, rng)
         .map(|one| one.p)
         .collect();
     for level in [0.01, 0.05] {
@@ -71,21 +70,21 @@ fn levels(count: usize, trials: usize, figure: fn(f64) -> f64, chance: &mut ChaC
     }
 }
 
-/// Agreements of simulated operations; of normal variables with a correlation of `r` that of
-/// their ranks is `6 / pi asin(r / 2)` (Pearson 1907).
+/// Simulates operations. For normal variables with a correlation of `r` that of their ranks is
+/// `6 / pi asin(r / 2)` (Pearson 1907).
 fn agreements<'a>(
     count: usize,
     rho: f64,
     trials: usize,
     figure: fn(f64) -> f64,
-    chance: &'a mut ChaCha8Rng,
+    rng: &'a mut ChaCha8Rng,
 ) -> impl Iterator<Item = Agreement> + 'a {
     let r = 2.0 * (PI * rho / 6.0).sin();
     let rest = (1.0 - r * r).sqrt();
     (0..trials).filter_map(move |_| {
         let pairs: Vec<(f64, f64)> = (0..count)
             .map(|_| {
-                let (one, other) = (normal(chance), normal(chance));
+                let (one, other) = (normal(rng), normal(rng));
                 (figure(one), figure(r * one + rest * other))
             })
             .collect();

@@ -14,9 +14,9 @@ pub enum Innovations {
 impl Innovations {
     pub const ALL: [Self; 2] = [Self::Normal, Self::HeavyTailed];
 
-    pub fn draw(self, chance: &mut ChaCha8Rng) -> f64 {
-        let uniform = 1.0 - chance.random::<f64>();
-        let angle = (std::f64::consts::TAU * chance.random::<f64>()).cos();
+    pub fn draw(self, rng: &mut ChaCha8Rng) -> f64 {
+        let uniform = 1.0 - rng.random::<f64>();
+        let angle = (std::f64::consts::TAU * rng.random::<f64>()).cos();
         match self {
             // Box and Muller (1958).
             Self::Normal => (-2.0 * uniform.ln()).sqrt() * angle,

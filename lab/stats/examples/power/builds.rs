@@ -6,7 +6,7 @@ use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
 use trapline_stats::order::median_interval_level;
 use trapline_stats::paired::paired_ratio;
-use trapline_stats::spread::chance;
+use trapline_stats::rng::rng;
 
 /// The median ratio of the two cells.
 const RATIO: f64 = 1.1;
@@ -15,9 +15,9 @@ const RATIO: f64 = 1.1;
 type Noise = fn(&mut ChaCha8Rng) -> f64;
 
 const NOISES: [Noise; 3] = [
-    |chance| 0.01 * Innovations::Normal.draw(chance),
-    |chance| 0.01 * Innovations::HeavyTailed.draw(chance),
-    |chance| 0.02 * exponential(chance),
+    |rng| 0.01 * Innovations::Normal.draw(rng),
+    |rng| 0.01 * Innovations::HeavyTailed.draw(rng),
+    |rng| 0.02 * exponential(rng),
 ];
 
 pub fn print(trials: Trials) {
@@ -30,8 +30,8 @@ pub fn print(trials: Trials) {
         let level = median_interval_level(rounds).unwrap_or_default();
         print!("{rounds:6} {:6.1}%", level * 100.0);
         for noise in NOISES {
-            let mut chance = chance(rounds as u64, 30);
-            let covered = (0..trials).filter(|_| covers(rounds as u32, noise, &mut chance));
+            let mut rng = rng(rounds as u64, 30);
+            let covered = (0..trials).filter(|_| covers(rounds as u32, noise, &mut rng));
             print!("{:>8}", percent(covered.count(), trials, 1));
         }
         println!();
@@ -39,13 +39,13 @@ pub fn print(trials: Trials) {
     println!();
 }
 
-fn covers(rounds: u32, noise: Noise, chance: &mut ChaCha8Rng) -> bool {
+fn covers(rounds: u32, noise: Noise, rng: &mut ChaCha8Rng) -> bool {
     let mut base = Vec::new();
     let mut other = Vec::new();
     for round in 0..rounds {
-        let condition = 0.05 * Innovations::Normal.draw(chance);
-        base.push((round, (condition + noise(chance)).exp()));
-        other.push((round, RATIO * (condition + noise(chance)).exp()));
+        let condition = 0.05 * Innovations::Normal.draw(rng);
+        base.push((round, (condition + noise(rng)).exp()));
+        other.push((round, RATIO * (condition + noise(rng)).exp()));
     }
     let interval = paired_ratio(&other, &base).and_then(|ratio| ratio.interval);
     interval.is_some_and(|interval| (interval.low..=interval.high).contains(&RATIO))

@@ -1,24 +1,24 @@
-//! `make power`: how often are verdicts right? Boots of known truth are simulated, on hosts
-//! with noise of several kinds, and judged as measured ones are. Prints the tables of
-//! docs/statistics.md; the same digits each time. An argument multiplies the number of trials.
+//! `make power`: error rates and power of the statistics, from simulated boots of known truth on hosts
+//! with noise of several kinds. Prints the tables of docs/statistics.md, with the same digits each time.
+//! An argument multiplies the number of trials.
 
 mod agreement;
+mod alternatives;
 mod autoregressive;
 mod builds;
-mod heaps;
 mod hosts;
+mod in_time;
 mod intervals;
-mod late;
 mod mixed;
-mod outlooks;
-mod rivals;
+mod modes;
+mod required;
+mod sequential;
 mod series;
 mod single;
 mod tables;
 mod tails;
-mod until_sure;
 
-/// Trials of everything, times so many.
+/// Factor of all numbers of trials.
 #[derive(Clone, Copy)]
 struct Trials(f64);
 
@@ -42,21 +42,21 @@ fn main() {
     intervals::print(trials);
     intervals::unequal(trials);
     single::in_blocks(trials);
-    single::apart(trials);
+    single::independent(trials);
     tables::print(trials);
     mixed::print(trials);
     tails::print(trials);
-    until_sure::print(trials);
-    outlooks::print(trials);
-    rivals::print(trials);
+    sequential::print(trials);
+    required::print(trials);
+    alternatives::print(trials);
     series::print(trials);
     builds::print(trials);
-    heaps::print(trials);
+    modes::print(trials);
     agreement::print(trials);
-    late::print(trials);
+    in_time::print(trials);
 }
 
-/// A share in percent, in a column of so many characters.
+/// Formats a share in percent with `digits` decimals.
 fn percent(count: usize, of: usize, digits: usize) -> String {
     format!("{:.digits$}%", 100.0 * count as f64 / of as f64)
 }

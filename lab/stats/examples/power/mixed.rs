@@ -1,14 +1,14 @@
 //! Tables in which many operations differ a little, within the margin: the share of false ones among
 //! the operations reported as changed.
 
-use crate::hosts::{boot, normal};
+use crate::hosts::boot;
 use crate::Trials;
 use rand_chacha::ChaCha8Rng;
 use trapline_model::Clock;
-use trapline_stats::judge::{
-    Comparison, Design, Judge, Question, Settings, Unjudged, UntilSure, Verdict,
+use trapline_stats::rng::{normal, rng};
+use trapline_stats::verdict::{
+    Assessment, Design, InterimTests, Settings, TableTest, TestError, TestInput, Verdict,
 };
-use trapline_stats::spread::chance;
 
 /// Operations that truly differ by 1%, with a standard deviation of 0.2%; operations that do not differ,
 /// with 3%; operations that differ by 10%, with 1%.
@@ -26,7 +26,7 @@ const BLOCKS: usize = 10;
 /// Looks of `compare --sequential`.
 const LOOKS: [usize; 6] = [10, 16, 24, 36, 54, 60];
 
-/// What was reported over all tables.
+/// Counts over all tables.
 #[derive(Default)]
 struct Reported {
     tables: usize,
@@ -49,14 +49,14 @@ pub fn print(trials: Trials) {
         most_blocks: LOOKS[LOOKS.len() - 1],
         ..Settings::default()
     };
-    let judge = Judge::new(&settings);
+    let test = TableTest::new(&settings);
     for (counts, stream) in TABLES.into_iter().zip(0..) {
-        let mut chance = chance(800, stream);
+        let mut rng = rng(800, stream);
         let (mut once, mut sequential) = (Reported::default(), Reported::default());
         for _ in 0..trials {
-            let table = table(counts, &mut chance);
-            once.count(&judge.judge(&first_blocks(&table, BLOCKS)), counts);
-            sequential.count(&looked_at(&table, &judge), counts);
+            let table = table(counts, &mut rng);
+            once.count(&test.test(&first_blocks(&table, BLOCKS)), counts);
+            sequential.count(&looked_at(&table, &test), counts);
         }
         for (name, reported) in [("one look", once), ("sequential", sequential)] {
             let [small, null, large] = counts;
@@ -66,49 +66,49 @@ pub fn print(trials: Trials) {
     println!();
 }
 
-fn table([small, null, large]: [usize; 3], chance: &mut ChaCha8Rng) -> Vec<Question> {
+fn table([small, null, large]: [usize; 3], rng: &mut ChaCha8Rng) -> Vec<TestInput> {
     let kinds = [(small, 0.01, 0.002), (null, 0.0, 0.03), (large, 0.1, 0.01)];
     let operations = kinds
         .into_iter()
         .flat_map(|(count, effect, spread)| vec![(effect, spread); count]);
     operations
-        .map(|(effect, spread)| question(effect, spread, chance))
+        .map(|(effect, spread)| input(effect, spread, rng))
         .collect()
 }
 
-fn question(effect: f64, spread: f64, chance: &mut ChaCha8Rng) -> Question {
+fn input(effect: f64, spread: f64, rng: &mut ChaCha8Rng) -> TestInput {
     let mut side = |effect: f64| {
         let blocks = 0..LOOKS[LOOKS.len() - 1] as u32;
         blocks
-            .map(|block| boot(block, effect.ln_1p() + spread * normal(chance)))
+            .map(|block| boot(block, effect.ln_1p() + spread * normal(rng)))
             .collect()
     };
-    Question {
+    TestInput {
         clock: Clock::Wall,
-        design: Design::Blocks,
+        design: Design::Blocked,
         a: side(0.0),
         b: side(effect),
     }
 }
 
-fn first_blocks(table: &[Question], blocks: usize) -> Vec<Question> {
-    let first = |question: &Question| Question {
-        a: question.a[..blocks].to_vec(),
-        b: question.b[..blocks].to_vec(),
-        ..*question
+fn first_blocks(table: &[TestInput], blocks: usize) -> Vec<TestInput> {
+    let first = |input: &TestInput| TestInput {
+        a: input.a[..blocks].to_vec(),
+        b: input.b[..blocks].to_vec(),
+        ..*input
     };
     table.iter().map(first).collect()
 }
 
-fn looked_at(table: &[Question], judge: &Judge) -> Vec<Result<Comparison, Unjudged>> {
-    let mut looks = UntilSure::new(judge.clone());
+fn looked_at(table: &[TestInput], test: &TableTest) -> Vec<Result<Assessment, TestError>> {
+    let mut looks = InterimTests::new(test.clone());
     let mut compared = Vec::new();
     for blocks in LOOKS {
         let is_last = blocks == LOOKS[LOOKS.len() - 1];
         compared = looks
             .look(&first_blocks(table, blocks), blocks, is_last)
             .to_vec();
-        if looks.is_sure() {
+        if looks.is_settled() {
             break;
         }
     }
@@ -116,8 +116,8 @@ fn looked_at(table: &[Question], judge: &Judge) -> Vec<Result<Comparison, Unjudg
 }
 
 impl Reported {
-    fn count(&mut self, compared: &[Result<Comparison, Unjudged>], counts: [usize; 3]) {
-        let is_changed = |one: &Result<Comparison, Unjudged>| {
+    fn count(&mut self, compared: &[Result<Assessment, TestError>], counts: [usize; 3]) {
+        let is_changed = |one: &Result<Assessment, TestError>| {
             one.as_ref()
                 .is_ok_and(|one| one.verdict == Verdict::Changed)
         };

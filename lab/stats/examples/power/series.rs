@@ -4,7 +4,7 @@ use crate::autoregressive::{autoregressive, Innovations, BURN_IN};
 use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
 use trapline_stats::history::{change_points, ChangePoint, Settings, FEWEST_TESTED};
-use trapline_stats::spread::chance;
+use trapline_stats::rng::rng;
 
 const NOISE: f64 = 0.01;
 
@@ -35,9 +35,9 @@ fn false_shifts(trials: usize) {
         for runs in RUNS {
             print!("{:6} {runs:5} ", name(kind));
             for phi in PHIS {
-                let mut chance = chance(runs as u64, 10 + kind as u64);
+                let mut rng = rng(runs as u64, 10 + kind as u64);
                 let wrong = (0..trials).filter(|_| {
-                    let series = series(kind, phi, &vec![0.0; runs], &mut chance);
+                    let series = series(kind, phi, &vec![0.0; runs], &mut rng);
                     is_shifted(vec![series])
                 });
                 print!("{:>8}", percent(wrong.count(), trials, 1));
@@ -48,7 +48,7 @@ fn false_shifts(trials: usize) {
     println!();
 }
 
-/// Whether any series of a store shows a shift.
+/// Returns true if any series of a store shows a shift.
 fn is_shifted(store: Vec<Vec<f64>>) -> bool {
     let points = change_points(&store, &Settings::default());
     points.iter().any(|points| !points.is_empty())
@@ -61,9 +61,9 @@ fn stores(trials: usize) {
     for kind in Innovations::ALL {
         print!("{:6}", name(kind));
         for phi in PHIS {
-            let mut chance = chance(100, kind as u64);
+            let mut rng = rng(100, kind as u64);
             let wrong = (0..trials).filter(|_| {
-                let one = |_| series(kind, phi, &[0.0; 30], &mut chance);
+                let one = |_| series(kind, phi, &[0.0; 30], &mut rng);
                 is_shifted((0..100).map(one).collect())
             });
             print!("{:>8}", percent(wrong.count(), trials, 1));
@@ -125,14 +125,14 @@ fn power(trials: usize) {
 impl Change {
     /// The number of changed series, of `trials`, in which it is found.
     fn found(&self, changed: usize, others: usize, trials: usize) -> usize {
-        let mut chance = chance(self.runs as u64, 20);
+        let mut rng = rng(self.runs as u64, 20);
         let shifts = (0..self.runs).map(|run| match (self.ends[0]..self.ends[1]).contains(&run) {
             true => self.size,
             false => 0.0,
         });
         let shifts: Vec<f64> = shifts.collect();
         let stores = (0..trials / changed).map(|_| {
-            let one = |_| series(Innovations::Normal, self.phi, &shifts, &mut chance);
+            let one = |_| series(Innovations::Normal, self.phi, &shifts, &mut rng);
             let mut store: Vec<Vec<f64>> = (0..changed).map(one).collect();
             // A constant series has p = 1, like the least significant of those without a
             // shift.
@@ -153,9 +153,9 @@ impl Change {
     }
 }
 
-/// A series of level 100 with the given shifts, each a share of the level.
-fn series(kind: Innovations, phi: f64, shifts: &[f64], chance: &mut ChaCha8Rng) -> Vec<f64> {
-    let draws = (0..shifts.len() + BURN_IN).map(|_| kind.draw(chance));
+/// Simulates a series of level 100 with the given shifts, each a share of the level.
+fn series(kind: Innovations, phi: f64, shifts: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> {
+    let draws = (0..shifts.len() + BURN_IN).map(|_| kind.draw(rng));
     let innovations: Vec<f64> = draws.collect();
     let mut noise = Vec::new();
     autoregressive(&innovations, phi, &mut noise);

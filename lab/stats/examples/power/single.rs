@@ -1,10 +1,10 @@
-//! One operation: coverage of its interval, false alarms, power.
+//! One operation: coverage of its interval, false positives, power.
 
 use crate::hosts::Host;
 use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
-use trapline_stats::judge::{Comparison, Design, Judge, Settings, Verdict};
-use trapline_stats::spread::chance;
+use trapline_stats::rng::rng;
+use trapline_stats::verdict::{Assessment, Design, Settings, TableTest, Verdict};
 
 const BOOTS: [usize; 5] = [3, 5, 8, 12, 20];
 const EFFECTS: [f64; 4] = [0.01, 0.02, 0.05, 0.10];
@@ -16,21 +16,21 @@ pub fn in_blocks(trials: Trials) {
         "(margin 2%). Of others: how often p is 1% at most. {} trials.",
         trials.of(4000)
     );
-    print(Design::Blocks, &Host::ALL, trials);
+    print(Design::Blocked, &Host::ALL, trials);
 }
 
-pub fn apart(trials: Trials) {
+pub fn independent(trials: Trials) {
     println!("The same, of runs apart: on a host that drifts they cannot be compared.");
-    print(Design::Apart, &Host::ALL, trials);
+    print(Design::Independent, &Host::ALL, trials);
 }
 
 fn print(design: Design, hosts: &[Host], trials: Trials) {
     println!("host    boots   covers     1%     5%  equivalent     +1%    +2%    +5%   +10%");
-    let judge = Judge::new(&Settings::default());
+    let test = TableTest::new(&Settings::default());
     for (host, stream) in hosts.iter().zip(0..) {
         for boots in BOOTS {
-            let mut chance = chance(boots as u64, stream);
-            let line = Line::of(*host, boots, design, &judge, trials, &mut chance);
+            let mut rng = rng(boots as u64, stream);
+            let line = Line::of(*host, boots, design, &test, trials, &mut rng);
             println!("{:7} {boots:5} {line}", host.name());
         }
     }
@@ -53,17 +53,17 @@ impl Line {
         host: Host,
         boots: usize,
         design: Design,
-        judge: &Judge,
+        test: &TableTest,
         trials: Trials,
-        chance: &mut ChaCha8Rng,
+        rng: &mut ChaCha8Rng,
     ) -> Self {
         let trials = trials.of(4000);
-        let mut judged = |effect| {
-            let question = host.measured(boots, effect, design, chance);
-            judge.judge(&[question]).remove(0).expect("it is judged")
+        let mut tested = |effect| {
+            let input = host.measured(boots, effect, design, rng);
+            test.test(&[input]).remove(0).expect("it is tested")
         };
-        let null: Vec<Comparison> = (0..trials).map(|_| judged(0.0)).collect();
-        let count = |is: &dyn Fn(&Comparison) -> bool| null.iter().filter(|one| is(one)).count();
+        let null: Vec<Assessment> = (0..trials).map(|_| tested(0.0)).collect();
+        let count = |is: &dyn Fn(&Assessment) -> bool| null.iter().filter(|one| is(one)).count();
         Self {
             trials,
             with_interval: count(&|one| one.interval.is_some()),
@@ -72,15 +72,15 @@ impl Line {
             five: count(&|one| is_at_most(one, 0.05)),
             equivalent: count(&|one| one.verdict == Verdict::Equivalent),
             found: EFFECTS.map(|effect| {
-                let found = (0..trials).filter(|_| is_at_most(&judged(effect), 0.01));
+                let found = (0..trials).filter(|_| is_at_most(&tested(effect), 0.01));
                 found.count()
             }),
         }
     }
 }
 
-fn is_at_most(comparison: &Comparison, alpha: f64) -> bool {
-    comparison.p.is_some_and(|p| p <= alpha)
+fn is_at_most(assessment: &Assessment, alpha: f64) -> bool {
+    assessment.p.is_some_and(|p| p <= alpha)
 }
 
 impl std::fmt::Display for Line {

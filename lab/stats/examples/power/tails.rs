@@ -1,12 +1,12 @@
 //! A tail on one side: one boot in ten is 65% slower.
 
-use crate::hosts::{boot, normal};
+use crate::hosts::boot;
 use crate::{percent, Trials};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use trapline_model::Clock;
-use trapline_stats::judge::{Design, Judge, Question, Settings, Verdict};
-use trapline_stats::spread::chance;
+use trapline_stats::rng::{normal, rng};
+use trapline_stats::verdict::{Design, Settings, TableTest, TestInput, Verdict};
 
 const BLOCKS: [usize; 5] = [5, 10, 20, 40, 60];
 const SHARE: f64 = 0.1;
@@ -19,13 +19,13 @@ pub fn print(trials: Trials) {
     println!("which nothing can be seen), and how often the verdict is equivalent: of all, and of the runs");
     println!("in which a slow boot came (at most 1%). {trials} runs each.");
     println!("blocks   no slow boot   equivalent   with a slow boot   changed");
-    let judge = Judge::new(&Settings::default());
+    let test = TableTest::new(&Settings::default());
     for blocks in BLOCKS {
-        let mut chance = chance(900 + blocks as u64, 0);
+        let mut rng = rng(900 + blocks as u64, 0);
         let (mut unseen, mut equivalent, mut hidden, mut changed) = (0, 0, 0, 0);
         for _ in 0..trials {
-            let (question, slow) = question(blocks, &mut chance);
-            let compared = judge.judge(&[question]).remove(0).expect("it is compared");
+            let (input, slow) = input(blocks, &mut rng);
+            let compared = test.test(&[input]).remove(0).expect("it is tested");
             let is_equivalent = compared.verdict == Verdict::Equivalent;
             unseen += usize::from(slow == 0);
             equivalent += usize::from(is_equivalent);
@@ -43,21 +43,21 @@ pub fn print(trials: Trials) {
     println!();
 }
 
-/// Boots of both sides and how many of B are slow.
-fn question(blocks: usize, chance: &mut ChaCha8Rng) -> (Question, usize) {
+/// Simulates boots of both sides; returns them with the number of slow boots of B.
+fn input(blocks: usize, rng: &mut ChaCha8Rng) -> (TestInput, usize) {
     let mut slow = 0;
-    let mut question = Question {
+    let mut input = TestInput {
         clock: Clock::Wall,
-        design: Design::Blocks,
+        design: Design::Blocked,
         a: Vec::new(),
         b: Vec::new(),
     };
     for block in 0..blocks as u32 {
-        let is_slow = chance.random::<f64>() < SHARE;
+        let is_slow = rng.random::<f64>() < SHARE;
         slow += usize::from(is_slow);
         let late = if is_slow { SLOWER.ln() } else { 0.0 };
-        question.a.push(boot(block, SPREAD * normal(chance)));
-        question.b.push(boot(block, SPREAD * normal(chance) + late));
+        input.a.push(boot(block, SPREAD * normal(rng)));
+        input.b.push(boot(block, SPREAD * normal(rng) + late));
     }
-    (question, slow)
+    (input, slow)
 }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_table_bound_p() {
+    fn p_is_limited_to_the_levels_of_the_table() {
         assert_eq!(p_value(Shape::Step, 30, 0.0), Some(1.0));
         assert_eq!(p_value(Shape::Step, 30, f64::INFINITY), Some(1e-5));
         assert_eq!(p_value(Shape::Step, 5, 9.0), None);

@@ -1,22 +1,22 @@
 //! Shifts in the figures of a store's runs.
 //!
-//! A series holds one figure a run, of one operation of one contender, measured with the same
+//! A series holds one figure per run, of one operation of one configuration, measured with the same
 //! settings. On the wall clock a series is tested for a shift of its mean with a statistic
 //! that is corrected for autocorrelation ([`strongest`]) and critical values that hold for
 //! autocorrelated and heavy-tailed noise ([`p_value`]); the tests of all series of the store
 //! are corrected together ([`change_points`]). On an exact clock every changed digit is a
 //! change point ([`exact_change_points`]). Nothing is random: equal series have equal points.
 
+mod change_points;
 mod critical;
-mod divide;
-mod past;
 mod screen;
+mod series;
 mod statistic;
 
+pub use change_points::{change_points, exact_change_points, ChangePoint, FEWEST_TESTED};
 pub use critical::{p_value, CRITICAL_LENGTHS, LEVELS};
-pub use divide::{change_points, exact_change_points, ChangePoint, FEWEST_TESTED};
-pub use past::{Comparable, Entry, Moment, Past, Series};
 pub use screen::{screen, Screened, Screening, Shift};
+pub use series::{Entry, RunTime, Series, SeriesBuilder, SeriesSettings};
 pub use statistic::{strongest, Candidate, Shape, LEAST_PULSE, LEAST_RUNS};
 
 /// Parameters of the search for shifts.

@@ -1,16 +1,16 @@
-//! Shifts of all series of a store, with the facts that changed there.
+//! Shifts of all series of a store, with the facts that changed at each.
 
-use super::past::{Entry, Facts, Moment, Series};
+use super::series::{Entry, Facts, RunTime, Series};
 use super::{change_points, exact_change_points, ChangePoint, Settings, FEWEST_TESTED};
 
 /// A shift of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shift {
-    /// The shift.
+    /// Its place and size.
     pub point: ChangePoint,
     /// The first run of the new level.
-    pub moment: Moment,
-    /// The facts that changed there: name, before, after.
+    pub moment: RunTime,
+    /// The facts that changed with it: name, before, after.
     pub changed: Vec<(String, String, String)>,
 }
 
@@ -75,7 +75,7 @@ fn figures(series: &Series) -> Vec<Option<f64>> {
     figures.map(Option::<&f64>::copied).collect()
 }
 
-/// The run before a shift is the last one with a figure.
+/// Compares the facts with those of the last run before that has a figure.
 fn shift(series: &Series, point: ChangePoint) -> Shift {
     let after = &series.entries[point.index];
     let mut earlier = series.entries[..point.index].iter().rev();

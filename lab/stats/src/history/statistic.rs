@@ -86,7 +86,7 @@ impl Sums {
         self.cumulative.len() - 1
     }
 
-    /// The explained sum of squares of an interval of `length` whose values sum to `sum`.
+    /// Returns the explained sum of squares of an interval of `length` whose values sum to `sum`.
     fn explained(&self, length: usize, sum: f64) -> f64 {
         let count = self.count();
         sum * sum * count as f64 / (length * (count - length)) as f64
@@ -108,7 +108,7 @@ impl Sums {
         pulses.max_by(|a, b| a.2.total_cmp(&b.2))
     }
 
-    /// Where the sum of so many values is farthest from 0, and that distance.
+    /// Returns the start of `length` values whose sum is farthest from 0, and that distance.
     fn largest_sum(&self, length: usize) -> Option<(usize, f64)> {
         let last = self.count() - LEAST_RUNS - length;
         let starts = &self.cumulative[LEAST_RUNS..=last];

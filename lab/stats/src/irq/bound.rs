@@ -1,8 +1,8 @@
 //! Lower confidence bound of the mean of a bounded variable, for any distribution of it.
 //!
 //! Gaffke's bound (N. Gaffke 2005, Mathematical Methods of Statistics 14(4), section 3;
-//! Learned-Miller and Thomas 2019, arXiv:1905.06208): the values, and 0 for what was not
-//! seen, are weighted by Dirichlet weights; the bound is the 2.5% quantile of the weighted
+//! Learned-Miller and Thomas 2019, arXiv:1905.06208): the values, and 0 for unobserved ones,
+//! are weighted by Dirichlet weights; the bound is the 2.5% quantile of the weighted
 //! mean. For values that are 0 or 1 it is the bound of Clopper and Pearson (1934), and with
 //! fractional weights that of Korn and Graubard (1998). Its coverage is proven for values of
 //! 0 and 1. For others it is conjectured, and `make power` simulates it.
@@ -15,13 +15,13 @@ const TAIL: f64 = 0.025;
 /// Halvings of the search; each adds a binary digit.
 const STEPS: usize = 60;
 
-/// The largest tilt; its square is still a number.
+/// Largest tilt; its square is finite.
 const STEEPEST: f64 = 300.0;
 
-/// Weight of 0, the value that was not seen.
+/// Weight of 0, the unobserved value.
 const UNSEEN: f64 = 1.0;
 
-/// A value from 0 to 1 that was observed, and how many observations it counts for.
+/// An observed value from 0 to 1 with its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weighted {
     /// The value.
@@ -59,8 +59,8 @@ struct Saddlepoint {
 }
 
 impl Saddlepoint {
-    /// Tilts the weights towards small values: by nothing for a tilt of 0, entirely to the
-    /// unseen 0 for an infinite one.
+    /// Tilts the weights towards small values: not at all for a tilt of 0, entirely to the unobserved 0 for
+    /// an infinite one.
     ///
     /// The weighted mean is below `mean` if a sum of gamma variables, each times `mean` less
     /// its value, is positive.
@@ -92,7 +92,7 @@ impl Saddlepoint {
     }
 }
 
-/// The formula of Lugannani and Rice; about one half where both arguments vanish.
+/// Returns the formula of Lugannani and Rice; about one half if both arguments vanish.
 fn tail(root: f64, slope: f64) -> f64 {
     if root < 1e-3 {
         return 0.5;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_ones_leave_three_tenths_open() {
+    fn ten_ones_have_a_bound_of_seven_tenths() {
         let bound = of(&[(1.0, 10.0)]);
         // 1 - 0.025 to the power of a tenth is 0.3085.
         assert!((0.3085..0.311).contains(&(1.0 - bound)), "{bound}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_nothing_has_no_bound_above_zero() {
+    fn without_positive_values_the_bound_is_zero() {
         assert_eq!(of(&[]), 0.0);
         assert_eq!(of(&[(0.0, 7.0)]), 0.0);
     }

@@ -1,29 +1,29 @@
-//! How many interrupts were how late, over the whole range from nothing to seconds: a
-//! histogram whose buckets grow with their values (HdrHistogram, Gil Tene).
+//! Histogram of lateness from 0 to seconds, with buckets that grow with their values (HdrHistogram, Gil
+//! Tene).
 
 use hdrhistogram::Histogram;
 
-/// Significant digits to which values in one bucket agree.
+/// Significant digits that are equal within a bucket.
 pub const DIGITS: u8 = 2;
 
-/// Interrupts that were about equally late.
+/// A range of lateness with its number of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The least that belongs to it, in the unit of the figures.
+    /// Smallest lateness, in the unit of the figures.
     pub from: u64,
-    /// The most.
+    /// Largest lateness.
     pub to: u64,
-    /// How many there were.
+    /// Number of interrupts.
     pub count: u64,
 }
 
-/// The buckets that are not empty, in ascending order.
+/// Returns the non-empty buckets, in ascending order.
 pub fn buckets(lateness: &[f64]) -> Vec<Bucket> {
     let Ok(mut histogram) = Histogram::<u64>::new(DIGITS) else {
         return Vec::new();
     };
     for late in lateness {
-        // It grows as needed; no number of a clock is beyond its reach.
+        // The histogram resizes itself; every u64 is in range.
         let _ = histogram.record(late.round() as u64);
     }
     let recorded = histogram.iter_recorded();
@@ -42,7 +42,7 @@ mod tests {
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
     #[test]
-    fn small_values_have_buckets_of_their_own() {
+    fn small_values_have_exact_buckets() {
         let bucket = |value, count| Bucket {
             from: value,
             to: value,

@@ -1,115 +1,114 @@
-//! What the interrupts of workload `irq` say: how late they were, how many were missed,
-//! at which stage the time went, and what the latest of them had met.
+//! Summary of workload `irq`: lateness of interrupts, missed expiries, latency by stage, and the latest
+//! interrupts.
 //!
-//! An expiry that has no interrupt of its own was missed. It counts as one that came
-//! too late, never as one of the next expiry that came in time. On the wall clock the
-//! interrupts of all boots are taken together; on an exact clock those of the first,
-//! which all others repeat.
+//! An expiry without an interrupt of its own is missed. It counts as too late, even if the interrupt of
+//! the next expiry is in time. On the wall clock the interrupts of all boots are pooled; on an exact clock
+//! those of the first are used, which the others repeat.
 
+mod boot;
 mod bound;
 mod histogram;
-mod share;
-mod spread;
+mod in_time;
+mod lateness;
 mod stages;
 
 pub use histogram::{Bucket, DIGITS};
-pub use share::{InTimeInterval, Proof, WindowCount};
-pub use spread::{least_count, Lateness, Spread};
+pub use in_time::{InTimeInterval, Proof, WindowCount};
+pub use lateness::{least_count, ExpiryStats, Lateness};
 pub use stages::{Point, Span, Stages};
 
 use crate::{value, Summary};
-use trapline_abi::interrupt::WINDOW;
-use trapline_abi::{Found, Interrupt, Op, Workload};
-use trapline_model::irq::{Asked, Settings, Share};
-use trapline_model::{Clock, EnvironmentId, Observation, Outcome};
+use boot::{boots, IrqBoot};
+use trapline_abi::{CpuState, Interrupt, Op, Workload};
+use trapline_model::irq::{Settings, Share};
+use trapline_model::{Clock, EnvironmentId, Observation};
 
-/// Windows at the beginning that are shown apart: caches and predictors are cold then.
+/// Number of windows at the beginning of a boot that are shown separately: caches and predictors are cold.
 pub const FIRST_WINDOWS: u64 = 2;
 
-/// Latest interrupts that are kept with their stages.
+/// Number of latest interrupts that are kept with their stages.
 const LATEST: usize = 10;
 
 /// The interrupts of one operation in one environment. Times are in `unit`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupts {
-    /// Where.
+    /// The environment.
     pub environment: EnvironmentId,
-    /// Of which timer.
+    /// The operation: a kind of timer.
     pub op: Op,
-    /// By which clock.
+    /// Clock of the figures.
     pub clock: Clock,
     /// `ns` or `insn`.
     pub unit: &'static str,
-    /// Boots that they are of; on an exact clock those that agreed.
+    /// Number of boots; on an exact clock, of boots that agreed.
     pub boots: usize,
-    /// From one expiry to the next.
+    /// Time from one expiry to the next.
     pub period: Option<f64>,
-    /// An interrupt later than this is too late.
+    /// Lateness above which an interrupt is too late.
     pub threshold: f64,
-    /// How late they were.
-    pub all: Spread,
-    /// Those of the first windows of each boot.
-    pub first: Spread,
-    /// All others, if there were more windows.
-    pub rest: Option<Spread>,
+    /// All expiries.
+    pub all: ExpiryStats,
+    /// Expiries of the first windows of each boot.
+    pub first: ExpiryStats,
+    /// Expiries of the other windows, if any.
+    pub rest: Option<ExpiryStats>,
     /// Each window, in order of time.
     pub windows: Vec<Window>,
-    /// 95% intervals of the share of expiries served in time, over all windows, the first
-    /// included; `None` on an exact clock, where every run gives the same count.
+    /// 95% intervals of the share of expiries served in time, over all windows including the first; `None`
+    /// on an exact clock, on which every run gives the same count.
     pub in_time_interval: Option<InTimeInterval>,
-    /// Where the time went.
+    /// Latency by stage.
     pub stages: Stages,
-    /// What was interrupted, and how late interrupts of that were.
-    pub found: Vec<(Found, Spread)>,
-    /// The latest of all, the latest first.
-    pub latest: Vec<Late>,
-    /// By how much a timer may have been due later than it says.
-    pub doubt: Doubt,
-    /// Interrupts whose handler was entered before the timer was due. Their lateness
-    /// is 0.
+    /// Lateness by interrupted code.
+    pub found: Vec<(CpuState, ExpiryStats)>,
+    /// The latest interrupts, the latest first.
+    pub latest: Vec<LateInterrupt>,
+    /// Uncertainty of the expiry times.
+    pub doubt: DueUncertainty,
+    /// Number of interrupts whose handler was entered before the expiry. Their lateness is 0.
     pub early: u64,
-    /// How many were how late.
+    /// Histogram of the lateness.
     pub histogram: Vec<Bucket>,
 }
 
-/// By how much a timer may have been due later than it says: what setting it takes.
+/// Uncertainty of expiry times: the time that setting the timer takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Doubt {
-    /// In half of all cases it is not more.
+pub struct DueUncertainty {
+    /// The median.
     pub p50: f64,
-    /// The most.
+    /// The largest.
     pub max: f64,
 }
 
-/// A window: expiries between which the guest said nothing.
+/// A window: consecutive expiries between which the guest sent no records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// Of which boot, from 0.
+    /// Number of the boot, from 0.
     pub boot: u32,
-    /// Which, from 0.
+    /// Number within the boot, from 0.
     pub number: u64,
-    /// How late its interrupts were.
-    pub spread: Spread,
+    /// The expiries.
+    pub spread: ExpiryStats,
 }
 
-/// One interrupt that was late.
+/// A late interrupt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Late {
-    /// Of which boot, from 0.
+pub struct LateInterrupt {
+    /// Number of the boot, from 0.
     pub boot: u32,
-    /// Of which expiry, from 0.
+    /// Number of the expiry, from 0.
     pub sequence: u64,
-    /// How late it was.
+    /// Time from expiry to handler.
     pub lateness: f64,
-    /// When it came to which point, since it was due.
+    /// Timestamps relative to the expiry.
     pub points: Vec<(Point, f64)>,
-    /// What it found.
-    pub found: Found,
+    /// The interrupted code.
+    pub found: CpuState,
 }
 
 impl Interrupts {
-    /// Returns whether the share of expiries served in time is at least `share`: by count on
-    /// an exact clock, by the interval for bursts on the wall clock.
+    /// Compares the share of expiries served in time with a requirement: by count on an exact clock, by
+    /// the interval for bursts on the wall clock.
     pub fn proof(&self, share: Share) -> Proof {
         match (&self.in_time_interval, self.clock) {
             (Some(interval), _) => interval.proof(share),
@@ -120,27 +119,25 @@ impl Interrupts {
     }
 }
 
-/// What the interrupts of `observations` say, for each operation of `summary` that has
-/// a figure.
+/// Summarises the interrupts of each operation of `summary` that has a figure.
 pub fn summarise(
     observations: &[Observation],
     summary: &Summary,
     settings: &Settings,
 ) -> Vec<Interrupts> {
-    let measured = summary.cells.iter().filter(|cell| {
-        let has_figure = cell.value.figure().is_some();
-        cell.op.workload() == Workload::Irq && has_figure
-    });
+    let threshold = settings.threshold.0 as f64;
+    let cells = summary.cells.iter();
+    let measured = cells.filter(|cell| cell.op.workload() == Workload::Irq);
     let mut all: Vec<_> = measured
         .filter_map(|cell| {
-            let figure = cell.value.figure()?;
+            let agreed = cell.value.figure()?.boots;
             let boots = boots(observations, cell.environment, cell.op);
             Some(of_boots(
                 &boots,
-                figure.boots,
+                agreed,
                 cell.environment,
                 cell.op,
-                settings,
+                threshold,
             ))
         })
         .collect();
@@ -148,109 +145,22 @@ pub fn summarise(
     all
 }
 
-/// What one boot told.
-struct Boot<'a> {
-    number: u32,
-    unit_per_tick: f64,
-    /// What it was asked for.
-    asked: Option<Asked>,
-    interrupts: &'a [Interrupt],
-}
-
-impl Boot<'_> {
-    /// How many expiries there were; where nobody knows, up to the last that was told.
-    fn expiries(&self) -> u64 {
-        let told = self.interrupts.last().map_or(0, |last| last.sequence + 1);
-        self.asked
-            .map_or(told, |asked| asked.expiries.into())
-            .max(told)
-    }
-
-    /// Ticks in the unit of its figures.
-    fn units(&self, ticks: i64) -> f64 {
-        ticks as f64 * self.unit_per_tick
-    }
-
-    /// How late an interrupt was.
-    fn lateness(&self, interrupt: &Interrupt) -> f64 {
-        let ticks = interrupt.entered.wrapping_sub(interrupt.due) as i64;
-        self.units(ticks.max(0))
-    }
-
-    /// Runs of expiries that were late or missed.
-    fn late_runs(&self, threshold: f64) -> u64 {
-        let (mut runs, mut next, mut is_late) = (0, 0, false);
-        let end = (self.expiries(), false);
-        let served = self.interrupts.iter();
-        let served = served.map(|i| (i.sequence, self.lateness(i) > threshold));
-        for (sequence, late) in served.chain([end]) {
-            let missed = sequence > next;
-            runs += u64::from(!is_late && (missed || late));
-            is_late = late;
-            // A late one behind missed ones goes on with their run.
-            next = sequence + 1;
-        }
-        runs
-    }
-
-    /// Its windows: number, expiries and interrupts of each.
-    fn windows(&self) -> impl Iterator<Item = (u64, u64, &[Interrupt])> {
-        let (window, expiries) = (u64::from(WINDOW), self.expiries());
-        (0..expiries.div_ceil(window)).map(move |number| {
-            let (from, to) = (number * window, expiries.min((number + 1) * window));
-            let begin = self.interrupts.partition_point(|i| i.sequence < from);
-            let end = self.interrupts.partition_point(|i| i.sequence < to);
-            (number, to - from, &self.interrupts[begin..end])
-        })
-    }
-}
-
-fn boots(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec<Boot<'_>> {
-    let mut boots = Vec::new();
-    let here = observations
-        .iter()
-        .filter(|seen| seen.environment == environment);
-    for seen in here {
-        for operation in seen
-            .operations
-            .iter()
-            .filter(|operation| operation.op == op)
-        {
-            if let Outcome::Measured { interrupts, .. } = &operation.outcome {
-                boots.push(Boot {
-                    number: seen.replicate,
-                    unit_per_tick: seen.unit_per_tick,
-                    asked: Asked::from_facts(&seen.facts),
-                    interrupts,
-                });
-            }
-        }
-    }
-    boots.sort_by_key(|boot| boot.number);
-    if environment.clock().is_exact() {
-        boots.truncate(1);
-    }
-    boots
-}
-
 fn of_boots(
-    boots: &[Boot<'_>],
+    boots: &[IrqBoot<'_>],
     agreed: usize,
     environment: EnvironmentId,
     op: Op,
-    settings: &Settings,
+    threshold: f64,
 ) -> Interrupts {
     let clock = environment.clock();
-    let threshold = settings.threshold.0 as f64;
-    let each = || {
-        boots
-            .iter()
-            .flat_map(|boot| boot.interrupts.iter().map(move |i| (boot, i)))
-    };
-    let lateness: Vec<f64> = each().map(|(boot, i)| boot.lateness(i)).collect();
-    let expiries = boots.iter().map(Boot::expiries).sum();
+    let lateness: Vec<f64> = each(boots).map(|(boot, i)| boot.lateness(i)).collect();
+    let expiries = boots.iter().map(IrqBoot::expiries).sum();
     let windows = windows(boots, threshold);
     let is_first = |number| number < FIRST_WINDOWS;
+    let interval = || {
+        let runs = boots.iter().map(|boot| boot.late_runs(threshold)).sum();
+        InTimeInterval::of(&counts(&windows), runs)
+    };
     Interrupts {
         environment,
         op,
@@ -263,20 +173,31 @@ fn of_boots(
         }),
         threshold,
         histogram: histogram::buckets(&lateness),
-        all: Spread::of(expiries, lateness, threshold),
-        in_time_interval: match clock {
-            Clock::Wall => InTimeInterval::of(&counts(&windows), late_runs(boots, threshold)),
-            Clock::Insn | Clock::InsnVmx => None,
-        },
+        all: ExpiryStats::of(expiries, lateness, threshold),
+        in_time_interval: if clock.is_exact() { None } else { interval() },
         first: some_windows(boots, threshold, is_first).unwrap_or_default(),
         rest: some_windows(boots, threshold, |number| !is_first(number)),
         windows,
         stages: Stages::of(boots),
-        found: found(boots, threshold),
+        found: by_found(boots, threshold),
         latest: latest(boots),
-        doubt: Doubt::of(each().map(|(boot, i)| boot.units(i.doubt as i64)).collect()),
-        early: each().filter(|(_, i)| i.entered < i.due).count() as u64,
+        doubt: DueUncertainty::of(
+            each(boots)
+                .map(|(boot, i)| boot.units(i.uncertainty as i64))
+                .collect(),
+        ),
+        early: each(boots).filter(|(_, i)| i.entered < i.due).count() as u64,
     }
+}
+
+/// Returns each interrupt with its boot.
+fn each<'a>(boots: &'a [IrqBoot<'a>]) -> impl Iterator<Item = (&'a IrqBoot<'a>, &'a Interrupt)> {
+    let boots = boots.iter();
+    boots.flat_map(|boot| {
+        boot.interrupts
+            .iter()
+            .map(move |interrupt| (boot, interrupt))
+    })
 }
 
 fn counts(windows: &[Window]) -> Vec<WindowCount> {
@@ -288,23 +209,17 @@ fn counts(windows: &[Window]) -> Vec<WindowCount> {
     windows.iter().map(count).collect()
 }
 
-/// Returns the number of runs of expiries that were late or missed, without one in time
-/// between them.
-fn late_runs(boots: &[Boot<'_>], threshold: f64) -> u64 {
-    boots.iter().map(|boot| boot.late_runs(threshold)).sum()
-}
-
-impl Doubt {
-    fn of(mut doubts: Vec<f64>) -> Self {
-        doubts.sort_by(f64::total_cmp);
-        doubts.last().map_or_else(Self::default, |max| Self {
-            p50: spread::nearest_rank(&doubts, 50_000),
+impl DueUncertainty {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        values.last().map_or_else(Self::default, |max| Self {
+            p50: lateness::nearest_rank(&values, 50_000),
             max: *max,
         })
     }
 }
 
-fn windows(boots: &[Boot<'_>], threshold: f64) -> Vec<Window> {
+fn windows(boots: &[IrqBoot<'_>], threshold: f64) -> Vec<Window> {
     let mut windows = Vec::new();
     for boot in boots {
         windows.extend(boot.windows().map(|(number, expiries, interrupts)| {
@@ -312,63 +227,57 @@ fn windows(boots: &[Boot<'_>], threshold: f64) -> Vec<Window> {
             Window {
                 boot: boot.number,
                 number,
-                spread: Spread::of(expiries, lateness, threshold),
+                spread: ExpiryStats::of(expiries, lateness, threshold),
             }
         }));
     }
     windows
 }
 
-/// The windows of all boots whose number is `wanted`; `None` if there is none.
+/// Pools the windows of all boots whose number is `wanted`; `None` if there is none.
 fn some_windows(
-    boots: &[Boot<'_>],
+    boots: &[IrqBoot<'_>],
     threshold: f64,
     wanted: impl Fn(u64) -> bool,
-) -> Option<Spread> {
+) -> Option<ExpiryStats> {
     let (mut expiries, mut lateness) = (0, Vec::new());
     for boot in boots {
-        for (number, of_window, interrupts) in boot.windows() {
-            if wanted(number) {
-                expiries += of_window;
-                lateness.extend(interrupts.iter().map(|i| boot.lateness(i)));
-            }
+        for (_, of_window, interrupts) in boot.windows().filter(|(number, ..)| wanted(*number)) {
+            expiries += of_window;
+            lateness.extend(interrupts.iter().map(|i| boot.lateness(i)));
         }
     }
-    (expiries > 0).then(|| Spread::of(expiries, lateness, threshold))
+    (expiries > 0).then(|| ExpiryStats::of(expiries, lateness, threshold))
 }
 
-fn found(boots: &[Boot<'_>], threshold: f64) -> Vec<(Found, Spread)> {
+fn by_found(boots: &[IrqBoot<'_>], threshold: f64) -> Vec<(CpuState, ExpiryStats)> {
     let of = |found| {
-        let mut lateness = Vec::new();
-        for boot in boots {
-            let such = boot.interrupts.iter().filter(|i| i.found == found);
-            lateness.extend(such.map(|i| boot.lateness(i)));
-        }
+        let such = each(boots).filter(|(_, i)| i.found == found);
+        let lateness: Vec<f64> = such.map(|(boot, i)| boot.lateness(i)).collect();
         let count = lateness.len() as u64;
-        (count > 0).then(|| (found, Spread::of(count, lateness, threshold)))
+        (count > 0).then(|| (found, ExpiryStats::of(count, lateness, threshold)))
     };
-    Found::ALL.into_iter().filter_map(of).collect()
+    CpuState::ALL.into_iter().filter_map(of).collect()
 }
 
-fn latest(boots: &[Boot<'_>]) -> Vec<Late> {
-    let mut all = Vec::new();
-    for boot in boots {
-        all.extend(boot.interrupts.iter().map(|i| (boot.lateness(i), boot, i)));
-    }
-    // Of those that were equally late the first that came.
+/// Returns the latest interrupts; of equally late ones the first in order of time.
+fn latest(boots: &[IrqBoot<'_>]) -> Vec<LateInterrupt> {
+    let mut all: Vec<_> = each(boots)
+        .map(|(boot, i)| (boot.lateness(i), boot, i))
+        .collect();
     all.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
     all.truncate(LATEST);
     all.into_iter()
-        .map(|(lateness, boot, interrupt)| late(lateness, boot, interrupt))
+        .map(|(lateness, boot, interrupt)| late_interrupt(lateness, boot, interrupt))
         .collect()
 }
 
-fn late(lateness: f64, boot: &Boot<'_>, interrupt: &Interrupt) -> Late {
+fn late_interrupt(lateness: f64, boot: &IrqBoot<'_>, interrupt: &Interrupt) -> LateInterrupt {
     let since_due = |point: Point| {
         let at = point.of(interrupt)?;
         Some((point, boot.units(at.wrapping_sub(interrupt.due) as i64)))
     };
-    Late {
+    LateInterrupt {
         boot: boot.number,
         sequence: interrupt.sequence,
         lateness,

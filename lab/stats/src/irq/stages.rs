@@ -1,32 +1,32 @@
-//! Where the time of an interrupt goes: from when it was due, over who raises it, to
-//! the thread behind its handler.
+//! Breakdown of an interrupt's latency: from expiry, over the thread that raises it, to the thread that
+//! its handler wakes.
 //!
-//! What nobody stamped is left out, and the span goes on to the next point that
-//! somebody did. So the spans of an interrupt always add up to the whole of it.
+//! A point without a timestamp is left out, and its span extends to the next point with one. So the
+//! spans of an interrupt always add up to the total.
 
-use super::spread::{nearest_rank, percentile};
-use super::Boot;
+use super::boot::IrqBoot;
+use super::lateness::{nearest_rank, percentile};
 use trapline_abi::Interrupt;
 
-/// A point on the way of an interrupt.
+/// A timestamp of an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Point {
-    /// The timer was due.
+    /// Expiry of the timer.
     Due,
-    /// Whoever raises the interrupt ran.
+    /// Start of the host thread that raises it.
     Woke,
-    /// It was pending for the guest.
+    /// Pending in the guest's interrupt controller.
     Marked,
-    /// The guest's handler was entered.
+    /// Entry of the guest's handler.
     Entered,
-    /// The handler was done.
+    /// End of the handler.
     Done,
-    /// The thread behind it ran.
+    /// Start of the thread that the handler wakes.
     Resumed,
 }
 
 impl Point {
-    /// Every point, in order of time.
+    /// All points, in order of time.
     pub const ALL: [Point; 6] = [
         Self::Due,
         Self::Woke,
@@ -36,7 +36,7 @@ impl Point {
         Self::Resumed,
     ];
 
-    /// The name people read.
+    /// Returns the printed name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Due => "due",
@@ -48,7 +48,7 @@ impl Point {
         }
     }
 
-    /// When an interrupt came to it, in ticks, if that was told.
+    /// Returns the timestamp of an interrupt, in ticks, if it was taken.
     pub(super) fn of(self, interrupt: &Interrupt) -> Option<u64> {
         match self {
             Self::Due => Some(interrupt.due),
@@ -61,65 +61,63 @@ impl Point {
     }
 }
 
-/// The largest share that sums of as many means as there are spans, of numbers of 53 bits,
-/// may differ by without meaning anything.
+/// Rounding error of a sum of the spans' means, as a share.
 const ROUNDING: f64 = 1e-12;
 
-/// Where the time went.
+/// The spans of an operation's interrupts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stages {
-    /// From each point that was told to the next, in order of time.
+    /// Spans between points with a timestamp, in order of time.
     pub spans: Vec<Span>,
-    /// From the first point to the last.
+    /// The span from the first point to the last.
     pub total: Span,
-    /// Points that were not told.
-    pub untold: Vec<Point>,
-    /// Interrupts that seem to have come to a point before an earlier one.
-    pub disordered: u64,
-    /// Interrupts whose host woke before they were due, as one does that sets its own timer
-    /// ahead of its guest's.
-    pub ahead: u64,
+    /// Points without a timestamp.
+    pub unstamped: Vec<Point>,
+    /// Number of interrupts whose timestamps are not in order.
+    pub out_of_order: u64,
+    /// Number of interrupts whose host thread woke before the expiry, because its timer is set ahead of the
+    /// guest's.
+    pub early_wakeups: u64,
 }
 
-/// From one point to another, in the unit of the figures.
+/// The time between two points, in the unit of the figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// From this point.
+    /// The first point.
     pub from: Point,
-    /// To this one.
+    /// The second point.
     pub to: Point,
-    /// The mean: means of spans add up, as medians do not.
+    /// The mean. Means of spans add up; medians do not.
     pub mean: f64,
     /// The median (nearest rank).
     pub p50: f64,
-    /// 99% took no longer; `None` where too few interrupts are beyond.
+    /// The 99th percentile; `None` for too few interrupts ([`super::least_count`]).
     pub p99: Option<f64>,
     /// The longest.
     pub max: f64,
 }
 
 impl Stages {
-    pub(super) fn of(boots: &[Boot<'_>]) -> Self {
-        let is_told = |point: &Point| {
+    pub(super) fn of(boots: &[IrqBoot<'_>]) -> Self {
+        let is_stamped = |point: &Point| {
             let mut all = boots.iter().flat_map(|boot| boot.interrupts);
             all.all(|interrupt| point.of(interrupt).is_some())
         };
-        let (told, untold): (Vec<_>, Vec<_>) = Point::ALL.into_iter().partition(is_told);
-        let pairs = told.iter().zip(told.iter().skip(1));
+        let (stamped, unstamped): (Vec<_>, Vec<_>) = Point::ALL.into_iter().partition(is_stamped);
+        let pairs = stamped.iter().zip(stamped.iter().skip(1));
         let spans: Vec<Span> = pairs
             .map(|(from, to)| Span::of(boots, *from, *to))
             .collect();
         Self {
             spans,
             total: Span::of(boots, Point::Due, Point::Resumed),
-            untold,
-            disordered: disordered(boots, &told),
-            ahead: all(boots).filter(is_ahead).count() as u64,
+            unstamped,
+            out_of_order: out_of_order(boots, &stamped),
+            early_wakeups: all(boots).filter(is_early_wakeup).count() as u64,
         }
     }
 
-    /// What the spans do not explain, as a share of the whole; 0 if they differ by rounding
-    /// alone.
+    /// Returns the difference between the total and the sum of the spans, as a share; 0 within rounding.
     pub fn unexplained(&self) -> f64 {
         let explained: f64 = self.spans.iter().map(|span| span.mean).sum();
         match ((self.total.mean - explained) / self.total.mean).abs() {
@@ -130,7 +128,7 @@ impl Stages {
 }
 
 impl Span {
-    fn of(boots: &[Boot<'_>], from: Point, to: Point) -> Self {
+    fn of(boots: &[IrqBoot<'_>], from: Point, to: Point) -> Self {
         let mut lengths = Vec::new();
         for boot in boots {
             lengths.extend(boot.interrupts.iter().filter_map(|interrupt| {
@@ -158,21 +156,23 @@ impl Span {
     }
 }
 
-fn all<'a>(boots: &'a [Boot<'_>]) -> impl Iterator<Item = &'a Interrupt> {
+fn all<'a>(boots: &'a [IrqBoot<'_>]) -> impl Iterator<Item = &'a Interrupt> {
     boots.iter().flat_map(|boot| boot.interrupts)
 }
 
-fn is_ahead(interrupt: &&Interrupt) -> bool {
+fn is_early_wakeup(interrupt: &&Interrupt) -> bool {
     let woke_after = |woke: u64| woke.wrapping_sub(interrupt.due) as i64;
     interrupt.woke.is_some_and(|woke| woke_after(woke) < 0)
 }
 
-/// A host that wakes ahead of time is no disorder.
-fn disordered(boots: &[Boot<'_>], told: &[Point]) -> u64 {
-    let from = usize::from(told.contains(&Point::Woke));
-    let is_disordered = |interrupt: &&Interrupt| {
-        let times = told[from..].iter().filter_map(|point| point.of(interrupt));
+/// Counts interrupts whose timestamps are not in order. A wake-up before the expiry is in order.
+fn out_of_order(boots: &[IrqBoot<'_>], stamped: &[Point]) -> u64 {
+    let from = usize::from(stamped.contains(&Point::Woke));
+    let is_unsorted = |interrupt: &&Interrupt| {
+        let times = stamped[from..]
+            .iter()
+            .filter_map(|point| point.of(interrupt));
         !times.is_sorted()
     };
-    all(boots).filter(is_disordered).count() as u64
+    all(boots).filter(is_unsorted).count() as u64
 }

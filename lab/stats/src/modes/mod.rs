@@ -1,49 +1,48 @@
-//! Modes of a distribution: the values around which batches gather.
+//! Modes of a distribution of batches.
 //!
-//! Lowland modality (Akinshin 2020, "Lowland multimodality detection"). The density is a
-//! histogram of bins that hold equally many values, at most a hundred, their ends quantiles of
-//! Harrell and Davis, so that a bin is as high as it is narrow. Fill the valley between two
-//! peaks with water up to the lower of them: where less than half of the pond is ground, the
-//! valley is a lowland and parts two modes. No value is dropped: each belongs to the mode on
-//! its side of the lowest bin.
+//! Lowland modality (Akinshin 2020, "Lowland multimodality detection", whose terms are used here). The
+//! density is a histogram of at most a hundred bins that hold equally many values, their ends quantiles of
+//! Harrell and Davis, so that a bin is as high as it is narrow. The pond between two peaks is the area
+//! below the lower of them. If less than half of the pond is ground, the valley is a lowland and separates
+//! two modes. Each value belongs to the mode on its side of the lowest bin; none is dropped.
 //!
-//! A clock that steps gives equal values, between which every histogram has valleys. So
-//! equal values are first spread evenly over the step of the clock.
+//! A clock with steps gives equal values, between which every histogram has valleys. So equal values are
+//! first spread evenly over the step of the clock.
 
 mod quantiles;
 
 use quantiles::quantile;
 
-/// The fewest and the most bins of the histogram.
+/// Smallest and largest number of bins of the histogram.
 const BINS: (usize, usize) = (10, 100);
 
-/// How many values a bin has to hold: the outermost quantiles of fewer are too near the ends.
+/// Number of values in a bin: with fewer, the outermost quantiles are too near the ends.
 const BIN: usize = 4;
 
-/// The share of ground in a pond below which it is a lowland.
+/// Share of ground in a pond below which it is a lowland.
 const SENSITIVITY: f64 = 0.5;
 
-/// The least width over which equal values are spread, as a share of the range of all.
+/// Smallest width over which equal values are spread, as a share of the range.
 const LEAST_STEP: f64 = 1e-4;
 
-/// The fewest values whose modes can be told.
+/// Smallest number of values with more than one mode.
 const LEAST_VALUES: usize = 20;
 
-/// Values around which others gather.
+/// A mode of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mode {
-    /// Their median.
+    /// Median of its values.
     pub location: f64,
-    /// The least that belongs to it.
+    /// Smallest value.
     pub from: f64,
-    /// The most.
+    /// Largest value.
     pub to: f64,
-    /// The share of all values.
+    /// Share of all values.
     pub share: f64,
 }
 
-/// The modes of `sorted` values, in ascending order; one at least, if there is a value.
-/// `step` is that of the clock, in the unit of the values, 0 if it is not known.
+/// Returns the modes of `sorted` values, in ascending order, at least one if there is a value. `step` is
+/// that of the clock, in the unit of the values, 0 if unknown.
 pub fn modes(sorted: &[f64], step: f64) -> Vec<Mode> {
     let range = match (sorted.first(), sorted.last()) {
         (Some(first), Some(last)) => last - first,
@@ -68,7 +67,7 @@ pub fn modes(sorted: &[f64], step: f64) -> Vec<Mode> {
 }
 
 impl Mode {
-    /// Of at least one value, among so many.
+    /// Creates a mode of at least one of `all` values.
     fn new(values: &[f64], all: usize) -> Self {
         Self {
             location: quantile(values, 0.5),
@@ -79,7 +78,7 @@ impl Mode {
     }
 }
 
-/// The step of values that all lie on a grid of three places or more; 0 if they do not.
+/// Returns the step of a grid of three or more places on which all values lie; 0 without one.
 fn grid(sorted: &[f64]) -> f64 {
     let gaps = || {
         sorted
@@ -95,7 +94,7 @@ fn grid(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Equal values, evenly over one step around their place.
+/// Spreads equal values evenly over one step around their place.
 fn spread_ties(sorted: &[f64], step: f64) -> Vec<f64> {
     let mut spread = Vec::with_capacity(sorted.len());
     for equal in sorted.chunk_by(|one, next| one == next) {
@@ -133,7 +132,7 @@ impl Density {
         }
     }
 
-    /// Bins higher than both neighbours.
+    /// Returns bins higher than both neighbours.
     fn peaks(&self) -> Vec<usize> {
         let height = |bin: usize| self.heights.get(bin).copied().unwrap_or(0.0);
         let is_peak = |bin: &usize| {
@@ -143,8 +142,8 @@ impl Density {
         (0..self.heights.len()).filter(is_peak).collect()
     }
 
-    /// The middle of the lowest bin of each lowland, in ascending order. A peak that no
-    /// lowland parts from a higher one belongs to its mode.
+    /// Returns the middle of the lowest bin of each lowland, in ascending order. A peak without a lowland
+    /// before a higher one belongs to that one's mode.
     fn valleys(&self) -> Vec<f64> {
         let mut valleys = Vec::new();
         // Peaks since the last lowland, each lower than the one before.
@@ -165,7 +164,7 @@ impl Density {
         valleys
     }
 
-    /// The lowest bin between two peaks, if a lowland lies there.
+    /// Returns the lowest bin between two peaks if there is a lowland.
     fn lowland(&self, one: usize, other: usize) -> Option<usize> {
         let level = self.heights[one].min(self.heights[other]);
         let is_above = |bin: &usize| self.heights[*bin] > level;
@@ -181,29 +180,25 @@ impl Density {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spread::chance;
+    use crate::rng::{normal, rng};
     use rand::Rng;
     use rand_chacha::ChaCha8Rng;
 
-    fn normal(nature: &mut ChaCha8Rng) -> f64 {
-        (0..12).map(|_| nature.random::<f64>()).sum::<f64>() - 6.0
-    }
-
     fn sample(count: usize, seed: u64, of: impl Fn(usize, &mut ChaCha8Rng) -> f64) -> Vec<f64> {
-        let mut nature = chance(seed, 0);
-        let mut values: Vec<f64> = (0..count).map(|index| of(index, &mut nature)).collect();
+        let mut rng = rng(seed, 0);
+        let mut values: Vec<f64> = (0..count).map(|index| of(index, &mut rng)).collect();
         values.sort_by(f64::total_cmp);
         values
     }
 
     #[test]
-    fn two_heaps_are_two_modes_with_their_shares() {
-        let heaps = |index: usize, nature: &mut ChaCha8Rng| match index % 4 {
-            0 => 130.0 + normal(nature),
-            _ => 100.0 + normal(nature),
+    fn a_bimodal_sample_has_two_modes_with_their_shares() {
+        let clusters = |index: usize, rng: &mut ChaCha8Rng| match index % 4 {
+            0 => 130.0 + normal(rng),
+            _ => 100.0 + normal(rng),
         };
         for count in [40, 400, 4000] {
-            let found = modes(&sample(count, 1, heaps), 0.0);
+            let found = modes(&sample(count, 1, clusters), 0.0);
             let [low, high] = found[..] else {
                 panic!("{count}: {found:?}");
             };
@@ -215,36 +210,36 @@ mod tests {
     }
 
     #[test]
-    fn three_heaps_of_any_width_are_three_modes() {
-        let heaps = |index: usize, nature: &mut ChaCha8Rng| match index % 3 {
-            0 => 100.0 + 0.1 * normal(nature),
-            1 => 200.0 + 8.0 * normal(nature),
-            _ => 300.0 + normal(nature),
+    fn three_clusters_of_different_width_are_three_modes() {
+        let clusters = |index: usize, rng: &mut ChaCha8Rng| match index % 3 {
+            0 => 100.0 + 0.1 * normal(rng),
+            1 => 200.0 + 8.0 * normal(rng),
+            _ => 300.0 + normal(rng),
         };
-        assert_eq!(modes(&sample(900, 2, heaps), 0.0).len(), 3);
+        assert_eq!(modes(&sample(900, 2, clusters), 0.0).len(), 3);
     }
 
-    /// One heap, with a long tail or without, is rarely taken for two.
+    /// Unimodal samples with and without a tail.
     #[test]
-    fn one_heap_is_one_mode() {
+    fn unimodal_samples_rarely_have_two_modes() {
         let count_wrong = |of: fn(&mut ChaCha8Rng) -> f64| -> usize {
             let wrong = |seed: &u64| {
                 let count = [30, 100, 300, 1000][*seed as usize % 4];
-                modes(&sample(count, *seed, |_, nature| of(nature)), 0.0).len() > 1
+                modes(&sample(count, *seed, |_, rng| of(rng)), 0.0).len() > 1
             };
             (0..80).filter(wrong).count()
         };
         let wrong = count_wrong(normal);
         assert!(wrong <= 2, "normal: {wrong} of 80");
-        let wrong = count_wrong(|nature| (0.5 * normal(nature)).exp());
+        let wrong = count_wrong(|rng| (0.5 * normal(rng)).exp());
         assert!(wrong <= 2, "lognormal: {wrong} of 80");
-        let wrong = count_wrong(|nature| nature.random());
+        let wrong = count_wrong(|rng| rng.random());
         assert!(wrong <= 6, "uniform: {wrong} of 80");
     }
 
     #[test]
-    fn the_steps_of_a_clock_are_no_modes() {
-        let stepping = |_: usize, nature: &mut ChaCha8Rng| (4.0 * normal(nature)).round() * 0.25;
+    fn steps_of_a_clock_are_not_modes() {
+        let stepping = |_: usize, rng: &mut ChaCha8Rng| (4.0 * normal(rng)).round() * 0.25;
         assert_eq!(modes(&sample(2000, 3, stepping), 0.0).len(), 1);
         let same = [7.0; 50];
         assert_eq!(modes(&same, 0.0).len(), 1);

@@ -1,17 +1,16 @@
-//! Quantiles of Harrell and Davis (1982): each a weighted mean of all values, the weights
-//! those of the beta distribution of the rank. They vary less from sample to sample than a
-//! single value does, above all in the tail of few batches.
+//! Quantiles of Harrell and Davis (1982): means of all values, weighted by the beta distribution of the
+//! rank. They vary less from sample to sample than a single value, above all in the tail of few batches.
 
 use statrs::function::beta::{beta_reg, ln_beta};
 
-/// From so many values on a weight is taken as the density in its middle times its width.
+/// Number of values from which on a weight is the density in its middle times its width.
 const DENSE: usize = 500;
 
-/// Ranks farther from the middle than so many standard deviations have no weight.
+/// Distance from the middle, in standard deviations, beyond which ranks have no weight.
 const FARTHEST: f64 = 8.0;
 
-/// The value below which about `share` (0 to 1, without its ends) of a distribution lies of
-/// which `sorted` is a sample, in ascending order and not empty.
+/// Estimates the quantile `share`, between 0 and 1, of the distribution that `sorted` is a sample of, in
+/// ascending order and not empty.
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let count = sorted.len() as f64;
     let beta = (share * (count + 1.0), (1.0 - share) * (count + 1.0));
@@ -52,8 +51,8 @@ mod tests {
     use super::*;
     use proptest::prelude::{prop_assert, proptest};
 
-    /// Of three values the first quartile has weights of the distribution beta(1, 3), whose
-    /// integral is 1 - (1 - x)^3: 19, 7 and 1 of 27.
+    /// The first quartile of three values has weights of beta(1, 3), whose integral is 1 - (1 - x)^3: 19, 7
+    /// and 1 of 27.
     #[test]
     fn weights_are_those_of_the_beta_distribution() {
         let found = quantile(&[27.0, 54.0, 270.0], 0.25);
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn many_values_are_weighed_as_few_are() {
+    fn approximate_weights_are_close_to_exact_ones() {
         let count = 900.0;
         for share in [0.02, 0.25, 0.5, 0.98] {
             let beta = (share * (count + 1.0), (1.0 - share) * (count + 1.0));

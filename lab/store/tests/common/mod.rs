@@ -1,11 +1,10 @@
-//! A boot to store.
+//! Boots to store.
 
 use std::collections::BTreeMap;
-use trapline_abi::{Found, Interrupt, Op};
+use trapline_abi::{CpuState, Interrupt, Op};
 use trapline_model::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 
-/// A boot like those of a full run: every operation, many samples. `replicate`
-/// is in all of it.
+/// Returns a boot with all operations and many samples. All values depend on `replicate`.
 pub fn full_boot(replicate: u32) -> Observation {
     let base = u64::from(replicate) << 32;
     let sample = |number: u64| Sample {
@@ -28,7 +27,7 @@ pub fn full_boot(replicate: u32) -> Observation {
         },
     };
     Observation {
-        environment: EnvironmentId::Kvm,
+        environment: EnvironmentId::KVM,
         variant: Default::default(),
         clock: Clock::Wall,
         replicate,
@@ -41,8 +40,8 @@ pub fn full_boot(replicate: u32) -> Observation {
     }
 }
 
-/// A boot in which a timer interrupted.
-#[allow(dead_code, reason = "not every test wants it")]
+/// Returns a boot with interrupts of a timer.
+#[allow(dead_code, reason = "used by some of the tests")]
 pub fn boot_with_interrupts() -> Observation {
     let mut boot = full_boot(0);
     let interrupt = |sequence| Interrupt {
@@ -51,7 +50,7 @@ pub fn boot_with_interrupts() -> Observation {
         entered: 1000 * sequence + 40,
         done: 1000 * sequence + 50,
         resumed: 1000 * sequence + 60,
-        found: Found::Code,
+        found: CpuState::Code,
         ..Interrupt::default()
     };
     for operation in &mut boot.operations {

@@ -10,7 +10,7 @@ use trapline_tests::run::Place;
 /// Comparisons of a contender with itself, each of a table of operations.
 const TABLES: u32 = 20;
 
-/// What they measure: about ten operations in each.
+/// Workloads that are compared, of about ten operations each.
 const OPERATIONS: &str = "basic,system";
 
 /// What is nominal: a comparison in a hundred.
@@ -22,7 +22,7 @@ const TRUTH: u32 = 60;
 /// The seed of those: they share nothing with the comparison that is to find it.
 const TRUTH_SEED: u64 = 2;
 
-/// What a planted slowdown is to be.
+/// Size of a planted slowdown.
 const PLANTED: f64 = 0.05;
 
 /// False alarms of a host that may be busy, then what was planted (13).

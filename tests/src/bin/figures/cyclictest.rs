@@ -5,7 +5,7 @@
 
 use crate::judge::Verdict;
 use serde_json::Value;
-use trapline_environments::cyclictest::{Cyclictest, Distribution, Setting};
+use trapline_host::cyclictest::{Cyclictest, Distribution, Setting};
 use trapline_tests::run::Place;
 use trapline_tests::settings;
 
@@ -77,7 +77,7 @@ fn turns(
     let mut ours = Vec::new();
     for _ in 0..TURNS {
         let found = cyclictest.measure(&setting);
-        theirs = theirs.and(found.map_err(|error| error.to_string())?);
+        theirs = theirs.merge(found.map_err(|error| error.to_string())?);
         ours.extend(our_turn(place, fifo)?);
     }
     ours.sort_unstable_by(f64::total_cmp);
@@ -90,7 +90,7 @@ fn of_distribution(all: &Distribution) -> Percentiles {
     Percentiles(values, all.count())
 }
 
-/// Of ascending values.
+/// Returns the percentiles of ascending values.
 fn of_values(all: &[f64]) -> Percentiles {
     let of = |share: usize| {
         let rank = (all.len() * share).div_ceil(1000).max(1);

@@ -1,4 +1,4 @@
-//! What the exact gate stands on: figures and ledgers that are the same in every
+//! What the exact gate stands on: figures and profiles that are the same in every
 //! run, whatever else the machine does and however a run began; and how long that takes.
 
 use crate::judge::Verdict;
@@ -11,9 +11,9 @@ use trapline_tests::run::Place;
 /// Runs, of which half are with every core busy, and every third is booted anew.
 const RUNS: usize = 10;
 
-/// Ten baselines with ledgers, byte for byte the same (8).
+/// Ten baselines with profiles, byte for byte the same (8).
 pub fn ten_baselines(place: &Place) {
-    println!("8. Figures and ledgers of all simulated environments, {RUNS} times");
+    println!("8. Figures and profiles of all simulated environments, {RUNS} times");
     let mut texts: Vec<String> = Vec::new();
     for run in 0..RUNS {
         let load = (run % 2 == 1).then(Load::on_every_core);
@@ -42,7 +42,7 @@ pub fn ten_baselines(place: &Place) {
     );
 }
 
-/// How long one waits (9).
+/// Times that users wait for (9).
 pub fn waiting(place: &Place) {
     println!("9. Waiting, where snapshots exist");
     let one = [

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::fmt;
 
-/// Whether a figure is what it should be.
+/// Comparison of a figure with its requirement.
 pub enum Verdict {
     /// It is.
     Met,

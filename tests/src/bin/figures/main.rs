@@ -14,7 +14,7 @@ use judge::{Figures, Verdict};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use trapline_environments::sim::programs::{self, Program};
-use trapline_environments::Watch;
+use trapline_environments::Limits;
 use trapline_tests::guest::Machine;
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, parts, settings};
@@ -105,7 +105,7 @@ impl Drop for Load {
     }
 }
 
-/// What an exit costs in our VMM, beside the floor and QEMU (2).
+/// Cost of an exit in our VMM, the floor and QEMU (2).
 fn exits_and_floor(quick: &Figures) {
     println!("2. sim/kvm, sandbox on");
     let ours = quick.estimate("sim/kvm", "exits/port-out");
@@ -169,7 +169,7 @@ fn told(figure: Option<f64>) -> String {
     figure.map_or("not measured".to_owned(), |figure| format!("{figure:.0}"))
 }
 
-/// What the wall clock says of starting up, and of memory (3).
+/// Start-up time on the wall clock, and memory (3).
 fn hardware(quick: &Figures) {
     println!("3. /dev/kvm on this host");
     let (ours, qemu) = (
@@ -194,7 +194,7 @@ fn hardware(quick: &Figures) {
     );
 }
 
-/// What calls and switches cost in the image (4).
+/// Cost of calls and switches in the image (4).
 fn bare_machine(quick: &Figures) {
     println!("4. sim");
     for (path, limit) in [("basic/yield", 60.0), ("basic/getpid", 12.0)] {
@@ -206,7 +206,7 @@ fn bare_machine(quick: &Figures) {
     println!();
 }
 
-/// Whether both rings do the same work (6).
+/// Both rings do the same work (6).
 fn rings() {
     println!("6. Rings 0 and 3");
     if !has_qemu("rings 0 and 3") {
@@ -226,7 +226,7 @@ fn rings() {
     println!("   kvm: {}\n", kvm_ring());
 }
 
-/// What `kvm` says about the ring it chose.
+/// The ring that `kvm` chose.
 fn kvm_ring() -> String {
     let place = Place::new();
     let json = place.measure(&["--env", "kvm", "--workload", "basic/getpid", "--boots", "1"]);
@@ -251,7 +251,7 @@ fn conformance() {
         file: parts().join("trapline-conformance"),
         arguments: Vec::new(),
     };
-    let watch = Watch::of(Duration::from_secs(600));
+    let watch = Limits::timeout(Duration::from_secs(600));
     match programs::run(&settings(), &[program], &watch) {
         Ok((outputs, _)) => {
             for output in outputs {

@@ -1,12 +1,16 @@
-//! Accesses of every size, registers, memory that comes and goes, a halt, a kick, an end.
+//! Accesses of every size, registers, attaching and detaching memory, halt, kick, triple fault.
 
-use super::{create, guest, stand::Stand, trace, Failure, Trace};
+use super::{
+    create, guest,
+    test_vm::{fill, TestVm},
+    trace, Failure, Trace,
+};
 use crate::{Access, Caps, Controllers, Entry, Exit, Gpa, Hypervisor, IoAddr, Region, Vm};
 use std::sync::Arc;
 
 const PART: &str = "accesses";
 
-/// What the guest reads, in order.
+/// Answers to the guest's reads, in order.
 const ANSWERS: [u64; 11] = [
     0x5a,
     0xa55a,
@@ -21,7 +25,7 @@ const ANSWERS: [u64; 11] = [
     0x4444_4444,
 ];
 
-/// The trace that a backend with these capabilities must show for the first guest.
+/// Returns the expected trace for these capabilities.
 pub fn expected_accesses(caps: &Caps) -> String {
     let read_only = if caps.read_only { trace::READ_ONLY } else { "" };
     [trace::ACCESSES, read_only, trace::ENDING].concat()
@@ -29,19 +33,19 @@ pub fn expected_accesses(caps: &Caps) -> String {
 
 pub(super) fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, Failure> {
     let vm = create(hypervisor, PART, Controllers::None)?;
-    let mut stand = Stand::new(PART, &vm, guest::ACCESSES, &[])?;
+    let mut test = TestVm::new(PART, &vm, guest::ACCESSES, &[])?;
     let mut flags = 0;
     if caps.read_only {
         flags |= guest::HAS_READ_ONLY;
     }
-    let doorbell = stand.doorbell()?;
+    let doorbell = test.doorbell()?;
     if doorbell.is_some() {
         flags |= guest::HAS_DOORBELL;
     }
     let window = Arc::new(Region::new(crate::PAGE)?);
     let mut answers = ANSWERS.into_iter();
-    stand.follow(&expected_accesses(caps), |stand, exit| match exit {
-        Exit::Started => stand.adjust(|general| {
+    test.follow(&expected_accesses(caps), |test, exit| match exit {
+        Exit::Started => test.adjust(|general| {
             general.r12 = 0x600d_cafe;
             general.r15 = flags;
         }),
@@ -49,17 +53,17 @@ pub(super) fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, F
         Exit::Write {
             at: IoAddr::Port(port),
             ..
-        } => stand.accessed(port, &window),
-        Exit::Halted => stand.kick_now(),
-        Exit::Kicked if stand.spins => stand.adjust(|general| general.r14 = 0x7777_7777),
+        } => test.accessed(port, &window),
+        Exit::Halted => test.kick_now(),
+        Exit::Kicked if test.spins => test.adjust(|general| general.r14 = 0x7777_7777),
         _ => Ok(Entry::Resume),
     })?;
-    stand.check_doorbell(doorbell)?;
-    Ok(stand.trace)
+    test.check_doorbell(doorbell)?;
+    Ok(test.trace)
 }
 
-impl<M: Vm> Stand<'_, M> {
-    /// The first guest has announced something at `port`.
+impl<M: Vm> TestVm<'_, M> {
+    /// Handles the guest's write to `port`.
     fn accessed(&mut self, port: u16, window: &Arc<Region>) -> Result<Entry, Failure> {
         let at = Gpa(guest::WINDOW);
         match port {
@@ -71,7 +75,7 @@ impl<M: Vm> Stand<'_, M> {
                 )?;
             }
             0x605 => {
-                window.write(0, &0x2222_2222u32.to_le_bytes())?;
+                fill(window, 0, &0x2222_2222u32.to_le_bytes())?;
                 self.attach(at, window, Access::ReadWrite)?;
             }
             0x606 => {
@@ -84,7 +88,7 @@ impl<M: Vm> Stand<'_, M> {
                 )?;
             }
             0x607 => {
-                window.write(0, &0x5555_5555u32.to_le_bytes())?;
+                fill(window, 0, &0x5555_5555u32.to_le_bytes())?;
                 self.attach(at, window, Access::ReadOnly)?;
             }
             // A kick after that would reach the next guest of this thread.

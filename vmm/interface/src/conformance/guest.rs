@@ -1,6 +1,5 @@
-//! The guests of the suite: a page of machine code each, and the few tables
-//! that 64-bit mode asks for. Assembled by hand; the address and the instruction
-//! stand beside its bytes.
+//! Guests of the suite: one page of machine code each, and the tables of 64-bit mode. Address and
+//! instruction test beside the bytes.
 
 pub(super) mod delivery;
 pub(super) mod dirty;
@@ -11,7 +10,7 @@ use crate::{BootState, General, Segment, System, Table};
 
 /// Length of the guest's memory, from address 0.
 pub(super) const MEMORY: usize = 0x8000;
-/// Where the code is.
+/// Address of the code.
 pub(super) const CODE: u64 = 0x1000;
 const STACK: u64 = 0x2000;
 const TOP_TABLE: u64 = 0x2000;
@@ -20,11 +19,11 @@ const LOW_MEGABYTES: u64 = 0x4000;
 const HIGH_MEGABYTES: u64 = 0x5000;
 const INTERRUPTS: u64 = 0x6000;
 const SEGMENTS: u64 = 0x7000;
-/// The vector whose handler the guests have that are interrupted.
+/// Vector with a handler.
 pub(super) const VECTOR: u8 = 0x40;
-/// That handler.
+/// Handlers by vector.
 pub(super) const HANDLERS: [(u8, u64); 1] = [(VECTOR, 0x102a)];
-/// Where memory is attached and detached under the running guest.
+/// Address at which memory is attached and detached.
 pub(super) const WINDOW: u64 = 0x10_0000;
 
 /// Flag in `r15`: memory can be attached read-only.
@@ -34,8 +33,8 @@ pub(super) const HAS_DOORBELL: u64 = 2;
 /// The port with the doorbell.
 pub(super) const DOORBELL: u16 = 0x609;
 
-/// Accesses of every kind, registers, memory that comes and goes, halt, kick, and
-/// the end by a triple fault. `edx` is the port, 0x600 unless said otherwise.
+/// Accesses of every kind, registers, attached memory, halt, kick, and a triple fault. `edx` is the port, 0x600
+/// by default.
 #[rustfmt::skip]
 pub(super) const ACCESSES: &[&[u8]] = &[
     // a write of each size to a port
@@ -135,7 +134,7 @@ pub(super) const ACCESSES: &[&[u8]] = &[
     &[0x00, 0x00, 0, 0, 0, 0, 0, 0, 0, 0],                               // 1101: limit 0, base 0
 ];
 
-/// Interrupts: delivered, waited for, and waited for because the VMM says so.
+/// Interrupts: delivered, awaited by `hlt`, and awaited in a halt by the VMM.
 #[rustfmt::skip]
 pub(super) const INTERRUPTED: &[&[u8]] = &[
     // switch the local interrupt controller on
@@ -168,8 +167,8 @@ pub(super) const INTERRUPTED: &[&[u8]] = &[
     &[0x48, 0xcf],                                                       // 1040: iretq
 ];
 
-/// A halt that does not leave the guest may end by itself, for on some processors whatever
-/// interrupts the host ends it. So this guest halts until it was interrupted.
+/// Halts until interrupted. A halt without an exit may end by itself: on some CPUs any host interrupt ends
+/// it.
 #[rustfmt::skip]
 pub(super) const HALTING: &[&[u8]] = &[
     // switch the local interrupt controller on
@@ -203,7 +202,7 @@ pub(super) const HALTING: &[&[u8]] = &[
     &[0x48, 0xcf],                                                       // 1043: iretq
 ];
 
-/// What lies in memory besides the code: address and 64-bit number.
+/// Tables in memory: address and 64-bit value.
 pub(super) fn tables() -> impl Iterator<Item = (u64, u64)> {
     const TABLE: u64 = 3; // present, writable
     const LARGE_PAGE: u64 = 0x83; // present, writable, 2 MiB
@@ -222,13 +221,13 @@ pub(super) fn tables() -> impl Iterator<Item = (u64, u64)> {
     .into_iter()
 }
 
-/// The entry of the interrupt table that leads `vector` to `handler`, interrupts off.
+/// IDT entry of `vector`, an interrupt gate.
 pub(super) fn gate((vector, handler): (u8, u64)) -> (u64, u64) {
     let low = 0x0000_8e00_0008_0000 | (handler & 0xffff) | (handler & 0xffff_0000) << 32;
     (INTERRUPTS + u64::from(vector) * 16, low)
 }
 
-/// Where the entry for the 2 MiB at `address`, in the fourth gigabyte, stands.
+/// Address of the page directory entry of `address`, in the fourth gigabyte.
 const fn high_entry(address: u64) -> u64 {
     HIGH_MEGABYTES + (address >> 21 & 511) * 8
 }

@@ -1,14 +1,13 @@
-//! Interrupts: of one line, to a guest that halts without leaving, and from several lines and
-//! pins at once.
+//! Interrupts: one line, a guest that halts without an exit, and several lines and pins at once.
 
-use super::{create, guest, in_part, stand::Stand, trace, Failure, Trace};
+use super::{create, guest, in_part, test_vm::TestVm, trace, Failure, Trace};
 use crate::{Controllers, Entry, Exit, Hypervisor, IoAddr, VmSpec};
 
 pub(super) const PART: &str = "interrupts";
 pub(super) const HALTS: &str = "halts in the guest";
 pub(super) const DELIVERY: &str = "interrupt delivery";
 
-/// A guest that halts without leaving is kicked and interrupted like any other.
+/// Kicks and interrupts a guest that halts without an exit.
 pub(super) fn run_halts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
     let vm = hypervisor
         .create_vm(&VmSpec {
@@ -16,51 +15,51 @@ pub(super) fn run_halts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure>
             ..VmSpec::with(Controllers::Local)
         })
         .map_err(in_part(HALTS))?;
-    let mut stand = Stand::new(HALTS, &vm, guest::HALTING, &guest::HANDLERS)?;
-    let line = stand.irq_line(guest::VECTOR)?;
-    stand.follow(trace::HALTED_INSIDE, |stand, exit| match exit {
+    let mut test = TestVm::new(HALTS, &vm, guest::HALTING, &guest::HANDLERS)?;
+    let line = test.irq_line(guest::VECTOR)?;
+    test.follow(trace::HALTED_INSIDE, |test, exit| match exit {
         Exit::Write {
             at: IoAddr::Port(0x603),
             ..
-        } => stand.kick_soon(),
-        Exit::Kicked => stand.trigger(&line),
+        } => test.kick_soon(),
+        Exit::Kicked => test.trigger(&line),
         _ => Ok(Entry::Resume),
     })?;
-    Ok(stand.trace)
+    Ok(test.trace)
 }
 
-/// One line: delivered, waited for, and waited for because the VMM says so.
+/// Delivers one line to a running guest, to a halted guest, and to a guest halted by the VMM.
 pub(super) fn run<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
     let vm = create(hypervisor, PART, Controllers::Local)?;
-    let mut stand = Stand::new(PART, &vm, guest::INTERRUPTED, &guest::HANDLERS)?;
-    let line = stand.irq_line(guest::VECTOR)?;
-    stand.follow(trace::INTERRUPTED, |stand, exit| match exit {
+    let mut test = TestVm::new(PART, &vm, guest::INTERRUPTED, &guest::HANDLERS)?;
+    let line = test.irq_line(guest::VECTOR)?;
+    test.follow(trace::INTERRUPTED, |test, exit| match exit {
         Exit::Write {
             at: IoAddr::Port(0x601),
             ..
         }
-        | Exit::Kicked => stand.trigger(&line),
+        | Exit::Kicked => test.trigger(&line),
         Exit::Write {
             at: IoAddr::Port(0x603),
             ..
-        } => stand.kick_soon(),
+        } => test.kick_soon(),
         Exit::Write {
             at: IoAddr::Port(0x604),
             ..
-        } => stand.halt(),
+        } => test.halt(),
         _ => Ok(Entry::Resume),
     })?;
-    Ok(stand.trace)
+    Ok(test.trace)
 }
 
-/// Vectors that come together, and a pin that the guest has connected to one.
+/// Delivers several vectors at once, and a pin routed to a vector.
 pub(super) fn run_delivery<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
     let vm = create(hypervisor, DELIVERY, Controllers::Full)?;
     let (code, handlers) = (guest::delivery::CODE, &guest::delivery::HANDLERS);
-    let mut stand = Stand::new(DELIVERY, &vm, code, handlers)?;
-    let (low, high) = (stand.irq_line(0x40)?, stand.irq_line(0x80)?);
-    let pin = stand.irq_pin(guest::delivery::PIN)?;
-    stand.follow(trace::DELIVERY, |stand, exit| {
+    let mut test = TestVm::new(DELIVERY, &vm, code, handlers)?;
+    let (low, high) = (test.irq_line(0x40)?, test.irq_line(0x80)?);
+    let pin = test.irq_pin(guest::delivery::PIN)?;
+    test.follow(trace::DELIVERY, |test, exit| {
         let Exit::Write {
             at: IoAddr::Port(port),
             ..
@@ -71,15 +70,15 @@ pub(super) fn run_delivery<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failu
         match port {
             0x601 => {
                 for line in [&low, &high, &low, &low] {
-                    stand.trigger(line)?;
+                    test.trigger(line)?;
                 }
                 Ok(Entry::Resume)
             }
-            0x604 => stand.trigger(&pin),
-            0x606 => stand.trigger_soon(&pin),
-            0x607 => stand.trigger_soon(&high),
+            0x604 => test.trigger(&pin),
+            0x606 => test.trigger_soon(&pin),
+            0x607 => test.trigger_soon(&high),
             _ => Ok(Entry::Resume),
         }
     })?;
-    Ok(stand.trace)
+    Ok(test.trace)
 }

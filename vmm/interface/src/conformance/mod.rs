@@ -1,11 +1,10 @@
-//! The conformance suite: tiny guests whose exits are compared literally.
+//! The conformance suite: small guests whose exits are compared literally.
 //!
-//! Every backend passes it. Each part is a guest of about a page, and the trace of its exits must
-//! be, line by line, the text in [`trace`]: port and memory accesses of every kind, memory that
-//! comes and goes under its feet, writes that are tracked, registers, halts, recalls, interrupts
-//! from lines and pins, a second vCPU that the first one starts, interrupts and makes forget a
-//! mapping. What a guest reads it writes to a port, so that a wrong answer shows in the trace as
-//! well. A part that the backend's [`Caps`] rule out is told as skipped, with the reason.
+//! Every backend passes it. Each part is one guest of about a page; its exits must equal the text in
+//! [`trace`], line by line. The parts cover port and memory accesses, attaching and detaching memory, dirty
+//! tracking, registers, halts, kicks, interrupts by lines and pins, and start, IPI and TLB shootdown of a
+//! second vCPU. The guest writes each value that it reads to a port, so that a wrong answer shows in the
+//! trace. Parts that [`Caps`] exclude are reported as skipped, with the reason.
 
 mod accesses;
 mod dirty;
@@ -13,7 +12,7 @@ mod guest;
 mod interrupts;
 mod memory;
 mod processors;
-mod stand;
+mod test_vm;
 pub mod trace;
 
 pub use self::accesses::expected_accesses;
@@ -23,73 +22,73 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a backend does not conform.
+/// A failed conformance test.
 #[derive(Debug, Error)]
 pub enum Failure {
     /// The trace differs.
     #[error("{part}, exit {step}: expected '{expected}', got '{got}'")]
     Trace {
-        /// Which guest.
+        /// Part.
         part: &'static str,
-        /// Which exit, from 0.
+        /// Exit, from 0.
         step: usize,
-        /// What the trace should say.
+        /// Expected line.
         expected: String,
-        /// What the guest was seen doing.
+        /// Actual line.
         got: String,
     },
-    /// Something that no trace shows is wrong.
+    /// A side effect that the trace does not show is wrong.
     #[error("{part}, exit {step}: {what}")]
     Effect {
-        /// Which guest.
+        /// Part.
         part: &'static str,
-        /// At which exit, from 0.
+        /// Exit, from 0.
         step: usize,
-        /// What is wrong.
+        /// Difference.
         what: String,
     },
-    /// The backend refused something that it must be able to do.
+    /// The backend refused a required operation.
     #[error("{part}: {source}")]
     Backend {
-        /// Which guest.
+        /// Part.
         part: &'static str,
-        /// Its refusal.
+        /// Cause.
         source: Error,
     },
-    /// No memory for the guest.
+    /// Allocation of guest memory failed.
     #[error("no memory for the guest: {0}")]
     Memory(#[from] io::Error),
 }
 
-/// One guest's trace, as it was seen and found right.
+/// The trace of one vCPU.
 #[derive(Debug)]
 pub struct Trace {
-    /// Which guest.
+    /// Part.
     pub part: &'static str,
-    /// Its exits.
+    /// Exits.
     pub lines: Vec<String>,
 }
 
-/// A part that was not tried.
+/// A skipped part.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Which guest.
+    /// Part.
     pub part: &'static str,
-    /// Why not.
+    /// Reason.
     pub why: &'static str,
 }
 
-/// What the suite found of a backend that conforms.
+/// Result of a successful run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// One for each vCPU of each guest.
+    /// One trace for each vCPU of each guest.
     pub traces: Vec<Trace>,
-    /// What was not tried.
+    /// Skipped parts.
     pub skipped: Vec<Skipped>,
 }
 
-/// How long the guest is left alone before somebody kicks it.
-const SPELL: Duration = Duration::from_millis(20);
+/// Delay of a kick or an interrupt.
+const DELAY: Duration = Duration::from_millis(20);
 
 const NO_LINES: &str = "no local interrupt controllers in the kernel";
 const NO_PINS: &str = "no interrupt controllers for devices in the kernel";
@@ -97,7 +96,7 @@ const NO_PINS: &str = "no interrupt controllers for devices in the kernel";
 /// Runs the suite.
 ///
 /// # Errors
-/// The first difference from what every backend must do.
+/// The first difference.
 pub fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Report, Failure>
 where
     H::Vm: Sync,
@@ -139,10 +138,10 @@ impl Report {
     fn add(
         &mut self,
         part: &'static str,
-        obstacle: Option<&'static str>,
+        attach_error: Option<&'static str>,
         run: impl FnOnce() -> Result<Vec<Trace>, Failure>,
     ) -> Result<(), Failure> {
-        match obstacle {
+        match attach_error {
             Some(why) => self.skipped.push(Skipped { part, why }),
             None => self.traces.extend(run()?),
         }

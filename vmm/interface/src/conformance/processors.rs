@@ -1,12 +1,11 @@
-//! Two vCPUs, each run by a thread of its own: the first starts the second, interrupts it, and
-//! has it forget a mapping.
+//! Two vCPUs on two threads: the first starts the second, interrupts it, and shoots down its TLB.
 //!
-//! Either can wait for the other for ever, so somebody watches: when one strays or time is up,
-//! both are kicked until they have ended, and that shows in their traces.
+//! Either may wait forever for the other. On the first failure, or after a time limit, both are kicked until
+//! they end.
 
 use super::guest::processors::{CODE, HANDLERS, MEMORY, REAL, REAL_CODE, WORDS};
-use super::stand::{fill, memory, Stand};
-use super::{in_part, trace, Failure, Trace, SPELL};
+use super::test_vm::{fill, memory, TestVm};
+use super::{in_part, trace, Failure, Trace, DELAY};
 use crate::{Access, Controllers, Entry, Gpa, Hypervisor, Kicker, Vcpu, VcpuId, Vm, VmSpec};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
@@ -14,13 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const PART: &str = "processors";
-/// Each vCPU, and what must be seen of it.
+/// Name and expected trace of each vCPU.
 const VCPUS: [(&str, &str); 2] = [
     ("processors, vCPU 0", trace::FIRST_VCPU),
     ("processors, vCPU 1", trace::SECOND_VCPU),
 ];
 
-/// After this they are stuck.
+/// Time limit.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn run<H: Hypervisor>(hypervisor: &H) -> Result<Vec<Trace>, Failure>
@@ -33,14 +32,14 @@ where
     };
     let vm = hypervisor.create_vm(&spec).map_err(in_part(PART))?;
     load(&vm)?;
-    let watched = Watched::default();
-    let (tell, told) = mpsc::channel();
+    let supervisor = Supervisor::default();
+    let (sender, results) = mpsc::channel();
     thread::scope(|scope| {
         for id in 0..VCPUS.len() {
-            let (vm, watched, tell) = (&vm, &watched, tell.clone());
-            scope.spawn(move || tell.send((id, watched.follow(vm, id))));
+            let (vm, supervisor, sender) = (&vm, &supervisor, sender.clone());
+            scope.spawn(move || sender.send((id, supervisor.follow(vm, id))));
         }
-        watched.gather(&told)
+        supervisor.gather(&results)
     })
 }
 
@@ -54,14 +53,14 @@ fn load(vm: &impl Vm) -> Result<(), Failure> {
         .map_err(in_part(PART))
 }
 
-/// What both threads and their watchman share.
-struct Watched {
+/// State shared by both threads and the caller.
+struct Supervisor {
     kickers: Mutex<Vec<Kicker>>,
-    /// Nobody begins before both vCPUs exist.
+    /// Both vCPUs exist.
     created: Barrier,
 }
 
-impl Default for Watched {
+impl Default for Supervisor {
     fn default() -> Self {
         Self {
             kickers: Mutex::default(),
@@ -70,33 +69,33 @@ impl Default for Watched {
     }
 }
 
-impl Watched {
+impl Supervisor {
     fn follow(&self, vm: &impl Vm, id: usize) -> Result<Trace, Failure> {
         let (part, expected) = VCPUS[id];
-        let stand = Stand::of_vcpu(part, vm, VcpuId(id as u32));
-        if let Ok(stand) = &stand {
-            self.kickers().push(stand.vcpu.kicker());
+        let test = TestVm::with_vcpu(part, vm, VcpuId(id as u32));
+        if let Ok(test) = &test {
+            self.kickers().push(test.vcpu.kicker());
         }
         self.created.wait();
-        let mut stand = stand?;
-        stand.follow(expected, |_, _| Ok(Entry::Resume))?;
-        Ok(stand.trace)
+        let mut test = test?;
+        test.follow(expected, |_, _| Ok(Entry::Resume))?;
+        Ok(test.trace)
     }
 
-    /// The traces, or who failed first.
+    /// Returns the traces, or the first failure.
     fn gather(
         &self,
-        told: &Receiver<(usize, Result<Trace, Failure>)>,
+        results: &Receiver<(usize, Result<Trace, Failure>)>,
     ) -> Result<Vec<Trace>, Failure> {
         let mut traces = VCPUS.map(|_| None);
         let (mut failure, mut left) = (None, VCPUS.len());
         let mut deadline = Instant::now() + LIMIT;
         while left > 0 {
             let wait = deadline.saturating_duration_since(Instant::now());
-            match told.recv_timeout(wait.max(SPELL)) {
+            match results.recv_timeout(wait.max(DELAY)) {
                 Ok((id, Ok(trace))) => traces[id] = Some(trace),
-                Ok((_, Err(strayed))) => {
-                    failure.get_or_insert(strayed);
+                Ok((_, Err(mismatch))) => {
+                    failure.get_or_insert(mismatch);
                     deadline = Instant::now();
                 }
                 Err(RecvTimeoutError::Timeout) => {

@@ -1,5 +1,4 @@
-//! The suite itself, tried on the fake: it accepts the right trace, and names the
-//! first difference in a wrong one.
+//! The suite on the fake: accepts the right trace and reports the first difference.
 
 mod wider;
 
@@ -34,7 +33,7 @@ fn load(address: u64, size: u8) -> Step {
     Step::new(Exit::Read { at, size })
 }
 
-/// What a guest that runs as it should makes its VMM see.
+/// Script of a correct guest.
 fn accesses() -> Script {
     vec![
         Step::new(Exit::Started),
@@ -140,7 +139,7 @@ fn the_fake_conforms() {
 }
 
 #[test]
-fn any_exit_that_differs_is_found_and_named() {
+fn wrong_exit_is_reported_with_its_step() {
     for index in 0..accesses().len() {
         let mut script = accesses();
         script[index] = Step::new(Exit::Stopped(Stop::Internal(7)));
@@ -154,7 +153,7 @@ fn any_exit_that_differs_is_found_and_named() {
 }
 
 #[test]
-fn a_store_that_does_not_arrive_is_found() {
+fn missing_store_is_reported() {
     let mut script = accesses();
     script[35] = at_port(0x606, 1, 0x22);
     let failure = run_on(script, interrupts()).unwrap_err().to_string();
@@ -162,7 +161,7 @@ fn a_store_that_does_not_arrive_is_found() {
 }
 
 #[test]
-fn a_lost_register_is_found() {
+fn wrong_register_is_reported() {
     let mut script = accesses();
     script[30] = at_port(0x604, 1, 0xfe);
     let failure = run_on(script, interrupts()).unwrap_err().to_string();
@@ -170,7 +169,7 @@ fn a_lost_register_is_found() {
 }
 
 #[test]
-fn the_fake_notices_a_vmm_that_strays() {
+fn fake_rejects_a_wrong_answer() {
     let caps = Fake::probe().unwrap();
     let mut script = accesses();
     script[5] = out(4, 0xffff_ff5a).answered(0x5b);

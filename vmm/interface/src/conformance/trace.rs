@@ -1,6 +1,6 @@
-//! What the guests of the suite must be seen doing, line by line.
+//! Expected traces.
 
-/// The trace of the first guest.
+/// Trace of the first guest.
 pub const ACCESSES: &str = "\
 started
 write port 0x600 size 1 data 0x41
@@ -42,14 +42,14 @@ read mmio 0x100000 size 4
 write port 0x600 size 4 data 0x44444444
 ";
 
-/// What comes next where memory can be attached read-only.
+/// Continuation with read-only memory.
 pub const READ_ONLY: &str = "\
 write port 0x607 size 1 data 0x44
 write port 0x600 size 4 data 0x55555555
 write mmio 0x100000 size 4 data 0x66666666
 ";
 
-/// How [`ACCESSES`] ends.
+/// End of [`ACCESSES`].
 pub const ENDING: &str = "\
 halted
 kicked
@@ -59,7 +59,7 @@ write port 0x608 size 4 data 0x77777777
 stopped triple-fault
 ";
 
-/// The trace of the guest that halts without leaving.
+/// Trace of the guest that halts without an exit.
 pub const HALTED_INSIDE: &str = "\
 started
 write port 0x603 size 1 data 0x0
@@ -68,7 +68,7 @@ write port 0x602 size 1 data 0x40
 write port 0x605 size 1 data 0x0
 ";
 
-/// The trace of the second guest.
+/// Trace of the guest with one interrupt line.
 pub const INTERRUPTED: &str = "\
 started
 write port 0x601 size 1 data 0x0
@@ -82,7 +82,7 @@ write port 0x602 size 1 data 0x40
 write port 0x605 size 1 data 0x0
 ";
 
-/// The trace of the guest whose accesses are more than a load or a store.
+/// Trace of the guest with complex accesses.
 pub const MEMORY: &str = "\
 started
 read mmio 0xfeb00000 size 4
@@ -113,7 +113,7 @@ write port 0x600 size 4 data 0x55667788
 write port 0x600 size 4 data 0xc1c2c3c4
 ";
 
-/// What comes next where memory can be attached read-only.
+/// Continuation with read-only memory.
 pub const MEMORY_READ_ONLY: &str = "\
 write mmio 0x102000 size 1 data 0x11
 write mmio 0x102002 size 2 data 0x2211
@@ -123,12 +123,12 @@ write port 0x600 size 4 data 0x99999999
 write mmio 0x102000 size 4 data 0x77777778
 ";
 
-/// How [`MEMORY`] ends.
+/// End of [`MEMORY`].
 pub const MEMORY_ENDING: &str = "\
 write port 0x605 size 1 data 0x0
 ";
 
-/// The trace of the guest whose writes are tracked.
+/// Trace of the guest with dirty tracking.
 pub const DIRTY: &str = "\
 started
 write port 0x604 size 1 data 0x0
@@ -140,7 +140,7 @@ write port 0x607 size 1 data 0x0
 write port 0x605 size 1 data 0x0
 ";
 
-/// The trace of the guest with several lines, and a pin.
+/// Trace of the guest with several lines and a pin.
 pub const DELIVERY: &str = "\
 started
 write port 0x600 size 4 data 0x42
@@ -161,7 +161,7 @@ write port 0x602 size 1 data 0x80
 write port 0x605 size 1 data 0x42
 ";
 
-/// The trace of the vCPU that starts another one.
+/// Trace of the vCPU that starts the other.
 pub const FIRST_VCPU: &str = "\
 started
 write port 0x600 size 1 data 0x1
@@ -171,8 +171,8 @@ write port 0x600 size 1 data 0x4
 write port 0x600 size 1 data 0x5
 ";
 
-/// The trace of that other one: real mode, 64-bit mode, the page before it changes, an interrupt,
-/// the page each time that it was changed, and an interrupt that ends its halt.
+/// Trace of the other vCPU: real mode, 64-bit mode, the page before the change, an interrupt, the page after
+/// each change, and an interrupt that ends a halt.
 pub const SECOND_VCPU: &str = "\
 started
 write port 0x600 size 1 data 0x16

@@ -1,6 +1,5 @@
-//! How the CPUs of a machine belong together: cores of one package, each with one thread
-//! (Intel SDM volume 2, CPUID; AMD APM volume 3, appendix E). What the kernel hands on
-//! is the host's, with which a guest of several CPUs would count wrongly.
+//! CPU topology: cores of one package with one thread each (Intel SDM volume 2, CPUID; AMD APM volume 3,
+//! appendix E). KVM passes on the host's topology, which would mislead a guest with several CPUs.
 
 use kvm_bindings::kvm_cpuid_entry2;
 
@@ -15,15 +14,15 @@ const CORES_ONLY: u32 = 1 << 1;
 const THREADS: u32 = 1 << 8;
 const CORES: u32 = 2 << 8;
 
-/// Lets an entry of the first of `cpus` vCPUs show them.
-pub(super) fn show(entry: &mut kvm_cpuid_entry2, cpus: u32) {
+/// Adapts an entry to a VM with `cpus` vCPUs.
+pub(super) fn apply(entry: &mut kvm_cpuid_entry2, cpus: u32) {
     let bits = cpus.next_power_of_two().trailing_zeros();
     match (entry.function, entry.index) {
         (1, _) => {
             entry.ebx = entry.ebx & !LOGICAL | (1 << bits) << 16;
             entry.edx |= MANY;
         }
-        // Caches: the last level is everybody's, others belong to a core.
+        // Caches: the last level is shared by all cores.
         (4, _) if entry.eax & 0x1f != 0 => {
             let is_last_level = entry.eax >> 5 & 7 == 3;
             let sharing = if is_last_level { (1 << bits) - 1 } else { 0 };
@@ -51,12 +50,12 @@ mod tests {
             eax: 0x163,
             ..Default::default()
         };
-        show(&mut entry, cpus);
+        apply(&mut entry, cpus);
         entry
     }
 
     #[test]
-    fn several_cpus_are_cores_of_one_package() {
+    fn cpus_are_cores_of_one_package() {
         let first = shown(1, 0, 3);
         assert_eq!((first.ebx >> 16 & 0xff, first.edx), (4, MANY));
         let threads = shown(0xb, 0, 3);
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_cache_is_everybodys() {
+    fn last_level_cache_is_shared() {
         let last = shown(4, 3, 2);
         assert_eq!((last.eax >> 14 & 0xfff, last.eax >> 26), (1, 1));
     }

@@ -1,7 +1,6 @@
-//! What does not happen at every exit: string accesses, recalls, ends.
+//! Rare exits: string accesses, kicks, shutdown.
 //!
-//! These functions leave what they found in `late` or `refusal`, see
-//! [`KvmVcpu::late`].
+//! These functions leave their result in `rare_exit` or `refusal`, see [`KvmVcpu::rare_result`].
 
 use super::KvmVcpu;
 use kvm_bindings::{
@@ -13,23 +12,23 @@ use std::mem::offset_of;
 use std::ptr::NonNull;
 use trapline_interface::{Error, Exit, IoAddr, Stop};
 
-/// What has to come before the guest is entered again.
+/// Work before the next guest entry.
 #[derive(Clone, Copy)]
 pub(super) enum Pending {
     Nothing,
     /// The first exit.
     Start,
-    /// The rest of a string access.
+    /// Remaining elements of a string access.
     String(Elements),
 }
 
-/// A port access by a string instruction: several elements in one exit.
+/// A string access: several elements in one KVM exit.
 #[derive(Clone, Copy)]
 pub(super) struct Elements {
     port: u16,
     size: u8,
     write: bool,
-    /// Of the element whose exit came last.
+    /// Index of the last reported element.
     index: usize,
     count: usize,
     /// Offset of the first element in the shared pages.
@@ -37,8 +36,7 @@ pub(super) struct Elements {
 }
 
 impl KvmVcpu {
-    /// What stands between this entry and the guest; false if nothing does any
-    /// more.
+    /// Handles pending work; returns false if the guest is to be entered.
     #[cold]
     #[inline(never)]
     pub(super) fn run_pending(&mut self) -> bool {
@@ -46,7 +44,7 @@ impl KvmVcpu {
             Pending::Nothing => return false,
             Pending::Start => {
                 self.pending = Pending::Nothing;
-                self.late = Exit::Started;
+                self.rare_exit = Exit::Started;
             }
             Pending::String(mut elements) => {
                 elements.index += 1;
@@ -54,7 +52,7 @@ impl KvmVcpu {
                     self.pending = Pending::Nothing;
                     return false;
                 }
-                self.bundled += 1;
+                self.string_elements += 1;
                 self.show_element(elements);
             }
         }
@@ -80,7 +78,7 @@ impl KvmVcpu {
     fn show_element(&mut self, elements: Elements) {
         let (at, size) = (IoAddr::Port(elements.port), elements.size);
         let data = self.shared(elements.offset + elements.index * usize::from(size));
-        self.late = if elements.write {
+        self.rare_exit = if elements.write {
             // SAFETY: the kernel has put `count` elements of `size` bytes there,
             // and the index is below the count.
             let data = unsafe { super::read_sized(data, size) };
@@ -92,13 +90,13 @@ impl KvmVcpu {
         self.pending = Pending::String(elements);
     }
 
-    /// A kick, the end of this vCPU, or its beginning: the kernel comes back like this when
-    /// another one has started it (`kvm_arch_vcpu_ioctl_run`).
+    /// Handles a failed KVM_RUN: a kick, an error, or the start of this vCPU by another one (EAGAIN,
+    /// `kvm_arch_vcpu_ioctl_run`).
     #[cold]
     #[inline(never)]
     pub(super) fn interrupted(&mut self, code: i32) {
         if code == libc::EAGAIN {
-            self.late = Exit::Started;
+            self.rare_exit = Exit::Started;
             return;
         }
         if code != libc::EINTR {
@@ -111,7 +109,7 @@ impl KvmVcpu {
         // thread may write the same byte at the same time, hence volatile. A kick
         // that comes before this counts as this one.
         unsafe { (&raw mut (*self.page.as_ptr()).immediate_exit).write_volatile(0) };
-        self.late = Exit::Kicked;
+        self.rare_exit = Exit::Kicked;
     }
 
     #[cold]
@@ -120,7 +118,7 @@ impl KvmVcpu {
         // SAFETY: the page is mapped as long as `fd` lives, and the kernel writes
         // to it only while the vCPU runs.
         let union = unsafe { &self.page.as_ref().__bindgen_anon_1 };
-        self.late = match reason {
+        self.rare_exit = match reason {
             KVM_EXIT_HLT => Exit::Halted,
             KVM_EXIT_SHUTDOWN => Exit::Stopped(Stop::TripleFault),
             KVM_EXIT_SYSTEM_EVENT => Exit::Stopped(Stop::Shutdown),

@@ -1,7 +1,6 @@
 //! Runs the conformance suite on /dev/kvm and prints the exit traces.
 //!
-//! Exit status 0: the backend conforms. 1: it does not; standard error says where.
-//! 77: there is no /dev/kvm to try; standard error says why.
+//! Exit status: 0 pass, 1 failure, 77 no /dev/kvm; standard error names the reason.
 
 use std::process::ExitCode;
 use trapline_interface::conformance::{self, Failure, Report, Skipped};

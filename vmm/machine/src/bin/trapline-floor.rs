@@ -1,15 +1,12 @@
-//! The floor: what an exit costs with no VMM around it.
+//! Measures the cost of an exit without a VMM.
 //!
-//! A guest writes to a port in a loop, the same instructions as the image's own
-//! `port-out`, and takes the time itself; another writes a register in memory, another
-//! reads one. Three machines like those of `trapline-vmm` run each of them: one around
-//! which KVM_RUN is called again and again without a look at why it came back
-//! (`unfiltered`), the same under the seccomp filter (`filtered`), and one in the real loop
-//! of `trapline-vmm`, under the filter as well (`vmm`). A fourth guest writes where a
-//! doorbell is: the kernel takes that, and no VMM is in it (`kernel`). Each prints ticks
-//! per access as lines of `name`, tab, `value`.
+//! A guest accesses a port or a register in a loop, with the same instructions as the image's workloads, and
+//! measures the time itself. Variants: `unfiltered` calls KVM_RUN in a loop and ignores the exits; `filtered`
+//! does the same under the seccomp filter; `vmm` uses the run loop of `trapline-vmm` under the filter; `kernel`
+//! writes to an ioeventfd, without an exit to user space. Prints ticks per access as lines of `name`, tab,
+//! `value`.
 //!
-//! Exit status 0, or 77 where there is no /dev/kvm, or 1.
+//! Exit status: 0, 77 without /dev/kvm, or 1.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -18,30 +15,31 @@ use trapline_interface::{Entry, Exit, Gpa, IoAddr, RegSet, Region, Vcpu, VcpuSta
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::setup::{assemble, native_ring, Ready};
-use trapline_machine::{sandbox, Ending, Failure, Machine};
-use trapline_monitor::boot::specimen::{direct_note, Specimen, BASE};
-use trapline_monitor::boot::{Image, Plan, Way};
+use trapline_machine::shell::Host;
+use trapline_machine::{sandbox, Failure, Machine, StopReason};
+use trapline_monitor::boot::test_image::{direct_note, TestImage, BASE};
+use trapline_monitor::boot::{EntryPoint, Image, Plan};
 use trapline_monitor::virtio::QUEUE_NOTIFY;
 
 const SKIPPED: i32 = 77;
 
-/// Batches, and accesses in each. The first batches warm up.
+/// Number of batches, and accesses per batch. The first batches warm up.
 const BATCHES: u64 = 24;
 const WARM_UP: usize = 4;
 const ACCESSES: u64 = 1_000;
 
-/// Where the guest leaves what its batches took.
+/// Address of the results.
 const RESULTS: u64 = BASE + 0x100;
 
-/// What a guest does again and again.
+/// A measured access.
 struct Access {
     name: &'static str,
     code: &'static [u8],
-    /// In rbx.
+    /// Initial value of rbx.
     address: u64,
 }
 
-/// As in the image: load, out.
+/// The same instructions as in the image.
 const PORT_OUT: Access = Access {
     name: "port-out",
     code: &[
@@ -70,11 +68,11 @@ const NOTIFICATION: Access = Access {
     ..MMIO_WRITE
 };
 
-/// Bytes of the loop around an access, and of a batch around that.
+/// Bytes of the loop around an access, and of a batch around the loop.
 const AROUND_ACCESS: u8 = 5;
 const AROUND_BATCH: u8 = 59;
 
-/// The guest; r8 batches, r9 accesses in each, r10 where to leave the results.
+/// Assembles the guest; r8: batches, r9: accesses per batch, r10: address of the results.
 #[rustfmt::skip]
 fn guest(access: &Access) -> Vec<u8> {
     let length = access.code.len() as u8;
@@ -125,13 +123,12 @@ fn main() {
             1
         }
     };
-    // SAFETY: nothing is left to be done, and what the standard library would do
-    // at the end the filter forbids.
+    // SAFETY: ends the process; the filter forbids the exit handlers of std.
     unsafe { libc::_exit(status) }
 }
 
 fn run() -> Result<(), Failure> {
-    // Under the filter no machine can be made, and none be given back.
+    // The filter forbids creating and freeing VMs.
     let accesses = [PORT_OUT, MMIO_WRITE, MMIO_READ];
     let machines = || accesses.iter().map(machine).collect::<Result<Vec<_>, _>>();
     let mut unfiltered = ManuallyDrop::new(machines()?);
@@ -147,7 +144,7 @@ fn run() -> Result<(), Failure> {
     }
     for (access, (machine, memory)) in accesses.iter().zip(real.iter_mut()) {
         match machine.run(|| ())? {
-            Ending::Done => print(access, "vmm", &results(memory)),
+            StopReason::Done => print(access, "vmm", &results(memory)),
             other => return Err(astray(&other.to_string())),
         }
     }
@@ -155,34 +152,34 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The real loop around it, and its memory.
+/// Wraps a VM in the real run loop.
 fn wire(ready: Ready<Kvm>) -> (Machine<KvmVcpu>, Arc<Region>) {
     let kicker = ready.vcpu.kicker();
     let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
     let interrupts = Some(Gpa(direct_note().interrupts));
     let memory = Arc::clone(&ready.memory);
     (
-        Machine::new(ready.vcpu, console, ready.memory, interrupts),
+        Machine::new(ready.vcpu, Host::new(console), ready.memory, interrupts),
         memory,
     )
 }
 
-/// A machine whose guest rings, and nobody listens.
+/// Creates a VM with a doorbell that is never read.
 fn with_doorbell() -> Result<Ready<Kvm>, Failure> {
     let ready = machine(&NOTIFICATION)?;
     let bell = ready.vm.doorbell(IoAddr::Mmio(NOTIFICATION.address))?;
-    // It stays as long as the process.
+    // Leaked, so that it stays registered.
     std::mem::forget(bell);
     Ok(ready)
 }
 
 fn machine(access: &Access) -> Result<Ready<Kvm>, Failure> {
-    let bytes = Specimen::direct(&guest(access)).bytes();
+    let bytes = TestImage::direct(&guest(access)).bytes();
     let image = Image::parse(&bytes).map_err(|error| Failure::Boot(error.into()))?;
     let plan = Plan {
         memory: 4 << 20,
         command_line: "",
-        way: Way::Direct {
+        way: EntryPoint::Direct {
             ring: native_ring(trapline_kvm::ring0()),
         },
     };
@@ -195,7 +192,7 @@ fn machine(access: &Access) -> Result<Ready<Kvm>, Failure> {
     Ok(ready)
 }
 
-/// Enters the guest once for each access, and looks only at the last exit.
+/// Enters the guest once per access and ignores the exits but the last.
 fn run_blindly(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
     ready
         .vcpu
@@ -204,7 +201,7 @@ fn run_blindly(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
     run_to_its_end(ready)
 }
 
-/// Its next exit is its last.
+/// Runs to the next exit, which is the last.
 fn run_to_its_end(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
     let mut exit = ready.vcpu.run(Entry::Resume)?;
     if exit == Exit::Started {
@@ -223,7 +220,7 @@ fn astray(what: &str) -> Failure {
     Failure::Usage(format!("the guest went astray: {what}"))
 }
 
-/// What the batches took, without the first ones, sorted.
+/// Reads the batch times without warm-up, sorted.
 fn results(memory: &Region) -> Vec<u64> {
     let at = |index: u64| {
         let mut bytes = [0; 8];

@@ -1,24 +1,22 @@
-//! What /dev/kvm offers, and how fast a guest's ring 0 really runs on it: flags may
-//! lie, a timed loop does not.
+//! Prints the capabilities of /dev/kvm, and the measured speed of ring-0 guest code, because flags can be wrong.
 //!
-//! Prints lines of `name`, tab, `value`. Exit status 0, or 77 where there is no
-//! /dev/kvm, or 1; standard error says why.
+//! Prints lines of `name`, tab, `value`. Exit status: 0, 77 without /dev/kvm, or 1; standard error names the
+//! reason.
 
 use std::process::ExitCode;
 use trapline_interface::{Entry, Exit, Hypervisor, Vcpu};
 use trapline_kvm::Kvm;
 use trapline_machine::setup::assemble;
 use trapline_machine::Failure;
-use trapline_monitor::boot::specimen::Specimen;
-use trapline_monitor::boot::{Image, Plan, Way};
+use trapline_monitor::boot::test_image::TestImage;
+use trapline_monitor::boot::{EntryPoint, Image, Plan};
 
 const SKIPPED: u8 = 77;
 
-/// Turns of the loop: as the guest's `mov ecx` has it. A tenth of a second where
-/// ring 0 is emulated, 50 us elsewhere.
+/// Iterations of the loop, as in the guest's `mov ecx`: 0.1 s if ring 0 is emulated, otherwise 50 us.
 const TURNS: u32 = 20_000;
 
-/// Writes to a port what the loop took, in ticks.
+/// Writes the duration of the loop in ticks to a port.
 #[rustfmt::skip]
 const GUEST: &[&[u8]] = &[
     &[0xb9, 0x20, 0x4e, 0x00, 0x00],   // mov ecx, 20000
@@ -55,14 +53,14 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ticks that the loop takes at ring 0.
+/// Returns the duration of the loop at ring 0, in ticks.
 fn time_ring0() -> Result<u32, Failure> {
-    let bytes = Specimen::direct(&GUEST.concat()).bytes();
+    let bytes = TestImage::direct(&GUEST.concat()).bytes();
     let image = Image::parse(&bytes).map_err(|error| Failure::Boot(error.into()))?;
     let plan = Plan {
         memory: 4 << 20,
         command_line: "",
-        way: Way::Direct { ring: 0 },
+        way: EntryPoint::Direct { ring: 0 },
     };
     let mut ready = assemble::<Kvm>(&image, &plan, false)?;
     loop {

@@ -1,54 +1,52 @@
-//! One order on its way: which system call comes next, and what its result means.
+//! A request in progress: its next system call, and the interpretation of the result.
 
 use super::DiskFile;
 use std::os::fd::{AsRawFd, RawFd};
-use trapline_monitor::virtio::block::{Data, Order, Status, Work, MOST};
+use trapline_monitor::virtio::block::{Data, Order, Status, Work, MAX};
 use trapline_monitor::virtio::Memory;
-use vm_memory::GuestMemoryBackend;
 
 /// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Read,
     Write,
-    /// What was written becomes stable.
+    /// fdatasync.
     Sync,
-    /// A range is given back to the filesystem; it reads as zeroes from then on.
+    /// Deallocates a range, which then reads as zeroes.
     Punch,
-    /// A range reads as zeroes, and keeps its place.
+    /// Zeroes a range and keeps its allocation.
     Zero,
 }
 
-/// What comes after a step.
+/// Next action after a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another one.
+    /// Another system call.
     Step,
-    /// Nothing: that is how it ended.
+    /// The request is complete.
     Ended(Status),
 }
 
-/// An order. Its pieces of guest memory never become references: only the kernel reads and
-/// writes them.
+/// A request. Its guest memory never becomes a reference: only the kernel accesses it.
 #[derive(Debug)]
 pub struct Job {
-    /// What is to be done.
+    /// Current system call.
     pub step: Step,
-    /// Where on the disk, in bytes, and how many are left.
+    /// Offset on the disk, in bytes.
     pub offset: u64,
-    /// How many bytes are left.
+    /// Remaining bytes.
     pub left: u64,
-    /// Past the page cache.
+    /// Use the O_DIRECT file.
     pub direct: bool,
-    /// A write is stable when it comes back.
+    /// Use RWF_DSYNC.
     pub stable: bool,
     pieces: Vec<libc::iovec>,
-    /// How many of the pieces are done with.
+    /// Number of completed pieces.
     done: usize,
 }
 
-// SAFETY: the pieces are addresses of guest memory, which belongs to no thread; they are
-// only handed to the kernel.
+// SAFETY: the pieces are addresses of guest memory, which belongs to no thread; only the kernel accesses
+// it.
 unsafe impl Send for Job {}
 
 impl Default for Job {
@@ -66,8 +64,7 @@ impl Default for Job {
 }
 
 impl Job {
-    /// Becomes `order`, in this memory. What the memory does not have in one piece
-    /// cannot be done.
+    /// Starts `order`. Returns false if a range is not contiguous guest memory.
     #[must_use]
     pub fn begin(&mut self, order: &Order<'_>, memory: &Memory, file: &DiskFile) -> bool {
         self.pieces.clear();
@@ -106,14 +103,13 @@ impl Job {
     ) -> bool {
         (self.step, self.offset, self.left) = (step, offset, data.len() as u64);
         let mut bits = offset as usize;
-        for part in data.parts().take(MOST.into()) {
-            let Ok(slice) = memory.get_slice(part.at, part.length) else {
+        for part in data.parts().take(MAX.into()) {
+            let Some(start) = memory.pointer(part.at, part.length) else {
                 return false;
             };
-            let start = slice.ptr_guard_mut().as_ptr();
-            bits |= start.addr() | part.length;
+            bits |= start.addr().get() | part.length;
             self.pieces.push(libc::iovec {
-                iov_base: start.cast(),
+                iov_base: start.as_ptr().cast(),
                 iov_len: part.length,
             });
         }
@@ -121,12 +117,12 @@ impl Job {
         true
     }
 
-    /// The pieces of memory that are left, of the data of a read or write.
+    /// Remaining pieces of memory.
     pub fn pieces(&self) -> &[libc::iovec] {
         &self.pieces[self.done..]
     }
 
-    /// How the kernel is to write.
+    /// Flags of `pwritev2`.
     pub fn write_flags(&self) -> i32 {
         if self.stable {
             libc::RWF_DSYNC
@@ -135,7 +131,7 @@ impl Job {
         }
     }
 
-    /// How a range is to be changed.
+    /// Mode of `fallocate`.
     pub fn mode(&self) -> i32 {
         let how = match self.step {
             Step::Zero => libc::FALLOC_FL_ZERO_RANGE,
@@ -144,11 +140,11 @@ impl Job {
         how | libc::FALLOC_FL_KEEP_SIZE
     }
 
-    /// What comes next after this result of the step: a count, or a negative error number.
+    /// Interprets a result: a count, or a negative error number.
     pub fn advance(&mut self, result: i32) -> Next {
         match (self.step, result.saturating_neg()) {
             (_, libc::EINTR) => Next::Step,
-            // It is aligned in another way than it has to be: by the page cache it goes.
+            // Misaligned for O_DIRECT: retry through the page cache.
             (Step::Read | Step::Write, libc::EINVAL) if self.direct => {
                 self.direct = false;
                 Next::Step
@@ -165,12 +161,12 @@ impl Job {
                 Next::Step
             }
             (Step::Sync | Step::Punch | Step::Zero, 0) => Next::Ended(Status::Done),
-            // An error; or the end of a file that has become shorter.
+            // An error, or the end of a file that was truncated.
             _ => Next::Ended(Status::Failed),
         }
     }
 
-    /// Some of the data was moved.
+    /// Accounts for `count` transferred bytes.
     fn moved(&mut self, count: u64) -> Next {
         let mut count = count.min(self.left) as usize;
         self.left -= count as u64;
@@ -188,7 +184,7 @@ impl Job {
         Next::Step
     }
 
-    /// Does all of it, by ordinary system calls.
+    /// Executes the request with ordinary system calls.
     pub fn run(&mut self, file: &DiskFile) -> Status {
         loop {
             let result = self.call(file);
@@ -203,23 +199,23 @@ impl Job {
         let (at, count) = (pieces.as_ptr(), pieces.len() as libc::c_int);
         let (offset, left) = (self.offset as libc::off_t, self.left as libc::off_t);
         let result = match self.step {
-            // SAFETY: there are as many pieces as is said. Each is guest memory, which stays
-            // mapped until all orders have landed, and nobody here has a reference into it.
+            // SAFETY: the slice has `count` elements. Each is guest memory, which stays mapped until completion, and to
+            // which no reference exists.
             Step::Read => unsafe { libc::preadv(fd, at, count, offset) },
             Step::Write => {
                 let flags = self.write_flags();
                 // SAFETY: as for reading.
                 unsafe { libc::pwritev2(fd, at, count, offset, flags) }
             }
-            // SAFETY: a number, of an open file.
+            // SAFETY: takes the number of an open file.
             Step::Sync => unsafe { libc::fdatasync(fd) as isize },
-            // SAFETY: numbers, the first of an open file.
+            // SAFETY: takes numbers, the first of an open file.
             Step::Punch | Step::Zero => unsafe {
                 libc::fallocate(fd, self.mode(), offset, left) as isize
             },
         };
         match result {
-            // The kernel moves less than 2 GiB at once.
+            // The kernel transfers less than 2 GiB at once.
             0.. => result as i32,
             _ => -std::io::Error::last_os_error()
                 .raw_os_error()

@@ -1,41 +1,41 @@
-//! Disks: files behind virtio block devices, and threads that work on them.
+//! Disks: files behind virtio block devices, and the threads that serve them.
 //!
-//! A disk's thread waits for its driver and for what comes back ([`serve`]). The work itself
-//! is done by an [`Engine`]: the kernel's rings ([`uring`]), or where those are shut,
-//! some threads that make ordinary system calls ([`pool`]). Both run the same [`job`]s, so
-//! both mean the same. Everything is opened before a guest runs ([`file`]).
+//! The disk's thread waits for its driver and for completions ([`serve`]). An [`Engine`] executes the
+//! requests: io_uring ([`uring`]), or threads with ordinary system calls ([`pool`]) where io_uring is
+//! disabled. Both execute the same [`job`]s. All files are opened before the guest runs ([`file`]).
 
 mod engine;
 mod file;
 mod job;
 mod pool;
 mod serve;
+mod start;
 mod uring;
 
 #[cfg(test)]
 mod tests;
 
 pub use engine::{Engine, Kind};
-pub use file::{BadDisk, DiskFile};
+pub use file::{DiskError, DiskFile};
 pub use serve::worker;
 
 use std::path::PathBuf;
 
-/// A disk, as asked for.
+/// Configuration of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Its file, or a block device.
+pub struct DiskConfig {
+    /// Path of a regular file or block device.
     pub path: PathBuf,
-    /// Nothing of it can be changed.
+    /// Reject writes.
     pub read_only: bool,
-    /// Past the host's page cache, where that can be.
+    /// Bypass the host's page cache if the filesystem supports it.
     pub direct: bool,
-    /// Who does the work; `None`: whichever can.
+    /// Engine; `None`: io_uring if available.
     pub engine: Option<Kind>,
 }
 
-impl Wanted {
-    /// What `FILE[,ro][,direct][,engine=uring|pool]` says; `None` if it says anything else.
+impl DiskConfig {
+    /// Parses `FILE[,ro][,direct][,engine=uring|pool]`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(',');
         let mut wanted = Self {

@@ -1,26 +1,25 @@
-//! Work by threads that make ordinary system calls, for a kernel or a container without
-//! io_uring.
+//! Engine of threads with ordinary system calls, for hosts without io_uring.
 
 use super::job::Job;
 use super::{DiskFile, Engine};
-use crate::linux::Worker;
 use crate::sandbox::Role;
+use crate::threads::Worker;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use trapline_interface::Doorbell;
-use trapline_monitor::virtio::block::{Order, Status, MOST};
+use trapline_monitor::virtio::block::{Order, Status, MAX};
 use trapline_monitor::virtio::Memory;
 
-/// How many threads: a disk that is a file seldom gains from more.
+/// Number of threads. More seldom helps a disk in a file.
 const THREADS: usize = 4;
 
-/// The disk's own thread's side.
+/// The disk thread's side.
 pub struct Pool {
     shared: Arc<Shared>,
     jobs: Vec<Job>,
-    /// To be handed over.
+    /// Requests to be handed to the threads.
     begun: Vec<u16>,
     landed: Vec<(u16, Status)>,
     bell: Doorbell,
@@ -29,7 +28,7 @@ pub struct Pool {
 struct Shared {
     queue: Mutex<Queue>,
     waiting: Condvar,
-    /// Rung when something has landed.
+    /// Rung at a completion.
     done: Doorbell,
     file: DiskFile,
 }
@@ -40,19 +39,19 @@ struct Queue {
 }
 
 impl Pool {
-    /// Threads for this disk.
+    /// Creates the engine and its threads.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel refuses.
     pub fn new(name: &str, file: DiskFile, bell: OwnedFd) -> io::Result<(Self, Vec<Worker>)> {
-        let most = usize::from(MOST);
+        let max = usize::from(MAX);
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {
-                waiting: VecDeque::with_capacity(most),
-                landed: Vec::with_capacity(most),
+                waiting: VecDeque::with_capacity(max),
+                landed: Vec::with_capacity(max),
             }),
             waiting: Condvar::new(),
-            done: Doorbell::alone()?,
+            done: Doorbell::unregistered()?,
             file,
         });
         let workers = (0..THREADS).map(|number| {
@@ -66,9 +65,9 @@ impl Pool {
         let workers = workers.collect();
         let pool = Self {
             shared,
-            jobs: (0..MOST).map(|_| Job::default()).collect(),
-            begun: Vec::with_capacity(most),
-            landed: Vec::with_capacity(most),
+            jobs: (0..MAX).map(|_| Job::default()).collect(),
+            begun: Vec::with_capacity(max),
+            landed: Vec::with_capacity(max),
             bell: Doorbell(bell),
         };
         Ok((pool, workers))
@@ -79,9 +78,9 @@ impl Pool {
             return;
         }
         let mut queue = self.shared.lock();
-        for ticket in self.begun.drain(..) {
-            let job = std::mem::take(&mut self.jobs[usize::from(ticket)]);
-            queue.waiting.push_back((ticket, job));
+        for tag in self.begun.drain(..) {
+            let job = std::mem::take(&mut self.jobs[usize::from(tag)]);
+            queue.waiting.push_back((tag, job));
         }
         drop(queue);
         self.shared.waiting.notify_all();
@@ -90,16 +89,16 @@ impl Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Who panicked has ended the process.
+        // A panic ends the process.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self) {
         loop {
-            let (ticket, mut job) = self.next();
+            let (tag, mut job) = self.next();
             let status = job.run(&self.file);
             let mut queue = self.lock();
-            queue.landed.push((ticket, job, status));
+            queue.landed.push((tag, job, status));
             let is_first = queue.landed.len() == 1;
             drop(queue);
             if is_first {
@@ -122,10 +121,10 @@ impl Shared {
 
 impl Engine for Pool {
     fn submit(&mut self, order: &Order<'_>, memory: &Memory) {
-        let job = &mut self.jobs[usize::from(order.ticket)];
+        let job = &mut self.jobs[usize::from(order.tag)];
         match job.begin(order, memory, &self.shared.file) {
-            true => self.begun.push(order.ticket),
-            false => self.landed.push((order.ticket, Status::Failed)),
+            true => self.begun.push(order.tag),
+            false => self.landed.push((order.tag, Status::Failed)),
         }
     }
 
@@ -139,22 +138,22 @@ impl Engine for Pool {
         let mut requests = [readable(&self.bell), readable(&self.shared.done)];
         let at_once = more || !self.landed.is_empty();
         let timeout = if at_once { 0 } else { -1 };
-        // SAFETY: as many requests are passed as are there.
+        // SAFETY: the array has the length that is passed.
         unsafe { libc::poll(requests.as_mut_ptr(), requests.len() as u64, timeout) };
         requests[0].revents != 0 && self.bell.take()
     }
 
     fn reap(&mut self, landed: &mut dyn FnMut(u16, Status)) {
-        for (ticket, status) in self.landed.drain(..) {
-            landed(ticket, status);
+        for (tag, status) in self.landed.drain(..) {
+            landed(tag, status);
         }
         if !self.shared.done.take() {
             return;
         }
         let mut queue = self.shared.lock();
-        for (ticket, job, status) in queue.landed.drain(..) {
-            self.jobs[usize::from(ticket)] = job;
-            landed(ticket, status);
+        for (tag, job, status) in queue.landed.drain(..) {
+            self.jobs[usize::from(tag)] = job;
+            landed(tag, status);
         }
     }
 }

@@ -1,25 +1,26 @@
 //! The thread of one disk.
 
-use super::engine::{self, Engine, Kind};
-use super::{BadDisk, DiskFile, Wanted};
-use crate::linux::Worker;
+use super::engine::{Engine, Kind};
+use super::start;
+use super::{DiskConfig, DiskError, DiskFile};
 use crate::sandbox::Role;
+use crate::threads::Worker;
 use crate::virtio::Slot;
 use std::sync::Arc;
 use trapline_monitor::virtio::block::Status;
 use trapline_monitor::virtio::Block;
 
-/// The threads that serve `slot` with `file`; the first one is the disk's own.
+/// Returns the threads that serve `slot` with `file`; the first is the disk's own.
 ///
 /// # Errors
-/// There is nobody to do the work.
+/// No engine is available.
 pub fn worker(
-    wanted: &Wanted,
+    wanted: &DiskConfig,
     name: &str,
     file: DiskFile,
     slot: Arc<Slot<Block>>,
-) -> Result<Vec<Worker>, BadDisk> {
-    let (kind, mut engine, mut workers) = engine::start(wanted, name, file, slot.bell())?;
+) -> Result<Vec<Worker>, DiskError> {
+    let (kind, mut engine, mut workers) = start::start(wanted, name, file, slot.bell())?;
     let own = Worker {
         name: name.to_owned(),
         role: match kind {
@@ -37,13 +38,13 @@ pub fn worker(
     Ok(workers)
 }
 
-/// Waits, gives back what has landed, and takes what is asked for: with one interrupt for
-/// all. True if there is more.
+/// Waits, completes finished requests, and submits new ones, with one interrupt for all. Returns true if more
+/// work is pending.
 pub fn turn(slot: &Slot<Block>, engine: &mut dyn Engine, more: bool) -> bool {
     if engine.wait(more) {
         slot.counters.wake();
     }
-    slot.with(|disk| engine.reap(&mut |ticket, status| disk.landed(ticket, status)));
+    slot.with(|disk| engine.reap(&mut |tag, status| disk.landed(tag, status)));
     slot.serve(|disk, rings, memory| {
         disk.serve(
             rings,

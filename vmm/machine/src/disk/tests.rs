@@ -1,15 +1,16 @@
-use super::engine::{start, Started};
 use super::serve::turn;
+use super::start::{start, Started};
 use super::*;
-use crate::linux::Worker;
-use crate::virtio::{Bus, Ram, Registers, Slot};
+use crate::threads::Worker;
+use crate::virtio::Slot;
 use proptest::prelude::*;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
-use trapline_monitor::virtio::driver::{self, Driver, Piece};
+use trapline_monitor::virtio::driver::{self, Chunk, Driver};
+use trapline_monitor::virtio::{slot_resources, Registers};
 use trapline_monitor::virtio::{Block, Device};
 
 const SECTORS: u64 = 256;
@@ -41,7 +42,7 @@ fn blank(directory: &Path, name: &str) -> PathBuf {
 }
 
 impl Rig {
-    fn new(wanted: &Wanted) -> Self {
+    fn new(wanted: &DiskConfig) -> Self {
         let (rig, workers) = Self::idle(wanted);
         workers.into_iter().for_each(|worker| {
             worker.start(false).unwrap();
@@ -50,16 +51,16 @@ impl Rig {
     }
 
     /// Without the threads that do its work.
-    fn idle(wanted: &Wanted) -> (Self, Vec<Worker>) {
+    fn idle(wanted: &DiskConfig) -> (Self, Vec<Worker>) {
         let spec = VmSpec::with(Controllers::Full);
         let vm = Fake::replaying([vec![]]).create_vm(&spec).unwrap();
         let region = Region::new(driver::rings(1) as usize).unwrap();
         let file = DiskFile::open(wanted).unwrap();
         let has_direct = file.direct.is_some();
-        let disk = Block::new(file.shape);
+        let disk = Block::new(file.geometry);
         let features = disk.features();
-        let place = Bus::default().next().unwrap();
-        let slot = Slot::new(&vm, place, &Ram::of(Arc::new(region)), disk).unwrap();
+        let place = slot_resources(0).unwrap();
+        let slot = Slot::new(&vm, place, &(Arc::new(region)), disk).unwrap();
         let (kind, engine, workers) = start(wanted, "disk", file, slot.bell()).unwrap();
         assert!(wanted.engine.is_none_or(|asked| asked == kind));
         slot.started(features);
@@ -84,7 +85,7 @@ impl Rig {
     }
 
     /// One request, from asking to its status.
-    fn ask(&mut self, kind: u32, sector: u64, data: &[Piece]) -> u8 {
+    fn ask(&mut self, kind: u32, sector: u64, data: &[Chunk]) -> u8 {
         let slot = Arc::clone(&self.slot);
         let mut driver = Driver::new(slot.memory(), 0);
         driver.put(driver::rings(0), &[0; 0x3000]);
@@ -111,7 +112,7 @@ impl Rig {
 }
 
 /// The request `number` of those that are in memory at once.
-fn push(driver: &mut Driver<'_>, kind: u32, sector: u64, data: &[Piece], number: u64) {
+fn push(driver: &mut Driver<'_>, kind: u32, sector: u64, data: &[Chunk], number: u64) {
     let mut header = kind.to_le_bytes().to_vec();
     header.extend([0; 4]);
     header.extend(sector.to_le_bytes());
@@ -125,10 +126,10 @@ fn push(driver: &mut Driver<'_>, kind: u32, sector: u64, data: &[Piece], number:
 }
 
 /// All ways to work on a disk, each on a file of its own: threads keep theirs.
-fn ways(directory: &Path) -> impl Iterator<Item = Wanted> + '_ {
+fn ways(directory: &Path) -> impl Iterator<Item = DiskConfig> + '_ {
     let kinds = [Kind::Uring, Kind::Pool].into_iter();
     let ways = kinds.flat_map(|kind| [(kind, false), (kind, true)]);
-    ways.map(|(kind, direct)| Wanted {
+    ways.map(|(kind, direct)| DiskConfig {
         path: blank(directory, &format!("{kind:?}, direct: {direct}")),
         read_only: false,
         direct,
@@ -137,7 +138,7 @@ fn ways(directory: &Path) -> impl Iterator<Item = Wanted> + '_ {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct ApiRequest {
     kind: u32,
     sector: u64,
     sectors: u32,
@@ -146,11 +147,11 @@ struct Asked {
     shift: u32,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = ApiRequest> {
     let kind = prop::sample::select(vec![READ, WRITE, WRITE, FLUSH, DISCARD, CLEAR]);
     let shift = prop::sample::select(vec![0_u32, 0, 512, 3]);
     (kind, 0..SECTORS + 2, 1_u32..60, any::<u8>(), shift).prop_map(
-        |(kind, sector, sectors, fill, shift)| Asked {
+        |(kind, sector, sectors, fill, shift)| ApiRequest {
             kind,
             sector,
             sectors,
@@ -161,7 +162,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 /// Does it on the disk and on the model.
-fn check(rig: &mut Rig, model: &mut [u8], asked: &Asked) {
+fn check(rig: &mut Rig, model: &mut [u8], asked: &ApiRequest) {
     let length = asked.sectors * 512;
     let from = asked.sector as usize * 512;
     let place = from..from + length as usize;
@@ -176,7 +177,7 @@ fn check(rig: &mut Rig, model: &mut [u8], asked: &Asked) {
             _ => vec![(at, half as u32, write), rest],
         }
     };
-    let told = match asked.kind {
+    let output = match asked.kind {
         READ => rig.ask(READ, asked.sector, &cut(true)),
         WRITE => {
             rig.driver().put(at, &vec![asked.fill; length as usize]);
@@ -185,7 +186,7 @@ fn check(rig: &mut Rig, model: &mut [u8], asked: &Asked) {
         FLUSH => return assert_eq!(rig.ask(FLUSH, 0, &[]), 0),
         kind => rig.range(kind, asked.sector, asked.sectors, 0),
     };
-    assert_eq!(told, u8::from(!fits), "{asked:?}");
+    assert_eq!(output, u8::from(!fits), "{asked:?}");
     match (asked.kind, fits) {
         (_, false) => {}
         (READ, _) => {
@@ -216,7 +217,7 @@ proptest! {
 }
 
 #[test]
-fn several_at_once_come_back_with_few_interrupts() {
+fn batch_completes_with_few_interrupts() {
     let directory = tempfile::tempdir().unwrap();
     for wanted in ways(directory.path()) {
         let mut rig = Rig::new(&wanted);
@@ -250,11 +251,11 @@ fn several_at_once_come_back_with_few_interrupts() {
 }
 
 #[test]
-fn what_is_read_only_is_never_written() {
+fn read_only_disk_is_never_written() {
     let directory = tempfile::tempdir().unwrap();
     for wanted in ways(directory.path()) {
         let before = fs::read(&wanted.path).unwrap();
-        let read_only = Wanted {
+        let read_only = DiskConfig {
             read_only: true,
             ..wanted
         };
@@ -279,7 +280,7 @@ fn write_to(mut file: &File) -> std::io::Result<usize> {
 }
 
 #[test]
-fn what_a_file_has_lost_cannot_be_read() {
+fn truncated_file_gives_read_errors() {
     let directory = tempfile::tempdir().unwrap();
     for wanted in ways(directory.path()) {
         let mut rig = Rig::new(&wanted);
@@ -296,25 +297,25 @@ fn what_a_file_has_lost_cannot_be_read() {
 fn a_disk_has_one_writer_or_several_readers() {
     let directory = tempfile::tempdir().unwrap();
     let path = blank(directory.path(), "a disk");
-    let writer = Wanted {
+    let writer = DiskConfig {
         path,
-        ..Wanted::default()
+        ..DiskConfig::default()
     };
-    let reader = Wanted {
+    let reader = DiskConfig {
         read_only: true,
         ..writer.clone()
     };
-    let told = |wanted: &Wanted| DiskFile::open(wanted).unwrap_err().to_string();
+    let output = |wanted: &DiskConfig| DiskFile::open(wanted).unwrap_err().to_string();
     let held = DiskFile::open(&writer).unwrap();
-    assert!(told(&writer).contains("somebody else") && told(&reader).contains("',ro'"));
+    assert!(output(&writer).contains("locked by another") && output(&reader).contains("',ro'"));
     drop(held);
     let _held = DiskFile::open(&reader).unwrap();
     DiskFile::open(&reader).unwrap();
-    assert!(told(&writer).contains("somebody else"));
+    assert!(output(&writer).contains("locked by another"));
 }
 
 #[test]
-fn what_is_no_disk_is_told_with_a_remedy() {
+fn disk_errors_name_the_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("odd"), [0; 513]).unwrap();
@@ -322,7 +323,7 @@ fn what_is_no_disk_is_told_with_a_remedy() {
     for (path, words) in [
         (
             at("odd"),
-            "513 bytes, which is not a multiple of 512 above 0: truncate",
+            "513 bytes is not a positive multiple of 512; run truncate",
         ),
         (at("empty"), "0 bytes"),
         (at("none"), "No such file"),
@@ -332,17 +333,17 @@ fn what_is_no_disk_is_told_with_a_remedy() {
         ),
         ("/dev/null".into(), "neither a regular file"),
     ] {
-        let wanted = Wanted {
+        let wanted = DiskConfig {
             path,
-            ..Wanted::default()
+            ..DiskConfig::default()
         };
-        let told = DiskFile::open(&wanted).unwrap_err().to_string();
-        assert!(told.contains(words), "{told}");
+        let output = DiskFile::open(&wanted).unwrap_err().to_string();
+        assert!(output.contains(words), "{output}");
     }
 }
 
 #[test]
-fn what_goes_past_the_cache_is_seen_by_who_goes_by_it() {
+fn direct_writes_are_visible_through_the_cache() {
     let directory = tempfile::tempdir().unwrap();
     for wanted in ways(directory.path()).filter(|wanted| wanted.direct) {
         let mut rig = Rig::new(&wanted);
@@ -366,12 +367,12 @@ fn what_goes_past_the_cache_is_seen_by_who_goes_by_it() {
 }
 
 #[test]
-fn a_reset_waits_for_the_disk_and_nothing_is_told_of_what_was_asked_before() {
+fn reset_drains_and_drops_old_requests() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut rig, workers) = Rig::idle(&Wanted {
+    let (mut rig, workers) = Rig::idle(&DiskConfig {
         path: blank(directory.path(), "a disk"),
         engine: Some(Kind::Pool),
-        ..Wanted::default()
+        ..DiskConfig::default()
     });
     let slot = Arc::clone(&rig.slot);
     let mut driver = Driver::new(slot.memory(), 0);
@@ -410,28 +411,28 @@ fn a_reset_waits_for_the_disk_and_nothing_is_told_of_what_was_asked_before() {
 
 /// In a thread of its own, whose kernel has no rings.
 #[test]
-fn without_rings_threads_do_the_work() {
+fn pool_is_the_fallback_for_io_uring() {
     let directory = tempfile::tempdir().unwrap();
     let path = blank(directory.path(), "a disk");
     let without = std::thread::spawn(move || {
         forbid_rings();
-        let try_out = |engine| -> Result<Started, BadDisk> {
-            let wanted = Wanted {
+        let try_out = |engine| -> Result<Started, DiskError> {
+            let wanted = DiskConfig {
                 path: path.clone(),
                 engine,
-                ..Wanted::default()
+                ..DiskConfig::default()
             };
-            let bell = trapline_interface::Doorbell::alone().unwrap();
+            let bell = trapline_interface::Doorbell::unregistered().unwrap();
             let file = DiskFile::open(&wanted)?;
             start(&wanted, "disk", file, std::os::fd::AsFd::as_fd(&bell.0))
         };
         let (kind, _, workers) = try_out(None).unwrap();
         assert_eq!((kind, workers.is_empty()), (Kind::Pool, false));
         drop(workers);
-        let told = try_out(Some(Kind::Uring)).err().unwrap().to_string();
+        let output = try_out(Some(Kind::Uring)).err().unwrap().to_string();
         assert!(
-            told.contains("engine=uring") && told.contains("sysctl"),
-            "{told}"
+            output.contains("engine=uring") && output.contains("sysctl"),
+            "{output}"
         );
     });
     without.join().unwrap();

@@ -1,8 +1,7 @@
-//! Work by the kernel's rings: one system call hands over what was ordered, waits for what
-//! has landed, and for the bell.
+//! io_uring engine: one system call submits requests, waits for completions and for the doorbell.
 //!
-//! Through a ring a process could do nearly all that its seccomp filter forbids. So this one
-//! is restricted, for good, to five operations on the disk's own files and its bell.
+//! An unrestricted ring could bypass the seccomp filter. This one is restricted permanently to five
+//! operations on the disk's files and its doorbell.
 
 use super::job::{Job, Next, Step};
 use super::{DiskFile, Engine};
@@ -10,46 +9,46 @@ use io_uring::register::Restriction;
 use io_uring::{opcode, squeue, types, IoUring};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use trapline_monitor::virtio::block::{Order, Status, MOST};
+use trapline_monitor::virtio::block::{Order, Status, MAX};
 use trapline_monitor::virtio::Memory;
 
-/// Room for all orders, and for waiting for the bell.
-const ENTRIES: u32 = 2 * MOST as u32;
+/// Capacity: all requests and the doorbell's poll.
+const ENTRIES: u32 = 2 * MAX as u32;
 
 /// Registered files.
 const CACHED: types::Fixed = types::Fixed(0);
 const DIRECT: types::Fixed = types::Fixed(1);
 const BELL: types::Fixed = types::Fixed(2);
 
-/// No ticket.
+/// User data of the doorbell's poll.
 const RUNG: u64 = u64::MAX;
 
-/// How many threads the kernel may make for work that would wait.
+/// Limit of kernel worker threads.
 const WORKERS: [u32; 2] = [8, 8];
 
-/// A ring that may do what is needed, and nothing else.
+/// A restricted ring.
 pub struct Uring {
     ring: IoUring,
 }
 
-/// The same with what it works on. Its memory has to stay until all orders have landed.
+/// A restricted ring with its disk. Guest memory must stay mapped until all requests complete.
 pub struct Working {
     ring: IoUring,
     jobs: Vec<Job>,
     file: DiskFile,
     landed: Vec<(u16, Status)>,
-    /// The kernel does not wait for the bell any more, or not yet.
-    deaf: bool,
+    /// The doorbell's poll is not armed.
+    needs_poll: bool,
 }
 
 impl Uring {
-    /// A ring for this disk.
+    /// Creates the ring.
     ///
     /// # Errors
-    /// The kernel's refusal, or it is older than Linux 5.13.
+    /// The kernel refuses, or is older than Linux 5.13.
     pub fn new(file: &DiskFile, bell: BorrowedFd<'_>) -> io::Result<Self> {
         let ring = IoUring::builder().setup_r_disabled().build(ENTRIES)?;
-        // It came with waiting for the bell more than once.
+        // Introduced with multishot poll.
         if !ring.params().is_feature_resource_tagging() {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -57,21 +56,21 @@ impl Uring {
         let direct = file.direct.as_ref().map_or(cached, AsRawFd::as_raw_fd);
         let submitter = ring.submitter();
         submitter.register_files(&[cached, direct, bell.as_raw_fd()])?;
-        // An older kernel has its own limit.
+        // Older kernels have a fixed limit.
         let _limited = submitter.register_iowq_max_workers(&mut WORKERS.clone());
         submitter.register_restrictions(&mut restrictions())?;
         submitter.register_enable_rings()?;
         Ok(Self { ring })
     }
 
-    /// Ready to work.
+    /// Attaches the disk.
     pub fn working_on(self, file: DiskFile) -> Working {
         Working {
             ring: self.ring,
-            jobs: (0..MOST).map(|_| Job::default()).collect(),
+            jobs: (0..MAX).map(|_| Job::default()).collect(),
             file,
-            landed: Vec::with_capacity(MOST.into()),
-            deaf: true,
+            landed: Vec::with_capacity(MAX.into()),
+            needs_poll: true,
         }
     }
 }
@@ -88,29 +87,29 @@ fn restrictions() -> [Restriction; 6] {
 }
 
 impl Working {
-    /// Puts the next step of a job into the ring.
-    fn push(&mut self, ticket: u16) {
-        let job = &self.jobs[usize::from(ticket)];
-        let entry = entry(job).user_data(ticket.into());
+    /// Submits the job's next system call.
+    fn push(&mut self, tag: u16) {
+        let job = &self.jobs[usize::from(tag)];
+        let entry = entry(job).user_data(tag.into());
         self.push_entry(&entry);
     }
 
     fn push_entry(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what the entry points at stays until it has landed: a job's pieces, which
-        // change only when it begins anew, and guest memory, see `Engine`.
+        // SAFETY: the entry points at a job's pieces, which change only at its next start, and at guest memory, see
+        // `Engine`.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // There are more entries than orders, so it is never full for long.
+            // The ring has more entries than there are requests.
             let _again = self.ring.submit();
         }
     }
 
     fn listen(&mut self) {
-        self.deaf = false;
+        self.needs_poll = false;
         let poll = opcode::PollAdd::new(BELL, libc::POLLIN as u32).multi(true);
         self.push_entry(&poll.build().user_data(RUNG));
     }
 
-    /// Takes note of what has come: whether the bell rang.
+    /// Handles completions. Returns true if the doorbell rang.
     fn note(&mut self) -> bool {
         let mut rung = false;
         loop {
@@ -119,19 +118,19 @@ impl Working {
                 return rung;
             };
             match u16::try_from(event.user_data()) {
-                Ok(ticket) => self.came(ticket, event.result()),
+                Ok(tag) => self.came(tag, event.result()),
                 Err(_) => {
                     rung = true;
-                    self.deaf |= !io_uring::cqueue::more(event.flags());
+                    self.needs_poll |= !io_uring::cqueue::more(event.flags());
                 }
             }
         }
     }
 
-    fn came(&mut self, ticket: u16, result: i32) {
-        match self.jobs[usize::from(ticket)].advance(result) {
-            Next::Ended(status) => self.landed.push((ticket, status)),
-            Next::Step => self.push(ticket),
+    fn came(&mut self, tag: u16, result: i32) {
+        match self.jobs[usize::from(tag)].advance(result) {
+            Next::Ended(status) => self.landed.push((tag, status)),
+            Next::Step => self.push(tag),
         }
     }
 }
@@ -159,26 +158,26 @@ fn entry(job: &Job) -> squeue::Entry {
 
 impl Engine for Working {
     fn submit(&mut self, order: &Order<'_>, memory: &Memory) {
-        let job = &mut self.jobs[usize::from(order.ticket)];
+        let job = &mut self.jobs[usize::from(order.tag)];
         match job.begin(order, memory, &self.file) {
-            true => self.push(order.ticket),
-            false => self.landed.push((order.ticket, Status::Failed)),
+            true => self.push(order.tag),
+            false => self.landed.push((order.tag, Status::Failed)),
         }
     }
 
     fn wait(&mut self, more: bool) -> bool {
-        if self.deaf {
+        if self.needs_poll {
             self.listen();
         }
         let want = usize::from(!more && self.landed.is_empty());
-        // What was interrupted is done the next time.
+        // An interrupted submission continues at the next call.
         let _count = self.ring.submit_and_wait(want);
         self.note()
     }
 
     fn reap(&mut self, landed: &mut dyn FnMut(u16, Status)) {
-        for (ticket, status) in self.landed.drain(..) {
-            landed(ticket, status);
+        for (tag, status) in self.landed.drain(..) {
+            landed(tag, status);
         }
     }
 }
@@ -186,20 +185,20 @@ impl Engine for Working {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Wanted;
+    use crate::disk::DiskConfig;
     use std::os::fd::AsFd;
     use trapline_interface::Doorbell;
 
-    /// What would get past the seccomp filter.
+    /// Operations that would bypass the seccomp filter are rejected.
     #[test]
-    fn a_ring_does_nothing_but_a_disks_work() {
+    fn ring_rejects_other_operations() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4096).unwrap();
-        let disk = DiskFile::open(&Wanted {
+        let disk = DiskFile::open(&DiskConfig {
             path: file.path().to_owned(),
-            ..Wanted::default()
+            ..DiskConfig::default()
         });
-        let (disk, bell) = (disk.unwrap(), Doorbell::alone().unwrap());
+        let (disk, bell) = (disk.unwrap(), Doorbell::unregistered().unwrap());
         let mut ring = Uring::new(&disk, bell.0.as_fd()).unwrap().ring;
         let (here, path) = (types::Fd(libc::AT_FDCWD), c"/etc/passwd".as_ptr());
         let fd = types::Fd(disk.cached.as_raw_fd());
@@ -215,7 +214,7 @@ mod tests {
             ),
             (opcode::Nop::new().build(), false),
         ] {
-            // SAFETY: what it points at lives until it has landed, just below.
+            // SAFETY: the entry's pointers stay valid until its completion below.
             unsafe { ring.submission().push(&entry).unwrap() };
             ring.submit_and_wait(1).unwrap();
             let result = ring.completion().next().unwrap().result();

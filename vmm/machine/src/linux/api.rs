@@ -1,11 +1,10 @@
-//! The socket over which a machine is asked and told (docs/boot.md): lines of one command, and
-//! for each of them a line of JSON.
+//! Control socket (docs/boot.md): one command per line, one line of JSON per answer.
 //!
-//! Few may listen at once, a line is short, and who does not read what it is told is shut
-//! out: nothing here grows, and nobody is waited for.
+//! The number of clients and the length of a line are bounded. A client that does not read its answers is
+//! disconnected.
 
 use super::{statistics, Common};
-use crate::{Ending, Failure};
+use crate::{Failure, StopReason};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
@@ -13,15 +12,15 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// The version of all that is said here.
+/// Greeting with the protocol version.
 const GREETING: &str = "{\"trapline-vmm\":\"api\",\"version\":1}";
 
-/// How many may be connected at once.
-const MOST: usize = 4;
-/// The longest command.
+/// Limit of clients.
+const MAX: usize = 4;
+/// Longest command.
 const LONGEST: usize = 64;
 
-/// The socket, and who is connected.
+/// The socket and its clients.
 pub struct Api {
     listener: UnixListener,
     peers: Vec<Peer>,
@@ -33,19 +32,17 @@ struct Peer {
 }
 
 impl Api {
-    /// A socket at `path`, for this user alone. One that nobody listens at any more is
-    /// replaced.
+    /// Creates a socket at `path` with mode 0600; replaces a stale one.
     ///
     /// # Errors
-    /// Something else is there, or a machine that lives.
+    /// The path is in use.
     pub fn bind(path: &Path) -> Result<Self, Failure> {
         let failure = |source| Failure::Api {
             path: path.to_owned(),
             source,
         };
         remove_stale(path).map_err(failure)?;
-        // SAFETY: sets a number of this process, which has no other thread yet that makes
-        // files.
+        // SAFETY: sets the umask; no other thread creates files yet.
         let before = unsafe { libc::umask(0o177) };
         let listener = UnixListener::bind(path);
         // SAFETY: as above.
@@ -54,20 +51,20 @@ impl Api {
         listener.set_nonblocking(true).map_err(failure)?;
         Ok(Self {
             listener,
-            peers: Vec::with_capacity(MOST),
+            peers: Vec::with_capacity(MAX),
         })
     }
 
-    /// What to wait for; then call [`Self::serve`].
+    /// Returns the descriptors to poll before [`Self::serve`].
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let listener = (self.peers.len() < MOST).then(|| self.listener.as_fd());
+        let listener = (self.peers.len() < MAX).then(|| self.listener.as_fd());
         let peers = self.peers.iter().map(|peer| peer.stream.as_fd());
         listener.into_iter().chain(peers)
     }
 
-    /// Lets in who has come, and answers.
+    /// Accepts clients and answers commands.
     pub(super) fn serve(&mut self, common: &Common) {
-        while self.peers.len() < MOST {
+        while self.peers.len() < MAX {
             match accept(&self.listener) {
                 Some(peer) => self.peers.extend(peer),
                 None => break,
@@ -82,20 +79,20 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
         Err(why) => return Err(why),
         Ok(there) if !there.file_type().is_socket() => {
-            return Err(io::Error::other("there is something else than a socket"))
+            return Err(io::Error::other("not a socket"))
         }
         Ok(_) => {}
     }
     match UnixStream::connect(path) {
-        Ok(_) => Err(io::Error::other("a machine listens there already")),
+        Ok(_) => Err(io::Error::other("in use by another process")),
         Err(_) => fs::remove_file(path),
     }
 }
 
-/// Who has come, greeted; `Some(None)` if they have gone again.
+/// Accepts a client; `Some(None)` if it has already disconnected.
 fn accept(listener: &UnixListener) -> Option<Option<Peer>> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: nobody asks for the address, so that no memory is written.
+    // SAFETY: the address is not requested, so no memory is written.
     let fd = unsafe {
         libc::accept4(
             listener.as_raw_fd(),
@@ -108,7 +105,7 @@ fn accept(listener: &UnixListener) -> Option<Option<Peer>> {
         return None;
     }
     let mut peer = Peer {
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: the descriptor is new and owned by nothing else.
         stream: unsafe { File::from_raw_fd(fd) },
         line: Vec::with_capacity(LONGEST),
     };
@@ -116,7 +113,7 @@ fn accept(listener: &UnixListener) -> Option<Option<Peer>> {
 }
 
 impl Peer {
-    /// False if it has gone, or misbehaved.
+    /// Returns false to disconnect the client.
     fn serve(&mut self, common: &Common) -> bool {
         let mut bytes = [0; LONGEST];
         match self.stream.read(&mut bytes) {
@@ -150,7 +147,7 @@ fn answer(command: &str, common: &Common) -> String {
     const OK: &str = "{\"ok\":true}";
     match command {
         "pause" if common.gate.close() => OK.to_owned(),
-        "pause" => refusal("a vCPU still waits for its console to be read"),
+        "pause" => refusal("a vCPU is blocked by console output"),
         "resume" => {
             common.gate.open();
             OK.to_owned()
@@ -158,10 +155,10 @@ fn answer(command: &str, common: &Common) -> String {
         "statistics" => statistics::line(common),
         "button" => match common.button.trigger() {
             Ok(()) => OK.to_owned(),
-            Err(_) => refusal("the power button could not be pressed"),
+            Err(_) => refusal("the power button interrupt failed"),
         },
-        "stop" => common.stop(Ending::Asked),
-        _ => refusal("there are pause, resume, statistics, button and stop"),
+        "stop" => common.end(Ok(StopReason::UserRequest)),
+        _ => refusal("unknown command; commands: pause, resume, statistics, button, stop"),
     }
 }
 

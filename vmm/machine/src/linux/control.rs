@@ -1,5 +1,4 @@
-//! The thread that does what is done at the speed of people: what is typed goes to the
-//! guest, what it says over its virtio console goes out, and random numbers go in.
+//! The control thread: console input and output, virtio-rng, and the control socket.
 
 use super::api::Api;
 use super::Common;
@@ -12,22 +11,23 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
 use trapline_monitor::virtio::{Console, Entropy};
+use trapline_monitor::Devices;
 
-/// How much is read of what was typed at once.
+/// Bytes of input read at once.
 const PIECE: usize = 512;
 
-/// Which console hears what is typed.
+/// Console that receives input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listener {
-    /// The serial port.
+pub enum InputTarget {
+    /// Serial port.
     Serial,
-    /// The virtio console.
+    /// Virtio console.
     Virtio,
 }
 
-impl Listener {
-    /// The one that is `/dev/console` for a kernel with this command line: the last that it
-    /// names (Linux, Documentation/admin-guide/serial-console.rst).
+impl InputTarget {
+    /// Returns the console that is `/dev/console` for a kernel with this command line: the last one named (Linux,
+    /// Documentation/admin-guide/serial-console.rst).
     pub fn of(command_line: &str) -> Self {
         let mut words = command_line.split_ascii_whitespace().rev();
         let last = words.find_map(|word| word.strip_prefix("console="));
@@ -38,10 +38,10 @@ impl Listener {
     }
 }
 
-/// Starts it, with a socket over which the machine is told what to do, if there is one.
+/// Starts the thread.
 ///
 /// # Errors
-/// There can be no further thread.
+/// The thread cannot be created.
 pub fn start(common: Arc<Common>, api: Option<Api>, sandbox: bool) -> Result<(), Failure> {
     threads::spawn("control", Role::Control, sandbox, move || {
         Control::new(&common, api).run();
@@ -57,8 +57,8 @@ struct Control<'a> {
 
 impl<'a> Control<'a> {
     fn new(common: &'a Common, api: Option<Api>) -> Self {
-        // SAFETY: the file is never dropped, so that it closes nothing that is not its own; a
-        // descriptor that is not open gives errors, which are handled.
+        // SAFETY: the file is never dropped, so the descriptor is not closed; an invalid descriptor gives errors,
+        // which are handled.
         let input = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDIN_FILENO) });
         Self {
             common,
@@ -73,50 +73,51 @@ impl<'a> Control<'a> {
         loop {
             let typed = self.wait(more);
             if typed {
-                self.hear();
+                self.read_input();
             }
             if let Some(api) = &mut self.api {
                 api.serve(self.common);
             }
-            self.common.slots.console.heard();
+            self.common.slots.console.take_notification();
             more = self.serve_console();
-            if self.common.slots.entropy.heard() || more {
+            if self.common.slots.entropy.take_notification() || more {
                 more |= serve_entropy(&self.common.slots.entropy);
             }
         }
     }
 
-    /// Until something happens, or not at all if there is more to be done. True if
-    /// something was typed, or never will be.
+    /// Waits for an event; does not block if `more` is set. Returns true if input, or its end, is available.
     fn wait(&self, more: bool) -> bool {
         let slots = &self.common.slots;
-        let full = self.input_ended || self.common.inbox.room() == 0;
-        // The kernel passes over a negative descriptor.
+        let full = self.input_ended || self.common.input.room() == 0;
+        // `poll` ignores negative descriptors.
         let input = if full { -1 } else { self.input.as_raw_fd() };
         let mut requests = vec![
             readable(input),
             readable(slots.console.bell().as_raw_fd()),
             readable(slots.entropy.bell().as_raw_fd()),
         ];
-        let told = self.api.iter().flat_map(Api::descriptors);
-        requests.extend(told.map(|fd| readable(fd.as_raw_fd())));
+        let api = self.api.iter().flat_map(Api::descriptors);
+        requests.extend(api.map(|fd| readable(fd.as_raw_fd())));
         let timeout = if more { 0 } else { -1 };
         let count = requests.len() as libc::nfds_t;
-        // SAFETY: as many requests are passed as are there.
+        // SAFETY: the vector has the length that is passed.
         unsafe { libc::poll(requests.as_mut_ptr(), count, timeout) };
         requests[0].revents != 0
     }
 
-    fn hear(&mut self) {
+    fn read_input(&mut self) {
         let mut bytes = [0; PIECE];
-        let room = self.common.inbox.room().min(PIECE);
+        let room = self.common.input.room().min(PIECE);
         match self.input.read(&mut bytes[..room]) {
-            Ok(count) if count > 0 => self.common.inbox.put(&bytes[..count]),
+            Ok(count) if count > 0 => self.common.input.put(&bytes[..count]),
             Err(error) if is_passing(error.kind()) => {}
             _ => self.input_ended = true,
         }
-        if self.common.listener == Listener::Serial {
-            self.common.devices().arrived();
+        if self.common.input_target == InputTarget::Serial {
+            let mut devices = self.common.devices();
+            let Devices { io, shell, .. } = &mut *devices;
+            io.input_arrived(shell);
         }
     }
 
@@ -125,12 +126,12 @@ impl<'a> Control<'a> {
         slot.serve(|_, rings, memory| {
             let said = Console::transmit(rings, memory, &mut |bytes| {
                 slot.counters.request(0, bytes.len());
-                common.devices().console.put_all(bytes);
+                common.devices().shell.console.put_all(bytes);
             })?;
-            if common.listener != Listener::Virtio {
+            if common.input_target != InputTarget::Virtio {
                 return Ok(said);
             }
-            let heard = Console::receive(rings, memory, &mut |room| common.inbox.get_all(room))?;
+            let heard = Console::receive(rings, memory, &mut |room| common.input.get_all(room))?;
             Ok(said.and(heard))
         })
     }
@@ -145,9 +146,9 @@ fn serve_entropy(slot: &Slot<Entropy>) -> bool {
     })
 }
 
-/// With random bytes, of which so few are always there once the host has booted.
+/// Fills `bytes` with random numbers. Such short requests do not block.
 fn fill(bytes: &mut [u8]) {
-    // SAFETY: as many bytes may be written as there are.
+    // SAFETY: the slice has the length that is passed.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
 }
 
@@ -168,14 +169,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_console_listens() {
+    fn last_console_receives_input() {
         for (line, listener) in [
-            ("", Listener::Serial),
-            ("console=ttyS0 quiet", Listener::Serial),
-            ("console=hvc0 console=ttyS0", Listener::Serial),
-            ("console=ttyS0 console=hvc0 root=/dev/vda", Listener::Virtio),
+            ("", InputTarget::Serial),
+            ("console=ttyS0 quiet", InputTarget::Serial),
+            ("console=hvc0 console=ttyS0", InputTarget::Serial),
+            (
+                "console=ttyS0 console=hvc0 root=/dev/vda",
+                InputTarget::Virtio,
+            ),
         ] {
-            assert_eq!(Listener::of(line), listener, "{line}");
+            assert_eq!(InputTarget::of(line), listener, "{line}");
         }
     }
 }

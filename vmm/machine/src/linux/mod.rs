@@ -1,65 +1,58 @@
-//! A machine for a Linux: several vCPUs around one set of devices.
+//! A VM with a Linux kernel and several vCPUs.
 //!
-//! Each vCPU has a thread, in which it is created and runs; the first has the thread
-//! that the process began with. Devices at ports are behind one lock, each virtio device is
-//! behind one of its own ([`slots`]): what a guest does often goes past them. A thread of
-//! its own does what is slow ([`control`]). Whichever vCPU sees the end of the machine
-//! ends the process, so nobody waits for anybody.
+//! Each vCPU has a thread; vCPU 0 uses the main thread. Port devices share one lock, each virtio device has its own
+//! ([`slots`]), and notifications bypass both. The control thread does slow work ([`control`]). The vCPU that stops the VM
+//! ends the process.
 
 mod api;
 mod control;
-mod devices;
-mod exits;
-mod gate;
-mod inbox;
+mod pause;
 mod slots;
 mod statistics;
 
-pub use devices::Devices;
-pub use exits::{Cause, ExitCounts, Exits};
-pub use slots::Worker;
-
 use self::api::Api;
-use self::control::Listener;
-use self::gate::Gate;
-use self::inbox::Inbox;
+use self::control::InputTarget;
+use self::pause::PauseGate;
 use self::slots::Slots;
 use crate::console::Console;
 use crate::events::Events;
 use crate::file::MappedFile;
-use crate::usage::Account;
-use crate::virtio::Ram;
-use crate::{sandbox, threads, Ending, Failure, Settings};
+use crate::input::InputBuffer;
+use crate::shell::{Host, Input};
+use crate::usage::MemoryUsage;
+use crate::{sandbox, threads, Failure, StopReason, VmConfig};
 use std::convert::Infallible;
+use std::ops::DerefMut;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use trapline_abi::platform::COM1;
+use trapline_abi::{stamp, Stage};
 use trapline_interface::{
-    Access, BootState, Controllers, Entry, Exit, Gpa, Hypervisor, IoAddr, IrqLine, Vcpu, VcpuId,
-    Vm, VmSpec,
+    Access, BootState, Controllers, Gpa, Hypervisor, IrqLine, Region, Vcpu, VcpuId, Vm, VmSpec,
 };
 use trapline_monitor::boot::acpi::{Hardware, SerialPort, Transport};
 use trapline_monitor::boot::{prepare_linux, Kernel, LinuxPlan, Prepared};
-use trapline_monitor::devices::Board;
+use trapline_monitor::devices::{IoBus, IoBusConfig};
+use trapline_monitor::{run as run_vcpu, Devices, ExitCounters, Platform};
 
-/// Where the serial port interrupts, as on every PC, and the power button.
+/// I/O APIC pins of the serial port, as on every PC, and of the power button.
 const SERIAL_PIN: u8 = 4;
 const BUTTON_PIN: u8 = 23;
 
-/// A machine that is ready to run.
+/// A VM ready to run.
 pub struct Ready<H: Hypervisor> {
     vm: H::Vm,
-    ram: Ram,
+    memory: Arc<Region>,
     boot: BootState,
     cpus: u32,
     serial: IrqLine,
     button: IrqLine,
 }
 
-/// Makes the machine that `settings` ask for.
+/// Creates the VM described by `settings`.
 ///
 /// # Errors
-/// What is wrong with them, or with the host.
-pub fn set_up<H: Hypervisor>(settings: &Settings) -> Result<Ready<H>, Failure> {
+/// The settings or the host are unsuitable.
+pub fn set_up<H: Hypervisor>(settings: &VmConfig) -> Result<Ready<H>, Failure> {
     let kernel_file = MappedFile::open(&settings.image)?;
     let initrd_file = settings.initrd.as_deref().map(MappedFile::open);
     let initrd_file = initrd_file.transpose()?;
@@ -90,7 +83,7 @@ fn hardware(cpus: u32, transports: Vec<Transport>) -> Hardware {
 }
 
 fn assemble<H: Hypervisor>(
-    settings: &Settings,
+    settings: &VmConfig,
     prepared: &Prepared<'_>,
 ) -> Result<Ready<H>, Failure> {
     let memory = crate::setup::fill(
@@ -105,7 +98,7 @@ fn assemble<H: Hypervisor>(
     })?;
     vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
     Ok(Ready {
-        ram: Ram::of(memory),
+        memory,
         serial: vm.irq_pin(SERIAL_PIN)?,
         button: vm.irq_pin(BUTTON_PIN)?,
         vm,
@@ -114,33 +107,43 @@ fn assemble<H: Hypervisor>(
     })
 }
 
-/// What all threads share, but for memory.
+/// State shared by all threads.
 pub struct Common {
-    devices: Mutex<Devices>,
+    devices: Mutex<Devices<Host>>,
     slots: Slots,
-    inbox: Arc<Inbox>,
-    listener: Listener,
-    exits: Vec<Exits>,
-    gate: Gate,
+    input: Arc<InputBuffer>,
+    input_target: InputTarget,
+    /// Exit counters by vCPU.
+    pub exits: Vec<ExitCounters>,
+    gate: PauseGate,
     button: IrqLine,
-    /// Until every vCPU is there: one that starts another must find it.
+    /// Passed when all vCPUs exist, since one of them may start another.
     assembled: Barrier,
-    settings: Settings,
+    settings: VmConfig,
+    report: Mutex<Report>,
     end: End,
 }
 
-/// How the process ends with the machine: whoever sees that calls this, while all others
-/// are shut out.
-pub type End = fn(&Common, &mut Devices, Result<Ending, Failure>) -> !;
+/// Results reported at the end of a run.
+pub struct Report {
+    /// Event stream.
+    pub events: Events,
+    /// Memory usage, if events are recorded.
+    pub usage: Option<MemoryUsage>,
+    /// TSC offset of vCPU 0, if known.
+    pub tsc_offset: Option<i64>,
+}
 
-/// Runs a machine to its end, and the process with it. `console` makes the console for the
-/// first vCPU.
+/// Ends the process. Called with both locks held, so that no other thread proceeds.
+pub type End = fn(&Common, &mut Devices<Host>, &mut Report, Result<StopReason, Failure>) -> !;
+
+/// Runs a VM until the process ends. `console` creates the console for vCPU 0.
 ///
 /// # Errors
-/// The machine cannot be completed. Later failures are told to `end`.
+/// The VM cannot be completed. Later errors are passed to `end`.
 pub fn run<H: Hypervisor>(
     ready: Ready<H>,
-    settings: &Settings,
+    settings: &VmConfig,
     console: impl FnOnce(&<H::Vm as Vm>::Vcpu) -> Result<Console, Failure>,
     events: Events,
     end: End,
@@ -149,34 +152,47 @@ where
     H::Vm: Send + Sync + 'static,
 {
     settings.placement.apply(ready.cpus)?;
-    threads::introduce("vcpu0");
+    threads::register("vcpu0");
     let api = settings.api.as_deref().map(Api::bind).transpose()?;
     let first = ready.vm.create_vcpu(VcpuId(0), Some(&ready.boot))?;
-    let (slots, workers) = Slots::new(&ready.vm, &ready.ram, settings)?;
-    let inbox = Arc::new(Inbox::default());
-    let listener = Listener::of(&settings.command_line);
+    let (slots, workers) = Slots::new(&ready.vm, &ready.memory, settings)?;
+    let input = Arc::new(InputBuffer::default());
+    let input_target = InputTarget::of(&settings.command_line);
+    let host = Host {
+        input: match input_target {
+            InputTarget::Serial => Input::Buffered(Arc::clone(&input), Arc::clone(&slots.console)),
+            InputTarget::Virtio => Input::None,
+        },
+        serial: Some(ready.serial),
+        ..Host::new(console(&first)?)
+    };
     let common = Arc::new(Common {
         devices: Mutex::new(Devices {
-            board: Board::new(false).with_power().with_flow_control(),
-            console: console(&first)?,
-            account: events.wanted().then(Account::open),
+            io: IoBus::new(IoBusConfig {
+                power: true,
+                flow_control: true,
+                ..IoBusConfig::default()
+            }),
+            shell: host,
+            memory: ready.memory,
+            interrupts: None,
+        }),
+        report: Mutex::new(Report {
+            usage: events.wanted().then(MemoryUsage::open),
             events,
             tsc_offset: first.tsc_offset(),
-            serial: ready.serial,
-            inbox: (listener == Listener::Serial).then(|| Arc::clone(&inbox)),
-            wake: Arc::clone(&slots.console),
         }),
         slots,
-        inbox,
-        listener,
-        gate: Gate::new(ready.cpus),
+        input,
+        input_target,
+        gate: PauseGate::new(ready.cpus),
         button: ready.button,
-        exits: (0..ready.cpus).map(|_| Exits::default()).collect(),
+        exits: (0..ready.cpus).map(|_| ExitCounters::default()).collect(),
         assembled: Barrier::new(ready.cpus as usize),
         settings: settings.clone(),
         end,
     });
-    common.gate.introduce(0, first.kicker());
+    common.gate.register(0, first.kicker());
     control::start(Arc::clone(&common), api, settings.sandbox)?;
     for worker in workers {
         worker.start(settings.sandbox)?;
@@ -186,124 +202,78 @@ where
         start_another(&vm, &common, VcpuId(number))?;
     }
     common.assembled.wait();
-    sandbox::confine(settings)?;
-    common.devices().begin();
+    sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
+    let mut report = lock(&common.report);
+    report.events.stage(Stage::VmmEntry, stamp!(VmmEntry));
+    report.events.flush();
+    drop(report);
     common.run(first, VcpuId(0))
 }
 
-/// A thread in which another vCPU waits until it is started.
+/// Starts the thread of another vCPU, which waits for SIPI.
 fn start_another<M: Vm + Send + Sync + 'static>(
     vm: &Arc<M>,
     common: &Arc<Common>,
     number: VcpuId,
 ) -> Result<(), Failure> {
     let (vm, common) = (Arc::clone(vm), Arc::clone(common));
-    threads::unconfined(&format!("vcpu{}", number.0), move || {
-        threads::hear_recalls();
+    threads::spawn_unfiltered(&format!("vcpu{}", number.0), move || {
+        threads::unblock_kicks();
         let created = vm.create_vcpu(number, None);
         if let Ok(vcpu) = &created {
-            common.gate.introduce(number.0, vcpu.kicker());
+            common.gate.register(number.0, vcpu.kicker());
         }
         common.assembled.wait();
-        let confined = sandbox::confine(&common.settings);
+        let settings = &common.settings;
+        let confined = sandbox::enter_vcpu_filter(settings.role(), settings.sandbox);
         match confined.and_then(|()| Ok(created?)) {
             Ok(vcpu) => common.run(vcpu, number),
-            Err(failure) => (common.end)(&common, &mut common.devices(), Err(failure)),
+            Err(failure) => common.end(Err(failure)),
         }
     })
 }
 
+/// Locks `mutex`, ignoring poison: a panic ends the process.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Common {
-    fn devices(&self) -> MutexGuard<'_, Devices> {
-        // Who panicked has ended the process.
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    fn devices(&self) -> MutexGuard<'_, Devices<Host>> {
+        lock(&self.devices)
     }
 
-    /// Exits to this program, of each vCPU.
-    pub fn exits(&self) -> impl Iterator<Item = ExitCounts> + '_ {
-        self.exits.iter().map(Exits::counts)
-    }
-
-    /// Ends the machine from outside of it.
-    fn stop(&self, ending: Ending) -> ! {
-        (self.end)(self, &mut self.devices(), Ok(ending))
-    }
-
-    /// A vCPU was recalled: it waits while the machine is paused. What it was recalled for may
-    /// come before that, or meanwhile.
-    fn recalled(&self) -> Option<Ending> {
-        let before = self.devices().recalled();
-        before.or_else(|| {
-            self.gate.pass();
-            self.devices().recalled()
-        })
+    /// Ends the process.
+    fn end(&self, result: Result<StopReason, Failure>) -> ! {
+        (self.end)(self, &mut self.devices(), &mut lock(&self.report), result)
     }
 
     fn run<V: Vcpu>(&self, mut vcpu: V, number: VcpuId) -> ! {
         let exits = &self.exits[number.0 as usize];
-        let ending = self.run_loop(&mut vcpu, exits);
-        exits.count(Cause::Other);
-        (self.end)(self, &mut self.devices(), ending)
+        let result = run_vcpu(&mut vcpu, &mut Shared(self), exits);
+        self.end(result.map_err(Failure::from))
+    }
+}
+
+/// Access of one vCPU to the shared devices.
+struct Shared<'a>(&'a Common);
+
+impl Platform for Shared<'_> {
+    type Shell = Host;
+
+    fn devices(&mut self) -> impl DerefMut<Target = Devices<Host>> {
+        self.0.devices()
     }
 
-    fn run_loop<V: Vcpu>(&self, vcpu: &mut V, exits: &Exits) -> Result<Ending, Failure> {
-        let mut entry = Entry::Resume;
-        loop {
-            entry = match vcpu.run(entry)? {
-                Exit::Write {
-                    at: IoAddr::Mmio(address),
-                    size,
-                    data,
-                } => {
-                    exits.count(Cause::Mmio);
-                    if self.slots.bus.write(address, size, data).is_none() {
-                        self.devices().board.write_mmio(address, size, data);
-                    }
-                    Entry::Resume
-                }
-                Exit::Read {
-                    at: IoAddr::Mmio(address),
-                    size,
-                } => {
-                    exits.count(Cause::Mmio);
-                    let read = self.slots.bus.read(address, size);
-                    let elsewhere = || self.devices().board.read_mmio(address, size);
-                    Entry::Answer(read.unwrap_or_else(elsewhere))
-                }
-                Exit::Write {
-                    at: IoAddr::Port(port),
-                    size,
-                    data,
-                } => {
-                    exits.count(Cause::Port);
-                    match self.devices().write(port, size, data, vcpu) {
-                        None => Entry::Resume,
-                        Some(ending) => return Ok(ending),
-                    }
-                }
-                Exit::Read {
-                    at: IoAddr::Port(port),
-                    size,
-                } => {
-                    exits.count(Cause::Port);
-                    Entry::Answer(self.devices().read(port, size, vcpu))
-                }
-                Exit::Started => Entry::Resume,
-                Exit::Kicked => {
-                    exits.count(Cause::Other);
-                    match self.recalled() {
-                        None => Entry::Resume,
-                        Some(ending) => return Ok(ending),
-                    }
-                }
-                // The kernel answers those that it knows.
-                Exit::Hypercall { .. } => {
-                    exits.count(Cause::Hypercall);
-                    Entry::Answer(u64::MAX)
-                }
-                Exit::Halted => return Ok(Ending::Halted),
-                Exit::Stopped(stop) => return Ok(Ending::Stopped(stop)),
-            }
-        }
+    fn read_mmio(&mut self, address: u64, size: u8) -> Option<u64> {
+        self.0.slots.bus.read(address, size)
+    }
+
+    fn write_mmio(&mut self, address: u64, size: u8, value: u64) -> Option<()> {
+        self.0.slots.bus.write(address, size, value)
+    }
+
+    fn wait_while_paused(&mut self) {
+        self.0.gate.pass();
     }
 }

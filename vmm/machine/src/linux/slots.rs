@@ -1,77 +1,102 @@
-//! Which virtio devices a machine has, and the threads that serve them.
+//! The virtio devices of a VM and their threads.
 
-use crate::disk::{self, BadDisk, DiskFile, Wanted};
+use crate::disk::{self, DiskConfig, DiskError, DiskFile};
 use crate::net::{self, Card, Tap};
 use crate::sandbox::Role;
-use crate::virtio::{place, Bus, Counts, Ram, Slot};
-use crate::vsock::{self, Door};
-use crate::{threads, Failure, Settings};
+use crate::threads::Worker;
+use crate::virtio::{Counts, Slot};
+use crate::vsock::{self, Listening};
+use crate::{Failure, VmConfig};
 use std::sync::Arc;
 use trapline_interface::Vm;
 use trapline_monitor::boot::acpi::Transport;
 use trapline_monitor::virtio::vsock::Vsock;
-use trapline_monitor::virtio::{Block, Console, Device, Entropy};
+use trapline_monitor::virtio::{
+    slot_resources, Block, Bus, Console, Device, Entropy, Memory, Registers, MAX_SLOTS,
+};
 
-/// The devices of one machine.
+/// The devices of one VM.
 pub struct Slots {
-    /// How vCPUs reach them.
-    pub bus: Bus,
-    /// The console.
+    /// Address decoding.
+    pub bus: Bus<AnySlot>,
+    /// Console.
     pub console: Arc<Slot<Console>>,
-    /// The source of random numbers.
+    /// Entropy source.
     pub entropy: Arc<Slot<Entropy>>,
-    /// Disks, as they were asked for.
+    /// Disks, in command-line order.
     pub disks: Vec<Arc<Slot<Block>>>,
-    /// The network cards.
+    /// Network cards, in command-line order.
     pub cards: Vec<Arc<Slot<Card>>>,
-    /// Streams to the host.
+    /// Vsock device.
     pub vsock: Option<Arc<Slot<Vsock>>>,
 }
 
-/// A thread that serves a device.
-pub struct Worker {
-    /// What it is called.
-    pub name: String,
-    /// What it may do.
-    pub role: Role,
-    /// What it does, until the process ends.
-    pub work: Box<dyn FnOnce() + Send>,
+/// A device of any type, dispatched statically.
+#[derive(Clone)]
+#[allow(missing_docs)]
+pub enum AnySlot {
+    Console(Arc<Slot<Console>>),
+    Entropy(Arc<Slot<Entropy>>),
+    Disk(Arc<Slot<Block>>),
+    Net(Arc<Slot<Card>>),
+    Vsock(Arc<Slot<Vsock>>),
 }
 
-/// Where the devices that `settings` ask for will be.
+macro_rules! any_slot {
+    ($($variant:ident: $device:ty),*) => {
+        impl Registers for AnySlot {
+            fn read(&self, offset: u32, size: u8) -> u64 {
+                match self { $(Self::$variant(slot) => slot.read(offset, size)),* }
+            }
+
+            fn write(&self, offset: u32, size: u8, value: u64) {
+                match self { $(Self::$variant(slot) => slot.write(offset, size, value)),* }
+            }
+        }
+
+        $(impl From<Arc<Slot<$device>>> for AnySlot {
+            fn from(slot: Arc<Slot<$device>>) -> Self {
+                Self::$variant(slot)
+            }
+        })*
+    };
+}
+
+any_slot!(Console: Console, Entropy: Entropy, Disk: Block, Net: Card, Vsock: Vsock);
+
+/// Returns the MMIO slots of all devices in `settings`.
 ///
 /// # Errors
-/// There are too many.
-pub fn places(settings: &Settings) -> Result<Vec<Transport>, Failure> {
+/// Too many devices.
+pub fn places(settings: &VmConfig) -> Result<Vec<Transport>, Failure> {
     let count = count(settings);
-    let places: Option<Vec<_>> = (0..count).map(place).collect();
-    let most = crate::virtio::MOST;
+    let places: Option<Vec<_>> = (0..count).map(slot_resources).collect();
     places.ok_or_else(|| {
         Failure::Usage(format!(
-            "there are {count} virtio devices, and a machine has room for {most}"
+            "{count} virtio devices exceed the limit of {MAX_SLOTS}"
         ))
     })
 }
 
-/// A console and a source of random numbers are always there.
-fn count(settings: &Settings) -> usize {
+/// Number of devices. Console and entropy source always exist.
+fn count(settings: &VmConfig) -> usize {
     2 + settings.disks.len() + settings.net.len() + usize::from(settings.vsock.is_some())
 }
 
 impl Slots {
-    /// The devices that `settings` ask for, in `vm`, and threads for those that need one.
+    /// Creates the devices of `settings` in `vm`, and their threads.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     pub fn new(
         vm: &impl Vm,
-        ram: &Ram,
-        settings: &Settings,
+        memory: &Arc<Memory>,
+        settings: &VmConfig,
     ) -> Result<(Self, Vec<Worker>), Failure> {
         let mut bus = Bus::default();
         let mut slots = Self {
-            console: add(&mut bus, vm, ram, Console::default())?,
-            entropy: add(&mut bus, vm, ram, Entropy)?,
+            console: add(&mut bus, vm, memory, Console::default())?,
+            entropy: add(&mut bus, vm, memory, Entropy)?,
             disks: Vec::new(),
             cards: Vec::new(),
             vsock: None,
@@ -79,18 +104,18 @@ impl Slots {
         };
         let mut workers = Vec::new();
         for (disk, number) in settings.disks.iter().zip(0..) {
-            workers.extend(slots.add_disk(vm, ram, disk, number)?);
+            workers.extend(slots.add_disk(vm, memory, disk, number)?);
         }
         for (card, number) in settings.net.iter().zip(0..) {
-            workers.push(slots.add_card(vm, ram, card, number)?);
+            workers.push(slots.add_card(vm, memory, card, number)?);
         }
         if let Some(spec) = &settings.vsock {
-            workers.push(slots.add_vsock(vm, ram, spec)?);
+            workers.push(slots.add_vsock(vm, memory, spec)?);
         }
         Ok((slots, workers))
     }
 
-    /// What each of them has done, by their names.
+    /// Returns the counters of each device, by name.
     pub fn counts(&self) -> Vec<(String, Counts)> {
         let disks = self.disks.iter().map(|disk| &disk.counters).zip(0..);
         let disks = disks.map(|(counters, number)| (format!("disk{number}"), counters));
@@ -107,34 +132,34 @@ impl Slots {
             .collect()
     }
 
-    /// Streams to the host in the next slot, and who serves them.
+    /// Adds a vsock device.
     fn add_vsock(
         &mut self,
         vm: &impl Vm,
-        ram: &Ram,
+        memory: &Arc<Memory>,
         spec: &vsock::Spec,
     ) -> Result<Worker, Failure> {
-        let door = Door::open(spec)?;
-        let slot = add(&mut self.bus, vm, ram, Vsock::new(spec.cid))?;
+        let listening = Listening::open(spec)?;
+        let slot = add(&mut self.bus, vm, memory, Vsock::new(spec.cid))?;
         self.vsock = Some(Arc::clone(&slot));
         Ok(Worker {
             name: "vsock".to_owned(),
             role: spec.role(),
-            work: Box::new(move || vsock::serve(&slot, &door)),
+            work: Box::new(move || vsock::serve(&slot, &listening)),
         })
     }
 
-    /// A network card in the next slot, and who serves it.
+    /// Adds a network card.
     fn add_card(
         &mut self,
         vm: &impl Vm,
-        ram: &Ram,
+        memory: &Arc<Memory>,
         spec: &net::Spec,
         number: usize,
     ) -> Result<Worker, Failure> {
         let tap = Arc::new(Tap::open(&spec.source)?);
         let card = Card::new(Arc::clone(&tap), spec.mac);
-        let slot = add(&mut self.bus, vm, ram, card)?;
+        let slot = add(&mut self.bus, vm, memory, card)?;
         self.cards.push(Arc::clone(&slot));
         Ok(Worker {
             name: format!("net{number}"),
@@ -143,49 +168,42 @@ impl Slots {
         })
     }
 
-    /// A disk in the next slot, and its threads.
+    /// Adds a disk.
     fn add_disk(
         &mut self,
         vm: &impl Vm,
-        ram: &Ram,
-        wanted: &Wanted,
+        memory: &Arc<Memory>,
+        wanted: &DiskConfig,
         number: usize,
     ) -> Result<Vec<Worker>, Failure> {
         let name = format!("disk{number}");
-        let bad = |source: BadDisk| Failure::Disk {
+        let bad = |source: DiskError| Failure::Disk {
             path: wanted.path.clone(),
-            source,
+            reason: source.to_string(),
         };
         let file = DiskFile::open(wanted).map_err(bad)?;
         if wanted.direct && file.direct.is_none() {
-            eprintln!("trapline-vmm: {name}: its filesystem has no O_DIRECT, so it is cached");
+            eprintln!("trapline-vmm: {name}: the filesystem does not support O_DIRECT; using the page cache");
         }
-        let slot = add(&mut self.bus, vm, ram, Block::new(file.shape))?;
+        let slot = add(&mut self.bus, vm, memory, Block::new(file.geometry))?;
         self.disks.push(Arc::clone(&slot));
         disk::worker(wanted, &name, file, slot).map_err(bad)
     }
 }
 
-impl Worker {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// There can be no further thread.
-    pub fn start(self, sandbox: bool) -> Result<(), Failure> {
-        threads::spawn(&self.name, self.role, sandbox, self.work)
-    }
-}
-
-/// A device in the next slot.
-fn add<D: Device + Send + 'static>(
-    bus: &mut Bus,
+/// Adds a device in the next slot.
+fn add<D: Device>(
+    bus: &mut Bus<AnySlot>,
     vm: &impl Vm,
-    ram: &Ram,
+    memory: &Arc<Memory>,
     device: D,
-) -> Result<Arc<Slot<D>>, Failure> {
-    let full = || Failure::Usage("there is no room for another virtio device".to_owned());
+) -> Result<Arc<Slot<D>>, Failure>
+where
+    AnySlot: From<Arc<Slot<D>>>,
+{
+    let full = || Failure::Usage("too many virtio devices".to_owned());
     let place = bus.next().ok_or_else(full)?;
-    let slot = Arc::new(Slot::new(vm, place, ram, device)?);
-    bus.add(slot.clone());
+    let slot = Arc::new(Slot::new(vm, place, memory, device)?);
+    bus.add(AnySlot::from(Arc::clone(&slot)));
     Ok(slot)
 }

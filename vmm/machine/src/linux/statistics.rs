@@ -1,19 +1,19 @@
-//! What a machine has done so far, for whoever asks over its socket: one line of JSON.
+//! Statistics of a run as one line of JSON.
 //!
-//! Written out by hand: it holds numbers, and names that are this program's own.
+//! Formatted by hand: it holds only numbers and fixed names.
 
 use super::Common;
 use crate::threads;
 use crate::virtio::Counts;
 use std::fmt::Write;
 
-/// All of it.
+/// Returns the statistics.
 pub fn line(common: &Common) -> String {
     let state = match common.gate.is_closed() {
         true => "paused",
         false => "running",
     };
-    let unclaimed = common.devices().counts().unclaimed;
+    let unclaimed = common.devices().io.unclaimed();
     format!(
         "{{\"ok\":true,\"state\":\"{state}\",\"vcpus\":[{}],\"devices\":[{}],\
          \"threads\":[{}],\"unclaimed\":{unclaimed}}}",
@@ -23,9 +23,10 @@ pub fn line(common: &Common) -> String {
     )
 }
 
-/// Exits to this program, by their causes.
+/// Exits of each vCPU by cause.
 fn vcpus(common: &Common) -> String {
-    joined(common.exits().map(|exits| {
+    joined(common.exits.iter().map(|exits| {
+        let exits = exits.counts();
         format!(
             "{{\"port\":{},\"mmio\":{},\"hypercall\":{},\"other\":{}}}",
             exits.port, exits.mmio, exits.hypercall, exits.other
@@ -53,7 +54,7 @@ fn device(name: &str, counts: &Counts) -> String {
         ("bytes_from_guest", counts.written),
         ("failures", counts.failures),
     ] {
-        // A string takes all that is written to it.
+        // Writing to a string does not fail.
         let _ = write!(text, ",\"{what}\":{count}");
     }
     text + "}"

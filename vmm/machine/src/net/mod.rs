@@ -1,13 +1,11 @@
-//! Network cards: each is connected to a tap of the host, and served by a thread of its own.
+//! Network cards: each is connected to a tap and served by its own thread.
 //!
-//! Frames go between guest memory and the tap in one system call each, without being
-//! copied here. The thread takes what the driver has rung for and what has arrived, a ring
-//! full of each at a time, and waits for the tap only while there is room: what comes
-//! faster than the guest takes it waits in the tap's own queue, and is lost when that is
-//! full, as on any wire. Nothing here grows.
+//! A frame moves between guest memory and the tap in one system call, without a copy. The thread handles up to a
+//! ring of frames per direction at a time, and polls the tap only while the driver offers buffers; excess
+//! frames wait in the tap's queue and are dropped when it is full.
 //!
-//! What the tap may leave to the guest - checksums, and segments of TCP - is told to it as
-//! soon as a driver has chosen; by the vCPU's thread, while the driver waits.
+//! The tap's offloads (checksums, TCP segmentation) are set on the vCPU's thread when the driver has
+//! negotiated features.
 
 mod spec;
 mod tap;
@@ -23,14 +21,14 @@ use std::sync::Arc;
 use trapline_monitor::virtio::net::{Mac, Net};
 use trapline_monitor::virtio::Device;
 
-/// A card and where its cable ends.
+/// A card and its tap.
 pub struct Card {
     net: Net,
     tap: Arc<Tap>,
 }
 
 impl Card {
-    /// A card at `tap`: with this address, or one that is made from the tap's name.
+    /// Creates a card at `tap` with this address, or one derived from the tap's name.
     pub fn new(tap: Arc<Tap>, mac: Option<Mac>) -> Self {
         let mac = mac.unwrap_or_else(|| mac_for(tap.name()));
         Self {
@@ -40,9 +38,8 @@ impl Card {
     }
 }
 
-/// An address of those that anybody may use in his own network (IEEE 802, locally
-/// administered): always the same for the same tap, so that a guest finds its card again
-/// and measurements repeat, and another for each tap of a host.
+/// Returns a locally administered address (IEEE 802) derived from the tap's name, so that it is stable across
+/// runs and distinct per tap.
 pub fn mac_for(name: &str) -> Mac {
     // FNV-1a, 64 bits.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -72,9 +69,8 @@ impl Device for Card {
 
     fn activate(&mut self, features: u64) {
         self.net.activate(features);
-        // Who refuses leaves frames as they are, or they are lost: none reaches a driver
-        // that did not agree to it.
-        let _refused = self.tap.leave(self.net.from_network());
+        // Without the offload the kernel sends complete frames, or drops them.
+        let _refused = self.tap.leave(self.net.receive_offloads());
     }
 
     fn reset(&mut self) {
@@ -88,7 +84,7 @@ pub fn serve(slot: &Slot<Card>, tap: &Tap) {
     let (mut more, mut has_room) = (false, false);
     loop {
         wait(slot, tap, more, has_room && port.is_there());
-        slot.heard();
+        slot.take_notification();
         has_room = false;
         more = slot.serve(|card, rings, memory| {
             let sent = card.net.transmit(rings, memory, &mut port)?;
@@ -99,14 +95,14 @@ pub fn serve(slot: &Slot<Card>, tap: &Tap) {
     }
 }
 
-/// Until the driver rings or a frame has come for which there is room; not at all if there
-/// is more to be done.
+/// Waits until the driver rings, or a frame arrives for which there is a buffer; does not block if `more` is
+/// set.
 fn wait(slot: &Slot<Card>, tap: &Tap, more: bool, has_room: bool) {
-    // The kernel passes over a negative descriptor.
+    // `poll` ignores negative descriptors.
     let tap = if has_room { tap.as_raw_fd() } else { -1 };
     let mut requests = [readable(slot.bell().as_raw_fd()), readable(tap)];
     let timeout = if more { 0 } else { -1 };
-    // SAFETY: as many requests are passed as are there.
+    // SAFETY: the array has the length that is passed.
     unsafe { libc::poll(requests.as_mut_ptr(), 2, timeout) };
 }
 

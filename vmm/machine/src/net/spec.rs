@@ -1,31 +1,31 @@
-//! A card as it is asked for: `tap=NAME` or `fd=N`, and perhaps `mac=…`.
+//! Parsing of `--net`: `tap=NAME` or `fd=N`, optionally `mac=ADDRESS`.
 
 use std::os::fd::RawFd;
 use trapline_monitor::virtio::net::Mac;
 
-/// The longest name that the kernel gives a network card.
+/// Longest interface name.
 const LONGEST_NAME: usize = libc::IFNAMSIZ - 1;
 
-/// Where a card's tap comes from.
+/// Source of a tap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// It is there, under this name.
+    /// Existing interface.
     Named(String),
-    /// Who started this process has opened it.
+    /// Open descriptor inherited from the parent process.
     Inherited(RawFd),
 }
 
-/// A card.
+/// Configuration of a network card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Its tap.
+    /// Tap.
     pub source: Source,
-    /// Its address; `None`: one made from the tap's name.
+    /// MAC address; `None`: derived from the tap's name.
     pub mac: Option<Mac>,
 }
 
 impl Spec {
-    /// Reads `text`; `None` if it says nothing that makes sense.
+    /// Parses the option's value.
     pub fn parse(text: &str) -> Option<Self> {
         let (mut source, mut mac) = (None, None);
         for word in text.split(',') {
@@ -48,18 +48,18 @@ fn tap_name(text: &str) -> Option<String> {
     (is_short && is_name).then(|| text.to_owned())
 }
 
-/// Those below are standard input, output and errors.
+/// Parses a descriptor above the standard streams.
 fn descriptor(text: &str) -> Option<RawFd> {
     text.parse().ok().filter(|fd| *fd > libc::STDERR_FILENO)
 }
 
-/// Six numbers in hexadecimal; no address of a group (IEEE 802), and not none at all.
+/// Parses a unicast address.
 fn parse_mac(text: &str) -> Option<Mac> {
     let mut mac = [0; 6];
     let mut words = text.split(':');
     for byte in &mut mac {
         let word = words.next().filter(|word| word.len() == 2)?;
-        // A sign would be read, too.
+        // `from_str_radix` accepts a sign.
         let word = Some(word).filter(|word| !word.starts_with('+'))?;
         *byte = u8::from_str_radix(word, 16).ok()?;
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_is_read_and_nonsense_is_not() {
+    fn net_option_is_parsed() {
         let named = |name: &str, mac| {
             let source = Source::Named(name.to_owned());
             Some(Spec { source, mac })

@@ -1,5 +1,4 @@
-//! A tap: a network card of the host whose cable ends at a descriptor (Linux,
-//! Documentation/networking/tuntap.rst).
+//! Tap devices (Linux, Documentation/networking/tuntap.rst).
 
 use super::spec::Source;
 use crate::virtio::Counters;
@@ -8,16 +7,15 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use trapline_monitor::virtio::net::{Header, Network, Offloads, Room, HEADER};
+use trapline_monitor::virtio::net::{FrameBuffer, Header, Network, Offloads, HEADER};
 use trapline_monitor::virtio::{Memory, Part};
-use vm_memory::{GuestMemoryBackend, VolatileSlice};
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Whole frames, nothing before them but what virtio has there.
+/// Ethernet frames, preceded by a virtio-net header.
 const FLAGS: libc::c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
-/// An open tap, which never waits.
+/// An open, non-blocking tap.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -31,10 +29,10 @@ impl AsRawFd for Tap {
 }
 
 impl Tap {
-    /// The tap that `source` says.
+    /// Opens the tap named by `source`.
     ///
     /// # Errors
-    /// It is not there, or cannot be had, or is something else.
+    /// The tap does not exist, is busy, or has the wrong type.
     pub fn open(source: &Source) -> Result<Self, Failure> {
         let tap = match source {
             Source::Named(name) => Self::named(name)?,
@@ -42,7 +40,7 @@ impl Tap {
         };
         let length = HEADER as libc::c_int;
         let failure = |error: io::Error| failure(&tap.name, &error.to_string());
-        // SAFETY: the request reads one number, and one is there.
+        // SAFETY: the request reads one integer.
         check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })
             .map_err(failure)?;
         tap.leave(Offloads::default()).map_err(failure)?;
@@ -69,8 +67,7 @@ impl Tap {
     fn inherited(fd: RawFd) -> Result<Self, Failure> {
         let wrong = |why: &str| failure(&format!("of descriptor {fd}"), why);
         let mut request = request_for("");
-        // SAFETY: the request writes this structure; a descriptor that is not open, or no
-        // tap, gives an error.
+        // SAFETY: the request writes this structure; an invalid descriptor gives an error.
         check(unsafe { libc::ioctl(fd, libc::TUNGETIFF, &raw mut request) })
             .map_err(|_| wrong("it is none, or not attached: open it before, with TUNSETIFF"))?;
         // SAFETY: the kernel has written the flags.
@@ -80,25 +77,24 @@ impl Tap {
         }
         let name = request.ifr_name.iter().map(|byte| *byte as u8);
         let name: Vec<_> = name.take_while(|byte| *byte != 0).collect();
-        // SAFETY: it is open, and was left to this process for this purpose alone.
+        // SAFETY: the descriptor is open and was passed to this process for this purpose only.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         never_wait(&fd).map_err(|error| wrong(&error.to_string()))?;
         let name = String::from_utf8_lossy(&name).into_owned();
         Ok(Self { fd, name })
     }
 
-    /// What the host calls it.
+    /// Interface name on the host.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The longest packet that the host sends there, if that can be known: a tap that was
-    /// inherited may be in a network that is not this process's.
+    /// Returns the MTU, if known: an inherited tap may belong to another network namespace.
     pub fn mtu(&self) -> Option<u16> {
-        // SAFETY: makes a new descriptor from numbers.
+        // SAFETY: creates a descriptor from numbers.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         check(fd).ok()?;
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: the descriptor is new and owned by nothing else.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut request = request_for(&self.name);
         // SAFETY: the request reads and writes this structure.
@@ -108,10 +104,10 @@ impl Tap {
         u16::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
     }
 
-    /// Lets the host leave this work to who receives its frames.
+    /// Sets the offloads of received frames.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel refuses.
     pub fn leave(&self, work: Offloads) -> io::Result<()> {
         let bit = |wanted, bit| if wanted { bit } else { 0 };
         let bits = bit(work.checksum, libc::TUN_F_CSUM)
@@ -121,13 +117,13 @@ impl Tap {
         check(unsafe { libc::ioctl(self.as_raw_fd(), libc::TUNSETOFFLOAD, bits) })
     }
 
-    /// Its end in a machine with this memory.
+    /// Returns the tap's port to guest memory.
     pub(super) fn port<'a>(&'a self, memory: &'a Memory, counters: &'a Counters) -> Port<'a> {
         Port {
             tap: self,
             memory,
             counters,
-            pieces: Vec::with_capacity(MOST_PIECES),
+            pieces: Vec::with_capacity(MAX_PIECES),
             is_there: true,
         }
     }
@@ -156,13 +152,13 @@ fn why_not(name: &str, error: &io::Error) -> String {
 }
 
 fn exists(name: &str) -> bool {
-    // SAFETY: a string that ends with zero is passed.
+    // SAFETY: the string is zero-terminated.
     CString::new(name).is_ok_and(|name| unsafe { libc::if_nametoindex(name.as_ptr()) } != 0)
 }
 
-/// A request about the card with this name, cut to what the kernel takes.
+/// Creates an interface request for this name, truncated.
 fn request_for(name: &str) -> libc::ifreq {
-    // SAFETY: all zero is a valid request, without a name.
+    // SAFETY: all zero is a valid request without a name.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let room = request.ifr_name.len() - 1;
     for (place, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
@@ -172,10 +168,10 @@ fn request_for(name: &str) -> libc::ifreq {
 }
 
 fn never_wait(fd: &OwnedFd) -> io::Result<()> {
-    // SAFETY: reads a number of this descriptor.
+    // SAFETY: reads the flags of this descriptor.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
     check(flags)?;
-    // SAFETY: sets it.
+    // SAFETY: sets the flags of this descriptor.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
 }
 
@@ -186,10 +182,10 @@ fn check(status: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Pieces of memory that the kernel takes in one call (IOV_MAX).
-const MOST_PIECES: usize = 1_024;
+/// Limit of pieces in one call (IOV_MAX).
+const MAX_PIECES: usize = 1_024;
 
-/// A tap's end in guest memory.
+/// A tap with access to guest memory.
 pub(super) struct Port<'a> {
     tap: &'a Tap,
     memory: &'a Memory,
@@ -199,40 +195,36 @@ pub(super) struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// False once the host has taken the tap away.
+    /// Returns false once the tap was deleted.
     pub(super) fn is_there(&self) -> bool {
         self.is_there
     }
 
-    /// Puts guest memory behind the pieces that are there.
+    /// Appends guest memory to the pieces.
     fn add(&mut self, parts: &[Part]) {
         let memory = self.memory;
-        let slice = |part: &Part| memory.get_slice(part.at, part.length).ok();
-        let slices = parts.iter().filter_map(slice);
-        self.pieces.extend(slices.map(piece_of));
+        self.pieces.extend(parts.iter().filter_map(|part| {
+            Some(libc::iovec {
+                iov_base: memory.pointer(part.at, part.length)?.as_ptr().cast(),
+                iov_len: part.length,
+            })
+        }));
     }
 
-    /// Says what came of a call: the bytes that went through.
+    /// Returns the number of bytes transferred.
     fn outcome(&mut self, count: isize) -> Option<usize> {
         if let Ok(count) = usize::try_from(count) {
             return Some(count);
         }
         let error = io::Error::last_os_error();
-        // The tap was deleted; it reads as an error for ever.
+        // A deleted tap reports this error at each read.
         self.is_there &= error.raw_os_error() != Some(libc::EBADFD);
         None
     }
 }
 
-fn piece_of(slice: VolatileSlice<'_>) -> libc::iovec {
-    libc::iovec {
-        iov_base: slice.ptr_guard_mut().as_ptr().cast(),
-        iov_len: slice.len(),
-    }
-}
-
 impl Network for Port<'_> {
-    fn read(&mut self, room: Room<'_>) -> Option<usize> {
+    fn read(&mut self, room: FrameBuffer<'_>) -> Option<usize> {
         let own = |bytes: &mut [u8]| libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: bytes.len(),
@@ -242,9 +234,8 @@ impl Network for Port<'_> {
         self.add(room.parts);
         self.pieces.push(own(room.rest));
         let (first, count) = (self.pieces.as_ptr(), self.pieces.len());
-        // SAFETY: as many pieces are passed as are there. The first and the last are buffers
-        // that are borrowed for this call; the others were checked to be guest memory, which is
-        // mapped as long as `memory` lives, and which anybody may change at any time.
+        // SAFETY: the slice has `count` pieces. The first and the last are buffers borrowed for this call; the others
+        // are checked guest memory, mapped as long as `memory` lives, to which no reference exists.
         let read = unsafe { libc::readv(self.tap.as_raw_fd(), first, count as libc::c_int) };
         let frame = self.outcome(read)?.checked_sub(HEADER)?;
         self.counters.request(frame, 0);
@@ -260,9 +251,8 @@ impl Network for Port<'_> {
         });
         self.add(parts);
         let (first, count) = (self.pieces.as_ptr(), self.pieces.len());
-        // SAFETY: as many pieces are passed as are there. The first is borrowed for this
-        // call; the others were checked to be guest memory, which is mapped as long as
-        // `memory` lives, and which anybody may change at any time.
+        // SAFETY: the slice has `count` pieces. The first is borrowed for this call; the others are checked guest
+        // memory, mapped as long as `memory` lives, to which no reference exists.
         let written = unsafe { libc::writev(self.tap.as_raw_fd(), first, count as libc::c_int) };
         match self.outcome(written) {
             Some(count) => self.counters.request(0, count.saturating_sub(HEADER)),

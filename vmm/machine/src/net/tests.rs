@@ -4,10 +4,9 @@
 mod skip;
 
 use super::*;
-use crate::apart::is_apart;
+use crate::isolated::in_separate_process;
 use crate::sandbox::Role;
 use crate::threads;
-use crate::virtio::{Bus, Ram};
 use skip::skip;
 use std::net::UdpSocket;
 use std::process::Command;
@@ -16,6 +15,7 @@ use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
 use trapline_monitor::virtio::driver::{self, Driver};
 use trapline_monitor::virtio::net::HEADER;
+use trapline_monitor::virtio::slot_resources;
 
 const WHAT: &str = "a network card at a tap";
 
@@ -25,17 +25,17 @@ const MERGE: u64 = 1 << 15;
 
 const HOST_PORT: u16 = 4000;
 const GUEST_PORT: u16 = 5000;
-const PATIENCE: Duration = Duration::from_secs(20);
+const SPIN_POLLS: Duration = Duration::from_secs(20);
 
 #[test]
-fn an_address_is_ones_own_and_always_the_same() {
+fn derived_mac_is_local_and_stable() {
     assert_eq!(mac_for("tap0"), mac_for("tap0"));
     assert_ne!(mac_for("tap0"), mac_for("tap1"));
     assert_eq!(mac_for("")[0], 0x02);
 }
 
 #[test]
-fn a_tap_that_cannot_be_had_is_told_with_a_remedy() {
+fn tap_errors_name_the_remedy() {
     let refusal = |source| Tap::open(&source).unwrap_err();
     let missing = refusal(Source::Named("no-such-tap".into()));
     assert!(
@@ -60,7 +60,7 @@ fn has_network(name: &str) -> bool {
         skip(WHAT, why);
         return false;
     }
-    is_apart(&["unshare", "-rn"], name)
+    in_separate_process(&["unshare", "-rn"], name)
 }
 
 fn ip(words: &str) {
@@ -81,11 +81,11 @@ impl Guest {
         let vm = Fake::replaying([vec![]])
             .create_vm(&VmSpec::with(Controllers::Full))
             .unwrap();
-        let ram = Ram::of(Arc::new(Region::new(driver::rings(2) as usize).unwrap()));
+        let ram = Arc::new(Region::new(driver::rings(2) as usize).unwrap());
         let tap = Arc::new(Tap::open(&Source::Named(name.into())).unwrap());
         assert_eq!(tap.mtu(), Some(1500));
         let card = Card::new(Arc::clone(&tap), Some([2, 0, 0, 0, 0, 7]));
-        let place = Bus::default().next().unwrap();
+        let place = slot_resources(0).unwrap();
         let slot = Arc::new(Slot::new(&vm, place, &ram, card).unwrap());
         let (served, at) = (Arc::clone(&slot), Arc::clone(&tap));
         threads::spawn("net0", Role::Net, true, move || serve(&served, &at)).unwrap();
@@ -100,7 +100,7 @@ impl Guest {
                 return found;
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < SPIN_POLLS,
                 "{what}: {:?}",
                 self.slot.counters
             );
@@ -117,7 +117,7 @@ fn tap(name: &str) -> UdpSocket {
         "neigh add 10.9.0.2 lladdr 02:00:00:00:00:07 dev {name}"
     ));
     let socket = UdpSocket::bind(("10.9.0.1", HOST_PORT)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(SPIN_POLLS)).unwrap();
     socket
 }
 
@@ -147,8 +147,8 @@ fn datagram(to: [u8; 6], payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn datagrams_come_and_go_through_a_confined_thread() {
-    if !has_network("net::tests::datagrams_come_and_go_through_a_confined_thread") {
+fn datagrams_pass_in_both_directions_under_the_filter() {
+    if !has_network("net::tests::datagrams_pass_in_both_directions_under_the_filter") {
         return;
     }
     for (features, name) in [(0, "trap0"), (MERGE | GUEST_CHECKSUM | GUEST_TCP4, "trap1")] {
@@ -181,7 +181,7 @@ fn datagrams_come_and_go_through_a_confined_thread() {
         // The sum is left to who has agreed to complete it.
         let flags = heard.bytes(at, 1)[0];
         assert_eq!(flags, u8::from(features & GUEST_CHECKSUM != 0));
-        assert_eq!(heard.get::<u16>(at + 10), 1);
+        assert_eq!(heard.get16(at + 10), 1);
         assert!(guest.vm.interrupts() > 0);
 
         let frame = datagram(to, b"world");
@@ -199,7 +199,7 @@ fn datagrams_come_and_go_through_a_confined_thread() {
             "{counts:?}"
         );
         assert_eq!(counts.failures, 0);
-        // Who uses it is known to the next one who wants it.
+        // The second opener gets an error.
         let busy = Tap::open(&Source::Named(name.into()))
             .unwrap_err()
             .to_string();
@@ -211,10 +211,8 @@ fn datagrams_come_and_go_through_a_confined_thread() {
 }
 
 #[test]
-fn a_flood_from_outside_costs_no_memory_and_a_tap_that_goes_away_no_time() {
-    if !has_network(
-        "net::tests::a_flood_from_outside_costs_no_memory_and_a_tap_that_goes_away_no_time",
-    ) {
+fn flood_uses_bounded_memory_and_deleted_tap_no_cpu() {
+    if !has_network("net::tests::flood_uses_bounded_memory_and_deleted_tap_no_cpu") {
         return;
     }
     let socket = tap("trap0");
@@ -253,5 +251,5 @@ fn a_flood_from_outside_costs_no_memory_and_a_tap_that_goes_away_no_time() {
 }
 
 fn resident() -> u64 {
-    crate::usage::Account::open().own_memory().unwrap()
+    crate::usage::MemoryUsage::open().own_memory().unwrap()
 }

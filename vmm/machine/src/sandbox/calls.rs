@@ -1,74 +1,54 @@
-//! The system calls that each kind of thread may make, in ascending order, and of some
-//! what they may be asked.
+//! System calls allowed for each role, in ascending order, and argument restrictions.
 
 pub const VCPU: [libc::c_long; 10] = [
     libc::SYS_read,  // console input
     libc::SYS_write, // console, events, messages
-    libc::SYS_poll,  // whether there is input, or room for output
+    libc::SYS_poll,  // input, output
     libc::SYS_brk,   // small allocations, for messages
     libc::SYS_rt_sigreturn,
-    libc::SYS_ioctl,   // the vCPU and its machine
-    libc::SYS_pread64, // the kernel's counts
+    libc::SYS_ioctl,   // the vCPU and its VM
+    libc::SYS_pread64, // exit counts
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // CPU time
     libc::SYS_exit_group,
 ];
 
-pub const VCPU_WITH_HELPERS: [libc::c_long; 11] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_poll,
-    libc::SYS_brk,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_ioctl,
-    libc::SYS_pread64,
-    libc::SYS_futex, // words with the others
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime,
-    libc::SYS_exit_group,
-];
+/// Calls for locks shared with other threads.
+const LOCKS: [libc::c_long; 1] = [libc::SYS_futex];
 
-pub const VCPU_WITH_MEMORY: [libc::c_long; 14] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_poll,
-    libc::SYS_mmap, // regions
-    libc::SYS_munmap,
-    libc::SYS_brk,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_ioctl,
-    libc::SYS_pread64,
-    libc::SYS_sched_yield, // between two steps
-    libc::SYS_madvise,     // pages, and populating them
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime,
-    libc::SYS_exit_group,
-];
-
-pub const VCPU_WITH_BOTH: [libc::c_long; 15] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_poll,
+/// Calls for memory hotplug.
+const MEMORY: [libc::c_long; 4] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
-    libc::SYS_brk,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_ioctl,
-    libc::SYS_pread64,
-    libc::SYS_sched_yield,
-    libc::SYS_madvise,
-    libc::SYS_futex,
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime,
-    libc::SYS_exit_group,
+    libc::SYS_sched_yield, // between population steps
+    libc::SYS_madvise,     // page size, population
 ];
 
-/// System calls of which not every form is allowed: their number, and pairs of an
-/// argument, and the values that it may have.
+pub const VCPU_WITH_HELPERS: [libc::c_long; 11] = union(&VCPU, &LOCKS);
+pub const VCPU_WITH_MEMORY: [libc::c_long; 14] = union(&VCPU, &MEMORY);
+pub const VCPU_WITH_BOTH: [libc::c_long; 15] = union(&VCPU_WITH_MEMORY, &LOCKS);
+
+/// Returns all elements of two ascending lists without common elements, in ascending order.
+const fn union<const N: usize>(a: &[libc::c_long], b: &[libc::c_long]) -> [libc::c_long; N] {
+    assert!(N == a.len() + b.len());
+    let mut all = [0; N];
+    let (mut i, mut j) = (0, 0);
+    while i + j < N {
+        if j == b.len() || (i < a.len() && a[i] < b[j]) {
+            all[i + j] = a[i];
+            i += 1;
+        } else {
+            all[i + j] = b[j];
+            j += 1;
+        }
+    }
+    all
+}
+
+/// A restricted call: its number, and pairs of an argument and its allowed values.
 pub type Limit = (libc::c_long, &'static [(u32, &'static [libc::c_int])]);
 
-/// New memory is nobody else's, and none of it can be executed; new sockets are streams on this
-/// host; the only signal is one that recalls a vCPU.
+/// New memory is private and not executable; new sockets are Unix streams; the only signal is the kick signal.
 pub const LIMITS: [Limit; 5] = [
     (
         libc::SYS_mmap,
@@ -106,25 +86,25 @@ pub const LIMITS: [Limit; 5] = [
     (libc::SYS_fcntl, &[(1, &[libc::F_GETFD])]),
 ];
 
-/// `SIGRTMIN` as the C library counts, which keeps the first two for itself.
+/// `SIGRTMIN` of the C library, which reserves the first two real-time signals.
 const RECALL: libc::c_int = 34;
 
 pub const TICKER: [libc::c_long; 7] = [
     libc::SYS_write, // messages
     libc::SYS_ioctl, // interrupts
-    libc::SYS_futex, // orders
+    libc::SYS_futex, // commands
     libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_gettime, // without vDSO
     libc::SYS_clock_nanosleep,
     libc::SYS_exit_group,
 ];
 
 pub const SERIAL_LINE: [libc::c_long; 7] = [
     libc::SYS_write,
-    libc::SYS_poll,  // whether there is room
+    libc::SYS_poll,  // output
     libc::SYS_futex, // bytes to send
     libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_gettime, // without vDSO
     libc::SYS_clock_nanosleep,
     libc::SYS_exit_group,
 ];
@@ -132,11 +112,11 @@ pub const SERIAL_LINE: [libc::c_long; 7] = [
 pub const DISK_RING: [libc::c_long; 7] = [
     libc::SYS_write, // interrupts, messages
     libc::SYS_brk,   // small allocations
-    libc::SYS_futex, // words with the vCPUs
+    libc::SYS_futex, // locks shared with vCPUs
     libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_gettime, // without vDSO
     libc::SYS_exit_group,
-    libc::SYS_io_uring_enter, // what the ring is restricted to
+    libc::SYS_io_uring_enter, // restricted operations
 ];
 
 pub const DISK_POOL: [libc::c_long; 8] = [
@@ -151,7 +131,7 @@ pub const DISK_POOL: [libc::c_long; 8] = [
 ];
 
 pub const DISK_WORKER: [libc::c_long; 10] = [
-    libc::SYS_write, // its disk's doorbell, messages
+    libc::SYS_write, // the disk's doorbell, messages
     libc::SYS_brk,
     libc::SYS_fdatasync,
     libc::SYS_futex,
@@ -164,19 +144,19 @@ pub const DISK_WORKER: [libc::c_long; 10] = [
 ];
 
 pub const CONTROL: [libc::c_long; 15] = [
-    libc::SYS_read,  // what is typed, doorbells, commands
+    libc::SYS_read,  // input, doorbells, commands
     libc::SYS_write, // console, doorbells, interrupts, answers, messages
-    libc::SYS_close, // who has gone
+    libc::SYS_close, // closed clients
     libc::SYS_poll,
     libc::SYS_brk,          // small allocations
-    libc::SYS_rt_sigaction, // the first time that a vCPU is recalled
+    libc::SYS_rt_sigaction, // at the first kick
     libc::SYS_getpid,
-    libc::SYS_fcntl, // a debug build looks whether what it closes is open
-    libc::SYS_futex, // words with the vCPUs
+    libc::SYS_fcntl, // debug builds check a descriptor before closing it
+    libc::SYS_futex, // locks shared with vCPUs
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // threads' times
     libc::SYS_exit_group,
-    libc::SYS_tgkill, // recalling vCPUs
+    libc::SYS_tgkill, // kicks
     libc::SYS_accept4,
     libc::SYS_getrandom,
 ];
@@ -188,44 +168,30 @@ pub const NET: [libc::c_long; 10] = [
     libc::SYS_brk,    // small allocations
     libc::SYS_readv,  // frames
     libc::SYS_writev, // frames
-    libc::SYS_futex,  // words with the vCPUs
+    libc::SYS_futex,  // locks shared with vCPUs
     libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_gettime, // without vDSO
     libc::SYS_exit_group,
 ];
 
-pub const VSOCK: [libc::c_long; 16] = [
+pub const VSOCK_IN: [libc::c_long; 14] = [
     libc::SYS_read,  // doorbells
     libc::SYS_write, // interrupts, messages
     libc::SYS_close, // connections
     libc::SYS_poll,
     libc::SYS_brk,      // small allocations
-    libc::SYS_socket,   // what the guest connects to
-    libc::SYS_connect,  // the same
-    libc::SYS_sendto,   // bytes
-    libc::SYS_recvfrom, // bytes
-    libc::SYS_shutdown, // half of a connection
-    libc::SYS_fcntl,    // whether it is open, before each close in a build for tests
-    libc::SYS_futex,    // words with the vCPUs
+    libc::SYS_sendto,   // data
+    libc::SYS_recvfrom, // data
+    libc::SYS_shutdown, // half-closed connections
+    libc::SYS_fcntl,    // debug builds check a descriptor before closing it
+    libc::SYS_futex,    // locks shared with vCPUs
     libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // where it takes a system call
+    libc::SYS_clock_gettime, // without vDSO
     libc::SYS_exit_group,
-    libc::SYS_accept4, // what connects to the guest
+    libc::SYS_accept4, // connections from the host
 ];
 
-pub const VSOCK_IN: [libc::c_long; 14] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_close,
-    libc::SYS_poll,
-    libc::SYS_brk,
-    libc::SYS_sendto,
-    libc::SYS_recvfrom,
-    libc::SYS_shutdown,
-    libc::SYS_fcntl,
-    libc::SYS_futex,
-    libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime,
-    libc::SYS_exit_group,
-    libc::SYS_accept4,
-];
+/// Calls for connections from the guest.
+const CONNECT: [libc::c_long; 2] = [libc::SYS_socket, libc::SYS_connect];
+
+pub const VSOCK: [libc::c_long; 16] = union(&VSOCK_IN, &CONNECT);

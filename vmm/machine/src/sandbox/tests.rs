@@ -1,6 +1,6 @@
 use super::*;
 
-/// What the kernel would do: runs the program on one call.
+/// Evaluates the program for one call.
 fn verdict(filter: &Filter, architecture: u32, number: u32, arguments: [u32; 6]) -> u32 {
     let (mut at, mut loaded) = (0, 0);
     loop {
@@ -19,8 +19,8 @@ fn verdict(filter: &Filter, architecture: u32, number: u32, arguments: [u32; 6])
 }
 
 fn allows(role: Role, number: libc::c_long, arguments: [u32; 6]) -> bool {
-    let told = verdict(filter_of(role), X86_64, number as u32, arguments);
-    told == libc::SECCOMP_RET_ALLOW
+    let result = verdict(filter_of(role), X86_64, number as u32, arguments);
+    result == libc::SECCOMP_RET_ALLOW
 }
 
 /// Arguments that are allowed wherever any are limited.
@@ -48,7 +48,7 @@ fn fitting(number: u32) -> [u32; 6] {
 }
 
 #[test]
-fn what_is_allowed_is_the_list_and_nothing_else() {
+fn filters_allow_exactly_their_list() {
     let lists: [(Role, &[libc::c_long]); 13] = [
         (Role::Vcpu, &VCPU),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
@@ -77,7 +77,7 @@ fn what_is_allowed_is_the_list_and_nothing_else() {
 }
 
 #[test]
-fn the_only_signal_recalls_a_vcpu() {
+fn only_the_kick_signal_is_allowed() {
     for signal in 0..65 {
         let arguments = [0, 0, signal, 0, 0, 0];
         let allowed = allows(Role::Control, libc::SYS_tgkill, arguments);
@@ -86,7 +86,7 @@ fn the_only_signal_recalls_a_vcpu() {
 }
 
 #[test]
-fn words_with_others_are_all_that_helpers_add() {
+fn helpers_add_only_futex() {
     let added = VCPU_WITH_HELPERS.iter().filter(|call| !VCPU.contains(call));
     assert_eq!(added.collect::<Vec<_>>(), [&libc::SYS_futex]);
     assert_eq!(VCPU.len() + 1, VCPU_WITH_HELPERS.len());
@@ -96,7 +96,7 @@ fn words_with_others_are_all_that_helpers_add() {
 }
 
 #[test]
-fn memory_is_private_and_never_executable_and_advice_is_about_its_pages() {
+fn memory_calls_are_restricted_by_argument() {
     let role = Role::VcpuWithMemory;
     let with = |argument: usize, value: libc::c_int| {
         let mut arguments = FITTING;
@@ -124,7 +124,7 @@ fn memory_is_private_and_never_executable_and_advice_is_about_its_pages() {
 }
 
 #[test]
-fn sockets_are_streams_on_this_host() {
+fn sockets_are_unix_streams() {
     let allowed = |role, socket: [u32; 3]| {
         let mut arguments = FITTING;
         arguments[..3].copy_from_slice(&socket);

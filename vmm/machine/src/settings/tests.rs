@@ -5,7 +5,7 @@ fn parsed(words: &[&str]) -> Result<Request, String> {
     parse(Parser::from_args(words)).map_err(|failure| failure.to_string())
 }
 
-fn run(words: &[&str]) -> Settings {
+fn run(words: &[&str]) -> VmConfig {
     match parsed(words) {
         Ok(Request::Run(settings)) => *settings,
         other => panic!("{words:?}: {other:?}"),
@@ -38,7 +38,7 @@ fn every_option_has_its_effect() {
         "--seconds=90",
         "--no-sandbox",
     ]);
-    let wanted = Settings {
+    let wanted = VmConfig {
         guest: Guest::Image,
         image: "k".into(),
         initrd: None,
@@ -53,9 +53,9 @@ fn every_option_has_its_effect() {
         api: None,
         vsock: None,
         ring: Some(3),
-        entry: EntryChoice::Pvh,
+        entry: EntryMode::Pvh,
         events: Some(7),
-        serial: Serial::Buffered,
+        serial: SerialMode::Buffered,
         ticker: true,
         halt_in_guest: true,
         paravirtual_eoi: true,
@@ -88,7 +88,7 @@ fn every_option_has_its_effect() {
 }
 
 #[test]
-fn disks_come_in_the_order_in_which_they_are_asked_for() {
+fn disks_keep_command_line_order() {
     let words = [
         "--disk",
         "a",
@@ -96,17 +96,17 @@ fn disks_come_in_the_order_in_which_they_are_asked_for() {
         "--disk=c,engine=uring",
     ];
     let disks = run(&[&["--kernel", "k"][..], &words].concat()).disks;
-    let plain = |path: &str| Wanted {
+    let plain = |path: &str| DiskConfig {
         path: path.into(),
-        ..Wanted::default()
+        ..DiskConfig::default()
     };
-    let second = Wanted {
+    let second = DiskConfig {
         read_only: true,
         direct: true,
         engine: Some(Kind::Pool),
         ..plain("b")
     };
-    let third = Wanted {
+    let third = DiskConfig {
         engine: Some(Kind::Uring),
         ..plain("c")
     };
@@ -114,55 +114,58 @@ fn disks_come_in_the_order_in_which_they_are_asked_for() {
 }
 
 #[test]
-fn wrong_words_are_named() {
-    for (words, told) in [
-        (&["--memory", "64M"][..], "no --image"),
+fn usage_errors_name_the_option() {
+    for (words, output) in [
+        (&["--memory", "64M"][..], "--image or --kernel is required"),
         (&["--image"], "image"),
         (
             &["--image", "k", "--memory", "lots"],
-            "'lots', which is not a size",
+            "--memory lots: expected a size",
         ),
-        (&["--image", "k", "--memory", "99999999999G"], "not a size"),
-        (&["--image", "k", "--memory", ""], "not a size"),
-        (&["--image", "k", "--cpus", "2"], "goes with --kernel"),
+        (
+            &["--image", "k", "--memory", "99999999999G"],
+            "expected a size",
+        ),
+        (&["--image", "k", "--memory", ""], "expected a size"),
+        (&["--image", "k", "--cpus", "2"], "requires --kernel"),
         (&["--kernel", "k", "--cpus", "9"], "a number from 1 to 8"),
-        (&["--kernel", "k", "--image", "i"], "one --kernel"),
-        (&["--image", "k", "--initrd", "i"], "goes with --kernel"),
-        (&["--image", "k", "--disk", "d"], "goes with --kernel"),
+        (&["--kernel", "k", "--image", "i"], "may be given once"),
+        (&["--image", "k", "--initrd", "i"], "requires --kernel"),
+        (&["--image", "k", "--disk", "d"], "requires --kernel"),
         (
             &["--kernel", "k", "--disk", "d,rw"],
-            "'d,rw', which is not FILE[,ro]",
+            "--disk d,rw: expected FILE[,ro]",
         ),
-        (&["--kernel", "k", "--disk", ",ro"], "not FILE[,ro]"),
+        (&["--kernel", "k", "--disk", ",ro"], "expected FILE"),
         (
             &["--kernel", "k", "--disk", "d,engine=aio"],
             "engine=uring|pool",
         ),
-        (&["--kernel", "k", "--ring", "0"], "goes with --image"),
-        (&["--kernel", "k", "--entry", "pvh"], "goes with --image"),
-        (&["--kernel", "k", "--ticker"], "goes with --image"),
-        (&["--kernel", "k", "--populate=whole"], "goes with --image"),
-        (&["--kernel", "k", "--halt-in-guest"], "goes with --image"),
-        (&["--image", "k", "--no-pv-eoi"], "goes with --kernel"),
+        (&["--kernel", "k", "--ring", "0"], "requires --image"),
+        (&["--kernel", "k", "--entry", "pvh"], "requires --image"),
+        (&["--kernel", "k", "--ticker"], "requires --image"),
+        (&["--kernel", "k", "--populate=whole"], "requires --image"),
+        (&["--kernel", "k", "--halt-in-guest"], "requires --image"),
+        (&["--image", "k", "--no-pv-eoi"], "requires --kernel"),
         (&["--kernel", "k", "--net", "bridge=b"], "tap=NAME or fd=N"),
-        (&["--image", "k", "--net", "tap=t"], "goes with --kernel"),
+        (&["--image", "k", "--net", "tap=t"], "requires --kernel"),
         (
             &["--kernel", "k", "--pin", "vcpu0"],
             "same, disjoint, or a list",
         ),
-        (&["--image", "k", "--pin", "same"], "goes with --kernel"),
-        (&["--image", "k", "--api", "a"], "goes with --kernel"),
+        (&["--image", "k", "--pin", "same"], "requires --kernel"),
+        (&["--image", "k", "--api", "a"], "requires --kernel"),
         (
             &["--kernel", "k", "--vsock", "cid=2,path=p"],
-            "N is from 3 on",
+            "N of 3 or more",
         ),
         (
             &["--image", "k", "--vsock", "cid=3,path=p"],
-            "goes with --kernel",
+            "requires --kernel",
         ),
         (
             &["--kernel=k", "--vsock=cid=3,path=p", "--vsock=cid=3,path=p"],
-            "one --vsock",
+            "may be given once",
         ),
         (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
         (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
@@ -179,7 +182,7 @@ fn wrong_words_are_named() {
         (&["--image", "k", "stray"], "stray"),
     ] {
         let failure = parsed(words).unwrap_err();
-        assert!(failure.contains(told), "{words:?}: {failure}");
+        assert!(failure.contains(output), "{words:?}: {failure}");
     }
 }
 

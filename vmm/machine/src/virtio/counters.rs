@@ -1,8 +1,8 @@
-//! What a device has done.
+//! Device statistics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counted by whoever does it, read by whoever asks.
+/// Counters, updated by any thread.
 #[derive(Debug, Default)]
 pub struct Counters {
     wakes: AtomicU64,
@@ -13,47 +13,47 @@ pub struct Counters {
     failures: AtomicU64,
 }
 
-/// What was counted so far.
+/// Values of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How often its thread was woken by the driver.
+    /// Notifications by the driver.
     pub wakes: u64,
-    /// Interrupts that it raised.
+    /// Interrupts raised.
     pub interrupts: u64,
-    /// Requests that it gave back.
+    /// Completed requests.
     pub requests: u64,
-    /// Bytes that the guest got.
+    /// Bytes to the guest.
     pub read: u64,
-    /// Bytes that the guest gave.
+    /// Bytes from the guest.
     pub written: u64,
-    /// Requests that failed, and drivers that broke it.
+    /// Failed requests and driver errors.
     pub failures: u64,
 }
 
 impl Counters {
-    /// The driver woke the device's thread.
+    /// Counts a notification.
     pub fn wake(&self) {
         add(&self.wakes, 1);
     }
 
-    /// The device interrupted.
+    /// Counts an interrupt.
     pub fn interrupt(&self) {
         add(&self.interrupts, 1);
     }
 
-    /// A request went back; the guest got and gave so many bytes.
+    /// Counts a completed request with its bytes to and from the guest.
     pub fn request(&self, read: usize, written: usize) {
         add(&self.requests, 1);
         add(&self.read, read as u64);
         add(&self.written, written as u64);
     }
 
-    /// Something failed.
+    /// Counts a failure.
     pub fn fail(&self) {
         add(&self.failures, 1);
     }
 
-    /// What was counted so far.
+    /// Returns the values.
     pub fn counts(&self) -> Counts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {

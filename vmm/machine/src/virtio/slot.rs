@@ -1,64 +1,64 @@
-//! One device in the machine.
+//! A device with its lock, doorbell and interrupt.
 
-use super::{Counters, Ram, Registers};
+use super::Counters;
 use crate::Failure;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use trapline_interface::{Doorbell, IoAddr, IrqLine, Vm};
 use trapline_monitor::boot::acpi;
 use trapline_monitor::virtio::{
-    Broken, Device, Memory, Outcome, Ring, Served, Transport, QUEUE_NOTIFY,
+    Device, DriverError, Memory, Outcome, Progress, Registers, Ring, Transport, QUEUE_NOTIFY,
 };
 
-/// A device, its registers, and its ways to and from the guest.
+/// A device with its registers, lock, doorbell and interrupt.
 pub struct Slot<D> {
     transport: Mutex<Transport<D>>,
     drained: Condvar,
-    /// A vCPU waits for that; written and read while the transport is held.
+    /// A vCPU waits for [`Self::drained`]; accessed with the transport locked.
     draining: AtomicBool,
-    ram: Ram,
+    memory: Arc<Memory>,
     pin: IrqLine,
     bell: Doorbell,
-    /// What it has done.
+    /// Statistics.
     pub counters: Counters,
 }
 
 impl<D: Device> Slot<D> {
-    /// `device` at `place` in `vm`.
+    /// Creates a slot for `device` at `place` in `vm`.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The hypervisor refuses.
     pub fn new(
         vm: &impl Vm,
         place: acpi::Transport,
-        ram: &Ram,
+        memory: &Arc<Memory>,
         device: D,
     ) -> Result<Self, Failure> {
         let notify = u64::from(place.at) + u64::from(QUEUE_NOTIFY);
         let bell = match vm.doorbell(IoAddr::Mmio(notify))? {
             Some(bell) => bell,
-            // Then the vCPU rings it.
-            None => Doorbell::alone().map_err(Failure::system("make a doorbell"))?,
+            // The vCPU rings it at the register write.
+            None => Doorbell::unregistered().map_err(Failure::system("make a doorbell"))?,
         };
         Ok(Self {
             transport: Mutex::new(Transport::new(device)),
             drained: Condvar::new(),
             draining: AtomicBool::new(false),
-            ram: ram.clone(),
+            memory: Arc::clone(memory),
             pin: vm.irq_pin(place.pin)?,
             bell,
             counters: Counters::default(),
         })
     }
 
-    /// Ready to be read when the driver has rung.
+    /// Descriptor that becomes readable at a notification.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.0.as_fd()
     }
 
-    /// Takes note that the driver has rung; true if it has.
-    pub fn heard(&self) -> bool {
+    /// Clears the doorbell; returns true if it was rung.
+    pub fn take_notification(&self) -> bool {
         let rung = self.bell.take();
         if rung {
             self.counters.wake();
@@ -66,36 +66,35 @@ impl<D: Device> Slot<D> {
         rung
     }
 
-    /// Has the device's thread look at it, from any thread.
+    /// Wakes the device's thread.
     pub fn ring(&self) {
         self.bell.ring();
     }
 
     /// Guest memory.
     pub fn memory(&self) -> &Memory {
-        self.ram.memory()
+        &self.memory
     }
 
-    /// The device, whatever its driver has done.
+    /// Runs `work` on the device in any state.
     pub fn with<T>(&self, work: impl FnOnce(&mut D) -> T) -> T {
         work(self.lock().device())
     }
 
-    /// Serves the device, if its driver is ready, and interrupts where `serve` says so. True
-    /// if there is more to be done.
+    /// Serves the device if it is running, and interrupts the guest if required. Returns true if more work is pending.
     pub fn serve(
         &self,
-        serve: impl FnOnce(&mut D, &mut [Ring], &Memory) -> Result<Served, Broken>,
+        serve: impl FnOnce(&mut D, &mut [Ring], &Memory) -> Result<Progress, DriverError>,
     ) -> bool {
         let mut transport = self.lock();
         let served = match transport.live() {
-            Some((device, rings)) => serve(device, rings, self.ram.memory()),
-            None => Ok(Served::default()),
+            Some((device, rings)) => serve(device, rings, &self.memory),
+            None => Ok(Progress::default()),
         };
         let served = served.unwrap_or_else(|why| {
             self.counters.fail();
             transport.fail(why);
-            Served {
+            Progress {
                 interrupt: true,
                 more: false,
             }
@@ -103,7 +102,7 @@ impl<D: Device> Slot<D> {
         if served.interrupt && !transport.is_broken() {
             transport.used();
         }
-        // Telling takes a system call, whether or not anybody listens.
+        // `notify_all` is a system call even without a waiter.
         if self.draining.load(Ordering::Relaxed) && transport.device().in_flight() == 0 {
             self.drained.notify_all();
         }
@@ -114,34 +113,33 @@ impl<D: Device> Slot<D> {
         served.more
     }
 
-    /// Changes its configuration, and tells the guest.
+    /// Changes the configuration and interrupts the guest.
     pub fn reconfigure(&self, change: impl FnOnce(&mut D)) {
         self.lock().reconfigure(change);
         self.interrupt();
     }
 
-    /// As a driver begins that chooses these features.
+    /// Starts the device with these features.
     #[cfg(test)]
     pub(crate) fn started(&self, features: u64) {
-        trapline_monitor::virtio::driver::start(&mut self.lock(), self.ram.memory(), features);
+        trapline_monitor::virtio::driver::start(&mut self.lock(), &self.memory, features);
         self.ring();
     }
 
     fn interrupt(&self) {
         self.counters.interrupt();
-        // A guest whose interrupt cannot be delivered finds what is there when it looks.
+        // Without the interrupt the guest can still poll.
         let _delivered = self.pin.trigger();
     }
 
     fn lock(&self) -> MutexGuard<'_, Transport<D>> {
-        // Who panicked has ended the process.
+        // A panic ends the process.
         self.transport
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody works in the guest's memory any more for the driver that has reset
-    /// the device.
+    /// Waits for requests in flight after a reset.
     #[inline(never)]
     fn drain(&self, mut transport: MutexGuard<'_, Transport<D>>) {
         while transport.device().in_flight() > 0 {
@@ -163,7 +161,7 @@ impl<D: Device + Send> Registers for Slot<D> {
 
     fn write(&self, offset: u32, size: u8, value: u64) {
         let mut transport = self.lock();
-        match transport.write(offset, size, value, self.ram.memory()) {
+        match transport.write(offset, size, value, &self.memory) {
             Outcome::None => {}
             Outcome::Serve => self.bell.ring(),
             Outcome::Reset => self.drain(transport),

@@ -1,21 +1,21 @@
-//! A program of the host that has connected, and has to say what to.
+//! A connected host program that has not sent its request.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// As long as it can be: `CONNECT 4294967295\n`.
+/// Length of the longest request, `CONNECT 4294967295\n`.
 const LONGEST: usize = 19;
 
-/// What a caller has said.
+/// Request of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
-    /// Less than a line.
+pub enum CallerRequest {
+    /// Incomplete line.
     Incomplete,
-    /// That it wants to be connected to this port.
+    /// Connect to this port.
     Connect(u32),
-    /// Something else, or nothing, and will not.
-    Nonsense,
+    /// Malformed, or closed.
+    Malformed,
 }
 
 /// A caller.
@@ -32,7 +32,7 @@ impl AsRawFd for Caller {
 }
 
 impl Caller {
-    /// One that has just come; its stream does not wait.
+    /// Creates a caller from a non-blocking stream.
     pub fn new(stream: UnixStream) -> Self {
         Self {
             stream,
@@ -41,25 +41,27 @@ impl Caller {
         }
     }
 
-    /// Its stream, from behind the line on.
+    /// Returns the stream, positioned behind the request.
     pub fn into_stream(self) -> UnixStream {
         self.stream
     }
 
-    /// Reads no further than to the end of the line: what follows is for the guest.
-    pub fn hear(&mut self) -> Words {
+    /// Reads the request line and no byte beyond it.
+    pub fn read_request(&mut self) -> CallerRequest {
         while self.length < LONGEST {
             match self.stream.read(&mut self.line[self.length..=self.length]) {
                 Ok(1) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Words::Incomplete,
-                _ => return Words::Nonsense,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return CallerRequest::Incomplete
+                }
+                _ => return CallerRequest::Malformed,
             }
             self.length += 1;
             if self.line[self.length - 1] == b'\n' {
                 break;
             }
         }
-        port_in(&self.line[..self.length]).map_or(Words::Nonsense, Words::Connect)
+        port_in(&self.line[..self.length]).map_or(CallerRequest::Malformed, CallerRequest::Connect)
     }
 }
 
@@ -76,21 +78,21 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_line_says_which_port_and_no_byte_behind_it_is_taken() {
+    fn request_is_read_without_following_bytes() {
         let (mut far, near) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         let mut caller = Caller::new(near);
-        assert_eq!(caller.hear(), Words::Incomplete);
+        assert_eq!(caller.read_request(), CallerRequest::Incomplete);
         far.write_all(b"CONNECT 10").unwrap();
-        assert_eq!(caller.hear(), Words::Incomplete);
+        assert_eq!(caller.read_request(), CallerRequest::Incomplete);
         far.write_all(b"24\nhello").unwrap();
-        assert_eq!(caller.hear(), Words::Connect(1024));
+        assert_eq!(caller.read_request(), CallerRequest::Connect(1024));
         let mut bytes = [0; 8];
         assert_eq!(caller.into_stream().read(&mut bytes).unwrap(), 5);
     }
 
     #[test]
-    fn other_words_are_nonsense() {
+    fn malformed_requests_are_rejected() {
         for words in [
             &b"\n"[..],
             b"connect 1\n",
@@ -104,10 +106,14 @@ mod tests {
             let (mut far, near) = UnixStream::pair().unwrap();
             near.set_nonblocking(true).unwrap();
             far.write_all(words).unwrap();
-            assert_eq!(Caller::new(near).hear(), Words::Nonsense, "{words:?}");
+            assert_eq!(
+                Caller::new(near).read_request(),
+                CallerRequest::Malformed,
+                "{words:?}"
+            );
         }
         let (far, near) = UnixStream::pair().unwrap();
         drop(far);
-        assert_eq!(Caller::new(near).hear(), Words::Nonsense);
+        assert_eq!(Caller::new(near).read_request(), CallerRequest::Malformed);
     }
 }

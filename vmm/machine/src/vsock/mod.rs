@@ -1,25 +1,22 @@
-//! Streams between programs of a guest and programs of the host.
+//! Streams between guest and host programs.
 //!
-//! Programs of the host are behind Unix sockets, by the convention of Firecracker, which
-//! others have taken over and which tools know: who connects to PATH and says `CONNECT
-//! 1024\n` is connected to what listens at port 1024 of the guest, and hears `OK
-//! 1073741824\n` first (the number is the port at his own end). A program of the guest that
-//! connects to port 80 of the host is connected to who listens at `PATH_80`.
+//! Host programs use Unix sockets, with Firecracker's convention: a program that connects to PATH and sends
+//! `CONNECT 1024\n` reaches port 1024 of the guest, and receives `OK 1073741824\n` first (its own port). A guest
+//! program that connects to port 80 of the host reaches the listener at `PATH_80`.
 //!
-//! One thread serves all of it. What each connection waits for changes with every turn, and
-//! the table of them is short: so it asks the kernel about all of them (poll) instead of
-//! keeping a second table in the kernel (epoll).
+//! One thread serves all connections. The set of events changes at each turn and is small, so `poll` is simpler
+//! than keeping a second table in `epoll`.
 
 mod caller;
-mod programs;
+mod host_streams;
 mod spec;
 #[cfg(test)]
 mod tests;
 
 pub use spec::Spec;
 
-use self::caller::{Caller, Words};
-use self::programs::Programs;
+use self::caller::{Caller, CallerRequest};
+use self::host_streams::HostStreams;
 use crate::virtio::Slot;
 use crate::Failure;
 use std::io::ErrorKind;
@@ -27,50 +24,49 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use trapline_monitor::virtio::vsock::{Interest, Vsock, MOST};
+use trapline_monitor::virtio::vsock::{Interest, Vsock, MAX};
 
-/// Programs that have connected, and have not said what to, at the most: who has been silent
-/// for longest goes when another comes.
-const MOST_CALLERS: usize = 16;
+/// Limit of programs that have connected without a request; the oldest is dropped first.
+const MAX_CALLERS: usize = 16;
 
-/// The end of all this on the host.
-pub struct Door {
+/// The listening socket.
+pub struct Listening {
     spec: Spec,
     listener: UnixListener,
 }
 
-impl Door {
-    /// Listens at the path that `spec` says.
+impl Listening {
+    /// Listens at the path of `spec`.
     ///
     /// # Errors
-    /// Something is there that is in use, or that nobody could listen at; or the host refuses.
+    /// The path is in use, or the host refuses.
     pub fn open(spec: &Spec) -> Result<Self, Failure> {
         let path = &spec.path;
-        let told = |why: String| Failure::Host(format!("vsock {}: {why}", path.display()));
+        let output = |why: String| Failure::Host(format!("vsock {}: {why}", path.display()));
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                clear(path).map_err(|why| told(why.to_owned()))?;
+                clear(path).map_err(|why| output(why.to_owned()))?;
                 UnixListener::bind(path)
             }
             bound => bound,
         };
-        let listener = listener.map_err(|error| told(error.to_string()))?;
+        let listener = listener.map_err(|error| output(error.to_string()))?;
         listener
             .set_nonblocking(true)
-            .map_err(|error| told(error.to_string()))?;
+            .map_err(|error| output(error.to_string()))?;
         Ok(Self {
             spec: spec.clone(),
             listener,
         })
     }
 
-    /// The next program that has connected.
+    /// Accepts the next connection.
     fn accept(&self) -> Option<UnixStream> {
-        programs::accept(&self.listener)
+        host_streams::accept(&self.listener)
     }
 }
 
-/// Removes a socket that a VMM has left there.
+/// Removes a stale socket.
 fn clear(path: &Path) -> Result<(), &'static str> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     if !is_socket {
@@ -86,55 +82,55 @@ fn clear(path: &Path) -> Result<(), &'static str> {
 }
 
 /// Serves the device in `slot` until the process ends.
-pub fn serve(slot: &Slot<Vsock>, door: &Door) {
-    let mut hall = Hall {
+pub fn serve(slot: &Slot<Vsock>, listening: &Listening) {
+    let mut server = Server {
         slot,
-        door,
-        callers: Vec::with_capacity(MOST_CALLERS),
-        programs: Programs::new(&door.spec, &slot.counters),
-        interests: Vec::with_capacity(MOST),
-        requests: Vec::with_capacity(FIRST_CALLER + MOST_CALLERS + MOST),
+        listening,
+        callers: Vec::with_capacity(MAX_CALLERS),
+        host_streams: HostStreams::new(&listening.spec, &slot.counters),
+        interests: Vec::with_capacity(MAX),
+        requests: Vec::with_capacity(FIRST_CALLER + MAX_CALLERS + MAX),
     };
     let mut more = false;
     loop {
-        hall.wait(more);
-        slot.heard();
-        if slot.with(Vsock::takes_leave) {
-            hall.programs.close_all();
+        server.wait(more);
+        slot.take_notification();
+        if slot.with(Vsock::take_orphaned) {
+            server.host_streams.close_all();
         }
-        hall.let_in();
-        hall.hear_callers();
-        hall.pass_on();
-        let programs = &mut hall.programs;
+        server.accept_callers();
+        server.read_requests();
+        server.report_ready();
+        let host_streams = &mut server.host_streams;
         more = slot.serve(|vsock, rings, memory| {
-            let heard = vsock.transmit(rings, memory, programs)?;
-            let said = vsock.receive(rings, memory, programs)?;
+            let heard = vsock.transmit(rings, memory, host_streams)?;
+            let said = vsock.receive(rings, memory, host_streams)?;
             Ok(heard.and(said))
         });
     }
 }
 
-/// Where the thread stands: between the guest, the door and the programs.
-struct Hall<'a> {
+/// State of the thread.
+struct Server<'a> {
     slot: &'a Slot<Vsock>,
-    door: &'a Door,
+    listening: &'a Listening,
     callers: Vec<Caller>,
-    programs: Programs<'a>,
-    /// What connections wait for, in the order of the last requests.
+    host_streams: HostStreams<'a>,
+    /// Events awaited by connections, in the order of the last requests.
     interests: Vec<Interest>,
-    /// What the kernel is asked about: bell, door, callers, connections.
+    /// Poll requests: doorbell, listener, callers, connections.
     requests: Vec<libc::pollfd>,
 }
 
-const DOOR: usize = 1;
+const LISTENER: usize = 1;
 const FIRST_CALLER: usize = 2;
 
-impl Hall<'_> {
-    /// Until something happens, or not at all if there is more to be done.
+impl Server<'_> {
+    /// Waits for an event; does not block if `more` is set.
     fn wait(&mut self, more: bool) {
         self.requests.clear();
         self.ask(self.slot.bell().as_raw_fd(), libc::POLLIN);
-        self.ask(self.door.listener.as_raw_fd(), libc::POLLIN);
+        self.ask(self.listening.listener.as_raw_fd(), libc::POLLIN);
         for number in 0..self.callers.len() {
             self.ask(self.callers[number].as_raw_fd(), libc::POLLIN);
         }
@@ -145,15 +141,15 @@ impl Hall<'_> {
             let Interest { key, bytes, room } = self.interests[number];
             let events =
                 if bytes { libc::POLLIN } else { 0 } | if room { libc::POLLOUT } else { 0 };
-            // Asked about nothing, the kernel would still tell that a program is gone.
-            let wanted = Some(events).filter(|events| *events != 0);
-            // The kernel passes over a negative descriptor.
-            let fd = wanted.and_then(|_| self.programs.descriptor(key));
+            // `poll` reports a hangup even without requested events.
+            let requested = Some(events).filter(|events| *events != 0);
+            // `poll` ignores negative descriptors.
+            let fd = requested.and_then(|_| self.host_streams.descriptor(key));
             self.ask(fd.unwrap_or(-1), events);
         }
         let (first, count) = (self.requests.as_mut_ptr(), self.requests.len());
         let timeout = if more { 0 } else { -1 };
-        // SAFETY: as many requests are passed as are there.
+        // SAFETY: the vector has the length that is passed.
         let answered = unsafe { libc::poll(first, count as libc::nfds_t, timeout) };
         if answered <= 0 {
             self.requests
@@ -176,52 +172,52 @@ impl Hall<'_> {
             .is_some_and(|request| request.revents != 0)
     }
 
-    /// Reads what callers have said; who has said what he wants is connected or sent away.
-    fn hear_callers(&mut self) {
-        // From the last to the first, so that those that stay keep their place.
+    /// Reads requests of callers, and connects or drops them.
+    fn read_requests(&mut self) {
+        // Backwards, so that `swap_remove` keeps the remaining numbers.
         for number in (0..self.callers.len()).rev() {
-            match self.callers[number].hear() {
-                Words::Incomplete => {}
-                Words::Nonsense => drop(self.callers.swap_remove(number)),
-                Words::Connect(port) => {
+            match self.callers[number].read_request() {
+                CallerRequest::Incomplete => {}
+                CallerRequest::Malformed => drop(self.callers.swap_remove(number)),
+                CallerRequest::Connect(port) => {
                     let caller = self.callers.swap_remove(number);
                     if let Some(key) = self.slot.with(|vsock| vsock.open(port)) {
-                        self.programs.add(key, caller.into_stream());
+                        self.host_streams.add(key, caller.into_stream());
                     }
                 }
             }
         }
     }
 
-    fn let_in(&mut self) {
-        if !self.is_ready(DOOR) {
+    fn accept_callers(&mut self) {
+        if !self.is_ready(LISTENER) {
             return;
         }
-        for _ in 0..MOST_CALLERS {
-            let Some(stream) = self.door.accept() else {
+        for _ in 0..MAX_CALLERS {
+            let Some(stream) = self.listening.accept() else {
                 return;
             };
-            if self.callers.len() == MOST_CALLERS {
+            if self.callers.len() == MAX_CALLERS {
                 self.callers.remove(0);
             }
             self.callers.push(Caller::new(stream));
         }
     }
 
-    /// Tells the device which connections got what they waited for.
-    fn pass_on(&mut self) {
+    /// Reports ready connections to the device.
+    fn report_ready(&mut self) {
         let first = self.requests.len() - self.interests.len();
         for (number, interest) in self.interests.iter().enumerate() {
             if !self.is_ready(first + number) {
                 continue;
             }
-            let programs = &mut self.programs;
+            let host_streams = &mut self.host_streams;
             self.slot.with(|vsock| {
                 if interest.bytes {
                     vsock.readable(interest.key);
                 }
                 if interest.room {
-                    vsock.writable(interest.key, programs);
+                    vsock.writable(interest.key, host_streams);
                 }
             });
         }

@@ -1,41 +1,41 @@
-//! The device as it is asked for: `cid=N,path=PATH`, and perhaps `in`.
+//! Parsing of `--vsock`: `cid=N,path=PATH`, optionally `in`.
 
 use crate::sandbox::Role;
 use std::path::PathBuf;
 use trapline_monitor::virtio::vsock::CIDS;
 
-/// The longest path of a Unix socket, with a zero behind it.
+/// Longest path of a Unix socket, including the terminating zero.
 const LONGEST: usize = 108;
 
-/// What is put behind it: `_4294967295`, and that zero.
+/// Length of the suffix `_4294967295` and the zero.
 const BEHIND: usize = 12;
 
-/// The device.
+/// Configuration of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// The guest's address.
+    /// Guest CID.
     pub cid: u32,
-    /// Where programs of the host connect.
+    /// Path of the socket.
     pub path: PathBuf,
-    /// Whether the guest may connect to programs of the host, too.
-    pub guest_calls: bool,
+    /// Allow the guest to connect to host programs.
+    pub allow_guest: bool,
 }
 
 impl Spec {
-    /// What the thread that serves it will be.
+    /// Returns the role of the device's thread.
     pub fn role(&self) -> Role {
-        match self.guest_calls {
+        match self.allow_guest {
             true => Role::Vsock,
             false => Role::VsockIn,
         }
     }
 
-    /// Reads `text`; `None` if it says nothing that makes sense.
+    /// Parses the option's value.
     pub fn parse(text: &str) -> Option<Self> {
-        let (mut cid, mut path, mut guest_calls) = (None, None, true);
+        let (mut cid, mut path, mut allow_guest) = (None, None, true);
         for word in text.split(',') {
             match word.split_once('=') {
-                None if word == "in" => guest_calls = false,
+                None if word == "in" => allow_guest = false,
                 Some(("cid", value)) if cid.is_none() => cid = Some(parse_cid(value)?),
                 Some(("path", value)) if path.is_none() => path = Some(parse_path(value)?),
                 _ => return None,
@@ -44,7 +44,7 @@ impl Spec {
         Some(Self {
             cid: cid?,
             path: path?,
-            guest_calls,
+            allow_guest,
         })
     }
 }
@@ -64,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_read_and_nonsense_is_not() {
-        let spec = |guest_calls| {
+    fn vsock_option_is_parsed() {
+        let spec = |allow_guest| {
             Some(Spec {
                 cid: 3,
                 path: "/run/v".into(),
-                guest_calls,
+                allow_guest,
             })
         };
         assert_eq!(Spec::parse("cid=3,path=/run/v"), spec(true));

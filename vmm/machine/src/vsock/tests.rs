@@ -1,9 +1,8 @@
 //! The device between real sockets of the host and a driver that a test plays.
 
 use super::*;
-use crate::apart::is_apart;
+use crate::isolated::in_separate_process;
 use crate::threads;
-use crate::virtio::{Bus, Ram};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
 use trapline_monitor::virtio::driver::{self, Driver};
+use trapline_monitor::virtio::slot_resources;
 
 const CID: u64 = 9;
 const HEADER: usize = 44;
@@ -19,7 +19,7 @@ const RESPONSE: u16 = 2;
 const RST: u16 = 3;
 const SHUTDOWN: u16 = 4;
 const RW: u16 = 5;
-const PATIENCE: Duration = Duration::from_secs(20);
+const SPIN_POLLS: Duration = Duration::from_secs(20);
 
 /// Rooms for what the guest hears, and where it says what.
 const ROOMS: u64 = 8;
@@ -45,8 +45,8 @@ struct Packet {
 }
 
 fn slot(vm: &FakeVm) -> Arc<Slot<Vsock>> {
-    let ram = Ram::of(Arc::new(Region::new(driver::rings(3) as usize).unwrap()));
-    let place = Bus::default().next().unwrap();
+    let ram = Arc::new(Region::new(driver::rings(3) as usize).unwrap());
+    let place = slot_resources(0).unwrap();
     Arc::new(Slot::new(vm, place, &ram, Vsock::new(CID as u32)).unwrap())
 }
 
@@ -56,13 +56,16 @@ fn vm() -> FakeVm {
 }
 
 impl<'a> Guest<'a> {
-    /// Served by a confined thread, behind a socket in `directory`.
+    /// Progress by a confined thread, behind a socket in `directory`.
     fn of(slot: &'a Arc<Slot<Vsock>>, directory: &Path, more: &str) -> Self {
         let path = directory.join("v.sock");
         let spec = format!("cid={CID},path={}{more}", path.display());
         let spec = Spec::parse(&spec).unwrap();
-        let (door, served) = (Door::open(&spec).unwrap(), Arc::clone(slot));
-        threads::spawn("vsock", spec.role(), true, move || serve(&served, &door)).unwrap();
+        let (listening, served) = (Listening::open(&spec).unwrap(), Arc::clone(slot));
+        threads::spawn("vsock", spec.role(), true, move || {
+            serve(&served, &listening)
+        })
+        .unwrap();
         slot.started(0);
         let mut guest = Self {
             hears: Driver::new(slot.memory(), 0),
@@ -100,10 +103,10 @@ impl<'a> Guest<'a> {
         let (head, length) = until("a packet comes", || hears.used());
         let at = u64::from(head) % ROOMS * ROOM;
         let packet = Packet {
-            operation: self.hears.get(at + 30),
-            host: self.hears.get(at + 16),
-            own: self.hears.get(at + 20),
-            flags: self.hears.get(at + 32),
+            operation: self.hears.get16(at + 30),
+            host: self.hears.get32(at + 16),
+            own: self.hears.get32(at + 20),
+            flags: self.hears.get32(at + 32),
             bytes: self
                 .hears
                 .bytes(at + HEADER as u64, length as usize - HEADER),
@@ -120,33 +123,30 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "waiting until {what}");
+        assert!(start.elapsed() < SPIN_POLLS, "waiting until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 fn read(stream: &mut UnixStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(SPIN_POLLS)).unwrap();
     stream.read_exact(&mut bytes).unwrap();
     bytes
 }
 
 fn has_ended(stream: &mut UnixStream) -> bool {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(SPIN_POLLS)).unwrap();
     matches!(stream.read(&mut [0]), Ok(0))
 }
 
 #[test]
-fn programs_of_the_host_connect_to_the_guest() {
-    if !is_apart(
-        &[],
-        "vsock::tests::programs_of_the_host_connect_to_the_guest",
-    ) {
+fn host_connects_to_guest() {
+    if !in_separate_process(&[], "vsock::tests::host_connects_to_guest") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (vm, mut programs) = (vm(), Vec::new());
+    let (vm, mut host_streams) = (vm(), Vec::new());
     let slot = slot(&vm);
     let mut guest = Guest::of(&slot, directory.path(), ",in");
     for number in 0..2 {
@@ -165,22 +165,22 @@ fn programs_of_the_host_connect_to_the_guest() {
         guest.say(RW, ports, 0, b"world");
         assert_eq!(read(&mut program, 5), b"world");
         assert_eq!(asked.host, (1 << 30) + number);
-        programs.push((program, ports));
+        host_streams.push((program, ports));
     }
     // The guest ends one, its program the other.
-    let (mut program, ports) = programs.remove(0);
+    let (mut program, ports) = host_streams.remove(0);
     guest.say(SHUTDOWN, ports, 3, &[]);
     assert_eq!(guest.hear().operation, RST);
     assert!(has_ended(&mut program));
-    drop(programs);
-    let told = guest.hear();
-    assert_eq!((told.operation, told.flags), (SHUTDOWN, 2));
+    drop(host_streams);
+    let output = guest.hear();
+    assert_eq!((output.operation, output.flags), (SHUTDOWN, 2));
     // Those that say nothing sensible are sent away; the guest may not call.
     let mut program = UnixStream::connect(&guest.path).unwrap();
     program.write_all(b"HELO\n").unwrap();
     assert!(has_ended(&mut program));
     let mut silent = UnixStream::connect(&guest.path).unwrap();
-    let others: Vec<_> = (0..MOST_CALLERS)
+    let others: Vec<_> = (0..MAX_CALLERS)
         .map(|_| UnixStream::connect(&guest.path).unwrap())
         .collect();
     assert!(has_ended(&mut silent));
@@ -194,11 +194,8 @@ fn programs_of_the_host_connect_to_the_guest() {
 }
 
 #[test]
-fn programs_of_the_guest_connect_to_the_host() {
-    if !is_apart(
-        &[],
-        "vsock::tests::programs_of_the_guest_connect_to_the_host",
-    ) {
+fn guest_connects_to_host() {
+    if !in_separate_process(&[], "vsock::tests::guest_connects_to_host") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -239,7 +236,7 @@ fn programs_of_the_guest_connect_to_the_host() {
     guest.say(REQUEST, (6, 80), 0, &[]);
     assert_eq!(guest.hear().operation, RESPONSE);
     let (mut program, _) = listener.accept().unwrap();
-    let registers: &dyn crate::virtio::Registers = &*slot;
+    let registers: &dyn trapline_monitor::virtio::Registers = &*slot;
     registers.write(0x70, 4, 0);
     assert!(has_ended(&mut program));
     assert!(UnixStream::connect(&guest.path).is_ok_and(|mut program| {
@@ -249,24 +246,27 @@ fn programs_of_the_guest_connect_to_the_host() {
 }
 
 #[test]
-fn a_socket_that_was_left_is_removed_and_nothing_else_is() {
+fn only_stale_socket_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("v.sock");
     let spec = Spec::parse(&format!("cid=3,path={}", path.display())).unwrap();
-    let refusal = || Door::open(&spec).map(|_| ()).unwrap_err();
+    let reset_packet = || Listening::open(&spec).map(|_| ()).unwrap_err();
     drop(UnixListener::bind(&path).unwrap());
-    let door = Door::open(&spec).unwrap();
-    assert!(refusal()
+    let listening = Listening::open(&spec).unwrap();
+    assert!(reset_packet()
         .to_string()
         .contains("another program listens there"));
-    drop(door);
+    drop(listening);
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "precious").unwrap();
-    assert!(refusal().to_string().contains("no socket"));
-    assert_eq!(refusal().status(), 2);
+    assert!(reset_packet().to_string().contains("no socket"));
+    assert_eq!(reset_packet().status(), 2);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     let missing = Spec::parse("cid=3,path=/no/such/directory/v").unwrap();
-    let missing = Door::open(&missing).map(|_| ()).unwrap_err().to_string();
+    let missing = Listening::open(&missing)
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(
         missing.starts_with("vsock /no/such/directory/v: "),
         "{missing}"

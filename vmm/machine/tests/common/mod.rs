@@ -1,4 +1,4 @@
-//! What tests of the program share.
+//! Fixtures for tests of the program.
 
 // Each test is a program of its own and uses what it needs.
 #![allow(dead_code)]
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use trapline_interface::Hypervisor;
 
 /// Longer than any of this takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const SPIN_POLLS: Duration = Duration::from_secs(60);
 
 pub fn no_kvm() -> bool {
     match trapline_kvm::Kvm::probe() {
@@ -66,7 +66,7 @@ pub fn await_end(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        assert!(begun.elapsed() < PATIENCE, "the VMM does not end");
+        assert!(begun.elapsed() < SPIN_POLLS, "the VMM does not end");
         thread::sleep(Duration::from_millis(5));
     }
 }

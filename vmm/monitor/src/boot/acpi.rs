@@ -1,8 +1,5 @@
-//! What a machine tells an operating system about itself: ACPI tables (ACPI 6.5), of a
-//! hardware-reduced platform (section 4.1), which has none of a PC's old parts
-//! to be looked for - no timer chip, no fixed registers, no embedded controller.
-//!
-//! The tables come from a crate that makes nothing else; what they say is here.
+//! ACPI tables (ACPI 6.5) of a hardware-reduced platform (section 4.1) without legacy devices, built with the crate
+//! `acpi_tables`.
 
 use acpi_tables::aml::{
     Device, EISAName, Interrupt, Memory32Fixed, Method, Name, Notify, Package, Path,
@@ -17,55 +14,57 @@ use acpi_tables::rsdp::Rsdp;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::xsdt::XSDT;
 use acpi_tables::Aml;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
 use trapline_abi::platform::{
     POWER_CONTROL, POWER_RESET, POWER_RESET_PORT, POWER_STATUS, SLEEP_OFF,
 };
 
-/// Where the tables begin: within the part of the firmware's area that every operating
-/// system searches (section 5.2.5.1). The pointer to all others comes first.
+/// Address of the tables, in the area searched for the RSDP (section 5.2.5.1). The RSDP comes first.
 pub const TABLES: u64 = 0xe_0000;
 
-/// The first address behind them.
+/// End of the area.
 pub const TABLES_END: u64 = 0x10_0000;
 
-/// What a machine has. Pins are those of its one I/O interrupt controller.
+/// Hardware described by the tables. Pins are those of the I/O APIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hardware {
-    /// CPUs, numbered from 0, as are their local interrupt controllers.
+    /// Number of CPUs; APIC IDs count from 0.
     pub cpus: u8,
-    /// A serial port.
+    /// Serial port, if any.
     pub serial: Option<SerialPort>,
-    /// Transports of virtio devices (virtio 1.2, section 4.2).
+    /// Virtio MMIO devices (virtio 1.2, section 4.2).
     pub transports: Vec<Transport>,
-    /// Where the power button interrupts, by an edge.
+    /// Pin of the power button, edge-triggered.
     pub button: u8,
 }
 
-/// A 16550 at its first port.
+/// A 16550.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SerialPort {
-    /// The first of its eight ports.
+    /// First of eight ports.
     pub port: u16,
-    /// Where it interrupts, by an edge.
+    /// Pin, edge-triggered.
     pub pin: u8,
 }
 
-/// The registers of a virtio device.
+/// Registers of a virtio device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Where they begin, below 4 GiB.
+    /// Address, below 4 GiB.
     pub at: u32,
-    /// How many bytes they are.
+    /// Length in bytes.
     pub size: u32,
-    /// Where it interrupts, by an edge.
+    /// Pin, edge-triggered.
     pub pin: u8,
 }
 
-/// Where a PC has its local interrupt controllers, and its I/O interrupt controller.
+/// Addresses of the local APICs and the I/O APIC.
 const LOCAL_APIC: u32 = 0xfee0_0000;
 const IO_APIC: u32 = 0xfec0_0000;
 
-/// What is not there, of what a PC has (table 5.11): nobody should look for it.
+/// IAPC_BOOT_ARCH flags of missing devices (table 5.11).
 const NO_VGA: u16 = 1 << 2;
 const NO_CLOCK: u16 = 1 << 5;
 
@@ -74,33 +73,33 @@ const OEM_TABLE: [u8; 8] = *b"TRAPLINE";
 const OEM_REVISION: u32 = 1;
 const DSDT_REVISION: u8 = 2;
 
-/// The bytes for [`TABLES`]: the pointer, then what it leads to.
+/// Returns the bytes at [`TABLES`]: the RSDP and all tables.
 pub fn tables(hardware: &Hardware) -> Vec<u8> {
-    let mut room = Room {
+    let mut buffer = TableBuffer {
         bytes: vec![0; Rsdp::len().next_multiple_of(ALIGNMENT)],
     };
-    let dsdt = room.put(&definitions(hardware));
-    let fixed = room.put(&fixed(dsdt));
-    let interrupts = room.put(&interrupts(hardware.cpus));
+    let dsdt = buffer.put(&dsdt_of(hardware));
+    let fadt = buffer.put(&fadt(dsdt));
+    let madt = buffer.put(&madt(hardware.cpus));
     let mut list = XSDT::new(OEM, OEM_TABLE, OEM_REVISION);
-    list.add_entry(fixed);
-    list.add_entry(interrupts);
-    let list = room.put(&list);
+    list.add_entry(fadt);
+    list.add_entry(madt);
+    let list = buffer.put(&list);
     let mut pointer = Vec::new();
     Rsdp::new(OEM, list).to_aml_bytes(&mut pointer);
-    room.bytes[..pointer.len()].copy_from_slice(&pointer);
-    room.bytes
+    buffer.bytes[..pointer.len()].copy_from_slice(&pointer);
+    buffer.bytes
 }
 
 const ALIGNMENT: usize = 16;
 
-/// Tables behind each other.
-struct Room {
+/// Buffer of consecutive tables.
+struct TableBuffer {
     bytes: Vec<u8>,
 }
 
-impl Room {
-    /// Where the table is for the guest.
+impl TableBuffer {
+    /// Appends a table; returns its guest address.
     fn put(&mut self, table: &dyn Aml) -> u64 {
         let at = TABLES + self.bytes.len() as u64;
         table.to_aml_bytes(&mut self.bytes);
@@ -110,7 +109,7 @@ impl Room {
     }
 }
 
-fn fixed(dsdt: u64) -> impl Aml {
+fn fadt(dsdt: u64) -> impl Aml {
     let port = |port: u16| {
         let address = port.into();
         GAS::new(
@@ -137,7 +136,7 @@ fn fixed(dsdt: u64) -> impl Aml {
     table.finalize()
 }
 
-fn interrupts(cpus: u8) -> impl Aml {
+fn madt(cpus: u8) -> impl Aml {
     let local = LocalInterruptController::Address(LOCAL_APIC);
     let mut table = MADT::new(OEM, OEM_TABLE, OEM_REVISION, local);
     for cpu in 0..cpus {
@@ -147,8 +146,8 @@ fn interrupts(cpus: u8) -> impl Aml {
     table
 }
 
-/// The differentiated description: devices that nothing else would tell of.
-fn definitions(hardware: &Hardware) -> Sdt {
+/// The DSDT.
+fn dsdt_of(hardware: &Hardware) -> Sdt {
     const HEADER: u32 = 36;
     let mut table = Sdt::new(
         *b"DSDT",
@@ -177,7 +176,7 @@ fn soft_off(code: &mut Vec<u8>) {
     Name::new("_S5_".into(), &package).to_aml_bytes(code);
 }
 
-/// A device on the system bus.
+/// Appends a device on the system bus.
 fn device(path: &str, children: Vec<&dyn Aml>, code: &mut Vec<u8>) {
     let device = Device::new(path.into(), children);
     Scope::new("_SB_".into(), vec![&device]).to_aml_bytes(code);
@@ -187,7 +186,7 @@ fn edge(pin: u8) -> Interrupt {
     Interrupt::new(true, true, false, false, pin.into())
 }
 
-/// The resources that a device takes.
+/// Returns the `_CRS` of a device.
 fn resources(registers: &dyn Aml, pin: u8) -> Name {
     let interrupt = edge(pin);
     let template = ResourceTemplate::new(vec![registers, &interrupt]);
@@ -207,7 +206,7 @@ fn serial_port(serial: SerialPort, code: &mut Vec<u8>) {
     );
 }
 
-/// `LNRO0005` is what Linux's driver of virtio over MMIO looks for.
+/// Appends a virtio device; `LNRO0005` is the HID matched by Linux.
 fn virtio(number: u8, transport: Transport, code: &mut Vec<u8>) {
     let registers = Memory32Fixed::new(true, transport.at, transport.size);
     device(
@@ -222,7 +221,7 @@ fn virtio(number: u8, transport: Transport, code: &mut Vec<u8>) {
     );
 }
 
-/// The button, and the device that turns its interrupt into an event (section 5.6.9).
+/// Appends the power button and the generic event device that reports it (section 5.6.9).
 fn power_button(pin: u8, code: &mut Vec<u8>) {
     const PRESSED: u8 = 0x80;
     device(
@@ -251,6 +250,8 @@ fn power_button(pin: u8, code: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::String;
+    use std::vec::Vec;
 
     fn hardware(cpus: u8, transports: usize) -> Hardware {
         let transport = |number: usize| Transport {
@@ -273,7 +274,7 @@ mod tests {
         u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
     }
 
-    /// The table at a guest's address.
+    /// Returns the table at a guest address.
     fn table(bytes: &[u8], address: u64) -> &[u8] {
         let at = (address - TABLES) as usize;
         let length = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap());
@@ -285,47 +286,47 @@ mod tests {
     }
 
     #[test]
-    fn every_table_is_found_and_sound() {
+    fn tables_are_linked_and_have_valid_checksums() {
         let bytes = tables(&hardware(8, 6));
         assert_eq!(&bytes[..8], b"RSD PTR ");
         assert_eq!((sum(&bytes[..20]), sum(&bytes[..36])), (0, 0));
         let list = table(&bytes, long(&bytes, 24));
-        let fixed = table(&bytes, long(list, 36));
-        let interrupts = table(&bytes, long(list, 44));
-        let definitions = table(&bytes, long(fixed, 140));
+        let fadt = table(&bytes, long(list, 36));
+        let madt = table(&bytes, long(list, 44));
+        let dsdt = table(&bytes, long(fadt, 140));
         for (table, name) in [
             (list, b"XSDT"),
-            (fixed, b"FACP"),
-            (interrupts, b"APIC"),
-            (definitions, b"DSDT"),
+            (fadt, b"FACP"),
+            (madt, b"APIC"),
+            (dsdt, b"DSDT"),
         ] {
             assert_eq!(&table[..4], name);
             assert_eq!(sum(table), 0, "{}", String::from_utf8_lossy(name));
         }
-        assert_eq!(interrupts.len(), 44 + 8 * 8 + 12);
+        assert_eq!(madt.len(), 44 + 8 * 8 + 12);
         assert!(TABLES + (bytes.len() as u64) < TABLES_END);
     }
 
     #[test]
-    fn devices_are_told_of_if_they_are_there() {
-        let told = |hardware: &Hardware, what: &[u8]| {
+    fn only_present_devices_are_described() {
+        let info = |hardware: &Hardware, what: &[u8]| {
             let bytes = tables(hardware);
             bytes.windows(what.len()).any(|window| window == what)
         };
         let all = hardware(1, 2);
-        assert!(told(&all, b"VR01") && !told(&all, b"VR02"));
-        assert!(told(&all, b"COM1"));
+        assert!(info(&all, b"VR01") && !info(&all, b"VR02"));
+        assert!(info(&all, b"COM1"));
         let none = Hardware {
             serial: None,
             transports: Vec::new(),
             ..all
         };
-        assert!(!told(&none, b"COM1") && !told(&none, b"VR00"));
-        assert!(told(&none, b"PWRB") && told(&none, b"_S5_"));
+        assert!(!info(&none, b"COM1") && !info(&none, b"VR00"));
+        assert!(info(&none, b"PWRB") && info(&none, b"_S5_"));
     }
 
     #[test]
-    fn the_most_devices_fit() {
+    fn largest_tables_fit() {
         assert!(TABLES + (tables(&hardware(255, 64)).len() as u64) < TABLES_END);
     }
 }

@@ -1,73 +1,73 @@
-//! What a guest is told: start info, memory map and command line, in one place
-//! below 1 MiB.
+//! PVH start info, memory map and command line, in one block below 1 MiB.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 use trapline_abi::platform::{
     MemoryMapEntry, StartInfo, MEMORY_RAM, MEMORY_RESERVED, START_INFO_MAGIC,
 };
 
-/// Where it begins. No image may use this place.
+/// Address of the block; images must not overlap it.
 pub const BOOT_INFO: u64 = 0x1000;
 
 const MEMORY_MAP: u64 = BOOT_INFO + 0x40;
 const MODULE: u64 = BOOT_INFO + 0xc0;
 const COMMAND_LINE: u64 = BOOT_INFO + 0x100;
 
-/// The first address behind it.
+/// End of the block.
 pub const BOOT_INFO_END: u64 = 0x3000;
 
-/// The longest command line, in bytes, without the zero at its end.
-pub const MOST_COMMAND_LINE: usize = 4095;
+/// Longest command line in bytes, without the terminating zero.
+pub const MAX_COMMAND_LINE: usize = 4095;
 
-/// Where a PC has its video memory and firmware, and no RAM.
+/// VGA memory and firmware of a PC, without RAM.
 const HOLE: u64 = 0xa_0000;
 const HOLE_END: u64 = 0x10_0000;
 
 const ENTRY_BYTES: usize = 24;
 
-/// What it says.
+/// Contents of the block.
 #[derive(Default)]
-pub(crate) struct Told<'a> {
-    /// In bytes, from address 0: at least 1 MiB.
+pub(crate) struct GuestInfo<'a> {
+    /// Memory in bytes, at least 1 MiB.
     pub memory: u64,
-    /// Holds no zero byte and at most [`MOST_COMMAND_LINE`] others.
+    /// Command line without zero bytes, at most [`MAX_COMMAND_LINE`] bytes.
     pub command_line: &'a str,
-    /// Where a module is, such as an initramfs, if there is one.
+    /// Address range of the initramfs, if any.
     pub module: Option<Range<u64>>,
-    /// Where the pointer to the ACPI tables is, or 0.
+    /// Address of the RSDP, or 0.
     pub rsdp: u64,
 }
 
-/// The bytes for [`BOOT_INFO`].
-pub(crate) fn boot_info(told: &Told<'_>) -> Vec<u8> {
-    let map = memory_map(told.memory);
+/// Returns the bytes of the block at [`BOOT_INFO`].
+pub(crate) fn boot_info(guest: &GuestInfo<'_>) -> Vec<u8> {
+    let map = memory_map(guest.memory);
     let mut info = StartInfo {
         magic: START_INFO_MAGIC,
         version: 1,
         command_line: COMMAND_LINE,
-        rsdp: told.rsdp,
+        rsdp: guest.rsdp,
         memory_map: MEMORY_MAP,
         memory_map_entries: map.len() as u32,
         ..StartInfo::default()
     };
-    if told.module.is_some() {
+    if guest.module.is_some() {
         (info.modules, info.module_count) = (MODULE, 1);
     }
-    let mut bytes = Vec::with_capacity(0x101 + told.command_line.len());
+    let mut bytes = Vec::with_capacity(0x101 + guest.command_line.len());
     put_info(&info, &mut bytes);
     pad(&mut bytes, MEMORY_MAP);
     map.iter().for_each(|entry| put_entry(entry, &mut bytes));
-    if let Some(module) = &told.module {
+    if let Some(module) = &guest.module {
         pad(&mut bytes, MODULE);
         put_module(module, &mut bytes);
     }
     pad(&mut bytes, COMMAND_LINE);
-    bytes.extend_from_slice(told.command_line.as_bytes());
+    bytes.extend_from_slice(guest.command_line.as_bytes());
     bytes.push(0);
     bytes
 }
 
-/// Which memory there is, in ascending order.
+/// Returns the memory map in ascending order.
 pub(crate) fn memory_map(memory: u64) -> [MemoryMapEntry; 3] {
     let entry = |address, end, kind| MemoryMapEntry {
         address,
@@ -106,7 +106,7 @@ fn put_entry(entry: &MemoryMapEntry, bytes: &mut Vec<u8>) {
     debug_assert_eq!(bytes.len() - start, ENTRY_BYTES);
 }
 
-/// `hvm_modlist_entry` (Xen `public/arch-x86/hvm/start_info.h`), without a command line.
+/// Appends a `hvm_modlist_entry` (Xen `public/arch-x86/hvm/start_info.h`) without a command line.
 fn put_module(module: &Range<u64>, bytes: &mut Vec<u8>) {
     for word in [module.start, module.end - module.start, 0, 0] {
         bytes.extend_from_slice(&word.to_le_bytes());
@@ -119,10 +119,10 @@ mod tests {
     use std::mem::size_of;
 
     #[test]
-    fn the_layout_is_that_of_the_protocol() {
+    fn layout_matches_the_protocol() {
         assert_eq!(size_of::<MemoryMapEntry>(), ENTRY_BYTES);
         assert_eq!(size_of::<StartInfo>(), 56);
-        let bytes = boot_info(&Told {
+        let bytes = boot_info(&GuestInfo {
             memory: 64 << 20,
             command_line: "trapline.run=none",
             module: Some(0x80_0000..0x90_1234),
@@ -144,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn without_a_module_none_is_told_of() {
-        let bytes = boot_info(&Told {
+    fn missing_module_is_omitted() {
+        let bytes = boot_info(&GuestInfo {
             memory: 1 << 20,
-            ..Told::default()
+            ..GuestInfo::default()
         });
         assert_eq!(
             (&bytes[12..24], &bytes[32..40]),
@@ -156,11 +156,11 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_command_line_fits_its_place() {
-        let bytes = boot_info(&Told {
+    fn longest_command_line_fits() {
+        let bytes = boot_info(&GuestInfo {
             memory: 1 << 20,
-            command_line: &"x".repeat(MOST_COMMAND_LINE),
-            ..Told::default()
+            command_line: &"x".repeat(MAX_COMMAND_LINE),
+            ..GuestInfo::default()
         });
         assert!(BOOT_INFO + bytes.len() as u64 <= BOOT_INFO_END);
     }

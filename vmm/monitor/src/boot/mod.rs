@@ -1,25 +1,24 @@
-//! From an image's bytes to a machine's first state. Pure: bytes in, values out.
+//! Boot loaders: from an image or kernel to the initial state of a VM, without I/O.
 //!
-//! [`Image::parse`] reads an ELF and believes nothing of it; [`prepare()`] says what
-//! to put where in guest memory, and what the vCPU's registers begin with. There
-//! are two ways into an image (see [`trapline_abi::platform`]): by its PVH note, in
-//! 32-bit mode, as any VMM would; or *directly*, by the image's own note, in 64-bit
-//! mode on tables that it carries.
+//! [`Image::parse`] validates an ELF file; [`prepare()`] returns the contents of guest memory and the initial registers.
+//! An image has two entries ([`trapline_abi::platform`]): PVH in 32-bit mode, as for any VMM, or *direct* by
+//! Trapline's own note, in 64-bit mode with the image's tables.
 //!
-//! A [`Kernel`] is a Linux, as distributions ship it: compressed, entered in 64-bit mode as
-//! its boot protocol wants it, or unpacked with a PVH note. What hardware it finds,
-//! it reads in [`acpi`] tables.
+//! A [`Kernel`] is Linux: a bzImage entered by the 64-bit boot protocol, or a vmlinux with a PVH note. It finds its
+//! hardware in [`acpi`] tables.
 
 pub mod acpi;
+mod error;
 mod image;
 mod info;
 mod linux;
 mod prepare;
 mod registers;
-#[cfg(any(test, feature = "specimen"))]
-pub mod specimen;
+#[cfg(any(test, feature = "test-image"))]
+pub mod test_image;
 
-pub use image::{BadImage, Image, Segment};
-pub use info::{BOOT_INFO, BOOT_INFO_END, MOST_COMMAND_LINE};
-pub use linux::{prepare_linux, BadKernel, Kernel, LinuxPlan};
-pub use prepare::{prepare, BadBoot, Piece, Plan, Prepared, Way, MOST_MEMORY};
+pub use error::{BootError, KernelError, MAX_MEMORY};
+pub use image::{Image, ImageError, Segment};
+pub use info::{BOOT_INFO, BOOT_INFO_END, MAX_COMMAND_LINE};
+pub use linux::{prepare_linux, Kernel, LinuxPlan};
+pub use prepare::{prepare, Chunk, EntryPoint, Plan, Prepared};

@@ -1,11 +1,10 @@
-//! What a vCPU's registers hold at the image's first instruction.
+//! Initial registers.
 
 use crate::boot::info::BOOT_INFO;
-use trapline_abi::platform::{selector, Direct};
+use trapline_abi::platform::{selector, DirectBoot};
 use trapline_interface::{BootState, General, Segment, System, Table};
 
-// Descriptor attributes (AMD APM volume 2, 4.7): present, not a system segment,
-// accessed; see `Segment` for the bits.
+// Descriptor attributes (AMD APM volume 2, 4.7): present, code or data, accessed; see `Segment`.
 const CODE_32: u16 = 0xc9b;
 const CODE_64: u16 = 0xa9b;
 const DATA: u16 = 0xc93;
@@ -23,7 +22,7 @@ const FLAGS: u64 = 0x2;
 const FLAG_INTERRUPTS: u64 = 0x200;
 const FLAGS_ALL_PORTS: u64 = 0x3000; // I/O privilege level 3
 
-/// 32-bit protected mode without paging, `ebx` pointing at the start info (Xen
+/// Returns the state at a PVH entry: 32-bit protected mode without paging, `ebx` points at the start info (Xen
 /// `docs/misc/pvh.pandoc`).
 pub(crate) fn pvh(entry: u32) -> BootState {
     let data = flat(0x10, DATA);
@@ -47,12 +46,10 @@ pub(crate) fn pvh(entry: u32) -> BootState {
     }
 }
 
-/// 64-bit mode at `ring` (0 or 3) on the tables that the image carries, `rdi`
-/// pointing at the start info. At ring 3 interrupts are on, because nothing there
-/// could switch them on, and ports are allowed twice: by the task state's bitmap, as
-/// hosts that emulate ring 0 want it, and by the I/O privilege level, because QEMU
-/// looks at no bitmap of a task state that a hypervisor has loaded as busy.
-pub(crate) fn direct(note: &Direct, ring: u8) -> BootState {
+/// Returns the state at a direct entry: 64-bit mode at `ring` (0 or 3) with the image's tables, `rdi` points at the start
+/// info. At ring 3 interrupts are on, because the guest cannot enable them. Port access is granted by the TSS
+/// bitmap, as hosts that emulate ring 0 require, and by IOPL 3, because QEMU ignores the bitmap of a busy TSS.
+pub(crate) fn direct(note: &DirectBoot, ring: u8) -> BootState {
     let (code, data, idt, flags) = match ring {
         3 => (
             flat(selector::CODE3, CODE_64 | DPL_3),
@@ -95,13 +92,13 @@ pub(crate) fn direct(note: &Direct, ring: u8) -> BootState {
     }
 }
 
-/// 64-bit mode on tables made for that, `rsi` pointing at what the kernel is told (Linux,
+/// Returns the state at a Linux entry: 64-bit mode, `rsi` points at the boot parameters (Linux,
 /// Documentation/arch/x86/boot.rst, "64-bit Boot Protocol").
-pub(crate) fn linux(entry: u64, told: u64, tables: &Tables) -> BootState {
+pub(crate) fn linux(entry: u64, info: u64, tables: &Tables) -> BootState {
     BootState {
         general: General {
             rip: entry,
-            rsi: told,
+            rsi: info,
             rflags: FLAGS,
             ..General::default()
         },
@@ -125,7 +122,7 @@ pub(crate) fn linux(entry: u64, told: u64, tables: &Tables) -> BootState {
     }
 }
 
-/// Where tables are that a kernel is entered on.
+/// Addresses of the tables for a kernel's entry.
 pub(crate) struct Tables {
     pub descriptors: u64,
     /// Length in bytes minus 1.
@@ -133,7 +130,7 @@ pub(crate) struct Tables {
     pub pages: u64,
 }
 
-/// The selectors that a kernel expects, and descriptors for them.
+/// Selectors and descriptors expected by the kernel.
 const LINUX_CODE: u16 = 0x10;
 const LINUX_DATA: u16 = 0x18;
 pub(crate) const LINUX_DESCRIPTORS: [u64; 4] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
@@ -165,7 +162,7 @@ fn no_local_table() -> Segment {
     }
 }
 
-/// The image's checks have found that the limit fits 16 bits.
+/// The limit fits in 16 bits, as checked by the image parser.
 fn table(base: u64, limit: u64) -> Table {
     Table {
         base,

@@ -1,19 +1,16 @@
-//! Device logic, and nothing but logic: registers in, effects out.
+//! Platform devices.
 //!
-//! No device here owns a descriptor or a thread. What it needs from outside - to
-//! say or hear a byte, to raise an interrupt, to know a count - it asks of a
-//! [`Host`]; what it wants done to the machine it returns as an [`Effect`]. A guest
-//! may poke any address with any value of any size: every access has a defined
-//! result, and none takes memory.
+//! Devices own no descriptor and no thread. They use the services of a [`Shell`] and return an [`Effect`] for the VM. Every
+//! access of any size to any address has a defined result and allocates nothing.
 
-mod board;
-mod host;
-mod populate;
+mod hotplug;
+mod io_bus;
 mod serial;
+mod shell;
 mod virtio;
 
-pub use board::{Board, Counts, Effect};
-pub use host::{Host, Terminal, Trigger};
-pub use populate::{Order, Populate};
+pub use hotplug::{Hotplug, HotplugRequest};
+pub use io_bus::{Effect, IoBus, IoBusConfig};
 pub use serial::Serial;
+pub use shell::{Shell, Terminal};
 pub use virtio::Transport;

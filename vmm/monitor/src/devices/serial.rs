@@ -1,11 +1,13 @@
-//! A 16550A serial port (National Semiconductor PC16550D data sheet): ready to send
-//! as long as the outside has room, with a FIFO of 16 bytes to receive.
+//! A 16550A serial port (National Semiconductor PC16550D data sheet) with a receive FIFO of 16 bytes. It is ready to
+//! send while the terminal has room.
 //!
-//! Asking the outside whether a byte has arrived is not free, so it is asked only
-//! when the guest reads the line status twice without sending in between: who
-//! wants to send looks once, who waits for input looks again and again.
+//! Polling the terminal for input costs a system call. It happens only when the guest reads the line status twice
+//! without sending in between: a sender polls once, a reader repeatedly.
+//!
+//! Own code instead of the crate `vm-superio`: its output is a `std::io::Write`, and its
+//! input is pushed by another thread, while the only thread of an image's VM polls.
 
-use crate::devices::{Terminal, Trigger};
+use crate::devices::Terminal;
 
 const FIFO: usize = 16;
 
@@ -39,7 +41,7 @@ const STATUS_SENT: u8 = 0x60; // holding register and shift register empty
 
 const MODEM_READY: u8 = 0xb0; // carrier, data set ready, clear to send
 
-/// The registers of one port.
+/// Registers of a port.
 #[derive(Debug, Default)]
 pub struct Serial {
     divisor: [u8; 2],
@@ -50,131 +52,124 @@ pub struct Serial {
     scratch: u8,
     received: Received,
     overrun: bool,
-    /// The guest has not yet been told that its last byte was sent.
+    /// The THR-empty interrupt is pending.
     sent: bool,
-    /// The line status was read, and nothing was sent since.
+    /// The line status was read since the last byte sent.
     waiting: bool,
     interrupting: bool,
     flow_control: bool,
 }
 
 impl Serial {
-    /// A port at whose other end nobody sends before the guest requests it (RTS): what is
-    /// typed while an operating system still looks for the port is kept for it.
-    pub fn with_flow_control() -> Self {
+    /// Creates a port. With `flow_control` its terminal sends only while RTS is set, so that input during boot is kept.
+    pub fn new(flow_control: bool) -> Self {
         Self {
-            flow_control: true,
+            flow_control,
             ..Self::default()
         }
     }
 
-    /// The guest writes `value` to register `register` (0 to 7).
+    /// Handles a guest write to register `register` (0 to 7).
     #[inline(always)]
-    pub fn write<O>(&mut self, register: u8, value: u8, outside: &mut O)
-    where
-        O: Terminal + Trigger,
-    {
+    pub fn write(&mut self, register: u8, value: u8, terminal: &mut impl Terminal) {
         if register == SCRATCH {
             self.scratch = value;
         } else {
-            self.write_working(register, value, outside);
+            self.write_working(register, value, terminal);
         }
     }
 
-    /// The guest reads register `register` (0 to 7).
+    /// Handles a guest read of register `register` (0 to 7).
     #[inline(always)]
-    pub fn read<O>(&mut self, register: u8, outside: &mut O) -> u8
-    where
-        O: Terminal + Trigger,
-    {
+    pub fn read(&mut self, register: u8, terminal: &mut impl Terminal) -> u8 {
         if register == SCRATCH {
             self.scratch
         } else {
-            self.read_working(register, outside)
+            self.read_working(register, terminal)
         }
     }
 
-    /// Something has arrived: a guest that waits for its interrupt hears as much of it as
-    /// the FIFO holds, now and whenever it has emptied that. One that does not asks itself.
-    pub fn arrived(&mut self, outside: &mut (impl Terminal + Trigger)) {
-        self.hear(outside);
-        self.interrupt(outside);
+    /// Handles new input: fills the FIFO and interrupts the guest if it has enabled the interrupt; otherwise the guest
+    /// polls.
+    pub fn input_arrived(&mut self, terminal: &mut impl Terminal) {
+        self.fill(terminal);
+        self.interrupt(terminal);
     }
 
     #[inline(never)]
-    fn write_working(&mut self, register: u8, value: u8, outside: &mut (impl Terminal + Trigger)) {
+    fn write_working(&mut self, register: u8, value: u8, terminal: &mut impl Terminal) {
         match register {
             DATA | INTERRUPT_ENABLE if self.line_control & DIVISOR_LATCH != 0 => {
                 self.divisor[usize::from(register)] = value;
             }
-            DATA => self.send(value, outside),
+            DATA => self.send(value, terminal),
             INTERRUPT_ENABLE => {
                 self.sent |= value & !self.interrupt_enable & ENABLE_SENT != 0;
                 self.interrupt_enable = value & 0x0f;
-                self.hear(outside);
+                self.fill(terminal);
             }
             INTERRUPT_ID => self.control_fifo(value),
             LINE_CONTROL => self.line_control = value,
             MODEM_CONTROL => {
                 self.modem_control = value & 0x1f;
-                self.hear(outside);
+                self.fill(terminal);
             }
             _ => {}
         }
-        self.interrupt(outside);
+        self.interrupt(terminal);
     }
 
     #[inline(never)]
-    fn read_working(&mut self, register: u8, outside: &mut (impl Terminal + Trigger)) -> u8 {
+    fn read_working(&mut self, register: u8, terminal: &mut impl Terminal) -> u8 {
         let value = match register {
             DATA | INTERRUPT_ENABLE if self.line_control & DIVISOR_LATCH != 0 => {
                 self.divisor[usize::from(register)]
             }
-            DATA => self.receive(outside),
+            DATA => self.receive(terminal),
             INTERRUPT_ENABLE => self.interrupt_enable,
             INTERRUPT_ID => self.identify(),
             LINE_CONTROL => self.line_control,
             MODEM_CONTROL => self.modem_control,
-            LINE_STATUS => self.line_status(outside),
+            LINE_STATUS => self.line_status(terminal),
             MODEM_STATUS => self.modem_status(),
             _ => self.scratch,
         };
-        self.interrupt(outside);
+        self.interrupt(terminal);
         value
     }
 
-    fn send(&mut self, byte: u8, outside: &mut impl Terminal) {
+    fn send(&mut self, byte: u8, terminal: &mut impl Terminal) {
         self.waiting = false;
         self.sent = true;
         if self.modem_control & LOOPBACK == 0 {
-            outside.say(byte);
+            terminal.send(byte);
         } else {
             self.overrun |= !self.received.put(byte);
         }
     }
 
-    fn receive(&mut self, outside: &mut impl Terminal) -> u8 {
+    fn receive(&mut self, terminal: &mut impl Terminal) -> u8 {
         let byte = self.received.take().unwrap_or(0);
         if self.received.count == 0 {
-            self.hear(outside);
+            self.fill(terminal);
         }
         byte
     }
 
-    fn hear(&mut self, outside: &mut impl Terminal) {
-        if self.interrupt_enable & ENABLE_RECEIVED == 0 || !self.is_sent_to() {
+    fn fill(&mut self, terminal: &mut impl Terminal) {
+        if self.interrupt_enable & ENABLE_RECEIVED == 0 || !self.accepts_input() {
             return;
         }
         while self.received.count < FIFO {
-            match outside.hear() {
+            match terminal.receive() {
                 Some(byte) => drop(self.received.put(byte)),
                 None => break,
             }
         }
     }
 
-    /// Whether what is sent at the other end arrives here.
-    fn is_sent_to(&self) -> bool {
+    /// Returns true if the port accepts input.
+    fn accepts_input(&self) -> bool {
         let requested = !self.flow_control || self.modem_control & REQUEST != 0;
         requested && self.modem_control & LOOPBACK == 0
     }
@@ -186,27 +181,27 @@ impl Serial {
         }
     }
 
-    fn line_status(&mut self, outside: &mut impl Terminal) -> u8 {
-        if self.waiting && self.is_sent_to() && self.received.count == 0 {
-            if let Some(byte) = outside.hear() {
+    fn line_status(&mut self, terminal: &mut impl Terminal) -> u8 {
+        if self.waiting && self.accepts_input() && self.received.count == 0 {
+            if let Some(byte) = terminal.receive() {
                 self.received.put(byte);
             }
         }
         self.waiting = true;
-        let mut status = match outside.has_room() {
+        let mut status = match terminal.has_room() {
             true => STATUS_SENT,
             false => 0,
         };
         if self.received.count > 0 {
             status |= STATUS_RECEIVED;
         }
-        if std::mem::take(&mut self.overrun) {
+        if core::mem::take(&mut self.overrun) {
             status |= STATUS_OVERRUN;
         }
         status
     }
 
-    /// In loopback, the modem control outputs come back as the status inputs.
+    /// In loopback, the modem control outputs return as status inputs.
     fn modem_status(&self) -> u8 {
         let control = self.modem_control;
         if control & LOOPBACK == 0 {
@@ -228,7 +223,7 @@ impl Serial {
         }
     }
 
-    /// The most urgent reason to interrupt.
+    /// Returns the pending interrupt of the highest priority.
     fn cause(&self) -> Option<u8> {
         if self.interrupt_enable & ENABLE_RECEIVED != 0 && self.received.count > 0 {
             Some(ID_RECEIVED)
@@ -239,16 +234,16 @@ impl Serial {
         }
     }
 
-    fn interrupt(&mut self, outside: &mut impl Trigger) {
+    fn interrupt(&mut self, terminal: &mut impl Terminal) {
         let interrupting = self.cause().is_some();
         if interrupting && !self.interrupting {
-            outside.trigger();
+            terminal.interrupt();
         }
         self.interrupting = interrupting;
     }
 }
 
-/// Bytes that the guest has not read yet.
+/// The receive FIFO.
 #[derive(Debug, Default)]
 struct Received {
     bytes: [u8; FIFO],
@@ -257,7 +252,7 @@ struct Received {
 }
 
 impl Received {
-    /// Whether there was room.
+    /// Appends a byte; returns false if the FIFO is full.
     fn put(&mut self, byte: u8) -> bool {
         if self.count == FIFO {
             return false;
@@ -278,126 +273,124 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::board::tests::Outside;
+    use crate::devices::io_bus::tests::TestShell;
+    use std::vec::Vec;
 
-    /// As Linux's driver does: the interrupt for what has arrived, then all that is there.
+    /// Reads as Linux's driver does: one interrupt, then until the FIFO is empty.
     #[test]
-    fn who_waits_for_the_interrupt_hears_all_that_has_arrived() {
+    fn interrupt_driven_reader_receives_all_input() {
         let typed: Vec<u8> = (1..=40).collect();
-        let (mut serial, mut outside) = (Serial::default(), Outside::hearing(&typed));
-        serial.arrived(&mut outside);
-        assert_eq!((outside.triggered, outside.input.len()), (0, 40));
-        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut outside);
-        assert_eq!((outside.triggered, outside.input.len()), (1, 24));
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::with_input(&typed));
+        serial.input_arrived(&mut terminal);
+        assert_eq!((terminal.interrupts, terminal.input.len()), (0, 40));
+        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut terminal);
+        assert_eq!((terminal.interrupts, terminal.input.len()), (1, 24));
         let mut heard = Vec::new();
-        assert_eq!(serial.read(INTERRUPT_ID, &mut outside), ID_RECEIVED);
-        while serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED != 0 {
-            heard.push(serial.read(DATA, &mut outside));
+        assert_eq!(serial.read(INTERRUPT_ID, &mut terminal), ID_RECEIVED);
+        while serial.read(LINE_STATUS, &mut terminal) & STATUS_RECEIVED != 0 {
+            heard.push(serial.read(DATA, &mut terminal));
         }
         assert_eq!(heard, typed);
-        assert_eq!(serial.read(INTERRUPT_ID, &mut outside), ID_NONE);
-        outside.input.push_back(9);
-        serial.arrived(&mut outside);
-        assert_eq!(outside.triggered, 2);
+        assert_eq!(serial.read(INTERRUPT_ID, &mut terminal), ID_NONE);
+        terminal.input.push_back(9);
+        serial.input_arrived(&mut terminal);
+        assert_eq!(terminal.interrupts, 2);
     }
 
     #[test]
-    fn nobody_sends_before_the_guest_requests_it() {
-        let (mut serial, mut outside) = (Serial::with_flow_control(), Outside::hearing(b"x"));
-        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut outside);
+    fn no_input_before_rts() {
+        let (mut serial, mut terminal) = (Serial::new(true), TestShell::with_input(b"x"));
+        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut terminal);
         for _ in 0..3 {
-            assert_eq!(serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED, 0);
+            assert_eq!(serial.read(LINE_STATUS, &mut terminal) & STATUS_RECEIVED, 0);
         }
-        serial.write(MODEM_CONTROL, REQUEST, &mut outside);
-        assert_eq!(outside.triggered, 1);
-        assert_eq!(serial.read(DATA, &mut outside), b'x');
+        serial.write(MODEM_CONTROL, REQUEST, &mut terminal);
+        assert_eq!(terminal.interrupts, 1);
+        assert_eq!(serial.read(DATA, &mut terminal), b'x');
     }
 
     #[test]
-    fn a_line_without_room_is_not_ready_to_send() {
-        let (mut serial, mut outside) = (Serial::default(), Outside::default());
-        assert_eq!(serial.read(LINE_STATUS, &mut outside), STATUS_SENT);
-        outside.full = true;
-        assert_eq!(serial.read(LINE_STATUS, &mut outside), 0);
-        outside.full = false;
-        assert_eq!(serial.read(LINE_STATUS, &mut outside), STATUS_SENT);
+    fn full_line_is_not_ready() {
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::default());
+        assert_eq!(serial.read(LINE_STATUS, &mut terminal), STATUS_SENT);
+        terminal.full = true;
+        assert_eq!(serial.read(LINE_STATUS, &mut terminal), 0);
+        terminal.full = false;
+        assert_eq!(serial.read(LINE_STATUS, &mut terminal), STATUS_SENT);
     }
 
     #[test]
-    fn scratch_keeps_what_is_written() {
-        let (mut serial, mut outside) = (Serial::default(), Outside::default());
-        serial.write(SCRATCH, 0x5a, &mut outside);
-        assert_eq!(serial.read(SCRATCH, &mut outside), 0x5a);
+    fn scratch_register_is_readable() {
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::default());
+        serial.write(SCRATCH, 0x5a, &mut terminal);
+        assert_eq!(serial.read(SCRATCH, &mut terminal), 0x5a);
     }
 
     #[test]
-    fn bytes_go_out_and_the_port_is_always_ready() {
-        let (mut serial, mut outside) = (Serial::default(), Outside::default());
+    fn bytes_are_sent_without_polling_input() {
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::default());
         for byte in *b"hello" {
             assert_eq!(
-                serial.read(LINE_STATUS, &mut outside) & STATUS_SENT,
+                serial.read(LINE_STATUS, &mut terminal) & STATUS_SENT,
                 STATUS_SENT
             );
-            serial.write(DATA, byte, &mut outside);
+            serial.write(DATA, byte, &mut terminal);
         }
-        assert_eq!(outside.said, b"hello");
-        assert_eq!(
-            outside.asked, 0,
-            "who only sends must not cost a look at the input"
-        );
+        assert_eq!(terminal.output, b"hello");
+        assert_eq!(terminal.polls, 0, "sending must not poll the input");
     }
 
     #[test]
-    fn input_is_looked_for_when_the_guest_waits() {
-        let (mut serial, mut outside) = (Serial::default(), Outside::hearing(b"go"));
-        assert_eq!(serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED, 0);
-        assert_eq!(serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED, 1);
-        assert_eq!(serial.read(DATA, &mut outside), b'g');
-        assert_eq!(serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED, 1);
-        assert_eq!(serial.read(DATA, &mut outside), b'o');
-        assert_eq!(serial.read(LINE_STATUS, &mut outside) & STATUS_RECEIVED, 0);
+    fn repeated_status_reads_poll_input() {
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::with_input(b"go"));
+        assert_eq!(serial.read(LINE_STATUS, &mut terminal) & STATUS_RECEIVED, 0);
+        assert_eq!(serial.read(LINE_STATUS, &mut terminal) & STATUS_RECEIVED, 1);
+        assert_eq!(serial.read(DATA, &mut terminal), b'g');
+        assert_eq!(serial.read(LINE_STATUS, &mut terminal) & STATUS_RECEIVED, 1);
+        assert_eq!(serial.read(DATA, &mut terminal), b'o');
+        assert_eq!(serial.read(LINE_STATUS, &mut terminal) & STATUS_RECEIVED, 0);
     }
 
     #[test]
-    fn loopback_comes_back_and_nothing_goes_out() {
-        let (mut serial, mut outside) = (Serial::default(), Outside::hearing(b"x"));
-        serial.write(MODEM_CONTROL, LOOPBACK | 0x0a, &mut outside);
+    fn loopback_returns_output_as_input() {
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::with_input(b"x"));
+        serial.write(MODEM_CONTROL, LOOPBACK | 0x0a, &mut terminal);
         for byte in 0..20 {
-            serial.write(DATA, byte, &mut outside);
+            serial.write(DATA, byte, &mut terminal);
         }
-        assert!(outside.said.is_empty());
-        let status = serial.read(LINE_STATUS, &mut outside);
+        assert!(terminal.output.is_empty());
+        let status = serial.read(LINE_STATUS, &mut terminal);
         assert_eq!(status & (STATUS_RECEIVED | STATUS_OVERRUN), 3);
-        let back: Vec<u8> = (0..16).map(|_| serial.read(DATA, &mut outside)).collect();
+        let back: Vec<u8> = (0..16).map(|_| serial.read(DATA, &mut terminal)).collect();
         assert_eq!(back, (0..16).collect::<Vec<u8>>());
-        assert_eq!(serial.read(MODEM_STATUS, &mut outside), 0x90);
+        assert_eq!(serial.read(MODEM_STATUS, &mut terminal), 0x90);
     }
 
     #[test]
-    fn interrupts_come_once_for_each_cause() {
-        let (mut serial, mut outside) = (Serial::default(), Outside::default());
-        serial.write(INTERRUPT_ENABLE, ENABLE_SENT, &mut outside);
-        assert_eq!(outside.triggered, 1);
-        assert_eq!(serial.read(INTERRUPT_ID, &mut outside), ID_SENT);
-        assert_eq!(serial.read(INTERRUPT_ID, &mut outside), ID_NONE);
-        serial.write(DATA, b'x', &mut outside);
-        assert_eq!(outside.triggered, 2);
-        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut outside);
-        outside.input.push_back(b'y');
-        serial.read(LINE_STATUS, &mut outside);
-        serial.read(LINE_STATUS, &mut outside);
-        assert_eq!(outside.triggered, 3);
-        assert_eq!(serial.read(INTERRUPT_ID, &mut outside), ID_RECEIVED);
+    fn each_cause_interrupts_once() {
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::default());
+        serial.write(INTERRUPT_ENABLE, ENABLE_SENT, &mut terminal);
+        assert_eq!(terminal.interrupts, 1);
+        assert_eq!(serial.read(INTERRUPT_ID, &mut terminal), ID_SENT);
+        assert_eq!(serial.read(INTERRUPT_ID, &mut terminal), ID_NONE);
+        serial.write(DATA, b'x', &mut terminal);
+        assert_eq!(terminal.interrupts, 2);
+        serial.write(INTERRUPT_ENABLE, ENABLE_RECEIVED, &mut terminal);
+        terminal.input.push_back(b'y');
+        serial.read(LINE_STATUS, &mut terminal);
+        serial.read(LINE_STATUS, &mut terminal);
+        assert_eq!(terminal.interrupts, 3);
+        assert_eq!(serial.read(INTERRUPT_ID, &mut terminal), ID_RECEIVED);
     }
 
     #[test]
-    fn the_divisor_hides_data_while_it_is_open() {
-        let (mut serial, mut outside) = (Serial::default(), Outside::default());
-        serial.write(LINE_CONTROL, DIVISOR_LATCH | 3, &mut outside);
-        serial.write(DATA, 1, &mut outside);
-        assert_eq!(serial.read(DATA, &mut outside), 1);
-        serial.write(LINE_CONTROL, 3, &mut outside);
-        assert_eq!(serial.read(DATA, &mut outside), 0);
-        assert!(outside.said.is_empty());
+    fn divisor_latch_hides_data() {
+        let (mut serial, mut terminal) = (Serial::default(), TestShell::default());
+        serial.write(LINE_CONTROL, DIVISOR_LATCH | 3, &mut terminal);
+        serial.write(DATA, 1, &mut terminal);
+        assert_eq!(serial.read(DATA, &mut terminal), 1);
+        serial.write(LINE_CONTROL, 3, &mut terminal);
+        assert_eq!(serial.read(DATA, &mut terminal), 0);
+        assert!(terminal.output.is_empty());
     }
 }

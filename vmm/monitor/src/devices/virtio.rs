@@ -1,6 +1,4 @@
-//! A virtio-mmio transport without a device behind it (virtio 1.2, section 4.2.2):
-//! its registers answer as the specification demands, and device 0 tells every
-//! driver to leave it alone.
+//! A virtio-mmio transport without a device (virtio 1.2, section 4.2.2): device ID 0, which drivers ignore.
 
 use trapline_abi::platform::VIRTIO_MAGIC;
 
@@ -86,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_are_shown_by_halves() {
+    fn feature_words_are_selected() {
         let mut transport = Transport::default();
         assert_eq!(transport.read(MAGIC), VIRTIO_MAGIC);
         assert_eq!(transport.read(VERSION), 2);

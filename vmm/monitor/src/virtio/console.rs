@@ -1,17 +1,16 @@
-//! A console of one port (virtio 1.2, section 5.3): what the driver sends comes in requests
-//! of bytes, what it hears goes into requests of room.
+//! A console with one port (virtio 1.2, section 5.3).
 
-use crate::virtio::{Broken, Chain, Device, Memory, Ring, Served};
+use crate::virtio::{Chain, Device, DriverError, Memory, Progress, Ring};
 
 const KIND: u32 = 3;
 const QUEUES: [u16; 2] = [64, 64];
 const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
 
-/// How much of a request is copied at once.
+/// Bytes copied at once.
 const PIECE: usize = 512;
 
-/// Feature: columns and rows of the terminal are told.
+/// VIRTIO_CONSOLE_F_SIZE.
 const SIZE: u64 = 1;
 
 /// The device.
@@ -42,46 +41,45 @@ impl Device for Console {
 }
 
 impl Console {
-    /// A console on a terminal of so many columns and rows.
+    /// Creates a console with the given size.
     pub fn of_size(columns: u16, rows: u16) -> Self {
         let mut console = Self::default();
         console.resize(columns, rows);
         console
     }
 
-    /// The terminal has another size.
+    /// Sets the size.
     pub fn resize(&mut self, columns: u16, rows: u16) {
         self.configuration[..2].copy_from_slice(&columns.to_le_bytes());
         self.configuration[2..].copy_from_slice(&rows.to_le_bytes());
     }
 
-    /// Says what the driver has sent.
+    /// Passes transmitted bytes to `say`.
     ///
     /// # Errors
-    /// The rings make no sense.
+    /// The rings are malformed.
     pub fn transmit(
         rings: &mut [Ring],
         memory: &Memory,
         say: &mut impl FnMut(&[u8]),
-    ) -> Result<Served, Broken> {
-        let ring = rings.get_mut(TRANSMIT).ok_or(Broken::Ring)?;
+    ) -> Result<Progress, DriverError> {
+        let ring = rings.get_mut(TRANSMIT).ok_or(DriverError::Ring)?;
         ring.serve_all(memory, |chain| {
             say_all(chain, memory, say)?;
             Ok(Some(0))
         })
     }
 
-    /// Lets the driver hear bytes, which `hear` puts into the room that it is given: it
-    /// tells how many, and 0 when there are no more.
+    /// Fills receive buffers by `hear`, which returns the number of bytes written, 0 if there is no input.
     ///
     /// # Errors
-    /// The rings make no sense.
+    /// The rings are malformed.
     pub fn receive(
         rings: &mut [Ring],
         memory: &Memory,
         hear: &mut impl FnMut(&mut [u8]) -> usize,
-    ) -> Result<Served, Broken> {
-        let ring = rings.get_mut(RECEIVE).ok_or(Broken::Ring)?;
+    ) -> Result<Progress, DriverError> {
+        let ring = rings.get_mut(RECEIVE).ok_or(DriverError::Ring)?;
         let mut bytes = [0; PIECE];
         ring.serve_all(memory, |chain| {
             let room = chain.writable_length().min(PIECE);
@@ -96,7 +94,7 @@ impl Console {
     }
 }
 
-fn say_all(chain: &Chain, memory: &Memory, say: &mut impl FnMut(&[u8])) -> Result<(), Broken> {
+fn say_all(chain: &Chain, memory: &Memory, say: &mut impl FnMut(&[u8])) -> Result<(), DriverError> {
     let (mut bytes, length) = ([0; PIECE], chain.readable_length());
     for from in (0..length).step_by(PIECE) {
         let piece = &mut bytes[..PIECE.min(length - from)];

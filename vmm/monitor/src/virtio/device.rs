@@ -1,36 +1,33 @@
-//! What is behind a transport.
+//! The device behind a transport.
 
-/// A virtio device, as its transport sees it. Its transport calls all of this, while the
-/// guest waits: none of it may block.
+/// A virtio device. The transport calls all methods during a guest exit, so none may block.
 pub trait Device {
-    /// Its kind (virtio 1.2, section 5).
+    /// Device ID (virtio 1.2, section 5).
     fn kind(&self) -> u32;
 
-    /// What it offers a driver, besides what every transport does.
+    /// Device-specific features.
     fn features(&self) -> u64 {
         0
     }
 
-    /// For each of its queues, how many entries it may have at the most: powers of 2.
+    /// Largest size of each queue, a power of 2.
     fn queues(&self) -> &[u16];
 
-    /// Its configuration, of at most 256 bytes.
+    /// Configuration space, at most 256 bytes.
     fn configuration(&self) -> &[u8] {
         &[]
     }
 
-    /// The driver writes to its configuration. Few devices have anything to be written.
+    /// Handles a write to the configuration space.
     fn configure(&mut self, _offset: usize, _bytes: &[u8]) {}
 
-    /// The driver is ready, and wants these of the offered features.
+    /// The driver has set DRIVER_OK with these features.
     fn activate(&mut self, _features: u64) {}
 
-    /// The driver is gone. Requests that are under way elsewhere still have to come
-    /// back, see [`Device::in_flight`], and their rings are not there any more.
+    /// Resets the device. Requests in flight still complete, see [`Device::in_flight`], but their rings are gone.
     fn reset(&mut self) {}
 
-    /// Requests that somebody still works on, in guest memory. A driver that resets its
-    /// device waits until there are none.
+    /// Number of requests that still access guest memory. A reset waits until it is 0.
     fn in_flight(&self) -> usize {
         0
     }

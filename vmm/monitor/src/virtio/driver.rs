@@ -1,37 +1,37 @@
-//! A driver as a test needs it: it finds a device by its registers, lays out rings in
-//! memory, and puts requests there. Nothing keeps it from doing any of that wrong.
+//! A virtio driver for tests, which can also misbehave.
 
 use crate::virtio::registers::*;
 use crate::virtio::{Device, Memory, Outcome, Transport};
-use vm_memory::{Bytes, GuestAddress};
+use alloc::vec;
+use alloc::vec::Vec;
 
-/// Entries of each ring.
+/// Ring size.
 pub const ENTRIES: u16 = 16;
 
-/// Where the rings of queue `number` are; 4 KiB for each of three parts.
+/// Address of the rings of queue `number`, 4 KiB for each of three parts.
 pub const fn rings(number: u32) -> u64 {
     0x1_0000 + 0x4000 * number as u64
 }
 
-/// Where data may be: everything below the rings.
+/// End of the addresses for data.
 pub const DATA_END: u64 = rings(0);
 
-/// Memory for so many queues.
+/// Creates memory for `queues` queues.
 ///
 /// # Panics
-/// There is none.
+/// Allocation fails.
 pub fn memory(queues: u32) -> Memory {
     let length = rings(queues) as usize;
-    Memory::from_ranges(&[(GuestAddress(0), length)]).expect("memory for a test")
+    Memory::new(length).expect("memory for a test")
 }
 
-/// A piece of a request: where, how long, and whether the device writes it.
-pub type Piece = (u64, u32, bool);
+/// A descriptor: address, length, and whether the device writes it.
+pub type Chunk = (u64, u32, bool);
 
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 
-/// The driver's side of one queue.
+/// Driver side of one queue.
 #[derive(Debug)]
 pub struct Driver<'a> {
     memory: &'a Memory,
@@ -41,10 +41,10 @@ pub struct Driver<'a> {
     seen: u16,
 }
 
-/// Walks through the states of `transport` until it is live, choosing `features`.
+/// Drives the status handshake to DRIVER_OK, with `features`.
 ///
 /// # Panics
-/// A register says what it must not.
+/// A register has a wrong value.
 pub fn start<D: Device>(transport: &mut Transport<D>, memory: &Memory, features: u64) {
     let mut write = |offset, value| transport_write(transport, memory, offset, value);
     let said = ACKNOWLEDGE | DRIVER;
@@ -78,7 +78,7 @@ fn transport_write<D: Device>(
     let _nothing_to_do = transport.write(offset, 4, value.into(), memory);
 }
 
-/// Places the rings of the selected queue.
+/// Configures the selected queue.
 pub fn lay_out<D: Device>(transport: &mut Transport<D>, memory: &Memory, at: u64) {
     for (offset, value) in [
         (QUEUE_SIZE, ENTRIES.into()),
@@ -95,7 +95,7 @@ pub fn lay_out<D: Device>(transport: &mut Transport<D>, memory: &Memory, at: u64
 }
 
 impl<'a> Driver<'a> {
-    /// Of queue `number`, as [`start`] lays it out.
+    /// Creates the driver of queue `number`, as configured by [`start`].
     pub fn new(memory: &'a Memory, number: u32) -> Self {
         Self {
             memory,
@@ -106,7 +106,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The same, of one that has offered so many requests and taken none back.
+    /// Creates a driver that has offered `offered` requests.
     pub fn continuing(memory: &'a Memory, number: u32, offered: u16) -> Self {
         Self {
             available: offered,
@@ -114,8 +114,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Puts a request into the ring, and returns the number of its first descriptor.
-    pub fn push(&mut self, pieces: &[Piece]) -> u16 {
+    /// Offers a request; returns its first descriptor.
+    pub fn push(&mut self, pieces: &[Chunk]) -> u16 {
         let head = self.next_descriptor % ENTRIES;
         for (number, (at, length, write)) in pieces.iter().enumerate() {
             let here = self.next_descriptor % ENTRIES;
@@ -137,7 +137,7 @@ impl<'a> Driver<'a> {
         self.put(place + 14, &next.to_le_bytes());
     }
 
-    /// Offers the request that begins with descriptor `head`.
+    /// Offers the request at descriptor `head`.
     pub fn offer(&mut self, head: u16) {
         let place = self.at + 0x1004 + 2 * u64::from(self.available % ENTRIES);
         self.put(place, &head.to_le_bytes());
@@ -145,47 +145,56 @@ impl<'a> Driver<'a> {
         self.claim(self.available);
     }
 
-    /// Says that so many requests were offered.
+    /// Writes the index of the available ring.
     pub fn claim(&self, available: u16) {
         self.put(self.at + 0x1002, &available.to_le_bytes());
     }
 
-    /// The next request that came back: its first descriptor, and the bytes written.
+    /// Returns the next used element: first descriptor and bytes written.
     pub fn used(&mut self) -> Option<(u32, u32)> {
-        let index: u16 = self.get(self.at + 0x2002);
+        let index = self.get16(self.at + 0x2002);
         if index == self.seen {
             return None;
         }
         let place = self.at + 0x2004 + 8 * u64::from(self.seen % ENTRIES);
         self.seen = self.seen.wrapping_add(1);
-        Some((self.get(place), self.get(place + 4)))
+        Some((self.get32(place), self.get32(place + 4)))
     }
 
-    /// Puts bytes into memory.
+    /// Writes bytes to memory.
     ///
     /// # Panics
-    /// There is no memory.
+    /// The address is outside memory.
     pub fn put(&self, at: u64, bytes: &[u8]) {
-        let written = self.memory.write_slice(bytes, GuestAddress(at));
+        let written = self.memory.write(at, bytes);
         written.expect("a test writes to memory");
     }
 
-    /// The number at `at`.
+    /// Reads the 16-bit number at `at`.
     ///
     /// # Panics
-    /// There is no memory.
-    pub fn get<T: vm_memory::ByteValued>(&self, at: u64) -> T {
-        let read = self.memory.read_obj(GuestAddress(at));
-        read.expect("a test reads memory")
+    /// The address is outside memory.
+    pub fn get16(&self, at: u64) -> u16 {
+        let number = self.memory.load16(at);
+        number.expect("a test reads memory")
     }
 
-    /// The bytes at `at`.
+    /// Reads the 32-bit number at `at`.
     ///
     /// # Panics
-    /// There is no memory.
+    /// The address is outside memory.
+    pub fn get32(&self, at: u64) -> u32 {
+        let number = self.memory.load32(at);
+        number.expect("a test reads memory")
+    }
+
+    /// Reads bytes at `at`.
+    ///
+    /// # Panics
+    /// The address is outside memory.
     pub fn bytes(&self, at: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        let read = self.memory.read_slice(&mut bytes, GuestAddress(at));
+        let read = self.memory.read(at, &mut bytes);
         read.expect("a test reads memory");
         bytes
     }

@@ -1,12 +1,12 @@
-//! Random bytes (virtio 1.2, section 5.4): a request is room, and comes back filled.
+//! An entropy source (virtio 1.2, section 5.4).
 
-use crate::virtio::{Broken, Device, Memory, Ring, Served};
+use crate::virtio::{Device, DriverError, Memory, Progress, Ring};
 
 const KIND: u32 = 4;
 const QUEUES: [u16; 1] = [64];
 
-/// How many bytes a request gets at the most: a driver asks again.
-const MOST: usize = 4096;
+/// Bytes per request at most; drivers ask again.
+const MAX: usize = 4096;
 
 /// The device.
 #[derive(Debug, Default)]
@@ -23,21 +23,21 @@ impl Device for Entropy {
 }
 
 impl Entropy {
-    /// Fills what waits, with what `source` puts into the bytes that it is given.
+    /// Fills all waiting buffers by `source`.
     ///
     /// # Errors
-    /// The rings make no sense.
+    /// The rings are malformed.
     pub fn serve(
         rings: &mut [Ring],
         memory: &Memory,
         source: &mut impl FnMut(&mut [u8]),
-    ) -> Result<Served, Broken> {
+    ) -> Result<Progress, DriverError> {
         let [ring] = rings else {
-            return Err(Broken::Ring);
+            return Err(DriverError::Ring);
         };
-        let mut bytes = [0; MOST];
+        let mut bytes = [0; MAX];
         ring.serve_all(memory, |chain| {
-            let bytes = &mut bytes[..chain.writable_length().min(MOST)];
+            let bytes = &mut bytes[..chain.writable_length().min(MAX)];
             source(bytes);
             chain.write(memory, 0, bytes)?;
             Ok(Some(bytes.len()))

@@ -1,16 +1,14 @@
-//! Virtio over MMIO: registers, rings, and what devices do with them (virtio 1.2).
+//! Virtio over MMIO (virtio 1.2).
 //!
-//! Logic only, as in the room of the other devices: no descriptor, no thread. A
-//! [`Transport`] is the registers through which a driver finds a [`Device`]; behind
-//! them are [`Ring`]s, from which a device takes [`Chain`]s of guest memory and to
-//! which it gives them back. Who owns a device serves it when its driver has rung, and
-//! interrupts when it is told to.
+//! A [`Transport`] holds the registers of a [`Device`] and its [`Ring`]s, from which the device takes [`Chain`]s of
+//! guest memory. The owner serves the device when the driver notifies it, and interrupts the guest when the outcome
+//! requires it.
 //!
-//! A guest writes the rings while they are read, and pokes the registers in any
-//! order. Every address is checked at each use, every loop has an end, and what makes no
-//! sense is [`Broken`]: the device wants to be reset, and nothing else happens.
+//! The guest may write rings at any time and registers in any order. Every address is checked at each use, every
+//! loop is bounded, and malformed requests are [`DriverError`]: the device then needs a reset.
 
 pub mod block;
+mod bus;
 mod chain;
 mod console;
 mod device;
@@ -27,30 +25,30 @@ pub mod driver;
 pub mod exercise;
 
 pub use block::Block;
+pub use bus::{slot_resources, Bus, Registers, MAX_SLOTS};
 pub use chain::{slices, Chain, Part};
 pub use console::Console;
 pub use device::Device;
 pub use entropy::Entropy;
 pub use registers::{QUEUE_NOTIFY, SIZE};
-pub use ring::{Ring, Served};
+pub use ring::{Progress, Ring};
 pub use transport::{Outcome, Transport};
 
 use thiserror::Error;
 
-/// Guest memory as devices see it.
-pub type Memory = vm_memory::GuestMemoryMmap;
+/// Guest memory.
+pub type Memory = trapline_interface::Region;
 
-/// What a driver did that leaves its device without sense, until it is reset
-/// (virtio 1.2, section 2.1.2).
+/// A driver error after which the device needs a reset (virtio 1.2, section 2.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Broken {
-    /// A ring that is not in memory, or says that it holds more than it can.
-    #[error("a ring makes no sense")]
+pub enum DriverError {
+    /// A ring is outside memory or holds more entries than its size.
+    #[error("malformed ring")]
     Ring,
-    /// Descriptors that do not end, or are not in memory.
-    #[error("a chain of descriptors makes no sense")]
+    /// A descriptor chain is cyclic, or outside memory.
+    #[error("malformed descriptor chain")]
     Chain,
-    /// A request that the device cannot read.
-    #[error("a request makes no sense")]
+    /// A request is malformed.
+    #[error("malformed request")]
     Request,
 }

@@ -1,10 +1,9 @@
-//! Where the registers of a transport are, and what their bits mean (virtio 1.2, section
-//! 4.2.2 and 2.1).
+//! Register offsets and bits of the MMIO transport (virtio 1.2, sections 4.2.2 and 2.1).
 
-/// Length of the registers in bytes, with the configuration.
+/// Length of the registers in bytes, including the configuration.
 pub const SIZE: u32 = 0x200;
 
-/// Where a driver writes the number of a queue that has something for the device.
+/// Register for queue notifications.
 pub const QUEUE_NOTIFY: u32 = 0x050;
 
 pub const MAGIC: u32 = 0x000;
@@ -28,13 +27,22 @@ pub const QUEUE_DRIVER_LOW: u32 = 0x090;
 pub const QUEUE_DRIVER_HIGH: u32 = 0x094;
 pub const QUEUE_DEVICE_LOW: u32 = 0x0a0;
 pub const QUEUE_DEVICE_HIGH: u32 = 0x0a4;
-/// Shared memory, of which no device here has any: from the length to the base.
+/// Low and high halves of the addresses of descriptor table, available ring and used ring.
+pub const QUEUE_AREAS: [u32; 6] = [
+    QUEUE_DESC_LOW,
+    QUEUE_DESC_HIGH,
+    QUEUE_DRIVER_LOW,
+    QUEUE_DRIVER_HIGH,
+    QUEUE_DEVICE_LOW,
+    QUEUE_DEVICE_HIGH,
+];
+/// Shared memory regions, of which no device has any: from SHMLenLow to SHMBaseHigh.
 pub const SHARED_MEMORY_FIRST: u32 = 0x0b0;
 pub const SHARED_MEMORY_LAST: u32 = 0x0bc;
 pub const CONFIG_GENERATION: u32 = 0x0fc;
 pub const CONFIG: u32 = 0x100;
 
-/// "virt", "TRAP", as four bytes in memory.
+/// "virt" and "TRAP" as bytes in memory.
 pub const VIRT: u32 = u32::from_le_bytes(*b"virt");
 pub const TRAP: u32 = u32::from_le_bytes(*b"TRAP");
 
@@ -45,12 +53,11 @@ pub const FEATURES_OK: u8 = 8;
 pub const NEEDS_RESET: u8 = 64;
 pub const FAILED: u8 = 128;
 
-/// Why a transport interrupts: a ring was used, the configuration changed.
+/// Bits of InterruptStatus: used buffer, configuration change.
 pub const USED: u8 = 1;
 pub const CHANGED: u8 = 2;
 
-/// What every transport offers (section 6): descriptors in tables of their own,
-/// notifications only where they are waited for, and virtio 1.
+/// Features of every device (section 6): indirect descriptors, event index, virtio 1.
 pub const INDIRECT: u64 = 1 << 28;
 pub const EVENT_INDEX: u64 = 1 << 29;
 pub const VERSION_1: u64 = 1 << 32;

@@ -1,16 +1,14 @@
-//! The registers of a device (virtio 1.2, section 4.2.2): 32 bits each, and behind them the
-//! device's configuration.
+//! Registers of a device (virtio 1.2, section 4.2.2).
 //!
-//! A driver walks through the states of section 3.1.1 by setting bits of the status.
-//! Here each step has to be the next one: features are chosen between `DRIVER` and
-//! `FEATURES_OK`, rings are laid out between that and `DRIVER_OK`, and what comes at
-//! another time has no effect. So a ring that is served never changes its shape.
+//! The status handshake of section 3.1.1 is enforced: features are accepted between DRIVER and FEATURES_OK, rings are
+//! configured between FEATURES_OK and DRIVER_OK, and other writes are ignored. The layout of a running ring is
+//! therefore fixed.
 
 use crate::virtio::registers::*;
-use crate::virtio::{Broken, Device, Memory, Ring};
-use virtio_queue::QueueT;
+use crate::virtio::{Device, DriverError, Memory, Ring};
+use alloc::vec::Vec;
 
-/// A device and its registers, as one guest sees them.
+/// A device and its registers.
 #[derive(Debug)]
 pub struct Transport<D> {
     device: D,
@@ -24,22 +22,22 @@ pub struct Transport<D> {
     generation: u32,
 }
 
-/// What a write asks of who serves the device.
+/// Action required after a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Nothing.
+    /// None.
     None,
-    /// To look at the device: a ring has something for it, or the driver is ready.
+    /// Serve the device: a queue was notified, or the driver has started.
     Serve,
-    /// To bring back what is in flight: the driver has reset the device.
+    /// Wait for requests in flight: the driver has reset the device.
     Reset,
 }
 
 impl<D: Device> Transport<D> {
-    /// A device that no driver has found yet.
+    /// Creates the registers of a device in reset state.
     pub fn new(device: D) -> Self {
-        let rings = device.queues().iter().map(|most| Ring::new(*most));
+        let rings = device.queues().iter().map(|max| Ring::new(*max));
         Self {
             rings: rings.collect(),
             device,
@@ -53,7 +51,7 @@ impl<D: Device> Transport<D> {
         }
     }
 
-    /// A read of `size` bytes (1, 2, 4 or 8) at `offset`.
+    /// Reads `size` bytes (1, 2, 4 or 8) at `offset`.
     pub fn read(&self, offset: u32, size: u8) -> u64 {
         match (offset, size) {
             (CONFIG.., _) => self.read_configuration((offset - CONFIG) as usize, size),
@@ -62,7 +60,7 @@ impl<D: Device> Transport<D> {
         }
     }
 
-    /// A write of the `size` lowest bytes (1, 2, 4 or 8) of `value` at `offset`.
+    /// Writes the `size` lowest bytes (1, 2, 4 or 8) of `value` at `offset`.
     pub fn write(&mut self, offset: u32, size: u8, value: u64, memory: &Memory) -> Outcome {
         match (offset, size) {
             (CONFIG.., _) => {
@@ -83,12 +81,12 @@ impl<D: Device> Transport<D> {
             DEVICE_ID => self.device.kind(),
             VENDOR_ID => TRAP,
             DEVICE_FEATURES => half(self.offered(), self.device_features_sel),
-            QUEUE_SIZE_MAX => self.selected().map_or(0, |ring| ring.most().into()),
+            QUEUE_SIZE_MAX => self.selected().map_or(0, |ring| ring.max_size().into()),
             QUEUE_READY => self.selected().is_some_and(Ring::is_ready).into(),
             INTERRUPT_STATUS => self.interrupt.into(),
             STATUS => self.status.into(),
             CONFIG_GENERATION => self.generation,
-            // A region that is not there has this length, and begins there.
+            // A missing region has this length and base.
             SHARED_MEMORY_FIRST..=SHARED_MEMORY_LAST => u32::MAX,
             _ => 0,
         }
@@ -138,7 +136,7 @@ impl<D: Device> Transport<D> {
         self.features = other | u64::from(chosen) << shift;
     }
 
-    /// Whether this is the time at which a driver shapes its rings.
+    /// Returns true if rings may be configured.
     fn lays_out(&self) -> bool {
         self.status & (FEATURES_OK | DRIVER_OK | NEEDS_RESET | FAILED) == FEATURES_OK
     }
@@ -147,27 +145,15 @@ impl<D: Device> Transport<D> {
         let Some(ring) = self.rings.get_mut(self.queue_sel as usize) else {
             return;
         };
-        if offset == QUEUE_READY {
-            match value & 1 {
-                0 => ring.queue().set_ready(false),
-                _ => ring.make_ready(memory),
-            }
-            return;
-        }
-        if ring.is_ready() {
-            return;
-        }
-        let (queue, some) = (ring.queue(), Some(value));
         match offset {
-            // What is no power of 2, or too large, changes nothing.
-            QUEUE_SIZE => queue.set_size(u16::try_from(value).unwrap_or(0)),
-            QUEUE_DESC_LOW => queue.set_desc_table_address(some, None),
-            QUEUE_DESC_HIGH => queue.set_desc_table_address(None, some),
-            QUEUE_DRIVER_LOW => queue.set_avail_ring_address(some, None),
-            QUEUE_DRIVER_HIGH => queue.set_avail_ring_address(None, some),
-            QUEUE_DEVICE_LOW => queue.set_used_ring_address(some, None),
-            QUEUE_DEVICE_HIGH => queue.set_used_ring_address(None, some),
-            _ => {}
+            QUEUE_READY => ring.set_ready(value & 1 != 0, memory),
+            _ if ring.is_ready() => {}
+            QUEUE_SIZE => ring.set_size(value),
+            _ => {
+                if let Some(half) = QUEUE_AREAS.iter().position(|area| *area == offset) {
+                    ring.set_address(half / 2, half % 2 == 1, value);
+                }
+            }
         }
     }
 
@@ -176,7 +162,7 @@ impl<D: Device> Transport<D> {
             self.reset();
             return Outcome::Reset;
         }
-        // A driver may only add to what it has said, in this order.
+        // Bits may only be added, in this order.
         let was = self.status;
         let new = wanted & !was;
         self.status |= new & FAILED;
@@ -197,7 +183,7 @@ impl<D: Device> Transport<D> {
         }
     }
 
-    /// Whether the driver wants what there is, and the least that it must.
+    /// Returns true if the driver's features are a subset of those offered, with VERSION_1.
     fn agrees(&self) -> bool {
         self.features & !self.offered() == 0 && self.features & VERSION_1 != 0
     }
@@ -205,7 +191,7 @@ impl<D: Device> Transport<D> {
     fn activate(&mut self) -> Outcome {
         let events = self.features & EVENT_INDEX != 0;
         for ring in &mut self.rings {
-            ring.queue().set_event_idx(events);
+            ring.set_event_index(events);
         }
         self.device.activate(self.features);
         Outcome::Serve
@@ -213,7 +199,7 @@ impl<D: Device> Transport<D> {
 
     fn reset(&mut self) {
         for ring in &mut self.rings {
-            ring.queue().reset();
+            ring.reset();
         }
         self.device.reset();
         (self.status, self.features, self.interrupt) = (0, 0, 0);
@@ -221,43 +207,42 @@ impl<D: Device> Transport<D> {
         self.queue_sel = 0;
     }
 
-    /// The device, whether or not a driver is there.
+    /// The device in any state.
     pub fn device(&mut self) -> &mut D {
         &mut self.device
     }
 
-    /// The device and its rings, while a driver is ready and nothing is broken.
+    /// The device and its rings, if it is running.
     pub fn live(&mut self) -> Option<(&mut D, &mut [Ring])> {
         let is_live = self.status & (DRIVER_OK | NEEDS_RESET | FAILED) == DRIVER_OK;
         is_live.then_some((&mut self.device, &mut self.rings))
     }
 
-    /// Notes why the guest is about to be interrupted: a ring was used.
+    /// Sets the used-buffer bit of the interrupt status.
     pub fn used(&mut self) {
         self.interrupt |= USED;
     }
 
-    /// Changes the device's configuration; the guest is to be interrupted afterwards.
+    /// Changes the device's configuration; the caller then interrupts the guest.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut D)) {
         change(&mut self.device);
         self.generation = self.generation.wrapping_add(1);
         self.interrupt |= CHANGED;
     }
 
-    /// The driver left the device without sense: it will not be served until it is
-    /// reset, and the guest is to be interrupted to learn of that.
-    pub fn fail(&mut self, _why: Broken) {
+    /// Marks the device as needing a reset; the caller then interrupts the guest.
+    pub fn fail(&mut self, _why: DriverError) {
         self.status |= NEEDS_RESET;
         self.interrupt |= CHANGED;
     }
 
-    /// Whether the device waits to be reset.
+    /// Returns true if the device needs a reset.
     pub fn is_broken(&self) -> bool {
         self.status & NEEDS_RESET != 0
     }
 }
 
-/// The 32 bits of `features` that `selector` chooses.
+/// Returns the 32 bits of `features` chosen by `selector`.
 fn half(features: u64, selector: u32) -> u32 {
     match selector {
         0 => features as u32,

@@ -5,22 +5,21 @@
 //! second. Xen boots anew for each job, which lies beside the image: the state of such
 //! a machine cannot be kept, because nobody in it would read another job later.
 
-use super::packages::Xen;
-use crate::environment::{Facts, Guest};
-use crate::error::EnvError;
-use crate::guest::{BootClock, ProcessGuest, Recipe, Statuses};
-use crate::parts::{sha256_of_file, GuestImage, Part};
-use crate::plugin::Plugin;
-use crate::process::Command;
-use crate::qemu::{Qemu, COUNTING};
-use crate::settings::Settings;
-use crate::stack::{Need, Stack};
+use crate::environment::Guest;
+use crate::guest::{BootClock, ProcessGuest, Recipe};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use trapline_abi::job::{Console, End};
+use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::Job;
-use trapline_model::{EnvironmentId, MachineSpec};
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{sha256_of_file, Error, Facts, GuestImage, Part};
+use trapline_model::MachineSpec;
+use trapline_sim::plugin::{with_plugin, Plugin};
+use trapline_sim::qemu::{with_steady_clock, Qemu, COUNTING};
+use trapline_sim::settings::Settings;
+use trapline_sim::xen::packages::Xen;
 
 /// The machine. Xen runs its first domain fully virtualized only with an IOMMU.
 const MACHINE: &str = "q35";
@@ -43,36 +42,29 @@ const XEN_WORDS: &str = "dom0=pvh com2=115200,8n1 console=com2 loglvl=warning \
 pub const OWN_MEMORY_MIB: u32 = 128;
 
 /// A machine that Xen restarts ends.
-const STATUSES: Statuses = Statuses {
+const STATUSES: ExitCodes = ExitCodes {
     done: 0,
     panicked: None,
     reset: None,
 };
 
-/// `sim/xen-dom0`.
-pub fn dom0(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimXenDom0,
-        settings,
-        needs: &[Need::Part(Part::Image), Need::Qemu, Need::XenAlone],
-        make,
-    }
-}
-
-fn make(
-    _: EnvironmentId,
+/// Prepares the image as the initial domain.
+///
+/// # Errors
+/// QEMU or Xen is missing.
+pub fn launch(
     settings: &Settings,
     image: &GuestImage,
     machine: &MachineSpec,
-) -> Result<Box<dyn Guest>, EnvError> {
-    Ok(Box::new(ProcessGuest::new(FirstDomain {
+) -> Result<Box<dyn Guest>, Error> {
+    Ok(Box::new(ProcessGuest::new(Box::new(FirstDomain {
         qemu: Qemu::find(settings.qemu.as_deref())?,
         steady: settings.parts.open(Part::Steady)?,
         xen: Xen::fetched(&settings.cache)?,
         image: image.path.clone(),
         memory_mib: machine.memory_mib,
         plugin: settings.plugin.clone(),
-    })))
+    }))))
 }
 
 /// What is known about the machine, and about its Xen if that is here.
@@ -110,7 +102,7 @@ impl FirstDomain {
     fn module(&self, job: &Job) -> String {
         let job = Job {
             console: Console::Serial,
-            end: End::XenMachine,
+            shutdown: Shutdown::XenMachine,
             ports: false,
             ring: 0,
             ..*job
@@ -120,12 +112,10 @@ impl FirstDomain {
 }
 
 impl Recipe for FirstDomain {
-    fn command(&self, job: &Job) -> Result<Command, EnvError> {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
         let mib = self.memory_mib;
-        Ok(self
-            .qemu
-            .machine(MACHINE, mib + OWN_MEMORY_MIB, 1)
-            .steadied_by(Arc::clone(&self.steady))
+        let command = self.qemu.machine(MACHINE, mib + OWN_MEMORY_MIB, 1);
+        let command = with_steady_clock(command, Arc::clone(&self.steady))
             .words(COUNTING)
             .words(PROCESSOR)
             .words(DEVICES)
@@ -135,11 +125,11 @@ impl Recipe for FirstDomain {
             .arg("-append")
             .arg(format!("{XEN_WORDS} dom0_mem={mib}M"))
             .arg("-initrd")
-            .arg(self.module(job))
-            .watched_by(self.plugin.as_ref()))
+            .arg(self.module(job));
+        Ok(with_plugin(command, self.plugin.as_ref()))
     }
 
-    fn statuses(&self) -> Statuses {
+    fn exit_codes(&self) -> ExitCodes {
         STATUSES
     }
 

@@ -4,36 +4,32 @@
 //! is the agent, as on other machines. It starts Xen's daemons, and for each job
 //! `xl`, which makes the image a domain and ends with it.
 
-mod code;
 mod dom0;
-mod packages;
 
-pub use code::{code, Code};
-pub use dom0::dom0;
+pub use dom0::launch as launch_dom0;
 pub(crate) use dom0::{facts as dom0_facts, OWN_MEMORY_MIB};
 
-use super::base::{Base, Loaded};
-use super::closure::LOADER;
-use super::initramfs::Archive;
-use super::kernel::Maker;
+use super::guests::GuestKind;
 use super::linux::Contents;
-use super::listener::Inside;
-use super::script::Script;
-use super::{add_as, IMAGE};
-use crate::environment::Facts;
-use crate::error::EnvError;
-use crate::guest::Statuses;
 use crate::observe::Offset;
-use crate::parts::{sha256_of_file, Part};
-use crate::process::Command;
-use crate::settings::Settings;
-use crate::stack::{Need, Stack};
-use packages::{Xen, DEVICE_MODEL, PROGRAMS};
 use std::path::{Path, PathBuf};
-use trapline_abi::job::{Console, End};
+use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::platform::DOMAIN;
 use trapline_abi::Job;
-use trapline_model::{EnvironmentId, Load, MachineSpec, Scheduler};
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{sha256_of_file, Error, Facts};
+use trapline_model::layers::Domain as DomainKind;
+use trapline_model::{Load, MachineSpec, Scheduler};
+use trapline_sim::base::{Base, BootFiles};
+use trapline_sim::closure::LOADER;
+use trapline_sim::initramfs::{add_as, Archive};
+use trapline_sim::kernel::Maker;
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
+use trapline_sim::xen::packages;
+use trapline_sim::xen::packages::{Xen, DEVICE_MODEL, PROGRAMS};
+use trapline_sim::IMAGE;
 
 /// The machine: one with ACPI as Xen expects it, and a processor that lets the kernel
 /// of a paravirtualized first domain reach user memory. It makes no random numbers: QEMU
@@ -87,58 +83,25 @@ const DIRECTORY: &str = "/trapline/xen";
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 const DOMAIN_FILE: &str = "/trapline/domain";
 
-/// `sim/xen-pvh`.
-pub fn pvh(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimXenPvh,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Part(Part::Symbols),
-            Need::Part(Part::Image),
-            Need::Qemu,
-            Need::Xen,
-        ],
-        make: super::make,
-    }
-}
-
-/// `sim/xen-hvm`.
-pub fn hvm(settings: Settings) -> Stack {
-    Stack {
-        id: EnvironmentId::SimXenHvm,
-        settings,
-        needs: &[
-            Need::Part(Part::Agent),
-            Need::Part(Part::Symbols),
-            Need::Part(Part::Image),
-            Need::Qemu,
-            Need::Xen,
-            Need::XenDeviceModel,
-        ],
-        make: super::make,
-    }
-}
-
 /// Whether there is a Xen.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn check(settings: &Settings) -> Result<(), EnvError> {
-    Ok(packages::check(&settings.cache)?)
+pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
+    packages::check(&settings.cache)
 }
 
 /// Whether there is what models devices for its domains.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn check_device_model(settings: &Settings) -> Result<(), EnvError> {
-    Ok(packages::check_device_model(&settings.cache)?)
+pub(crate) fn check_device_model(settings: &Settings) -> Result<(), Error> {
+    packages::check_device_model(&settings.cache)
 }
 
 /// What is known about every machine of QEMU's with Xen before it is started.
 pub(crate) fn facts() -> Facts {
-    let counting = crate::qemu::COUNTING;
+    let counting = trapline_sim::qemu::COUNTING;
     let machine = format!("{MACHINE} {counting} {PROCESSOR}");
     let mut facts = facts_on(Maker::Amd);
     facts.insert("machine".to_owned(), machine);
@@ -155,27 +118,18 @@ pub(crate) fn facts_on(maker: Maker) -> Facts {
     .into()
 }
 
-/// How a domain is virtualized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Without a device model.
-    Pvh,
-    /// Fully, with QEMU in the first domain as its device model.
-    Hvm,
-}
-
 /// Xen with the image.
 ///
 /// # Errors
 /// There is no Xen.
 pub fn contents(
     settings: &Settings,
-    mode: Mode,
+    kind: DomainKind,
     image: PathBuf,
     machine: &MachineSpec,
-) -> Result<Box<dyn Contents>, EnvError> {
+) -> Result<Box<dyn Contents>, Error> {
     Ok(Box::new(Domain {
-        mode,
+        kind,
         xen: Xen::fetched(&settings.cache)?,
         image,
         machine: *machine,
@@ -184,28 +138,28 @@ pub fn contents(
 
 /// The domain that runs the image, and all that is needed to start it.
 struct Domain {
-    mode: Mode,
+    kind: DomainKind,
     xen: Xen,
     image: PathBuf,
     machine: MachineSpec,
 }
 
 impl Contents for Domain {
-    fn inside(&self) -> Inside {
-        Inside {
+    fn guest_kind(&self) -> GuestKind {
+        GuestKind {
             // What `xl` ends with when its domain has ended by itself.
-            statuses: Statuses::AGENT,
+            exit_codes: ExitCodes::AGENT,
             offset: Offset::Heard,
             program: "xl",
-            foreign: None,
+            custom: None,
         }
     }
 
-    fn base(&self, _: &Settings, maker: Maker) -> Result<Base, EnvError> {
+    fn base(&self, _: &Settings, maker: Maker) -> Result<Base, Error> {
         base(&self.xen, maker, self.machine.scheduling.scheduler)
     }
 
-    fn add_to(&self, archive: &mut Archive) -> Result<(), EnvError> {
+    fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         for name in PROGRAMS {
             add_as(
                 archive,
@@ -213,7 +167,7 @@ impl Contents for Domain {
                 &self.xen.program(name),
             )?;
         }
-        if self.mode == Mode::Hvm {
+        if self.kind == DomainKind::Hvm {
             add_as(
                 archive,
                 PLACE_OF_DEVICE_MODEL,
@@ -231,27 +185,27 @@ impl Contents for Domain {
     }
 
     /// Another domain would be a load, not a process of this one's.
-    fn load(&self, _: &mut Script, load: Load) -> Result<(), EnvError> {
-        Err(EnvError::Missing(format!(
+    fn load(&self, _: &mut Script, load: Load) -> Result<(), Error> {
+        Err(Error::unavailable(format!(
             "load {load} cannot run beside a domain of Xen: leave it out, or measure sim/kvm"
         )))
     }
 
     fn prepare(&self, script: &mut Script) {
-        script.become_first_domain(DIRECTORY, DOMAIN_FILE);
+        script.start_xen(DIRECTORY, DOMAIN_FILE);
     }
 
     fn command(&self, job: &Job) -> Command {
         let job = Job {
             console: Console::Xen,
-            end: End::Xen,
+            shutdown: Shutdown::Xen,
             ports: false,
             ring: 0,
             ..*job
         };
-        let job = match self.mode {
-            Mode::Pvh => format!("cmdline=\"{job}\""),
-            Mode::Hvm => job.to_string(),
+        let job = match self.kind {
+            DomainKind::Pvh | DomainKind::Dom0 => format!("cmdline=\"{job}\""),
+            DomainKind::Hvm => job.to_string(),
         };
         Command::new(format!("{DIRECTORY}/xl"))
             .words("create -F")
@@ -260,7 +214,7 @@ impl Contents for Domain {
     }
 
     fn launch(&self, script: &mut Script, job: &Job) {
-        script.launch_domain(&self.command(job), self.mode == Mode::Hvm);
+        script.launch_domain(&self.command(job), self.kind == DomainKind::Hvm);
     }
 }
 
@@ -277,7 +231,7 @@ const XL: &str = "autoballoon=\"off\"\nrun_hotplug_scripts=0\n";
 
 impl Domain {
     fn programs(&self) -> Vec<&'static str> {
-        let further = (self.mode == Mode::Hvm).then_some(DEVICE_MODEL);
+        let further = (self.kind == DomainKind::Hvm).then_some(DEVICE_MODEL);
         PROGRAMS.into_iter().chain(further).collect()
     }
 
@@ -296,9 +250,9 @@ impl Domain {
             .weight
             .map(|weight| format!("cpu_weight={weight}\n"));
         let share = [cap, weight].map(Option::unwrap_or_default).concat();
-        let kind = match self.mode {
-            Mode::Pvh => format!("type=\"pvh\"\nkernel=\"{IMAGE}\"\n"),
-            Mode::Hvm => format!(
+        let kind = match self.kind {
+            DomainKind::Pvh | DomainKind::Dom0 => format!("type=\"pvh\"\nkernel=\"{IMAGE}\"\n"),
+            DomainKind::Hvm => format!(
                 "type=\"hvm\"\nfirmware_override=\"{IMAGE}\"\n\
                  bios=\"seabios\"\nbios_path_override=\"{SYSTEM_FIRMWARE}\"\n\
                  serial=\"null\"\nvga=\"none\"\nnographic=1\nvnc=0\nsdl=0\nusb=0\nvkb_device=0\n"
@@ -319,7 +273,7 @@ impl Domain {
 }
 
 /// One of Xen's own where the loader looks by itself, another where it is here.
-fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), EnvError> {
+fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), Error> {
     let place = match library.strip_prefix(xen.libraries()) {
         Ok(name) => Path::new(LIBRARIES).join(name),
         Err(_) => library.to_owned(),
@@ -327,7 +281,7 @@ fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), E
     add_as(archive, &place.to_string_lossy(), library)
 }
 
-fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, EnvError> {
+fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, Error> {
     let (machine, processor) = match maker {
         Maker::Amd => (MACHINE, PROCESSOR),
         Maker::Intel => ("", ""),
@@ -344,13 +298,13 @@ fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, E
     Ok(Base {
         machine,
         processor,
-        loaded: Loaded {
+        loaded: BootFiles {
             kernel: hypervisor,
             words,
             module: Some((kernel, kernel_words(maker))),
         },
         modules: xen.modules()?,
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
-        draws_lots: false,
+        random_state: false,
     })
 }

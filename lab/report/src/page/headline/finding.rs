@@ -1,27 +1,27 @@
-//! Two figures of one operation by one clock, and what may be said of them.
+//! Findings about two figures of one operation and clock.
 
 use super::super::context::Context;
-use super::super::who::{self, Row};
+use super::super::labels::{self, Row};
 use super::ratio::{Kind, Span, HARDLY};
 use crate::figures;
 use trapline_abi::{Op, Workload};
 use trapline_model::{names, Clock};
 use trapline_stats::{Figure, Flag};
 
-/// One of the things a run says.
+/// A finding.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub kind: Kind,
     pub clock: Clock,
-    /// By how much, at the least, as both intervals allow.
+    /// The smallest difference that both intervals allow.
     weight: f64,
-    /// The ratio, to stand alone.
+    /// The ratio.
     pub number: String,
     pub title: String,
     pub text: String,
 }
 
-/// What is asked of hypervisors, the most telling first of each kind.
+/// Operations that hypervisors are compared by, the most significant first.
 const EXITS: [Op; 4] = [Op::PortOut, Op::MmioWrite, Op::PortIn, Op::Cpuid];
 const BOOTS: [Op; 3] = [Op::BootMain, Op::BootSample, Op::BootEntry];
 
@@ -30,10 +30,10 @@ const BOOTS: [Op; 3] = [Op::BootMain, Op::BootSample, Op::BootEntry];
 pub fn all(context: &Context<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for clock in Clock::ALL {
-        let cast = context.cast(clock);
-        let virtual_rows = cast.rows().iter().copied();
+        let palette = context.palette(clock);
+        let virtual_rows = palette.rows().iter().copied();
         let virtual_rows: Vec<Row> = virtual_rows
-            .filter(|row| who::hypervisor(*row).is_some())
+            .filter(|row| labels::hypervisor(*row).is_some())
             .collect();
         let mut of_clock: Vec<Finding> = [&EXITS[..], &BOOTS[..]]
             .into_iter()
@@ -53,7 +53,8 @@ pub fn all(context: &Context<'_>) -> Vec<Finding> {
     all
 }
 
-/// The dearest hypervisor against the cheapest, at the first of `operations` that two have.
+/// Compares the most expensive hypervisor with the cheapest, by the first of `operations` that two
+/// have.
 fn between(
     context: &Context<'_>,
     clock: Clock,
@@ -75,7 +76,7 @@ fn pair(op: Op, clock: Clock, cheap: (Row, &Figure), dear: (Row, &Figure)) -> Fi
     let ratio = Span::of(dear.1, cheap.1, clock);
     let kind = ratio.kind();
     let (one, other) = (people(cheap.0), people(dear.0));
-    let times = figures::times(ratio.estimate, true);
+    let times = figures::times(ratio.estimate);
     let what = subject(op);
     let (place, verb) = (place(clock), verb(op));
     let title = match kind {
@@ -89,14 +90,14 @@ fn pair(op: Op, clock: Clock, cheap: (Row, &Figure), dear: (Row, &Figure)) -> Fi
             "{place} this run does not tell {other} from {one} by {what}: more boots would."
         ),
     };
-    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock, true);
+    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
     // What starting means stands beside the figures.
     let meant = match op.workload() {
-        Workload::Boot => format!(" {}", op.what()),
+        Workload::Boot => format!(" {}", op.description()),
         _ => String::new(),
     };
     let (above, below) = (value(dear.1), value(cheap.1));
-    let text = format!("{above} against {below}{meant}{}.", ratio.told());
+    let text = format!("{above} against {below}{meant}{}.", ratio.confidence());
     Finding {
         kind,
         clock,
@@ -107,7 +108,7 @@ fn pair(op: Op, clock: Clock, cheap: (Row, &Figure), dear: (Row, &Figure)) -> Fi
     }
 }
 
-/// What virtualization makes dearest of what a kernel does all day.
+/// Returns the basic operation with the largest ratio to bare.
 fn dearest(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding> {
     let operations = || {
         Op::ALL
@@ -124,23 +125,28 @@ fn dearest(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding>
     });
     let (row, op, figure, ratio) = ratios.max_by(|a, b| a.3.low.total_cmp(&b.3.low))?;
     let bare = trusted(context, clock.bare(), op)?;
-    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock, true);
+    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
     Some(Finding {
         kind: Kind::Differs,
         clock,
         weight: ratio.low,
-        number: figures::times(ratio.estimate, true),
+        number: figures::times(ratio.estimate),
         title: format!(
             "Of everyday operations {} suffers most: in {} it costs {} as much as bare.",
             subject(op),
             people(row),
             factor(ratio.estimate)
         ),
-        text: format!("{} against {}{}.", value(figure), value(bare), ratio.told()),
+        text: format!(
+            "{} against {}{}.",
+            value(figure),
+            value(bare),
+            ratio.confidence()
+        ),
     })
 }
 
-/// How memory moves against bare, where it may be called as good.
+/// Returns the lowest memory bandwidth against bare.
 fn bandwidth(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding> {
     let op = Op::Triad;
     let bare = trusted(context, clock.bare(), op)?;
@@ -168,18 +174,18 @@ fn bandwidth(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Findin
         kind,
         clock,
         weight: 0.0,
-        number: figures::times(ratio.estimate, true),
+        number: figures::times(ratio.estimate),
         title,
         text: format!(
             "{} {unit} against {} {unit}{}.",
             value(figure),
             value(bare),
-            ratio.told()
+            ratio.confidence()
         ),
     })
 }
 
-/// A figure that nothing speaks against.
+/// Returns a figure without doubts.
 fn trusted<'a>(context: &'a Context<'_>, row: Row, op: Op) -> Option<&'a Figure> {
     let harmless = |flag: &Flag| matches!(flag, Flag::BootsLost { .. });
     let figure = context.figure(row, op)?;
@@ -207,10 +213,10 @@ fn factor(ratio: f64) -> String {
 }
 
 fn people(row: Row) -> &'static str {
-    who::hypervisor(row).unwrap_or_else(|| who::name(row))
+    labels::hypervisor(row).unwrap_or_else(|| labels::name(row))
 }
 
-/// What an operation is, as a sentence goes on.
+/// Returns the name of an operation within a sentence.
 fn subject(op: Op) -> String {
     let known = match op {
         Op::PortOut => "a guest's write to a port",
@@ -231,37 +237,13 @@ fn subject(op: Op) -> String {
 mod tests {
     use super::super::super::{Run, Study};
     use super::*;
+    use crate::fixture::{figure_between, measured};
     use crate::Report;
-    use trapline_stats::order::Interval;
-    use trapline_stats::{Cell, Summary, Value};
+    use trapline_stats::{Cell, Summary};
 
     fn cell(row: Row, estimate: f64, flags: Vec<Flag>) -> Cell {
-        let figure = Figure {
-            estimate,
-            interval: Some(Interval {
-                level: 0.9375,
-                low: estimate * 0.99,
-                high: estimate * 1.01,
-            }),
-            min: estimate,
-            max: estimate,
-            p50: estimate,
-            p90: estimate,
-            p99: estimate,
-            samples: 9,
-            boots: 5,
-            ratio: None,
-            exits: None,
-            host_cpu_ns: None,
-            flags,
-        };
-        Cell {
-            environment: row,
-            op: Op::PortOut,
-            clock: row.clock(),
-            unit: "ns",
-            value: Value::Measured(Box::new(figure)),
-        }
+        let figure = figure_between(estimate * 0.99, estimate, estimate * 1.01);
+        measured(row, Op::PortOut, Figure { flags, ..figure })
     }
 
     fn titles(cells: Vec<Cell>) -> Vec<String> {
@@ -282,22 +264,22 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_is_told_against_the_cheapest_in_plain_words() {
-        let dear = cell(Row::QemuKvm, 28_000.0, vec![]);
-        let cheap = cell(Row::Kvm, 5_000.0, vec![]);
+    fn most_expensive_hypervisor_is_compared_with_the_cheapest() {
+        let dear = cell(Row::QEMU_KVM, 28_000.0, vec![]);
+        let cheap = cell(Row::KVM, 5_000.0, vec![]);
         let expected =
             "On this host a guest's write to a port costs 5.60 times as much in QEMU as in trapline-vmm.";
         assert_eq!(titles(vec![dear, cheap]), [expected]);
     }
 
     #[test]
-    fn what_a_note_speaks_against_is_no_headline() {
+    fn flagged_figures_give_no_finding() {
         let doubt = Flag::ClocksDisagree {
             share: 0.6,
             boots: 2,
         };
-        let dear = cell(Row::QemuKvm, 28_000.0, vec![doubt]);
-        let cheap = cell(Row::Kvm, 5_000.0, vec![]);
+        let dear = cell(Row::QEMU_KVM, 28_000.0, vec![doubt]);
+        let cheap = cell(Row::KVM, 5_000.0, vec![]);
         assert_eq!(titles(vec![dear, cheap]), [] as [&str; 0]);
     }
 }

@@ -1,10 +1,10 @@
-//! How one figure stands to another, and whether chance may have made it so.
+//! The ratio of two figures, with the limits that both intervals allow.
 
 use crate::figures;
 use trapline_model::Clock;
 use trapline_stats::Figure;
 
-/// What is found of two figures.
+/// Relation of two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Their intervals lie apart.
@@ -69,8 +69,8 @@ impl Span {
         }
     }
 
-    /// How sure it is, behind two figures.
-    pub fn told(&self) -> String {
+    /// Returns the confidence in the ratio, as the end of a sentence.
+    pub fn confidence(&self) -> String {
         if self.clock.is_exact() {
             return format!(", the same in {} boots", self.boots);
         }
@@ -80,7 +80,7 @@ impl Span {
             _ => {}
         }
         let times = |ratio: f64| match ratio.is_finite() {
-            true => figures::times(ratio, true),
+            true => figures::times(ratio),
             false => "any factor".to_owned(),
         };
         format!(
@@ -95,32 +95,10 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_stats::order::Interval;
-
-    fn figure(low: f64, estimate: f64, high: f64) -> Figure {
-        Figure {
-            estimate,
-            interval: Some(Interval {
-                level: 0.9375,
-                low,
-                high,
-            }),
-            min: low,
-            max: high,
-            p50: estimate,
-            p90: high,
-            p99: high,
-            samples: 9,
-            boots: 5,
-            ratio: None,
-            exits: None,
-            host_cpu_ns: None,
-            flags: vec![],
-        }
-    }
+    use crate::fixture::figure_between as figure;
 
     #[test]
-    fn only_intervals_that_lie_apart_are_a_difference() {
+    fn only_disjoint_intervals_are_a_difference() {
         let kind = |a: &Figure, b: &Figure| Span::of(a, b, Clock::Wall).kind();
         let ten = figure(9.9, 10.0, 10.1);
         assert_eq!(kind(&figure(19.0, 20.0, 21.0), &ten), Kind::Differs);
@@ -130,13 +108,13 @@ mod tests {
         once.interval = None;
         assert_eq!(kind(&once, &ten), Kind::Unsure);
         once.boots = 1;
-        let told = Span::of(&once, &ten, Clock::Wall).told();
-        assert!(told.contains("single boot"), "{told}");
+        let text = Span::of(&once, &ten, Clock::Wall).confidence();
+        assert!(text.contains("single boot"), "{text}");
         assert_eq!(Span::of(&once, &ten, Clock::Insn).kind(), Kind::Differs);
         let mut few = figure(19.0, 20.0, 21.0);
         few.boots = 3;
         assert_eq!(kind(&few, &ten), Kind::Unsure);
-        let told = Span::of(&few, &ten, Clock::Wall).told();
-        assert!(told.contains("3 boots are too few"), "{told}");
+        let text = Span::of(&few, &ten, Clock::Wall).confidence();
+        assert!(text.contains("3 boots are too few"), "{text}");
     }
 }

@@ -10,7 +10,7 @@ use trapline_stats::irq::Interrupts;
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 134.0;
-/// Where shares and times begin and end.
+/// Ends of the axes.
 const ACROSS: (f64, f64) = (46.0, 332.0);
 const DOWN: (f64, f64) = (10.0, 112.0);
 
@@ -24,12 +24,13 @@ pub fn drawn(found: &Interrupts, among: &[&Interrupts]) -> Markup {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(words(found)) {
             path.grid d=(grid(&across, &down, (low, high))) {}
             @for share in 0..=decades(among) as u32 {
-                text.t x=(ACROSS.0 - 5.0) y=(px(down.at(share.into()) + 3.5)) text-anchor="end" {
+                text.t.end x=(ACROSS.0 - 5.0) y=(px(down.at(share.into()) + 3.5)) {
                     (of_all(share)) }
             }
             @for decade in (low as i32..=high as i32).step_by(apart(low, high)) {
-                text.t x=(px(across.at(decade.into()).min(ACROSS.1 - 12.0))) y=(HEIGHT - 6.0)
-                    text-anchor="middle" { (time(10f64.powi(decade), found)) }
+                text.t x=(px(across.at(decade.into()).min(ACROSS.1 - 12.0))) y=(HEIGHT - 6.0) {
+                    (time(10f64.powi(decade), found))
+                }
             }
             path.estimate d={ "M" (threshold) " " (DOWN.0) "V" (DOWN.1) } {}
             path.line d=(curve(found, &across, &down)) {}
@@ -44,7 +45,7 @@ fn words(found: &Interrupts) -> String {
         "{}: share of {} expiries later than a time; the latest {}, {} missed",
         tables::name(found),
         figures::count(all.expiries),
-        figures::time_with_unit(most, found.clock, true),
+        figures::time_with_unit(most, found.clock),
         figures::count(all.missed())
     )
 }
@@ -84,7 +85,7 @@ fn of_all(decade: u32) -> String {
 }
 
 fn time(value: f64, found: &Interrupts) -> String {
-    figures::time(value, found.clock, true)
+    figures::time(value, found.clock)
         .replace(".00", "")
         .replace(".0", "")
 }
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn shares_have_as_many_digits_as_they_need() {
-        let told: Vec<String> = (0..6).map(of_all).collect();
-        assert_eq!(told, ["100%", "10%", "1%", "0.1%", "0.01%", "0.001%"]);
+        let texts: Vec<String> = (0..6).map(of_all).collect();
+        assert_eq!(texts, ["100%", "10%", "1%", "0.1%", "0.01%", "0.001%"]);
     }
 }

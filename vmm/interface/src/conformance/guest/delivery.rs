@@ -1,10 +1,9 @@
-//! The guest that takes interrupts from lines and pins, awake and halted.
+//! A guest that takes interrupts from lines and pins, running and halted.
 
-/// Vectors and their handlers.
+/// Handlers by vector.
 pub(in crate::conformance) const HANDLERS: [(u8, u64); 3] =
     [(0x40, 0x1096), (0x42, 0x109b), (0x80, 0x10a0)];
-/// The pin that the guest connects to vector 0x42. The pins below 16 lead to a PC's old pair of
-/// controllers as well, which nobody here has masked.
+/// Pin routed to vector 0x42. Pins below 16 also lead to the PIC, which is not masked.
 pub(in crate::conformance) const PIN: u8 = 20;
 
 #[rustfmt::skip]
@@ -21,7 +20,7 @@ pub(in crate::conformance) const CODE: &[&[u8]] = &[
     &[0x8b, 0x43, 0x10],                                                 // 102e: mov eax, dword [rbx+0x10]
     &[0xba, 0x00, 0x06, 0x00, 0x00],                                     // 1031: mov edx, 0x600
     &[0xef],                                                             // 1036: out dx, eax
-    // the VMM triggers vector 0x40 three times and 0x80 once; nobody hears it yet
+    // the VMM triggers vector 0x40 three times and 0x80 once; interrupts are off
     &[0xba, 0x01, 0x06, 0x00, 0x00],                                     // 1037: mov edx, 0x601
     &[0xee],                                                             // 103c: out dx, al
     &[0xba, 0x03, 0x06, 0x00, 0x00],                                     // 103d: mov edx, 0x603

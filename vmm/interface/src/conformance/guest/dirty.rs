@@ -1,6 +1,6 @@
-//! The guest whose writes are tracked.
+//! A guest with dirty tracking.
 
-/// It has [`PAGES`] of memory at [`super::WINDOW`].
+/// Uses [`PAGES`] pages at [`super::WINDOW`].
 #[rustfmt::skip]
 pub(in crate::conformance) const CODE: &[&[u8]] = &[
     &[0xbb, 0x00, 0x00, 0x10, 0x00],                                     // 1000: mov ebx, 0x100000
@@ -34,7 +34,7 @@ pub(in crate::conformance) const CODE: &[&[u8]] = &[
     // the VMM asks, and tracks no longer
     &[0xba, 0x06, 0x06, 0x00, 0x00],                                     // 106d: mov edx, 0x606
     &[0xee],                                                             // 1072: out dx, al
-    // to page 5, which nobody notes; the VMM tracks again
+    // to page 5, not tracked; the VMM tracks again
     &[0xc6, 0x83, 0x00, 0x50, 0x00, 0x00, 0x03],                         // 1073: mov byte [rbx+0x5000], 0x3
     &[0xba, 0x07, 0x06, 0x00, 0x00],                                     // 107a: mov edx, 0x607
     &[0xee],                                                             // 107f: out dx, al
@@ -45,5 +45,5 @@ pub(in crate::conformance) const CODE: &[&[u8]] = &[
     &[0xf4],                                                             // 108d: hlt
 ];
 
-/// How many pages are tracked; more than one word has bits for.
+/// Number of tracked pages: more than one word of the log.
 pub(in crate::conformance) const PAGES: usize = 70;

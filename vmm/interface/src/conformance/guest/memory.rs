@@ -1,7 +1,6 @@
-//! The guest that reaches out of its memory in less simple ways than by a single load or store.
+//! A guest with accesses that are more than a load or a store.
 
-/// Memory of one page is at [`super::WINDOW`], another at [`READ_ONLY`] if `r15` says so;
-/// nothing is between the two.
+/// One page is attached at [`super::WINDOW`], another at [`READ_ONLY`] if `r15` is set; a gap lies between.
 #[rustfmt::skip]
 pub(in crate::conformance) const CODE: &[&[u8]] = &[
     // an instruction that reads and writes: both show
@@ -69,5 +68,5 @@ pub(in crate::conformance) const CODE: &[&[u8]] = &[
     &[0xf4],                                                             // 10c3: hlt
 ];
 
-/// Where read-only memory is.
+/// Address of read-only memory.
 pub(in crate::conformance) const READ_ONLY: u64 = 0x10_2000;

@@ -1,17 +1,17 @@
-//! The guest of two vCPUs: the first starts the second, interrupts it, and changes the page that
-//! the second one reads. They go together, step by step, by a number in their memory.
+//! A guest of two vCPUs: the first starts the second, interrupts it, and changes the page that the second
+//! reads. A step counter in memory synchronizes them.
 
-/// Length of its memory, from address 0.
+/// Length of guest memory.
 pub(in crate::conformance) const MEMORY: usize = 0xd000;
-/// Where vCPU 1 begins, in real mode.
+/// Start address of vCPU 1, in real mode.
 pub(in crate::conformance) const REAL: u64 = 0xb000;
-/// Vectors and their handlers.
+/// Handlers by vector.
 pub(in crate::conformance) const HANDLERS: [(u8, u64); 2] = [(0x41, 0x10f9), (0x42, 0x1105)];
 const PAGE_TABLE: u64 = 0x8000;
 const ONE_PAGE: u64 = 0x9000;
 const OTHER_PAGE: u64 = 0xa000;
 
-/// What lies in its memory besides code and common tables: at 2 MiB a page that is one of two.
+/// Additional tables: at 2 MiB a page that maps one of two frames.
 pub(in crate::conformance) const WORDS: [(u64, u64); 4] = [
     (super::LOW_MEGABYTES + 8, PAGE_TABLE | 3),
     (PAGE_TABLE, ONE_PAGE | 3),
@@ -19,7 +19,7 @@ pub(in crate::conformance) const WORDS: [(u64, u64); 4] = [
     (OTHER_PAGE, 0x2222_2222),
 ];
 
-/// What both run, in 64-bit mode.
+/// 64-bit code of both vCPUs.
 #[rustfmt::skip]
 pub(in crate::conformance) const CODE: &[&[u8]] = &[
     // vCPU 0: switch the local interrupt controller on
@@ -44,7 +44,7 @@ pub(in crate::conformance) const CODE: &[&[u8]] = &[
     &[0xe8, 0x47, 0x00, 0x00, 0x00],                                     // 1053: call 109f
     &[0xb0, 0x03],                                                       // 1058: mov al, 0x3
     &[0xee],                                                             // 105a: out dx, al
-    // steps 3 to 5: the other page in place of the one, and vector 0x42 tells
+    // steps 3 to 5: the other page in place of the one, announced by vector 0x42
     &[0xb9, 0x03, 0x00, 0x00, 0x00],                                     // 105b: mov ecx, 0x3
     &[0x81, 0x34, 0x25, 0x00, 0x80, 0x00, 0x00, 0x00, 0x30, 0x00, 0x00], // 1060: xor dword 0x8000, 0x3000
     &[0xc7, 0x87, 0x00, 0x03, 0x00, 0x00, 0x42, 0x40, 0x00, 0x00],       // 106b: mov dword [rdi+0x300], 0x4042
@@ -124,7 +124,7 @@ pub(in crate::conformance) const CODE: &[&[u8]] = &[
     &[0xff, 0x0f, 0x00, 0x60, 0x00, 0x00, 0x00, 0x00, 0x00],             // 1126: limit and base of the interrupt table
 ];
 
-/// What vCPU 1 comes from.
+/// Real-mode code of vCPU 1.
 #[rustfmt::skip]
 pub(in crate::conformance) const REAL_CODE: &[&[u8]] = &[
     // at 0xb000: vCPU 1 in real mode

@@ -1,5 +1,4 @@
-//! The parts beyond the first guest's: edges of memory, tracked writes, several interrupts, two
-//! vCPUs. Their scripts are made from the traces; what no trace shows is added.
+//! Parts beyond the first guest. Their scripts are derived from the traces.
 
 use super::*;
 use crate::PAGE;
@@ -40,7 +39,7 @@ fn change(script: &mut Script, index: usize, how: impl FnOnce(Step) -> Step) {
     script[index] = how(script[index].clone());
 }
 
-/// The step in which the guest has stored four bytes beyond its memory, and four in it.
+/// Step after the store across the end of memory.
 const STORED_AT_THE_END: usize = 23;
 
 pub(super) fn memory() -> Script {
@@ -51,7 +50,7 @@ pub(super) fn memory() -> Script {
     script
 }
 
-/// Before which step of the guest whose writes are tracked it writes to which pages.
+/// Pages written before each step of the dirty-tracking guest.
 const WRITES: [(usize, &[u64]); 4] = [
     (2, &[1, 3, 64, 69]),
     (5, &[1, 65, 67]),
@@ -108,13 +107,13 @@ fn machines(last: Vec<Script>) -> impl Iterator<Item = Vec<Script>> {
 }
 
 #[test]
-fn where_everything_is_there_nothing_is_skipped() {
+fn full_capabilities_skip_nothing() {
     let report = run_machines(machines(processors())).unwrap();
     assert_eq!((report.traces.len(), report.skipped.len()), (8, 0));
 }
 
 #[test]
-fn what_is_not_tried_is_told() {
+fn skipped_parts_are_reported() {
     let caps = Caps {
         irq_lines: false,
         dirty: false,
@@ -140,7 +139,7 @@ fn what_is_not_tried_is_told() {
 }
 
 #[test]
-fn a_vcpu_that_strays_is_found_and_ends_the_other_one() {
+fn failing_vcpu_ends_the_other() {
     let mut vcpus = processors();
     // It reads the page that it should have forgotten.
     vcpus[1][6] = Step::new(exit("write port 0x602 size 4 data 0x11111111"));
@@ -156,8 +155,8 @@ fn a_vcpu_that_strays_is_found_and_ends_the_other_one() {
 }
 
 #[test]
-fn a_page_too_many_or_too_few_is_found() {
-    let strayed = |step: usize, page: u64| {
+fn wrong_dirty_log_is_reported() {
+    let mismatch = |step: usize, page: u64| {
         let mut script = dirty();
         change(&mut script, step, |step| {
             step.storing(Gpa(0x10_0000 + page * PAGE as u64), &[1])
@@ -166,7 +165,7 @@ fn a_page_too_many_or_too_few_is_found() {
     };
     let mut forgotten = dirty();
     forgotten[7] = Step::new(exit("write port 0x605 size 1 data 0x0"));
-    for script in [strayed(2, 2), strayed(3, 68), strayed(7, 5), forgotten] {
+    for script in [mismatch(2, 2), mismatch(3, 68), mismatch(7, 5), forgotten] {
         let machines = [vec![accesses()], vec![memory()], vec![script]];
         let failure = run_machines(machines).unwrap_err().to_string();
         assert!(failure.contains("were written to instead of"), "{failure}");
@@ -174,7 +173,7 @@ fn a_page_too_many_or_too_few_is_found() {
 }
 
 #[test]
-fn a_store_at_the_end_of_memory_that_does_not_arrive_is_found() {
+fn missing_store_at_end_of_memory_is_reported() {
     let mut script = memory();
     script[STORED_AT_THE_END] = Step::new(exit("write mmio 0x101000 size 4 data 0x11223344"));
     let failure = run_machines([vec![accesses()], vec![script]]).unwrap_err();

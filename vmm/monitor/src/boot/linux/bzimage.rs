@@ -1,43 +1,30 @@
-//! What a compressed kernel says of itself: the setup header of the x86 boot protocol
-//! (Linux, Documentation/arch/x86/boot.rst), and the code behind it.
+//! Parsing of a bzImage: the setup header of the x86 boot protocol (Linux, Documentation/arch/x86/boot.rst).
+//!
+//! Own code instead of the crate `linux-loader`: it loads through `vm-memory`, which needs `std`.
 
-use thiserror::Error;
-
-/// Why a file is no kernel that can be started.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
-pub enum BadKernel {
-    #[error("it is no Linux kernel: give a bzImage, as /boot/vmlinuz-* are, or a vmlinux with CONFIG_PVH=y")]
-    NotLinux,
-    #[error("it is truncated: its header speaks of {needed} bytes, there are {length}; build or copy it again")]
-    Truncated { needed: usize, length: usize },
-    #[error("it speaks version {}.{} of the boot protocol, 2.12 of Linux 3.8 is needed: use a newer kernel", .found >> 8, .found & 0xff)]
-    Old { found: u16 },
-    #[error("it cannot be entered in 64-bit mode: build it for x86_64 (CONFIG_64BIT=y)")]
-    Not64Bit,
-}
+use crate::boot::error::KernelError;
 
 /// A compressed kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BzImage<'a> {
-    /// The setup header, from offset [`HEADER`] of the file on.
+    /// The setup header, from file offset [`HEADER`].
     pub header: &'a [u8],
-    /// The code that unpacks the kernel, with the kernel.
+    /// The protected-mode code with the compressed kernel.
     pub code: &'a [u8],
-    /// Where it wants to be.
-    pub preferred: u64,
-    /// How much memory it takes there before it knows what else is taken, in bytes.
-    pub needs: u64,
-    /// The highest address that the initramfs may occupy.
+    /// `pref_address`.
+    pub pref_address: u64,
+    /// `init_size`: memory needed from `pref_address`, in bytes.
+    pub init_size: u64,
+    /// `initrd_addr_max`.
     pub initrd_limit: u64,
-    /// The longest command line, in bytes, without the zero at its end.
-    pub most_command_line: usize,
+    /// `cmdline_size`, without the terminating zero.
+    pub max_command_line: usize,
 }
 
-/// Where the header begins in the file, and in what a kernel is told.
+/// Offset of the header in the file and in `boot_params`.
 pub const HEADER: usize = 0x1f1;
 
-// Fields, as offsets in the file.
+// Offsets of fields in the file.
 const SETUP_SECTORS: usize = 0x1f1;
 const BOOT_FLAG: usize = 0x1fe;
 const HEADER_LENGTH: usize = 0x201;
@@ -46,66 +33,66 @@ const VERSION: usize = 0x206;
 const LOAD_FLAGS: usize = 0x211;
 const INITRD_LIMIT: usize = 0x22c;
 const LONG_LOAD_FLAGS: usize = 0x236;
-const MOST_COMMAND_LINE: usize = 0x238;
-const PREFERRED: usize = 0x258;
-const NEEDS: usize = 0x260;
+const MAX_COMMAND_LINE: usize = 0x238;
+const PREF_ADDRESS: usize = 0x258;
+const INIT_SIZE: usize = 0x260;
 const FIELDS_END: usize = 0x264;
 
-/// Where in what a kernel is told something else begins.
+/// End of the header's area in `boot_params`.
 const HEADER_LIMIT: usize = 0x290;
 
 const SECTOR: usize = 512;
-/// The number of sectors that 0 stands for.
+/// Meaning of `setup_sects` 0.
 const OLD_SETUP: u8 = 4;
 const FLAG: u16 = 0xaa55;
-/// With [`LONG_LOAD_FLAGS`].
-const OLDEST: u16 = 0x20c;
+/// Version that introduced [`LONG_LOAD_FLAGS`].
+const MIN_VERSION: u16 = 0x20c;
 const LOADED_HIGH: u8 = 1;
 const HAS_64_BIT_ENTRY: u16 = 1;
 
-/// Where it is entered in 64-bit mode, behind where it is.
+/// Offset of the 64-bit entry point in the code.
 pub const ENTRY: u64 = 0x200;
 
 impl<'a> BzImage<'a> {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn parse(file: &'a [u8]) -> Result<Self, BadKernel> {
+    /// The file is invalid.
+    pub fn parse(file: &'a [u8]) -> Result<Self, KernelError> {
         let fields = Fields(file);
         if file.len() < FIELDS_END
             || fields.short(BOOT_FLAG) != FLAG
             || &file[MAGIC..][..4] != b"HdrS"
         {
-            return Err(BadKernel::NotLinux);
+            return Err(KernelError::NotLinux);
         }
         let found = fields.short(VERSION);
-        if found < OLDEST {
-            return Err(BadKernel::Old { found });
+        if found < MIN_VERSION {
+            return Err(KernelError::Old { found });
         }
         let is_high = file[LOAD_FLAGS] & LOADED_HIGH != 0;
         if !is_high || fields.short(LONG_LOAD_FLAGS) & HAS_64_BIT_ENTRY == 0 {
-            return Err(BadKernel::Not64Bit);
+            return Err(KernelError::Not64Bit);
         }
         let code = fields.code_offset();
         let header = (MAGIC + usize::from(file[HEADER_LENGTH])).clamp(FIELDS_END, HEADER_LIMIT);
         let needed = header.max(code + ENTRY as usize + 1);
         if file.len() < needed {
             let length = file.len();
-            return Err(BadKernel::Truncated { needed, length });
+            return Err(KernelError::Truncated { needed, length });
         }
         Ok(Self {
             header: &file[HEADER..header],
             code: &file[code..],
-            preferred: fields.long(PREFERRED),
-            needs: fields.word(NEEDS).into(),
+            pref_address: fields.long(PREF_ADDRESS),
+            init_size: fields.word(INIT_SIZE).into(),
             initrd_limit: fields.word(INITRD_LIMIT).into(),
-            most_command_line: fields.word(MOST_COMMAND_LINE) as usize,
+            max_command_line: fields.word(MAX_COMMAND_LINE) as usize,
         })
     }
 }
 
-/// Numbers in a file that is long enough for them.
+/// Reads numbers from a file of sufficient length.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -127,7 +114,7 @@ impl Fields<'_> {
         u64::from_le_bytes(self.bytes(at))
     }
 
-    /// Behind the boot sector and the setup code, which nobody here runs.
+    /// Offset of the code, behind the boot sector and the real-mode setup code.
     fn code_offset(&self) -> usize {
         let sectors = match self.0[SETUP_SECTORS] {
             0 => OLD_SETUP,

@@ -1,75 +1,74 @@
-//! A Linux kernel: which kind of file it is, what goes where, and where it begins.
+//! Loading of a Linux kernel.
 //!
-//! Below 1 MiB lie what it is told and the tables that it is entered on; a compressed kernel
-//! lies where it prefers to be, so that it need not move; the initramfs lies as high as it
-//! may, out of everybody's way.
+//! Boot parameters and tables lie below 1 MiB, a compressed kernel at its preferred address, so that it need not relocate,
+//! and the initramfs as high as allowed.
 
 mod bzimage;
 mod parameters;
 
-pub use bzimage::BadKernel;
-
 use crate::boot::acpi::{self, Hardware};
+use crate::boot::error::{BootError, MAX_MEMORY};
 use crate::boot::image::Image;
-use crate::boot::info::{boot_info, BOOT_INFO, MOST_COMMAND_LINE};
-use crate::boot::prepare::{check_command_line, check_memory, loaded, BadBoot, Piece, Prepared};
+use crate::boot::info;
+use crate::boot::info::{boot_info, BOOT_INFO, MAX_COMMAND_LINE};
+use crate::boot::prepare::{check_command_line, check_memory, file_chunks, Chunk, Prepared};
 use crate::boot::registers::{self, Tables, LINUX_DESCRIPTORS};
-use crate::boot::{info, MOST_MEMORY};
+use alloc::vec;
+use alloc::vec::Vec;
 use bzimage::{BzImage, ENTRY};
-use std::ops::Range;
+use core::ops::Range;
 use trapline_abi::platform::{POWER_RESET, POWER_RESET_PORT};
 use trapline_interface::{Gpa, PAGE};
 
-/// A kernel that can be started, in memory that is large enough.
+/// A validated kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kernel<'a> {
-    /// As distributions ship it: unpacks itself.
+    /// bzImage.
     Compressed(BzImage<'a>),
-    /// An ELF file with a PVH note.
+    /// vmlinux with a PVH note.
     Unpacked(Image<'a>),
 }
 
 impl<'a> Kernel<'a> {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// What is wrong with it, as the kind of file that it seems to be.
-    pub fn parse(file: &'a [u8]) -> Result<Self, BadBoot> {
+    /// The file is invalid for its format.
+    pub fn parse(file: &'a [u8]) -> Result<Self, BootError> {
         if !file.starts_with(b"\x7fELF") {
             return Ok(Self::Compressed(BzImage::parse(file)?));
         }
         let image = Image::parse(file)?;
-        image.pvh().ok_or(BadBoot::NoPvh)?;
+        image.pvh().ok_or(BootError::NoPvh)?;
         Ok(Self::Unpacked(image))
     }
 }
 
-/// What a machine begins with, besides its kernel.
+/// Boot parameters of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct LinuxPlan<'a> {
-    /// Guest memory, from address 0, in bytes.
+    /// Guest memory in bytes, from address 0.
     pub memory: u64,
-    /// For the kernel.
+    /// Kernel command line.
     pub command_line: &'a str,
-    /// An initramfs; empty if there is none.
+    /// Initramfs; may be empty.
     pub initrd: &'a [u8],
-    /// What the kernel is to find.
+    /// Hardware described in ACPI tables.
     pub hardware: &'a Hardware,
 }
 
-// Where things are, besides the ACPI tables.
+// Memory layout, besides the ACPI tables.
 const DESCRIPTORS: u64 = 0x6000;
 const PARAMETERS: u64 = 0x7000;
 const PAGES: u64 = 0x9000;
 const COMMAND_LINE: u64 = 0x2_0000;
 
-/// Where a processor begins after a reset, as real mode sees it (Intel SDM volume 3, 10.1.4): a
-/// kernel that restarts its machine through the firmware jumps there. Linux does, on a
-/// platform of reduced hardware that has no EFI.
+/// Real-mode reset vector (Intel SDM volume 3, 10.1.4). Linux jumps there to reboot a hardware-reduced platform without
+/// EFI.
 const RESET_VECTOR: u64 = 0xf_fff0;
 
-/// All the firmware that there is: it resets the machine, and waits for that.
-fn restart() -> [u8; 9] {
+/// Returns the code at the reset vector: resets the VM and halts.
+fn reset_code() -> [u8; 9] {
     let [low, high] = POWER_RESET_PORT.to_le_bytes();
     [
         0xba,
@@ -84,37 +83,39 @@ fn restart() -> [u8; 9] {
     ]
 }
 
-/// Says what to put where for `kernel` to start as planned. Every piece lies within
-/// the planned memory.
+/// Returns the initial state for `kernel`. All pieces lie within the configured memory.
 ///
 /// # Errors
-/// What does not go together.
+/// The parameters do not fit the kernel.
 pub fn prepare_linux<'a>(
     kernel: &Kernel<'a>,
     plan: &LinuxPlan<'a>,
-) -> Result<Prepared<'a>, BadBoot> {
+) -> Result<Prepared<'a>, BootError> {
     let mut prepared = match kernel {
-        Kernel::Compressed(kernel) => compressed(kernel, plan)?,
-        Kernel::Unpacked(image) => unpacked(image, plan)?,
+        Kernel::Compressed(kernel) => prepare_compressed(kernel, plan)?,
+        Kernel::Unpacked(image) => prepare_unpacked(image, plan)?,
     };
     let tables = acpi::tables(plan.hardware);
-    prepared.pieces.push(Piece::made(acpi::TABLES, tables));
-    let restart = Piece::made(RESET_VECTOR, restart().to_vec());
-    prepared.pieces.push(restart);
+    prepared.pieces.push(Chunk::owned(acpi::TABLES, tables));
+    let code = Chunk::owned(RESET_VECTOR, reset_code().to_vec());
+    prepared.pieces.push(code);
     Ok(prepared)
 }
 
-fn compressed<'a>(kernel: &BzImage<'a>, plan: &LinuxPlan<'a>) -> Result<Prepared<'a>, BadBoot> {
-    let (given, most) = (plan.memory, MOST_COMMAND_LINE.min(kernel.most_command_line));
-    check_command_line(plan.command_line, most)?;
-    if given > MOST_MEMORY {
-        return Err(BadBoot::MemoryTooLarge { given });
+fn prepare_compressed<'a>(
+    kernel: &BzImage<'a>,
+    plan: &LinuxPlan<'a>,
+) -> Result<Prepared<'a>, BootError> {
+    let (given, max) = (plan.memory, MAX_COMMAND_LINE.min(kernel.max_command_line));
+    check_command_line(plan.command_line, max)?;
+    if given > MAX_MEMORY {
+        return Err(BootError::MemoryTooLarge { given });
     }
-    check_place(kernel.preferred)?;
-    let size = kernel.needs.max(kernel.code.len() as u64);
-    let end = kernel.preferred.saturating_add(size);
-    let initrd = place(plan, end, kernel.initrd_limit.saturating_add(1))?;
-    let page = parameters::page(&parameters::Told {
+    check_address(kernel.pref_address)?;
+    let size = kernel.init_size.max(kernel.code.len() as u64);
+    let end = kernel.pref_address.saturating_add(size);
+    let initrd = initrd_range(plan, end, kernel.initrd_limit.saturating_add(1))?;
+    let page = parameters::page(&parameters::GuestInfo {
         kernel,
         memory: plan.memory,
         command_line: COMMAND_LINE,
@@ -130,68 +131,69 @@ fn compressed<'a>(kernel: &BzImage<'a>, plan: &LinuxPlan<'a>) -> Result<Prepared
         pages: PAGES,
     };
     Ok(Prepared {
-        boot: registers::linux(kernel.preferred + ENTRY, PARAMETERS, &tables),
+        boot: registers::linux(kernel.pref_address + ENTRY, PARAMETERS, &tables),
         pieces: vec![
-            Piece::made(DESCRIPTORS, descriptors),
-            Piece::made(PARAMETERS, page),
-            Piece::made(PAGES, identity_map()),
-            Piece::made(COMMAND_LINE, command_line),
-            Piece::of_file(kernel.preferred, kernel.code),
-            Piece::of_file(initrd.start, plan.initrd),
+            Chunk::owned(DESCRIPTORS, descriptors),
+            Chunk::owned(PARAMETERS, page),
+            Chunk::owned(PAGES, identity_map()),
+            Chunk::owned(COMMAND_LINE, command_line),
+            Chunk::borrowed(kernel.pref_address, kernel.code),
+            Chunk::borrowed(initrd.start, plan.initrd),
         ],
         interrupts: None,
     })
 }
 
-fn unpacked<'a>(image: &Image<'a>, plan: &LinuxPlan<'a>) -> Result<Prepared<'a>, BadBoot> {
+fn prepare_unpacked<'a>(
+    image: &Image<'a>,
+    plan: &LinuxPlan<'a>,
+) -> Result<Prepared<'a>, BootError> {
     check_memory(image, plan.memory)?;
     let lowest = image.segments().iter().map(|part| part.at.0).min();
-    check_place(lowest.unwrap_or(u64::MAX))?;
-    check_command_line(plan.command_line, MOST_COMMAND_LINE)?;
-    let initrd = place(plan, image.end(), plan.memory)?;
-    let info = boot_info(&info::Told {
+    check_address(lowest.unwrap_or(u64::MAX))?;
+    check_command_line(plan.command_line, MAX_COMMAND_LINE)?;
+    let initrd = initrd_range(plan, image.end(), plan.memory)?;
+    let info = boot_info(&info::GuestInfo {
         memory: plan.memory,
         command_line: plan.command_line,
         module: Some(initrd.clone()).filter(|module| !module.is_empty()),
         rsdp: acpi::TABLES,
     });
     let mut pieces = vec![
-        Piece::made(BOOT_INFO, info),
-        Piece::of_file(initrd.start, plan.initrd),
+        Chunk::owned(BOOT_INFO, info),
+        Chunk::borrowed(initrd.start, plan.initrd),
     ];
-    pieces.extend(loaded(image));
+    pieces.extend(file_chunks(image));
     Ok(Prepared {
-        boot: registers::pvh(image.pvh().ok_or(BadBoot::NoPvh)?),
+        boot: registers::pvh(image.pvh().ok_or(BootError::NoPvh)?),
         pieces,
         interrupts: None,
     })
 }
 
-/// Below the first MiB is what a kernel is told.
-fn check_place(at: u64) -> Result<(), BadBoot> {
+/// Checks that the kernel lies above the boot parameters.
+fn check_address(at: u64) -> Result<(), BootError> {
     match at {
-        ..acpi::TABLES_END => Err(BadBoot::TooLow { at: Gpa(at) }),
+        ..acpi::TABLES_END => Err(BootError::TooLow { at: Gpa(at) }),
         _ => Ok(()),
     }
 }
 
-/// The place for the initramfs: whole pages that end at the end of memory, or at `limit`
-/// if that is lower, and begin at `from` or above.
-fn place(plan: &LinuxPlan<'_>, from: u64, limit: u64) -> Result<Range<u64>, BadBoot> {
+/// Returns the address range of the initramfs: whole pages below `limit` and the end of memory, and not below `from`.
+fn initrd_range(plan: &LinuxPlan<'_>, from: u64, limit: u64) -> Result<Range<u64>, BootError> {
     let length = plan.initrd.len() as u64;
     let page = PAGE as u64;
     let needed = from.saturating_add(length.next_multiple_of(page));
     let end = plan.memory.min(limit);
     if end < needed {
         let given = plan.memory;
-        return Err(BadBoot::MemoryTooSmall { given, needed });
+        return Err(BootError::MemoryTooSmall { given, needed });
     }
     let start = (end - length) / page * page;
     Ok(start..start + length)
 }
 
-/// Page tables that map the first 4 GiB to themselves: one of the highest level, one
-/// of the next, and four of pages of 2 MiB.
+/// Returns page tables that identity-map the first 4 GiB: a PML4, a PDPT, and four page directories.
 fn identity_map() -> Vec<u8> {
     const PRESENT_WRITABLE: u64 = 3;
     const LARGE: u64 = 0x80;

@@ -1,14 +1,15 @@
-//! What a kernel is told that is entered by the 64-bit boot protocol: `boot_params`, the
-//! "zero page" (Linux, arch/x86/include/uapi/asm/bootparam.h).
+//! `boot_params`, the "zero page" (Linux, arch/x86/include/uapi/asm/bootparam.h).
 
 use super::bzimage::{BzImage, HEADER};
 use crate::boot::info::memory_map;
-use std::ops::Range;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
 
-/// Its length in bytes.
+/// Length in bytes.
 pub const LENGTH: usize = 4096;
 
-// Fields.
+// Offsets of fields.
 const RSDP: usize = 0x070;
 const MAP_ENTRIES: usize = 0x1e8;
 const LOADER: usize = 0x210;
@@ -18,37 +19,37 @@ const COMMAND_LINE: usize = 0x228;
 const MAP: usize = 0x2d0;
 const MAP_ENTRY: usize = 20;
 
-/// A loader without a number of its own.
+/// `type_of_loader` of an unregistered boot loader.
 const UNKNOWN_LOADER: u8 = 0xff;
 
-/// What a kernel is told. Addresses are below 4 GiB.
-pub struct Told<'a> {
-    /// Its own header, which it gets back.
+/// Values of the fields. Addresses are below 4 GiB.
+pub struct GuestInfo<'a> {
+    /// The kernel, whose setup header is copied.
     pub kernel: &'a BzImage<'a>,
-    /// In bytes, from address 0.
+    /// Memory in bytes, from address 0.
     pub memory: u64,
-    /// Where the command line is.
+    /// Address of the command line.
     pub command_line: u64,
-    /// Where the initramfs is; empty if there is none.
+    /// Address range of the initramfs; may be empty.
     pub initrd: Range<u64>,
-    /// Where the pointer to the ACPI tables is.
+    /// Address of the RSDP.
     pub rsdp: u64,
 }
 
-/// The page.
-pub fn page(told: &Told<'_>) -> Vec<u8> {
+/// Returns the page.
+pub fn page(info: &GuestInfo<'_>) -> Vec<u8> {
     let mut page = vec![0; LENGTH];
-    let header = told.kernel.header;
+    let header = info.kernel.header;
     page[HEADER..HEADER + header.len()].copy_from_slice(header);
     let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
     let word = |value: u64| (value as u32).to_le_bytes();
-    let Range { start, end } = told.initrd;
+    let Range { start, end } = info.initrd;
     put(LOADER, &[UNKNOWN_LOADER]);
-    put(RSDP, &told.rsdp.to_le_bytes());
-    put(COMMAND_LINE, &word(told.command_line));
+    put(RSDP, &info.rsdp.to_le_bytes());
+    put(COMMAND_LINE, &word(info.command_line));
     put(INITRD, &word(start));
     put(INITRD_SIZE, &word(end - start));
-    let map = memory_map(told.memory);
+    let map = memory_map(info.memory);
     put(MAP_ENTRIES, &[map.len() as u8]);
     for (number, entry) in map.iter().enumerate() {
         let at = MAP + number * MAP_ENTRY;

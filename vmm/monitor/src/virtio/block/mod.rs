@@ -1,86 +1,85 @@
-//! A disk (virtio 1.2, section 5.2): sectors that a driver reads, writes, flushes and
-//! gives up.
+//! A block device (virtio 1.2, section 5.2).
 //!
-//! What a driver asks for is checked ([`request`]) and becomes an [`Order`] for whoever
-//! has the file. Orders come back in whatever order, by their tickets ([`Block::landed`]),
-//! and the next [`Block::serve`] gives their requests back. A reset in between
-//! disowns what is out: it still has to land, and nobody is told of it.
+//! A request is checked ([`request`]) and becomes an [`Order`] for the owner of the file. Orders complete in any order,
+//! by their tag ([`Block::landed`]); the next [`Block::serve`] returns their requests to the driver. After a reset
+//! outstanding orders still complete, without effect on the new driver.
 
+mod config;
 mod request;
 
-use self::request::{Asked, Request};
+use self::config::configuration;
+use self::request::{Parsed, Request};
 use crate::virtio::chain::{slices, Part};
-use crate::virtio::{Broken, Chain, Device, Memory, Ring, Served};
+use crate::virtio::{Chain, Device, DriverError, Memory, Progress, Ring};
+use alloc::vec::Vec;
 
 const KIND: u32 = 2;
 
-/// How many requests can be under way.
-pub const MOST: u16 = 128;
-const QUEUES: [u16; 1] = [MOST];
+/// Limit of requests in flight.
+pub const MAX: u16 = 128;
+const QUEUES: [u16; 1] = [MAX];
 
-/// Bytes of a sector, whatever blocks a disk has.
+/// Sector size in bytes, independent of the block size.
 pub const SECTOR: u64 = 512;
 
-/// In how many pieces of memory the driver may put data (`seg_max`): the rest of a ring,
-/// without what comes before and behind it.
-const MOST_PARTS: u32 = MOST as u32 - 2;
+/// `seg_max`: the ring without header and status descriptors.
+const MAX_PARTS: u32 = MAX as u32 - 2;
 
-/// The longest range that is given up or cleared by one request, in sectors: 1 GiB.
-const MOST_CLEARED: u32 = 1 << 21;
+/// Longest discard or write-zeroes range in sectors: 1 GiB.
+const MAX_CLEARED: u32 = 1 << 21;
 
-/// Length of what identifies a disk.
+/// Length of the device ID string.
 pub const IDENTITY: usize = 20;
 
 // Features (section 5.2.3).
 const SEG_MAX: u64 = 1 << 2;
 const READ_ONLY: u64 = 1 << 5;
 const BLK_SIZE: u64 = 1 << 6;
-/// Feature: what was written is stable once it was flushed. To a driver that does
-/// not know of it, a write comes back when it is stable.
+/// VIRTIO_BLK_F_FLUSH: writes are stable after a flush. Without it, every write is stable on completion.
 pub const FLUSH: u64 = 1 << 9;
 const TOPOLOGY: u64 = 1 << 10;
 const DISCARD: u64 = 1 << 13;
 const WRITE_ZEROES: u64 = 1 << 14;
 
-/// What a disk is like.
+/// Properties of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Its length in sectors.
+pub struct Geometry {
+    /// Length in sectors.
     pub sectors: u64,
-    /// Nothing can be changed.
+    /// Writes are rejected.
     pub read_only: bool,
-    /// Ranges can be given up and cleared.
+    /// Discard and write-zeroes are supported.
     pub clears: bool,
-    /// What is best accessed as one: a power of 2, in bytes, from one sector on.
+    /// Block size in bytes, a power of 2 from one sector.
     pub block: u32,
-    /// What identifies it, with zeroes behind.
+    /// Device ID, padded with zeroes.
     pub identity: [u8; IDENTITY],
 }
 
-/// How a request ended.
+/// Status of a completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// As it was asked for.
+    /// Success.
     Done = 0,
-    /// It makes no sense, or the disk could not do it.
+    /// VIRTIO_BLK_S_IOERR.
     Failed = 1,
-    /// This disk does not do that.
+    /// VIRTIO_BLK_S_UNSUPP.
     Unsupported = 2,
 }
 
-/// Something to be done to the disk.
+/// A disk operation.
 #[derive(Debug)]
 pub struct Order<'a> {
-    /// By which it comes back.
-    pub ticket: u16,
-    /// What.
+    /// Identifies the order at completion.
+    pub tag: u16,
+    /// Operation.
     pub work: Work<'a>,
-    /// It has to be stable before it comes back.
+    /// The data must be stable at completion.
     pub stable: bool,
 }
 
-/// What is to be done, from byte `offset` on.
+/// Kind of operation, from byte `offset`.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Work<'a> {
@@ -94,12 +93,12 @@ pub enum Work<'a> {
     },
     /// Make stable what came back before.
     Flush,
-    /// Nobody needs this range any more.
+    /// Deallocates a range.
     Discard {
         offset: u64,
         length: u64,
     },
-    /// This range is to read as zeroes, and need not take room if `unmap` is set.
+    /// Zeroes a range, and deallocates it if `unmap` is set.
     Clear {
         offset: u64,
         length: u64,
@@ -107,7 +106,7 @@ pub enum Work<'a> {
     },
 }
 
-/// Guest memory that data comes from or goes to.
+/// Guest memory of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
     parts: &'a [Part],
@@ -116,46 +115,46 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// How many bytes: never 0, always whole sectors.
+    /// Length in bytes: a positive multiple of the sector size.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Where: fewer than [`MOST`] pieces, for no chain is longer than its ring.
+    /// Ranges of memory, fewer than [`MAX`].
     pub fn parts(&self) -> impl Iterator<Item = Part> + 'a {
-        // It was made of as many as are there.
+        // The range was checked when the order was made.
         let parts = slices(self.parts, self.skip, self.length);
         parts.into_iter().flatten()
     }
 }
 
-/// A request that was taken.
+/// State of a tag.
 #[derive(Debug, Default)]
-enum Flight {
+enum RequestState {
     #[default]
     None,
-    /// Its order is out.
+    /// In flight.
     Out(Chain, Request),
-    /// So it is, but its driver is gone.
-    Disowned(Request),
-    /// Its order has come back.
+    /// In flight, but the driver was reset.
+    Orphaned(Request),
+    /// Complete, not yet returned to the driver.
     Landed(Chain, Request, Status),
 }
 
 /// The device.
 #[derive(Debug)]
 pub struct Block {
-    shape: Shape,
+    geometry: Geometry,
     configuration: [u8; 60],
     features: u64,
-    flights: Vec<Flight>,
-    /// Tickets that nobody has.
+    flights: Vec<RequestState>,
+    /// Free tags.
     free: Vec<u16>,
     landed: Vec<u16>,
     out: usize,
-    disowned: usize,
-    /// A flush failed: what the kernel then forgot it will not tell again.
+    orphaned: usize,
+    /// A flush failed; the kernel reports lost writes only once.
     lost: bool,
 }
 
@@ -165,8 +164,12 @@ impl Device for Block {
     }
 
     fn features(&self) -> u64 {
-        let read_only = if self.shape.read_only { READ_ONLY } else { 0 };
-        let clears = if self.shape.clears {
+        let read_only = if self.geometry.read_only {
+            READ_ONLY
+        } else {
+            0
+        };
+        let clears = if self.geometry.clears {
             DISCARD | WRITE_ZEROES
         } else {
             0
@@ -187,15 +190,15 @@ impl Device for Block {
     }
 
     fn reset(&mut self) {
-        for (flight, ticket) in self.flights.iter_mut().zip(0..) {
-            *flight = match std::mem::take(flight) {
-                Flight::Out(_, request) => {
-                    self.disowned += 1;
-                    Flight::Disowned(request)
+        for (flight, tag) in self.flights.iter_mut().zip(0..) {
+            *flight = match core::mem::take(flight) {
+                RequestState::Out(_, request) => {
+                    self.orphaned += 1;
+                    RequestState::Orphaned(request)
                 }
-                Flight::Landed(..) => {
-                    self.free.push(ticket);
-                    Flight::None
+                RequestState::Landed(..) => {
+                    self.free.push(tag);
+                    RequestState::None
                 }
                 same => same,
             };
@@ -210,205 +213,184 @@ impl Device for Block {
 }
 
 impl Block {
-    /// A disk of this shape.
-    pub fn new(shape: Shape) -> Self {
-        let most = usize::from(MOST);
+    /// Creates a device with these properties.
+    pub fn new(geometry: Geometry) -> Self {
+        let max = usize::from(MAX);
         Self {
-            configuration: configuration(&shape),
-            shape,
+            configuration: configuration(&geometry),
+            geometry,
             features: 0,
-            flights: std::iter::repeat_with(Flight::default).take(most).collect(),
-            free: (0..MOST).rev().collect(),
-            landed: Vec::with_capacity(most),
+            flights: core::iter::repeat_with(RequestState::default)
+                .take(max)
+                .collect(),
+            free: (0..MAX).rev().collect(),
+            landed: Vec::with_capacity(max),
             out: 0,
-            disowned: 0,
+            orphaned: 0,
             lost: false,
         }
     }
 
-    /// An order has come back.
-    pub fn landed(&mut self, ticket: u16, status: Status) {
-        let Some(flight) = self.flights.get_mut(usize::from(ticket)) else {
+    /// Completes an order.
+    pub fn landed(&mut self, tag: u16, status: Status) {
+        let Some(flight) = self.flights.get_mut(usize::from(tag)) else {
             return;
         };
-        match std::mem::take(flight) {
-            Flight::Out(chain, request) => {
+        match core::mem::take(flight) {
+            RequestState::Out(chain, request) => {
                 self.lost |= lost(request, status);
-                *flight = Flight::Landed(chain, request, status);
-                self.landed.push(ticket);
+                *flight = RequestState::Landed(chain, request, status);
+                self.landed.push(tag);
                 self.out -= 1;
             }
-            Flight::Disowned(request) => {
+            RequestState::Orphaned(request) => {
                 self.lost |= lost(request, status);
-                self.free.push(ticket);
-                self.disowned -= 1;
+                self.free.push(tag);
+                self.orphaned -= 1;
                 self.out -= 1;
             }
-            // It was not out.
+            // The tag is not in flight.
             other => *flight = other,
         }
     }
 
-    /// Gives back what has landed, and takes what waits: `submit` gets the orders that
-    /// come of it, and `tell` how each request ended and how many bytes it moved.
+    /// Returns completed requests and takes new ones. `submit` receives the orders, `on_complete` the status and size of each
+    /// completed request.
     ///
     /// # Errors
-    /// The rings make no sense, or a request has no place for its status.
+    /// The rings are malformed, or a request has no status byte.
     pub fn serve(
         &mut self,
         rings: &mut [Ring],
         memory: &Memory,
         submit: &mut impl FnMut(Order<'_>),
-        tell: &mut impl FnMut(Ended),
-    ) -> Result<Served, Broken> {
+        on_complete: &mut impl FnMut(Completion),
+    ) -> Result<Progress, DriverError> {
         let [ring] = rings else {
-            return Err(Broken::Ring);
+            return Err(DriverError::Ring);
         };
-        let mut given = self.give_back(ring, memory, tell)?;
-        ring.deafen(memory)?;
+        let mut given = self.give_back(ring, memory, on_complete)?;
+        ring.disable_notifications(memory)?;
         let (mut taken, mut more) = (0, true);
-        // What lands makes room, and then this is called again.
+        // A completion makes room and serves again.
         while more && self.has_room() {
-            if taken == MOST {
+            if taken == MAX {
                 break;
             }
             let Some(chain) = ring.take(memory)? else {
-                more = ring.listen(memory)?;
+                more = ring.enable_notifications(memory)?;
                 continue;
             };
             taken += 1;
             if let Some((chain, request, status)) = self.order(chain, memory, submit)? {
-                give(ring, memory, &chain, request, status, tell)?;
+                give(ring, memory, &chain, request, status, on_complete)?;
                 given += 1;
             }
         }
-        Ok(Served {
-            interrupt: given > 0 && ring.must_interrupt(memory)?,
+        Ok(Progress {
+            interrupt: given > 0 && ring.needs_interrupt(memory)?,
             more: more && self.has_room(),
         })
     }
 
-    /// Nothing is taken for a driver while its predecessor's orders are out.
+    /// No request is taken while orders of the previous driver are in flight.
     fn has_room(&self) -> bool {
-        self.disowned == 0 && !self.free.is_empty()
+        self.orphaned == 0 && !self.free.is_empty()
     }
 
     fn give_back(
         &mut self,
         ring: &mut Ring,
         memory: &Memory,
-        tell: &mut impl FnMut(Ended),
-    ) -> Result<usize, Broken> {
+        on_complete: &mut impl FnMut(Completion),
+    ) -> Result<usize, DriverError> {
         let count = self.landed.len();
-        for ticket in self.landed.drain(..) {
-            let flight = std::mem::take(&mut self.flights[usize::from(ticket)]);
-            self.free.push(ticket);
-            if let Flight::Landed(chain, request, status) = flight {
-                give(ring, memory, &chain, request, status, tell)?;
+        for tag in self.landed.drain(..) {
+            let flight = core::mem::take(&mut self.flights[usize::from(tag)]);
+            self.free.push(tag);
+            if let RequestState::Landed(chain, request, status) = flight {
+                give(ring, memory, &chain, request, status, on_complete)?;
             }
         }
         Ok(count)
     }
 
-    /// Sends out what a request asks for; gives it back where there is nothing to be sent.
+    /// Submits the order of a request; returns the request if it completes without an order.
     fn order(
         &mut self,
         chain: Chain,
         memory: &Memory,
         submit: &mut impl FnMut(Order<'_>),
-    ) -> Result<Option<(Chain, Request, Status)>, Broken> {
-        let request = match request::read(&chain, memory, &self.shape, self.features)? {
-            Asked::Refused(status) => return Ok(Some((chain, Request::Nothing, status))),
-            Asked::For(Request::Identity { length }) => {
-                chain.write(memory, 0, &self.shape.identity[..length])?;
+    ) -> Result<Option<(Chain, Request, Status)>, DriverError> {
+        let request = match request::read(&chain, memory, &self.geometry, self.features)? {
+            Parsed::Refused(status) => return Ok(Some((chain, Request::Nothing, status))),
+            Parsed::For(Request::Identity { length }) => {
+                chain.write(memory, 0, &self.geometry.identity[..length])?;
                 return Ok(Some((chain, Request::Identity { length }, Status::Done)));
             }
-            Asked::For(Request::Flush) if self.lost => {
+            Parsed::For(Request::Flush) if self.lost => {
                 return Ok(Some((chain, Request::Flush, Status::Failed)))
             }
-            Asked::For(request) => request,
+            Parsed::For(request) => request,
         };
         let Some(work) = request.work(&chain) else {
             return Ok(Some((chain, request, Status::Done)));
         };
-        let Some(ticket) = self.free.pop() else {
+        let Some(tag) = self.free.pop() else {
             return Ok(Some((chain, request, Status::Failed)));
         };
         submit(Order {
-            ticket,
+            tag,
             work,
             stable: self.features & FLUSH == 0,
         });
-        self.flights[usize::from(ticket)] = Flight::Out(chain, request);
+        self.flights[usize::from(tag)] = RequestState::Out(chain, request);
         self.out += 1;
         Ok(None)
     }
 }
 
-/// Whether what was written may be gone, though it came back as written.
+/// Returns true if completed writes may be lost.
 fn lost(request: Request, status: Status) -> bool {
     request == Request::Flush && status != Status::Done
 }
 
-/// A request that went back.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// How.
+pub struct Completion {
+    /// Status.
     pub status: Status,
-    /// Bytes that the guest got.
+    /// Bytes written to guest memory.
     pub read: usize,
-    /// Bytes that the guest gave.
+    /// Bytes read from guest memory.
     pub written: usize,
 }
 
-/// Writes the status behind all else that is written, and gives the request back.
+/// Writes the status byte and returns the request.
 fn give(
     ring: &mut Ring,
     memory: &Memory,
     chain: &Chain,
     request: Request,
     status: Status,
-    tell: &mut impl FnMut(Ended),
-) -> Result<(), Broken> {
+    on_complete: &mut impl FnMut(Completion),
+) -> Result<(), DriverError> {
     let room = chain.writable_length();
-    let last = room.checked_sub(1).ok_or(Broken::Request)?;
+    let last = room.checked_sub(1).ok_or(DriverError::Request)?;
     chain.write(memory, last, &[status as u8])?;
     let (read, written) = match (status, request) {
         (Status::Done, Request::Read { length, .. } | Request::Identity { length }) => (length, 0),
         (Status::Done, Request::Write { length, .. }) => (0, length),
         _ => (0, 0),
     };
-    tell(Ended {
+    on_complete(Completion {
         status,
         read,
         written,
     });
-    // What is counted begins at the first byte: there must be no gap before the status.
+    // The used length counts from the first byte, without a gap before the status.
     let counted = if read == last { room } else { read };
-    ring.give(memory, chain.head(), counted)
-}
-
-/// Section 5.2.4.
-fn configuration(shape: &Shape) -> [u8; 60] {
-    let mut bytes = [0; 60];
-    let block = shape.block.max(SECTOR as u32);
-    let exponent = (block / SECTOR as u32).ilog2() as u8;
-    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-    put(0, &shape.sectors.to_le_bytes());
-    put(12, &MOST_PARTS.to_le_bytes());
-    put(20, &(SECTOR as u32).to_le_bytes());
-    put(24, &[exponent, 0]);
-    put(26, &((block / SECTOR as u32) as u16).to_le_bytes());
-    if shape.clears {
-        for most in [36, 48] {
-            put(most, &MOST_CLEARED.to_le_bytes());
-            // Ranges in one request.
-            put(most + 4, &1_u32.to_le_bytes());
-        }
-        put(44, &(block / SECTOR as u32).to_le_bytes());
-        put(56, &[1]);
-    }
-    bytes
+    ring.complete(memory, chain.head(), counted)
 }
 
 #[cfg(test)]

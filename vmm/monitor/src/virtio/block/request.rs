@@ -1,9 +1,8 @@
-//! What a driver asks of a disk (virtio 1.2, section 5.2.6): 16 bytes and perhaps data
-//! that the device reads, then perhaps room for data, and one byte for the status. How that
-//! is cut into pieces of memory means nothing.
+//! Parsing of requests (virtio 1.2, section 5.2.6): a header of 16 bytes, data, and a status byte, split into descriptors
+//! in any way.
 
-use super::{Data, Shape, Status, Work, DISCARD, IDENTITY, MOST_CLEARED, SECTOR, WRITE_ZEROES};
-use crate::virtio::{Broken, Chain, Memory};
+use super::{Data, Geometry, Status, Work, DISCARD, IDENTITY, MAX_CLEARED, SECTOR, WRITE_ZEROES};
+use crate::virtio::{Chain, DriverError, Memory};
 
 const HEADER: usize = 16;
 const RANGE: usize = 16;
@@ -15,10 +14,10 @@ const GET_ID: u32 = 8;
 const DISCARD_TYPE: u32 = 11;
 const WRITE_ZEROES_TYPE: u32 = 13;
 
-/// Of a range: it need not take room.
+/// Range flag: deallocate.
 const UNMAP: u32 = 1;
 
-/// Something that makes sense; offsets and lengths in bytes, within the disk.
+/// A valid request; offsets and lengths in bytes, within the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     Nothing,
@@ -45,25 +44,30 @@ pub enum Request {
     },
 }
 
-/// What came of reading one.
+/// Result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Parsed {
     For(Request),
     Refused(Status),
 }
 
-const FAILED: Asked = Asked::Refused(Status::Failed);
-const UNSUPPORTED: Asked = Asked::Refused(Status::Unsupported);
+const FAILED: Parsed = Parsed::Refused(Status::Failed);
+const UNSUPPORTED: Parsed = Parsed::Refused(Status::Unsupported);
 
-/// What `chain` asks of a disk of this shape, with these features.
+/// Parses the request in `chain`.
 ///
 /// # Errors
-/// It has no place for its status.
-pub fn read(chain: &Chain, memory: &Memory, shape: &Shape, features: u64) -> Result<Asked, Broken> {
+/// The chain has no status byte.
+pub fn read(
+    chain: &Chain,
+    memory: &Memory,
+    geometry: &Geometry,
+    features: u64,
+) -> Result<Parsed, DriverError> {
     let room = chain
         .writable_length()
         .checked_sub(1)
-        .ok_or(Broken::Request)?;
+        .ok_or(DriverError::Request)?;
     let Some(given) = chain.readable_length().checked_sub(HEADER) else {
         return Ok(FAILED);
     };
@@ -72,12 +76,12 @@ pub fn read(chain: &Chain, memory: &Memory, shape: &Shape, features: u64) -> Res
     let (kind, sector) = (number(&header[..4]) as u32, number(&header[8..]));
     let ranges = (given == RANGE).then_some(HEADER);
     let asked = match kind {
-        IN => data(shape, sector, room).map(|offset| Request::Read {
+        IN => data(geometry, sector, room).map(|offset| Request::Read {
             offset,
             length: room,
         }),
-        OUT if shape.read_only => None,
-        OUT => data(shape, sector, given).map(|offset| Request::Write {
+        OUT if geometry.read_only => None,
+        OUT => data(geometry, sector, given).map(|offset| Request::Write {
             offset,
             length: given,
         }),
@@ -86,39 +90,39 @@ pub fn read(chain: &Chain, memory: &Memory, shape: &Shape, features: u64) -> Res
             length: room.min(IDENTITY),
         }),
         DISCARD_TYPE if features & DISCARD != 0 => {
-            return range(chain, memory, shape, ranges, false)
+            return range(chain, memory, geometry, ranges, false)
         }
         WRITE_ZEROES_TYPE if features & WRITE_ZEROES != 0 => {
-            return range(chain, memory, shape, ranges, true)
+            return range(chain, memory, geometry, ranges, true)
         }
         _ => return Ok(UNSUPPORTED),
     };
-    Ok(asked.map_or(FAILED, Asked::For))
+    Ok(asked.map_or(FAILED, Parsed::For))
 }
 
-/// Where so much data begins, in bytes: some, in whole sectors, all of them on the disk.
-fn data(shape: &Shape, sector: u64, length: usize) -> Option<u64> {
+/// Returns the byte offset of a transfer: whole sectors within the disk.
+fn data(geometry: &Geometry, sector: u64, length: usize) -> Option<u64> {
     let length = length as u64;
     let fits = length != 0 && length.is_multiple_of(SECTOR);
-    fits.then(|| within(shape, sector, length / SECTOR))?
+    fits.then(|| within(geometry, sector, length / SECTOR))?
 }
 
-/// Where `sectors` from `sector` on begin, in bytes, if the disk has them.
-fn within(shape: &Shape, sector: u64, sectors: u64) -> Option<u64> {
+/// Returns the byte offset of `sectors` from `sector`, if within the disk.
+fn within(geometry: &Geometry, sector: u64, sectors: u64) -> Option<u64> {
     let end = sector.checked_add(sectors)?;
     end.checked_mul(SECTOR)?;
-    (end <= shape.sectors).then_some(sector * SECTOR)
+    (end <= geometry.sectors).then_some(sector * SECTOR)
 }
 
-/// A range to be given up or cleared, at byte `at` of what is given.
+/// Parses a discard or write-zeroes range at byte `at`.
 fn range(
     chain: &Chain,
     memory: &Memory,
-    shape: &Shape,
+    geometry: &Geometry,
     at: Option<usize>,
     clear: bool,
-) -> Result<Asked, Broken> {
-    let (Some(at), false) = (at, shape.read_only) else {
+) -> Result<Parsed, DriverError> {
+    let (Some(at), false) = (at, geometry.read_only) else {
         return Ok(FAILED);
     };
     let mut bytes = [0; RANGE];
@@ -129,12 +133,12 @@ fn range(
     if flags & !known != 0 {
         return Ok(UNSUPPORTED);
     }
-    let offset = within(shape, sector, sectors);
-    let Some(offset) = offset.filter(|_| (1..=u64::from(MOST_CLEARED)).contains(&sectors)) else {
+    let offset = within(geometry, sector, sectors);
+    let Some(offset) = offset.filter(|_| (1..=u64::from(MAX_CLEARED)).contains(&sectors)) else {
         return Ok(FAILED);
     };
     let length = sectors * SECTOR;
-    Ok(Asked::For(match clear {
+    Ok(Parsed::For(match clear {
         false => Request::Discard { offset, length },
         true => Request::Clear {
             offset,
@@ -145,7 +149,7 @@ fn range(
 }
 
 impl Request {
-    /// What is to be done to the disk, if anything.
+    /// Returns the disk operation, if any.
     pub fn work<'a>(&self, chain: &'a Chain) -> Option<Work<'a>> {
         Some(match *self {
             Self::Nothing | Self::Identity { .. } => return None,
@@ -180,7 +184,7 @@ impl Request {
     }
 }
 
-/// Little-endian.
+/// Decodes a little-endian number.
 fn number(bytes: &[u8]) -> u64 {
     let numbers = bytes.iter().rev();
     numbers.fold(0, |number, byte| number << 8 | u64::from(*byte))

@@ -1,7 +1,9 @@
 use super::*;
-use crate::virtio::driver::{self, Driver, Piece};
+use crate::virtio::driver::{self, Chunk, Driver};
 use crate::virtio::Transport;
 use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
 
 const SECTORS: u64 = 64;
 const HEADER: u64 = 0x100;
@@ -11,33 +13,33 @@ const DATA: u64 = 0x1000;
 /// A disk in memory that does at once, or later, what is ordered.
 struct Disk {
     transport: Transport<Block>,
-    memory: Memory,
+    memory: std::sync::Arc<Memory>,
     bytes: Vec<u8>,
     orders: Vec<(u16, Status)>,
     stable: Vec<bool>,
     flushes: usize,
     hold: bool,
-    /// What comes back of every order.
+    /// Result of every order.
     verdict: Status,
-    ended: Vec<Ended>,
+    ended: Vec<Completion>,
 }
 
-fn shape() -> Shape {
-    Shape {
+fn geometry() -> Geometry {
+    Geometry {
         sectors: SECTORS,
         clears: true,
         block: 4096,
         identity: *b"a disk\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-        ..Shape::default()
+        ..Geometry::default()
     }
 }
 
 impl Disk {
-    fn new(shape: Shape) -> Self {
+    fn new(geometry: Geometry) -> Self {
         let mut disk = Self {
-            transport: Transport::new(Block::new(shape)),
-            memory: driver::memory(1),
-            bytes: (0..shape.sectors * SECTOR)
+            transport: Transport::new(Block::new(geometry)),
+            memory: driver::memory(1).into(),
+            bytes: (0..geometry.sectors * SECTOR)
                 .map(|at| (at / 7) as u8)
                 .collect(),
             orders: Vec::new(),
@@ -53,8 +55,8 @@ impl Disk {
     }
 
     /// Serves until nothing is left to be done.
-    fn serve(&mut self) -> Result<Served, Broken> {
-        let mut all = Served::default();
+    fn serve(&mut self) -> Result<Progress, DriverError> {
+        let mut all = Progress::default();
         loop {
             let (mut orders, memory) = (Vec::new(), self.memory.clone());
             let (device, rings) = self.transport.live().expect("a live device");
@@ -64,7 +66,7 @@ impl Disk {
                 stable.push(order.stable);
                 *flushes += usize::from(matches!(order.work, Work::Flush));
                 work(&order.work, bytes, &memory);
-                orders.push((order.ticket, verdict));
+                orders.push((order.tag, verdict));
             };
             let served =
                 device.serve(rings, &self.memory, &mut submit, &mut |how| ended.push(how))?;
@@ -79,8 +81,8 @@ impl Disk {
     }
 
     fn land(&mut self) {
-        for (ticket, status) in self.orders.drain(..) {
-            self.transport.device().landed(ticket, status);
+        for (tag, status) in self.orders.drain(..) {
+            self.transport.device().landed(tag, status);
         }
     }
 
@@ -89,7 +91,7 @@ impl Disk {
     }
 
     /// One request with its header at [`HEADER`] and its status at [`STATUS`].
-    fn ask(&mut self, kind: u32, sector: u64, data: &[Piece]) -> (u8, u32) {
+    fn ask(&mut self, kind: u32, sector: u64, data: &[Chunk]) -> (u8, u32) {
         let memory = self.memory.clone();
         let mut driver = Driver::new(&memory, 0);
         driver.put(HEADER, &header(kind, sector));
@@ -101,13 +103,13 @@ impl Disk {
         let served = self.serve().expect("it makes sense");
         assert!(served.interrupt && !served.more);
         let used = driver.used().expect("it came back");
-        let told = (driver.bytes(STATUS, 1)[0], used.1);
+        let result = (driver.bytes(STATUS, 1)[0], used.1);
         // The next one begins anew.
         let offered = self.transport.device().features();
         let _reset = self.transport.write(0x70, 4, 0, &self.memory);
         driver.put(driver::rings(0), &[0; 0x3000]);
         driver::start(&mut self.transport, &self.memory, offered);
-        told
+        result
     }
 }
 
@@ -119,7 +121,6 @@ fn header(kind: u32, sector: u64) -> Vec<u8> {
 }
 
 fn work(work: &Work<'_>, bytes: &mut [u8], memory: &Memory) {
-    use vm_memory::Bytes;
     let (at, data) = match work {
         Work::Read { offset, into } => (*offset, into),
         Work::Write { offset, from } => (*offset, from),
@@ -136,16 +137,16 @@ fn work(work: &Work<'_>, bytes: &mut [u8], memory: &Memory) {
     for part in data.parts() {
         let piece = &mut bytes[at..at + part.length];
         match work {
-            Work::Read { .. } => memory.write_slice(piece, part.at).unwrap(),
-            _ => memory.read_slice(piece, part.at).unwrap(),
+            Work::Read { .. } => memory.write(part.at, piece).unwrap(),
+            _ => memory.read(part.at, piece).unwrap(),
         }
         at += part.length;
     }
 }
 
 #[test]
-fn what_is_written_is_read_however_it_is_cut() {
-    let mut disk = Disk::new(shape());
+fn data_round_trips_in_any_layout() {
+    let mut disk = Disk::new(geometry());
     let wanted: Vec<u8> = (0..1024_u32).map(|at| (at % 251) as u8).collect();
     disk.driver().put(DATA, &wanted);
     let cut = [
@@ -159,18 +160,18 @@ fn what_is_written_is_read_however_it_is_cut() {
     assert_eq!(disk.ask(0, 62, &cut), (0, 1025));
     assert_eq!(disk.driver().bytes(0x5000, 1020), wanted[..1020]);
     assert_eq!(disk.driver().bytes(0x6000, 4), wanted[1020..]);
-    let told = |read, written| Ended {
+    let result = |read, written| Completion {
         status: Status::Done,
         read,
         written,
     };
-    assert_eq!(disk.ended, [told(0, 1024), told(1024, 0)]);
+    assert_eq!(disk.ended, [result(0, 1024), result(1024, 0)]);
     assert_eq!(disk.stable, [false, false]);
 }
 
 #[test]
-fn what_is_not_on_the_disk_fails_and_nothing_is_ordered() {
-    let mut disk = Disk::new(shape());
+fn out_of_range_requests_fail_without_an_order() {
+    let mut disk = Disk::new(geometry());
     let untouched = disk.bytes.clone();
     for (sector, length) in [
         (SECTORS, 512),
@@ -183,9 +184,9 @@ fn what_is_not_on_the_disk_fails_and_nothing_is_ordered() {
         (0, 0),
     ] {
         for (kind, write) in [(0, true), (1, false)] {
-            let told = disk.ask(kind, sector, &[(DATA, length, write)]);
+            let result = disk.ask(kind, sector, &[(DATA, length, write)]);
             let room = if write && length > 0 { 0 } else { 1 };
-            assert_eq!(told, (1, room), "{kind} {sector} {length}");
+            assert_eq!(result, (1, room), "{kind} {sector} {length}");
         }
     }
     assert_eq!(disk.bytes, untouched);
@@ -195,10 +196,10 @@ fn what_is_not_on_the_disk_fails_and_nothing_is_ordered() {
 }
 
 #[test]
-fn a_disk_that_is_read_only_never_changes() {
-    let mut disk = Disk::new(Shape {
+fn read_only_disk_rejects_writes() {
+    let mut disk = Disk::new(Geometry {
         read_only: true,
-        ..shape()
+        ..geometry()
     });
     let range: Vec<u8> = [0_u64, 1]
         .iter()
@@ -215,8 +216,8 @@ fn a_disk_that_is_read_only_never_changes() {
 }
 
 #[test]
-fn ranges_are_given_up_and_cleared_within_their_limits() {
-    let mut disk = Disk::new(shape());
+fn discard_and_write_zeroes_are_limited() {
+    let mut disk = Disk::new(geometry());
     let mut ask = |kind, sector: u64, sectors: u32, flags: u32| {
         let mut range = sector.to_le_bytes().to_vec();
         range.extend(sectors.to_le_bytes());
@@ -238,16 +239,16 @@ fn ranges_are_given_up_and_cleared_within_their_limits() {
     assert_eq!(disk.bytes[512..3 * 512], [0; 1024]);
     assert_eq!(disk.bytes[10 * 512..12 * 512], [0; 1024]);
     assert_eq!(disk.ask(11, 0, &[(DATA, 32, false)]).0, 1);
-    let mut plain = Disk::new(Shape {
+    let mut plain = Disk::new(Geometry {
         clears: false,
-        ..shape()
+        ..geometry()
     });
     assert_eq!(plain.ask(11, 0, &[(DATA, 16, false)]).0, 2);
 }
 
 #[test]
-fn it_says_what_it_is() {
-    let mut disk = Disk::new(shape());
+fn device_id_is_returned() {
+    let mut disk = Disk::new(geometry());
     assert_eq!(disk.ask(8, 0, &[(DATA, 20, true)]), (0, 21));
     assert_eq!(disk.driver().bytes(DATA, 8), b"a disk\0\0");
     assert_eq!(disk.ask(8, 0, &[(DATA, 3, true)]), (0, 4));
@@ -262,17 +263,17 @@ fn it_says_what_it_is() {
 }
 
 #[test]
-fn a_request_without_place_for_its_status_breaks_the_device() {
+fn request_without_status_byte_breaks_the_device() {
     for pieces in [
         &[(HEADER, 16, false)][..],
         &[(HEADER, 600, false), (DATA, 0, true)],
     ] {
-        let mut disk = Disk::new(shape());
+        let mut disk = Disk::new(geometry());
         disk.driver().push(pieces);
-        assert_eq!(disk.serve(), Err(Broken::Request));
+        assert_eq!(disk.serve(), Err(DriverError::Request));
     }
-    // With one it is told that it makes no sense.
-    let mut disk = Disk::new(shape());
+    // With a status byte it gets an I/O error.
+    let mut disk = Disk::new(geometry());
     disk.driver()
         .push(&[(HEADER, 15, false), (STATUS, 1, true)]);
     assert!(disk.serve().unwrap().interrupt);
@@ -280,8 +281,8 @@ fn a_request_without_place_for_its_status_breaks_the_device() {
 }
 
 #[test]
-fn a_driver_that_knows_of_no_flush_gets_stable_writes() {
-    let mut disk = Disk::new(shape());
+fn without_flush_feature_writes_are_stable() {
+    let mut disk = Disk::new(geometry());
     let _reset = disk.transport.write(0x70, 4, 0, &disk.memory);
     driver::start(&mut disk.transport, &disk.memory, 0);
     disk.driver().put(HEADER, &header(1, 0));
@@ -292,8 +293,8 @@ fn a_driver_that_knows_of_no_flush_gets_stable_writes() {
 }
 
 #[test]
-fn after_a_flush_that_failed_none_succeeds() {
-    let mut disk = Disk::new(shape());
+fn flush_keeps_failing_after_an_error() {
+    let mut disk = Disk::new(geometry());
     assert_eq!(disk.ask(4, 0, &[]).0, 0);
     disk.verdict = Status::Failed;
     assert_eq!(disk.ask(4, 0, &[]).0, 1);
@@ -306,8 +307,8 @@ fn after_a_flush_that_failed_none_succeeds() {
 }
 
 #[test]
-fn a_reset_disowns_what_is_out() {
-    let mut disk = Disk::new(shape());
+fn orders_complete_without_effect_after_reset() {
+    let mut disk = Disk::new(geometry());
     disk.hold = true;
     let memory = disk.memory.clone();
     let mut driver = Driver::new(&memory, 0);
@@ -323,7 +324,7 @@ fn a_reset_disowns_what_is_out() {
     // The next driver waits until it has landed.
     let mut next = Driver::new(&memory, 0);
     next.push(&pieces);
-    assert_eq!(disk.serve(), Ok(Served::default()));
+    assert_eq!(disk.serve(), Ok(Progress::default()));
     assert_eq!(
         (disk.transport.device().in_flight(), next.used()),
         (1, None)
@@ -333,8 +334,8 @@ fn a_reset_disowns_what_is_out() {
     let _served = disk.serve().unwrap();
     assert_eq!((next.bytes(STATUS, 1)[0], next.used()), (0xee, None));
     // Landing twice, or what was never out, changes nothing.
-    for ticket in [0, 1, 127, 128, u16::MAX] {
-        disk.transport.device().landed(ticket, Status::Failed);
+    for tag in [0, 1, 127, 128, u16::MAX] {
+        disk.transport.device().landed(tag, Status::Failed);
     }
     disk.land();
     let _served = disk.serve().unwrap();
@@ -346,18 +347,18 @@ proptest! {
     fn random_requests_do_what_a_disk_does(
         asked in proptest::collection::vec((0_u32..5, 0..SECTORS + 2, 0_u32..5, any::<u8>()), 1..20),
     ) {
-        let mut disk = Disk::new(shape());
+        let mut disk = Disk::new(geometry());
         let mut model = disk.bytes.clone();
         for (kind, sector, sectors, fill) in asked {
             let length = sectors * 512;
             let (from, to) = ((sector * 512) as usize, (sector * 512) as usize + length as usize);
             let fits = length > 0 && to <= model.len();
             disk.driver().put(DATA, &vec![fill; length as usize]);
-            let told = disk.ask(kind, sector, &[(DATA, length, kind == 0)]);
+            let result = disk.ask(kind, sector, &[(DATA, length, kind == 0)]);
             match kind {
-                0 | 1 => prop_assert_eq!(told.0, u8::from(!fits)),
-                4 => prop_assert_eq!(told.0, 0),
-                _ => prop_assert_eq!(told.0, 2),
+                0 | 1 => prop_assert_eq!(result.0, u8::from(!fits)),
+                4 => prop_assert_eq!(result.0, 0),
+                _ => prop_assert_eq!(result.0, 2),
             }
             if kind == 1 && fits {
                 model[from..to].fill(fill);

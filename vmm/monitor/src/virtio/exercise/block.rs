@@ -1,30 +1,31 @@
-//! A disk without a file: what it is ordered is checked, and comes back when the input says.
+//! A disk without a file: orders are checked, and complete when the input says so.
 
 use super::Subject;
-use crate::virtio::block::{Block, Data, Order, Shape, Status, Work, MOST, SECTOR};
-use crate::virtio::driver::{Driver, Piece};
-use crate::virtio::{Broken, Device, Memory, Served, Transport};
+use crate::virtio::block::{Block, Data, Geometry, Order, Status, Work, MAX, SECTOR};
+use crate::virtio::driver::{Chunk, Driver};
+use crate::virtio::{Device, DriverError, Memory, Progress, Transport};
+use alloc::vec;
+use alloc::vec::Vec;
 use arbitrary::{Result, Unstructured};
-use vm_memory::GuestMemoryBackend;
 
-/// Who serves a disk.
+/// Server of a disk.
 #[derive(Debug)]
 pub struct Disk {
-    shape: Shape,
+    geometry: Geometry,
     out: Vec<u16>,
 }
 
 const SECTORS: u64 = 40;
 
-/// Where a request's status is.
+/// Address of a request's status.
 const STATUS: u64 = 0x200;
 
 impl Disk {
-    /// Often one that the disk has, or nearly.
+    /// Returns a sector that is often valid, or nearly.
     fn sector(&self, input: &mut Unstructured<'_>) -> Result<u64> {
         match input.int_in_range(0..=7)? {
             0..=4 => input.int_in_range(0..=SECTORS + 1),
-            5 | 6 => Ok(self.shape.sectors - input.int_in_range(0..=1)?),
+            5 | 6 => Ok(self.geometry.sectors - input.int_in_range(0..=1)?),
             _ => input.arbitrary(),
         }
     }
@@ -34,18 +35,18 @@ impl Subject for Disk {
     type Device = Block;
 
     fn begin(input: &mut Unstructured<'_>) -> Result<(Block, Self)> {
-        let shape = Shape {
+        let geometry = Geometry {
             sectors: *input.choose(&[SECTORS, 1, u64::MAX / SECTOR, u64::MAX])?,
             read_only: input.ratio(1, 4)?,
             clears: input.ratio(3, 4)?,
             block: *input.choose(&[512, 4096])?,
-            ..Shape::default()
+            ..Geometry::default()
         };
         let out = Vec::new();
-        Ok((Block::new(shape), Self { shape, out }))
+        Ok((Block::new(geometry), Self { geometry, out }))
     }
 
-    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)> {
         let kind = match input.ratio(15, 16)? {
             true => *input.choose(&[0_u32, 0, 1, 1, 4, 8, 11, 13])?,
             false => input.arbitrary()?,
@@ -75,15 +76,15 @@ impl Subject for Disk {
         &mut self,
         transport: &mut Transport<Block>,
         memory: &Memory,
-    ) -> std::result::Result<Served, Broken> {
+    ) -> core::result::Result<Progress, DriverError> {
         let Some((disk, rings)) = transport.live() else {
-            return Ok(Served::default());
+            return Ok(Progress::default());
         };
-        let (shape, out) = (&self.shape, &mut self.out);
+        let (geometry, out) = (&self.geometry, &mut self.out);
         let mut submit = |order: Order<'_>| {
-            assert!(!out.contains(&order.ticket) && order.ticket < MOST);
-            out.push(order.ticket);
-            check(&order.work, shape, memory);
+            assert!(!out.contains(&order.tag) && order.tag < MAX);
+            out.push(order.tag);
+            check(&order.work, geometry, memory);
         };
         let served = disk.serve(rings, memory, &mut submit, &mut |_| {});
         assert_eq!(disk.in_flight(), self.out.len());
@@ -108,8 +109,8 @@ impl Subject for Disk {
     }
 
     fn settle(&mut self, transport: &mut Transport<Block>) {
-        for ticket in self.out.drain(..) {
-            transport.device().landed(ticket, Status::Done);
+        for tag in self.out.drain(..) {
+            transport.device().landed(tag, Status::Done);
         }
     }
 
@@ -129,35 +130,35 @@ impl Subject for Disk {
     }
 }
 
-/// Only what is on the disk, in guest memory, and allowed is ordered.
-fn check(work: &Work<'_>, shape: &Shape, memory: &Memory) {
+/// Checks that an operation is on the disk, in guest memory, and allowed.
+fn check(work: &Work<'_>, geometry: &Geometry, memory: &Memory) {
     match work {
-        Work::Read { offset, into } => check_data(*offset, into, shape, memory),
+        Work::Read { offset, into } => check_data(*offset, into, geometry, memory),
         Work::Write { offset, from } => {
-            assert!(!shape.read_only);
-            check_data(*offset, from, shape, memory);
+            assert!(!geometry.read_only);
+            check_data(*offset, from, geometry, memory);
         }
         Work::Flush => {}
         Work::Discard { offset, length } | Work::Clear { offset, length, .. } => {
-            assert!(!shape.read_only && shape.clears);
-            check_range(*offset, *length, shape);
+            assert!(!geometry.read_only && geometry.clears);
+            check_range(*offset, *length, geometry);
         }
     }
 }
 
-fn check_data(offset: u64, data: &Data<'_>, shape: &Shape, memory: &Memory) {
-    check_range(offset, data.len() as u64, shape);
+fn check_data(offset: u64, data: &Data<'_>, geometry: &Geometry, memory: &Memory) {
+    check_range(offset, data.len() as u64, geometry);
     let parts: Vec<_> = data.parts().collect();
-    assert!(parts.len() < usize::from(MOST));
+    assert!(parts.len() < usize::from(MAX));
     let all: usize = parts.iter().map(|part| part.length).sum();
     assert_eq!(all, data.len());
     for part in parts {
-        assert!(part.length > 0 && memory.check_range(part.at, part.length));
+        assert!(part.length > 0 && memory.contains(part.at, part.length));
     }
 }
 
-fn check_range(offset: u64, length: u64, shape: &Shape) {
+fn check_range(offset: u64, length: u64, geometry: &Geometry) {
     assert!(length > 0 && length.is_multiple_of(SECTOR) && offset.is_multiple_of(SECTOR));
     let end = offset.checked_add(length).expect("an end");
-    assert!(end / SECTOR <= shape.sectors);
+    assert!(end / SECTOR <= geometry.sectors);
 }

@@ -1,10 +1,7 @@
-//! A guest that does whatever bytes say: for fuzzers, and for tests that replay what they
-//! have found.
+//! A driver controlled by bytes, for fuzzers and regression tests.
 //!
-//! Bytes become steps of a driver, most of which are nearly right: a request in place, one
-//! descriptor altered, a register poked in between. Whatever comes of it, the
-//! device must not panic, and must be as good as new after a reset. A device joins in as a
-//! [`Subject`], with what only it can promise.
+//! Bytes become driver steps that are mostly valid: a request, an altered descriptor, a register access. The device must not
+//! panic and must work after a reset. A device takes part by implementing [`Subject`].
 
 mod block;
 mod net;
@@ -16,18 +13,19 @@ pub use net::Wire;
 pub use small::{Bytes, Numbers};
 pub use vsock::Programs;
 
-use crate::virtio::driver::{self, Driver, Piece, ENTRIES};
+use crate::virtio::driver::{self, Chunk, Driver, ENTRIES};
 use crate::virtio::registers::{FEATURES_OK, QUEUE_NOTIFY, SIZE, STATUS};
-use crate::virtio::{Broken, Device, Memory, Outcome, Served, Transport};
+use crate::virtio::{Device, DriverError, Memory, Outcome, Progress, Transport};
+use alloc::vec;
+use alloc::vec::Vec;
 use arbitrary::{Result, Unstructured};
-use vm_memory::{Bytes as _, GuestAddress};
 
-/// A device under exercise, and who serves it.
+/// A device under test and its server.
 pub trait Subject {
-    /// The device.
+    /// Device type.
     type Device: Device;
 
-    /// The device and its server, as `input` chooses.
+    /// Creates device and server as chosen by `input`.
     ///
     /// # Errors
     /// The input has ended.
@@ -35,24 +33,23 @@ pub trait Subject {
     where
         Self: Sized;
 
-    /// A request that may make sense: what stands in its first piece, which the device
-    /// reads, if there is one; and the other pieces.
+    /// Returns a mostly valid request: contents of the first, readable descriptor, and the other descriptors.
     ///
     /// # Errors
     /// The input has ended.
-    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)>;
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)>;
 
-    /// Serves it once; checks what it hands out.
+    /// Serves the device once and checks its requests.
     ///
     /// # Errors
-    /// The device is broken.
+    /// The device needs a reset.
     fn serve(
         &mut self,
         transport: &mut Transport<Self::Device>,
         memory: &Memory,
-    ) -> std::result::Result<Served, Broken>;
+    ) -> core::result::Result<Progress, DriverError>;
 
-    /// Something that it waits for happens outside.
+    /// Simulates an external event.
     ///
     /// # Errors
     /// The input has ended.
@@ -64,25 +61,25 @@ pub trait Subject {
         Ok(())
     }
 
-    /// Brings back all that is in flight.
+    /// Completes all requests in flight.
     fn settle(&mut self, _transport: &mut Transport<Self::Device>) {}
 
-    /// One good request to a device whose driver has just begun, all the way.
+    /// Executes one valid request on a device that has just started.
     fn prove(&mut self, transport: &mut Transport<Self::Device>, memory: &Memory);
 }
 
-/// Where a request begins in memory.
+/// Address of a request.
 const HEADER: u64 = 0x100;
 
-/// Steps in one exercise, at most.
-const MOST: usize = 200;
+/// Limit of steps.
+const MAX: usize = 200;
 
-/// Lets a guest do what `bytes` say, with all that a driver can do.
+/// Executes `bytes` with all driver steps.
 pub fn exercise<S: Subject>(bytes: &[u8]) {
     run::<S>(bytes, |guest, input| guest.step(input));
 }
 
-/// The same with registers only.
+/// Executes `bytes` with register accesses only.
 pub fn poke<S: Subject>(bytes: &[u8]) {
     run::<S>(bytes, |guest, input| match input.ratio(1, 16)? {
         true => {
@@ -101,7 +98,7 @@ fn run<S: Subject>(
     let Ok(mut guest) = Guest::<S>::begin(&mut input) else {
         return;
     };
-    for _ in 0..MOST {
+    for _ in 0..MAX {
         if input.is_empty() || step(&mut guest, &mut input).is_err() {
             break;
         }
@@ -114,7 +111,7 @@ struct Guest<S: Subject> {
     transport: Transport<S::Device>,
     memory: Memory,
     queues: u32,
-    /// As many requests as it has offered in each queue.
+    /// Number of requests offered in each queue.
     offered: Vec<u16>,
 }
 
@@ -153,13 +150,11 @@ impl<S: Subject> Guest<S> {
         }
     }
 
-    /// As a driver begins, after a reset.
+    /// Resets and starts the device.
     fn start(&mut self, features: u64) {
         self.reset();
         let rings = (self.queues * 0x4000) as usize;
-        let cleared = self
-            .memory
-            .write_slice(&vec![0; rings], GuestAddress(driver::rings(0)));
+        let cleared = self.memory.write(driver::rings(0), &vec![0; rings]);
         cleared.expect("rings are in memory");
         self.offered.fill(0);
         let offered = self.transport.device().features() | crate::virtio::registers::OFFERED;
@@ -172,7 +167,7 @@ impl<S: Subject> Guest<S> {
         assert_eq!(self.transport.read(STATUS, 4), 0);
     }
 
-    /// A request, of which sometimes a piece is wrong.
+    /// Offers a request, sometimes with an invalid descriptor.
     fn push(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let queue = input.int_in_range(0..=self.queues - 1)?;
         let (begin, mut pieces) = self.subject.request(input)?;
@@ -240,7 +235,7 @@ impl<S: Subject> Guest<S> {
         Ok(())
     }
 
-    /// As who serves the device does.
+    /// Serves the device.
     fn serve(&mut self) {
         if self.transport.live().is_none() {
             return;
@@ -254,7 +249,7 @@ impl<S: Subject> Guest<S> {
         }
     }
 
-    /// Behind all of that there is a device as good as new.
+    /// Checks that the device works after a reset.
     fn end(mut self) {
         self.reset();
         self.subject.settle(&mut self.transport);
@@ -271,8 +266,8 @@ impl<S: Subject> Guest<S> {
     }
 }
 
-/// A piece of a request: most often some memory, in one place of a few.
-fn piece(input: &mut Unstructured<'_>) -> Result<Piece> {
+/// Returns a descriptor, mostly in memory.
+fn piece(input: &mut Unstructured<'_>) -> Result<Chunk> {
     let at = match input.int_in_range(0..=7)? {
         0..=5 => 0x1000 * input.int_in_range(1..=8)?,
         6 => driver::rings(0) + input.int_in_range(0..=0x4000)?,
@@ -287,8 +282,8 @@ fn piece(input: &mut Unstructured<'_>) -> Result<Piece> {
     Ok((at, length, input.arbitrary()?))
 }
 
-/// Descriptors one behind the other, round the ring.
-fn chain(driver: &mut Driver<'_>, first: u16, pieces: &[Piece]) {
+/// Writes linked descriptors.
+fn chain(driver: &mut Driver<'_>, first: u16, pieces: &[Chunk]) {
     let (next, write) = (1, 2);
     for ((at, length, is_written), number) in pieces.iter().zip(0..) {
         let (here, is_last) = (
@@ -300,10 +295,10 @@ fn chain(driver: &mut Driver<'_>, first: u16, pieces: &[Piece]) {
     }
 }
 
-/// An exercise.
+/// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// All exercises, by the names of fuzz targets and of the folders of their corpus.
+/// All fuzz targets, by the names of their corpus directories.
 pub const TARGETS: [(&str, Target); 5] = [
     ("transport", poke::<Bytes>),
     ("rings", |bytes| match bytes.split_first() {
@@ -315,7 +310,7 @@ pub const TARGETS: [(&str, Target); 5] = [
     ("vsock", exercise::<Programs>),
 ];
 
-/// The exercise of this name.
+/// Returns the fuzz target of this name.
 pub fn target(name: &str) -> Option<Target> {
     let found = TARGETS.iter().find(|(known, _)| *known == name);
     found.map(|(_, target)| *target)

@@ -1,18 +1,18 @@
-//! A network card in a network that says whatever the input says.
+//! A network card in a network controlled by the input.
 
 use super::Subject;
 use crate::virtio::chain::Part;
-use crate::virtio::driver::{Driver, Piece};
-use crate::virtio::net::{Header, Net, Network, Offloads, Room, HEADER, MOST_FRAME};
-use crate::virtio::{Broken, Device, Memory, Served, Transport};
+use crate::virtio::driver::{Chunk, Driver};
+use crate::virtio::net::{FrameBuffer, Header, Net, Network, Offloads, HEADER, MAX_FRAME};
+use crate::virtio::{Device, DriverError, Memory, Progress, Transport};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use arbitrary::{Result, Unstructured};
-use std::collections::VecDeque;
-use vm_memory::GuestMemoryBackend;
 
-/// Frames that wait in the network, at most.
-const MOST: usize = 20;
+/// Limit of frames waiting in the network.
+const MAX: usize = 20;
 
-/// Who serves a card.
+/// Server of a card.
 #[derive(Debug, Default)]
 pub struct Wire {
     coming: VecDeque<(Header, usize)>,
@@ -21,7 +21,7 @@ pub struct Wire {
     lost: usize,
 }
 
-/// A wire, seen from a card with a driver.
+/// A network with the negotiated offloads.
 struct Port<'a> {
     wire: &'a mut Wire,
     memory: &'a Memory,
@@ -30,16 +30,16 @@ struct Port<'a> {
 
 impl Port<'_> {
     fn check(&self, parts: &[Part]) {
-        // With the header and the rest the kernel takes that many at once.
+        // IOV_MAX without header and remainder.
         assert!(parts.len() <= 1_022);
         for part in parts {
-            assert!(part.length > 0 && self.memory.check_range(part.at, part.length));
+            assert!(part.length > 0 && self.memory.contains(part.at, part.length));
         }
     }
 }
 
 impl Network for Port<'_> {
-    fn read(&mut self, room: Room<'_>) -> Option<usize> {
+    fn read(&mut self, room: FrameBuffer<'_>) -> Option<usize> {
         self.check(room.parts);
         let (header, length) = self.wire.coming.pop_front()?;
         *room.header = header.0;
@@ -52,7 +52,7 @@ impl Network for Port<'_> {
     fn write(&mut self, header: &Header, parts: &[Part]) {
         self.check(parts);
         let length = parts.iter().map(|part| part.length).sum();
-        assert!((14..=MOST_FRAME).contains(&length) && header.keeps_to(self.agreed));
+        assert!((14..=MAX_FRAME).contains(&length) && header.uses_only(self.agreed));
         self.wire.sent += 1;
     }
 
@@ -76,7 +76,7 @@ impl Subject for Wire {
         Ok((Net::new([2, 0, 0, 0, 0, 1], mtu), Self::default()))
     }
 
-    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)> {
         let is_room = input.arbitrary()?;
         let mut pieces = Vec::new();
         for number in 0..input.int_in_range(1..=4_u64)? {
@@ -96,11 +96,11 @@ impl Subject for Wire {
         &mut self,
         transport: &mut Transport<Net>,
         memory: &Memory,
-    ) -> std::result::Result<Served, Broken> {
+    ) -> core::result::Result<Progress, DriverError> {
         let Some((net, rings)) = transport.live() else {
-            return Ok(Served::default());
+            return Ok(Progress::default());
         };
-        let agreed = net.to_network();
+        let agreed = net.transmit_offloads();
         let mut port = Port {
             wire: self,
             memory,
@@ -108,14 +108,14 @@ impl Subject for Wire {
         };
         let sent = net.transmit(rings, memory, &mut port)?;
         let heard = net.receive(rings, memory, &mut port)?;
-        // Who waits for frames has taken all that came.
+        // A card with buffers has received all frames.
         assert!(heard.more || !net.has_room() || self.coming.is_empty());
         Ok(sent.and(heard))
     }
 
     fn happen(&mut self, _: &mut Transport<Net>, input: &mut Unstructured<'_>) -> Result<()> {
-        let frame = (header(input)?, input.int_in_range(0..=MOST_FRAME)?);
-        if self.coming.len() < MOST {
+        let frame = (header(input)?, input.int_in_range(0..=MAX_FRAME)?);
+        if self.coming.len() < MAX {
             self.coming.push_back(frame);
         }
         Ok(())
@@ -139,6 +139,6 @@ impl Subject for Wire {
         assert_eq!((self.sent, self.lost), (before.0 + 1, before.1));
         assert_eq!(says.used(), Some((0, 0)));
         assert_eq!((hears.used(), hears.used()), (Some((0, 50)), Some((1, 22))));
-        assert_eq!(hears.get::<u16>(0x200a), 2);
+        assert_eq!(hears.get16(0x200a), 2);
     }
 }

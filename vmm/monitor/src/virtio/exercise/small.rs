@@ -1,11 +1,13 @@
-//! The console and the source of random numbers.
+//! Console and entropy source.
 
 use super::Subject;
-use crate::virtio::driver::{Driver, Piece};
-use crate::virtio::{Broken, Console, Entropy, Memory, Served, Transport};
+use crate::virtio::driver::{Chunk, Driver};
+use crate::virtio::{Console, DriverError, Entropy, Memory, Progress, Transport};
+use alloc::vec;
+use alloc::vec::Vec;
 use arbitrary::{Result, Unstructured};
 
-/// Who serves a console: says as much as it heard.
+/// Server of a console that echoes as many bytes as it received.
 #[derive(Debug, Default)]
 pub struct Bytes {
     said: usize,
@@ -20,7 +22,7 @@ impl Subject for Bytes {
         Ok((console, Self::default()))
     }
 
-    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)> {
         some_pieces(input)
     }
 
@@ -28,9 +30,9 @@ impl Subject for Bytes {
         &mut self,
         transport: &mut Transport<Console>,
         memory: &Memory,
-    ) -> std::result::Result<Served, Broken> {
+    ) -> core::result::Result<Progress, DriverError> {
         let Some((_, rings)) = transport.live() else {
-            return Ok(Served::default());
+            return Ok(Progress::default());
         };
         let said = Console::transmit(rings, memory, &mut |bytes| self.said += bytes.len())?;
         let heard = Console::receive(rings, memory, &mut |room| {
@@ -62,8 +64,8 @@ impl Subject for Bytes {
     }
 }
 
-/// Data, or room, in a few pieces.
-fn some_pieces(input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
+/// Returns a request with a few descriptors.
+fn some_pieces(input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)> {
     let is_room = input.arbitrary()?;
     let mut pieces = Vec::new();
     for number in 0..input.int_in_range(1..=3_u64)? {
@@ -76,7 +78,7 @@ fn some_pieces(input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
     Ok((Vec::new(), pieces))
 }
 
-/// Who serves random numbers, which are not.
+/// Server of an entropy source.
 #[derive(Debug, Default)]
 pub struct Numbers;
 
@@ -87,7 +89,7 @@ impl Subject for Numbers {
         Ok((Entropy, Self))
     }
 
-    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)> {
         some_pieces(input)
     }
 
@@ -95,10 +97,10 @@ impl Subject for Numbers {
         &mut self,
         transport: &mut Transport<Entropy>,
         memory: &Memory,
-    ) -> std::result::Result<Served, Broken> {
+    ) -> core::result::Result<Progress, DriverError> {
         match transport.live() {
             Some((_, rings)) => Entropy::serve(rings, memory, &mut |bytes| bytes.fill(4)),
-            None => Ok(Served::default()),
+            None => Ok(Progress::default()),
         }
     }
 

@@ -1,29 +1,31 @@
-//! Sockets between a guest and programs that do whatever the input says.
+//! A vsock device with host programs controlled by the input.
 
 use super::Subject;
-use crate::virtio::driver::{Driver, Piece};
+use crate::virtio::driver::{Chunk, Driver};
 use crate::virtio::vsock::header::{operation, Header, LENGTH, STREAM};
-use crate::virtio::vsock::{Gone, Heard, Host, Key, Vsock, MOST};
-use crate::virtio::{Broken, Memory, Served, Transport};
+use crate::virtio::vsock::{Gone, Host, Key, ReadResult, Vsock, MAX};
+use crate::virtio::{DriverError, Memory, Progress, Transport};
+use alloc::vec;
+use alloc::vec::Vec;
 use arbitrary::{Result, Unstructured};
 
 const CID: u32 = 3;
 
-/// Where somebody listens.
+/// Port with a listener.
 const SERVICE: u32 = 80;
 
-/// A program of the host.
+/// A host program.
 #[derive(Debug)]
 struct Program {
     key: Key,
-    /// Bytes that it will say, and that it will take.
+    /// Bytes that it will send, and accept.
     says: usize,
     takes: usize,
     has_ended: bool,
     is_gone: bool,
 }
 
-/// Who serves the sockets.
+/// Server of the device.
 #[derive(Debug, Default)]
 pub struct Programs {
     all: Vec<Program>,
@@ -40,7 +42,7 @@ impl Programs {
             has_ended: false,
             is_gone: false,
         });
-        assert!(self.all.len() <= MOST);
+        assert!(self.all.len() <= MAX);
     }
 
     fn of(&mut self, key: Key) -> &mut Program {
@@ -49,9 +51,9 @@ impl Programs {
         found.expect("who is spoken to is connected")
     }
 
-    /// As who serves the device does first.
+    /// Closes the streams of a previous driver.
     fn leave(&mut self, device: &mut Vsock) {
-        if device.takes_leave() {
+        if device.take_orphaned() {
             self.all.clear();
         }
     }
@@ -69,7 +71,7 @@ impl Host for Programs {
         self.of(key);
     }
 
-    fn write(&mut self, key: Key, bytes: &[u8]) -> std::result::Result<usize, Gone> {
+    fn write(&mut self, key: Key, bytes: &[u8]) -> core::result::Result<usize, Gone> {
         assert!(!bytes.is_empty());
         let program = self.of(key);
         if program.is_gone {
@@ -81,15 +83,15 @@ impl Host for Programs {
         Ok(count)
     }
 
-    fn read(&mut self, key: Key, room: &mut [u8]) -> Heard {
+    fn read(&mut self, key: Key, room: &mut [u8]) -> ReadResult {
         assert!(!room.is_empty());
         let program = self.of(key);
         let count = program.says.min(room.len());
         program.says -= count;
         match count {
-            0 if program.has_ended => Heard::End,
-            0 => Heard::Nothing,
-            count => Heard::Bytes(count),
+            0 if program.has_ended => ReadResult::End,
+            0 => ReadResult::Pending,
+            count => ReadResult::Bytes(count),
         }
     }
 
@@ -102,7 +104,7 @@ impl Host for Programs {
     }
 }
 
-/// One that the guest may have, or one that the host gave.
+/// Returns a port, often in use.
 fn port(input: &mut Unstructured<'_>) -> Result<u32> {
     match input.int_in_range(0..=3)? {
         0 => Ok(SERVICE),
@@ -150,7 +152,7 @@ impl Subject for Programs {
         Ok((Vsock::new(CID), Self::default()))
     }
 
-    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Piece>)> {
+    fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)> {
         if input.arbitrary()? {
             let length = input.int_in_range(0..=0x1000)?;
             return Ok((Vec::new(), vec![(0x4000, 44, true), (0x5000, length, true)]));
@@ -164,10 +166,10 @@ impl Subject for Programs {
         &mut self,
         transport: &mut Transport<Vsock>,
         memory: &Memory,
-    ) -> std::result::Result<Served, Broken> {
+    ) -> core::result::Result<Progress, DriverError> {
         self.leave(transport.device());
         let Some((vsock, rings)) = transport.live() else {
-            return Ok(Served::default());
+            return Ok(Progress::default());
         };
         let heard = vsock.transmit(rings, memory, self)?;
         let said = vsock.receive(rings, memory, self)?;
@@ -235,6 +237,6 @@ impl Subject for Programs {
         assert!(served.interrupt && !served.more);
         assert_eq!((self.heard - before, says.used()), (5, Some((0, 0))));
         assert_eq!(hears.used(), Some((0, LENGTH as u32)));
-        assert_eq!(hears.get::<u16>(0x1000 + 30), operation::RESPONSE);
+        assert_eq!(hears.get16(0x1000 + 30), operation::RESPONSE);
     }
 }

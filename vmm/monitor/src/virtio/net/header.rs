@@ -1,7 +1,6 @@
-//! What stands before each frame (virtio 1.2, section 5.1.6): which work on it is left to
-//! the other side.
+//! The header before each frame (virtio 1.2, section 5.1.6).
 
-/// Its length.
+/// Length in bytes.
 pub const HEADER: usize = 12;
 
 const FLAGS: usize = 0;
@@ -14,20 +13,19 @@ const NOT_SEGMENTED: u8 = 0;
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;
 
-/// The work on frames that one side leaves to the other.
+/// Work on frames that one side leaves to the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// To complete checksums.
+    /// Checksums.
     pub checksum: bool,
-    /// To make segments of TCP over IPv4.
+    /// TCP segmentation over IPv4.
     pub tcp4: bool,
-    /// The same over IPv6.
+    /// TCP segmentation over IPv6.
     pub tcp6: bool,
 }
 
 impl Offloads {
-    /// Those whose bits are in `features`. Who makes segments also completes their
-    /// checksums.
+    /// Returns the offloads in `features`. Segmentation requires checksums.
     pub(super) fn of(features: u64, checksum: u64, tcp4: u64, tcp6: u64) -> Self {
         let has = |bit| features & checksum != 0 && features & bit != 0;
         Self {
@@ -43,8 +41,8 @@ impl Offloads {
 pub struct Header(pub [u8; HEADER]);
 
 impl Header {
-    /// Whether it leaves to the other side only what that has agreed to.
-    pub fn keeps_to(&self, agreed: Offloads) -> bool {
+    /// Returns true if the header uses only negotiated offloads.
+    pub fn uses_only(&self, agreed: Offloads) -> bool {
         let checksum = match self.0[FLAGS] {
             0 => true,
             NEEDS_CHECKSUM => agreed.checksum,
@@ -60,16 +58,16 @@ impl Header {
         checksum && segments
     }
 
-    /// As a driver with these `agreed` offloads may read it, if it may: that a checksum is
-    /// good is only said to who asked.
+    /// Returns the header as shown to a driver with these offloads, if allowed. A valid checksum is reported only if
+    /// negotiated.
     pub(super) fn for_driver(mut self, agreed: Offloads) -> Option<Self> {
         if !agreed.checksum {
             self.0[FLAGS] &= !CHECKSUM_IS_GOOD;
         }
-        self.keeps_to(agreed).then_some(self)
+        self.uses_only(agreed).then_some(self)
     }
 
-    /// The same for a frame in so many requests.
+    /// Sets the number of buffers.
     pub(super) fn in_buffers(mut self, count: u16) -> Self {
         self.0[BUFFERS..].copy_from_slice(&count.to_le_bytes());
         self
@@ -93,20 +91,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_to_who_has_not_agreed() {
+    fn offloads_must_be_negotiated() {
         let nothing = Offloads::default();
         for flags in 0..=u8::MAX {
             for segments in 0..=u8::MAX {
                 let header = header(flags, segments);
                 let known = flags < 3 && [0, 1, 4].contains(&segments);
-                assert_eq!(header.keeps_to(ALL), known, "{header:?}");
-                assert_eq!(header.keeps_to(nothing), (flags, segments) == (0, 0));
+                assert_eq!(header.uses_only(ALL), known, "{header:?}");
+                assert_eq!(header.uses_only(nothing), (flags, segments) == (0, 0));
             }
         }
     }
 
     #[test]
-    fn a_good_checksum_is_only_told_to_who_asked() {
+    fn valid_checksum_is_reported_only_if_negotiated() {
         let good = header(CHECKSUM_IS_GOOD, 0);
         assert_eq!(good.for_driver(ALL), Some(good));
         assert_eq!(good.for_driver(Offloads::default()), Some(header(0, 0)));
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_come_with_checksums() {
+    fn segmentation_requires_checksums() {
         assert_eq!(Offloads::of(0b110, 1, 2, 4), Offloads::default());
         assert_eq!(Offloads::of(0b111, 1, 2, 4), ALL);
     }

@@ -1,10 +1,8 @@
-//! A network card of one pair of queues (virtio 1.2, section 5.1).
+//! A network card with one pair of queues (virtio 1.2, section 5.1).
 //!
-//! A frame goes straight between guest memory and the [`Network`], which is shown where its
-//! pieces are. How long an arriving frame is shows only when it has been read: what is
-//! longer than the room for it ends in a buffer of the card's own, and moves on as soon as
-//! the driver makes more room. So one frame may wait here, and no more; while it does, or
-//! while there is no room, the others wait in the network, which may lose them.
+//! Frames move directly between guest memory and the [`Network`]. The length of a received frame is known only after
+//! reading: a frame longer than the available buffers ends in an internal buffer and is completed when the driver
+//! offers more. At most one frame waits in the card; others wait in the network, which may drop them.
 
 mod header;
 mod receive;
@@ -15,7 +13,8 @@ pub use header::{Header, Offloads, HEADER};
 
 use self::receive::Receiver;
 use crate::virtio::chain::{slices, Part};
-use crate::virtio::{Broken, Device, Memory, Ring, Served};
+use crate::virtio::{Device, DriverError, Memory, Progress, Ring};
+use alloc::vec::Vec;
 
 const KIND: u32 = 1;
 const ENTRIES: u16 = 256;
@@ -23,7 +22,7 @@ const QUEUES: [u16; 2] = [ENTRIES, ENTRIES];
 const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
 
-/// Features (section 5.1.3): for frames to the network, and from it.
+/// Features (section 5.1.3) of sent and received frames.
 const CHECKSUM: u64 = 1;
 const GUEST_CHECKSUM: u64 = 1 << 1;
 const MTU: u64 = 1 << 3;
@@ -35,50 +34,49 @@ const HOST_TCP6: u64 = 1 << 12;
 const MERGE: u64 = 1 << 15;
 const STATUS: u64 = 1 << 16;
 
-/// Status: there is a carrier.
+/// VIRTIO_NET_S_LINK_UP.
 const LINK_UP: u16 = 1;
 
-/// Addresses of sender and receiver, and a type; a tag may come in between.
+/// Length of an Ethernet header, and of a VLAN tag.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
-/// A frame has this many bytes at the most: IP says how long it is in 16 bits.
-pub const MOST_FRAME: usize = ETHERNET + TAG + 0xffff;
+/// Longest frame; IP lengths have 16 bits.
+pub const MAX_FRAME: usize = ETHERNET + TAG + 0xffff;
 
-/// The same where none is to be made into segments, and nothing else is known.
+/// Longest frame without segmentation offload, if the MTU is unknown.
 const ORDINARY_FRAME: usize = ETHERNET + TAG + 1500;
 
-/// An address of a network card.
+/// A MAC address.
 pub type Mac = [u8; 6];
 
-/// Where the next frame is to be put.
+/// Destination of the next frame.
 #[derive(Debug)]
-pub struct Room<'a> {
-    /// What stands before it.
+pub struct FrameBuffer<'a> {
+    /// Virtio-net header.
     pub header: &'a mut [u8; HEADER],
     /// Guest memory.
     pub parts: &'a [Part],
-    /// Where it goes on when that is full.
+    /// Continuation if guest memory is full.
     pub rest: &'a mut [u8],
 }
 
-/// What a card is connected to. None of this waits.
+/// The network behind a card. No method blocks.
 pub trait Network {
-    /// Puts the next frame into `room`, and tells its length (without its header);
-    /// `None` if none is there.
-    fn read(&mut self, room: Room<'_>) -> Option<usize>;
+    /// Reads the next frame into `room`; returns its length without the header, or `None`.
+    fn read(&mut self, room: FrameBuffer<'_>) -> Option<usize>;
 
-    /// Sends the frame in these parts of guest memory.
+    /// Sends the frame in these ranges of guest memory.
     fn write(&mut self, header: &Header, parts: &[Part]);
 
-    /// A frame was lost: it did not fit, or was none.
+    /// Counts a dropped frame: it did not fit, or was invalid.
     fn lost(&mut self);
 }
 
 /// The device.
 #[derive(Debug)]
 pub struct Net {
-    /// MAC, status, pairs of queues, MTU.
+    /// MAC, status, queue pairs, MTU.
     configuration: [u8; 12],
     mtu: Option<u16>,
     features: u64,
@@ -87,7 +85,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// A card with this address, in a network of this MTU, if that is known.
+    /// Creates a card with this address, in a network with this MTU, if known.
     pub fn new(mac: Mac, mtu: Option<u16>) -> Self {
         let mut configuration = [0; 12];
         configuration[..6].copy_from_slice(&mac);
@@ -103,63 +101,63 @@ impl Net {
         }
     }
 
-    /// What the network may leave to the driver that is there.
-    pub fn from_network(&self) -> Offloads {
+    /// Offloads of received frames, as negotiated.
+    pub fn receive_offloads(&self) -> Offloads {
         Offloads::of(self.features, GUEST_CHECKSUM, GUEST_TCP4, GUEST_TCP6)
     }
 
-    /// What the driver may leave to the network.
-    pub(crate) fn to_network(&self) -> Offloads {
+    /// Offloads of sent frames, as negotiated.
+    pub(crate) fn transmit_offloads(&self) -> Offloads {
         Offloads::of(self.features, CHECKSUM, HOST_TCP4, HOST_TCP6)
     }
 
-    /// Whether there is room for a frame, so that it is worth while to wait for one.
+    /// Returns true if a buffer for a frame is available.
     pub fn has_room(&self) -> bool {
         self.receiver.has_room()
     }
 
-    /// The longest frame that may arrive.
+    /// Returns the length of the longest frame that may arrive.
     fn longest(&self) -> usize {
-        let offloads = self.from_network();
+        let offloads = self.receive_offloads();
         match offloads.tcp4 || offloads.tcp6 {
-            true => MOST_FRAME,
+            true => MAX_FRAME,
             false => self
                 .mtu
                 .map_or(ORDINARY_FRAME, |mtu| ETHERNET + TAG + usize::from(mtu)),
         }
     }
 
-    /// Lets frames from the network in, as long as there are some and there is room.
+    /// Receives frames while there are frames and buffers.
     ///
     /// # Errors
-    /// The rings make no sense.
+    /// The rings are malformed.
     pub fn receive(
         &mut self,
         rings: &mut [Ring],
         memory: &Memory,
         network: &mut impl Network,
-    ) -> Result<Served, Broken> {
-        let ring = rings.get_mut(RECEIVE).ok_or(Broken::Ring)?;
+    ) -> Result<Progress, DriverError> {
+        let ring = rings.get_mut(RECEIVE).ok_or(DriverError::Ring)?;
         let rules = receive::Rules {
-            offloads: self.from_network(),
+            offloads: self.receive_offloads(),
             merge: self.features & MERGE != 0,
             longest: self.longest(),
         };
         self.receiver.serve(ring, memory, &rules, network)
     }
 
-    /// Sends what the driver wants to be sent.
+    /// Sends the driver's frames.
     ///
     /// # Errors
-    /// The rings make no sense.
+    /// The rings are malformed.
     pub fn transmit(
         &mut self,
         rings: &mut [Ring],
         memory: &Memory,
         network: &mut impl Network,
-    ) -> Result<Served, Broken> {
-        let ring = rings.get_mut(TRANSMIT).ok_or(Broken::Ring)?;
-        let offloads = self.to_network();
+    ) -> Result<Progress, DriverError> {
+        let ring = rings.get_mut(TRANSMIT).ok_or(DriverError::Ring)?;
+        let offloads = self.transmit_offloads();
         let parts = &mut self.parts;
         ring.serve_all(memory, |chain| {
             let mut header = Header::default();
@@ -167,8 +165,8 @@ impl Net {
             let length = chain.readable_length() - HEADER;
             parts.clear();
             parts.extend(slices(chain.readable(), HEADER, length)?);
-            let is_frame = (ETHERNET..=MOST_FRAME).contains(&length);
-            match is_frame && header.keeps_to(offloads) {
+            let is_frame = (ETHERNET..=MAX_FRAME).contains(&length);
+            match is_frame && header.uses_only(offloads) {
                 true => network.write(&header, parts),
                 false => network.lost(),
             }
@@ -183,10 +181,10 @@ impl Device for Net {
     }
 
     fn features(&self) -> u64 {
-        let to_network = CHECKSUM | HOST_TCP4 | HOST_TCP6;
-        let from_network = GUEST_CHECKSUM | GUEST_TCP4 | GUEST_TCP6 | MERGE;
+        let transmit_offloads = CHECKSUM | HOST_TCP4 | HOST_TCP6;
+        let receive_offloads = GUEST_CHECKSUM | GUEST_TCP4 | GUEST_TCP6 | MERGE;
         let mtu = if self.mtu.is_some() { MTU } else { 0 };
-        to_network | from_network | MAC | STATUS | mtu
+        transmit_offloads | receive_offloads | MAC | STATUS | mtu
     }
 
     fn queues(&self) -> &[u16] {

@@ -1,57 +1,58 @@
-//! Frames from the network into what the driver has offered.
+//! Reception of frames into the driver's buffers.
 
-use super::{Header, Network, Offloads, Room, HEADER, MOST_FRAME};
+use super::{FrameBuffer, Header, Network, Offloads, HEADER, MAX_FRAME};
 use crate::virtio::chain::{slices, Chain, Part};
-use crate::virtio::{Broken, Memory, Ring, Served};
-use vm_memory::Bytes;
+use crate::virtio::{DriverError, Memory, Progress, Ring};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 
-/// Pieces of guest memory that are held for a frame at the most: the kernel takes 1,024 at
-/// once (IOV_MAX), and the header and the rest go with them.
-const MOST_PARTS: usize = 1_022;
+/// Limit of memory ranges per frame: IOV_MAX without header and remainder.
+const MAX_PARTS: usize = 1_022;
 
-/// What was agreed with the driver.
+/// Negotiated parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// What it does for the network.
+    /// Negotiated offloads.
     pub offloads: Offloads,
-    /// Whether a frame may lie in several requests.
+    /// Mergeable buffers: a frame may span several requests.
     pub merge: bool,
-    /// The longest frame that is to be expected.
+    /// Longest expected frame.
     pub longest: usize,
 }
 
-/// Why there is no more room.
+/// Result of gathering buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filled {
-    /// There is enough.
+    /// Sufficient buffers.
     Enough,
     /// The driver has offered no more.
-    Dry,
-    /// The driver can offer no more, or no more can be held.
-    Most,
+    Exhausted,
+    /// The ring or the list of ranges is full.
+    Full,
 }
 
-/// A frame that did not fit into what was there.
+/// A received frame that did not fit.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct PartialFrame {
     header: Header,
-    /// With its header.
+    /// Length including the header.
     length: usize,
-    /// How much of that is in guest memory.
+    /// Bytes already in guest memory.
     placed: usize,
 }
 
-/// Requests that wait for frames, and perhaps a frame that waits for requests.
+/// Buffers that wait for frames, and at most one frame that waits for buffers.
 #[derive(Debug)]
 pub struct Receiver {
     taken: Vec<Chain>,
-    /// What may be written into them, and how many bytes that is.
+    /// Writable ranges and their total length.
     parts: Vec<Part>,
     room: usize,
-    /// Those behind the header.
+    /// Ranges behind the header.
     behind: Vec<Part>,
     rest: Box<[u8]>,
-    held: Option<Held>,
+    held: Option<PartialFrame>,
     has_room: bool,
     given: Vec<(u16, usize)>,
 }
@@ -60,10 +61,10 @@ impl Default for Receiver {
     fn default() -> Self {
         Self {
             taken: Vec::new(),
-            parts: Vec::with_capacity(MOST_PARTS),
+            parts: Vec::with_capacity(MAX_PARTS),
             room: 0,
-            behind: Vec::with_capacity(MOST_PARTS),
-            rest: vec![0; MOST_FRAME].into(),
+            behind: Vec::with_capacity(MAX_PARTS),
+            rest: vec![0; MAX_FRAME].into(),
             held: None,
             has_room: false,
             given: Vec::new(),
@@ -72,27 +73,26 @@ impl Default for Receiver {
 }
 
 impl Receiver {
-    /// Whether a frame could be put somewhere when there was none.
+    /// Returns true if a buffer was available at the last attempt.
     pub fn has_room(&self) -> bool {
         self.has_room
     }
 
-    /// The driver is gone, and what it offered.
+    /// Drops all buffers and frames.
     pub fn reset(&mut self) {
         self.taken.clear();
         self.parts.clear();
         (self.room, self.held, self.has_room) = (0, None, false);
     }
 
-    /// Takes frames until there are no more, there is no more room, or others should have
-    /// their turn.
+    /// Receives frames until none is left, buffers run out, or a full ring was handled.
     pub fn serve(
         &mut self,
         ring: &mut Ring,
         memory: &Memory,
         rules: &Rules,
         network: &mut impl Network,
-    ) -> Result<Served, Broken> {
+    ) -> Result<Progress, DriverError> {
         let mut more = true;
         let mut turns = 0;
         while more && turns < ring.size() {
@@ -102,18 +102,18 @@ impl Receiver {
             };
             turns += 1;
         }
-        let interrupt = ring.must_interrupt(memory)?;
-        Ok(Served { interrupt, more })
+        let interrupt = ring.needs_interrupt(memory)?;
+        Ok(Progress { interrupt, more })
     }
 
-    /// Reads one frame. False if there is none, or no room for any.
+    /// Receives one frame. Returns false if there is none, or no buffer.
     fn read(
         &mut self,
         ring: &mut Ring,
         memory: &Memory,
         rules: &Rules,
         network: &mut impl Network,
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, DriverError> {
         self.gather(ring, memory, HEADER + rules.longest, rules.merge)?;
         self.has_room = self.room >= HEADER;
         if !self.has_room {
@@ -123,7 +123,7 @@ impl Receiver {
         self.behind.clear();
         let behind = slices(&self.parts, HEADER, self.room - HEADER)?;
         self.behind.extend(behind);
-        let read = network.read(Room {
+        let read = network.read(FrameBuffer {
             header: &mut header.0,
             parts: &self.behind,
             rest: &mut self.rest,
@@ -135,9 +135,9 @@ impl Receiver {
         let fits = length <= self.room;
         match header.for_driver(rules.offloads) {
             Some(header) if fits => self.deliver(header, length, ring, memory)?,
-            Some(header) if rules.merge && frame <= MOST_FRAME => {
+            Some(header) if rules.merge && frame <= MAX_FRAME => {
                 let placed = self.room;
-                self.held = Some(Held {
+                self.held = Some(PartialFrame {
                     header,
                     length,
                     placed,
@@ -148,23 +148,23 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Places more of a frame that did not fit. False if the driver has to make more room.
+    /// Places the rest of a frame. Returns false if the driver must offer more buffers.
     fn place_rest(
         &mut self,
-        held: Held,
+        held: PartialFrame,
         ring: &mut Ring,
         memory: &Memory,
         rules: &Rules,
         network: &mut impl Network,
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, DriverError> {
         match self.gather(ring, memory, held.length, rules.merge)? {
             Filled::Enough => {
                 let rest = &self.rest[..held.length - held.placed];
                 write(memory, &self.parts, held.placed, rest)?;
                 self.deliver(held.header, held.length, ring, memory)?;
             }
-            Filled::Most => network.lost(),
-            Filled::Dry => {
+            Filled::Full => network.lost(),
+            Filled::Exhausted => {
                 self.has_room = false;
                 self.held = Some(held);
                 return Ok(false);
@@ -173,24 +173,23 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Takes requests until they hold `wanted` bytes, or, where a frame has to lie in one of
-    /// them, until there is one.
+    /// Takes requests until they hold `wanted` bytes; without mergeable buffers, one request.
     fn gather(
         &mut self,
         ring: &mut Ring,
         memory: &Memory,
         wanted: usize,
         merge: bool,
-    ) -> Result<Filled, Broken> {
+    ) -> Result<Filled, DriverError> {
         while self.room < wanted && (merge || self.taken.is_empty()) {
             let size = usize::from(ring.size());
-            if self.taken.len() == size || self.parts.len() + size > MOST_PARTS {
-                return Ok(Filled::Most);
+            if self.taken.len() == size || self.parts.len() + size > MAX_PARTS {
+                return Ok(Filled::Full);
             }
             let Some(chain) = ring.take(memory)? else {
-                match ring.listen(memory)? {
+                match ring.enable_notifications(memory)? {
                     true => continue,
-                    false => return Ok(Filled::Dry),
+                    false => return Ok(Filled::Exhausted),
                 }
             };
             self.hold(chain)?;
@@ -198,9 +197,9 @@ impl Receiver {
         Ok(Filled::Enough)
     }
 
-    fn hold(&mut self, chain: Chain) -> Result<(), Broken> {
+    fn hold(&mut self, chain: Chain) -> Result<(), DriverError> {
         if chain.writable().is_empty() {
-            return Err(Broken::Request);
+            return Err(DriverError::Request);
         }
         self.room += chain.writable_length();
         self.parts.extend(chain.writable());
@@ -208,14 +207,14 @@ impl Receiver {
         Ok(())
     }
 
-    /// Gives the driver the requests that hold a frame.
+    /// Returns the requests that hold a frame.
     fn deliver(
         &mut self,
         header: Header,
         length: usize,
         ring: &mut Ring,
         memory: &Memory,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), DriverError> {
         let (mut left, mut parts) = (length, 0);
         self.given.clear();
         for chain in &self.taken {
@@ -231,17 +230,17 @@ impl Receiver {
         write(memory, &self.parts, 0, &header.0)?;
         self.parts.drain(..parts);
         self.taken.drain(..self.given.len());
-        ring.give_all(memory, &self.given)
+        ring.complete_all(memory, &self.given)
     }
 }
 
-fn write(memory: &Memory, parts: &[Part], offset: usize, bytes: &[u8]) -> Result<(), Broken> {
+fn write(memory: &Memory, parts: &[Part], offset: usize, bytes: &[u8]) -> Result<(), DriverError> {
     let mut done = 0;
     for part in slices(parts, offset, bytes.len())? {
         let piece = &bytes[done..done + part.length];
         memory
-            .write_slice(piece, part.at)
-            .map_err(|_| Broken::Chain)?;
+            .write(part.at, piece)
+            .map_err(|_| DriverError::Chain)?;
         done += part.length;
     }
     Ok(())

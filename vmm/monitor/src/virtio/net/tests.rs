@@ -1,9 +1,10 @@
 use super::*;
-use crate::virtio::driver::{self, Driver, Piece, ENTRIES};
+use crate::virtio::driver::{self, Chunk, Driver, ENTRIES};
 use crate::virtio::Transport;
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use vm_memory::Bytes;
+use std::vec;
+use std::vec::Vec;
 
 const ADDRESS: Mac = [2, 0, 0, 0, 0, 1];
 const EVENT_INDEX: u64 = 1 << 29;
@@ -17,13 +18,13 @@ struct Wire<'a> {
 }
 
 impl Network for Wire<'_> {
-    fn read(&mut self, room: Room<'_>) -> Option<usize> {
+    fn read(&mut self, room: FrameBuffer<'_>) -> Option<usize> {
         let (header, frame) = self.coming.pop_front()?;
         *room.header = header.0;
         let mut left = &frame[..];
         for part in room.parts {
             let (now, later) = left.split_at(left.len().min(part.length));
-            self.memory.write_slice(now, part.at).unwrap();
+            self.memory.write(part.at, now).unwrap();
             left = later;
         }
         room.rest[..left.len()].copy_from_slice(left);
@@ -34,7 +35,7 @@ impl Network for Wire<'_> {
         let mut frame = Vec::new();
         for part in parts {
             let mut piece = vec![0; part.length];
-            self.memory.read_slice(&mut piece, part.at).unwrap();
+            self.memory.read(part.at, &mut piece).unwrap();
             frame.extend(piece);
         }
         self.sent.push((*header, frame));
@@ -67,12 +68,12 @@ impl<'a> Card<'a> {
         self.wire.coming.push_back((Header::default(), frame));
     }
 
-    fn receive(&mut self) -> Result<Served, Broken> {
+    fn receive(&mut self) -> Result<Progress, DriverError> {
         let (net, rings) = self.transport.live().unwrap();
         net.receive(rings, self.wire.memory, &mut self.wire)
     }
 
-    fn transmit(&mut self) -> Result<Served, Broken> {
+    fn transmit(&mut self) -> Result<Progress, DriverError> {
         let (net, rings) = self.transport.live().unwrap();
         net.transmit(rings, self.wire.memory, &mut self.wire)
     }
@@ -83,12 +84,12 @@ fn frame(length: usize) -> Vec<u8> {
 }
 
 /// A request of one piece for the device to write, in room `number` of 2 KiB.
-fn room(number: u64, length: u32) -> Piece {
+fn room(number: u64, length: u32) -> Chunk {
     (number * 2048, length, true)
 }
 
 #[test]
-fn a_driver_finds_a_card_with_its_address() {
+fn card_shows_its_address() {
     let net = Net::new(ADDRESS, Some(9000));
     assert_eq!(
         net.configuration(),
@@ -99,12 +100,12 @@ fn a_driver_finds_a_card_with_its_address() {
 }
 
 #[test]
-fn frames_arrive_each_in_its_request() {
+fn each_frame_fills_one_request() {
     let memory = driver::memory(2);
     let mut card = Card::started(&memory, 0);
     let mut driver = Driver::new(&memory, 0);
     card.arrives(frame(60));
-    assert_eq!(card.receive(), Ok(Served::default()));
+    assert_eq!(card.receive(), Ok(Progress::default()));
     assert!(!card.transport.device().has_room());
     // In several pieces, of which the first does not hold the header.
     driver.push(&[(0x100, 5, true), (0x200, 20, true), (0x300, 1600, true)]);
@@ -115,8 +116,8 @@ fn frames_arrive_each_in_its_request() {
     assert_eq!(driver.used(), None);
     let header = [driver.bytes(0x100, 5), driver.bytes(0x200, 7)].concat();
     assert_eq!(header, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
-    let told = [driver.bytes(0x207, 13), driver.bytes(0x300, 47)].concat();
-    assert_eq!(told, frame(60));
+    let result = [driver.bytes(0x207, 13), driver.bytes(0x300, 47)].concat();
+    assert_eq!(result, frame(60));
     // Too long for a request: it is lost, and the request is for the next one.
     card.arrives(frame(2048));
     card.arrives(frame(14));
@@ -125,7 +126,7 @@ fn frames_arrive_each_in_its_request() {
 }
 
 #[test]
-fn a_long_frame_lies_in_several_requests_and_waits_for_them() {
+fn long_frame_spans_requests() {
     for features in [MERGE, MERGE | EVENT_INDEX] {
         let memory = driver::memory(2);
         let mut card = Card::started(&memory, features);
@@ -134,7 +135,7 @@ fn a_long_frame_lies_in_several_requests_and_waits_for_them() {
         (0..2).for_each(|number| {
             driver.push(&[room(number, 1000)]);
         });
-        assert_eq!(card.receive(), Ok(Served::default()));
+        assert_eq!(card.receive(), Ok(Progress::default()));
         assert_eq!(driver.used(), None);
         assert!(!card.transport.device().has_room());
         (2..4).for_each(|number| {
@@ -143,13 +144,13 @@ fn a_long_frame_lies_in_several_requests_and_waits_for_them() {
         assert!(card.receive().unwrap().interrupt);
         let used: Vec<_> = std::iter::from_fn(|| driver.used()).collect();
         assert_eq!(used, [(0, 1000), (1, 1000), (2, 512)]);
-        assert_eq!(driver.get::<u16>(10), 3);
-        let told = [
+        assert_eq!(driver.get16(10), 3);
+        let result = [
             driver.bytes(12, 988),
             driver.bytes(2048, 1000),
             driver.bytes(4096, 512),
         ];
-        assert_eq!(told.concat(), frame(2500));
+        assert_eq!(result.concat(), frame(2500));
         // The fourth is for the next frame.
         card.arrives(frame(14));
         assert!(!card.receive().unwrap().more);
@@ -158,7 +159,7 @@ fn a_long_frame_lies_in_several_requests_and_waits_for_them() {
 }
 
 #[test]
-fn a_frame_that_fits_nowhere_is_lost_and_the_next_is_not() {
+fn oversized_frame_is_dropped() {
     let memory = driver::memory(2);
     let mut card = Card::started(&memory, MERGE);
     let mut driver = Driver::new(&memory, 0);
@@ -174,7 +175,7 @@ fn a_frame_that_fits_nowhere_is_lost_and_the_next_is_not() {
 }
 
 #[test]
-fn a_driver_gets_no_work_that_it_has_not_agreed_to() {
+fn received_offloads_are_negotiated() {
     for (features, expected) in [(0, 0), (GUEST_CHECKSUM | GUEST_TCP4, 1)] {
         let memory = driver::memory(2);
         let mut card = Card::started(&memory, features);
@@ -193,7 +194,7 @@ fn a_driver_gets_no_work_that_it_has_not_agreed_to() {
 }
 
 #[test]
-fn a_flood_from_outside_is_let_in_by_turns() {
+fn receive_flood_is_bounded_per_turn() {
     let memory = driver::memory(2);
     let mut card = Card::started(&memory, 0);
     let mut driver = Driver::new(&memory, 0);
@@ -207,7 +208,7 @@ fn a_flood_from_outside_is_let_in_by_turns() {
 }
 
 #[test]
-fn frames_are_sent_and_what_is_none_is_lost() {
+fn frames_are_sent_and_invalid_ones_dropped() {
     let memory = driver::memory(2);
     let mut card = Card::started(&memory, CHECKSUM | HOST_TCP4);
     let mut driver = Driver::new(&memory, 1);
@@ -231,7 +232,7 @@ fn frames_are_sent_and_what_is_none_is_lost() {
         (0x400, 2000, false),
         (0xbd0, 1000, false),
     ]);
-    // Work that was not agreed to; flags that nobody knows; too short, too long.
+    // Offloads not negotiated; unknown flags; too short, too long.
     driver.push(&[(0x120, 12, false), (0x400, 60, false)]);
     driver.push(&[(0x140, 12, false), (0x400, 60, false)]);
     driver.push(&[(0x100, 12, false), (0x400, 13, false)]);
@@ -250,19 +251,19 @@ fn frames_are_sent_and_what_is_none_is_lost() {
 }
 
 #[test]
-fn requests_that_make_no_sense_break_the_card() {
+fn malformed_requests_break_the_card() {
     let memory = driver::memory(2);
     let mut card = Card::started(&memory, 0);
     let mut driver = Driver::new(&memory, 1);
     driver.push(&[(0x100, 11, false)]);
-    assert_eq!(card.transmit(), Err(Broken::Request));
+    assert_eq!(card.transmit(), Err(DriverError::Request));
     let mut driver = Driver::new(&memory, 0);
     driver.push(&[(0x100, 100, false)]);
-    assert_eq!(card.receive(), Err(Broken::Request));
+    assert_eq!(card.receive(), Err(DriverError::Request));
 }
 
 #[test]
-fn nothing_of_a_driver_is_left_after_a_reset() {
+fn reset_drops_all_state() {
     let memory = driver::memory(2);
     let mut card = Card::started(&memory, MERGE);
     let mut driver = Driver::new(&memory, 0);
@@ -270,7 +271,10 @@ fn nothing_of_a_driver_is_left_after_a_reset() {
     card.arrives(frame(200));
     let _interrupt = card.receive().unwrap();
     let _reset = card.transport.write(0x70, 4, 0, &memory);
-    assert_eq!(card.transport.device().from_network(), Offloads::default());
+    assert_eq!(
+        card.transport.device().receive_offloads(),
+        Offloads::default()
+    );
     // The same memory, with rings as they were: a driver would have cleared them.
     let memory = driver::memory(2);
     driver::start(&mut card.transport, &memory, 0);
@@ -282,7 +286,7 @@ fn nothing_of_a_driver_is_left_after_a_reset() {
     assert_eq!(driver.used(), Some((0, 32)));
 }
 
-fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+fn pieces() -> impl Strategy<Value = Vec<Chunk>> {
     let at = prop_oneof![0..0x1_0000_u64, any::<u64>()];
     let length = prop_oneof![0..100_u32, 0..0x1_0000_u32, any::<u32>()];
     prop::collection::vec((at, length, any::<bool>()), 0..5)
@@ -316,7 +320,7 @@ proptest! {
                 break;
             }
         }
-        prop_assert!(card.wire.sent.iter().all(|(_, frame)| (14..=MOST_FRAME).contains(&frame.len())));
+        prop_assert!(card.wire.sent.iter().all(|(_, frame)| (14..=MAX_FRAME).contains(&frame.len())));
         let arrived = std::iter::from_fn(|| drivers[0].used());
         prop_assert!(arrived.count() <= count * usize::from(ENTRIES));
     }

@@ -1,38 +1,38 @@
-//! One connection between a port of the guest and one of the host.
+//! State of one connection.
 
 use super::header::{operation, Header, NEITHER, RECEIVES_NO_MORE, SENDS_NO_MORE};
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
-/// How many bytes of the guest's are kept for a host that does not take them.
+/// Buffer size for data from the guest.
 pub const BUFFER: u32 = 64 << 10;
 
-/// Which connection.
+/// Ports that identify a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The port at the guest's end.
+    /// Guest port.
     pub guest: u32,
-    /// The port at the host's end.
+    /// Host port.
     pub host: u32,
 }
 
-/// How far it has come.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The host wants it, and the guest has not answered.
-    Asked,
-    /// Both want it.
+    /// Requested by the host, not yet accepted.
+    Requested,
+    /// Established.
     Open,
-    /// The guest has to be told that it is over.
+    /// A reset is pending for the guest.
     Dead,
 }
 
-/// What a connection has to say.
+/// Next packet of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// A packet without bytes: its operation, and flags.
-    Bare(u16, u32),
-    /// Bytes of the host's, this many at the most.
-    Bytes(usize),
+pub enum NextPacket {
+    /// A packet without payload: operation and flags.
+    Control(u16, u32),
+    /// Data from the host, at most this many bytes.
+    Data(usize),
 }
 
 /// A connection.
@@ -40,28 +40,28 @@ pub enum Word {
 pub struct Connection {
     pub key: Key,
     pub state: State,
-    /// The operation that begins it or answers, if that is still to be said.
+    /// Pending REQUEST or RESPONSE.
     beginning: Option<u16>,
-    /// Bytes of the guest's that the host has not taken yet.
-    pub kept: VecDeque<u8>,
-    /// Bytes that came from the guest, modulo 2^32, as all counts on the wire.
+    /// Data from the guest not yet accepted by the host program.
+    pub buffered: VecDeque<u8>,
+    /// Bytes received from the guest, modulo 2^32, as all counts.
     received: u32,
-    /// What the guest was last told that the host has taken.
-    told: u32,
+    /// Value of `fwd_cnt` sent last.
+    advertised: u32,
     owes_credit: bool,
-    /// Bytes that went to the guest, and what it says about them.
+    /// Bytes sent to the guest, and its latest credit.
     sent: u32,
     their_buffer: u32,
     their_forwarded: u32,
-    asked_credit: bool,
-    /// The host has bytes, or its end.
+    credit_requested: bool,
+    /// The host program's stream is readable or closed.
     pub is_readable: bool,
-    /// What the guest will not do any more.
+    /// Shutdown flags of the guest.
     pub guest_ended: u32,
-    /// What the host will not do any more, and how much of that the guest knows.
+    /// Shutdown flags of the host, and those already sent.
     pub host_ended: u32,
     host_ended_told: u32,
-    /// The host was told that there will be no more for it.
+    /// The guest's shutdown was propagated to the host program.
     pub is_finished: bool,
 }
 
@@ -71,14 +71,14 @@ impl Connection {
             key,
             state,
             beginning: Some(beginning),
-            kept: VecDeque::new(),
+            buffered: VecDeque::new(),
             received: 0,
-            told: 0,
+            advertised: 0,
             owes_credit: false,
             sent: 0,
             their_buffer: 0,
             their_forwarded: 0,
-            asked_credit: false,
+            credit_requested: false,
             is_readable: false,
             guest_ended: 0,
             host_ended: 0,
@@ -87,50 +87,49 @@ impl Connection {
         }
     }
 
-    /// One that the host wants.
-    pub fn wanted(key: Key) -> Self {
-        Self::new(key, State::Asked, operation::REQUEST)
+    /// Creates a connection requested by the host.
+    pub fn requested(key: Key) -> Self {
+        Self::new(key, State::Requested, operation::REQUEST)
     }
 
-    /// One that the guest wants and gets.
-    pub fn granted(key: Key) -> Self {
+    /// Creates a connection requested by the guest and accepted.
+    pub fn accepted(key: Key) -> Self {
         Self::new(key, State::Open, operation::RESPONSE)
     }
 
-    /// Takes note of what each packet of the guest's says about what it received.
+    /// Records the credit in a packet from the guest.
     pub fn credit(&mut self, header: &Header) {
         self.their_buffer = header.buffer;
         self.their_forwarded = header.forwarded;
-        self.asked_credit = false;
+        self.credit_requested = false;
     }
 
-    /// How many more bytes the guest has room for. One that says to have passed on more than
-    /// it got has none.
+    /// Returns the guest's credit; 0 if the guest claims to have consumed more than was sent.
     fn room_of_guest(&self) -> u32 {
         let under_way = self.sent.wrapping_sub(self.their_forwarded);
         self.their_buffer.saturating_sub(under_way)
     }
 
-    /// How many more bytes the guest may send.
+    /// Returns the number of bytes that the guest may send.
     pub fn room(&self) -> usize {
-        (BUFFER as usize).saturating_sub(self.kept.len())
+        (BUFFER as usize).saturating_sub(self.buffered.len())
     }
 
-    /// So many bytes came.
+    /// Counts bytes received.
     pub fn received(&mut self, count: u32) {
         self.received = self.received.wrapping_add(count);
     }
 
-    /// The guest wants to know how much it may send.
-    pub fn owe_credit(&mut self) {
+    /// The guest requests a credit update.
+    pub fn request_credit_update(&mut self) {
         self.owes_credit = true;
     }
 
     fn forwarded(&self) -> u32 {
-        self.received.wrapping_sub(self.kept.len() as u32)
+        self.received.wrapping_sub(self.buffered.len() as u32)
     }
 
-    /// Whether the host's bytes are wanted and not known to be there.
+    /// Returns true if the host program's stream is to be polled for reading.
     pub fn awaits_bytes(&self) -> bool {
         self.state == State::Open
             && !self.is_readable
@@ -138,46 +137,45 @@ impl Connection {
             && self.guest_ended & RECEIVES_NO_MORE == 0
     }
 
-    /// What is next to be said. It counts as said once it was told by [`Self::said`].
-    pub fn word(&self) -> Option<Word> {
+    /// Returns the next packet; it is pending until [`Self::said`].
+    pub fn next_packet(&self) -> Option<NextPacket> {
         if self.state == State::Dead {
-            return Some(Word::Bare(operation::RST, 0));
+            return Some(NextPacket::Control(operation::RST, 0));
         }
         if let Some(beginning) = self.beginning {
-            return Some(Word::Bare(beginning, 0));
+            return Some(NextPacket::Control(beginning, 0));
         }
         if self.state != State::Open {
             return None;
         }
-        let passed_on = self.forwarded().wrapping_sub(self.told);
+        let passed_on = self.forwarded().wrapping_sub(self.advertised);
         if self.owes_credit || passed_on >= BUFFER / 2 {
-            return Some(Word::Bare(operation::CREDIT_UPDATE, 0));
+            return Some(NextPacket::Control(operation::CREDIT_UPDATE, 0));
         }
         if self.is_readable && self.guest_ended & RECEIVES_NO_MORE == 0 {
             match self.room_of_guest() {
-                0 if self.asked_credit => {}
-                0 => return Some(Word::Bare(operation::CREDIT_REQUEST, 0)),
-                room => return Some(Word::Bytes(room as usize)),
+                0 if self.credit_requested => {}
+                0 => return Some(NextPacket::Control(operation::CREDIT_REQUEST, 0)),
+                room => return Some(NextPacket::Data(room as usize)),
             }
         }
         let ended = self.host_ended & !self.host_ended_told;
-        (ended != 0).then_some(Word::Bare(operation::SHUTDOWN, self.host_ended))
+        (ended != 0).then_some(NextPacket::Control(operation::SHUTDOWN, self.host_ended))
     }
 
-    /// A packet with this operation and so many bytes was said; returns its header, but
-    /// for the guest's address.
+    /// Records that a packet was sent; returns its header without CIDs.
     pub fn said(&mut self, operation: u16, flags: u32, count: usize) -> Header {
-        // No packet is longer than the room of a guest, which is told in 32 bits.
+        // The payload fits in 32 bits.
         let length = count as u32;
         match operation {
             operation::REQUEST | operation::RESPONSE => self.beginning = None,
-            operation::CREDIT_REQUEST => self.asked_credit = true,
+            operation::CREDIT_REQUEST => self.credit_requested = true,
             operation::SHUTDOWN => self.host_ended_told = flags,
             _ => {}
         }
         self.sent = self.sent.wrapping_add(length);
-        // Each packet tells it.
-        self.told = self.forwarded();
+        // Each packet carries the credit.
+        self.advertised = self.forwarded();
         self.owes_credit = false;
         Header {
             source_port: self.key.host,
@@ -186,12 +184,12 @@ impl Connection {
             operation,
             flags,
             buffer: BUFFER,
-            forwarded: self.told,
+            forwarded: self.advertised,
             ..Header::default()
         }
     }
 
-    /// Whether nothing will come of it any more but that the guest lets it go.
+    /// Returns true if only the guest keeps the connection open.
     pub fn is_lingering(&self) -> bool {
         self.host_ended_told == NEITHER
     }

@@ -1,12 +1,12 @@
-//! What stands before each packet (virtio 1.2, section 5.10.6).
+//! Packet headers (virtio 1.2, section 5.10.6).
 
-/// Its length.
+/// Length in bytes.
 pub const LENGTH: usize = 44;
 
-/// The only type of sockets here: streams.
+/// Stream sockets, the only supported type.
 pub const STREAM: u16 = 1;
 
-/// What a packet is for.
+/// Operations.
 pub mod operation {
     pub const REQUEST: u16 = 1;
     pub const RESPONSE: u16 = 2;
@@ -17,7 +17,7 @@ pub mod operation {
     pub const CREDIT_REQUEST: u16 = 7;
 }
 
-/// What the sender of a SHUTDOWN will not do any more.
+/// Flags of SHUTDOWN.
 pub const RECEIVES_NO_MORE: u32 = 1;
 pub const SENDS_NO_MORE: u32 = 2;
 pub const NEITHER: u32 = RECEIVES_NO_MORE | SENDS_NO_MORE;
@@ -29,19 +29,19 @@ pub struct Header {
     pub destination_cid: u64,
     pub source_port: u32,
     pub destination_port: u32,
-    /// Bytes behind it.
+    /// Payload length in bytes.
     pub length: u32,
     pub kind: u16,
     pub operation: u16,
     pub flags: u32,
-    /// How many bytes the sender keeps for this connection (`buf_alloc`).
+    /// `buf_alloc`: buffer size of the sender.
     pub buffer: u32,
-    /// How many it has received and passed on (`fwd_cnt`).
+    /// `fwd_cnt`: bytes consumed by the sender.
     pub forwarded: u32,
 }
 
 impl Header {
-    /// The one in these bytes.
+    /// Decodes a header.
     pub fn read(bytes: &[u8; LENGTH]) -> Self {
         let four = |at: usize| {
             let [a, b, c, d] = [0, 1, 2, 3].map(|byte| bytes[at + byte]);
@@ -62,7 +62,7 @@ impl Header {
         }
     }
 
-    /// As it lies in memory.
+    /// Encodes the header.
     pub fn bytes(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(&self.source_cid.to_le_bytes());
@@ -83,8 +83,8 @@ impl Header {
         bytes
     }
 
-    /// What refuses it.
-    pub fn refusal(&self) -> Self {
+    /// Returns the reset that answers this packet.
+    pub fn reset_packet(&self) -> Self {
         Self {
             source_cid: self.destination_cid,
             destination_cid: self.source_cid,
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_lies_in_memory_as_the_specification_says() {
+    fn header_layout_matches_the_specification() {
         let bytes: [u8; LENGTH] = std::array::from_fn(|at| at as u8);
         let header = Header::read(&bytes);
         assert_eq!(header.bytes(), bytes);
@@ -110,8 +110,11 @@ mod tests {
         assert_eq!(header.destination_port, 0x1716_1514);
         assert_eq!((header.kind, header.operation), (0x1d1c, 0x1f1e));
         assert_eq!(header.forwarded, 0x2b2a_2928);
-        let refusal = header.refusal();
-        assert_eq!(refusal.source_port, header.destination_port);
-        assert_eq!((refusal.operation, refusal.length), (operation::RST, 0));
+        let reset_packet = header.reset_packet();
+        assert_eq!(reset_packet.source_port, header.destination_port);
+        assert_eq!(
+            (reset_packet.operation, reset_packet.length),
+            (operation::RST, 0)
+        );
     }
 }

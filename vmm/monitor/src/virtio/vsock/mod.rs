@@ -1,99 +1,61 @@
-//! Streams between programs of the guest and programs of the host (virtio 1.2, section
-//! 5.10).
+//! A vsock device for stream sockets (virtio 1.2, section 5.10).
 //!
-//! The table of [`Connection`]s has a bound, and so has what each of them keeps: what the
-//! host does not take yet. In the other direction nothing is kept - bytes are asked of
-//! the [`Host`] when there is a request to put them into, and when the guest has room for
-//! them. What is to be said besides is a few marks for each connection, and a short list of
-//! refusals; while that is full the guest is not heard.
+//! The number of [`Connection`]s and their buffers are bounded. Data from the guest is buffered while the host program does
+//! not accept it. Data from the host is read only when a request is available and the guest has credit. Pending control
+//! packets are flags of each connection and a bounded list of resets; while that list is full, transmission pauses.
 
 mod connection;
 pub(crate) mod header;
-mod obey;
+mod host;
+mod packet;
 #[cfg(test)]
 mod tests;
 
 pub use connection::{Key, BUFFER};
+pub use host::{Gone, Host, ReadResult};
 
-use self::connection::{Connection, State, Word};
+use self::connection::{Connection, NextPacket, State};
 use self::header::{operation, Header, LENGTH, SENDS_NO_MORE, STREAM};
-use self::obey::{flush, obey, Payload};
-use crate::virtio::{Broken, Chain, Device, Memory, Ring, Served};
-use std::collections::VecDeque;
+use self::packet::{flush, handle_packet, Payload};
+use crate::virtio::{Chain, Device, DriverError, Memory, Progress, Ring};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
 
 const KIND: u32 = 19;
 const ENTRIES: u16 = 128;
-/// Received, transmitted, and events, of which there are none without migration.
+/// Receive, transmit, and event queue, which is unused without migration.
 const QUEUES: [u16; 3] = [ENTRIES, ENTRIES, 4];
 const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
 
-/// The host's address (section 5.10.4).
+/// Host CID (section 5.10.4).
 const HOST: u64 = 2;
 
-/// The smallest address that a guest may have, and the largest.
-pub const CIDS: std::ops::RangeInclusive<u32> = 3..=u32::MAX - 1;
+/// Valid guest CIDs.
+pub const CIDS: core::ops::RangeInclusive<u32> = 3..=u32::MAX - 1;
 
-/// Connections at the most.
-pub const MOST: usize = 64;
+/// Limit of connections.
+pub const MAX: usize = 64;
 
-/// Refusals that wait to be said.
-const MOST_REFUSALS: usize = 64;
+/// Limit of pending resets.
+const MAX_RESETS: usize = 64;
 
-/// Bytes of the host's that go into one packet at the most.
+/// Longest payload from the host in bytes.
 const PIECE: usize = 16 << 10;
 
-/// Where ports for what the host begins are taken from: far above those that programs of
-/// either side listen at.
+/// First port of connections from the host, above usual listening ports.
 const FIRST_PORT: u32 = 1 << 30;
 
-/// What was heard from a program of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// So many bytes.
-    Bytes(usize),
-    /// Nothing yet.
-    Nothing,
-    /// Nothing, ever again.
-    End,
-}
-
-/// A program of the host's takes no more bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
-
-/// The programs of the host. None of this waits.
-pub trait Host {
-    /// Connects to who listens at `key.host`; false if nobody does.
-    fn connect(&mut self, key: Key) -> bool;
-
-    /// The guest has agreed to what the host began.
-    fn accepted(&mut self, key: Key);
-
-    /// Passes bytes on: how many, which may be none for now.
-    ///
-    /// # Errors
-    /// There will never be a time when it takes some.
-    fn write(&mut self, key: Key, bytes: &[u8]) -> Result<usize, Gone>;
-
-    /// Fills `room` with what there is.
-    fn read(&mut self, key: Key, room: &mut [u8]) -> Heard;
-
-    /// The guest will send no more.
-    fn finish(&mut self, key: Key);
-
-    /// It is over. May be said of what is not there any more.
-    fn close(&mut self, key: Key);
-}
-
-/// What a connection waits for outside.
+/// Events awaited by a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// Which.
+    /// Connection.
     pub key: Key,
-    /// Bytes from the host's program.
+    /// The host program's stream is to become readable.
     pub bytes: bool,
-    /// Room at the host's program.
+    /// The host program's stream is to become writable.
     pub room: bool,
 }
 
@@ -103,23 +65,23 @@ pub struct Vsock {
     cid: [u8; 8],
     is_active: bool,
     connections: Vec<Connection>,
-    refusals: VecDeque<Header>,
-    /// Whose turn it is to speak.
+    resets: VecDeque<Header>,
+    /// Connection served last.
     turn: usize,
     next_port: u32,
     piece: Box<[u8]>,
-    /// Connections of the host's of which the driver that is gone knew.
+    /// Host streams of a previous driver exist.
     has_orphans: bool,
 }
 
 impl Vsock {
-    /// A device in a guest with this address.
+    /// Creates a device with this CID.
     pub fn new(cid: u32) -> Self {
         Self {
             cid: u64::from(cid).to_le_bytes(),
             is_active: false,
-            connections: Vec::with_capacity(MOST),
-            refusals: VecDeque::with_capacity(MOST_REFUSALS),
+            connections: Vec::with_capacity(MAX),
+            resets: VecDeque::with_capacity(MAX_RESETS),
             turn: 0,
             next_port: FIRST_PORT,
             piece: vec![0; PIECE].into(),
@@ -127,49 +89,46 @@ impl Vsock {
         }
     }
 
-    /// Whether all connections that the host holds are of a driver that is gone. They are
-    /// to be closed before anything else happens; the second time this is false.
-    pub fn takes_leave(&mut self) -> bool {
-        std::mem::take(&mut self.has_orphans)
+    /// Returns true once if the host's streams belong to a previous driver; the caller closes them.
+    pub fn take_orphaned(&mut self) -> bool {
+        core::mem::take(&mut self.has_orphans)
     }
 
-    /// A program of the host's wants to speak to who listens at `port` of the guest. `None`
-    /// if there is no driver, or no room for another connection.
+    /// Opens a connection from the host to guest port `port`; `None` without a driver or a free connection.
     pub fn open(&mut self, port: u32) -> Option<Key> {
-        if !self.is_active || self.connections.len() == MOST {
+        if !self.is_active || self.connections.len() == MAX {
             return None;
         }
-        // As few are there, one of the next so many is free.
-        for _ in 0..=MOST {
+        // Among so many ports one is free.
+        for _ in 0..=MAX {
             let host = self.next_port;
             self.next_port = self.next_port.wrapping_add(1).max(FIRST_PORT);
             let key = Key { guest: port, host };
             if self.find(key).is_none() {
-                self.connections.push(Connection::wanted(key));
+                self.connections.push(Connection::requested(key));
                 return Some(key);
             }
         }
         None
     }
 
-    /// What connections wait for outside.
+    /// Events awaited by all connections.
     pub fn interests(&self) -> impl Iterator<Item = Interest> + '_ {
         self.connections.iter().map(|connection| Interest {
             key: connection.key,
             bytes: connection.awaits_bytes(),
-            room: connection.state == State::Open && !connection.kept.is_empty(),
+            room: connection.state == State::Open && !connection.buffered.is_empty(),
         })
     }
 
-    /// There are bytes, or an end, from the host's program.
+    /// The host program's stream is readable or closed.
     pub fn readable(&mut self, key: Key) {
         if let Some(number) = self.find(key) {
             self.connections[number].is_readable = true;
         }
     }
 
-    /// There is room at the host's program. Of a connection that is over this may still be
-    /// told, with bytes that nobody will have any more.
+    /// The host program's stream is writable. Connections that have ended are ignored.
     pub fn writable(&mut self, key: Key, host: &mut impl Host) {
         if let Some(number) = self.find(key) {
             let connection = &mut self.connections[number];
@@ -184,60 +143,65 @@ impl Vsock {
         all.position(|connection| connection.key == key)
     }
 
-    /// Hears what the guest says.
+    /// Handles packets from the guest.
     ///
     /// # Errors
-    /// The rings make no sense.
+    /// The rings are malformed.
     pub fn transmit(
         &mut self,
         rings: &mut [Ring],
         memory: &Memory,
         host: &mut impl Host,
-    ) -> Result<Served, Broken> {
-        let ring = rings.get_mut(TRANSMIT).ok_or(Broken::Ring)?;
+    ) -> Result<Progress, DriverError> {
+        let ring = rings.get_mut(TRANSMIT).ok_or(DriverError::Ring)?;
         ring.serve_all(memory, |chain| {
-            if self.refusals.len() == MOST_REFUSALS {
+            if self.resets.len() == MAX_RESETS {
                 return Ok(None);
             }
-            self.hear(chain, memory, host)?;
+            self.handle(chain, memory, host)?;
             Ok(Some(0))
         })
     }
 
-    /// Says to the guest what there is.
+    /// Sends packets to the guest.
     ///
     /// # Errors
-    /// The rings make no sense.
+    /// The rings are malformed.
     pub fn receive(
         &mut self,
         rings: &mut [Ring],
         memory: &Memory,
         host: &mut impl Host,
-    ) -> Result<Served, Broken> {
-        let ring = rings.get_mut(RECEIVE).ok_or(Broken::Ring)?;
-        let were_many = self.refusals.len() == MOST_REFUSALS;
-        let served = ring.serve_all(memory, |chain| self.speak(chain, memory, host))?;
-        // Then the guest was not heard, and now is.
-        let is_heard = were_many && self.refusals.len() < MOST_REFUSALS;
-        Ok(Served {
+    ) -> Result<Progress, DriverError> {
+        let ring = rings.get_mut(RECEIVE).ok_or(DriverError::Ring)?;
+        let were_many = self.resets.len() == MAX_RESETS;
+        let served = ring.serve_all(memory, |chain| self.send_packet(chain, memory, host))?;
+        // Transmission was paused and can continue.
+        let is_heard = were_many && self.resets.len() < MAX_RESETS;
+        Ok(Progress {
             more: served.more || is_heard,
             ..served
         })
     }
 
-    fn hear(&mut self, chain: &Chain, memory: &Memory, host: &mut impl Host) -> Result<(), Broken> {
+    fn handle(
+        &mut self,
+        chain: &Chain,
+        memory: &Memory,
+        host: &mut impl Host,
+    ) -> Result<(), DriverError> {
         let mut bytes = [0; LENGTH];
         chain.read(memory, 0, &mut bytes)?;
         let header = Header::read(&bytes);
         if header.length as usize > chain.readable_length() - LENGTH {
-            return Err(Broken::Request);
+            return Err(DriverError::Request);
         }
         if header.source_cid.to_le_bytes() != self.cid {
-            // There is nobody to be answered.
+            // A packet with a wrong source gets no answer.
             return Ok(());
         }
         if header.destination_cid != HOST || header.kind != STREAM {
-            self.refuse(&header);
+            self.queue_reset(&header);
             return Ok(());
         }
         let key = Key {
@@ -249,24 +213,26 @@ impl Vsock {
                 let payload = Payload { chain, memory };
                 let connection = &mut self.connections[number];
                 connection.credit(&header);
-                if !obey(connection, &header, &payload, host)? {
+                if !handle_packet(connection, &header, &payload, host)? {
                     self.end(number, &header, host);
                 }
             }
-            None if header.operation == operation::REQUEST => self.grant(key, &header, host),
-            None => self.refuse(&header),
+            None if header.operation == operation::REQUEST => {
+                self.accept_connection(key, &header, host)
+            }
+            None => self.queue_reset(&header),
         }
         Ok(())
     }
 
-    /// Says no, unless that was one itself.
-    fn refuse(&mut self, header: &Header) {
+    /// Queues a reset, unless the packet is a reset.
+    fn queue_reset(&mut self, header: &Header) {
         if header.operation != operation::RST {
-            self.refusals.push_back(header.refusal());
+            self.resets.push_back(header.reset_packet());
         }
     }
 
-    /// Ends a connection because of what the guest said.
+    /// Ends a connection after an invalid packet or a reset.
     fn end(&mut self, number: usize, header: &Header, host: &mut impl Host) {
         let connection = &mut self.connections[number];
         host.close(connection.key);
@@ -276,24 +242,23 @@ impl Vsock {
         }
     }
 
-    /// The guest wants a connection.
-    fn grant(&mut self, key: Key, header: &Header, host: &mut impl Host) {
-        if self.connections.len() == MOST {
+    /// Handles a connection request from the guest.
+    fn accept_connection(&mut self, key: Key, header: &Header, host: &mut impl Host) {
+        if self.connections.len() == MAX {
             self.make_room();
-            return self.refuse(header);
+            return self.queue_reset(header);
         }
         match host.connect(key) {
             true => {
-                let mut connection = Connection::granted(key);
+                let mut connection = Connection::accepted(key);
                 connection.credit(header);
                 self.connections.push(connection);
             }
-            false => self.refuse(header),
+            false => self.queue_reset(header),
         }
     }
 
-    /// A guest that does not let go of a connection that is over for the host loses it when
-    /// others are in want of it.
+    /// Resets a connection that the host has closed and the guest keeps open.
     fn make_room(&mut self) {
         let mut all = self.connections.iter_mut();
         if let Some(lingering) = all.find(|connection| connection.is_lingering()) {
@@ -301,25 +266,25 @@ impl Vsock {
         }
     }
 
-    /// Puts the next packet into `chain`; `None` if nobody has anything to say.
-    fn speak(
+    /// Writes the next packet into `chain`; `None` if there is none.
+    fn send_packet(
         &mut self,
         chain: &Chain,
         memory: &Memory,
         host: &mut impl Host,
-    ) -> Result<Option<usize>, Broken> {
-        // There has to be room for a byte, too.
+    ) -> Result<Option<usize>, DriverError> {
+        // A data packet needs room for a byte.
         let room = chain.writable_length().saturating_sub(LENGTH);
         if room == 0 {
-            return Err(Broken::Request);
+            return Err(DriverError::Request);
         }
-        if let Some(refusal) = self.refusals.pop_front() {
-            chain.write(memory, 0, &refusal.bytes())?;
+        if let Some(reset_packet) = self.resets.pop_front() {
+            chain.write(memory, 0, &reset_packet.bytes())?;
             return Ok(Some(LENGTH));
         }
         for _ in 0..self.connections.len() {
             self.turn = (self.turn + 1) % self.connections.len().max(1);
-            let said = self.speak_of(self.turn, room, host);
+            let said = self.next_packet_of(self.turn, room, host);
             let Some((header, count)) = said else {
                 continue;
             };
@@ -330,34 +295,34 @@ impl Vsock {
         Ok(None)
     }
 
-    /// The next packet of connection `number`, and how many bytes go with it.
-    fn speak_of(
+    /// Returns the next packet of connection `number` and the length of its payload.
+    fn next_packet_of(
         &mut self,
         number: usize,
         room: usize,
         host: &mut impl Host,
     ) -> Option<(Header, usize)> {
         let connection = self.connections.get_mut(number)?;
-        let mut word = connection.word()?;
+        let mut packet = connection.next_packet()?;
         let mut count = 0;
-        if let Word::Bytes(most) = word {
-            let room = most.min(room).min(PIECE);
+        if let NextPacket::Data(max) = packet {
+            let room = max.min(room).min(PIECE);
             match host.read(connection.key, &mut self.piece[..room]) {
-                Heard::Bytes(heard) => {
+                ReadResult::Bytes(heard) => {
                     count = heard.min(room);
-                    word = Word::Bare(operation::RW, 0);
+                    packet = NextPacket::Control(operation::RW, 0);
                 }
-                Heard::Nothing => connection.is_readable = false,
-                Heard::End => {
+                ReadResult::Pending => connection.is_readable = false,
+                ReadResult::End => {
                     connection.is_readable = false;
                     connection.host_ended |= SENDS_NO_MORE;
                 }
             }
             if count == 0 {
-                word = connection.word()?;
+                packet = connection.next_packet()?;
             }
         }
-        let Word::Bare(operation, flags) = word else {
+        let NextPacket::Control(operation, flags) = packet else {
             return None;
         };
         let mut header = connection.said(operation, flags, count);
@@ -394,11 +359,11 @@ impl Device for Vsock {
     fn reset(&mut self) {
         self.has_orphans |= !self.connections.is_empty();
         self.connections.clear();
-        self.refusals.clear();
+        self.resets.clear();
         self.is_active = false;
     }
 
-    /// The host has to let go of what the driver knew.
+    /// The host has to close streams of the previous driver.
     fn in_flight(&self) -> usize {
         self.has_orphans.into()
     }

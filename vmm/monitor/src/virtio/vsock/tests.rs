@@ -6,9 +6,11 @@ use super::operation::*;
 use super::*;
 use crate::virtio::driver;
 use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
 
 #[test]
-fn a_guest_connects_speaks_and_leaves() {
+fn guest_connection_transfers_data() {
     let memory = driver::memory(3);
     let mut world = World::new(&memory);
     assert_eq!(
@@ -54,7 +56,7 @@ fn a_guest_connects_speaks_and_leaves() {
 }
 
 #[test]
-fn a_program_of_the_host_connects_speaks_and_leaves() {
+fn host_connection_transfers_data() {
     let memory = driver::memory(3);
     let mut world = World::new(&memory);
     let key = world.transport.device().open(SERVICE).unwrap();
@@ -91,7 +93,7 @@ fn a_program_of_the_host_connects_speaks_and_leaves() {
 }
 
 #[test]
-fn what_nobody_wants_is_refused_and_refusals_are_not() {
+fn unexpected_packets_are_reset() {
     let memory = driver::memory(3);
     let mut world = World::new(&memory);
     let of = World::header;
@@ -113,13 +115,13 @@ fn what_nobody_wants_is_refused_and_refusals_are_not() {
         of(99),
     ] {
         world.say(header, &[]);
-        let (refusal, _) = world.hear().unwrap();
-        assert_eq!(refusal.source_cid, header.destination_cid);
-        assert_eq!(refusal.operation, RST, "{header:?}");
-        assert_eq!(refusal.source_port, header.destination_port);
-        assert_eq!(refusal.kind, header.kind);
+        let (reset_packet, _) = world.hear().unwrap();
+        assert_eq!(reset_packet.source_cid, header.destination_cid);
+        assert_eq!(reset_packet.operation, RST, "{header:?}");
+        assert_eq!(reset_packet.source_port, header.destination_port);
+        assert_eq!(reset_packet.kind, header.kind);
     }
-    // Nobody said that, and nobody is to be told about a refusal.
+    // A packet with a wrong source and a reset get no answer.
     world.say(
         Header {
             source_cid: 6,
@@ -129,7 +131,7 @@ fn what_nobody_wants_is_refused_and_refusals_are_not() {
     );
     world.tell(RST);
     assert!(world.operations().is_empty());
-    // In a connection, what makes no sense ends it.
+    // A malformed packet ends its connection.
     for operation in [REQUEST, RESPONSE, 0, 99] {
         let memory = driver::memory(3);
         let mut world = World::connected(&memory);
@@ -140,7 +142,7 @@ fn what_nobody_wants_is_refused_and_refusals_are_not() {
 }
 
 #[test]
-fn a_guest_may_send_as_much_as_it_was_told() {
+fn guest_is_limited_by_credit() {
     let memory = driver::memory(3);
     let mut world = World::connected(&memory);
     world.host.of(KEY).takes = 0;
@@ -172,7 +174,7 @@ fn a_guest_may_send_as_much_as_it_was_told() {
 }
 
 #[test]
-fn a_guest_gets_no_more_than_it_has_room_for() {
+fn host_is_limited_by_credit() {
     let memory = driver::memory(3);
     let mut world = World::new(&memory);
     let buffer = 1500;
@@ -190,13 +192,13 @@ fn a_guest_gets_no_more_than_it_has_room_for() {
         lengths.push((header.operation, header.length));
         world.serve();
     }
-    let most = ROOM - LENGTH as u32;
+    let max = ROOM - LENGTH as u32;
     assert_eq!(
         lengths,
         [
             (RESPONSE, 0),
-            (RW, most),
-            (RW, 1500 - most),
+            (RW, max),
+            (RW, 1500 - max),
             (CREDIT_REQUEST, 0)
         ]
     );
@@ -219,10 +221,10 @@ fn a_guest_gets_no_more_than_it_has_room_for() {
 }
 
 #[test]
-fn there_are_so_many_connections_and_one_that_is_over_makes_room() {
+fn connections_are_bounded_and_lingering_ones_reset() {
     let memory = driver::memory(3);
     let mut world = World::new(&memory);
-    for number in 0..MOST as u32 {
+    for number in 0..MAX as u32 {
         world.say(
             Header {
                 source_port: number,
@@ -261,44 +263,44 @@ fn there_are_so_many_connections_and_one_that_is_over_makes_room() {
 }
 
 #[test]
-fn a_guest_that_does_not_listen_is_not_heard_for_ever() {
+fn pending_resets_are_bounded() {
     let memory = driver::memory(3);
-    let mut world = World::deaf(&memory);
+    let mut world = World::needs_poll(&memory);
     let mut header = World::header(RW);
-    for number in 0..3 * MOST_REFUSALS as u32 {
+    for number in 0..3 * MAX_RESETS as u32 {
         header.source_port = number;
         // A guest waits until its packet was taken.
         world.says.put(OWN, &header.bytes());
-        if number < MOST_REFUSALS as u32 + 10 {
+        if number < MAX_RESETS as u32 + 10 {
             world.says.push(&[(OWN, LENGTH as u32, false)]);
         }
         world.serve();
         while world.says.used().is_some() {}
     }
-    assert_eq!(world.transport.device().refusals.len(), MOST_REFUSALS);
+    assert_eq!(world.transport.device().resets.len(), MAX_RESETS);
     (0..ROOMS).for_each(|number| world.offer(number));
     world.serve();
-    let told = world.operations();
-    assert_eq!(told, [RST; MOST_REFUSALS + 10]);
+    let result = world.operations();
+    assert_eq!(result, [RST; MAX_RESETS + 10]);
 }
 
 #[test]
-fn connections_end_with_their_driver() {
+fn reset_ends_connections() {
     let memory = driver::memory(3);
     let mut world = World::connected(&memory);
     let _reset = world.transport.write(0x70, 4, 0, &memory);
     let vsock = world.transport.device();
     assert_eq!((vsock.in_flight(), vsock.open(SERVICE)), (1, None));
-    assert!(vsock.takes_leave() && !vsock.takes_leave());
+    assert!(vsock.take_orphaned() && !vsock.take_orphaned());
     assert_eq!((vsock.in_flight(), vsock.interests().count()), (0, 0));
 }
 
 #[test]
-fn requests_that_make_no_sense_break_the_device() {
+fn malformed_requests_break_the_device() {
     let memory = driver::memory(3);
     let mut world = World::new(&memory);
     world.says.push(&[(OWN, LENGTH as u32 - 1, false)]);
-    assert_eq!(world.try_serve(), Err(Broken::Request));
+    assert_eq!(world.try_serve(), Err(DriverError::Request));
     let memory = driver::memory(3);
     let mut world = World::new(&memory);
     let length = 9;
@@ -311,12 +313,12 @@ fn requests_that_make_no_sense_break_the_device() {
         .bytes(),
     );
     world.says.push(&[(OWN, LENGTH as u32 + 8, false)]);
-    assert_eq!(world.try_serve(), Err(Broken::Request));
+    assert_eq!(world.try_serve(), Err(DriverError::Request));
     // No room for a byte.
     let memory = driver::memory(3);
-    let mut world = World::deaf(&memory);
+    let mut world = World::needs_poll(&memory);
     world.hears.push(&[(0, LENGTH as u32, true)]);
-    assert_eq!(world.try_serve(), Err(Broken::Request));
+    assert_eq!(world.try_serve(), Err(DriverError::Request));
 }
 
 /// A guest that keeps to the rules, as a model: what it may send, and what it has got.
@@ -338,7 +340,7 @@ impl Peer {
     }
 
     /// Says something, as much of it as it may.
-    fn speak(&mut self, world: &mut World<'_>, amount: usize) {
+    fn send_packet(&mut self, world: &mut World<'_>, amount: usize) {
         let may = BUFFER - self.sent.wrapping_sub(self.their_forwarded);
         let bytes = pattern(self.sent as usize, amount.min(may as usize));
         self.sent += bytes.len() as u32;
@@ -369,7 +371,7 @@ fn pattern(from: usize, length: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the pace of both sides, all bytes arrive, in order, and nothing is kept
+    /// Whatever the pace of both sides, all bytes arrive, in order, and nothing is buffered
     /// beyond the bounds.
     #[test]
     fn all_bytes_arrive_in_order(
@@ -384,7 +386,7 @@ proptest! {
         let mut said = 0;
         for (what, amount) in steps {
             match what {
-                0 => peer.speak(&mut world, amount),
+                0 => peer.send_packet(&mut world, amount),
                 1 => {
                     world.host.of(KEY).says.extend(pattern(said, amount));
                     said += amount;
@@ -393,8 +395,8 @@ proptest! {
                 3 => peer.listen(&mut world),
                 _ => take(&mut world, amount),
             }
-            let kept = world.transport.device().connections[0].kept.len();
-            prop_assert!(kept <= BUFFER as usize);
+            let buffered = world.transport.device().connections[0].buffered.len();
+            prop_assert!(buffered <= BUFFER as usize);
         }
         take(&mut world, usize::MAX);
         for _ in 0..said / 500 + 2 {
@@ -404,7 +406,7 @@ proptest! {
         prop_assert!(peer.got == pattern(0, said));
     }
 
-    /// Any packets: nothing panics, and there are never more connections, bytes or refusals
+    /// Any packets: nothing panics, and there are never more connections, bytes or resets
     /// than there may be.
     #[test]
     fn any_packets_stay_in_bounds(
@@ -440,10 +442,10 @@ proptest! {
                 _ => {}
             }
             let vsock = world.transport.device();
-            prop_assert!(vsock.connections.len() <= MOST);
-            prop_assert!(vsock.refusals.len() <= MOST_REFUSALS);
+            prop_assert!(vsock.connections.len() <= MAX);
+            prop_assert!(vsock.resets.len() <= MAX_RESETS);
             for connection in &vsock.connections {
-                prop_assert!(connection.kept.len() <= BUFFER as usize);
+                prop_assert!(connection.buffered.len() <= BUFFER as usize);
             }
             // Who is not in the table is not held.
             prop_assert!(world.host.all.len() <= vsock.connections.len());

@@ -1,18 +1,19 @@
-//! A guest, its device, and programs of the host, of which a test knows all.
+//! A guest, its device, and host programs for tests.
 
 use super::super::operation::*;
 use super::super::*;
 use crate::virtio::driver::{self, Driver};
 use crate::virtio::Transport;
+use std::vec::Vec;
 
 pub const CID: u32 = 5;
 pub const PORT: u32 = 1024;
 pub const SERVICE: u32 = 80;
 
-/// What the guest has for packets of the host: as many rooms, of so many bytes.
+/// Number and size of the guest's receive buffers.
 pub const ROOMS: u64 = 8;
 pub const ROOM: u32 = 1024;
-/// Where it puts its own packets.
+/// Address of the guest's packets.
 pub const OWN: u64 = 0x8000;
 
 pub const KEY: Key = Key {
@@ -79,16 +80,16 @@ impl Host for Programs {
         Ok(count)
     }
 
-    fn read(&mut self, key: Key, room: &mut [u8]) -> Heard {
+    fn read(&mut self, key: Key, room: &mut [u8]) -> ReadResult {
         let program = self.of(key);
         let count = program.says.len().min(room.len());
         for (place, byte) in room.iter_mut().zip(program.says.drain(..count)) {
             *place = byte;
         }
         match count {
-            0 if program.has_ended => Heard::End,
-            0 => Heard::Nothing,
-            count => Heard::Bytes(count),
+            0 if program.has_ended => ReadResult::End,
+            0 => ReadResult::Pending,
+            count => ReadResult::Bytes(count),
         }
     }
 
@@ -114,7 +115,7 @@ pub struct World<'a> {
 
 impl<'a> World<'a> {
     pub fn new(memory: &'a Memory) -> Self {
-        let mut world = Self::deaf(memory);
+        let mut world = Self::needs_poll(memory);
         for number in 0..ROOMS {
             world.offer(number);
         }
@@ -122,7 +123,7 @@ impl<'a> World<'a> {
     }
 
     /// One whose guest has no room for any packet.
-    pub fn deaf(memory: &'a Memory) -> Self {
+    pub fn needs_poll(memory: &'a Memory) -> Self {
         let mut transport = Transport::new(Vsock::new(CID));
         driver::start(&mut transport, memory, 0);
         Self {
@@ -178,7 +179,7 @@ impl<'a> World<'a> {
         self.try_serve().unwrap();
     }
 
-    pub fn try_serve(&mut self) -> Result<(), Broken> {
+    pub fn try_serve(&mut self) -> Result<(), DriverError> {
         for _ in 0..10 {
             let Some((vsock, rings)) = self.transport.live() else {
                 break;
@@ -198,7 +199,7 @@ impl<'a> World<'a> {
         self.serve();
     }
 
-    /// What the guest hears, for which it makes room again.
+    /// Returns received packets and offers their buffers again.
     pub fn hear(&mut self) -> Option<(Header, Vec<u8>)> {
         let (head, length) = self.hears.used()?;
         let at = u64::from(head) % ROOMS * u64::from(ROOM);

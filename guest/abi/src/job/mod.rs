@@ -1,0 +1,369 @@
+//! Jobs: the measurements that a guest is asked for, as words of its command line.
+//!
+//! `trapline.run=basic,exits/port-out trapline.batches=30 ...`: the same words for the image
+//! (kernel command line) and for the agent (arguments). Words without the prefix are ignored. An
+//! unknown word with the prefix is an error, because figures of a misunderstood job would be wrong.
+
+mod words;
+
+pub use words::{Console, Fault, Shutdown, WaitMode};
+
+use crate::block::Disk;
+use crate::operation::{Op, OpSet};
+use crate::workload::Workload;
+use core::fmt;
+
+/// Prefix of every word of a job.
+pub const PREFIX: &str = "trapline.";
+
+/// Prefix of the word that gives the init of a Linux guest the number of CPUs of its machine. It
+/// is not part of a job: the measurements are the same with any number.
+pub const CPUS: &str = "trapline-cpus=";
+
+/// Prefix of a line with the result of a load, printed by the init of a simulated machine: number,
+/// name and the rest follow.
+pub const LOAD_PREFIX: &str = "trapline-load-";
+
+/// Time until the first record of a guest in a custom VMM, at most, in seconds of the measuring
+/// clock.
+pub const FIRST_RECORD_SECONDS: u64 = 20;
+
+/// Measurements and their parameters. Defaults are those of the quick preset on hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Operations to measure.
+    pub run: OpSet,
+    /// Batches (samples) per operation.
+    pub batches: u32,
+    /// Minimum length of a batch, in ticks.
+    pub batch_ticks: u64,
+    /// Starts each operation right after a timer interrupt of the host kernel, and the first one
+    /// after the start of the VMM is complete. Set on the instruction clocks, whose figures have
+    /// to be reproducible. Not set on the wall clock, because it would keep interrupts, which are
+    /// part of the cost, out of short operations. Sent only if set.
+    pub aligned: bool,
+    /// Pages that `first-touch-4k` writes.
+    pub pages: u32,
+    /// Blocks of 1 MiB that `malloc-1m` allocates.
+    pub blocks: u32,
+    /// Doubles in each of the three arrays of `stream`.
+    pub doubles: u32,
+    /// Passes over each array of `stream`.
+    pub passes: u32,
+    /// Regions per operation of `populate` for regions larger than [`crate::populate::LARGE`];
+    /// for others it is `batches`. Sent only with `populate`.
+    pub large_regions: u32,
+    /// Timer expiries per operation of `irq`.
+    pub expiries: u32,
+    /// Time between two expiries, in ticks.
+    pub period: u64,
+    /// Activity of the guest between two expiries. The words of `irq` are sent only with `irq`.
+    pub wait_mode: WaitMode,
+    /// Disk of `block`. Its words are sent only with `block`.
+    pub disk: Option<Disk>,
+    /// Size of the part of the disk that is used, in MiB.
+    pub disk_mib: u32,
+    /// Number of small requests at depth 32, see [`crate::block::Transfer::requests`].
+    pub requests: u32,
+    /// Destination of records.
+    pub console: Console,
+    /// The machine has Trapline's own ports, see [`crate::platform`].
+    pub ports: bool,
+    /// Privilege ring of the image: 0, or 3 if it has to leave ring 0 by itself.
+    pub ring: u8,
+    /// Waits for a byte on the console after `Ready`.
+    pub wait_for_go: bool,
+    /// Method by which the image ends the machine. Sent only if it is not the port.
+    pub shutdown: Shutdown,
+    /// Parallel jobs of a kernel build that replaces all measurements; 0 for no build. Sent only
+    /// to the agent, and only if not 0.
+    pub build: u32,
+    /// Misbehaviour before the job runs. Sent only if set.
+    pub fault: Option<Fault>,
+}
+
+impl Job {
+    /// Job without operations, all parameters at their defaults.
+    pub const EMPTY: Job = Job {
+        run: 0,
+        batches: 30,
+        batch_ticks: 200_000,
+        aligned: false,
+        pages: 65_536,
+        blocks: 256,
+        doubles: 14_000_000,
+        passes: 5,
+        large_regions: 1,
+        expiries: 10_000,
+        period: 10_000_000,
+        wait_mode: WaitMode::Halt,
+        disk: None,
+        disk_mib: 256,
+        requests: 32_768,
+        console: Console::Serial,
+        ports: false,
+        ring: 0,
+        wait_for_go: false,
+        shutdown: Shutdown::Port,
+        build: 0,
+        fault: None,
+    };
+
+    /// Returns true if `op` is to be measured.
+    pub fn selects(&self, op: Op) -> bool {
+        self.run & op.bit() != 0
+    }
+
+    /// Returns true if the guest is a Xen domain.
+    pub fn is_xen_domain(&self) -> bool {
+        matches!(self.shutdown, Shutdown::Xen | Shutdown::XenMachine)
+    }
+
+    /// Parses a job from the words of a command line.
+    ///
+    /// # Errors
+    /// Returns the first invalid word.
+    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Job, InvalidWord<'a>> {
+        let mut job = Job::EMPTY;
+        for word in words {
+            if let Some(setting) = word.strip_prefix(PREFIX) {
+                job.set(setting).ok_or(InvalidWord(word))?;
+            }
+        }
+        Ok(job)
+    }
+
+    fn set(&mut self, setting: &str) -> Option<()> {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        match key {
+            "run" => self.run = parse_selection(value)?,
+            "batches" => self.batches = value.parse().ok()?,
+            "batch-ticks" => self.batch_ticks = value.parse().ok()?,
+            "aligned" => self.aligned = flag(value)?,
+            "pages" => self.pages = value.parse().ok()?,
+            "blocks" => self.blocks = value.parse().ok()?,
+            "doubles" => self.doubles = value.parse().ok()?,
+            "passes" => self.passes = value.parse().ok()?,
+            "large-regions" => self.large_regions = value.parse().ok()?,
+            "expiries" => self.expiries = value.parse().ok()?,
+            "period" => self.period = value.parse().ok().filter(|period| *period != 0)?,
+            "between" => self.wait_mode = WaitMode::from_name(value)?,
+            "disk" => self.disk = Some(Disk::from_name(value)?),
+            "disk-mib" => self.disk_mib = value.parse().ok().filter(|mib| *mib != 0)?,
+            "requests" => self.requests = value.parse().ok()?,
+            "console" => self.console = Console::from_name(value)?,
+            "ports" => self.ports = flag(value)?,
+            "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
+            "wait" => self.wait_for_go = flag(value)?,
+            "end" => self.shutdown = Shutdown::from_name(value)?,
+            "build" => self.build = value.parse().ok().filter(|jobs| *jobs != 0)?,
+            "fault" => self.fault = Some(Fault::from_name(value)?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn flag(value: &str) -> Option<bool> {
+    match value {
+        "" | "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// Parses `basic,exits/port-out`; `none` is the empty set.
+fn parse_selection(text: &str) -> Option<OpSet> {
+    if text == "none" {
+        return Some(0);
+    }
+    text.split(',')
+        .try_fold(0, |set, name| Some(set | operations_named(name)?))
+}
+
+/// Returns the operations of the workload `name`, or the operation `workload/name`.
+pub fn operations_named(name: &str) -> Option<OpSet> {
+    match Workload::from_name(name) {
+        Some(workload) => Some(workload.set()),
+        None => Op::from_path(name).map(Op::bit),
+    }
+}
+
+/// Formats the words that [`Job::parse`] reads, separated by spaces.
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yes_no = |flag| if flag { "yes" } else { "no" };
+        f.write_str("trapline.run=")?;
+        write_selection(self.run, f)?;
+        write!(
+            f,
+            " trapline.batches={} trapline.batch-ticks={}",
+            self.batches, self.batch_ticks
+        )?;
+        if self.aligned {
+            f.write_str(" trapline.aligned")?;
+        }
+        write!(
+            f,
+            " trapline.pages={} trapline.blocks={}",
+            self.pages, self.blocks
+        )?;
+        write!(
+            f,
+            " trapline.doubles={} trapline.passes={}",
+            self.doubles, self.passes
+        )?;
+        if self.run & Workload::Irq.set() != 0 {
+            write!(
+                f,
+                " trapline.expiries={} trapline.period={} trapline.between={}",
+                self.expiries,
+                self.period,
+                self.wait_mode.name()
+            )?;
+        }
+        if self.run & Workload::Populate.set() != 0 {
+            write!(f, " trapline.large-regions={}", self.large_regions)?;
+        }
+        if self.run & Workload::Block.set() != 0 {
+            if let Some(disk) = self.disk {
+                write!(f, " trapline.disk={disk}")?;
+            }
+            let (mib, requests) = (self.disk_mib, self.requests);
+            write!(f, " trapline.disk-mib={mib} trapline.requests={requests}")?;
+        }
+        let console = self.console.name();
+        write!(
+            f,
+            " trapline.console={console} trapline.ports={}",
+            yes_no(self.ports)
+        )?;
+        write!(
+            f,
+            " trapline.ring={} trapline.wait={}",
+            self.ring,
+            yes_no(self.wait_for_go)
+        )?;
+        if self.shutdown != Shutdown::Port {
+            write!(f, " trapline.end={}", self.shutdown.name())?;
+        }
+        if self.build != 0 {
+            write!(f, " trapline.build={}", self.build)?;
+        }
+        self.fault.map_or(Ok(()), |fault| {
+            write!(f, " trapline.fault={}", fault.name())
+        })
+    }
+}
+
+fn write_selection(set: OpSet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut separator = "";
+    for workload in Workload::ALL {
+        let all = workload.set();
+        if set & all == all {
+            write!(f, "{separator}{}", workload.name())?;
+            separator = ",";
+            continue;
+        }
+        for op in workload.operations().filter(|op| set & op.bit() != 0) {
+            write!(f, "{separator}{}/{}", workload.name(), op.name())?;
+            separator = ",";
+        }
+    }
+    if separator.is_empty() {
+        f.write_str("none")
+    } else {
+        Ok(())
+    }
+}
+
+/// Word of a job with an unknown name or an invalid value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidWord<'a>(pub &'a str);
+
+impl fmt::Display for InvalidWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid word of a job: '{}'", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn a_job_is_equal_after_formatting_and_parsing() {
+        let job = Job {
+            run: operations_named("basic").unwrap()
+                | Op::PortOut.bit()
+                | Op::OwnTimer.bit()
+                | Op::Touch9.bit()
+                | Op::Read4k1.bit(),
+            disk: Disk::from_name("vda"),
+            disk_mib: 64,
+            requests: 77,
+            batches: 7,
+            aligned: true,
+            large_regions: 3,
+            expiries: 2048,
+            period: 250_000,
+            wait_mode: WaitMode::Flood,
+            ring: 3,
+            console: Console::Frames,
+            ports: true,
+            shutdown: Shutdown::Reset,
+            build: 2,
+            fault: Some(Fault::Garble),
+            ..Job::EMPTY
+        };
+        let words = job.to_string();
+        assert!(
+            words.starts_with(
+                "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1 "
+            ),
+            "{words}"
+        );
+        assert_eq!(Job::parse(words.split(' ')), Ok(job));
+        assert!(words.contains(" trapline.end=reset "), "{words}");
+        for word in [
+            "end",
+            "period",
+            "large-regions",
+            "disk",
+            "requests",
+            "build",
+        ] {
+            let word = std::format!("trapline.{word}=");
+            assert!(!Job::EMPTY.to_string().contains(&word));
+        }
+        assert!(!job.is_xen_domain());
+        for end in ["xen", "xen-machine"] {
+            let word = std::format!("trapline.end={end}");
+            let parsed = Job::parse([word.as_str()]).unwrap();
+            assert!(parsed.is_xen_domain(), "{end}");
+            assert!(parsed.to_string().ends_with(&word), "{parsed}");
+        }
+        assert_eq!(
+            Job::parse(Job::EMPTY.to_string().split(' ')),
+            Ok(Job::EMPTY)
+        );
+    }
+
+    #[test]
+    fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
+        assert_eq!(Job::parse(["console=ttyS0", "quiet"]), Ok(Job::EMPTY));
+        for word in [
+            "trapline.rum=basic",
+            "trapline.ring=1",
+            "trapline.end=never",
+            "trapline.period=0",
+            "trapline.between=sleep",
+            "trapline.disk=../vda",
+            "trapline.disk-mib=0",
+            "trapline.run=exits/port-oot",
+        ] {
+            assert_eq!(Job::parse([word]), Err(InvalidWord(word)));
+        }
+    }
+}

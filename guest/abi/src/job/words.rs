@@ -1,0 +1,68 @@
+//! Values of a job that are chosen from a list of names.
+
+use crate::names::named;
+
+named! {
+    /// Device that a guest sends its records to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Console {
+        /// The first 16550 serial port, [`crate::platform::COM1`].
+        Serial = "serial",
+        /// A port that takes one byte per write and is always ready,
+        /// [`crate::platform::DEBUG_CONSOLE`].
+        Port = "port",
+        /// A port that takes one frame per write, [`crate::platform::FRAME`].
+        Frames = "frames",
+        /// The console ring of a Xen domain.
+        Xen = "xen",
+    }
+}
+
+named! {
+    /// Misbehaviour of a guest, to test the programs that run guests.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Fault {
+        /// Panics with a message.
+        Panic = "panic",
+        /// Loops forever without leaving the guest.
+        Hang = "hang",
+        /// Halts without any interrupt enabled.
+        Sleep = "sleep",
+        /// Causes a triple fault.
+        Triple = "triple",
+        /// Writes text without end.
+        Flood = "flood",
+        /// Writes incomplete frames, then runs the job.
+        Garble = "garble",
+    }
+}
+
+named! {
+    /// Method by which the image ends its machine.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Shutdown {
+        /// Writes an exit status to [`crate::platform::EXIT`].
+        #[default]
+        Port = "port",
+        /// Resets the machine, as an operating system does. Custom VMMs support only this.
+        Reset = "reset",
+        /// Asks Xen to shut down the domain.
+        Xen = "xen",
+        /// Asks Xen to reboot the machine. Only the first domain may.
+        XenMachine = "xen-machine",
+    }
+}
+
+named! {
+    /// Activity of a guest while it waits for an interrupt of workload `irq`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    WaitMode {
+        /// Halts the CPU.
+        #[default]
+        Halt = "halt",
+        /// Polls a counter in memory.
+        Poll = "poll",
+        /// Writes to the serial port as fast as it can.
+        Flood = "flood",
+    }
+}

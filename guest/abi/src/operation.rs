@@ -1,0 +1,387 @@
+//! Workloads and operations: one table from which everything about an operation derives.
+//!
+//! To add an operation: add a row to the table below, the measured code to the module of its
+//! workload in `guest/workloads`, and, if it uses a new part of the machine, a method of
+//! `trapline_workloads::Machine` with its implementation in `guest/kernel`.
+//!
+//! On the wire an operation is its number. In stored data and in all output it is
+//! `workload/operation`.
+
+use crate::workload::Workload;
+
+/// Set of operations: the union of their [`Op::bit`]s.
+pub type OpSet = u128;
+
+/// Quantity that a figure of an operation reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Clock ticks per operation: nanoseconds on the wall clock, instructions on the instruction
+    /// clock.
+    Time,
+    /// Bytes per clock tick: MB/s on the wall clock, MB per 10^9 instructions on the instruction
+    /// clock.
+    Rate,
+}
+
+/// Direction in which figures improve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Smaller figures are better.
+    Less,
+    /// Larger figures are better.
+    More,
+}
+
+/// Content of one sample of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Measure {
+    /// Duration of a batch of operations, between two readings of the clock.
+    Batch,
+    /// Time from one event to another, for example from a timer's expiry to the wake-up.
+    Lateness,
+    /// Duration of a pass over arrays of doubles that moves this many bytes per element.
+    Bytes(u64),
+}
+
+/// Capability that an operation requires of its environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// No capability: runs everywhere.
+    Nothing,
+    /// Processes of an operating system.
+    Processes,
+    /// A serial port whose scratch register keeps its value, [`crate::platform::SERIAL_SCRATCH`].
+    ScratchRegister,
+    /// A serial port that is emulated or absent.
+    SerialPort,
+    /// The first virtio-mmio transport, [`crate::platform::VIRTIO_MMIO`].
+    VirtioTransport,
+    /// A modern virtio device at that transport.
+    VirtioDevice,
+    /// A hypervisor that answers hypercalls.
+    Hypercall,
+    /// The local APIC.
+    LocalApic,
+    /// A timer that wakes a sleeping CPU or thread.
+    Timer,
+    /// Xen as the hypervisor.
+    Xen,
+    /// An event channel of Xen.
+    EventChannel,
+    /// A process that is started for the boot: the VMM, or the agent.
+    Launch,
+    /// A virtual machine whose creation and first instruction are observable.
+    VirtualMachine,
+    /// A timer of the VMM or host kernel, see [`crate::ticker`].
+    HostTimer,
+    /// Memory hotplug, see [`crate::populate`].
+    Hotplug,
+    /// A disk, see [`crate::block`].
+    Disk,
+}
+
+impl Need {
+    /// Returns the set of operations that have this need.
+    pub fn operations(self) -> OpSet {
+        let needing = Op::ALL.into_iter().filter(|op| op.need() == self);
+        needing.fold(0, |set, op| set | op.bit())
+    }
+}
+
+macro_rules! operations {
+    ($($variant:ident = $number:literal, $workload:ident, $name:literal, $measure:expr, $need:ident, $description:literal;)*) => {
+        /// Operation: the smallest unit of work that has a figure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Op { $(#[doc = $description] $variant = $number,)* }
+
+        impl Op {
+            /// All operations, in display order.
+            pub const ALL: [Op; [$($number),*].len()] = [$(Op::$variant),*];
+
+            /// Returns the workload that contains the operation.
+            pub const fn workload(self) -> Workload {
+                match self { $(Op::$variant => Workload::$workload,)* }
+            }
+
+            /// Returns the name within the workload.
+            pub const fn name(self) -> &'static str {
+                match self { $(Op::$variant => $name,)* }
+            }
+
+            /// Returns the content of one sample.
+            pub const fn measure(self) -> Measure {
+                match self { $(Op::$variant => $measure,)* }
+            }
+
+            /// Returns the capability that the operation requires.
+            pub const fn need(self) -> Need {
+                match self { $(Op::$variant => Need::$need,)* }
+            }
+
+            /// Returns a phrase that defines one operation.
+            pub const fn description(self) -> &'static str {
+                match self { $(Op::$variant => $description,)* }
+            }
+
+            /// Returns the operation with this number on the wire.
+            pub const fn from_number(number: u8) -> Option<Op> {
+                match number { $($number => Some(Op::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+use Measure::{Batch, Bytes, Lateness};
+
+operations! {
+    Getpid = 0, Basic, "getpid", Batch, Nothing,
+        "one query of the process number: a function call in the image, a system call on Linux";
+    Yield = 1, Basic, "yield", Batch, Nothing,
+        "one switch between two runnable threads, counted";
+    Malloc1m = 2, Basic, "malloc-1m", Batch, Nothing,
+        "one allocation of 1 MiB of fresh, page-mapped memory";
+    FirstTouch4k = 3, Basic, "first-touch-4k", Batch, Nothing,
+        "the first write to one 4 KiB page of freshly allocated memory";
+    Fork = 24, System, "fork", Batch, Processes,
+        "one child process that is forked, exits at once and is waited for";
+    Exec = 25, System, "exec", Batch, Processes,
+        "one child process that is forked, executes a program of four instructions and is waited for";
+    PageFault = 26, System, "page-fault", Batch, Processes,
+        "the first read of one 4 KiB page of fresh memory: the kernel maps its page of zeros, and allocates none";
+    PageFaultCow = 27, System, "page-fault-cow", Batch, Processes,
+        "the first write to one 4 KiB page that is shared with a child since it was forked: the kernel copies it";
+    ContextSwitch = 28, System, "context-switch", Batch, Processes,
+        "one switch between two processes on one CPU, including a write to one pipe and a read from another";
+    Pipe = 29, System, "pipe", Batch, Processes,
+        "one byte written to a pipe and read from it by the same process: two system calls, no switch";
+    Mmap = 30, System, "mmap", Batch, Processes,
+        "one mapping and unmapping of 256 resident pages (1 MiB) of a file: no page is allocated";
+    Copy = 16, Stream, "copy", Bytes(16), Nothing,
+        "c[i] = a[i] over arrays of doubles, 16 bytes each";
+    Scale = 17, Stream, "scale", Bytes(16), Nothing,
+        "b[i] = s * c[i] over arrays of doubles, 16 bytes each";
+    Add = 18, Stream, "add", Bytes(24), Nothing,
+        "c[i] = a[i] + b[i] over arrays of doubles, 24 bytes each";
+    Triad = 19, Stream, "triad", Bytes(24), Nothing,
+        "a[i] = b[i] + s * c[i] over arrays of doubles, 24 bytes each";
+    PortOut = 32, Exits, "port-out", Batch, ScratchRegister,
+        "one byte written to the scratch register of the first serial port";
+    PortIn = 33, Exits, "port-in", Batch, ScratchRegister,
+        "one byte read from the scratch register of the first serial port";
+    MmioRead = 34, Exits, "mmio-read", Batch, VirtioTransport,
+        "one 32-bit read of a virtio-mmio transport's magic register";
+    MmioWrite = 35, Exits, "mmio-write", Batch, VirtioDevice,
+        "one 32-bit write to a virtio-mmio transport's feature selector";
+    Cpuid = 36, Exits, "cpuid", Batch, Nothing,
+        "one cpuid instruction, leaf 0";
+    Hypercall = 37, Exits, "hypercall", Batch, Hypercall,
+        "one hypercall that the hypervisor refuses or ignores";
+    SelfIpi = 38, Exits, "self-ipi", Batch, LocalApic,
+        "one interrupt sent by a CPU to itself, until its handler has run";
+    TimerWake = 39, Exits, "timer-wake", Lateness, Timer,
+        "time from the expiry of a timer until the halted CPU runs again";
+    PortEmulated = 40, Exits, "port-emulated", Batch, SerialPort,
+        "one byte read from port 0x3ff, whether a serial port is emulated there or not";
+    XenHypercall = 41, Exits, "xen-hypercall", Batch, Xen,
+        "one hypercall that returns the version of Xen";
+    EventChannel = 42, Exits, "event-channel", Batch, EventChannel,
+        "one event sent by a Xen domain to itself, until its handler has run";
+    BootCreated = 48, Boot, "vm-created", Lateness, VirtualMachine,
+        "from exec of the VMM until it has created the virtual machine";
+    BootEntry = 49, Boot, "first-instruction", Lateness, VirtualMachine,
+        "from exec of the VMM until the guest's first instruction";
+    BootMain = 50, Boot, "main", Lateness, Launch,
+        "from exec of the VMM until the guest's main function";
+    BootSample = 51, Boot, "first-sample", Lateness, Launch,
+        "from exec of the VMM until the guest has sent its first sample";
+    BootExit = 52, Boot, "exit", Lateness, Launch,
+        "from exec of the VMM until it is reaped, with an idle guest";
+    OwnTimer = 56, Irq, "own-timer", Lateness, Timer,
+        "time from an expiry of the guest's own periodic timer until the handler is entered";
+    HostTimer = 57, Irq, "host-timer", Lateness, HostTimer,
+        "time from an expiry of a periodic timer of the VMM until the guest's handler is entered";
+    Attach0 = 64, Populate, "attach-0", Batch, Hotplug,
+        "one page of 4 KiB of memory attached to the guest, populated on first touch, in pages of 4 KiB";
+    Touch0 = 65, Populate, "touch-0", Batch, Hotplug,
+        "one write to one page of 4 KiB of attached memory, not populated yet";
+    Attach0Prefault = 66, Populate, "attach-0-prefault", Batch, Hotplug,
+        "one page of 4 KiB of memory attached to the guest, prefaulted, in pages of 4 KiB";
+    Touch0Prefault = 67, Populate, "touch-0-prefault", Batch, Hotplug,
+        "one write to one page of 4 KiB of attached memory, prefaulted";
+    Attach3 = 68, Populate, "attach-3", Batch, Hotplug,
+        "8 pages of memory attached to the guest, populated on first touch, in pages of 4 KiB";
+    Touch3 = 69, Populate, "touch-3", Batch, Hotplug,
+        "one write to each of 8 pages of attached memory, not populated yet, in pages of 4 KiB";
+    Attach3Prefault = 70, Populate, "attach-3-prefault", Batch, Hotplug,
+        "8 pages of memory attached to the guest, prefaulted, in pages of 4 KiB";
+    Touch3Prefault = 71, Populate, "touch-3-prefault", Batch, Hotplug,
+        "one write to each of 8 pages of attached memory, prefaulted, in pages of 4 KiB";
+    Attach9 = 72, Populate, "attach-9", Batch, Hotplug,
+        "512 pages (2 MiB) of memory attached to the guest, populated on first touch, in pages of 4 KiB";
+    Touch9 = 73, Populate, "touch-9", Batch, Hotplug,
+        "one write to each of 512 pages (2 MiB) of attached memory, not populated yet, in pages of 4 KiB";
+    Attach9Prefault = 74, Populate, "attach-9-prefault", Batch, Hotplug,
+        "512 pages (2 MiB) of memory attached to the guest, prefaulted, in pages of 4 KiB";
+    Touch9Prefault = 75, Populate, "touch-9-prefault", Batch, Hotplug,
+        "one write to each of 512 pages (2 MiB) of attached memory, prefaulted, in pages of 4 KiB";
+    Attach9Huge = 76, Populate, "attach-9-2m", Batch, Hotplug,
+        "512 pages (2 MiB) of memory attached to the guest, populated on first touch, in pages of 2 MiB";
+    Touch9Huge = 77, Populate, "touch-9-2m", Batch, Hotplug,
+        "one write to each of 512 pages (2 MiB) of attached memory, not populated yet, in pages of 2 MiB";
+    Attach9HugePrefault = 78, Populate, "attach-9-2m-prefault", Batch, Hotplug,
+        "512 pages (2 MiB) of memory attached to the guest, prefaulted, in pages of 2 MiB";
+    Touch9HugePrefault = 79, Populate, "touch-9-2m-prefault", Batch, Hotplug,
+        "one write to each of 512 pages (2 MiB) of attached memory, prefaulted, in pages of 2 MiB";
+    Attach18 = 80, Populate, "attach-18", Batch, Hotplug,
+        "262,144 pages (1 GiB) of memory attached to the guest, populated on first touch, in pages of 4 KiB";
+    Touch18 = 81, Populate, "touch-18", Batch, Hotplug,
+        "one write to each of 262,144 pages (1 GiB) of attached memory, not populated yet, in pages of 4 KiB";
+    Attach18Prefault = 82, Populate, "attach-18-prefault", Batch, Hotplug,
+        "262,144 pages (1 GiB) of memory attached to the guest, prefaulted, in pages of 4 KiB";
+    Touch18Prefault = 83, Populate, "touch-18-prefault", Batch, Hotplug,
+        "one write to each of 262,144 pages (1 GiB) of attached memory, prefaulted, in pages of 4 KiB";
+    Attach18Huge = 84, Populate, "attach-18-2m", Batch, Hotplug,
+        "262,144 pages (1 GiB) of memory attached to the guest, populated on first touch, in pages of 2 MiB";
+    Touch18Huge = 85, Populate, "touch-18-2m", Batch, Hotplug,
+        "one write to each of 262,144 pages (1 GiB) of attached memory, not populated yet, in pages of 2 MiB";
+    Attach18HugePrefault = 86, Populate, "attach-18-2m-prefault", Batch, Hotplug,
+        "262,144 pages (1 GiB) of memory attached to the guest, prefaulted, in pages of 2 MiB";
+    Touch18HugePrefault = 87, Populate, "touch-18-2m-prefault", Batch, Hotplug,
+        "one write to each of 262,144 pages (1 GiB) of attached memory, prefaulted, in pages of 2 MiB";
+    Read4k1 = 96, Block, "read-4k-1", Lateness, Disk,
+        "one read of 4 KiB at a random place of a disk, one at a time";
+    Read4k32 = 97, Block, "read-4k-32", Lateness, Disk,
+        "one read of 4 KiB at a random place of a disk, 32 at a time";
+    Read1m1 = 98, Block, "read-1m-1", Lateness, Disk,
+        "one read of 1 MiB of a disk, in order, one at a time";
+    Read1m32 = 99, Block, "read-1m-32", Lateness, Disk,
+        "one read of 1 MiB of a disk, in order, 32 at a time";
+    Write4k1 = 100, Block, "write-4k-1", Lateness, Disk,
+        "one write of 4 KiB to a random place of a disk, one at a time, not flushed";
+    Write4k32 = 101, Block, "write-4k-32", Lateness, Disk,
+        "one write of 4 KiB to a random place of a disk, 32 at a time, not flushed";
+    Write4kSync = 102, Block, "write-4k-sync", Lateness, Disk,
+        "one write of 4 KiB to a random place of a disk and its flush (fdatasync), one at a time";
+    Write1m1 = 103, Block, "write-1m-1", Lateness, Disk,
+        "one write of 1 MiB to a disk, in order, one at a time, not flushed";
+    Write1m32 = 104, Block, "write-1m-32", Lateness, Disk,
+        "one write of 1 MiB to a disk, in order, 32 at a time, not flushed";
+}
+
+impl Op {
+    /// Returns the operation called `workload/name`.
+    pub fn from_path(path: &str) -> Option<Op> {
+        let (workload, name) = path.split_once('/')?;
+        Op::ALL
+            .into_iter()
+            .find(|op| op.workload().name() == workload && op.name() == name)
+    }
+
+    /// Returns the quantity that figures report.
+    pub const fn unit(self) -> Unit {
+        match self.measure() {
+            Batch | Lateness => Unit::Time,
+            Bytes(_) => Unit::Rate,
+        }
+    }
+
+    /// Returns the direction in which figures improve.
+    pub const fn direction(self) -> Direction {
+        match self.unit() {
+            Unit::Time => Direction::Less,
+            Unit::Rate => Direction::More,
+        }
+    }
+
+    /// Returns true if a sample is the time between two events, not the length of a batch. The
+    /// cost of reading the clock is not subtracted from it, and it has no markers around it.
+    pub const fn is_lateness(self) -> bool {
+        matches!(self.measure(), Lateness)
+    }
+
+    /// Returns the number on the wire.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the set that contains only this operation.
+    pub const fn bit(self) -> OpSet {
+        1 << self.number()
+    }
+}
+
+impl Workload {
+    /// Returns the set of its operations.
+    pub fn set(self) -> OpSet {
+        self.operations().fold(0, |set, op| set | op.bit())
+    }
+
+    /// Returns its operations, in display order.
+    pub fn operations(self) -> impl Iterator<Item = Op> {
+        Op::ALL.into_iter().filter(move |op| op.workload() == self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::format;
+    use std::vec::Vec;
+
+    #[test]
+    fn every_row_of_the_table_is_consistent() {
+        let mut paths = BTreeSet::new();
+        for op in Op::ALL {
+            let path = format!("{}/{}", op.workload().name(), op.name());
+            assert_eq!(Op::from_number(op.number()), Some(op));
+            assert_eq!(Op::from_path(&path), Some(op));
+            assert!(
+                u32::from(op.number()) < OpSet::BITS,
+                "{path} is not in a set"
+            );
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(op.name().chars().all(is_plain), "{path}");
+            assert!((10..=120).contains(&op.description().len()), "{path}");
+            assert!(!op.description().ends_with('.'), "{path}");
+            assert!(paths.insert(path), "two operations have one name");
+        }
+        assert_eq!(Op::from_path("exits/port-oot"), None);
+        assert_eq!(Op::from_number(63), None);
+    }
+
+    #[test]
+    fn rows_are_sorted_by_workload() {
+        let by_workload = Workload::ALL.into_iter().flat_map(Workload::operations);
+        assert_eq!(by_workload.collect::<Vec<_>>(), Op::ALL);
+    }
+
+    #[test]
+    fn workloads_that_need_one_capability_need_it_for_all_operations() {
+        assert_eq!(Need::Processes.operations(), Workload::System.set());
+        assert_eq!(Need::Hotplug.operations(), Workload::Populate.set());
+        assert_eq!(Need::Disk.operations(), Workload::Block.set());
+        let boot = Need::Launch.operations() | Need::VirtualMachine.operations();
+        assert_eq!(boot, Workload::Boot.set());
+    }
+
+    #[test]
+    fn only_bandwidth_improves_upwards() {
+        for op in Op::ALL {
+            let is_stream = op.workload() == Workload::Stream;
+            assert_eq!(op.unit() == Unit::Rate, is_stream, "{op:?}");
+            assert_eq!(op.direction() == Direction::More, is_stream, "{op:?}");
+        }
+    }
+
+    #[test]
+    fn a_wake_up_is_a_lateness_and_an_exit_is_work() {
+        for op in [Op::TimerWake, Op::OwnTimer, Op::Read4k1, Op::BootSample] {
+            assert!(op.is_lateness(), "{op:?}");
+        }
+        for op in [Op::PortOut, Op::Yield, Op::Attach0, Op::Copy] {
+            assert!(!op.is_lateness(), "{op:?}");
+        }
+    }
+}

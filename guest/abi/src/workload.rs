@@ -1,0 +1,82 @@
+//! Workloads: groups of operations.
+
+/// Group of operations that answer one question and are selected together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Workload {
+    /// Calls, switches and memory allocation of a kernel.
+    Basic,
+    /// Processes and their memory.
+    System,
+    /// Memory bandwidth, after McCalpin's STREAM.
+    Stream,
+    /// Exits from the guest.
+    Exits,
+    /// Start and end of a VMM and its guest.
+    Boot,
+    /// Lateness of periodic timer interrupts.
+    Irq,
+    /// Memory hotplug.
+    Populate,
+    /// Latency of disk requests.
+    Block,
+}
+
+impl Workload {
+    /// All workloads, in display order.
+    pub const ALL: [Workload; 8] = [
+        Self::Basic,
+        Self::System,
+        Self::Stream,
+        Self::Exits,
+        Self::Boot,
+        Self::Irq,
+        Self::Populate,
+        Self::Block,
+    ];
+
+    /// Returns the name, as used on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::System => "system",
+            Self::Stream => "stream",
+            Self::Exits => "exits",
+            Self::Boot => "boot",
+            Self::Irq => "irq",
+            Self::Populate => "populate",
+            Self::Block => "block",
+        }
+    }
+
+    /// Returns the question that the workload answers.
+    pub const fn question(self) -> &'static str {
+        match self {
+            Self::Basic => "What do a kernel's everyday operations cost here?",
+            Self::System => "What do processes and their memory cost in an operating system?",
+            Self::Stream => "How fast does memory move here?",
+            Self::Exits => "What does it cost to leave the guest and come back?",
+            Self::Boot => "How long until the guest runs, and where does the time go?",
+            Self::Irq => "How late does a timer's interrupt reach the guest, and why?",
+            Self::Populate => "What does it cost to give a guest memory?",
+            Self::Block => "How long does a request to a disk take, and how many are served?",
+        }
+    }
+
+    /// Returns the workload called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|w| w.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_has_a_name_and_operations() {
+        for workload in Workload::ALL {
+            assert_eq!(Workload::from_name(workload.name()), Some(workload));
+            assert!(workload.operations().count() >= 2);
+        }
+    }
+}

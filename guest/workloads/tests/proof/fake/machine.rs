@@ -1,0 +1,70 @@
+//! Machine of the fake kernel.
+
+use super::{Defect, Fake};
+use trapline_abi::platform::{FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_MAGIC};
+use trapline_abi::Op;
+use trapline_workloads::{Machine, Reason};
+
+impl Machine for Fake {
+    fn supports(&self, op: Op) -> Result<(), Reason> {
+        if op == Op::Hypercall && self.defect == Defect::NoSleep {
+            return Err("there is no hypervisor");
+        }
+        Ok(())
+    }
+    fn port_out(&mut self, port: u16, value: u8) {
+        assert_eq!(port, SERIAL_SCRATCH);
+        if self.defect != Defect::ForgetScratch {
+            self.scratch = value;
+        }
+    }
+    fn port_in(&mut self, _: u16) -> u8 {
+        match self.defect {
+            Defect::NoDevice => FLOATING_BUS,
+            Defect::ChangeAnswer => {
+                self.scratch = self.scratch.wrapping_add(1);
+                self.scratch
+            }
+            _ => self.scratch,
+        }
+    }
+    fn mmio_read(&mut self, address: u64) -> u32 {
+        match address & 0xff {
+            0 if self.defect == Defect::WrongMagic => !0,
+            0 => VIRTIO_MAGIC,
+            _ => self.selector,
+        }
+    }
+    fn mmio_write(&mut self, _: u64, value: u32) {
+        if self.defect != Defect::IgnoreMmio {
+            self.selector = value;
+        }
+    }
+    fn hypercall(&mut self) -> i64 {
+        if self.defect == Defect::AcceptHypercall {
+            0
+        } else {
+            -1000
+        }
+    }
+    fn self_ipi(&mut self) {
+        let lost = self.defect == Defect::LoseInterrupt && self.interrupts == 1;
+        self.interrupts += u64::from(!lost);
+        self.defect = if lost { Defect::None } else { self.defect };
+    }
+    fn self_ipi_count(&mut self) -> u64 {
+        self.interrupts
+    }
+    fn xen_version(&mut self) -> i64 {
+        self.versions += i64::from(self.defect == Defect::ChangeVersion);
+        0x4_0011 + self.versions
+    }
+    fn send_event(&mut self) {
+        let lost = self.defect == Defect::LoseEvent && self.events == 1;
+        self.events += u64::from(!lost);
+        self.defect = if lost { Defect::None } else { self.defect };
+    }
+    fn event_count(&mut self) -> u64 {
+        self.events
+    }
+}

@@ -1,0 +1,158 @@
+//! Fake kernel with one configured defect.
+
+mod machine;
+mod processes;
+mod system;
+
+use trapline_abi::record::Sender;
+use trapline_abi::{Job, Op};
+use trapline_workloads::{ticks, Block, GuestInfo};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Defect {
+    None,
+    ForgetScratch,
+    WrongMagic,
+    IgnoreMmio,
+    AcceptHypercall,
+    LoseInterrupt,
+    NoDevice,
+    ChangeAnswer,
+    ChangeVersion,
+    LoseEvent,
+    ChangePid,
+    NeverSwitch,
+    WakeEarly,
+    NoMemory,
+    NoSleep,
+    NeverTick,
+    SlowHandler,
+    UsedRegion,
+    ShortRegion,
+    NoRegion,
+    KeepRegion,
+    NoProcesses,
+    WrongStatus,
+    WrongAnswer,
+    NoSwitch,
+    LosePipe,
+    WrongPages,
+    KeepMapping,
+    ShareForEver,
+    UsedPages,
+    NoDisk,
+    WrongUnit,
+    NoRequest,
+    SlowFirst,
+}
+
+/// Duration of a slow first operation, in ticks: far longer than a batch.
+pub const SLOW: u64 = 10_000_000;
+
+/// More expiries than in one window.
+pub const EXPIRIES: u64 = 1030;
+
+pub struct Fake {
+    pub defect: Defect,
+    pub records: Vec<String>,
+    /// Numbers of the expiries in all interrupt records, in order.
+    pub expiries: Vec<u64>,
+    pub scratch: u8,
+    pub selector: u32,
+    pub interrupts: u64,
+    pub versions: i64,
+    pub events: u64,
+    pub pids: u32,
+    pub turns: u64,
+    pub blocks: Vec<Vec<u128>>,
+    pub region: Option<Vec<u128>>,
+    pub begun: bool,
+    pub answers: u64,
+    pub mapped: Vec<u64>,
+    pub shared: Option<(Block, u64)>,
+    pub quiesced: u32,
+    pub sleeps: u32,
+}
+
+impl Fake {
+    pub fn new(defect: Defect) -> Self {
+        Self {
+            defect,
+            records: Vec::new(),
+            expiries: Vec::new(),
+            scratch: 0,
+            selector: 0,
+            interrupts: 0,
+            versions: 0,
+            events: 0,
+            pids: 0,
+            turns: 0,
+            blocks: Vec::new(),
+            region: None,
+            begun: false,
+            answers: 0,
+            mapped: Vec::new(),
+            shared: None,
+            quiesced: 0,
+            sleeps: 0,
+        }
+    }
+
+    pub fn run(defect: Defect, names: &str) -> Vec<String> {
+        let mut fake = Self::new(defect);
+        fake.measure(names);
+        fake.records
+    }
+
+    /// Measures the operations with these names.
+    pub fn measure(&mut self, names: &str) {
+        let word = format!("trapline.run={names}");
+        let asked = Job::parse([word.as_str()]).expect("a valid selection");
+        let sizes = Job {
+            blocks: 8,
+            pages: 512,
+            doubles: 1003,
+            passes: 2,
+            expiries: EXPIRIES as u32,
+            period: 2_000,
+            ..asked
+        };
+        let job = Job {
+            batches: 3,
+            batch_ticks: 1000,
+            ..sizes
+        };
+        let origin = GuestInfo {
+            sender: Sender::Image,
+            ring: 0,
+            memory: 0,
+            entry: ticks(),
+            main: ticks(),
+        };
+        trapline_workloads::run(self, &job, &origin);
+        assert!(self.blocks.is_empty(), "every block is released");
+        assert!(self.region.is_none(), "every region is detached");
+        assert!(!self.begun, "resources are released");
+    }
+
+    /// Asserts that the only result of the operation `name` is a record of `kind`.
+    pub fn assert_result(defect: Defect, name: &str, kind: &str) {
+        let op = Op::from_path(name).expect("an operation");
+        let records = Self::run(defect, name);
+        let wanted = format!("{kind} {{ op: {op:?}");
+        let others = ["End", "Skip", "Fail"]
+            .into_iter()
+            .filter(|other| *other != kind);
+        assert!(
+            records.iter().any(|record| record.starts_with(&wanted)),
+            "{defect:?}: {records:#?}"
+        );
+        for other in others {
+            let unwanted = format!("{other} {{ op: {op:?}");
+            assert!(
+                !records.iter().any(|record| record.starts_with(&unwanted)),
+                "{defect:?}: {records:#?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Services of the fake kernel.
+
+use super::{Defect, Fake, SLOW};
+use std::ptr::NonNull;
+use trapline_abi::block::{DiskRequest, Transfer};
+use trapline_abi::interrupt::unpack;
+use trapline_abi::job::WaitMode;
+use trapline_abi::populate::MemoryRequest;
+use trapline_abi::{Interrupt, Job, Record};
+use trapline_workloads::irq::{
+    run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerSource, TimerWindow,
+};
+use trapline_workloads::{ticks, Block, Reason, System, Wake};
+
+impl System for Fake {
+    type Machine = Self;
+    type Processes = Self;
+
+    fn send(&mut self, record: &Record<'_>) {
+        self.records.push(format!("{record:?}"));
+        if let Record::Interrupts { packed, .. } = record {
+            let mut hear = |interrupt: Interrupt| self.expiries.push(interrupt.sequence);
+            unpack(packed, &mut hear).expect("whole interrupts");
+        }
+    }
+    fn wait_for_go(&mut self) {
+        self.records.push("go".to_owned());
+    }
+    fn quiesce(&mut self) {
+        self.quiesced += 1;
+    }
+    fn exits(&mut self) -> Option<u64> {
+        Some(7)
+    }
+    fn getpid(&mut self) -> u32 {
+        self.pids += u32::from(self.defect == Defect::ChangePid);
+        42 + self.pids
+    }
+    fn start_peer(&mut self) -> Result<(), Reason> {
+        Ok(())
+    }
+    fn yield_now(&mut self) {
+        if self.defect == Defect::SlowFirst && self.turns == 0 {
+            let start = ticks();
+            while ticks() - start < SLOW {}
+        }
+        self.turns += u64::from(self.defect != Defect::NeverSwitch);
+    }
+    fn peer_turns(&mut self) -> u64 {
+        self.turns
+    }
+    fn stop_peer(&mut self) {}
+    fn allocate(&mut self, bytes: usize) -> Option<Block> {
+        if self.defect == Defect::NoMemory {
+            return None;
+        }
+        let filling = u128::from(self.defect == Defect::UsedPages);
+        self.blocks.push(vec![filling; bytes.div_ceil(16)]);
+        let start = NonNull::new(self.blocks.last_mut()?.as_mut_ptr().cast())?;
+        Some(Block {
+            start,
+            length: bytes,
+        })
+    }
+    unsafe fn release(&mut self, block: Block) {
+        let at = block.start.as_ptr().cast_const().cast();
+        self.blocks.retain(|held| held.as_ptr() != at);
+    }
+    fn sleep(&mut self, ahead: u64) -> Result<Wake, Reason> {
+        let woke = ticks();
+        self.sleeps += 1;
+        match self.defect {
+            Defect::SlowFirst if self.sleeps < 6 => Ok(Wake {
+                due: woke - SLOW,
+                woke,
+            }),
+            Defect::NoSleep => Err("this machine cannot sleep"),
+            Defect::WakeEarly => Ok(Wake {
+                due: woke + ahead,
+                woke,
+            }),
+            _ => Ok(Wake {
+                due: woke - 1,
+                woke,
+            }),
+        }
+    }
+    fn check_timer(&mut self, source: TimerSource, _: WaitMode) -> Result<(), Reason> {
+        match (self.defect, source) {
+            (Defect::NoSleep, TimerSource::Host) => Err("the VMM has no timer"),
+            _ => Ok(()),
+        }
+    }
+    fn run_timer(
+        &mut self,
+        window: &TimerWindow,
+        log: &mut InterruptLog<'_>,
+    ) -> Result<(), Reason> {
+        if self.defect != Defect::NeverTick {
+            run_one_shot_timer(&mut Spinning::new(self.defect, window), window, log);
+        }
+        Ok(())
+    }
+    fn attach(&mut self, wish: MemoryRequest) {
+        assert!(self.region.is_none(), "one region at a time");
+        let length = match self.defect {
+            Defect::NoRegion => return,
+            Defect::ShortRegion => wish.bytes() / 2,
+            _ => wish.bytes(),
+        };
+        let filling = u128::from(self.defect == Defect::UsedRegion) << 64;
+        self.region = Some(vec![filling; length as usize / 16]);
+    }
+    fn attached_region(&mut self) -> Result<Block, Reason> {
+        let region = self
+            .region
+            .as_mut()
+            .ok_or("memory hotplug is not available")?;
+        Ok(Block {
+            start: NonNull::new(region.as_mut_ptr().cast()).ok_or("a null pointer")?,
+            length: region.len() * 16,
+        })
+    }
+    unsafe fn detach(&mut self) -> Result<(), Reason> {
+        self.region = None;
+        match self.defect {
+            Defect::KeepRegion => Err("it is wanted"),
+            _ => Ok(()),
+        }
+    }
+    fn machine(&mut self) -> Result<&mut Self, Reason> {
+        Ok(self)
+    }
+    fn open_disk(&mut self, _: &Job) -> Result<(), Reason> {
+        match self.defect {
+            Defect::NoDisk => Err("there is no disk"),
+            _ => Ok(()),
+        }
+    }
+    fn transfer(
+        &mut self,
+        _: &Transfer,
+        _: &Job,
+        slots: &mut [DiskRequest],
+    ) -> Result<usize, Reason> {
+        for (slot, start) in slots.iter_mut().zip(ticks()..) {
+            let end = start + 1000;
+            *slot = DiskRequest { start, end };
+        }
+        match self.defect {
+            Defect::WrongUnit => Err("a unit is not what it must be"),
+            Defect::NoRequest => Ok(0),
+            _ => Ok(slots.len()),
+        }
+    }
+    fn processes(&mut self) -> Result<&mut Self, Reason> {
+        match self.defect {
+            Defect::NoProcesses => Err("this is no operating system"),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// A timer that is waited for by looking at the clock.
+struct Spinning {
+    due: u64,
+    handling: u64,
+}
+
+impl Spinning {
+    /// A slow handler takes a little more than two periods.
+    fn new(defect: Defect, window: &TimerWindow) -> Self {
+        let slow = defect == Defect::SlowHandler;
+        let handling = if slow {
+            2 * window.period + window.period / 2
+        } else {
+            0
+        };
+        Self { due: 0, handling }
+    }
+}
+
+impl OneShotTimer for Spinning {
+    fn set(&mut self, due: u64) -> u64 {
+        self.due = due;
+        0
+    }
+    fn wait(&mut self, _: WaitMode) -> Arrival {
+        while ticks() < self.due {}
+        let entered = ticks();
+        while ticks() < entered + self.handling {}
+        Arrival {
+            entered,
+            done: ticks(),
+            resumed: ticks(),
+            ..Arrival::default()
+        }
+    }
+}

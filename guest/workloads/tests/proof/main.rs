@@ -1,0 +1,189 @@
+//! Wrong work is a failure, never a figure.
+//!
+//! A fake kernel, which is correct except for one configured defect, runs the workloads. Each
+//! defect must be detected.
+
+mod fake;
+
+use fake::{Defect, Fake, EXPIRIES, SLOW};
+use trapline_abi::Op;
+
+#[test]
+fn every_operation_is_run_and_succeeds() {
+    for op in Op::ALL
+        .into_iter()
+        .filter(|op| op.workload().name() != "boot")
+        // Each takes a gibibyte.
+        .filter(|op| !op.name().contains("-18"))
+    {
+        let name = format!("{}/{}", op.workload().name(), op.name());
+        Fake::assert_result(Defect::None, &name, "End");
+    }
+}
+
+#[test]
+fn every_defect_is_detected() {
+    for (defect, name) in [
+        (Defect::ForgetScratch, "exits/port-out"),
+        (Defect::ForgetScratch, "exits/port-in"),
+        (Defect::WrongMagic, "exits/mmio-read"),
+        (Defect::IgnoreMmio, "exits/mmio-write"),
+        (Defect::AcceptHypercall, "exits/hypercall"),
+        (Defect::LoseInterrupt, "exits/self-ipi"),
+        (Defect::ForgetScratch, "exits/port-emulated"),
+        (Defect::ChangeAnswer, "exits/port-emulated"),
+        (Defect::ChangeVersion, "exits/xen-hypercall"),
+        (Defect::LoseEvent, "exits/event-channel"),
+        (Defect::UsedRegion, "populate/attach-0"),
+        (Defect::UsedRegion, "populate/touch-9-2m"),
+        (Defect::ChangePid, "basic/getpid"),
+        (Defect::NeverSwitch, "basic/yield"),
+        (Defect::WakeEarly, "exits/timer-wake"),
+        (Defect::NoMemory, "basic/malloc-1m"),
+        (Defect::NoMemory, "basic/first-touch-4k"),
+        (Defect::NoMemory, "irq/own-timer"),
+        (Defect::WrongStatus, "system/fork"),
+        (Defect::WrongStatus, "system/exec"),
+        (Defect::UsedPages, "system/page-fault"),
+        (Defect::NoMemory, "system/page-fault"),
+        (Defect::ShareForEver, "system/page-fault-cow"),
+        (Defect::WrongAnswer, "system/context-switch"),
+        (Defect::NoSwitch, "system/context-switch"),
+        (Defect::LosePipe, "system/pipe"),
+        (Defect::WrongPages, "system/mmap"),
+        (Defect::KeepMapping, "system/mmap"),
+        (Defect::WrongUnit, "block/read-4k-1"),
+        (Defect::NoRequest, "block/write-1m-32"),
+        (Defect::NoMemory, "block/read-4k-32"),
+        (Defect::NeverTick, "irq/own-timer"),
+        (Defect::NeverTick, "irq/host-timer"),
+    ] {
+        Fake::assert_result(defect, name, "Fail");
+    }
+}
+
+#[test]
+fn a_port_without_a_device_is_measured() {
+    Fake::assert_result(Defect::NoDevice, "exits/port-emulated", "End");
+    Fake::assert_result(Defect::NoDevice, "exits/port-in", "Fail");
+}
+
+#[test]
+fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
+    Fake::assert_result(Defect::NoSleep, "exits/timer-wake", "Skip");
+    Fake::assert_result(Defect::NoSleep, "exits/hypercall", "Skip");
+    Fake::assert_result(Defect::NoSleep, "irq/host-timer", "Skip");
+    Fake::assert_result(Defect::NoMemory, "stream/copy", "Skip");
+    Fake::assert_result(Defect::NoProcesses, "system/fork", "Skip");
+    Fake::assert_result(Defect::NoDisk, "block/read-4k-1", "Skip");
+    Fake::assert_result(Defect::NoProcesses, "system/page-fault", "Skip");
+    for defect in [Defect::NoRegion, Defect::ShortRegion, Defect::KeepRegion] {
+        Fake::assert_result(defect, "populate/attach-3", "Skip");
+        Fake::assert_result(defect, "populate/touch-9-2m-prefault", "Skip");
+    }
+    let records = Fake::run(Defect::NoSleep, "exits/timer-wake");
+    assert!(
+        records
+            .iter()
+            .any(|record| record.contains("this machine cannot sleep")),
+        "{records:#?}"
+    );
+}
+
+#[test]
+fn the_checksum_depends_on_the_size_of_the_work() {
+    let check = |names: &str| {
+        let records = Fake::run(Defect::None, names);
+        let end = records
+            .iter()
+            .find(|record| record.starts_with("End"))
+            .expect("an end")
+            .clone();
+        end.split("check: ")
+            .nth(1)
+            .expect("a checksum")
+            .split(',')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(check("stream/triad"), check("stream/triad"));
+    assert_ne!(check("stream/triad"), check("stream/add"));
+    assert_eq!(check("basic/first-touch-4k"), (256 + 2 * 256).to_string());
+}
+
+#[test]
+fn stages_are_sent_after_the_first_sample() {
+    let records = Fake::run(Defect::None, "boot");
+    let place = |what: &str| records.iter().position(|record| record.contains(what));
+    assert_eq!(place("Hello"), Some(0));
+    assert!(place("Sample") < place("FirstSample"), "{records:#?}");
+    assert!(place("FirstSample") < place("GuestEntry"), "{records:#?}");
+    assert!(place("GuestExit").is_some(), "{records:#?}");
+    assert_eq!(records.last().map(String::as_str), Some("Done"));
+}
+
+fn recorded_expiries(defect: Defect) -> Vec<u64> {
+    let mut fake = Fake::new(defect);
+    fake.measure("irq/own-timer");
+    fake.expiries
+}
+
+#[test]
+fn an_expiry_during_the_handling_of_another_is_missing() {
+    let recorded = recorded_expiries(Defect::SlowHandler);
+    let apart = |pair: &[u64]| pair[1] >= pair[0] + 3 || pair[1] == 1024;
+    assert!(recorded.windows(2).all(apart), "{recorded:?}");
+    assert!(
+        recorded.contains(&1024),
+        "each window begins with its first expiry"
+    );
+    assert!(recorded.iter().all(|expiry| *expiry < EXPIRIES));
+    let recorded = recorded_expiries(Defect::None);
+    assert!(
+        recorded.windows(2).all(|pair| pair[0] < pair[1]),
+        "{recorded:?}"
+    );
+}
+
+/// Returns the values of `field` in all samples.
+fn in_samples(records: &[String], field: &str) -> Vec<u64> {
+    let samples = records.iter().filter(|record| record.starts_with("Sample"));
+    let number = |sample: &String| {
+        let behind = sample.split(&format!("{field}: ")).nth(1)?;
+        behind.split([',', ' ']).next()?.parse().ok()
+    };
+    samples.filter_map(number).collect()
+}
+
+#[test]
+fn one_slow_batch_does_not_end_the_growth_of_repetitions() {
+    let records = Fake::run(Defect::SlowFirst, "basic/yield");
+    let counts = in_samples(&records, "count");
+    assert_eq!(counts.len(), 3, "{records:#?}");
+    // Two switches a repetition.
+    assert!(counts.iter().all(|count| *count > 2), "{counts:?}");
+}
+
+#[test]
+fn warm_up_sleeps_are_not_recorded() {
+    let records = Fake::run(Defect::SlowFirst, "exits/timer-wake");
+    let (start, end) = (in_samples(&records, "start"), in_samples(&records, "end"));
+    assert_eq!(start.len(), 3, "{records:#?}");
+    let late = start.iter().zip(&end).map(|(start, end)| end - start);
+    assert!(late.max() < Some(SLOW), "{records:#?}");
+}
+
+#[test]
+fn interrupts_are_disabled_before_the_first_operation_and_after_each_that_uses_them() {
+    let quiesced = |names: &str| {
+        let mut fake = Fake::new(Defect::None);
+        fake.measure(names);
+        fake.quiesced
+    };
+    assert_eq!(quiesced("boot"), 0, "a boot is measured as it is");
+    assert_eq!(quiesced("basic/getpid"), 1);
+    assert_eq!(quiesced("exits/self-ipi"), 2);
+    assert_eq!(quiesced("exits/timer-wake"), 2);
+    assert_eq!(quiesced("irq"), 3);
+}

@@ -1,0 +1,67 @@
+//! Values of options that several commands share.
+
+use clap::ValueEnum;
+
+/// Output format of reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for a terminal
+    Table,
+    /// One JSON object, with a stable schema
+    Json,
+    /// One line per cell
+    Csv,
+    /// Markdown tables
+    Markdown,
+    /// JUnit XML: skips, failures and regressions
+    Junit,
+    /// Bencher Metric Format: every figure with its interval
+    Bencher,
+}
+
+/// Output format of commands without reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlainFormat {
+    /// Text for a terminal
+    Table,
+    /// One JSON object
+    Json,
+}
+
+impl From<PlainFormat> for Format {
+    fn from(format: PlainFormat) -> Self {
+        match format {
+            PlainFormat::Table => Self::Table,
+            PlainFormat::Json => Self::Json,
+        }
+    }
+}
+
+/// Size of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// About a minute
+    Quick,
+    /// More boots and samples, for publication
+    Full,
+}
+
+impl From<Preset> for trapline_model::Preset {
+    fn from(preset: Preset) -> Self {
+        match preset {
+            Preset::Quick => Self::Quick,
+            Preset::Full => Self::Full,
+        }
+    }
+}
+
+/// Use of colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal only
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}

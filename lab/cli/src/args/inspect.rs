@@ -1,0 +1,59 @@
+//! Arguments of `doctor`, `list`, `show`, `explain` and `floor`.
+
+use super::{
+    environment_parser, workload_parser, EnvironmentOptions, Format, PlainFormat, StoreOptions,
+};
+use clap::Args;
+use std::path::PathBuf;
+use trapline_model::EnvironmentId;
+
+/// Arguments of `trapline doctor`, `list` and `floor`.
+#[derive(Args, Debug)]
+pub struct InspectArgs {
+    /// Output format
+    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
+    pub format: PlainFormat,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
+}
+
+/// Arguments of `trapline show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    pub store: StoreOptions,
+    /// Number of the run [default: the latest]
+    #[arg(long, value_name = "N")]
+    pub run: Option<u32>,
+    /// List the stored runs instead
+    #[arg(long, conflicts_with_all = ["run", "format", "plot"])]
+    pub list: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Add bar charts below the tables
+    #[arg(long, conflicts_with = "format")]
+    pub plot: bool,
+}
+
+/// Arguments of `trapline explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// Environment on the instruction clock; with a second one the differences are listed, largest first
+    #[arg(value_name = "ENV", value_parser = environment_parser(), num_args = 1..=2, required = true)]
+    pub environments: Vec<EnvironmentId>,
+    /// Operation of basic, system, exits, boot or populate, or one of these workloads
+    #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
+    pub operation: String,
+    /// Write a flame graph of the call stacks, for one operation in one environment
+    #[arg(long, value_name = "FILE.svg")]
+    pub flamegraph: Option<PathBuf>,
+    /// Time limit for one boot [default: 600 s]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: Option<u64>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
+    pub format: PlainFormat,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
+}

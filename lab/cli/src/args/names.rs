@@ -1,0 +1,76 @@
+//! Parsers of names of environments and operations.
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsStr;
+use trapline_abi::{Op, Workload};
+use trapline_model::{names, EnvironmentId};
+
+pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
+    let known = EnvironmentId::ALL.map(|id| PossibleValue::new(id.name()).help(id.description()));
+    let names = Names {
+        known: known.to_vec(),
+        check: |name| names::environments(name).map(drop),
+    };
+    names.map(|name| EnvironmentId::from_name(&name).expect("the name was checked"))
+}
+
+pub fn workload_parser() -> impl TypedValueParser<Value = String> {
+    let workloads = Workload::ALL.map(|w| PossibleValue::new(w.name()).help(w.question()));
+    let operations = Op::ALL.map(|op| PossibleValue::new(names::path(op)).help(op.description()));
+    Names {
+        known: workloads.into_iter().chain(operations).collect(),
+        check: |name| names::operations(name).map(drop),
+    }
+}
+
+/// Parses names that completions list, and suggests the most similar one to a mistyped name.
+#[derive(Clone)]
+struct Names {
+    known: Vec<PossibleValue>,
+    check: fn(&str) -> Result<(), names::UnknownName>,
+}
+
+impl TypedValueParser for Names {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let name = value.to_string_lossy();
+        match (self.check)(&name) {
+            Ok(()) => Ok(name.into_owned()),
+            Err(unknown) => Err(unknown_value(command, argument, unknown)),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.known.iter().cloned()))
+    }
+}
+
+fn unknown_value(
+    command: &clap::Command,
+    argument: Option<&clap::Arg>,
+    unknown: names::UnknownName,
+) -> clap::Error {
+    let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
+    let argument = argument.map(ToString::to_string).unwrap_or_default();
+    error.insert(ContextKind::InvalidArg, ContextValue::String(argument));
+    error.insert(
+        ContextKind::InvalidValue,
+        ContextValue::String(unknown.name),
+    );
+    match unknown.hint {
+        names::Hint::Nearest(name) => {
+            error.insert(ContextKind::SuggestedValue, ContextValue::String(name))
+        }
+        names::Hint::Known(all) => {
+            error.insert(ContextKind::ValidValue, ContextValue::Strings(all))
+        }
+    };
+    error
+}

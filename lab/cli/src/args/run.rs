@@ -1,0 +1,96 @@
+//! Arguments of `run`, and the options that all measuring commands share.
+
+use super::{environment_parser, workload_parser, EnvironmentOptions, Format, Preset};
+use clap::Args;
+use std::path::PathBuf;
+use trapline_model::{cpus, EnvironmentId, Request};
+use trapline_runner::random_seed;
+
+/// Arguments of `trapline run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Plan file, in place of the options below; an unfinished run of it is resumed
+    #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "cpus", "seed"])]
+    pub plan: Option<PathBuf>,
+    /// Start another run of the plan even if one is unfinished
+    #[arg(long, alias = "anew", requires = "plan")]
+    pub restart: bool,
+    /// Environments to measure [default: all]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    pub environments: Vec<EnvironmentId>,
+    /// Workloads or operations to measure, as listed by `trapline list` [default: all but irq, populate
+    /// and block]
+    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
+    pub workloads: Vec<String>,
+    #[command(flatten)]
+    pub size_options: SizeOptions,
+    /// Virtual CPUs per guest; environments that do not support the number are skipped
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(cpus::MOST)))]
+    pub cpus: u32,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Add bar charts below the tables
+    #[arg(long, conflicts_with = "format")]
+    pub plot: bool,
+    #[command(flatten)]
+    pub run_options: RunOptions,
+}
+
+/// Number and order of boots.
+#[derive(Args, Debug)]
+pub struct SizeOptions {
+    /// Boots, and samples per boot
+    #[arg(long, value_enum, default_value_t = Preset::Quick)]
+    pub preset: Preset,
+    /// Boots per wall-clock environment [default: the preset's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub boots: Option<u32>,
+    /// Seed for order and resampling [default: random, recorded]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+impl SizeOptions {
+    /// Returns a request of this size without environments and operations.
+    pub fn request(&self) -> Request {
+        Request {
+            preset: self.preset.into(),
+            boots: self.boots,
+            seed: self.seed.unwrap_or_else(random_seed),
+            ..Request::default()
+        }
+    }
+}
+
+/// Options of every stored run.
+#[derive(Args, Debug)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub store: StoreOptions,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
+    /// Time limit for one boot [default: a multiple of its usual time]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: Option<u64>,
+    /// Fact to store with the run, for 'trapline history'; may be repeated
+    #[arg(long = "fact", value_name = "NAME=VALUE", value_parser = fact)]
+    pub facts: Vec<(String, String)>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// File of the store.
+#[derive(Args, Debug)]
+pub struct StoreOptions {
+    /// File of raw samples [default: trapline/trapline.db in $XDG_DATA_HOME]
+    #[arg(long = "store", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+fn fact(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "expected NAME=VALUE".to_owned())
+}

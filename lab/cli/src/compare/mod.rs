@@ -1,0 +1,170 @@
+//! `trapline compare`: compares two contenders, measured in the same blocks or stored, operation by
+//! operation.
+
+mod remarks;
+mod stored;
+
+use crate::args::{CompareArgs, Side};
+use crate::session::{open_store, Session};
+use crate::{outcome, run};
+use std::time::Instant;
+use trapline_model::{Contender, Request};
+use trapline_report::compare::CompareReport;
+use trapline_runner::comparison::MeasuredComparison;
+use trapline_runner::{check_concurrent, random_seed, BootOptions, Failure, Inventory, Status};
+use trapline_stats::verdict::Settings;
+
+/// Compares two sides, measuring them if they are not stored, and prints the verdicts.
+///
+/// # Errors
+/// A part is missing, the store cannot be read or written, the sides cannot be compared, or output
+/// cannot be written.
+pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
+    let compared = match (&args.a, &args.b) {
+        (Side::New(a), Side::New(b)) => measure(args, a, b)?,
+        (Side::Stored { run: a, .. }, Side::Stored { run: b, .. }) => {
+            stored::compare(args, *a, *b)?
+        }
+        _ => {
+            return Err(Failure::usage(
+                "one side is stored and the other is not: changes of the host would look like \
+                 differences between them",
+                "name two environments, or two runs that 'trapline show --list' lists",
+            ))
+        }
+    };
+    outcome::print(&[compared.versus.document()], args.format)?;
+    Ok(compared.status)
+}
+
+/// A comparison, and the status of the command.
+struct Compared {
+    versus: CompareReport,
+    status: Status,
+}
+
+fn settings(args: &CompareArgs, seed: u64) -> Settings {
+    Settings {
+        alpha: args.alpha / 100.0,
+        margin: args.margin / 100.0,
+        seed,
+        most_blocks: match args.sequential {
+            true => args.most_blocks() as usize,
+            false => Settings::default().most_blocks,
+        },
+        ..Settings::default()
+    }
+}
+
+/// Measures both sides in the same blocks of one run.
+fn measure(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared, Failure> {
+    same_clock(a, b)?;
+    // In an A/A comparison the store keeps the sides apart by a mark on the second.
+    let is_aa = a == b;
+    let b = if is_aa { &a.again() } else { b };
+    let both = [a.clone(), b.clone()];
+    let mut store = open_store(&args.run_options)?;
+    let inventory = args.run_options.environment_options.inventory()?;
+    let inventory = inventory.with_overrides(&both)?;
+    for contender in &both {
+        require_ready(&inventory, contender)?;
+    }
+    if args.concurrent {
+        require_concurrent(args, a)?;
+    }
+    let session = Session::open(&args.run_options, inventory)?;
+    let options = BootOptions {
+        deadline: Instant::now().checked_add(args.budget),
+        concurrent: args.concurrent,
+        ..BootOptions::default()
+    };
+    let settings = settings(args, args.seed.unwrap_or_else(random_seed));
+    let comparison = MeasuredComparison {
+        sides: [a, b],
+        request: request(args, &both, &settings, &session.inventory),
+        looks: args.looks(),
+        is_sequential: args.sequential,
+        settings,
+    };
+    let (run, matches) = comparison.measure(&mut store, &session.context(), &options)?;
+    let mut remarks = remarks::remarks(&matches, is_aa.then_some(a), &settings);
+    if options.is_expired() {
+        let blocks = run
+            .observations
+            .iter()
+            .filter(|seen| seen.contender() == *a);
+        remarks.push(format!(
+            "The time was over after {} blocks (--budget).",
+            blocks.count()
+        ));
+    }
+    let status = match session.interrupt.signal() {
+        Some(signal) => Status::Interrupted(signal),
+        None => outcome::status_of(&outcome::reports_of_all(&run)),
+    };
+    let versus = CompareReport {
+        version: run.info.version,
+        facts: run.info.facts,
+        a: a.to_string(),
+        b: b.to_string(),
+        settings,
+        remarks,
+        matches,
+    };
+    Ok(Compared { versus, status })
+}
+
+fn request(
+    args: &CompareArgs,
+    both: &[Contender],
+    settings: &Settings,
+    inventory: &Inventory,
+) -> Request {
+    let (operations, named) = run::selected(&args.workloads);
+    Request {
+        contenders: both.to_vec(),
+        ready: both.to_vec(),
+        operations,
+        named,
+        preset: args.preset.into(),
+        boots: Some(args.most_blocks()),
+        scheduling: inventory.scheduling(),
+        seed: settings.seed,
+        ..Request::default()
+    }
+}
+
+fn require_ready(inventory: &Inventory, contender: &Contender) -> Result<(), Failure> {
+    match inventory.unavailable_contender(contender) {
+        None => Ok(()),
+        Some(reason) => {
+            let failure = Failure::new(format!("{contender} cannot be measured: {reason}"));
+            let failure = failure.help("'trapline list' lists the environments that can");
+            Err(failure.status(Status::Unmeasured))
+        }
+    }
+}
+
+/// # Errors
+/// `--concurrent` is not supported by the clock, the operations, or the number of CPUs.
+fn require_concurrent(args: &CompareArgs, contender: &Contender) -> Result<(), Failure> {
+    if contender.environment.clock().is_exact() {
+        return Err(Failure::usage(
+            "--concurrent is not supported by exact clocks: they have no noise",
+            "leave it out",
+        ));
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    check_concurrent(run::selected(&args.workloads).0, cpus)
+}
+
+fn same_clock(a: &Contender, b: &Contender) -> Result<(), Failure> {
+    let (of_a, of_b) = (a.environment.clock(), b.environment.clock());
+    match of_a == of_b {
+        true => Ok(()),
+        false => Err(Failure::usage(
+            format!("figures of different clocks cannot be compared: {a} has {of_a}, {b} {of_b}"),
+            "compare environments of one clock; 'trapline list' names them",
+        )),
+    }
+}

@@ -1,0 +1,75 @@
+//! Remarks below a comparison.
+
+use trapline_model::{names, Contender};
+use trapline_report::{aa_control, compare};
+use trapline_stats::aa_test::AaTest;
+use trapline_stats::compare::Row;
+use trapline_stats::verdict::{Assessment, Settings, Tail, Verdict};
+
+/// Returns the remarks on a comparison. `aa_control` is the contender if both sides are the same.
+pub fn remarks(
+    matches: &[Row],
+    aa_control: Option<&Contender>,
+    settings: &Settings,
+) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(contender) = aa_control {
+        remarks.push("Both are the same: every change is a false alarm.".to_owned());
+        let chance = AaTest::from_rows(contender.clone(), matches, settings);
+        remarks.extend(chance.iter().flat_map(aa_control::sentences));
+    }
+    remarks.extend(tails(matches));
+    remarks.extend(unseen_tail(matches));
+    if aa_control.is_none() && matches.iter().any(has_changed) {
+        remarks.push(LAYOUT.to_owned());
+    }
+    let verdicts = matches.iter().filter_map(|one| one.outcome.as_ref().ok());
+    let more = |compared: &Assessment| Some((compare::more_boots(compared)?, compared.blocks));
+    if let Some((more, blocks)) = verdicts.filter_map(more).max() {
+        let boots = blocks + more;
+        remarks.push(format!(
+            "--boots {boots} would probably settle what is unsure and can be settled."
+        ));
+    }
+    remarks
+}
+
+/// Limit that no number of boots removes (Mytkowicz and others 2009, "Producing Wrong Data Without
+/// Doing Anything Obviously Wrong!"; Curtsinger and Berger 2013, "STABILIZER").
+const LAYOUT: &str =
+    "Memory layout is not randomised: between two builds, a change of a few percent \
+     may come from where code and data lie.";
+
+fn has_changed(one: &Row) -> bool {
+    let is_changed = |compared: &Assessment| compared.verdict == Verdict::Changed;
+    !one.clock().is_exact() && one.outcome.as_ref().is_ok_and(is_changed)
+}
+
+/// Explains "n of m outside", with the block farthest from the margin.
+fn tails(matches: &[Row]) -> Option<String> {
+    let with_tail = matches
+        .iter()
+        .filter_map(|one| Some((one.op, one.outcome.as_ref().ok()?.tail?)));
+    let distance = |tail: &Tail| tail.farthest.ln().abs();
+    let (op, tail) = with_tail.max_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
+    Some(format!(
+        "Outside: the typical block is within the margin, these blocks are not; the farthest is {:.2} \
+         times ({}).",
+        tail.farthest,
+        names::path(op)
+    ))
+}
+
+/// Returns the largest share of deviating boots that stays unseen: with a probability of 5% none of `n`
+/// blocks shows a tail of `1 - 0.05^(1/n)`.
+fn unseen_tail(matches: &[Row]) -> Option<String> {
+    let noisy = matches.iter().filter(|one| !one.clock().is_exact());
+    let compared = noisy.filter_map(|one| one.outcome.as_ref().ok());
+    let equivalent = compared.filter(|it| it.verdict == Verdict::Equivalent);
+    let blocks = equivalent.map(|it| it.blocks).min()?;
+    let share = 1.0 - 0.05_f64.powf(1.0 / blocks as f64);
+    Some(format!(
+        "Equivalent in {blocks} blocks: a tail in up to {:.0}% of boots can stay unseen (95%).",
+        share * 100.0
+    ))
+}

@@ -1,0 +1,103 @@
+//! Compares stored runs.
+
+use super::{same_clock, settings, Compared};
+use crate::args::{CompareArgs, Side};
+use crate::store_path::store_path;
+use std::collections::BTreeSet;
+use trapline_model::{Contender, Observation};
+use trapline_report::compare::CompareReport;
+use trapline_runner::{Failure, Status};
+use trapline_stats::compare::{boots_of, compare_all, Comparison};
+use trapline_stats::verdict::Design;
+use trapline_store::{Run, RunId, Store};
+
+/// Compares two runs, or two contenders of one run.
+pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> {
+    let mut store = Store::open_existing(&store_path(&args.run_options.store)?)?;
+    let mut load = |run: u32| store.load(RunId(i64::from(run)));
+    let (run_a, run_b) = (load(a)?, load(b)?);
+    let design = match a == b {
+        true => Design::Blocked,
+        false => Design::Independent,
+    };
+    let pairs = pairs(args, &run_a, &run_b)?;
+    for (of_a, of_b) in &pairs {
+        same_clock(of_a, of_b)?;
+    }
+    let settings = settings(args, args.seed.unwrap_or(run_b.info.seed));
+    let boots = |run: &Run, contender| boots_of(&run.observations, contender);
+    let observed: Vec<_> = pairs
+        .iter()
+        .map(|(of_a, of_b)| (boots(&run_a, of_a), boots(&run_b, of_b)))
+        .collect();
+    let comparisons: Vec<Comparison<'_>> = observed
+        .iter()
+        .map(|(a, b)| Comparison { a, b, design })
+        .collect();
+    let matches = compare_all(&comparisons, &settings);
+    let name = |run: u32, contenders: &mut dyn Iterator<Item = &Contender>| {
+        let names: Vec<_> = contenders.map(ToString::to_string).collect();
+        format!("run {run}: {}", names.join(", "))
+    };
+    let versus = CompareReport {
+        version: run_b.info.version.clone(),
+        facts: run_b.info.facts.clone(),
+        a: name(a, &mut pairs.iter().map(|(a, _)| a)),
+        b: name(b, &mut pairs.iter().map(|(_, b)| b)),
+        settings,
+        remarks: Vec::new(),
+        matches,
+    };
+    Ok(Compared {
+        versus,
+        status: Status::Done,
+    })
+}
+
+/// Returns the pairs of contenders to compare: those that are named, or all that both runs have.
+fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Contender, Contender)>, Failure> {
+    let named = |side: &Side| match side {
+        Side::Stored { contender, .. } => contender.clone(),
+        Side::New(contender) => Some(contender.clone()),
+    };
+    let both = match (named(&args.a), named(&args.b)) {
+        (Some(a), Some(b)) => vec![(a, b)],
+        (Some(one), None) | (None, Some(one)) => vec![(one.clone(), one)],
+        (None, None) => {
+            let of_b = contenders(b);
+            let common = contenders(a).into_iter().filter(|one| of_b.contains(one));
+            common.map(|one| (one.clone(), one)).collect()
+        }
+    };
+    for (of_a, of_b) in &both {
+        require_stored(a, of_a)?;
+        require_stored(b, of_b)?;
+    }
+    match both.is_empty() {
+        false => Ok(both),
+        true => Err(Failure::usage(
+            format!(
+                "runs {} and {} have no environment in common",
+                a.info.id, b.info.id
+            ),
+            "'trapline show --list' lists the request of each run",
+        )),
+    }
+}
+
+fn contenders(run: &Run) -> BTreeSet<Contender> {
+    let all = run.observations.iter().map(Observation::contender);
+    all.filter(|contender| !contender.variant.again).collect()
+}
+
+fn require_stored(run: &Run, contender: &Contender) -> Result<(), Failure> {
+    let stored = contenders(run);
+    if stored.contains(contender) {
+        return Ok(());
+    }
+    let names: Vec<_> = stored.iter().map(ToString::to_string).collect();
+    Err(Failure::usage(
+        format!("run {} has no boot of {contender}", run.info.id),
+        format!("choose from {}", names.join(", ")),
+    ))
+}

@@ -1,0 +1,113 @@
+//! Requirements of environments, derived from their layers.
+
+use trapline_host::Part;
+use trapline_model::layers::{Domain, Guest, Hypervisor, Level, Machine, QemuMachine, Stack, Vmm};
+
+/// Something that an environment needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A part of Trapline.
+    Part(Part),
+    /// QEMU with the firmware of a machine.
+    Qemu(QemuMachine),
+    /// A VMM of the user's.
+    CustomVmm,
+    /// A VMM of the user's that can be copied to the simulated machine.
+    PackableVmm,
+    /// A usable /dev/kvm.
+    Kvm,
+    /// QEMU with an instruction counter.
+    Counting,
+    /// QEMU with an instruction counter and AMD's virtualization, and a Linux kernel for it.
+    Linux,
+    /// Xen for that machine, with a kernel for its initial domain.
+    Xen,
+    /// Xen for that machine, without a Linux.
+    XenAlone,
+    /// The device model of that Xen.
+    XenDeviceModel,
+    /// A /dev/kvm that executes ring 0 at full speed.
+    Ring0,
+    /// A Linux kernel for guests of this host.
+    GuestLinux,
+    /// User-mode Linux.
+    Uml,
+    /// Bochs.
+    Bochs,
+    /// A Linux kernel for Bochs.
+    IntelLinux,
+    /// Xen for Bochs, with a kernel for its initial domain.
+    IntelXen,
+}
+
+/// QEMU as a simulated machine.
+const QEMU: Need = Need::Qemu(QemuMachine::DEFAULT);
+
+/// Returns the needs of a stack, in the order in which they are checked.
+pub fn of(stack: &Stack) -> Vec<Need> {
+    let mut needs: Vec<Need> = parts(stack).into_iter().map(Need::Part).collect();
+    needs.extend_from_slice(machine(stack));
+    for level in stack.levels {
+        let hypervisor = hypervisor(stack, *level).iter().copied();
+        for need in vmm(stack.machine, *level).into_iter().chain(hypervisor) {
+            // QEMU may be both the machine and a VMM on it.
+            if !needs.contains(&need) {
+                needs.push(need);
+            }
+        }
+    }
+    needs
+}
+
+fn parts(stack: &Stack) -> Vec<Part> {
+    let linux = stack.has_machine_linux();
+    let vmm = |level: &Level| level.vmm == Some(Vmm::Trapline);
+    [
+        (Part::Agent, linux || stack.guest == Guest::Linux),
+        (Part::Symbols, linux),
+        (Part::Vmm, stack.levels.iter().any(vmm)),
+        (Part::Image, stack.guest == Guest::Image),
+    ]
+    .into_iter()
+    .filter_map(|(part, is_needed)| is_needed.then_some(part))
+    .collect()
+}
+
+fn machine(stack: &Stack) -> &'static [Need] {
+    let is_xen = |level: &Level| matches!(level.hypervisor, Hypervisor::Xen(_));
+    let has_xen = stack.levels.iter().any(is_xen);
+    match (stack.machine, stack.has_machine_linux(), has_xen) {
+        (Machine::Host, ..) => &[],
+        (Machine::Sim, false, false) => &[QEMU, Need::Counting],
+        (Machine::Sim, false, true) => &[QEMU, Need::XenAlone],
+        (Machine::Sim, true, false) => &[QEMU, Need::Linux],
+        (Machine::Sim, true, true) => &[QEMU, Need::Xen],
+        (Machine::SimVmx, false, _) => &[Need::Bochs],
+        (Machine::SimVmx, true, false) => &[Need::Bochs, Need::IntelLinux],
+        (Machine::SimVmx, true, true) => &[Need::Bochs, Need::IntelXen],
+    }
+}
+
+fn vmm(machine: Machine, level: Level) -> Vec<Need> {
+    match (level.vmm, machine) {
+        (Some(Vmm::Qemu(machine)), _) => vec![Need::Qemu(machine)],
+        (Some(Vmm::Custom), Machine::Host) => vec![Need::CustomVmm],
+        (Some(Vmm::Custom), _) => vec![Need::CustomVmm, Need::PackableVmm],
+        (Some(Vmm::Trapline) | None, _) => vec![],
+    }
+}
+
+/// The kernel of a simulated machine has KVM; Xen comes with the machine.
+fn hypervisor(stack: &Stack, level: Level) -> &'static [Need] {
+    let is_custom = level.vmm == Some(Vmm::Custom);
+    match (stack.machine, level.hypervisor, stack.guest) {
+        (_, Hypervisor::Uml, _) => &[Need::Uml],
+        (_, Hypervisor::Xen(Domain::Hvm), _) => &[Need::XenDeviceModel],
+        (Machine::Host, Hypervisor::Kvm, Guest::Image) if !is_custom => &[Need::Kvm],
+        (Machine::Host, Hypervisor::Kvm, Guest::Linux) => {
+            &[Need::Kvm, Need::Ring0, Need::GuestLinux]
+        }
+        (Machine::Host, Hypervisor::Tcg, Guest::Linux) => &[Need::GuestLinux],
+        _ => &[],
+    }
+}

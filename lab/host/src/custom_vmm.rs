@@ -1,0 +1,369 @@
+//! Custom VMMs: a command line with placeholders.
+//!
+//! A custom VMM has to boot the image and to print its first serial port. Its exit status, its own
+//! output and its end do not matter: the guest's last record decides.
+
+use crate::process::Command;
+use crate::Error;
+use rustix::fs::{access, Access};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::str::FromStr;
+use std::time::Duration;
+use trapline_abi::job::{Console, Shutdown, FIRST_RECORD_SECONDS};
+use trapline_abi::Job;
+use trapline_model::MachineSpec;
+use trapline_protocol::{EndState, GuestDecoder};
+
+/// Time limit for the first record of a guest.
+pub const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(FIRST_RECORD_SECONDS);
+
+/// Time that a VMM may run after its guest ended.
+pub const EXIT_GRACE: Duration = Duration::from_secs(1);
+
+/// Returns the error where no custom VMM is given.
+pub fn none_given() -> Error {
+    Error::missing(
+        "no custom VMM is given",
+        "--vmm 'COMMAND with {image} {memory} {cpus} {cmdline}'",
+    )
+}
+
+/// The command line of a custom VMM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomVmm {
+    text: String,
+    words: Vec<Vec<Piece>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Placeholder(Placeholder),
+}
+
+/// A placeholder of a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placeholder {
+    /// The image's file, an ELF with a PVH note.
+    Image,
+    /// The image's file as a bzImage.
+    BzImage,
+    /// Guest memory in MiB.
+    Memory,
+    /// Guest memory in bytes.
+    MemoryBytes,
+    /// The number of virtual CPUs.
+    Cpus,
+    /// The image's command line, in one piece.
+    CommandLine,
+}
+
+impl Placeholder {
+    const NAMES: [(&'static str, Placeholder); 6] = [
+        ("image", Placeholder::Image),
+        ("bzimage", Placeholder::BzImage),
+        ("memory", Placeholder::Memory),
+        ("memory_bytes", Placeholder::MemoryBytes),
+        ("cpus", Placeholder::Cpus),
+        ("cmdline", Placeholder::CommandLine),
+    ];
+
+    fn from_name(name: &str) -> Option<Self> {
+        let known = Self::NAMES.iter().find(|(known, _)| *known == name);
+        known.map(|(_, place)| *place)
+    }
+}
+
+/// An invalid command line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCommand {
+    /// A quotation is not closed, or a backslash is last.
+    #[error("unterminated quotation (the command is split into words as by a shell)")]
+    Unquoted,
+    /// It does not name a program.
+    #[error("the first word is not a program, in $PATH or by its path")]
+    NoProgram,
+    /// A place that it must have.
+    #[error("placeholder {0} is missing; the guest needs it")]
+    Missing(&'static str),
+    /// A place that means nothing.
+    #[error("unknown placeholder '{{{0}}}'; there are {{image}}, {{bzimage}}, {{memory}} (MiB), {{memory_bytes}}, {{cpus}} and {{cmdline}}")]
+    Unknown(String),
+}
+
+impl FromStr for CustomVmm {
+    type Err = BadCommand;
+
+    fn from_str(text: &str) -> Result<Self, BadCommand> {
+        let words = shlex::split(text).ok_or(BadCommand::Unquoted)?;
+        let words = words
+            .iter()
+            .map(|word| pieces(word))
+            .collect::<Result<Vec<_>, _>>()?;
+        let vmm = Self {
+            text: text.trim().to_owned(),
+            words,
+        };
+        vmm.check().map(|()| vmm)
+    }
+}
+
+impl CustomVmm {
+    fn check(&self) -> Result<(), BadCommand> {
+        let first = self.words.first().map(Vec::as_slice);
+        if !matches!(first, Some([Piece::Text(_)])) {
+            return Err(BadCommand::NoProgram);
+        }
+        if !self.has(Placeholder::Image) && !self.has(Placeholder::BzImage) {
+            return Err(BadCommand::Missing("{image} or {bzimage}"));
+        }
+        match self.has(Placeholder::CommandLine) {
+            true => Ok(()),
+            false => Err(BadCommand::Missing("{cmdline}")),
+        }
+    }
+
+    fn has(&self, place: Placeholder) -> bool {
+        let mut pieces = self.words.iter().flatten();
+        pieces.any(|piece| *piece == Piece::Placeholder(place))
+    }
+
+    /// Whether it names the image as a bzImage.
+    pub fn wants_bzimage(&self) -> bool {
+        self.has(Placeholder::BzImage)
+    }
+
+    /// The command as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The program's file: in $PATH, or where the command says.
+    ///
+    /// # Errors
+    /// It is not there, or may not be executed.
+    pub fn program(&self) -> Result<PathBuf, Error> {
+        let Some([Piece::Text(name)]) = self.words.first().map(Vec::as_slice) else {
+            return Err(none_given());
+        };
+        let missing = |reason: String| Error::unavailable(format!("--vmm: {reason}"));
+        if !name.contains('/') {
+            return in_path(name)
+                .ok_or_else(|| missing(format!("there is no program {name} in $PATH")));
+        }
+        let path = std::path::absolute(name).map_err(Error::file(name))?;
+        match can_be_executed(&path) {
+            true => Ok(path),
+            false => Err(missing(format!("{name} is not an executable file"))),
+        }
+    }
+
+    /// Files of this host that the command names by absolute paths, such as
+    /// firmware; also within a word, as in `path=/a/b,readonly=on`.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let texts = self.words.iter().skip(1).flatten();
+        let texts = texts.filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text),
+            Piece::Placeholder(_) => None,
+        });
+        let parts = texts.flat_map(|text| text.split(['=', ',', ':']));
+        let paths = parts.map(PathBuf::from);
+        paths.filter(|path| is_ordinary_file(path)).collect()
+    }
+}
+
+/// Those of the kernel's own filesystems are everywhere.
+fn is_ordinary_file(path: &Path) -> bool {
+    let of_kernel = ["/dev", "/proc", "/sys"];
+    path.is_absolute() && path.is_file() && !of_kernel.iter().any(|root| path.starts_with(root))
+}
+
+/// Why `program` cannot be packed for another machine, if it cannot.
+///
+/// # Errors
+/// It is a script, or cannot be read.
+pub fn check_packable(program: &Path) -> Result<(), Error> {
+    let mut start = [0; 2];
+    let mut file = File::open(program).map_err(Error::file(program))?;
+    match file.read(&mut start).map_err(Error::file(program))? {
+        2 if &start == b"#!" => Err(Error::missing(
+            format!(
+                "{} is a script, whose dependencies are unknown",
+                program.display()
+            ),
+            "name the VMM itself with --vmm",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `{name}` is a place; braces around anything but a name are text.
+fn pieces(word: &str) -> Result<Vec<Piece>, BadCommand> {
+    let mut pieces = Vec::new();
+    let mut text = String::new();
+    let mut rest = word;
+    while let Some((before, behind)) = rest.split_once('{') {
+        text.push_str(before);
+        let named = behind.split_once('}').filter(|(name, _)| is_name(name));
+        let Some((name, behind_place)) = named else {
+            text.push('{');
+            rest = behind;
+            continue;
+        };
+        let unknown = || BadCommand::Unknown(name.to_owned());
+        let place = Placeholder::from_name(name).ok_or_else(unknown)?;
+        push_text(&mut pieces, &mut text);
+        pieces.push(Piece::Placeholder(place));
+        rest = behind_place;
+    }
+    text.push_str(rest);
+    // An empty word is a word.
+    if !text.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
+    Ok(pieces)
+}
+
+fn push_text(pieces: &mut Vec<Piece>, text: &mut String) {
+    if !text.is_empty() {
+        pieces.push(Piece::Text(std::mem::take(text)));
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let programs = std::env::split_paths(&path).map(|directory| directory.join(name));
+    let found = programs
+        .into_iter()
+        .find(|program| can_be_executed(program));
+    found.and_then(|program| std::path::absolute(program).ok())
+}
+
+fn can_be_executed(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Such a VMM with all that its command needs.
+#[derive(Clone, Debug)]
+pub struct CustomGuest {
+    /// The command.
+    pub vmm: CustomVmm,
+    /// Its program.
+    pub program: PathBuf,
+    /// The image, where the VMM will find it.
+    pub image: PathBuf,
+    /// The same as a bzImage, if the command asks for one.
+    pub bzimage: PathBuf,
+    /// What its guest gets.
+    pub machine: MachineSpec,
+    /// The ring for the image.
+    pub ring: u8,
+}
+
+impl CustomGuest {
+    /// The command for `job`.
+    pub fn command(&self, job: &Job) -> Command {
+        let job = Job {
+            console: Console::Serial,
+            ports: false,
+            ring: self.ring,
+            shutdown: Shutdown::Reset,
+            ..*job
+        };
+        let words = self.vmm.words.iter().skip(1);
+        words
+            .map(|word| self.filled(word, &job))
+            .fold(Command::new(&self.program), Command::arg)
+            .with_terminal()
+    }
+
+    fn filled(&self, word: &[Piece], job: &Job) -> String {
+        let memory_bytes = u64::from(self.machine.memory_mib) << 20;
+        let filled = word.iter().map(|piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Placeholder(Placeholder::Image) => self.image.to_string_lossy().into_owned(),
+            Piece::Placeholder(Placeholder::BzImage) => self.bzimage.to_string_lossy().into_owned(),
+            Piece::Placeholder(Placeholder::Memory) => self.machine.memory_mib.to_string(),
+            Piece::Placeholder(Placeholder::MemoryBytes) => memory_bytes.to_string(),
+            Piece::Placeholder(Placeholder::Cpus) => self.machine.cpus.to_string(),
+            Piece::Placeholder(Placeholder::CommandLine) => job.to_string(),
+        });
+        filled.collect()
+    }
+
+    /// Whether all is well after an end with `status`.
+    ///
+    /// # Errors
+    /// The guest was not done.
+    pub fn check_exit(
+        &self,
+        job: &Job,
+        status: ExitStatus,
+        records: &GuestDecoder,
+    ) -> Result<(), Error> {
+        let words = records.last_output();
+        let program = self.command(job).name();
+        match (records.end(), status.code()) {
+            (EndState::Done, _) => Ok(()),
+            (EndState::Panicked(message), _) => Err(Error::Panicked {
+                message: message.clone(),
+            }),
+            (EndState::Incomplete, _) if !records.has_started() => {
+                Err(self.no_records(job, Some(status), words))
+            }
+            (EndState::Incomplete, Some(0)) => Err(Error::NoDone { output: words }),
+            (EndState::Incomplete, Some(status)) => Err(Error::Failed {
+                program,
+                status,
+                output: words,
+            }),
+            (EndState::Incomplete, None) => Err(Error::Killed {
+                program,
+                signal: status.signal().unwrap_or_default(),
+                output: words,
+            }),
+        }
+    }
+
+    /// The guest was not heard before the VMM ended, or in all the time that it
+    /// was given.
+    pub fn no_records(&self, job: &Job, status: Option<ExitStatus>, words: String) -> Error {
+        let command = self.command(job);
+        let name = command.name();
+        let how = match status.map(|status| (status.code(), status.signal())) {
+            Some((Some(code), _)) => format!("{name} ended with status {code}"),
+            Some((_, Some(signal))) if signal != libc::SIGKILL => {
+                format!("{name} ended by signal {signal}")
+            }
+            _ => format!(
+                "{name} was killed after {} s",
+                FIRST_RECORD_TIMEOUT.as_secs()
+            ),
+        };
+        Error::NoRecords {
+            how,
+            command: shown(&command),
+            output: words,
+        }
+    }
+}
+
+/// A command as one would type it.
+fn shown(command: &Command) -> String {
+    let program = command.program.to_string_lossy();
+    let arguments = command.arguments.iter().map(|word| word.to_string_lossy());
+    let words: Vec<_> = std::iter::once(program).chain(arguments).collect();
+    let joined = shlex::try_join(words.iter().map(AsRef::as_ref));
+    joined.unwrap_or_else(|_| words.join(" "))
+}
+
+#[cfg(test)]
+mod tests;

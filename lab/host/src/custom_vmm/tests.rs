@@ -1,0 +1,157 @@
+use super::*;
+
+fn vmm(text: &str) -> CustomVmm {
+    text.parse()
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn guest(text: &str) -> CustomGuest {
+    CustomGuest {
+        vmm: vmm(text),
+        program: "/bin/vmm".into(),
+        image: "/an/image".into(),
+        bzimage: "/a/bzimage".into(),
+        machine: MachineSpec {
+            memory_mib: 128,
+            window_mib: 0,
+            cpus: 1,
+            scheduling: trapline_model::Scheduling::USUAL,
+            serial: trapline_model::Serial::Lines,
+            halt: trapline_model::Halt::Exits,
+            pages: Default::default(),
+        },
+        ring: 0,
+    }
+}
+
+fn arguments(text: &str) -> Vec<String> {
+    let command = guest(text).command(&Job::EMPTY);
+    let arguments = command.arguments.iter();
+    arguments
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn words_are_split_as_a_shell_does_and_places_filled() {
+    let words = arguments(
+        "vmm run 'two words' \"\" -m size={memory}M,b={memory_bytes} --cpus={cpus} {image} -c {cmdline}",
+    );
+    let job = Job {
+        shutdown: Shutdown::Reset,
+        ..Job::EMPTY
+    };
+    let expected = [
+        "run",
+        "two words",
+        "",
+        "-m",
+        "size=128M,b=134217728",
+        "--cpus=1",
+        "/an/image",
+        "-c",
+        &job.to_string(),
+    ];
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn an_image_may_be_asked_for_as_a_bzimage() {
+    let text = "vmm --kernel={bzimage} {cmdline}";
+    assert!(vmm(text).wants_bzimage());
+    assert_eq!(arguments(text)[0], "--kernel=/a/bzimage");
+    assert!(!vmm("vmm {image} {cmdline}").wants_bzimage());
+}
+
+#[test]
+fn braces_around_other_text_are_kept() {
+    let words = arguments(r#"vmm '{"a":{}}' '{' '}{image}{' {cmdline}"#);
+    assert_eq!(words[..3], [r#"{"a":{}}"#, "{", "}/an/image{"]);
+}
+
+#[test]
+fn invalid_command_is_rejected_with_a_remedy() {
+    for (text, words) in [
+        ("vmm {image} 'open", "unterminated quotation"),
+        ("", "first word is not a program"),
+        ("{image} {cmdline}", "first word is not a program"),
+        ("vmm {image}", "placeholder {cmdline} is missing"),
+        (
+            "vmm {cmdline}",
+            "placeholder {image} or {bzimage} is missing; the guest",
+        ),
+        (
+            "vmm {kernel} {cmdline}",
+            "unknown placeholder '{kernel}'; there are {image}, {bzimage}, {memory}",
+        ),
+    ] {
+        let error = text.parse::<CustomVmm>().unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
+fn missing_program_is_named() {
+    let program = |name: &str| vmm(&format!("{name} {{image}} {{cmdline}}")).program();
+    assert!(program("sh").unwrap().ends_with("sh"));
+    assert_eq!(program("/bin/sh").unwrap(), Path::new("/bin/sh"));
+    for (name, words) in [
+        ("no-such-vmm", "no program no-such-vmm in $PATH"),
+        ("/no/such/vmm", "/no/such/vmm is not an executable"),
+        ("/etc/passwd", "/etc/passwd is not an executable"),
+    ] {
+        let error = program(name).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn files_that_a_command_names_are_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let bios = directory.path().join("bios");
+    std::fs::write(&bios, "abc").unwrap();
+    let bios = bios.to_str().unwrap();
+    let text = format!(
+        "/bin/sh --bios {bios} --disk=path={bios},ro /dev/null /nonexistent /tmp {{image}} {{cmdline}}"
+    );
+    assert_eq!(vmm(&text).files(), [Path::new(bios), Path::new(bios)]);
+}
+
+#[test]
+fn a_script_cannot_be_packed() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("vmm");
+    std::fs::write(&script, "#!/bin/sh\n").unwrap();
+    let error = check_packable(&script).unwrap_err().to_string();
+    assert!(error.contains("is a script"), "{error}");
+    assert!(check_packable(Path::new("/bin/sh")).is_ok());
+}
+
+#[test]
+fn the_last_record_decides_and_silence_is_told_with_the_command() {
+    let guest = guest("vmm {image} {cmdline}");
+    let status = |raw| ExitStatus::from_raw(raw);
+    let judge = |raw, records: &GuestDecoder| guest.check_exit(&Job::EMPTY, status(raw), records);
+    let mut silent = GuestDecoder::new(&Job::EMPTY);
+    silent.errors(b"no such option: -c\n");
+    let told = judge(2 << 8, &silent).unwrap_err().to_string();
+    for words in [
+        "no record arrived from the guest's serial port: vmm ended with status 2",
+        "\ncommand: /bin/vmm /an/image 'trapline.run=none ",
+        "no such option: -c",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+    let told = judge(libc::SIGKILL, &silent).unwrap_err().to_string();
+    assert!(told.contains("vmm was killed after 20 s"), "{told}");
+    let told = judge(libc::SIGSEGV, &silent).unwrap_err().to_string();
+    assert!(told.contains("vmm ended by signal 11"), "{told}");
+
+    let mut done = GuestDecoder::new(&Job::EMPTY);
+    let mut frame = [0; trapline_abi::frame::MAX_FRAME];
+    let length = trapline_abi::frame::encode(&trapline_abi::Record::Done, 1, &mut frame).unwrap();
+    done.console(&frame[..length], None, &mut trapline_protocol::NoProbe);
+    for raw in [0, 7 << 8, libc::SIGKILL] {
+        assert!(judge(raw, &done).is_ok());
+    }
+}

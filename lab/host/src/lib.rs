@@ -1,0 +1,30 @@
+//! The host: processes, CPU affinity, clocks, noise, packages and the cache.
+//!
+//! Nothing here depends on an environment.
+
+pub mod affinity;
+pub mod cache;
+pub mod clock_check;
+pub mod custom_vmm;
+pub mod cyclictest;
+pub mod exit_status;
+pub mod facts;
+pub mod host_noise;
+pub mod package;
+pub mod process;
+pub mod toolchain;
+pub mod usage;
+
+mod clock;
+mod error;
+mod files;
+mod limits;
+mod parts;
+
+pub use cache::Cache;
+pub use clock::TscRate;
+pub use error::Error;
+pub use facts::Facts;
+pub use files::{find_program, hexadecimal, memory_file, sha256_of_file};
+pub use limits::Limits;
+pub use parts::{GuestImage, Part, Parts};

@@ -1,0 +1,212 @@
+//! Packages of the distribution (Debian, Ubuntu), downloaded and unpacked without being installed and
+//! without root.
+//!
+//! A package in the cache is complete, and is used until it is removed, so that figures do not change
+//! with a new release.
+
+use crate::cache::{Cache, Kind};
+use crate::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A package with libraries that may not be installed.
+pub struct Package {
+    /// Kind of its entry in the cache.
+    pub kind: Kind,
+    /// The package of the program, and those unpacked with it.
+    pub names: &'static [&'static str],
+    /// Path of the program in the package.
+    pub program: &'static str,
+    /// Directories removed after unpacking.
+    pub without: &'static [&'static str],
+}
+
+impl Package {
+    /// Returns its directory in the cache, the last by name, if it was downloaded.
+    pub fn in_cache(&self, cache: &Cache) -> Option<PathBuf> {
+        newest_in(&cache.of(self.kind), |path| {
+            path.join(self.program).is_file()
+        })
+    }
+
+    /// Returns its directory in the cache, downloading it if needed.
+    ///
+    /// # Errors
+    /// It is not in the cache and cannot be downloaded.
+    pub fn fetched(&self, cache: &Cache) -> Result<PathBuf, Error> {
+        match self.in_cache(cache) {
+            Some(directory) => Ok(directory),
+            None => self.download(cache),
+        }
+    }
+
+    /// Returns whether the distribution has it.
+    ///
+    /// # Errors
+    /// `apt-cache` cannot be run.
+    pub fn is_known(&self) -> Result<bool, Error> {
+        Ok(run("apt-cache", &["show", self.names[0]], Path::new("/"))?
+            .status
+            .success())
+    }
+
+    fn download(&self, cache: &Cache) -> Result<PathBuf, Error> {
+        let kind = cache.of(self.kind);
+        fs::create_dir_all(&kind).map_err(Error::file(&kind))?;
+        let work = work_directory(&kind)?;
+        download(self.names.iter().copied(), work.path())?;
+        let main = self.names[0];
+        let name = unpack_all(work.path(), main)?;
+        let unpacked = work.path().join(UNPACKED);
+        for removed in self.without {
+            let path = unpacked.join(removed);
+            fs::remove_dir_all(&path).map_err(Error::file(&path))?;
+        }
+        let directory = kind.join(name.unwrap_or_else(|| main.to_owned()));
+        publish(&unpacked, directory, |path| {
+            path.join(self.program).is_file()
+        })
+    }
+}
+
+/// Name of the directory with unpacked packages in a work directory.
+pub const UNPACKED: &str = "unpacked";
+
+/// Returns the last entry by name of a directory that `is_complete`.
+pub fn newest_in(directory: &Path, is_complete: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory).ok()?.flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| is_complete(path)).max()
+}
+
+/// Moves a complete directory to its place in the cache. Another process may have been faster: then
+/// its directory is used.
+///
+/// # Errors
+/// It cannot be moved.
+pub fn publish(
+    from: &Path,
+    to: PathBuf,
+    is_complete: impl Fn(&Path) -> bool,
+) -> Result<PathBuf, Error> {
+    match fs::rename(from, &to) {
+        Err(_) if is_complete(&to) => Ok(to),
+        Err(error) => Err(Error::file(&to)(error)),
+        Ok(()) => Ok(to),
+    }
+}
+
+/// Formats the package of a directory of the cache for the facts.
+pub fn origin(directory: &Path) -> String {
+    let name = directory.file_name().unwrap_or_default();
+    format!("package {}", name.to_string_lossy())
+}
+
+/// Returns the packages in the output of `apt-cache depends`.
+pub fn dependencies(output: &str) -> impl Iterator<Item = &str> {
+    let lines = output.lines();
+    lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
+}
+
+/// Downloads packages into a directory.
+///
+/// # Errors
+/// One is not available.
+pub fn download<'a>(
+    packages: impl Iterator<Item = &'a str>,
+    directory: &Path,
+) -> Result<(), Error> {
+    let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
+    arguments.extend(packages);
+    run_checked("apt-get", &arguments, directory)
+}
+
+/// Creates a directory in `place` to download into, removed when dropped.
+///
+/// # Errors
+/// It cannot be created.
+pub fn work_directory(place: &Path) -> Result<tempfile::TempDir, Error> {
+    let mut builder = tempfile::Builder::new();
+    let made = builder.prefix(".fetching-").tempdir_in(place);
+    made.map_err(Error::file(place))
+}
+
+/// Unpacks all packages of a directory into its [`UNPACKED`]. Returns name and version of the one
+/// whose name begins with `main`.
+///
+/// # Errors
+/// One cannot be unpacked.
+pub fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>, Error> {
+    let mut name = None;
+    for entry in fs::read_dir(directory).map_err(Error::file(directory))? {
+        let path = entry.map_err(Error::file(directory))?.path();
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let stem = file.strip_suffix("_amd64.deb");
+        let Some(stem) = stem.or_else(|| file.strip_suffix("_all.deb")) else {
+            continue;
+        };
+        if stem.starts_with(main) {
+            name = Some(stem.replace('%', "-"));
+        }
+        run_checked("dpkg", &["-x", &file, UNPACKED], directory)?;
+    }
+    Ok(name)
+}
+
+/// Runs a tool of the distribution, in English and without questions.
+///
+/// # Errors
+/// The tool is not installed.
+pub fn run(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<Output, Error> {
+    Command::new(tool)
+        .args(arguments)
+        .current_dir(directory)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|_| {
+            Error::missing(
+                format!("{tool} is not installed, so no package can be downloaded"),
+                "for a kernel, use --kernel FILE --modules DIRECTORY",
+            )
+        })
+}
+
+fn run_checked(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<(), Error> {
+    let output = run(tool, arguments, directory)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Error::unavailable(format!(
+        "{tool} {} failed: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incomplete_download_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            directory: directory.path().to_owned(),
+            limit: 0,
+        };
+        let package = Package {
+            kind: Kind::RtTests,
+            names: &["rt-tests"],
+            program: "usr/bin/cyclictest",
+            without: &[],
+        };
+        let place = cache.of(Kind::RtTests).join("rt-tests_2.4-1");
+        fs::create_dir_all(place.join("usr/bin")).unwrap();
+        assert_eq!(package.in_cache(&cache), None);
+        fs::write(place.join(package.program), "").unwrap();
+        assert_eq!(package.in_cache(&cache), Some(place.clone()));
+        assert_eq!(origin(&place), "package rt-tests_2.4-1");
+    }
+}

@@ -1,0 +1,96 @@
+//! A program with arguments, environment and open files.
+
+use super::divert::Diversion;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A program to start.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program's file.
+    pub program: PathBuf,
+    /// Arguments after the program's name.
+    pub arguments: Vec<OsString>,
+    pub(super) environment: Vec<(&'static str, OsString)>,
+    /// Files passed as descriptors, from [`FIRST_FILE`].
+    pub(super) files: Vec<Arc<File>>,
+    pub(super) terminal: bool,
+    pub(super) diversion: Option<Diversion>,
+    pub(super) guard: Option<PathBuf>,
+}
+
+/// First descriptor after standard input, output, error and events.
+const FIRST_FILE: usize = 4;
+
+impl Command {
+    /// Returns a command without arguments.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            files: Vec::new(),
+            terminal: false,
+            diversion: None,
+            guard: None,
+        }
+    }
+
+    /// Appends an argument.
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Appends the space-separated words of `text` as arguments.
+    pub fn words(mut self, text: &str) -> Self {
+        self.arguments
+            .extend(text.split_ascii_whitespace().map(OsString::from));
+        self
+    }
+
+    /// Sets an environment variable. All others but `PATH` are removed.
+    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    /// Passes `file` and appends its path in `/proc/self/fd` as an argument.
+    pub fn arg_file(mut self, file: Arc<File>) -> Self {
+        let number = self.pass_file(file);
+        self.arg(format!("/proc/self/fd/{number}"))
+    }
+
+    /// Passes `file` and returns the number of its descriptor.
+    pub fn pass_file(&mut self, file: Arc<File>) -> usize {
+        self.files.push(file);
+        FIRST_FILE + self.files.len() - 1
+    }
+
+    /// Makes standard input a terminal without input.
+    pub fn with_terminal(mut self) -> Self {
+        self.terminal = true;
+        self
+    }
+
+    /// Diverts a part of standard output.
+    pub fn divert(mut self, diversion: Option<Diversion>) -> Self {
+        self.diversion = diversion;
+        self
+    }
+
+    /// Starts `agent` as a guard that kills the process group if this process dies, for programs
+    /// that start processes of their own.
+    pub fn guarded_by(mut self, agent: impl Into<PathBuf>) -> Self {
+        self.guard = Some(agent.into());
+        self
+    }
+
+    /// Returns the program's name without its directory.
+    pub fn name(&self) -> String {
+        let name = self.program.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}

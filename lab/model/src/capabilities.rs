@@ -1,0 +1,193 @@
+//! Properties of environments, derived from their layers.
+
+use crate::clock::Clock;
+use crate::environment::EnvironmentId;
+use crate::layers::{Domain, Guest, Hypervisor, Level, Machine, QemuMachine, Vmm};
+
+impl Clock {
+    /// The environment without virtualization that others are compared with.
+    pub const fn bare(self) -> EnvironmentId {
+        match self {
+            Self::Wall => EnvironmentId::HOST,
+            Self::Insn => EnvironmentId::SIM,
+            Self::InsnVmx => EnvironmentId::SIM_VMX,
+        }
+    }
+
+    /// The Linux without virtualization that Linux guests are compared with.
+    pub const fn bare_linux(self) -> EnvironmentId {
+        match self {
+            Self::Wall => EnvironmentId::HOST,
+            Self::Insn => EnvironmentId::SIM_LINUX,
+            Self::InsnVmx => EnvironmentId::SIM_VMX_LINUX,
+        }
+    }
+}
+
+impl EnvironmentId {
+    /// The clock of its figures.
+    pub fn clock(self) -> Clock {
+        self.stack().machine.clock()
+    }
+
+    /// Returns whether it is the bare row of its clock.
+    pub fn is_bare(self) -> bool {
+        self.clock().bare() == self
+    }
+
+    /// Returns whether nothing is virtualized: the system runs on the machine itself.
+    pub fn is_native(self) -> bool {
+        self.stack().levels.is_empty()
+    }
+
+    fn is_native_linux(self) -> bool {
+        self.is_native() && self.has_processes()
+    }
+
+    fn innermost(self) -> Option<Level> {
+        self.stack().innermost()
+    }
+
+    fn hypervisor(self) -> Option<Hypervisor> {
+        self.innermost().map(|level| level.hypervisor)
+    }
+
+    fn vmm(self) -> Option<Vmm> {
+        self.innermost().and_then(|level| level.vmm)
+    }
+
+    fn is_on(self, machine: Machine) -> bool {
+        self.stack().machine == machine
+    }
+
+    /// Returns whether its VMM is a command of the user's.
+    pub fn is_custom(self) -> bool {
+        self.vmm() == Some(Vmm::Custom)
+    }
+
+    /// Returns whether it is a domain of Xen.
+    pub fn is_xen(self) -> bool {
+        matches!(self.hypervisor(), Some(Hypervisor::Xen(_)))
+    }
+
+    /// Returns whether it is a virtualized Linux with the agent as its init.
+    pub fn is_linux_guest(self) -> bool {
+        self.has_processes() && !self.is_native()
+    }
+
+    /// Returns whether the agent is measured: a program of an operating system.
+    pub fn has_processes(self) -> bool {
+        self.stack().guest == Guest::Linux
+    }
+
+    /// Returns whether a Linux runs on the simulated machine itself, or in Xen's initial domain.
+    pub fn has_machine_linux(self) -> bool {
+        self.stack().has_machine_linux()
+    }
+
+    /// Returns whether the image starts with its machine, so that no VMM is executed.
+    pub fn starts_with_machine(self) -> bool {
+        self.stack().starts_with_machine()
+    }
+
+    /// Returns whether it is measured by default where it is available. Xen has to be
+    /// downloaded; Xen, Linux guests and the second simulated machine boot slowly.
+    pub fn is_default(self) -> bool {
+        let is_slow = self.is_xen() || self.is_linux_guest() || self.is_on(Machine::SimVmx);
+        let is_common = match self.vmm() {
+            Some(Vmm::Qemu(machine)) => machine == QemuMachine::DEFAULT,
+            Some(Vmm::Custom) => false,
+            Some(Vmm::Trapline) | None => true,
+        };
+        is_common && !is_slow
+    }
+
+    /// Returns whether every instruction on its machine can be attributed.
+    pub fn has_profiles(self) -> bool {
+        self.clock().is_exact() && !self.is_linux_guest()
+    }
+
+    /// Returns whether baselines contain it.
+    pub fn has_baseline(self) -> bool {
+        self.is_on(Machine::Sim) && !self.is_linux_guest()
+    }
+
+    /// Returns whether `trapline-vmm` runs the guest.
+    pub fn has_trapline_vmm(self) -> bool {
+        self.vmm() == Some(Vmm::Trapline)
+    }
+
+    /// Returns whether QEMU is the VMM of the guest.
+    pub fn has_qemu_vmm(self) -> bool {
+        matches!(self.vmm(), Some(Vmm::Qemu(_)))
+    }
+
+    /// Returns whether QEMU takes part, as the VMM or as the simulated machine.
+    pub fn has_qemu(self) -> bool {
+        self.is_on(Machine::Sim) || self.is_on(Machine::Host) && self.has_qemu_vmm()
+    }
+
+    /// Returns whether the size of the guest's memory can be set.
+    pub fn has_configurable_memory(self) -> bool {
+        !self.is_native() && !self.starts_with_machine()
+    }
+
+    /// Returns whether the measured system can have several CPUs. The image runs on one, as
+    /// does user-mode Linux, and a simulated machine has one.
+    pub fn supports_several_cpus(self) -> bool {
+        match self.hypervisor() {
+            None => self.is_on(Machine::Host),
+            hypervisor => self.has_processes() && hypervisor != Some(Hypervisor::Uml),
+        }
+    }
+
+    /// Returns whether its VMM can have KVM leave `hlt` to the guest.
+    pub fn supports_halt_in_guest(self) -> bool {
+        let is_known = self.has_trapline_vmm() || self.has_qemu_vmm();
+        self.hypervisor() == Some(Hypervisor::Kvm) && is_known && !self.has_processes()
+    }
+
+    /// Returns whether a second guest can run beside the measured one.
+    pub fn supports_second_guest(self) -> bool {
+        let image = !self.has_processes() && !self.is_native();
+        let is_program = image && !self.is_custom();
+        let here = self.is_on(Machine::Host) && (self.is_native() || is_program);
+        here || image && self.has_trapline_vmm()
+    }
+
+    /// Returns whether a running guest can be given memory.
+    pub fn supports_memory_hotplug(self) -> bool {
+        self.is_native_linux() || self.has_trapline_vmm() && !self.has_processes()
+    }
+
+    /// Returns whether the vCPU's thread on the machine's Linux can be found and scheduled.
+    pub fn shows_vcpu_thread(self) -> bool {
+        self.is_native_linux() || self.supports_second_guest()
+    }
+
+    /// Returns whether the hypervisor bounds and weighs a guest's share of the CPU.
+    pub fn supports_cpu_shares(self) -> bool {
+        let domain = self.hypervisor();
+        self.is_xen() && domain != Some(Hypervisor::Xen(Domain::Dom0))
+    }
+
+    /// Returns whether a kernel can be built there.
+    pub fn builds_kernels(self) -> bool {
+        self.has_processes() && !self.is_on(Machine::SimVmx)
+    }
+
+    /// Returns whether the virtualization of this host's processor is used.
+    pub fn has_hardware_virtualization(self) -> bool {
+        self.is_on(Machine::Host) && self.hypervisor() == Some(Hypervisor::Kvm)
+    }
+
+    /// Returns whether the guest's code is translated by QEMU.
+    pub fn is_translated(self) -> bool {
+        self.hypervisor() == Some(Hypervisor::Tcg)
+    }
+
+    /// Returns whether the guest's kernel is a process of its host.
+    pub fn is_user_mode(self) -> bool {
+        self.hypervisor() == Some(Hypervisor::Uml)
+    }
+}

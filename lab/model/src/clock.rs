@@ -1,0 +1,40 @@
+//! The clocks.
+
+use std::fmt;
+
+/// A clock. Figures of different clocks never share a table. Each simulated machine has
+/// its own, since simulators differ in what they count as an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Clock {
+    /// Nanoseconds on real hardware: noisy, compared by statistics.
+    Wall,
+    /// Instructions on the simulated machine: reproducible, compared by equality.
+    Insn,
+    /// Instructions on the simulated machine with Intel's virtualization.
+    InsnVmx,
+}
+
+impl Clock {
+    /// Every clock, in the order in which tables show them.
+    pub const ALL: [Self; 3] = [Self::Wall, Self::Insn, Self::InsnVmx];
+
+    /// `wall`, `insn` or `insn-vmx`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wall => "wall",
+            Self::Insn => "insn",
+            Self::InsnVmx => "insn-vmx",
+        }
+    }
+
+    /// Returns whether it counts instructions.
+    pub const fn is_exact(self) -> bool {
+        !matches!(self, Self::Wall)
+    }
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,158 @@
+//! The environments: one table, a row each. Everything else about an environment
+//! follows from its layers ([`crate::capabilities`]).
+
+use crate::layers::{Guest, Level, Machine, Stack};
+use std::fmt;
+
+/// An environment: a position in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EnvironmentId(u8);
+
+/// A row of the table.
+struct Row {
+    name: &'static str,
+    stack: Stack,
+    description: &'static str,
+}
+
+macro_rules! environments {
+    ($($id:ident $name:literal $machine:ident $levels:tt $guest:ident $description:literal;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Position { $($id,)* }
+
+        static TABLE: &[Row] = &[$(Row {
+            name: $name,
+            stack: Stack {
+                machine: Machine::$machine,
+                levels: &environments!(@levels $levels),
+                guest: Guest::$guest,
+            },
+            description: $description,
+        },)*];
+
+        impl EnvironmentId {
+            $(#[doc = $description] pub const $id: Self = Self(Position::$id as u8);)*
+
+            /// Every environment, in the order in which tables show them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$id),*];
+        }
+    };
+    (@levels [$($level:ident)*]) => { [$(Level::$level),*] };
+}
+
+environments! {
+    HOST "host" Host [] Linux
+        "the agent as a process of this host: the bare row";
+    KVM "kvm" Host [KVM] Image
+        "the image in trapline-vmm on /dev/kvm";
+    QEMU_KVM "qemu-kvm" Host [QEMU_KVM] Image
+        "the image in QEMU microvm on /dev/kvm";
+    QEMU_TCG "qemu-tcg" Host [QEMU_TCG] Image
+        "the image in QEMU microvm, translated";
+    CUSTOM "custom" Host [CUSTOM] Image
+        "the image in a VMM of your choice, see --vmm";
+    KVM_LINUX "kvm/linux" Host [KVM] Linux
+        "the agent in a Linux in trapline-vmm on /dev/kvm";
+    QEMU_KVM_LINUX "qemu-kvm/linux" Host [QEMU_KVM] Linux
+        "the agent in a Linux in QEMU microvm on /dev/kvm";
+    QEMU_TCG_LINUX "qemu-tcg/linux" Host [QEMU_TCG] Linux
+        "the agent in a Linux in QEMU microvm, translated";
+    UML "uml" Host [UML] Linux
+        "the agent in user-mode Linux, a kernel that is a process of this host";
+    SIM "sim" Sim [] Image
+        "the image on the bare simulated machine: the bare row";
+    SIM_LINUX "sim/linux" Sim [] Linux
+        "the agent in Linux on the simulated machine";
+    SIM_KVM "sim/kvm" Sim [KVM] Image
+        "the image in trapline-vmm on KVM on the simulated machine";
+    SIM_QEMU_KVM "sim/qemu-kvm" Sim [QEMU_KVM] Image
+        "the image in QEMU on KVM on the simulated machine";
+    SIM_QEMU_KVM_PC "sim/qemu-kvm-pc" Sim [QEMU_KVM_PC] Image
+        "the image in QEMU with machine type pc on KVM on the simulated machine";
+    SIM_KVM_LINUX "sim/kvm/linux" Sim [KVM] Linux
+        "the agent in a Linux in trapline-vmm on KVM on the simulated machine";
+    SIM_QEMU_KVM_LINUX "sim/qemu-kvm/linux" Sim [QEMU_KVM] Linux
+        "the agent in a Linux in QEMU on KVM on the simulated machine";
+    SIM_XEN_PVH "sim/xen-pvh" Sim [XEN_PVH] Image
+        "the image as a PVH domain of Xen on the simulated machine";
+    SIM_XEN_HVM "sim/xen-hvm" Sim [XEN_HVM] Image
+        "the image as a fully virtualized domain of Xen there, devices by QEMU";
+    SIM_XEN_DOM0 "sim/xen-dom0" Sim [XEN_DOM0] Image
+        "the image as the first domain of Xen there, alone with it";
+    SIM_CUSTOM "sim/custom" Sim [CUSTOM] Image
+        "the image in a VMM of your choice on KVM on the simulated machine";
+    SIM_VMX "sim-vmx" SimVmx [] Image
+        "the image on a bare simulated machine with Intel's virtualization: the bare row";
+    SIM_VMX_LINUX "sim-vmx/linux" SimVmx [] Linux
+        "the agent in Linux on that machine";
+    SIM_VMX_KVM "sim-vmx/kvm" SimVmx [KVM] Image
+        "the image in trapline-vmm on KVM on that machine";
+    SIM_VMX_QEMU_KVM "sim-vmx/qemu-kvm" SimVmx [QEMU_KVM] Image
+        "the image in QEMU on KVM on that machine";
+    SIM_VMX_XEN_PVH "sim-vmx/xen-pvh" SimVmx [XEN_PVH] Image
+        "the image as a PVH domain of Xen on that machine";
+}
+
+impl EnvironmentId {
+    fn row(self) -> &'static Row {
+        &TABLE[usize::from(self.0)]
+    }
+
+    /// Returns the environment called `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|id| id.name() == name)
+    }
+
+    /// Returns the environment of these layers, if the table has one.
+    pub fn from_stack(stack: Stack) -> Option<Self> {
+        Self::ALL.into_iter().find(|id| id.stack() == stack)
+    }
+
+    /// The name in commands, tables and files.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The layers.
+    pub fn stack(self) -> Stack {
+        self.row().stack
+    }
+
+    /// A description for lists, lower case and without a full stop.
+    pub fn description(self) -> &'static str {
+        self.row().description
+    }
+
+    /// Returns the names of the environments that satisfy a predicate, separated by commas.
+    pub fn names_of(predicate: impl Fn(Self) -> bool) -> String {
+        let all = Self::ALL.into_iter().filter(|id| predicate(*id));
+        all.map(Self::name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for EnvironmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Debug for EnvironmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_from_layers() {
+        for id in EnvironmentId::ALL {
+            assert_eq!(id.name(), id.stack().name());
+            assert_eq!(EnvironmentId::from_name(id.name()), Some(id));
+            assert_eq!(EnvironmentId::from_stack(id.stack()), Some(id));
+        }
+        assert_eq!(EnvironmentId::from_name("nova"), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! The layers of an environment: a machine, levels of virtualization on it, and a guest.
+
+use crate::clock::Clock;
+
+/// The hardware at the bottom of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Machine {
+    /// This host.
+    Host,
+    /// A simulated machine with AMD's virtualization: QEMU with `-icount`.
+    Sim,
+    /// A simulated machine with Intel's virtualization: Bochs.
+    SimVmx,
+}
+
+/// A hypervisor, or a program that executes a guest without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hypervisor {
+    /// The Linux kernel's.
+    Kvm,
+    /// QEMU's binary translation.
+    Tcg,
+    /// User-mode Linux: a kernel that is a process of its host.
+    Uml,
+    /// Xen, with one of its kinds of domain.
+    Xen(Domain),
+}
+
+/// A kind of Xen domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Domain {
+    /// A guest in hardware-assisted mode without emulated devices.
+    Pvh,
+    /// A fully virtualized guest with devices by QEMU.
+    Hvm,
+    /// The initial domain.
+    Dom0,
+}
+
+/// A virtual machine monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vmm {
+    /// `trapline-vmm`.
+    Trapline,
+    /// QEMU with a type of machine.
+    Qemu(QemuMachine),
+    /// A command of the user's.
+    Custom,
+}
+
+/// A type of machine of QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QemuMachine {
+    /// `microvm`.
+    Microvm,
+    /// `pc`, with PCI and SeaBIOS.
+    Pc,
+}
+
+impl QemuMachine {
+    /// The type that environments have by default.
+    pub const DEFAULT: Self = Self::Microvm;
+
+    /// Its part of an environment's name.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Microvm => "",
+            Self::Pc => "-pc",
+        }
+    }
+
+    /// A label for people.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Microvm => "QEMU microvm",
+            Self::Pc => "QEMU pc",
+        }
+    }
+}
+
+/// A level of virtualization. KVM runs in a Linux, which is that of the machine or, in
+/// a nested stack, the guest of the level below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// The hypervisor.
+    pub hypervisor: Hypervisor,
+    /// The VMM, if it is a program beside the hypervisor.
+    pub vmm: Option<Vmm>,
+}
+
+/// The system that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Guest {
+    /// The unikernel.
+    Image,
+    /// The agent, a Linux program.
+    Linux,
+}
+
+/// The layers of an environment, outside in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stack {
+    /// The hardware.
+    pub machine: Machine,
+    /// The levels of virtualization, outermost first; none in a bare environment.
+    pub levels: &'static [Level],
+    /// The system that is measured.
+    pub guest: Guest,
+}
+
+impl Machine {
+    /// The clock of its figures.
+    pub const fn clock(self) -> Clock {
+        match self {
+            Self::Host => Clock::Wall,
+            Self::Sim => Clock::Insn,
+            Self::SimVmx => Clock::InsnVmx,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Sim => "sim",
+            Self::SimVmx => "sim-vmx",
+        }
+    }
+}
+
+impl Level {
+    /// `trapline-vmm` on KVM.
+    pub const KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Trapline);
+    /// QEMU on KVM.
+    pub const QEMU_KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Microvm));
+    /// QEMU with machine type `pc` on KVM.
+    pub const QEMU_KVM_PC: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Pc));
+    /// QEMU alone.
+    pub const QEMU_TCG: Self = Self::of(Hypervisor::Tcg, Vmm::Qemu(QemuMachine::Microvm));
+    /// A command of the user's, on KVM if it uses that.
+    pub const CUSTOM: Self = Self::of(Hypervisor::Kvm, Vmm::Custom);
+    /// User-mode Linux.
+    pub const UML: Self = Self::without_vmm(Hypervisor::Uml);
+    /// A PVH domain of Xen.
+    pub const XEN_PVH: Self = Self::without_vmm(Hypervisor::Xen(Domain::Pvh));
+    /// An HVM domain of Xen.
+    pub const XEN_HVM: Self = Self::without_vmm(Hypervisor::Xen(Domain::Hvm));
+    /// The initial domain of Xen.
+    pub const XEN_DOM0: Self = Self::without_vmm(Hypervisor::Xen(Domain::Dom0));
+
+    const fn of(hypervisor: Hypervisor, vmm: Vmm) -> Self {
+        Self {
+            hypervisor,
+            vmm: Some(vmm),
+        }
+    }
+
+    const fn without_vmm(hypervisor: Hypervisor) -> Self {
+        Self {
+            hypervisor,
+            vmm: None,
+        }
+    }
+
+    /// Its part of an environment's name.
+    fn name(self) -> String {
+        let suffix = match self.vmm {
+            Some(Vmm::Qemu(machine)) => machine.suffix(),
+            _ => "",
+        };
+        let name = match (self.hypervisor, self.vmm) {
+            (_, Some(Vmm::Custom)) => "custom",
+            (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => "qemu-kvm",
+            (Hypervisor::Kvm, _) => "kvm",
+            (Hypervisor::Tcg, _) => "qemu-tcg",
+            (Hypervisor::Uml, _) => "uml",
+            (Hypervisor::Xen(Domain::Pvh), _) => "xen-pvh",
+            (Hypervisor::Xen(Domain::Hvm), _) => "xen-hvm",
+            (Hypervisor::Xen(Domain::Dom0), _) => "xen-dom0",
+        };
+        format!("{name}{suffix}")
+    }
+}
+
+impl Stack {
+    /// Returns the innermost level, if there is any.
+    pub const fn innermost(&self) -> Option<Level> {
+        match self.levels {
+            [.., level] => Some(*level),
+            [] => None,
+        }
+    }
+
+    /// Returns whether the image starts with its machine, so that no VMM is executed.
+    pub fn starts_with_machine(&self) -> bool {
+        let is_first = self.levels.is_empty() || self.innermost() == Some(Level::XEN_DOM0);
+        is_first && self.guest == Guest::Image
+    }
+
+    /// Returns whether a Linux runs on the simulated machine itself, or in Xen's initial domain.
+    pub fn has_machine_linux(&self) -> bool {
+        self.machine != Machine::Host && !self.starts_with_machine()
+    }
+
+    /// Returns the name that follows from the layers, like `sim/kvm/linux`.
+    pub fn name(&self) -> String {
+        let is_here = self.machine == Machine::Host;
+        let machine = (!is_here || self.levels.is_empty()).then(|| self.machine.name().to_owned());
+        let levels = self.levels.iter().map(|level| level.name());
+        let is_implied = is_here && self.levels.is_empty() || self.levels == [Level::UML];
+        let guest = (self.guest == Guest::Linux && !is_implied).then(|| "linux".to_owned());
+        let parts: Vec<_> = machine.into_iter().chain(levels).chain(guest).collect();
+        parts.join("/")
+    }
+}

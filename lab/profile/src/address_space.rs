@@ -1,0 +1,96 @@
+//! Address spaces of a simulated machine, distinguished by virtual address.
+//!
+//! Linux owns the upper half of the addresses, its programs the lower half. On Xen, a fixed
+//! part of the upper half belongs to the hypervisor (Xen `xen/include/asm-x86/config.h`), the
+//! rest to the kernel of the paravirtualized first domain, which runs without privilege. A
+//! guest may use any address; guest mode is known from VMRUN and #VMEXIT.
+
+/// First address of the upper half.
+pub const KERNEL: u64 = 1 << 63;
+
+/// Addresses of Xen: the sixteen page-table slots reserved for it.
+pub const XEN: std::ops::Range<u64> = 0xffff_8000_0000_0000..0xffff_8800_0000_0000;
+
+/// Division of host-mode addresses between the programs of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressLayout {
+    /// The image, at every address.
+    Bare,
+    /// Linux and its programs.
+    #[default]
+    Linux,
+    /// Xen; in its first domain Linux and its programs.
+    Xen,
+}
+
+/// Owner of an address. The same address may occur in several spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AddressSpace {
+    /// A guest, or the image on the bare machine.
+    Guest,
+    /// A hypervisor that is not part of a kernel.
+    Hypervisor,
+    /// The kernel of the machine or of its first domain.
+    Kernel,
+    /// A program of that kernel.
+    User,
+    /// A program file identified by the contents of its pages; addresses are those in the file.
+    File(u16),
+}
+
+impl AddressLayout {
+    /// Returns the space of `address`.
+    pub fn space(self, in_guest: bool, address: u64) -> AddressSpace {
+        match self {
+            Self::Bare => AddressSpace::Guest,
+            _ if in_guest => AddressSpace::Guest,
+            _ if address < KERNEL => AddressSpace::User,
+            Self::Xen if XEN.contains(&address) => AddressSpace::Hypervisor,
+            _ => AddressSpace::Kernel,
+        }
+    }
+
+    /// Returns true if host-mode code at `address` runs at CPL 0: traps lead there, and guests
+    /// are entered and left there.
+    pub fn is_privileged(self, address: u64) -> bool {
+        match self {
+            Self::Xen => XEN.contains(&address),
+            _ => address >= KERNEL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINUX: u64 = 0xffff_ffff_8100_0000;
+    const XEN_TEXT: u64 = 0xffff_82d0_4020_0000;
+    const ADDRESSES: [u64; 3] = [0x1000, LINUX, XEN_TEXT];
+
+    #[test]
+    fn first_domain_kernel_is_unprivileged() {
+        let spaces = ADDRESSES.map(|address| AddressLayout::Xen.space(false, address));
+        let expected = [
+            AddressSpace::User,
+            AddressSpace::Kernel,
+            AddressSpace::Hypervisor,
+        ];
+        assert_eq!(spaces, expected);
+        let privileged = ADDRESSES.map(|address| AddressLayout::Xen.is_privileged(address));
+        assert_eq!(privileged, [false, false, true]);
+        let linux = AddressLayout::Linux;
+        assert_eq!(linux.space(false, XEN_TEXT), AddressSpace::Kernel);
+        assert!(linux.is_privileged(LINUX));
+    }
+
+    #[test]
+    fn guests_may_use_any_address() {
+        for layout in [AddressLayout::Linux, AddressLayout::Xen] {
+            let spaces = ADDRESSES.map(|address| layout.space(true, address));
+            assert_eq!(spaces, [AddressSpace::Guest; 3]);
+        }
+        let bare = AddressLayout::Bare.space(false, LINUX);
+        assert_eq!(bare, AddressSpace::Guest);
+    }
+}

@@ -1,0 +1,290 @@
+//! Instruction profiles: a figure broken down into functions.
+//!
+//! The machine's clock counts every retired instruction. The plugin also counts instructions
+//! that a hypervisor intercepts or that fault, which do not retire. So the clock's difference
+//! over a batch is `around + counted - unretired`; any difference to that is the residual.
+
+use crate::address_space::{AddressLayout, AddressSpace};
+use crate::format::Window;
+use crate::stacks::{self, Stack};
+use crate::symbols::{Function, Symbols};
+use std::collections::BTreeMap;
+use trapline_abi::Stage;
+
+/// Iterations of the empty loop in [`Batch::loop_cost`].
+const LOOP_ITERATIONS: f64 = 1024.0;
+
+/// One or more batches of an operation, as measured by the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Difference of the clock, in instructions.
+    pub ticks: u64,
+    /// Number of operations.
+    pub count: u64,
+    /// Instructions of as many empty batches.
+    pub clock_cost: u64,
+    /// Instructions of 1,024 iterations of the empty loop.
+    pub loop_cost: u64,
+}
+
+impl Batch {
+    /// Returns the instructions per operation. Over all batches this is the reported figure.
+    pub fn figure(&self) -> f64 {
+        let batch = self.ticks as f64 - self.clock_cost as f64;
+        batch / self.count as f64 - self.loop_per_operation()
+    }
+
+    fn loop_per_operation(&self) -> f64 {
+        self.loop_cost as f64 / LOOP_ITERATIONS
+    }
+
+    /// Merges the batches of one operation; `None` without batches.
+    pub fn merge(batches: &[Self]) -> Option<Self> {
+        let sum = |of: fn(&Self) -> u64| batches.iter().map(of).sum();
+        Some(Self {
+            ticks: sum(|batch| batch.ticks),
+            count: sum(|batch| batch.count),
+            clock_cost: sum(|batch| batch.clock_cost),
+            loop_cost: batches.first()?.loop_cost,
+        })
+    }
+}
+
+/// Instructions per operation in one function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionCost {
+    /// The function.
+    pub function: Function,
+    /// Instructions per operation; negative for what is subtracted.
+    pub insn: f64,
+}
+
+/// Breakdown of one operation's instructions. The items add up to the total.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// Measured instructions per operation.
+    pub total: f64,
+    /// Instructions in all batches that the count does not explain.
+    pub residual: i64,
+    /// Operations in all batches.
+    pub operations: u64,
+    /// Instructions counted between the markers.
+    pub counted: u64,
+    /// Guest exits.
+    pub exits: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Interrupts of the machine.
+    pub interrupts: u64,
+    /// Halts of the CPU until an interrupt, during which the clock advances without
+    /// instructions.
+    pub halts: u64,
+    /// Instructions that were counted and did not retire: by guest exits, and by faults.
+    pub unretired: [u64; 2],
+    /// Functions by decreasing cost; then what is subtracted.
+    pub items: Vec<FunctionCost>,
+    /// Counted instructions by call stack; empty unless the plugin recorded stacks.
+    pub stacks: Vec<Stack>,
+    /// Profiles of the stages of a launch, in order. Their totals add up to this one.
+    pub stages: Vec<StageProfile>,
+}
+
+/// Profile of one stage, the mean over launches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageProfile {
+    /// Stage that it begins with.
+    pub from: Stage,
+    /// Stage that it ends with.
+    pub to: Stage,
+    /// Its profile.
+    pub profile: Profile,
+}
+
+/// A function whose cost differs between two profiles.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The function.
+    pub function: Function,
+    /// Instructions per operation before and after.
+    pub insn: (f64, f64),
+}
+
+impl Change {
+    /// Returns the increase in instructions per operation.
+    pub fn difference(&self) -> f64 {
+        self.insn.1 - self.insn.0
+    }
+}
+
+/// Component of items that are not functions.
+pub const MEASUREMENT: &str = "(measurement)";
+
+/// Linux's handlers of faults in instructions that do not retire.
+const LINUX_FAULTS: [&str; 2] = ["asm_exc_page_fault", "asm_exc_general_protection"];
+
+/// Linux's handlers of undefined instructions and disabled units, which QEMU finds at
+/// translation and counts as retired.
+const LINUX_REFUSALS: [&str; 2] = ["asm_exc_invalid_op", "asm_exc_device_not_available"];
+
+/// The same in Xen, by its names until 4.18 and since.
+const XEN_FAULTS: [&str; 4] = ["page_fault", "general_protection", "entry_PF", "entry_GP"];
+const XEN_REFUSALS: [&str; 4] = ["invalid_op", "device_not_available", "entry_UD", "entry_NM"];
+
+/// Xen's entry for all interrupts.
+const XEN_INTERRUPT: &str = "common_interrupt";
+
+fn is_linux_interrupt(name: &str) -> bool {
+    name.starts_with("asm_sysvec_") || name == "asm_common_interrupt"
+}
+
+impl Profile {
+    /// Creates the profile of merged batches from their merged windows. `around` is the number
+    /// of instructions between the clock readings and the markers.
+    pub fn new(
+        batch: &Batch,
+        window: &Window,
+        symbols: &Symbols,
+        layout: AddressLayout,
+        around: u64,
+    ) -> Self {
+        let entries = HandlerEntries::find(symbols, layout);
+        let mut functions: BTreeMap<Function, u64> = BTreeMap::new();
+        let mut profile = Self {
+            total: batch.figure(),
+            operations: batch.count,
+            stacks: stacks::fold(&window.paths, symbols, layout),
+            ..Self::default()
+        };
+        for insn in &window.insns {
+            let space = layout.space(insn.in_guest, insn.address);
+            let function = symbols.find_insn(space, insn.address, insn.page);
+            *functions.entry(function).or_default() += insn.count;
+            profile.counted += insn.count;
+            profile.halts += if insn.halts { insn.count } else { 0 };
+            let entry = (space, insn.address);
+            if insn.is_exit_target {
+                profile.exits += insn.count;
+                profile.unretired[0] += insn.unretired;
+            } else if entries.faults.contains(&entry) {
+                profile.faults += insn.count;
+                profile.unretired[1] += insn.unretired;
+            } else if entries.refusals.contains(&entry) {
+                profile.faults += insn.count;
+            } else if entries.interrupts.contains(&entry) {
+                profile.interrupts += insn.count;
+            }
+        }
+        let unretired: u64 = profile.unretired.iter().sum();
+        profile.residual =
+            batch.ticks as i64 - (around + profile.counted) as i64 + unretired as i64;
+        profile.items = profile.function_costs(functions);
+        profile.items.extend(profile.corrections(batch, around));
+        profile
+    }
+
+    fn function_costs(&self, functions: BTreeMap<Function, u64>) -> Vec<FunctionCost> {
+        let mut functions: Vec<_> = functions.into_iter().collect();
+        // The sort is stable: equal counts stay in order of names.
+        functions.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let costs = functions.into_iter().map(|(function, count)| FunctionCost {
+            function,
+            insn: count as f64 / self.operations as f64,
+        });
+        costs.collect()
+    }
+
+    /// Returns the differences between the count and the figure.
+    fn corrections(&self, batch: &Batch, around: u64) -> Vec<FunctionCost> {
+        let operations = self.operations as f64;
+        let clock = (around as f64 - batch.clock_cost as f64) / operations;
+        let [exits, faults] = self.unretired.map(|count| -(count as f64) / operations);
+        let corrections = [
+            ("exits, not charged", exits),
+            ("faults, not charged", faults),
+            ("loop and clock", clock - batch.loop_per_operation()),
+            ("residual", self.residual as f64 / operations),
+        ];
+        let present = corrections.into_iter().filter(|(_, insn)| *insn != 0.0);
+        let costs = present.map(|(name, insn)| FunctionCost {
+            function: Function {
+                component: MEASUREMENT.to_owned(),
+                name: name.to_owned(),
+            },
+            insn,
+        });
+        costs.collect()
+    }
+
+    /// Returns the instructions per operation of each component, the largest first.
+    pub fn components(&self) -> Vec<(&str, f64)> {
+        let mut sums: Vec<(&str, f64)> = Vec::new();
+        for item in &self.items {
+            let name = item.function.component.as_str();
+            match sums.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += item.insn,
+                None => sums.push((name, item.insn)),
+            }
+        }
+        sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+        sums
+    }
+
+    /// Returns the functions that differ in `after`, the largest change first.
+    pub fn changes(&self, after: &Self) -> Vec<Change> {
+        changes(&self.items, &after.items)
+    }
+}
+
+/// Returns the functions that differ between two profiles' items, the largest change first.
+pub fn changes(before: &[FunctionCost], after: &[FunctionCost]) -> Vec<Change> {
+    let mut both: BTreeMap<&Function, (f64, f64)> = BTreeMap::new();
+    for item in before {
+        both.entry(&item.function).or_default().0 += item.insn;
+    }
+    for item in after {
+        both.entry(&item.function).or_default().1 += item.insn;
+    }
+    let changes = both.into_iter().map(|(function, insn)| Change {
+        function: function.clone(),
+        insn,
+    });
+    let mut changes: Vec<_> = changes
+        .filter(|c| c.difference().abs() > ROUNDING)
+        .collect();
+    changes.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
+    changes
+}
+
+/// Largest difference of equal quotients.
+const ROUNDING: f64 = 1e-9;
+
+/// First instructions of fault and interrupt handlers.
+#[derive(Default)]
+struct HandlerEntries {
+    faults: Vec<(AddressSpace, u64)>,
+    refusals: Vec<(AddressSpace, u64)>,
+    interrupts: Vec<(AddressSpace, u64)>,
+}
+
+impl HandlerEntries {
+    fn find(symbols: &Symbols, layout: AddressLayout) -> Self {
+        let among = |space, names: &[&str]| symbols.starts(space, |name| names.contains(&name));
+        match layout {
+            AddressLayout::Bare => Self::default(),
+            AddressLayout::Linux => Self {
+                faults: among(AddressSpace::Kernel, &LINUX_FAULTS),
+                refusals: among(AddressSpace::Kernel, &LINUX_REFUSALS),
+                interrupts: symbols.starts(AddressSpace::Kernel, is_linux_interrupt),
+            },
+            // Xen forwards the traps of its first domain.
+            AddressLayout::Xen => Self {
+                faults: among(AddressSpace::Hypervisor, &XEN_FAULTS),
+                refusals: among(AddressSpace::Hypervisor, &XEN_REFUSALS),
+                interrupts: among(AddressSpace::Hypervisor, &[XEN_INTERRUPT]),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

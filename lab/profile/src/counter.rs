@@ -1,0 +1,392 @@
+//! Counts instructions while the machine runs; called by the plugin.
+//!
+//! Every translated instruction has an [`InsnSite`]; executing it in an open window adds one.
+//! When a window closes, its counts are written. Two kinds of windows are independent of each
+//! other: batches, and the intervals between the stages of a launch.
+//!
+//! Guest mode is derived from VMRUN: the guest runs from VMRUN until the instruction after it,
+//! the target of #VMEXIT, is executed. [`path_counter`] counts by call path.
+
+mod call_chains;
+mod call_tree;
+mod path_counter;
+
+pub use crate::insn::Flow;
+pub use call_chains::StackSlot;
+
+use crate::address_space::{AddressLayout, AddressSpace};
+use crate::format::{self, InsnCount, MarkerError, Window, WindowKind};
+use crate::insn::{self, InsnTraits, VMRUN};
+use crate::retirement::{OpenWindows, Retirement};
+use path_counter::{PathCount, PathCounter};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trapline_abi::{marker, Stage};
+
+/// Indices of the window kinds.
+const BATCH: usize = 0;
+const STAGE: usize = 1;
+
+/// Value of [`Counter::stage`] outside of launches.
+const NO_STAGE: u8 = u8::MAX;
+
+/// Function of an instruction for the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Ordinary,
+    Flow(Flow),
+    BeginBatch,
+    EndBatch,
+    GuestEntry,
+    ExitTarget,
+    ReachStage(Stage),
+}
+
+/// A translated instruction and its counts.
+#[derive(Debug)]
+pub struct InsnSite {
+    address: u64,
+    next_address: u64,
+    role: Role,
+    traits: InsnTraits,
+    page: Option<u64>,
+    /// Executions by window kind, in host and guest mode.
+    counts: [[AtomicU64; 2]; 2],
+    path_count: PathCount,
+}
+
+impl InsnSite {
+    /// Returns the effect on the return addresses in memory.
+    pub fn flow(&self) -> Option<Flow> {
+        match self.role {
+            Role::Flow(flow) => Some(flow),
+            _ => None,
+        }
+    }
+}
+
+/// An instruction in translation.
+#[derive(Clone, Copy, Debug)]
+pub struct Insn<'a> {
+    /// Virtual address.
+    pub address: u64,
+    /// Address of its first byte in QEMU's memory, which distinguishes instructions at equal
+    /// virtual addresses.
+    pub physical: usize,
+    /// Machine code.
+    pub bytes: &'a [u8],
+    /// True for the last instruction of a translation block.
+    pub ends_block: bool,
+    /// [`page::fingerprint`](crate::page::fingerprint) of its page, if
+    /// [`Counter::needs_page`].
+    pub page: Option<u64>,
+}
+
+/// Counts per instruction and the mode of the machine.
+pub struct Counter {
+    has_xen: AtomicBool,
+    in_guest: AtomicBool,
+    in_batch: AtomicBool,
+    /// Stage reached last in the current launch.
+    stage: AtomicU8,
+    retirement: Retirement,
+    paths: PathCounter,
+    state: Mutex<Option<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    sites: HashMap<SiteKey, &'static InsnSite>,
+    /// Targets of #VMEXIT.
+    exit_targets: HashSet<u64>,
+    output: Option<File>,
+}
+
+/// Virtual address, address in QEMU's memory, and whether the translation block ends.
+type SiteKey = (u64, usize, bool);
+
+impl Counter {
+    /// Creates a counter without output.
+    pub const fn new() -> Self {
+        Self {
+            has_xen: AtomicBool::new(false),
+            in_guest: AtomicBool::new(false),
+            in_batch: AtomicBool::new(false),
+            stage: AtomicU8::new(NO_STAGE),
+            retirement: Retirement::new(),
+            paths: PathCounter::new(),
+            state: Mutex::new(None),
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state: MutexGuard<'_, Option<State>> =
+            self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        act(state.get_or_insert_with(State::default))
+    }
+
+    /// Sets the file that windows are written to.
+    pub fn set_output(&self, file: File) {
+        self.with(|state| state.output = Some(file));
+    }
+
+    /// Sets the address layout to Xen instead of Linux.
+    pub fn set_xen(&self) {
+        self.has_xen.store(true, Relaxed);
+    }
+
+    fn layout(&self) -> AddressLayout {
+        match self.has_xen.load(Relaxed) {
+            true => AddressLayout::Xen,
+            false => AddressLayout::Linux,
+        }
+    }
+
+    /// Returns true if the page of an instruction is needed to identify it: the first domain of
+    /// Xen runs many programs at the same addresses.
+    pub fn needs_page(&self, address: u64) -> bool {
+        self.has_xen.load(Relaxed) && self.layout().space(false, address) == AddressSpace::User
+    }
+
+    /// Enables counts by call path. The plugin then calls [`Self::access_slot`], too.
+    pub fn enable_paths(&self) {
+        self.paths.enable();
+    }
+
+    /// Returns true if call paths are counted.
+    pub fn counts_paths(&self) -> bool {
+        self.paths.is_enabled()
+    }
+
+    /// Returns the site of a translated instruction. Sites are never freed: QEMU keeps pointers
+    /// to them in its translations.
+    pub fn site(&self, insn: &Insn<'_>) -> &'static InsnSite {
+        let Insn { address, page, .. } = *insn;
+        let layout = self.layout();
+        self.with(|state| {
+            let role = state.role(layout.is_privileged(address), address, insn.bytes);
+            let traits = InsnTraits::new(layout, address, insn.bytes, insn.ends_block);
+            let key = (address, insn.physical, insn.ends_block);
+            let is_same =
+                |site: &InsnSite| (site.role, site.traits, site.page) == (role, traits, page);
+            match state.sites.get(&key) {
+                Some(site) if is_same(site) => site,
+                _ => {
+                    let site: &'static InsnSite = Box::leak(Box::new(InsnSite {
+                        address,
+                        next_address: address.wrapping_add(insn.bytes.len() as u64),
+                        role,
+                        traits,
+                        page,
+                        counts: Default::default(),
+                        path_count: PathCount::new(),
+                    }));
+                    state.replace(key, site);
+                    site
+                }
+            }
+        })
+    }
+
+    /// Counts one execution.
+    ///
+    /// # Errors
+    /// A window ended and cannot be written.
+    pub fn execute(&self, site: &InsnSite) -> Result<(), String> {
+        if site.role == Role::ExitTarget {
+            self.in_guest.store(false, Relaxed);
+        }
+        let in_guest = self.in_guest.load(Relaxed);
+        self.paths.reach(site.address, in_guest);
+        // A batch contains neither of its markers; the window of a stage begins with its own.
+        let closed = match site.role {
+            Role::EndBatch => self.end_batch(),
+            Role::ReachStage(stage) => self.reach_stage(stage),
+            _ => Ok(()),
+        };
+        self.add(site);
+        match site.role {
+            Role::BeginBatch => self.begin_batch(),
+            Role::GuestEntry => {
+                self.in_guest.store(true, Relaxed);
+                Ok(())
+            }
+            _ => closed,
+        }
+    }
+
+    /// Records that the call or return at `site` accessed `slot`.
+    pub fn access_slot(&self, site: &InsnSite, slot: StackSlot) {
+        if let Some(flow) = site.flow() {
+            self.paths
+                .access_slot(flow, site.address, site.next_address, slot);
+        }
+    }
+
+    fn open_windows(&self) -> OpenWindows {
+        let in_stage = self.stage.load(Relaxed) != NO_STAGE;
+        [self.in_batch.load(Relaxed), in_stage]
+    }
+
+    fn add(&self, site: &InsnSite) {
+        let open = self.open_windows();
+        if open == [false; 2] {
+            return;
+        }
+        let in_guest = self.in_guest.load(Relaxed);
+        for (counts, _) in site.counts.iter().zip(open).filter(|(_, open)| *open) {
+            let count = &counts[usize::from(in_guest)];
+            // Only one thread writes, so no atomic addition is needed.
+            count.store(count.load(Relaxed) + 1, Relaxed);
+        }
+        if open[BATCH] {
+            self.paths.count(site);
+        }
+        if in_guest {
+            self.retirement.execute_in_guest(site.traits, open);
+        } else {
+            let after_exit = site.role == Role::ExitTarget;
+            self.retirement
+                .execute_on_host(site.traits, after_exit, open);
+        }
+    }
+
+    fn reset_if_all_closed(&self) {
+        if self.open_windows() == [false; 2] {
+            self.retirement.reset();
+        }
+    }
+
+    fn begin_batch(&self) -> Result<(), String> {
+        self.reset_if_all_closed();
+        let is_nested = self.in_batch.swap(true, Relaxed);
+        self.paths.open();
+        match is_nested {
+            true => self.write(MarkerError::Nested.line()),
+            false => Ok(()),
+        }
+    }
+
+    fn end_batch(&self) -> Result<(), String> {
+        match self.in_batch.swap(false, Relaxed) {
+            true => self.close(BATCH, WindowKind::Batch),
+            false => self.write(MarkerError::Unbegun.line()),
+        }
+    }
+
+    /// Counts a launch from exec until it is reaped. The next exec discards the window of one
+    /// that was never reaped.
+    fn reach_stage(&self, stage: Stage) -> Result<(), String> {
+        self.reset_if_all_closed();
+        let number = usize::from(self.stage.load(Relaxed));
+        match Stage::ALL.get(number) {
+            Some(_) if stage == Stage::Exec => drop(self.take(STAGE)),
+            Some(before) => self.close(STAGE, WindowKind::Stage(*before, stage))?,
+            None if stage == Stage::Exec => {}
+            None => return Ok(()),
+        }
+        let next = match stage {
+            Stage::Reaped => NO_STAGE,
+            _ => stage as u8,
+        };
+        self.stage.store(next, Relaxed);
+        Ok(())
+    }
+
+    /// Removes and returns the counts of a window kind.
+    fn take(&self, kind: usize) -> Vec<InsnCount> {
+        let mut unretired = self.retirement.take(kind);
+        let mut insns = self.with(|state| state.take_counts(kind));
+        for insn in insns.iter_mut().filter(|insn| !insn.in_guest) {
+            insn.unretired = unretired.remove(&insn.address).unwrap_or(0);
+        }
+        insns
+    }
+
+    fn close(&self, index: usize, kind: WindowKind) -> Result<(), String> {
+        let insns = self.take(index);
+        let paths = self.with(|state| match kind {
+            WindowKind::Batch => self.paths.close(state.sites.values().copied()),
+            WindowKind::Stage(..) => Vec::new(),
+        });
+        self.write(&format::write(&Window { kind, insns, paths }))
+    }
+
+    /// Writes text to the output.
+    ///
+    /// # Errors
+    /// The error of the file.
+    pub fn write(&self, text: &str) -> Result<(), String> {
+        self.with(|state| match &mut state.output {
+            Some(file) => file.write_all(text.as_bytes()),
+            None => Ok(()),
+        })
+        .map_err(|error| format!("output file: {error}"))
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    fn role(&mut self, is_privileged: bool, address: u64, bytes: &[u8]) -> Role {
+        if is_privileged && bytes == VMRUN {
+            self.exit_targets.insert(address + VMRUN.len() as u64);
+            return Role::GuestEntry;
+        }
+        if is_privileged && self.exit_targets.contains(&address) {
+            return Role::ExitTarget;
+        }
+        match marker::kind(bytes) {
+            Some(marker::BEGIN) => Role::BeginBatch,
+            Some(marker::END) => Role::EndBatch,
+            _ => match marker::stage(bytes) {
+                Some(stage) => Role::ReachStage(stage),
+                None => insn::flow(bytes).map_or(Role::Ordinary, Role::Flow),
+            },
+        }
+    }
+
+    /// Replaces the site of code that was modified. The old one, with its counts, moves to a key
+    /// that no instruction has.
+    fn replace(&mut self, key: SiteKey, site: &'static InsnSite) {
+        if let Some(old) = self.sites.insert(key, site) {
+            let unused = std::ptr::from_ref(old) as usize;
+            self.sites.insert((key.0, unused, key.2), old);
+        }
+    }
+
+    /// Removes and returns the counts of a window kind, ordered independently of translation.
+    fn take_counts(&mut self, kind: usize) -> Vec<InsnCount> {
+        let mut sums: BTreeMap<(bool, u64, Option<u64>), InsnCount> = BTreeMap::new();
+        for site in self.sites.values() {
+            for (count, in_guest) in site.counts[kind].iter().zip([false, true]) {
+                let count = count.swap(0, Relaxed);
+                if count == 0 {
+                    continue;
+                }
+                let (address, page) = (site.address, site.page.filter(|_| !in_guest));
+                let sum = sums.entry((in_guest, address, page)).or_default();
+                *sum = InsnCount {
+                    in_guest,
+                    address,
+                    page,
+                    count: sum.count + count,
+                    unretired: 0,
+                    is_exit_target: sum.is_exit_target || site.role == Role::ExitTarget,
+                    halts: sum.halts || (!in_guest && site.traits.halts()),
+                };
+            }
+        }
+        sums.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

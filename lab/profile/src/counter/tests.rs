@@ -1,0 +1,225 @@
+use super::*;
+use crate::address_space::KERNEL;
+use std::io::{Read, Seek};
+
+const NOP: [u8; 1] = [0x90];
+const BEGIN: [u8; 8] = [0x0f, 0x1f, 0x84, 0, marker::BEGIN, 0, 0x70, 0x7a];
+const END: [u8; 8] = [0x0f, 0x1f, 0x84, 0, marker::END, 0, 0x70, 0x7a];
+
+/// Returns the windows that a counter writes during `run`.
+fn windows(run: impl FnOnce(&Counter)) -> Vec<format::Window> {
+    read_output(run).unwrap()
+}
+
+fn read_output(run: impl FnOnce(&Counter)) -> Result<Vec<format::Window>, format::FormatError> {
+    let counter = Counter::new();
+    let mut file = tempfile::tempfile().unwrap();
+    counter.set_output(file.try_clone().unwrap());
+    run(&counter);
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    format::read(&text)
+}
+
+fn insn(address: u64, bytes: &[u8]) -> Insn<'_> {
+    Insn {
+        address,
+        physical: address as usize,
+        bytes,
+        ends_block: false,
+        page: None,
+    }
+}
+
+fn step(counter: &Counter, address: u64, bytes: &[u8]) {
+    counter
+        .execute(counter.site(&insn(address, bytes)))
+        .unwrap();
+}
+
+#[test]
+fn each_window_counts_only_between_its_markers() {
+    let found = windows(|counter| {
+        for _ in 0..2 {
+            step(counter, 0x10, &NOP);
+            step(counter, 0x11, &BEGIN);
+            step(counter, 0x20, &NOP);
+            step(counter, 0x19, &NOP);
+            step(counter, 0x20, &NOP);
+            step(counter, 0x21, &END);
+        }
+    });
+    let counts = found[0].insns.iter().map(|i| (i.address, i.count));
+    assert_eq!(counts.collect::<Vec<_>>(), [(0x19, 1), (0x20, 2)]);
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0], found[1]);
+}
+
+#[test]
+fn missing_and_nested_markers_are_errors() {
+    let marks = |marks: &[[u8; 8]]| {
+        let run = |counter: &Counter| {
+            for (at, mark) in marks.iter().enumerate() {
+                step(counter, 0x10 * at as u64, mark);
+            }
+        };
+        read_output(run).map(|windows| windows.len())
+    };
+    let marker = |error| Err(format::FormatError::Marker(error));
+    assert_eq!(marks(&[BEGIN, END, BEGIN, END]), Ok(2));
+    assert_eq!(marks(&[BEGIN, BEGIN, END]), marker(MarkerError::Nested));
+    assert_eq!(marks(&[BEGIN, END, END]), marker(MarkerError::Unbegun));
+    assert_eq!(marks(&[BEGIN]), Ok(0), "batch without end marker");
+}
+
+#[test]
+fn guest_mode_lasts_from_vmrun_to_the_exit_target() {
+    let found = windows(|counter| {
+        step(counter, KERNEL, &VMRUN);
+        step(counter, 0x11, &BEGIN);
+        step(counter, 0x20, &NOP);
+        step(counter, KERNEL + 3, &NOP);
+        step(counter, 0x20, &NOP);
+        step(counter, KERNEL, &VMRUN);
+        step(counter, 0x21, &END);
+    });
+    let lines = &found[0].insns;
+    let found: Vec<_> = lines
+        .iter()
+        .map(|i| (i.in_guest, i.address, i.is_exit_target))
+        .collect();
+    let expected = [
+        (false, 0x20, false),
+        (false, KERNEL, false),
+        (false, KERNEL + 3, true),
+        (true, 0x20, false),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn modified_instruction_keeps_its_count() {
+    let found = windows(|counter| {
+        step(counter, 0x11, &BEGIN);
+        step(counter, 0x20, &NOP);
+        step(counter, 0x20, &END);
+    });
+    assert_eq!(found[0].insns[0].count, 1);
+}
+
+#[test]
+fn programs_at_equal_addresses_are_distinguished_by_page() {
+    let found = windows(|counter| {
+        counter.set_xen();
+        step(counter, 0x11, &BEGIN);
+        for page in [7, 9, 7] {
+            let insn = Insn {
+                page: counter.needs_page(0x20).then_some(page),
+                ..insn(0x20, &NOP)
+            };
+            counter.execute(counter.site(&insn)).unwrap();
+        }
+        step(counter, 0x11, &END);
+    });
+    let found: Vec<_> = found[0].insns.iter().map(|i| (i.page, i.count)).collect();
+    assert_eq!(found, [(Some(7), 2), (Some(9), 1)]);
+    assert!(!Counter::new().needs_page(0x20), "without Xen");
+}
+
+/// Executes a batch with a call, a system call and the return, three times.
+fn work(counter: &Counter) {
+    let call = [0xe8, 0, 0, 0, 0];
+    let slot = StackSlot {
+        address: 0x800,
+        physical: 0x800,
+    };
+    let access = |address, bytes: &[u8]| {
+        step(counter, address, bytes);
+        counter.access_slot(counter.site(&insn(address, bytes)), slot);
+    };
+    step(counter, 0x11, &BEGIN);
+    for _ in 0..3 {
+        access(0x20, &call);
+        step(counter, 0x30, &NOP);
+        step(counter, KERNEL, &NOP);
+        access(0x31, &[0xc3]);
+        step(counter, 0x25, &NOP);
+    }
+    step(counter, 0x26, &END);
+}
+
+#[test]
+fn paths_contain_all_counted_instructions() {
+    let found = windows(|counter| {
+        counter.enable_paths();
+        work(counter);
+        work(counter);
+    });
+    assert_eq!(found[0], found[1], "windows are independent");
+    let paths: Vec<_> = found[0]
+        .paths
+        .iter()
+        .map(|path| (path.depth, path.counts.clone()))
+        .collect();
+    let expected = [
+        (0, vec![(0x20, 3), (0x25, 3)]),
+        (1, vec![(0x30, 3), (0x31, 3)]),
+        (2, vec![(KERNEL, 3)]),
+    ];
+    assert_eq!(paths, expected);
+    let without = windows(work);
+    assert_eq!(without[0].insns, found[0].insns);
+    assert_eq!(without[0].paths, []);
+}
+
+#[test]
+fn memory_access_of_a_later_instruction_is_ignored() {
+    let found = windows(|counter| {
+        counter.enable_paths();
+        step(counter, 0x11, &BEGIN);
+        let call = counter.site(&insn(0x20, &[0xe8, 0, 0, 0, 0]));
+        step(counter, 0x20, &[0xe8, 0, 0, 0, 0]);
+        step(counter, 0x21, &NOP);
+        let (address, physical) = (0x700, 0x700);
+        counter.access_slot(call, StackSlot { address, physical });
+        step(counter, 0x22, &NOP);
+        step(counter, 0x23, &END);
+    });
+    assert_eq!(found[0].paths.len(), 1, "{found:?}");
+}
+
+fn reach(stage: Stage) -> [u8; 8] {
+    [0x0f, 0x1f, 0x84, 0, marker::STAGE, stage as u8, 0x70, 0x7a]
+}
+
+#[test]
+fn stages_and_batches_are_independent_windows() {
+    let found = windows(|counter| {
+        step(counter, 0x30, &reach(Stage::GuestMain));
+        for _ in 0..2 {
+            step(counter, 0x31, &reach(Stage::Exec));
+            step(counter, 0x20, &NOP);
+            step(counter, 0x30, &reach(Stage::GuestMain));
+            step(counter, 0x11, &BEGIN);
+            step(counter, 0x20, &NOP);
+            step(counter, 0x19, &END);
+        }
+        step(counter, 0x32, &reach(Stage::Reaped));
+        step(counter, 0x20, &NOP);
+    });
+    let found: Vec<_> = found
+        .iter()
+        .map(|window| {
+            let counts = window.insns.iter().map(|i| (i.address, i.count));
+            (window.kind, counts.collect::<Vec<_>>())
+        })
+        .collect();
+    let started = WindowKind::Stage(Stage::Exec, Stage::GuestMain);
+    let ended = WindowKind::Stage(Stage::GuestMain, Stage::Reaped);
+    let batch = (WindowKind::Batch, vec![(0x20, 1)]);
+    let start = (started, vec![(0x20, 1), (0x31, 1)]);
+    let end = (ended, vec![(0x11, 1), (0x19, 1), (0x20, 1), (0x30, 1)]);
+    let expected = [start.clone(), batch.clone(), start, batch, end];
+    assert_eq!(found, expected, "a launch that was not reaped is discarded");
+}

@@ -1,0 +1,191 @@
+//! Two sides of a comparison: the cost of each operation in both, and the verdict.
+
+mod csv;
+mod json;
+mod junit;
+mod table;
+
+use crate::bencher::metric;
+use crate::document::Document;
+use crate::printable;
+use std::collections::BTreeMap;
+use trapline_abi::{Op, Unit};
+use trapline_stats::compare::Row;
+use trapline_stats::verdict::{Assessment, Method, RequiredBoots, Settings, Verdict};
+
+/// A comparison to be shown.
+#[derive(Clone, Debug)]
+pub struct CompareReport {
+    /// The version of Trapline that measured.
+    pub version: String,
+    /// Facts about the host.
+    pub facts: BTreeMap<String, String>,
+    /// The baseline, as given.
+    pub a: String,
+    /// The candidate, as given.
+    pub b: String,
+    /// Margin, error rate and seed of the verdicts.
+    pub settings: Settings,
+    /// Every operation of both.
+    pub matches: Vec<Row>,
+    /// Remarks on the comparison, in sentences.
+    pub remarks: Vec<String>,
+}
+
+/// Direction of a change: more is better for a rate, less for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The candidate is better.
+    Better,
+    /// The candidate is worse.
+    Worse,
+}
+
+impl Direction {
+    /// Returns the direction of `effect`, the ratio of B to A.
+    pub fn of(op: Op, effect: f64) -> Self {
+        match (op.unit() == Unit::Rate) == (effect > 1.0) {
+            true => Self::Better,
+            false => Self::Worse,
+        }
+    }
+}
+
+/// Number of operations by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Changed, and better.
+    pub better: usize,
+    /// Changed, and worse.
+    pub worse: usize,
+    /// Equivalent.
+    pub equivalent: usize,
+    /// Unsure.
+    pub unsure: usize,
+    /// Not compared.
+    pub undecided: usize,
+}
+
+impl CompareReport {
+    /// Returns the document of the comparison.
+    pub fn document(&self) -> Document {
+        let (head, sections) = table::parts(self);
+        // Where both sides have one name, Bencher keeps the later, which is B.
+        let metrics = self.matches.iter().flat_map(|one| {
+            let [a, b] = &one.configs;
+            [metric(a, &one.a), metric(b, &one.b)]
+        });
+        Document {
+            command: "trapline compare",
+            head,
+            sections,
+            header: csv::HEADER,
+            records: csv::records(self),
+            suites: junit::suites(self),
+            metrics: metrics.flatten().collect(),
+            object: json::object(self),
+        }
+    }
+
+    /// Returns the seed of the order of boots and of resampling, if the wall clock was measured.
+    pub fn seed(&self) -> Option<u64> {
+        let mut clocks = self.matches.iter().map(Row::clock);
+        let uses_seed = clocks.any(|clock| !clock.is_exact());
+        uses_seed.then_some(self.settings.seed)
+    }
+
+    /// Counts the operations by verdict.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for one in &self.matches {
+            *match &one.outcome {
+                Err(_) => &mut counts.undecided,
+                Ok(comparison) => {
+                    match (comparison.verdict, Direction::of(one.op, comparison.effect)) {
+                        (Verdict::Changed, Direction::Better) => &mut counts.better,
+                        (Verdict::Changed, Direction::Worse) => &mut counts.worse,
+                        (Verdict::Equivalent, _) => &mut counts.equivalent,
+                        (Verdict::Unsure, _) => &mut counts.unsure,
+                    }
+                }
+            } += 1;
+        }
+        counts
+    }
+
+    /// Returns the further boots that would probably settle all operations that can be settled.
+    pub fn more_boots(&self) -> Option<usize> {
+        let unsure = self
+            .matches
+            .iter()
+            .filter_map(|one| one.outcome.as_ref().ok());
+        unsure.filter_map(more_boots).max()
+    }
+
+    /// Returns the counts in a sentence.
+    pub fn headline(&self) -> String {
+        let counts = self.counts();
+        let mut parts = Vec::new();
+        let mut part = |count: usize, words: &str| {
+            if count > 0 {
+                parts.push(format!("{count} {words}"));
+            }
+        };
+        part(counts.worse, "changed for the worse");
+        part(counts.better, "changed for the better");
+        part(counts.equivalent, "equivalent");
+        part(counts.unsure, "unsure");
+        part(counts.undecided, "not to be compared");
+        match parts.is_empty() {
+            true => "Nothing was measured of both.".to_owned(),
+            false => format!("{}.", parts.join(", ")),
+        }
+    }
+
+    /// Returns the reasons why operations were not compared, each with its operations.
+    pub fn undecided(&self) -> Vec<(String, Vec<Op>)> {
+        let mut reasons: Vec<(String, Vec<Op>)> = Vec::new();
+        for one in &self.matches {
+            let Err(why) = &one.outcome else { continue };
+            let reason = printable(&why.to_string());
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, operations)) => operations.push(one.op),
+                None => reasons.push((reason, vec![one.op])),
+            }
+        }
+        reasons
+    }
+}
+
+/// Returns the further boots that would settle an unsure operation.
+pub fn more_boots(comparison: &Assessment) -> Option<usize> {
+    match comparison.required {
+        Some(RequiredBoots::MoreBoots(more)) => Some(more),
+        Some(RequiredBoots::TooFewBoots { needed }) => {
+            Some(needed.saturating_sub(comparison.blocks))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the verdict in a few words, with the boots that would settle an unsure one.
+pub fn verdict(op: Op, comparison: &Assessment) -> String {
+    match comparison.verdict {
+        Verdict::Changed => match (Direction::of(op, comparison.effect), op.unit()) {
+            (Direction::Better, Unit::Time) => "changed: less",
+            (Direction::Worse, Unit::Time) => "changed: more",
+            (Direction::Better, Unit::Rate) => "changed: faster",
+            (Direction::Worse, Unit::Rate) => "changed: slower",
+        }
+        .to_owned(),
+        Verdict::Equivalent if comparison.method == Method::Digits && comparison.effect == 1.0 => {
+            "the same".to_owned()
+        }
+        Verdict::Equivalent => "equivalent".to_owned(),
+        Verdict::Unsure => match (comparison.tail, more_boots(comparison)) {
+            (Some(tail), _) => format!("unsure: {} of {} outside", tail.blocks, comparison.blocks),
+            (None, Some(more)) => format!("unsure: +{more} boots"),
+            (None, None) => "unsure".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,107 @@
+//! The sections of a comparison.
+
+use super::{verdict, CompareReport, Direction};
+use crate::document::{Align, Look, Marker, Note, Section, Span, Table};
+use crate::figures::{self, clock_title};
+use trapline_abi::Workload;
+use trapline_model::{names, Clock};
+use trapline_stats::compare::Row;
+use trapline_stats::verdict::{Assessment, Verdict};
+use trapline_stats::Cell;
+
+/// Returns the head and the sections of a comparison.
+pub fn parts(compare: &CompareReport) -> (Vec<Note>, Vec<Section>) {
+    let mut head = vec![Note::origin(
+        &compare.version,
+        &compare.facts,
+        compare.seed(),
+    )];
+    for (name, side) in [("A", &compare.a), ("B", &compare.b)] {
+        head.push(Note::new(Marker::Subject(name.into()), side, Look::Strong));
+    }
+    let mut sections: Vec<Section> = Clock::ALL
+        .into_iter()
+        .filter_map(|clock| of_clock(compare, clock))
+        .collect();
+    let mut summary = Section::default();
+    summary.note(Marker::Paragraph, &compare.headline(), Look::Strong);
+    for remark in &compare.remarks {
+        summary.note(Marker::Paragraph, remark, Look::Plain);
+    }
+    sections.push(summary);
+    let mut undecided = Section::new("Not compared", "");
+    for (reason, operations) in compare.undecided() {
+        let set = operations.iter().fold(0, |set, op| set | op.bit());
+        undecided.note(Marker::Subject(names::describe(set)), &reason, Look::Plain);
+    }
+    if !undecided.blocks.is_empty() {
+        sections.push(undecided);
+    }
+    (head, sections)
+}
+
+fn of_clock(compare: &CompareReport, clock: Clock) -> Option<Section> {
+    let all = compare.matches.iter().filter(|one| one.clock() == clock);
+    let compared = all.filter_map(|one| Some((one, one.outcome.as_ref().ok()?)));
+    let compared: Vec<(&Row, &Assessment)> = compared.collect();
+    if compared.is_empty() {
+        return None;
+    }
+    let method = match clock.is_exact() {
+        false => {
+            "A, B: median over boots; B/A: paired within blocks, with the interval that the \
+             verdict rests on"
+        }
+        true => "mean over batches; B/A is exact",
+    };
+    let margin = figures::percent(compare.settings.margin);
+    let explanation = format!("{method}; equivalent: within ±{margin}");
+    let mut section = Section::new(clock_title(clock), explanation);
+    let mut table = Table::new("", ["A", "B", "B/A", "interval", "verdict"]).with_optional(&[3]);
+    table.columns[4].parts = vec![Align::Left];
+    let mut workload: Option<Workload> = None;
+    for (one, comparison) in compared {
+        if workload != Some(one.op.workload()) {
+            workload = Some(one.op.workload());
+            table.heading(one.op.workload().name(), "");
+        }
+        table.row(one.op.name(), cells(one, comparison));
+    }
+    section.table(table);
+    Some(section)
+}
+
+fn cells(one: &Row, comparison: &Assessment) -> Vec<crate::document::Cell> {
+    let look = match (comparison.verdict, Direction::of(one.op, comparison.effect)) {
+        (Verdict::Changed, Direction::Better) => Look::Good,
+        (Verdict::Changed, Direction::Worse) => Look::Bad,
+        (Verdict::Equivalent, _) => Look::Plain,
+        (Verdict::Unsure, _) => Look::Middling,
+    };
+    let interval = comparison.decisive.map_or_else(String::new, |interval| {
+        format!("{}..{}", factor(interval.low), factor(interval.high))
+    });
+    let spans = [
+        Span::plain(estimate(&one.a)),
+        Span::plain(estimate(&one.b)),
+        Span::new(factor(comparison.effect), look),
+        Span::new(interval, Look::Faint),
+        Span::new(verdict(one.op, comparison), look),
+    ];
+    spans.map(Into::into).to_vec()
+}
+
+fn estimate(cell: &Cell) -> String {
+    let figure = cell.value.figure();
+    figure.map_or_else(String::new, |figure| {
+        figures::value(figure.estimate, cell.op, cell.clock)
+    })
+}
+
+/// A ratio near one, whose digits behind the point matter.
+pub(super) fn factor(ratio: f64) -> String {
+    match ratio {
+        r if (0.1..10.0).contains(&r) => format!("{r:.3}"),
+        r => figures::quantity(r),
+    }
+}

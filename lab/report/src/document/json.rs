@@ -1,0 +1,100 @@
+//! The JSON object of a document. `docs/json.md` describes it.
+
+use serde::Serialize;
+
+/// Keys and values in the order of the format.
+#[derive(Default)]
+pub struct Object(Vec<(&'static str, Box<dyn Json>)>);
+
+/// A value that is serialized on demand.
+trait Json {
+    fn text(&self, is_pretty: bool) -> String;
+}
+
+impl<T: Serialize> Json for T {
+    fn text(&self, is_pretty: bool) -> String {
+        let text = match is_pretty {
+            true => serde_json::to_string_pretty(self),
+            false => serde_json::to_string(self),
+        };
+        // Serializing structs and maps with string keys to a string cannot fail.
+        text.unwrap_or_default()
+    }
+}
+
+impl Object {
+    /// Adds a key.
+    pub fn push(&mut self, key: &'static str, value: impl Serialize + 'static) {
+        self.0.push((key, Box::new(value)));
+    }
+
+    /// Adds a key unless there are no values.
+    pub fn push_some<T: Serialize + 'static>(&mut self, key: &'static str, values: Vec<T>) {
+        if !values.is_empty() {
+            self.push(key, values);
+        }
+    }
+
+    fn text(&self, is_pretty: bool) -> String {
+        let entries = self.0.iter().map(|(key, value)| {
+            let (separator, value) = (if is_pretty { " " } else { "" }, value.text(is_pretty));
+            format!("\"{key}\":{separator}{value}")
+        });
+        enclosed('{', entries, '}', is_pretty)
+    }
+}
+
+/// Returns the object, or one that has several under `variants`, with a line feed if pretty.
+pub fn render(objects: &[&Object], is_pretty: bool) -> String {
+    let text = match objects {
+        [one] => one.text(is_pretty),
+        several => {
+            let several = several.iter().map(|object| object.text(is_pretty));
+            let list = enclosed('[', several, ']', is_pretty);
+            let separator = if is_pretty { " " } else { "" };
+            let entry = format!("\"variants\":{separator}{list}");
+            enclosed('{', [entry].into_iter(), '}', is_pretty)
+        }
+    };
+    match is_pretty {
+        true => text + "\n",
+        false => text,
+    }
+}
+
+/// Joins entries; pretty ones are indented, which changes no string: JSON escapes line feeds.
+fn enclosed(
+    open: char,
+    entries: impl Iterator<Item = String>,
+    close: char,
+    is_pretty: bool,
+) -> String {
+    let entries: Vec<String> = entries.collect();
+    match is_pretty && !entries.is_empty() {
+        true => {
+            let entries = entries.join(",\n").replace('\n', "\n  ");
+            format!("{open}\n  {entries}\n{close}")
+        }
+        false => format!("{open}{}{close}", entries.join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn text_is_that_of_one_serialized_value() {
+        let value = json!({"list": [1, {"text": "two\nlines"}], "none": [], "object": {}});
+        let mut object = Object::default();
+        for key in ["list", "none", "object"] {
+            object.push(key, value[key].clone());
+        }
+        let several = json!({"variants": [value, value]});
+        for (objects, value) in [(vec![&object], value), (vec![&object; 2], several)] {
+            assert_eq!(render(&objects, true), format!("{value:#}\n"));
+            assert_eq!(render(&objects, false), value.to_string());
+        }
+    }
+}

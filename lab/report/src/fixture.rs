@@ -1,0 +1,66 @@
+//! Cells for the tests of this crate.
+
+use trapline_abi::Op;
+use trapline_model::EnvironmentId;
+use trapline_stats::order::Interval;
+use trapline_stats::{value, Cell, Figure, Ratio, Value};
+
+/// Returns a reproduced figure of two boots whose batches are all equal.
+pub fn figure(estimate: f64) -> Figure {
+    Figure {
+        estimate,
+        interval: None,
+        min: estimate,
+        max: estimate,
+        p50: estimate,
+        p90: estimate,
+        p99: estimate,
+        samples: 24,
+        boots: 2,
+        ratio: None,
+        exits: None,
+        host_cpu_ns: None,
+        flags: Vec::new(),
+    }
+}
+
+/// Returns a figure of five boots with an interval.
+pub fn figure_between(low: f64, estimate: f64, high: f64) -> Figure {
+    Figure {
+        interval: Some(Interval {
+            level: 0.9375,
+            low,
+            high,
+        }),
+        boots: 5,
+        ..figure(estimate)
+    }
+}
+
+/// Returns a figure with a ratio to the bare row.
+pub fn figure_with_ratio(estimate: f64, ratio: f64) -> Figure {
+    Figure {
+        ratio: Some(Ratio {
+            estimate: ratio,
+            interval: None,
+        }),
+        ..figure(estimate)
+    }
+}
+
+/// Returns the cell of a value.
+pub fn cell(environment: EnvironmentId, op: Op, value: Value) -> Cell {
+    let clock = environment.clock();
+    Cell {
+        environment,
+        op,
+        clock,
+        unit: value::unit(op, clock),
+        value,
+    }
+}
+
+/// Returns the cell of a figure.
+pub fn measured(environment: EnvironmentId, op: Op, figure: Figure) -> Cell {
+    cell(environment, op, Value::Measured(Box::new(figure)))
+}

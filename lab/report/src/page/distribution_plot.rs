@@ -1,0 +1,304 @@
+//! All values of one figure as a plot: histogram, ECDF and a strip for each boot, above one axis.
+//!
+//! The axis ends before outliers; their number and maximum are written below the plot.
+
+use super::axis::{px, Axis};
+use crate::figures;
+use maud::{html, Markup};
+use std::fmt::Write;
+use trapline_abi::Op;
+use trapline_model::Clock;
+use trapline_stats::Figure;
+use trapline_stats::Sorted;
+
+/// Width of the plot, ends of the axis, and rows from the top.
+const WIDTH: f64 = 340.0;
+const LEFT: f64 = 8.0;
+const RIGHT: f64 = 332.0;
+const HISTOGRAM: (f64, f64) = (6.0, 62.0);
+const ECDF: (f64, f64) = (76.0, 120.0);
+const STRIP: f64 = 132.0;
+/// Largest height of a boot in the strip, and of all boots.
+const BOOT: f64 = 9.0;
+const STRIPS: f64 = 96.0;
+/// Numbers of bars that divide the width evenly.
+const BARS: [usize; 4] = [12, 18, 27, 36];
+
+/// Level of detail of a plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// All visible details.
+    Fine,
+    /// Fewer steps and only the median of each boot, to limit the size of a page with many plots.
+    Coarse,
+}
+
+impl Detail {
+    /// Returns the level for a page with this number of boots of all figures together.
+    pub fn fitting(boots: usize) -> Self {
+        match boots {
+            0..=3_000 => Self::Fine,
+            _ => Self::Coarse,
+        }
+    }
+
+    /// Returns the largest number of bars.
+    fn bars(self) -> usize {
+        match self {
+            Self::Fine => 36,
+            Self::Coarse => 12,
+        }
+    }
+
+    /// Returns the number of steps of the ECDF.
+    fn steps(self) -> usize {
+        match self {
+            Self::Fine => 54,
+            Self::Coarse => 9,
+        }
+    }
+}
+
+/// A figure with its values by boot.
+pub struct DistributionPlot<'a> {
+    pub op: Op,
+    pub figure: &'a Figure,
+    pub boots: &'a [Sorted],
+    pub all: &'a Sorted,
+    pub grain: Detail,
+}
+
+impl DistributionPlot<'_> {
+    /// Renders the plot; screen readers read `name`.
+    pub fn drawn(&self, name: &str) -> Markup {
+        let end = self.end();
+        let axis = Axis::new((self.all.min(), end), (LEFT, RIGHT));
+        let each = (STRIPS / self.boots.len() as f64).min(BOOT);
+        let bottom = STRIP + each * self.boots.len() as f64;
+        let height = bottom + 22.0;
+        html! {
+            svg viewBox={ "0 0 " (WIDTH) " " (px(height)) } role="img" aria-label=(self.words(name)) {
+                (self.band(&axis, bottom))
+                use href="#frame" {}
+                path.area d=(self.histogram(&axis, end)) {}
+                path.line d=(self.ecdf(&axis)) {}
+                (self.strips(&axis, each))
+                (self.below(&axis, bottom))
+            }
+            (self.beyond(end))
+        }
+    }
+
+    fn words(&self, name: &str) -> String {
+        let (all, value) = (self.all, |value| self.written(value));
+        format!(
+            "{name}: {} batches of {} boots from {} to {}, half of them at most {}, 99% at most {}",
+            figures::count(all.count() as u64),
+            self.boots.len(),
+            value(all.min()),
+            value(all.max()),
+            value(all.median()),
+            value(all.percentile(0.99))
+        )
+    }
+
+    fn written(&self, value: f64) -> String {
+        figures::value(value, self.op, Clock::Wall)
+    }
+
+    /// Returns the end of the axis: the maximum, or the outlier limit if it is smaller. The interval is
+    /// always on the axis.
+    fn end(&self) -> f64 {
+        let (low, high) = (self.all.percentile(0.25), self.all.percentile(0.75));
+        let body = high + 3.0 * (high - low);
+        let max = self.all.max();
+        if high <= low || max <= body {
+            return max;
+        }
+        let interval = self.figure.interval.map_or(body, |one| one.high);
+        body.max(interval).min(max)
+    }
+
+    fn beyond(&self, end: f64) -> Markup {
+        let beyond = self.all.iter().filter(|value| *value > end).count();
+        html! {
+            @if beyond > 0 {
+                p.beyond { (figures::count(beyond as u64)) " of "
+                    (figures::count(self.all.count() as u64))
+                    " lie beyond, up to " (self.written(self.all.max())) }
+            }
+        }
+    }
+
+    /// Renders the estimate and its interval across all parts.
+    fn band(&self, axis: &Axis, bottom: f64) -> Markup {
+        let figure = self.figure;
+        let at = px(axis.at(figure.estimate));
+        html! {
+            @if let Some((low, high)) = figure.interval.map(|one| (one.low, one.high)) {
+                rect.band x=(px(axis.at(low))) y="0" height=(px(bottom))
+                    width=(px((axis.at(high) - axis.at(low)).max(0.5))) {}
+            }
+            path.estimate d={ "M" (at) " 0V" (px(bottom)) } {}
+        }
+    }
+
+    /// Returns the path of the histogram, with more bars for more values.
+    fn histogram(&self, axis: &Axis, end: f64) -> String {
+        let wanted = (self.all.count() as f64).sqrt() * 2.0;
+        let fits = BARS.into_iter().find(|count| *count as f64 >= wanted);
+        let count = fits.unwrap_or(usize::MAX).min(self.grain.bars());
+        let width = (RIGHT - LEFT) / count as f64;
+        let mut bars = vec![0usize; count];
+        for value in self.all.iter().filter(|value| *value <= end) {
+            let bar = ((axis.at(value) - LEFT) / width) as usize;
+            bars[bar.min(count - 1)] += 1;
+        }
+        let most = bars.iter().copied().max().unwrap_or(1).max(1) as f64;
+        let (top, bottom) = HISTOGRAM;
+        let height = |bar: usize| (bar as f64 / most * (bottom - top)).ceil();
+        let steps = bars.into_iter().map(|bar| bottom - height(bar));
+        format!("{}V{bottom}", stairs(bottom, width, steps))
+    }
+
+    fn ecdf(&self, axis: &Axis) -> String {
+        let values: Vec<f64> = self.all.iter().map(|value| axis.at(value)).collect();
+        let (top, bottom) = ECDF;
+        let count = self.grain.steps();
+        let width = (RIGHT - LEFT) / count as f64;
+        let steps = (1..=count).map(|step| {
+            let x = LEFT + width * step as f64;
+            // Outliers stand at the end and are not reached.
+            let reached = match step == count && self.all.max() > self.end() {
+                true => values.partition_point(|at| *at < x),
+                false => values.partition_point(|at| *at <= x),
+            };
+            let share = reached as f64 / values.len() as f64;
+            (bottom - share * (bottom - top)).round()
+        });
+        stairs(bottom, width, steps)
+    }
+
+    /// Renders each boot: its range from 5% to 95%, thicker from 25% to 75%, and its median.
+    fn strips(&self, axis: &Axis, each: f64) -> Markup {
+        let (mut wide, mut inner, mut medians) = (String::new(), String::new(), String::new());
+        for (number, boot) in self.boots.iter().enumerate() {
+            let middle = STRIP + each * (number as f64 + 0.5);
+            let at = |share| axis.at(boot.percentile(share)).round();
+            if self.grain == Detail::Fine {
+                let y = px(middle);
+                let _ = write!(wide, "M{} {y}H{}", at(0.05), at(0.95));
+                let _ = write!(inner, "M{} {y}H{}", at(0.25), at(0.75));
+            }
+            let (x, half) = (axis.at(boot.median()).round(), each * 0.42);
+            let _ = write!(medians, "M{x} {}v{}", px(middle - half), px(half * 2.0));
+        }
+        html! {
+            @if self.grain == Detail::Fine {
+                path.thin d=(wide) {}
+                path.thick d=(inner) {}
+            }
+            path.tick d=(medians) {}
+        }
+    }
+
+    /// Renders the axis with its ticks.
+    fn below(&self, axis: &Axis, bottom: f64) -> Markup {
+        let ticks = axis.ticks(3);
+        let line = ticks
+            .iter()
+            .fold(format!("M{LEFT} {0}H{RIGHT}", px(bottom)), |line, tick| {
+                format!("{line}M{} {}v4", px(axis.at(*tick)), px(bottom))
+            });
+        html! {
+            path.axis d=(line) {}
+            @for tick in &ticks {
+                text.t x=(px(axis.at(*tick).clamp(LEFT + 18.0, RIGHT - 18.0))) y=(px(bottom + 16.0)) {
+                    (self.written(*tick))
+                }
+            }
+        }
+    }
+}
+
+/// Renders the labels and the grid of the ECDF, which all plots share.
+pub fn frame() -> Markup {
+    html! {
+        svg.frame aria-hidden="true" { defs { g #frame {
+            text.t.end x=(RIGHT) y="14" { "batches" }
+            path.grid d=(ecdf_grid()) {}
+            text.t.end x=(RIGHT) y=(ECDF.1 - 4.0) { "ECDF, line at 50%" }
+        } } }
+    }
+}
+
+/// Returns the path of steps of equal width.
+fn stairs(bottom: f64, width: f64, heights: impl Iterator<Item = f64>) -> String {
+    let mut path = format!("M{LEFT} {bottom}");
+    let mut before = bottom;
+    let mut run = 0.0;
+    for height in heights {
+        if height != before {
+            if run > 0.0 {
+                let _ = write!(path, "h{}", px(run));
+            }
+            let _ = write!(path, "v{}", px(height - before));
+            (before, run) = (height, 0.0);
+        }
+        run += width;
+    }
+    let _ = write!(path, "h{}", px(run));
+    path
+}
+
+fn ecdf_grid() -> String {
+    let (top, bottom) = ECDF;
+    let lines = [top, (top + bottom) / 2.0, bottom].map(|y| format!("M{LEFT} {y}H{RIGHT}"));
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::figure_between;
+
+    fn drawn(values: &[f64]) -> String {
+        let boots = [Sorted::new(values.to_vec()).unwrap()];
+        let plot = DistributionPlot {
+            op: Op::PortOut,
+            figure: &figure_between(values[0] * 0.9, values[0], values[0] * 1.1),
+            boots: &boots,
+            all: &boots[0],
+            grain: Detail::Fine,
+        };
+        plot.drawn("kvm").into_string()
+    }
+
+    #[test]
+    fn outliers_are_counted_and_not_drawn() {
+        let mut values: Vec<f64> = (0..100).map(|i| 1000.0 + f64::from(i)).collect();
+        assert!(!drawn(&values).contains("beyond"));
+        values.push(1e6);
+        values.push(2e6);
+        let picture = drawn(&values);
+        assert!(
+            picture.contains("2 of 102 lie beyond, up to 2.00 ms"),
+            "{picture}"
+        );
+        assert!(
+            picture.contains("102 batches of 1 boots from 1.00 µs"),
+            "{picture}"
+        );
+    }
+
+    #[test]
+    fn single_and_equal_values_are_drawn() {
+        for values in [&[5.0][..], &[5.0; 40], &[0.0, 0.0], &[-0.2, 0.1]] {
+            let picture = drawn(values);
+            assert!(
+                !picture.contains("NaN") && !picture.contains("inf"),
+                "{picture}"
+            );
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Labels, layers and colours of the environments on the page.
+
+use trapline_model::layers::{Domain, Guest, Hypervisor, Level, Machine, Vmm};
+use trapline_model::EnvironmentId;
+use trapline_stats::Cell;
+
+/// The environment of a row or a column.
+pub type Row = EnvironmentId;
+
+/// Returns the row of a cell.
+pub fn row(cell: &Cell) -> Row {
+    cell.environment
+}
+
+/// Returns the name, as on the command line.
+pub fn name(row: Row) -> &'static str {
+    row.name()
+}
+
+/// Returns the name of the program or hypervisor that runs the guest, where hardware virtualization
+/// is used. These are compared with each other.
+pub fn hypervisor(row: Row) -> Option<&'static str> {
+    let level = row.stack().innermost()?;
+    match (level.hypervisor, level.vmm) {
+        _ if row.is_linux_guest() => None,
+        (Hypervisor::Kvm, Some(Vmm::Trapline)) => Some("trapline-vmm"),
+        (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => Some("QEMU"),
+        (Hypervisor::Kvm, _) => Some("the VMM of your choice"),
+        (Hypervisor::Xen(Domain::Pvh), _) => Some("Xen (PVH)"),
+        (Hypervisor::Xen(Domain::Hvm), _) => Some("Xen (HVM)"),
+        _ => None,
+    }
+}
+
+/// Returns the labels of the layers of a row, outermost first; the innermost runs the workloads.
+pub fn layers(row: Row) -> Vec<&'static str> {
+    let stack = row.stack();
+    let is_uml = row.is_user_mode();
+    let is_host = stack.machine == Machine::Host && stack.levels.is_empty();
+    let mut labels = vec!["this host: Linux"];
+    labels.extend(machine(stack.machine));
+    for (depth, level) in stack.levels.iter().enumerate() {
+        let has_linux = level.hypervisor == Hypervisor::Kvm;
+        let is_hosts = stack.machine == Machine::Host && depth == 0;
+        labels.extend((has_linux && !is_hosts).then_some("Linux"));
+        labels.extend(virtualization(*level));
+    }
+    match stack.guest {
+        Guest::Image => labels.push("image"),
+        Guest::Linux if is_uml || is_host => labels.push("agent"),
+        Guest::Linux => labels.extend(["Linux", "agent"]),
+    }
+    labels
+}
+
+fn machine(machine: Machine) -> Option<&'static str> {
+    match machine {
+        Machine::Host => None,
+        Machine::Sim => Some("simulated machine, AMD: QEMU counts instructions"),
+        Machine::SimVmx => Some("simulated machine, Intel: Bochs counts instructions"),
+    }
+}
+
+fn virtualization(level: Level) -> Vec<&'static str> {
+    match (level.hypervisor, level.vmm) {
+        // Whether it uses KVM is not known.
+        (_, Some(Vmm::Custom)) => vec!["a VMM of your choice"],
+        (Hypervisor::Kvm, Some(Vmm::Trapline)) => vec!["KVM", "trapline-vmm"],
+        (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => vec!["KVM", machine.label()],
+        (Hypervisor::Kvm, None) => vec!["KVM"],
+        (Hypervisor::Tcg, _) => vec!["QEMU microvm, translating"],
+        (Hypervisor::Uml, _) => vec!["user-mode Linux"],
+        (Hypervisor::Xen(Domain::Pvh), _) => vec!["Xen", "PVH domain"],
+        (Hypervisor::Xen(Domain::Hvm), _) => vec!["Xen", "HVM domain, devices by QEMU"],
+        (Hypervisor::Xen(Domain::Dom0), _) => vec!["Xen", "first domain"],
+    }
+}
+
+/// The environments of one clock in order; the position determines the colour.
+#[derive(Clone, Debug, Default)]
+pub struct Palette(Vec<Row>);
+
+/// Colours of rows that are not bare.
+const TONES: usize = 8;
+
+impl Palette {
+    pub fn new(rows: Vec<Row>) -> Self {
+        Self(rows)
+    }
+
+    pub fn rows(&self) -> &[Row] {
+        &self.0
+    }
+
+    /// Returns the class of the colour of a row; bare rows share one.
+    pub fn tone(&self, row: Row) -> String {
+        let others = self.0.iter().filter(|known| !known.is_bare());
+        let place = others.enumerate().find(|(_, known)| **known == row);
+        place.map_or("t0".to_owned(), |(place, _)| {
+            format!("t{}", place % TONES + 1)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stack_begins_with_the_host_and_no_two_are_alike() {
+        let mut stacks: Vec<_> = EnvironmentId::ALL.map(layers).to_vec();
+        assert!(stacks.iter().all(|stack| stack[0] == "this host: Linux"));
+        stacks.sort();
+        stacks.dedup();
+        assert_eq!(stacks.len(), EnvironmentId::ALL.len());
+    }
+
+    #[test]
+    fn bare_rows_have_a_colour_of_their_own() {
+        let palette = Palette::new(vec![Row::HOST, Row::KVM, Row::QEMU_KVM]);
+        let tones: Vec<_> = palette
+            .rows()
+            .iter()
+            .map(|row| palette.tone(*row))
+            .collect();
+        assert_eq!(tones, ["t0", "t1", "t2"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! The figures that a report is built from.
+
+use std::collections::BTreeMap;
+use trapline_abi::{Op, OpSet};
+use trapline_model::file::Table;
+use trapline_model::irq::Settings;
+use trapline_model::{Contender, EnvironmentId, Variant};
+use trapline_stats::aa_test::AaTest;
+use trapline_stats::block::Requests;
+use trapline_stats::irq::Interrupts;
+use trapline_stats::{value, Cell, Summary, Value};
+
+/// The figures of a run with one set of settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The version of Trapline that measured.
+    pub version: String,
+    /// Seed of the order of boots and of resampling, if the wall clock was measured.
+    pub seed: Option<u64>,
+    /// The settings.
+    pub variant: Variant,
+    /// Facts about the host; `cpu`, `kernel` and `kvm` stand above the tables.
+    pub facts: BTreeMap<String, String>,
+    /// The figures.
+    pub summary: Summary,
+    /// Environments that were asked for and could not be booted, with reasons.
+    pub skips: Vec<(EnvironmentId, String)>,
+    /// Set of [`Op::bit`]: the operations that were asked for.
+    pub operations: OpSet,
+    /// Lateness of interrupts, if any were measured.
+    pub interrupts: Vec<Interrupts>,
+    /// Settings of the interrupts, and the requirement on them.
+    pub irq: Settings,
+    /// Requests to disks, if any were measured.
+    pub requests: Vec<Requests>,
+    /// Tables of the plan, in place of one for all operations.
+    pub tables: Vec<Table>,
+    /// False alarms of the A/A control, if there was one.
+    pub aa_control: Option<AaTest>,
+    /// Guests beside machines that were populated, each from a run of its own.
+    pub co_tenants: Vec<CoTenant>,
+}
+
+/// A guest beside a machine that is populated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoTenant {
+    /// The interrupts.
+    pub interrupts: Interrupts,
+    /// Their settings, with the load that disturbed them.
+    pub settings: Settings,
+}
+
+impl Report {
+    /// Returns the environment with the settings that apply to it.
+    pub(crate) fn contender(&self, environment: EnvironmentId) -> Contender {
+        Contender {
+            environment,
+            variant: self.variant.fitting(environment),
+        }
+    }
+
+    /// Returns the cells of the summary, and a skip for each operation of each environment that could
+    /// not be booted.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = self.summary.cells.clone();
+        for (environment, reason) in &self.skips {
+            for op in Op::ALL {
+                let asked = self.operations & op.bit() != 0;
+                let known = |cell: &Cell| cell.environment == *environment && cell.op == op;
+                if asked && !cells.iter().any(known) {
+                    cells.push(skipped(*environment, op, reason));
+                }
+            }
+        }
+        cells.sort_by_key(|cell| (cell.op, cell.environment));
+        cells
+    }
+}
+
+fn skipped(environment: EnvironmentId, op: Op, reason: &str) -> Cell {
+    let clock = environment.clock();
+    Cell {
+        environment,
+        op,
+        clock,
+        unit: value::unit(op, clock),
+        value: Value::Skip(reason.to_owned()),
+    }
+}

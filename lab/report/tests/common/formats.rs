@@ -1,0 +1,33 @@
+//! Renders a report in each format.
+
+#![allow(dead_code, reason = "each test uses some of the formats")]
+
+use trapline_report::{render, Format, Report, Style};
+
+pub fn terminal(report: &Report, style: &Style) -> String {
+    rendered(report, Format::Text(*style))
+}
+
+pub fn markdown(report: &Report) -> String {
+    rendered(report, Format::Markdown)
+}
+
+pub fn json(report: &Report) -> String {
+    rendered(report, Format::Json)
+}
+
+pub fn csv(report: &Report) -> String {
+    rendered(report, Format::Csv)
+}
+
+pub fn junit(report: &Report) -> String {
+    rendered(report, Format::Junit)
+}
+
+pub fn bencher(report: &Report) -> String {
+    rendered(report, Format::Bencher)
+}
+
+fn rendered(report: &Report, format: Format) -> String {
+    render(&[report.document()], format).unwrap()
+}

@@ -1,0 +1,255 @@
+//! A comparison in all its forms.
+
+#[path = "common/snapshot.rs"]
+mod snapshot;
+
+use snapshot::assert_snapshot;
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_model::EnvironmentId;
+use trapline_report::compare::{CompareReport, Counts};
+use trapline_report::{render, Format, Style};
+use trapline_stats::compare::{NotComparable, Row};
+use trapline_stats::order::Interval;
+use trapline_stats::verdict::{Assessment, Method, RequiredBoots, Settings, Side, Verdict};
+use trapline_stats::{value, Cell, Figure, Value};
+
+fn rendered(compare: &CompareReport, format: Format) -> String {
+    render(&[compare.document()], format).unwrap()
+}
+
+fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
+    Cell {
+        environment,
+        op,
+        clock: environment.clock(),
+        unit: value::unit(op, environment.clock()),
+        value: Value::Measured(Box::new(Figure {
+            estimate,
+            interval: Some(Interval {
+                level: 0.95,
+                low: estimate,
+                high: estimate,
+            }),
+            min: estimate,
+            max: estimate,
+            p50: estimate,
+            p90: estimate,
+            p99: estimate,
+            samples: 200,
+            boots: 10,
+            ratio: None,
+            exits: None,
+            host_cpu_ns: None,
+            flags: Vec::new(),
+        })),
+    }
+}
+
+fn comparison(verdict: Verdict, effect: f64, required: Option<RequiredBoots>) -> Assessment {
+    let interval = Interval {
+        level: 0.95,
+        low: effect - 0.01,
+        high: effect + 0.01,
+    };
+    Assessment {
+        verdict,
+        effect,
+        interval: Some(interval),
+        decisive: Some(interval),
+        p: Some(0.004),
+        q: Some(0.008),
+        p_equivalent: Some(0.5),
+        q_equivalent: Some(0.5),
+        tail: None,
+        within_margin: false,
+        method: Method::BlockBootstrap,
+        blocks: 10,
+        boots: (10, 10),
+        unmatched: (0, 0),
+        spread: Some(1.01),
+        required,
+    }
+}
+
+fn one(op: Op, a: f64, b: f64, outcome: Result<Assessment, NotComparable>) -> Row {
+    Row {
+        op,
+        configs: [EnvironmentId::KVM.into(), EnvironmentId::QEMU_KVM.into()],
+        a: cell(EnvironmentId::KVM, op, a),
+        b: cell(EnvironmentId::QEMU_KVM, op, b),
+        outcome,
+    }
+}
+
+fn compare() -> CompareReport {
+    let more = Some(RequiredBoots::MoreBoots(12));
+    CompareReport {
+        version: "0.1.0".to_owned(),
+        facts: BTreeMap::from([("cpu".to_owned(), "a\u{1b}[31mfast one".to_owned())]),
+        a: "kvm".to_owned(),
+        b: "qemu-kvm".to_owned(),
+        settings: Settings::default(),
+        matches: vec![
+            one(
+                Op::Getpid,
+                40.0,
+                40.1,
+                Ok(comparison(Verdict::Equivalent, 1.0025, None)),
+            ),
+            one(
+                Op::PortOut,
+                2_000.0,
+                9_000.0,
+                Ok(comparison(Verdict::Changed, 4.5, None)),
+            ),
+            one(
+                Op::PortIn,
+                2_000.0,
+                2_030.0,
+                Ok(comparison(Verdict::Unsure, 1.015, more)),
+            ),
+            one(
+                Op::TimerWake,
+                1.0,
+                1.0,
+                Err(NotComparable::Skipped(
+                    Side::B,
+                    "no halt instruction".to_owned(),
+                )),
+            ),
+            one(
+                Op::Triad,
+                10_000.0,
+                12_000.0,
+                Ok(comparison(Verdict::Changed, 1.2, None)),
+            ),
+        ],
+        remarks: vec!["A remark.".to_owned()],
+    }
+}
+
+#[test]
+fn text_has_verdicts_and_further_boots() {
+    let text = rendered(&compare(), Format::Text(Style::default()));
+    for words in [
+        " A: kvm",
+        " B: qemu-kvm",
+        "equivalent: within ±2%",
+        "4.500",
+        "1.005..1.025",
+        "changed: more",
+        "changed: faster",
+        "unsure: +12 boots",
+        "1 changed for the worse, 1 changed for the better, 1 equivalent, 1 unsure, 1 not",
+        "A remark.",
+        "exits/timer-wake: B was not measured: no halt instruction",
+    ] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert!(
+        !text.contains('\u{1b}'),
+        "what the host is called commands a terminal"
+    );
+    let plain = Style {
+        unicode: false,
+        ..Style::default()
+    };
+    assert!(rendered(&compare(), Format::Text(plain)).is_ascii());
+}
+
+#[test]
+fn counts_and_boots_are_of_the_whole_table() {
+    let expected = Counts {
+        better: 1,
+        worse: 1,
+        equivalent: 1,
+        unsure: 1,
+        undecided: 1,
+    };
+    assert_eq!(compare().counts(), expected);
+    assert_eq!(compare().more_boots(), Some(12));
+    let nothing = CompareReport {
+        matches: Vec::new(),
+        ..compare()
+    };
+    assert_eq!(nothing.headline(), "Nothing was measured of both.");
+}
+
+#[test]
+fn formats_match_their_snapshots() {
+    assert_snapshot("compare.json", &rendered(&compare(), Format::Json));
+    assert_snapshot(
+        "compare.txt",
+        &rendered(&compare(), Format::Text(Style::default())),
+    );
+    assert_snapshot("compare.md", &rendered(&compare(), Format::Markdown));
+    let value: serde_json::Value =
+        serde_json::from_str(&rendered(&compare(), Format::Json)).unwrap();
+    assert_eq!(value["counts"]["changed"], 2);
+    let port_out = &value["operations"][1];
+    assert_eq!(port_out["verdict"], "changed");
+    assert_eq!(port_out["direction"], "worse");
+    assert_eq!(port_out["effect"], 4.5);
+    assert_eq!(port_out["a"]["estimate"], 2_000.0);
+    assert_eq!(
+        port_out["contenders"],
+        serde_json::json!(["kvm", "qemu-kvm"])
+    );
+    assert_eq!(value["operations"][2]["more_boots"], 12);
+    assert_eq!(value["operations"][3]["verdict"], "undecided");
+    let lines = rendered(&compare(), Format::Csv);
+    assert_eq!(lines.lines().count(), 6, "{lines}");
+    assert!(lines.contains(
+        "exits,port-out,wall,ns,kvm,qemu-kvm,2000,9000,4.5,4.49,4.51,0.004,0.008,changed,10,"
+    ));
+    let page = rendered(&compare(), Format::Markdown);
+    assert!(
+        page.contains("| port-out | 2.00 µs | 9.00 µs | 4.500 |"),
+        "{page}"
+    );
+}
+
+#[test]
+fn change_for_the_worse_is_a_junit_failure() {
+    let mut compare = compare();
+    compare.matches.push(one(
+        Op::PortIn,
+        1.0,
+        1.0,
+        Err(NotComparable::Skipped(
+            Side::B,
+            "<no> \u{1b}[1m&".to_owned(),
+        )),
+    ));
+    let xml = rendered(&compare, Format::Junit);
+    for words in [
+        "tests=\"6\" failures=\"1\" errors=\"0\"",
+        "<testcase name=\"basic/getpid\" classname=\"qemu-kvm against kvm\">",
+        "<failure message=\"changed: more, B/A 4.500, adjusted interval 4.490 to 4.510\" type=\"changed\"/>",
+        "<skipped message=\"unsure: +12 boots, B/A 1.015, adjusted interval 1.005 to 1.025\" type=\"unsure\"/>",
+        "<skipped message=\"B was not measured: no halt instruction\" type=\"undecided\"/>",
+        "not measured: &lt;no&gt; &amp;\" type=\"undecided\"/>",
+        "changed: faster, B/A 1.200",
+        "<property name=\"host/cpu\" value=\"afast one\"/>",
+    ] {
+        assert!(xml.contains(words), "{words} is not in\n{xml}");
+    }
+}
+
+#[test]
+fn bencher_has_the_figures_of_both_sides() {
+    let value: serde_json::Value =
+        serde_json::from_str(&rendered(&compare(), Format::Bencher)).unwrap();
+    assert_eq!(value["kvm/exits/port-out"]["latency"]["value"], 2_000.0);
+    assert_eq!(
+        value["qemu-kvm/exits/port-out"]["latency"]["value"],
+        9_000.0
+    );
+    let throughput = &value["qemu-kvm/stream/triad"]["throughput"];
+    assert_eq!(throughput["upper_value"], 12_000.0);
+}

@@ -1,0 +1,214 @@
+//! Finds the commit that changed an exact figure. Each commit is checked out into a worktree of its own,
+//! built, and measured once with this lab and the commit's parts; figures are exact, so once suffices.
+
+mod build;
+mod repository;
+
+pub use repository::{Commit, Repository, Worktree};
+
+use crate::context::RunContext;
+use crate::exact;
+use crate::failure::{Failure, Status};
+use crate::inventory::Inventory;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use trapline_abi::OpSet;
+use trapline_gate::search::{Next, Search, Trial};
+use trapline_gate::{compare, Baseline, Comparison, Row, Tolerances, Verdict};
+use trapline_model::EnvironmentId;
+use trapline_stats::Summary;
+use trapline_store::Store;
+
+/// Builds and measures commits.
+pub struct Bench<'a> {
+    /// Directory of the commit under test.
+    pub worktree: Worktree<'a>,
+    /// Shell command that builds the parts.
+    pub build: String,
+    /// Directory of the parts, relative to the worktree.
+    pub parts: PathBuf,
+    /// Environments to measure.
+    pub environments: Vec<EnvironmentId>,
+    /// Operations to measure, a set of [`trapline_abi::Op::bit`].
+    pub operations: OpSet,
+    /// Receives the observations.
+    pub store: Store,
+    /// Returns the environments with the parts in a directory.
+    pub inventory: &'a dyn Fn(&Path) -> Result<Inventory, Failure>,
+    /// Cancellation and progress.
+    pub context: RunContext<'a>,
+}
+
+impl Bench<'_> {
+    /// Returns the figures of a commit. The inner error is the reason why it has none.
+    fn figures(&mut self, commit: &Commit) -> Result<Result<Summary, Failure>, Failure> {
+        self.worktree.check_out(commit)?;
+        let directory = self.worktree.path();
+        let parts = directory.join(&self.parts);
+        // Parts of an earlier commit must not be measured.
+        if parts.exists() {
+            std::fs::remove_dir_all(&parts).map_err(|error| {
+                Failure::new(format!("cannot remove {}: {error}", parts.display()))
+            })?;
+        }
+        let built = build::build(&self.build, &directory, self.context.interrupt)?;
+        self.context.interrupt.check()?;
+        if let Err(reason) = built {
+            return Ok(Err(Failure::new(reason).status(Status::Unmeasured)));
+        }
+        self.measure(&parts)
+    }
+
+    fn measure(&mut self, parts: &Path) -> Result<Result<Summary, Failure>, Failure> {
+        let inventory = (self.inventory)(parts)?;
+        let context = RunContext {
+            inventory: &inventory,
+            ..self.context
+        };
+        let (environments, operations) = (&self.environments, self.operations);
+        match exact::measure(&mut self.store, environments, operations, None, &context) {
+            Err(failure) if failure.status == Status::Unmeasured => Ok(Err(failure)),
+            Err(failure) => Err(failure),
+            Ok(run) => Ok(Ok(trapline_stats::summarise(&run.observations))),
+        }
+    }
+
+    /// Returns the figures of the first or last commit, which must have some.
+    fn figures_of_end(&mut self, commit: &Commit) -> Result<Summary, Failure> {
+        let about_commit = |failure: Failure| failure.about(commit.short());
+        let summary = self.figures(commit)?.map_err(about_commit)?;
+        exact::require_figures(&summary).map_err(about_commit)?;
+        Ok(summary)
+    }
+}
+
+/// A search in progress.
+pub struct Bisection<'a> {
+    commits: &'a [Commit],
+    tolerances: Tolerances,
+    /// Figures of the first commit.
+    first: Baseline,
+    /// Differences between the first and the last commit: the subject of the search.
+    sought: Vec<Row>,
+    /// Figures by index of the commit.
+    known: BTreeMap<usize, Summary>,
+    search: Search,
+}
+
+/// One step of a search.
+pub enum Step<'a> {
+    /// A commit was tested.
+    Tested {
+        /// The commit.
+        commit: &'a Commit,
+        /// The result.
+        trial: Trial,
+        /// Why the result is unknown; else empty.
+        reason: String,
+    },
+    /// The search is over.
+    Found(Next),
+}
+
+impl<'a> Bisection<'a> {
+    /// Measures the first and the last commit.
+    ///
+    /// # Errors
+    /// One of them cannot be measured, or there is only one commit.
+    pub fn start(
+        bench: &mut Bench<'_>,
+        commits: &'a [Commit],
+        tolerances: Tolerances,
+    ) -> Result<Self, Failure> {
+        let last = commits.len() - 1;
+        let search = Search::new(commits.len())
+            .ok_or_else(|| Failure::new("there is only one commit").status(Status::Usage))?;
+        let before = bench.figures_of_end(&commits[0])?;
+        let after = bench.figures_of_end(&commits[last])?;
+        let first = baseline(&before);
+        let compared = compare(&first, &after, &tolerances);
+        Ok(Self {
+            commits,
+            tolerances,
+            first,
+            sought: compared.changes().cloned().collect(),
+            known: BTreeMap::from([(0, before), (last, after)]),
+            search,
+        })
+    }
+
+    /// Returns the figures that differ between the first and the last commit.
+    pub fn sought(&self) -> &[Row] {
+        &self.sought
+    }
+
+    /// Tests the next commit, if one is left.
+    ///
+    /// # Errors
+    /// Building or measuring is impossible, or cancelled.
+    pub fn step(&mut self, bench: &mut Bench<'_>) -> Result<Step<'a>, Failure> {
+        let index = match self.search.next() {
+            Next::Try(index) => index,
+            found => return Ok(Step::Found(found)),
+        };
+        let commit = &self.commits[index];
+        let (trial, reason) = match bench.figures(commit)? {
+            Err(failure) => (Trial::Untestable, failure.to_string()),
+            Ok(summary) => {
+                let result = self.compare_with_first(&summary);
+                self.known.insert(index, summary);
+                result
+            }
+        };
+        self.search.record(index, trial);
+        Ok(Step::Tested {
+            commit,
+            trial,
+            reason,
+        })
+    }
+
+    /// Returns whether the sought figures of a commit equal those of the first.
+    fn compare_with_first(&self, summary: &Summary) -> (Trial, String) {
+        let compared = compare(&self.first, summary, &self.tolerances);
+        let mut result = (Trial::Unchanged, String::new());
+        for sought in &self.sought {
+            let is_same = |row: &&Row| {
+                row.environment == sought.environment && row.operation == sought.operation
+            };
+            match trial(sought, compared.rows.iter().find(is_same)) {
+                (Trial::Changed, reason) => return (Trial::Changed, reason),
+                (Trial::Untestable, reason) => result = (Trial::Untestable, reason),
+                (Trial::Unchanged, _) => {}
+            }
+        }
+        result
+    }
+
+    /// Returns the differences between two measured commits.
+    pub fn difference(&self, before: usize, after: usize) -> Option<Comparison> {
+        let (before, after) = (self.known.get(&before)?, self.known.get(&after)?);
+        Some(compare(&baseline(before), after, &self.tolerances))
+    }
+}
+
+fn baseline(summary: &Summary) -> Baseline {
+    Baseline::new(summary, 0, env!("CARGO_PKG_VERSION"))
+}
+
+fn trial(sought: &Row, row: Option<&Row>) -> (Trial, String) {
+    let reason = |row: &Row| row.reason.clone().unwrap_or_default();
+    match row {
+        // Like the first commit, it has no such figure.
+        None => (Trial::Unchanged, String::new()),
+        Some(row) => match row.verdict {
+            Verdict::Same | Verdict::Tolerated => (Trial::Unchanged, String::new()),
+            Verdict::Undetermined => (Trial::Untestable, reason(row)),
+            // A temporary failure is not the sought change.
+            Verdict::Vanished if sought.verdict != Verdict::Vanished => {
+                (Trial::Untestable, reason(row))
+            }
+            _ => (Trial::Changed, String::new()),
+        },
+    }
+}

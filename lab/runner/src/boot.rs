@@ -1,0 +1,165 @@
+//! Executes one boot of a plan.
+
+use crate::context::RunContext;
+use crate::event::RunEvent;
+use crate::failure::Failure;
+use crate::inventory::EnvironmentEntry;
+use crate::options::BootOptions;
+use crate::sink::ObservationSink;
+use crate::timeout::default_timeout;
+use std::path::PathBuf;
+use trapline_abi::Op;
+use trapline_environments::{EnvError, Environment, Facts, GuestImage, Limits};
+use trapline_model::{Contender, Observation, Operation, Outcome, PlannedBoot};
+
+/// Executes boots with these options.
+#[derive(Clone, Copy)]
+pub(crate) struct Execution<'a> {
+    pub context: &'a RunContext<'a>,
+    pub options: &'a BootOptions<'a>,
+}
+
+/// Result of a boot.
+pub(crate) enum BootResult {
+    /// Observed, completely or in part.
+    Observed(Observation),
+    /// Failed in a way that another boot would repeat.
+    Hopeless(Observation),
+    /// Not started, for this reason.
+    Skipped(Contender, String),
+    /// Cancelled.
+    Cancelled,
+}
+
+impl Execution<'_> {
+    /// Executes `boot` on this thread.
+    pub fn boot(&self, boot: &PlannedBoot) -> BootResult {
+        let inventory = self.context.inventory.for_variant(&boot.variant);
+        let Some(entry) = inventory.entry(boot.environment) else {
+            return BootResult::Skipped(boot.contender(), "no such environment".to_owned());
+        };
+        // Environments that need a missing image are unavailable and not in the plan.
+        let image = inventory.image().unwrap_or_else(|_| GuestImage {
+            path: PathBuf::new(),
+            sha256: String::new(),
+        });
+        if self.context.interrupt.is_requested() {
+            return BootResult::Cancelled;
+        }
+        self.context.events.handle(RunEvent::BootStarted(boot));
+        let booted = self.boot_entry(entry, &image, boot);
+        self.context.events.handle(RunEvent::BootDone);
+        match booted {
+            Ok(booted) => BootResult::from(booted),
+            Err(EnvError::Stopped) => BootResult::Cancelled,
+            Err(error) if is_missing(&error) => {
+                BootResult::Skipped(boot.contender(), error.to_string())
+            }
+            Err(error) => BootResult::Hopeless(failed(boot, entry.environment.facts(), &error)),
+        }
+    }
+
+    /// Boots, and counts instructions or traces interrupts if enabled.
+    fn boot_entry(
+        &self,
+        entry: &EnvironmentEntry,
+        image: &GuestImage,
+        boot: &PlannedBoot,
+    ) -> Result<trapline_environments::Booted, EnvError> {
+        let watch = Limits {
+            timeout: self.context.timeout.unwrap_or(default_timeout(boot)),
+            stop: self.context.interrupt.flag(),
+        };
+        let events = self.context.events;
+        let boot_in = |environment: &dyn Environment| {
+            let mut report = |progress| events.handle(RunEvent::BootProgress(boot, progress));
+            trapline_environments::boot(environment, image, boot, &watch, &mut report)
+        };
+        if let Some(tracers) = self.options.irq_tracers {
+            let traced = tracers.attach(boot.environment)?;
+            let environment = traced
+                .as_ref()
+                .map_or(&entry.environment, |it| &it.environment);
+            let mut booted = boot_in(environment.as_ref())?;
+            tracers.annotate(&mut booted.observation, traced.as_ref());
+            return Ok(booted);
+        }
+        let Some(counters) = self.options.counters else {
+            return boot_in(entry.environment.as_ref());
+        };
+        let counted = counters.attach(boot.environment)?;
+        let booted = boot_in(counted.environment.as_ref());
+        counters.store(boot, &counted);
+        booted
+    }
+}
+
+/// Returns whether a component is missing rather than broken.
+fn is_missing(error: &EnvError) -> bool {
+    matches!(error, EnvError::Unavailable(_))
+}
+
+/// Returns the observation of a boot in which nothing could be started.
+fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
+    let is_requested = |op: &Op| boot.job.selects(*op) || boot.boot_job.selects(*op);
+    let operations = Op::ALL.into_iter().filter(is_requested);
+    let operations = operations.map(|op| Operation {
+        op,
+        outcome: Outcome::Failed(error.to_string()),
+    });
+    Observation {
+        environment: boot.environment,
+        variant: boot.variant.clone(),
+        clock: boot.environment.clock(),
+        replicate: boot.replicate,
+        unit_per_tick: 1.0,
+        operations: operations.collect(),
+        launches: Vec::new(),
+        facts,
+        log: String::new(),
+        problems: Vec::new(),
+    }
+}
+
+impl From<trapline_environments::Booted> for BootResult {
+    fn from(booted: trapline_environments::Booted) -> Self {
+        match booted.trouble {
+            // Operations that a cancelled boot did not reach have not failed.
+            Some(EnvError::Stopped) => Self::Cancelled,
+            Some(EnvError::TimedOut { .. } | EnvError::SimulatedTimeout { .. }) => {
+                Self::Hopeless(booted.observation)
+            }
+            _ => Self::Observed(booted.observation),
+        }
+    }
+}
+
+impl BootResult {
+    /// Returns the observation, if there is one.
+    pub fn observation(&mut self) -> Option<&mut Observation> {
+        match self {
+            Self::Observed(observation) | Self::Hopeless(observation) => Some(observation),
+            Self::Skipped(..) | Self::Cancelled => None,
+        }
+    }
+
+    /// Returns whether another boot of the same contender would fail the same way.
+    pub fn is_hopeless(&self) -> bool {
+        matches!(self, Self::Skipped(..) | Self::Hopeless(_))
+    }
+
+    /// Passes the result to `sink`. Returns false if the boot was cancelled.
+    ///
+    /// # Errors
+    /// The sink fails.
+    pub fn store(self, sink: &mut dyn ObservationSink) -> Result<bool, Failure> {
+        match self {
+            Self::Cancelled => return Ok(false),
+            Self::Observed(observation) | Self::Hopeless(observation) => {
+                sink.observed(observation)?
+            }
+            Self::Skipped(contender, reason) => sink.skipped(&contender, &reason)?,
+        }
+        Ok(true)
+    }
+}

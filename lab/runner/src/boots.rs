@@ -1,0 +1,115 @@
+//! Executes the boots of a plan. On the wall clock one after the other, because a second guest would
+//! disturb the first; on exact clocks, which nothing disturbs, one per CPU.
+
+use crate::affinity::pin_to_one_cpu;
+use crate::boot::{BootResult, Execution};
+use crate::concurrent;
+use crate::context::RunContext;
+use crate::event::RunEvent;
+use crate::failure::Failure;
+use crate::options::BootOptions;
+use crate::sink::ObservationSink;
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use trapline_model::{Clock, Plan, PlannedBoot};
+
+/// Executes all boots of `plan` and passes their observations to `sink`.
+///
+/// # Errors
+/// The sink fails.
+pub fn execute(
+    plan: &Plan,
+    context: &RunContext<'_>,
+    options: &BootOptions<'_>,
+    sink: &mut dyn ObservationSink,
+) -> Result<(), Failure> {
+    let boots = plan.boots.len();
+    context.events.handle(RunEvent::Started { boots });
+    let executed = Execution { context, options }.execute(plan, sink);
+    context.events.handle(RunEvent::Finished);
+    executed
+}
+
+impl Execution<'_> {
+    fn execute(&self, plan: &Plan, sink: &mut dyn ObservationSink) -> Result<(), Failure> {
+        let on_wall_clock = |boot: &&PlannedBoot| boot.environment.clock() == Clock::Wall;
+        let (wall, exact): (Vec<_>, Vec<_>) = plan.boots.iter().partition(on_wall_clock);
+        match self.options.concurrent {
+            true => concurrent::execute(self, &wall, sink)?,
+            false => self.sequentially(&wall, sink)?,
+        }
+        self.in_parallel(&exact, sink)
+    }
+
+    fn sequentially(
+        &self,
+        boots: &[&PlannedBoot],
+        sink: &mut dyn ObservationSink,
+    ) -> Result<(), Failure> {
+        let mut given_up = BTreeSet::new();
+        let mut block = None;
+        for &boot in boots {
+            let is_first_of_block = block.replace(boot.block) != Some(boot.block);
+            if is_first_of_block && self.options.is_expired() {
+                break;
+            }
+            if given_up.contains(&boot.contender()) {
+                self.context.events.handle(RunEvent::BootDone);
+                continue;
+            }
+            let result = self.boot(boot);
+            if result.is_hopeless() {
+                given_up.insert(boot.contender());
+            }
+            if !result.store(sink)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one worker per CPU. A guest stays on the thread that started it; only its observation is
+    /// sent.
+    fn in_parallel(
+        &self,
+        boots: &[&PlannedBoot],
+        sink: &mut dyn ObservationSink,
+    ) -> Result<(), Failure> {
+        let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            for number in 0..workers.min(boots.len()) {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    pin_to_one_cpu(number);
+                    self.work(boots, next, &sender);
+                });
+            }
+            drop(sender);
+            let mut stored = Ok(());
+            for result in receiver {
+                // After a failure, later results are received but not stored.
+                if stored.is_ok() {
+                    stored = result.store(sink).map(drop);
+                    if stored.is_err() {
+                        self.context.interrupt.request();
+                    }
+                }
+            }
+            stored
+        })
+    }
+
+    fn work(&self, boots: &[&PlannedBoot], next: &AtomicUsize, sender: &Sender<BootResult>) {
+        while let Some(boot) = boots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = self.boot(boot);
+            let is_cancelled = matches!(result, BootResult::Cancelled);
+            if sender.send(result).is_err() || is_cancelled {
+                return;
+            }
+        }
+    }
+}

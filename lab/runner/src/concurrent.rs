@@ -1,0 +1,109 @@
+//! Runs both sides of a comparison concurrently, one per CPU, so that host noise affects both equally.
+//! The sides swap CPUs after every block, which cancels differences between CPUs; the order of starts
+//! within a block follows the plan.
+
+use crate::affinity::pin_to_one_cpu;
+use crate::boot::{BootResult, Execution};
+use crate::failure::Failure;
+use crate::sink::ObservationSink;
+use trapline_abi::{block, OpSet, Workload};
+use trapline_model::observed::UNREST;
+use trapline_model::{irq, names, populate, PlannedBoot};
+
+/// Checks that two boots of `operations` can run concurrently on `cpus` CPUs.
+///
+/// # Errors
+/// stream, irq, populate and block share a resource (memory bandwidth, interrupts, disk); each side
+/// needs a CPU of its own.
+pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
+    let shared =
+        Workload::Stream.set() | irq::operations() | populate::operations() | block::operations();
+    match operations & shared {
+        0 if cpus < 2 => Err(Failure::usage(
+            "--concurrent needs one CPU per side: this process may use one",
+            "leave it out: sequential boots need one CPU",
+        )),
+        0 => Ok(()),
+        shared => Err(Failure::usage(
+            format!("--concurrent is not supported by {}", names::describe(shared)),
+            "name other operations with --workload: memory bandwidth, interrupts and disks are shared",
+        )),
+    }
+}
+
+/// Runs the boots of each block concurrently.
+///
+/// # Errors
+/// The sink fails, or a boot panics.
+pub(crate) fn execute(
+    execution: &Execution<'_>,
+    boots: &[&PlannedBoot],
+    sink: &mut dyn ObservationSink,
+) -> Result<(), Failure> {
+    for pair in boots.chunk_by(|one, other| one.block == other.block) {
+        if execution.options.is_expired() {
+            break;
+        }
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let started: Vec<_> = pair
+                .iter()
+                .map(|boot| scope.spawn(move || boot_side(execution, boot, pair)))
+                .collect();
+            let ended = started.into_iter().map(|thread| thread.join());
+            ended.flatten().collect()
+        });
+        let is_complete = results.len() == pair.len();
+        for result in results {
+            if !result.store(sink)? {
+                return Ok(());
+            }
+        }
+        if !is_complete {
+            return Err(Failure::new("a boot panicked: please report it"));
+        }
+    }
+    Ok(())
+}
+
+/// Boots one side on its CPU, which follows from the order of names and the number of the block.
+fn boot_side(execution: &Execution<'_>, boot: &PlannedBoot, pair: &[&PlannedBoot]) -> BootResult {
+    let before = pair
+        .iter()
+        .filter(|other| other.contender() < boot.contender());
+    pin_to_one_cpu(before.count() + boot.block as usize);
+    let mut result = execution.boot(boot);
+    if let Some(observation) = result.observation() {
+        // The other side is not host noise.
+        observation.facts.remove(&format!("{UNREST}others"));
+        let others = pair
+            .iter()
+            .filter(|other| other.contender() != boot.contender());
+        let others: Vec<_> = others.map(|other| other.contender().to_string()).collect();
+        observation
+            .facts
+            .insert("beside".to_owned(), others.join(" "));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_abi::Op;
+
+    #[test]
+    fn operations_that_share_a_resource_are_rejected() {
+        assert_eq!(
+            check_concurrent(Op::PortOut.bit() | Op::Getpid.bit(), 2),
+            Ok(())
+        );
+        let failure = check_concurrent(Op::Triad.bit() | Op::Getpid.bit(), 2).unwrap_err();
+        assert!(
+            failure.message.ends_with("supported by stream/triad"),
+            "{failure}"
+        );
+        assert!(check_concurrent(Op::OwnTimer.bit(), 2).is_err());
+        let failure = check_concurrent(Op::Getpid.bit(), 1).unwrap_err();
+        assert!(failure.message.contains("may use one"), "{failure}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Counts instructions in the boots of a plan: each boot gets a QEMU with a plugin of its own, or a
+//! Bochs whose debugger output is read. The counts are kept by boot.
+
+use crate::failure::Failure;
+use crate::symbols::machine_of;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use trapline_environments::{EnvError, Environment, Plugin, Settings, Trace};
+use trapline_model::{Clock, EnvironmentId, PlannedBoot};
+use trapline_profile::bochs_trace::TraceReader;
+use trapline_profile::{format, Window};
+
+/// Environment and replicate of a boot.
+type Key = (EnvironmentId, u32);
+
+/// The counts of a boot, or the reason why they are missing.
+type Counted = Result<Vec<Window>, String>;
+
+/// Remedy of errors without one.
+const REBUILD: &str = "'make build' rebuilds the lab and the plugin";
+
+/// Instruction counters, and their counts so far.
+pub struct Counters {
+    settings: Settings,
+    /// For environments that QEMU simulates, if there are any.
+    plugin: Option<Plugin>,
+    stacks: bool,
+    counted: Mutex<BTreeMap<Key, Counted>>,
+}
+
+/// An environment with a counter, for one boot.
+pub struct CountedEnvironment {
+    /// The environment.
+    pub environment: Box<dyn Environment>,
+    counter: Counter,
+}
+
+/// The counter of one boot.
+enum Counter {
+    Plugin(Plugin),
+    Debugger(Arc<Mutex<TraceReader>>),
+}
+
+impl Counter {
+    /// Returns `settings` with this counter.
+    fn settings(&self, settings: &Settings) -> Settings {
+        let mut settings = settings.clone();
+        match self {
+            Self::Plugin(plugin) => settings.plugin = Some(plugin.clone()),
+            Self::Debugger(reader) => settings.trace = Some(Trace::new(reader.clone())),
+        }
+        settings
+    }
+
+    fn windows(&self) -> Counted {
+        match self {
+            Self::Plugin(plugin) => {
+                let text = plugin.written().map_err(|error| error.to_string())?;
+                format::read(&text).map_err(|error| error.to_string())
+            }
+            Self::Debugger(reader) => {
+                let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                reader.take().map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+impl Counters {
+    /// Creates counters for `environments`. The plugin records call stacks if `stacks` is set.
+    ///
+    /// # Errors
+    /// The plugin is required but missing, or QEMU cannot load it.
+    pub fn find(
+        settings: &Settings,
+        environments: &[EnvironmentId],
+        stacks: bool,
+    ) -> Result<Self, EnvError> {
+        let is_qemu = |id: &EnvironmentId| id.clock() == Clock::Insn;
+        let plugin = match environments.iter().any(is_qemu) {
+            true => Some(settings.load_plugin(&format::ready())?),
+            false => None,
+        };
+        Ok(Self {
+            settings: settings.clone(),
+            plugin,
+            stacks,
+            counted: Mutex::default(),
+        })
+    }
+
+    /// Returns the environment of a boot with a counter.
+    ///
+    /// # Errors
+    /// Memory for the counts cannot be allocated, or there is no such environment.
+    pub fn attach(&self, id: EnvironmentId) -> Result<CountedEnvironment, EnvError> {
+        let words = [(self.stacks, format::STACKS), (id.is_xen(), format::XEN)];
+        let words = words.into_iter().filter(|(wanted, _)| *wanted);
+        let words = words.map(|(_, word)| word.to_owned()).collect();
+        let counter = match (&self.plugin, id.clock()) {
+            (_, Clock::InsnVmx) => {
+                let reader = TraceReader::new(machine_of(id), !id.is_native());
+                Counter::Debugger(Arc::new(Mutex::new(reader)))
+            }
+            (Some(plugin), _) => Counter::Plugin(plugin.another()?.with_arguments(words)),
+            (None, _) => {
+                return Err(EnvError::unavailable(format!(
+                    "instructions of {id} cannot be counted"
+                )))
+            }
+        };
+        let settings = counter.settings(&self.settings);
+        let mut all = trapline_environments::all(&settings).into_iter();
+        let environment = all.find(|environment| environment.id() == id);
+        let missing = || EnvError::unavailable("no such environment");
+        Ok(CountedEnvironment {
+            environment: environment.ok_or_else(missing)?,
+            counter,
+        })
+    }
+
+    /// Stores the counts of a boot that is over.
+    pub fn store(&self, boot: &PlannedBoot, environment: &CountedEnvironment) {
+        let windows = environment.counter.windows();
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.insert((boot.environment, boot.replicate), windows);
+    }
+
+    /// Removes and returns the counts of a boot, which are large.
+    ///
+    /// # Errors
+    /// There are none, or they cannot be read.
+    pub fn take(&self, environment: EnvironmentId, replicate: u32) -> Result<Vec<Window>, Failure> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let windows = counted.remove(&(environment, replicate));
+        let windows = windows.unwrap_or_else(|| Err("no instructions were counted".to_owned()));
+        windows.map_err(|why| {
+            let (why, help) = why.split_once("; ").unwrap_or((&why, REBUILD));
+            Failure::new(format!("{environment}: {why}")).help(help)
+        })
+    }
+}

@@ -1,0 +1,35 @@
+//! Progress of a run, as events.
+
+use trapline_environments::Progress;
+use trapline_model::kernel_build::Column;
+use trapline_model::{EnvironmentId, PlannedBoot};
+
+/// A step of a run.
+#[derive(Clone, Copy, Debug)]
+pub enum RunEvent<'a> {
+    /// A run of this many boots or builds starts.
+    Started {
+        /// Boots or builds.
+        boots: usize,
+    },
+    /// A boot starts.
+    BootStarted(&'a PlannedBoot),
+    /// The guest of a boot reports progress.
+    BootProgress(&'a PlannedBoot, Progress),
+    /// A kernel build starts.
+    BuildStarted(EnvironmentId, Column),
+    /// A single task of unknown length starts.
+    TaskStarted(&'a str),
+    /// A boot or build is over.
+    BootDone,
+    /// The run or the task is over.
+    Finished,
+    /// A remark for the user.
+    Note(&'a str),
+}
+
+/// Receives the events of a run, from several threads.
+pub trait EventHandler: Sync {
+    /// Handles one event. Boots wait until it returns.
+    fn handle(&self, event: RunEvent<'_>);
+}

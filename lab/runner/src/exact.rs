@@ -1,0 +1,122 @@
+//! Measures exact figures, for baselines and their checks. Observations are stored; the profiles of a
+//! baseline are from the same boots.
+
+use crate::context::RunContext;
+use crate::counters::Counters;
+use crate::failure::{Failure, Status};
+use crate::options::BootOptions;
+use crate::profiles::Profiler;
+use crate::run;
+use trapline_abi::OpSet;
+use trapline_gate::{baseline, Baseline, Comparison, Verdict};
+use trapline_model::{names, Clock, EnvironmentId};
+use trapline_stats::{FailureKind, Summary};
+use trapline_store::{Run, Store};
+
+/// Checks that all of `environments` have exact figures.
+///
+/// # Errors
+/// One has none.
+pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
+    let Some(id) = environments.iter().find(|id| !id.has_baseline()) else {
+        return Ok(());
+    };
+    let reason = match id.clock() {
+        Clock::Wall => "figures of the wall clock differ from run to run",
+        _ => "a baseline has profiles of starts, which this environment has not",
+    };
+    let exact = EnvironmentId::ALL.iter().filter(|id| id.has_baseline());
+    let names: Vec<_> = exact.map(|id| id.name()).collect();
+    Err(Failure::usage(
+        format!("baselines are not supported by {id}: {reason}"),
+        format!(
+            "environments with exact figures and profiles: {}",
+            names.join(", ")
+        ),
+    ))
+}
+
+/// Measures `operations` in `environments`, completely.
+///
+/// # Errors
+/// An environment cannot be measured ([`Status::Unmeasured`]), the store cannot be written, or the run
+/// is cancelled.
+pub fn measure(
+    store: &mut Store,
+    environments: &[EnvironmentId],
+    operations: OpSet,
+    counters: Option<&Counters>,
+    context: &RunContext<'_>,
+) -> Result<Run, Failure> {
+    for id in environments {
+        if let Some(reason) = context.inventory.unavailable_reason(*id) {
+            return Err(unmeasured(*id, reason));
+        }
+    }
+    let options = BootOptions {
+        counters,
+        ..BootOptions::default()
+    };
+    let request = run::exact_request(environments, operations, context.inventory);
+    let run = run::perform(store, &request, context, &options)?;
+    context.interrupt.check()?;
+    match run.skips.first() {
+        Some((contender, reason)) => Err(unmeasured(contender.environment, reason)),
+        None => Ok(run),
+    }
+}
+
+fn unmeasured(id: EnvironmentId, reason: &str) -> Failure {
+    Failure::new(format!("{id} cannot be measured: {reason}"))
+        .help("'trapline list' lists the environments that can")
+        .status(Status::Unmeasured)
+}
+
+/// Checks that no operation failed.
+///
+/// # Errors
+/// An operation failed; [`Status::Undetermined`] if two runs disagree.
+pub fn require_figures(summary: &Summary) -> Result<(), Failure> {
+    let disagree = summary.has_failure(FailureKind::NotDeterministic);
+    let mut failures = baseline::failures(summary)
+        .filter(|(_, failure)| !disagree || failure.kind == FailureKind::NotDeterministic);
+    let Some((cell, failure)) = failures.next() else {
+        return Ok(());
+    };
+    let (path, id) = (names::path(cell.op), cell.environment);
+    let failure = Failure::new(format!("{path} in {id}: {}", failure.reason));
+    Err(match disagree {
+        true => failure.status(Status::Undetermined),
+        false => failure,
+    })
+}
+
+/// Adds to `comparison` the functions that gained or lost instructions. Measures all operations of the
+/// baseline again: figures of some depend on the other operations of a boot.
+///
+/// # Errors
+/// The baseline has no profiles, or they cannot be made.
+pub fn explain_changes(
+    comparison: &mut Comparison,
+    baseline: &Baseline,
+    context: &RunContext<'_>,
+) -> Result<(), Failure> {
+    if comparison.count(Verdict::Changed) == 0 {
+        return Ok(());
+    }
+    if !baseline.has_profiles() {
+        return Err(Failure::new("the baseline has no profiles")
+            .help("'trapline baseline' makes one that has"));
+    }
+    let environments = comparison.to_explain(baseline);
+    if environments.is_empty() {
+        return Ok(());
+    }
+    let profiler = Profiler {
+        context: *context,
+        stacks: false,
+    };
+    let counted = profiler.profile(&environments, baseline.operations())?;
+    comparison.explain(baseline, &counted.profiles);
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Traces the interrupts of guests' own timers through a simulated machine: a plugin of QEMU that has
+//! the addresses of the code on the interrupt path records the time of each stage that guest and host
+//! cannot stamp.
+//!
+//! Lateness is measured the same without a tracer. Where interrupts cannot be traced, a fact of the
+//! environment has the reason.
+
+use crate::context::RunContext;
+use crate::symbols::{self, machine_of};
+use crate::timeout;
+use std::collections::BTreeMap;
+use trapline_abi::Op;
+use trapline_environments::{EnvError, Environment, Limits, Plugin, Settings};
+use trapline_model::{irq, Clock, EnvironmentId, Observation, Outcome};
+use trapline_profile::format;
+use trapline_profile::irq_path::{self, IrqPath};
+
+/// Interrupt paths of environments, or the reason why they cannot be traced.
+pub struct IrqTracers {
+    settings: Settings,
+    plugin: Option<Plugin>,
+    paths: BTreeMap<EnvironmentId, Result<IrqPath, String>>,
+}
+
+/// An environment with a tracer, for one boot.
+pub struct TracedEnvironment {
+    /// The environment.
+    pub environment: Box<dyn Environment>,
+    plugin: Plugin,
+}
+
+impl IrqTracers {
+    /// Creates tracers for those of `environments` whose interrupts can be traced.
+    pub fn find(context: &RunContext<'_>, environments: &[EnvironmentId]) -> Self {
+        let inventory = context.inventory;
+        let settings = inventory.settings().clone();
+        let is_exact = |id: &EnvironmentId| {
+            id.clock().is_exact() && inventory.unavailable_reason(*id).is_none()
+        };
+        let exact: Vec<_> = environments.iter().copied().filter(is_exact).collect();
+        let is_any_traceable = exact.iter().any(|id| is_traceable(*id));
+        let plugin = is_any_traceable.then(|| settings.load_plugin(&format::ready()));
+        let (plugin, unusable) = match plugin.transpose() {
+            Ok(plugin) => (plugin, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let path = |id: EnvironmentId| match &unusable {
+            Some(reason) if is_traceable(id) => Err(reason.clone()),
+            _ => irq_path(context, id),
+        };
+        Self {
+            paths: exact.into_iter().map(|id| (id, path(id))).collect(),
+            settings,
+            plugin,
+        }
+    }
+
+    /// Returns the environment `id` with a tracer, or `None` if its interrupts cannot be traced.
+    ///
+    /// # Errors
+    /// Memory for the trace cannot be allocated.
+    pub fn attach(&self, id: EnvironmentId) -> Result<Option<TracedEnvironment>, EnvError> {
+        let (Some(plugin), Some(Ok(path))) = (&self.plugin, self.paths.get(&id)) else {
+            return Ok(None);
+        };
+        let xen = id.is_xen().then(|| format::XEN.to_owned());
+        let words = xen.into_iter().chain([path.argument()]).collect();
+        let plugin = plugin.another()?.with_arguments(words);
+        let settings = Settings {
+            plugin: Some(plugin.clone()),
+            ..self.settings.clone()
+        };
+        let mut all = trapline_environments::all(&settings).into_iter();
+        let environment = all.find(|environment| environment.id() == id);
+        Ok(environment.map(|environment| TracedEnvironment {
+            environment,
+            plugin,
+        }))
+    }
+
+    /// Adds the traced timestamps to `observation`, and how they were obtained or why not.
+    pub fn annotate(&self, observation: &mut Observation, traced: Option<&TracedEnvironment>) {
+        let stamped = match (traced, self.paths.get(&observation.environment)) {
+            (Some(traced), _) => add_timestamps(observation, traced),
+            (None, Some(Err(reason))) => Err(reason.clone()),
+            (None, _) => return,
+        };
+        let stages = stamped.err().unwrap_or_else(|| irq::COUNTED.to_owned());
+        observation.facts.insert(irq::STAGES.to_owned(), stages);
+    }
+}
+
+fn is_traceable(id: EnvironmentId) -> bool {
+    id.clock() == Clock::Insn && !id.is_native()
+}
+
+/// Locates the code on the path of interrupts in an environment.
+fn irq_path(context: &RunContext<'_>, id: EnvironmentId) -> Result<IrqPath, String> {
+    if id.clock() != Clock::Insn {
+        return Err("this simulated machine has no plugin that traces interrupts".to_owned());
+    }
+    if id.is_native() && id.has_processes() {
+        return Err(
+            "wake-ups of one program cannot be distinguished from those of others".to_owned(),
+        );
+    }
+    let watch = Limits {
+        timeout: timeout::EXACT,
+        stop: context.interrupt.flag(),
+    };
+    let symbols = match id.is_bare() {
+        true => Ok(Default::default()),
+        false => symbols::of_irq_path(context, id, &watch),
+    };
+    let symbols = symbols.map_err(|failure| failure.to_string())?;
+    IrqPath::find(&symbols, machine_of(id)).map_err(|error| error.to_string())
+}
+
+fn add_timestamps(observation: &mut Observation, traced: &TracedEnvironment) -> Result<(), String> {
+    let text = traced.plugin.written().map_err(|error| error.to_string())?;
+    let passages = irq_path::read(&text).map_err(|error| error.to_string())?;
+    let operations = &mut observation.operations;
+    let is_host_timer_measured = operations.iter().any(|operation| {
+        operation.op == Op::HostTimer && !matches!(operation.outcome, Outcome::Skipped(_))
+    });
+    let own = operations.iter_mut().find(|it| it.op == Op::OwnTimer);
+    let Some(Outcome::Measured { interrupts, .. }) = own.map(|own| &mut own.outcome) else {
+        return Err("no interrupts to trace".to_owned());
+    };
+    irq_path::stamp(interrupts, &passages, is_host_timer_measured)
+        .map_err(|error| error.to_string())?;
+    let of_own = passages.iter().take(interrupts.len());
+    if let Some(entered) = irq_path::guest_entry_range(of_own) {
+        observation
+            .facts
+            .insert(irq::GUEST_ENTERED.to_owned(), entered);
+    }
+    Ok(())
+}

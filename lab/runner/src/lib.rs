@@ -1,0 +1,45 @@
+//! Executes plans: boots every environment of a plan in order and streams the observations to a sink.
+//!
+//! [`Inventory`] lists the environments of this host. [`run::perform`] measures a request and stores it;
+//! [`run::continue_run`] measures what an interrupted run has left. [`profiles`] counts instructions in
+//! the same boots. Progress is reported as [`RunEvent`]s; this crate prints nothing.
+#![forbid(unsafe_code)]
+
+mod affinity;
+pub mod bisect;
+mod boot;
+mod boots;
+pub mod comparison;
+mod concurrent;
+mod context;
+pub mod counters;
+mod event;
+pub mod exact;
+mod failure;
+mod file_overrides;
+pub mod floor;
+mod interrupt;
+mod inventory;
+pub mod irq_tracer;
+pub mod kernel_build;
+mod options;
+pub mod profiles;
+pub mod request_text;
+mod resume;
+pub mod run;
+mod run_owner;
+mod seed;
+mod sink;
+mod symbols;
+mod timeout;
+
+pub use concurrent::check_concurrent;
+pub use context::RunContext;
+pub use event::{EventHandler, RunEvent};
+pub use failure::{Failure, Status};
+pub use interrupt::Interrupt;
+pub use inventory::{EnvironmentEntry, Inventory};
+pub use options::BootOptions;
+pub use resume::Resume;
+pub use seed::random_seed;
+pub use sink::{ObservationSink, StoreSink};

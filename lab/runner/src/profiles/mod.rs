@@ -1,0 +1,211 @@
+//! The profiles of many operations from one pair of machine runs.
+//!
+//! Operations are measured as `trapline run` measures them, while a plugin of QEMU or the debugger of
+//! Bochs counts every instruction between the marks around each batch ([`crate::counters`]). The
+//! batches that a guest reports and the windows that are counted are the same batches in the same
+//! order ([`windows`]). All batches of an operation have one profile, whose total is the figure; both
+//! runs must give the same one. Starts have windows from stage to stage instead ([`boot`]).
+
+mod boot;
+mod windows;
+
+use crate::boots;
+use crate::context::RunContext;
+use crate::counters::Counters;
+use crate::failure::{Failure, Status};
+use crate::options::BootOptions;
+use crate::run;
+use crate::sink::ObservationSink;
+use crate::symbols::{self, machine_of};
+use crate::timeout;
+use std::collections::BTreeMap;
+use trapline_abi::{marker, Op, OpSet, Unit, Workload};
+use trapline_environments::Limits;
+use trapline_model::{expand, names, Contender, EnvironmentId, Observation};
+use trapline_profile::format::WindowKind;
+use trapline_profile::{AddressLayout, Batch, Profile, Symbols, Window};
+use windows::MarkedOperation;
+
+/// Profiles by environment and operation.
+pub type Profiles = BTreeMap<(EnvironmentId, Op), Profile>;
+
+/// Returns whether an operation has a profile: there are marks around its batches or at its stages, and
+/// its figure is a number of instructions.
+pub fn has_profile(op: Op) -> bool {
+    let is_counted = !op.is_lateness() || op.workload() == Workload::Boot;
+    is_counted && op.unit() == Unit::Time
+}
+
+/// Observations made only for their profiles; they are not stored.
+#[derive(Default)]
+pub struct ProfiledRun {
+    /// The boots.
+    pub observations: Vec<Observation>,
+    /// Profiles of all measured operations that have one.
+    pub profiles: Profiles,
+}
+
+impl ObservationSink for ProfiledRun {
+    fn observed(&mut self, observation: Observation) -> Result<(), Failure> {
+        self.observations.push(observation);
+        Ok(())
+    }
+
+    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure> {
+        Err(Failure::new(format!("{contender}: {reason}")))
+    }
+}
+
+/// Makes profiles.
+pub struct Profiler<'a> {
+    /// Environments, cancellation and progress.
+    pub context: RunContext<'a>,
+    /// Record call stacks, which takes a fifth more time.
+    pub stacks: bool,
+}
+
+impl Profiler<'_> {
+    /// Runs `environments` and returns the profiles of `operations`, a set of
+    /// [`trapline_abi::Op::bit`].
+    ///
+    /// # Errors
+    /// QEMU cannot load the plugin, an environment cannot be run, the run is cancelled, or
+    /// [`Self::profiles`] fails.
+    pub fn profile(
+        &self,
+        environments: &[EnvironmentId],
+        operations: OpSet,
+    ) -> Result<ProfiledRun, Failure> {
+        let (inventory, interrupt) = (self.context.inventory, self.context.interrupt);
+        for id in environments {
+            if let Some(reason) = inventory.unavailable_reason(*id) {
+                return Err(Failure::new(format!("{id}: {reason}")));
+            }
+        }
+        let counters = Counters::find(inventory.settings(), environments, self.stacks);
+        let counters = counters.map_err(|error| interrupt.explain(&error))?;
+        let plan = expand(&run::exact_request(environments, operations, inventory));
+        let options = BootOptions {
+            counters: Some(&counters),
+            ..BootOptions::default()
+        };
+        let mut counted = ProfiledRun::default();
+        boots::execute(&plan, &self.context, &options, &mut counted)?;
+        interrupt.check()?;
+        counted.profiles = self.profiles(&counted.observations, &counters)?;
+        Ok(counted)
+    }
+
+    /// Returns the profiles of all operations in `observations`.
+    ///
+    /// # Errors
+    /// Reports and counts do not match, symbols are unavailable, or two runs disagree
+    /// ([`Status::Undetermined`]).
+    pub fn profiles(
+        &self,
+        observations: &[Observation],
+        counters: &Counters,
+    ) -> Result<Profiles, Failure> {
+        let watch = Limits {
+            timeout: timeout::EXACT,
+            stop: self.context.interrupt.flag(),
+        };
+        let mut profiles = Profiles::new();
+        for id in EnvironmentId::ALL {
+            let runs: Vec<_> = observations
+                .iter()
+                .filter(|o| o.environment == id)
+                .collect();
+            if runs.is_empty() {
+                continue;
+            }
+            let symbols = symbols::of(&self.context, id, &watch)?;
+            let of_run = |run: &&Observation| {
+                let windows = counters.take(id, run.replicate)?;
+                of_run(run, windows, &symbols)
+            };
+            let of_runs = runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?;
+            let agreed = agreed(id, of_runs)?;
+            profiles.extend(agreed.into_iter().map(|(op, profile)| ((id, op), profile)));
+        }
+        Ok(profiles)
+    }
+}
+
+/// Returns the profiles that all runs of an environment agree on.
+fn agreed(
+    environment: EnvironmentId,
+    runs: Vec<BTreeMap<Op, Profile>>,
+) -> Result<BTreeMap<Op, Profile>, Failure> {
+    let mut runs = runs.into_iter();
+    let (Some(first), Some(second)) = (runs.next(), runs.next()) else {
+        let message = format!("{environment}: there is no second run to compare with");
+        return Err(Failure::new(message));
+    };
+    let differs = |op: &&Op| first.get(op) != second.get(op);
+    match first.keys().chain(second.keys()).find(differs) {
+        None => Ok(first),
+        Some(op) => Err(Failure::new(format!(
+            "not deterministic: two runs of {} in {environment} gave different profiles",
+            names::path(*op)
+        ))
+        .status(Status::Undetermined)),
+    }
+}
+
+/// Returns the profiles of one run.
+fn of_run(
+    run: &Observation,
+    windows: Vec<Window>,
+    symbols: &Symbols,
+) -> Result<BTreeMap<Op, Profile>, Failure> {
+    let machine = machine_of(run.environment);
+    let is_batch = |window: &Window| window.kind == WindowKind::Batch;
+    let (batches, stages): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_batch);
+    let assigned = windows::assign(run, &batches)?;
+    let with_profile = assigned.iter().filter(|marked| has_profile(marked.op));
+    let profile = |marked| profile(marked, symbols, machine);
+    let profiles = with_profile.filter_map(|marked| Some((marked.op, profile(marked)?)));
+    let mut profiles: BTreeMap<_, _> = profiles.collect();
+    profiles.extend(boot::profiles(run, &stages, (symbols, machine))?);
+    Ok(profiles)
+}
+
+/// Returns the profile of all batches of an operation; `None` if there are none.
+fn profile(
+    marked: &MarkedOperation<'_>,
+    symbols: &Symbols,
+    machine: AddressLayout,
+) -> Option<Profile> {
+    let all = Batch::merge(&marked.batches)?;
+    let window = Window::merge(marked.windows);
+    let around = marked.batches.len() as u64 * marker::OVERHEAD;
+    Some(Profile::new(&all, &window, symbols, machine, around))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(total: f64, residual: i64) -> Profile {
+        Profile {
+            total,
+            residual,
+            operations: 1,
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn runs_with_different_profiles_are_not_deterministic() {
+        let run = |residual| BTreeMap::from([(Op::PortOut, profile(5.0, residual))]);
+        let id = EnvironmentId::SIM_KVM;
+        assert_eq!(agreed(id, vec![run(0), run(0)]), Ok(run(0)));
+        for other in [run(1), BTreeMap::new()] {
+            let failure = agreed(id, vec![run(0), other]).unwrap_err();
+            assert!(failure.status == Status::Undetermined, "{failure}");
+            assert!(failure.to_string().contains("exits/port-out in sim/kvm"));
+        }
+        assert!(agreed(id, vec![run(0)]).is_err());
+    }
+}

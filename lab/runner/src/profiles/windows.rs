@@ -1,0 +1,189 @@
+//! Assigns counted windows to batches. A guest executes marks around every batch that it reports and
+//! around nothing else, so the windows of a run are the batches of its marked operations, in order.
+//! Runs in which the numbers differ are rejected.
+
+use crate::failure::Failure;
+use trapline_abi::Op;
+use trapline_model::{names, Observation, Outcome};
+use trapline_profile::{Batch, Window};
+
+/// An operation with its batches and their windows.
+#[derive(Debug, PartialEq)]
+pub struct MarkedOperation<'a> {
+    pub op: Op,
+    pub batches: Vec<Batch>,
+    pub windows: &'a [Window],
+}
+
+/// Returns the windows of each marked operation of a run.
+///
+/// # Errors
+/// The numbers of windows and batches differ, or an operation failed, so that the number of its windows
+/// is unknown.
+pub fn assign<'a>(
+    run: &Observation,
+    windows: &'a [Window],
+) -> Result<Vec<MarkedOperation<'a>>, Failure> {
+    let mut rest = windows;
+    let mut assigned = Vec::new();
+    let mut reported = 0;
+    for operation in run.operations.iter().filter(|o| !o.op.is_lateness()) {
+        let failed = |reason: &str| {
+            let (op, environment) = (names::path(operation.op), run.environment);
+            Failure::new(format!("{op} failed in {environment}: {reason}"))
+        };
+        let batches = batches(&operation.outcome).map_err(failed)?;
+        reported += batches.len();
+        let own = rest.split_at_checked(batches.len());
+        let (windows, behind) = own.unwrap_or((rest, &[]));
+        rest = behind;
+        assigned.push(MarkedOperation {
+            op: operation.op,
+            batches,
+            windows,
+        });
+    }
+    match reported == windows.len() {
+        true => Ok(assigned),
+        false => Err(Failure::new(format!(
+            "{}: guest reported {reported} batches; plugin saw {}",
+            run.environment,
+            match windows.len() {
+                0 => "no markers".to_owned(),
+                seen => format!("markers of {seen}"),
+            }
+        ))
+        .help("make build: image, agent and plugin must be of one version")),
+    }
+}
+
+/// Returns the batches of an operation.
+///
+/// # Errors
+/// The reason why it failed.
+fn batches(outcome: &Outcome) -> Result<Vec<Batch>, &str> {
+    match outcome {
+        Outcome::Measured {
+            clock_cost,
+            loop_cost,
+            samples,
+            ..
+        } => Ok(samples
+            .iter()
+            .map(|sample| Batch {
+                ticks: sample.end.wrapping_sub(sample.start),
+                count: sample.count.max(1),
+                clock_cost: *clock_cost,
+                loop_cost: *loop_cost,
+            })
+            .collect()),
+        Outcome::Skipped(_) => Ok(Vec::new()),
+        Outcome::Failed(reason) => Err(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_model::{EnvironmentId, Operation, Sample};
+    use trapline_profile::format::{InsnCount, WindowKind};
+
+    fn measured(op: Op, ticks: &[u64]) -> Operation {
+        let sample = |end: &u64| Sample {
+            start: 0,
+            end: *end,
+            count: 1,
+            host_ns: None,
+        };
+        Operation {
+            op,
+            outcome: Outcome::Measured {
+                clock_cost: 4,
+                loop_cost: 0,
+                samples: ticks.iter().map(sample).collect(),
+                interrupts: Vec::new(),
+                check: 0,
+                exits: None,
+                host_cpu_ns: None,
+                elapsed: None,
+            },
+        }
+    }
+
+    fn run(operations: Vec<Operation>) -> Observation {
+        Observation {
+            environment: EnvironmentId::SIM_KVM,
+            variant: Default::default(),
+            clock: EnvironmentId::SIM_KVM.clock(),
+            replicate: 0,
+            unit_per_tick: 1.0,
+            operations,
+            launches: Vec::new(),
+            facts: Default::default(),
+            log: String::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    fn windows(count: u64) -> Vec<Window> {
+        let line = |count| InsnCount {
+            address: 0,
+            count,
+            ..InsnCount::default()
+        };
+        (0..count)
+            .map(|number| Window {
+                kind: WindowKind::Batch,
+                insns: vec![line(number)],
+                paths: Vec::new(),
+            })
+            .collect()
+    }
+
+    fn some() -> Observation {
+        run(vec![
+            measured(Op::BootSample, &[1]),
+            measured(Op::Getpid, &[10, 11]),
+            Operation {
+                op: Op::Hypercall,
+                outcome: Outcome::Skipped("there is no hypervisor".to_owned()),
+            },
+            measured(Op::TimerWake, &[5, 5]),
+            measured(Op::Copy, &[12]),
+        ])
+    }
+
+    #[test]
+    fn windows_are_the_batches_in_order() {
+        let windows = windows(3);
+        let assigned = assign(&some(), &windows).unwrap();
+        let reported: Vec<_> = assigned
+            .iter()
+            .map(|marked| (marked.op, marked.batches.len(), marked.windows))
+            .collect();
+        let expected = [
+            (Op::Getpid, 2, &windows[..2]),
+            (Op::Hypercall, 0, &windows[2..2]),
+            (Op::Copy, 1, &windows[2..]),
+        ];
+        assert_eq!(reported, expected);
+        assert_eq!(assigned[0].batches[1].ticks, 11);
+    }
+
+    #[test]
+    fn a_different_number_of_windows_is_rejected() {
+        for (count, marks) in [(2, "markers of 2"), (4, "markers of 4"), (0, "no markers")] {
+            let reported = assign(&some(), &windows(count)).unwrap_err().to_string();
+            let expected = format!("guest reported 3 batches; plugin saw {marks}");
+            assert!(reported.ends_with(&expected), "{reported}");
+        }
+    }
+
+    #[test]
+    fn a_failed_operation_is_rejected() {
+        let mut failed = some();
+        failed.operations[1].outcome = Outcome::Failed("it broke".to_owned());
+        let reported = assign(&failed, &windows(1)).unwrap_err().to_string();
+        assert_eq!(reported, "basic/getpid failed in sim/kvm: it broke");
+    }
+}

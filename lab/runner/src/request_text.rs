@@ -1,0 +1,254 @@
+//! Requests as text: the `request` column of the store, in the form of a command line.
+
+use crate::context::RunContext;
+use crate::inventory::Inventory;
+use std::collections::{BTreeMap, BTreeSet};
+use trapline_abi::{block, OpSet};
+use trapline_model::{irq, kernel_build, names, request, Contender, Request, Scheduling};
+use trapline_stats::history::SeriesSettings;
+use trapline_store::RunInfo;
+
+/// Fact that identifies the builds under test.
+pub(crate) const PARTS: &str = "parts";
+
+/// The request of a run as stored.
+pub struct RecordedRequest {
+    /// Options of a command line.
+    pub text: String,
+    /// Facts of the host and of the builds under test.
+    pub facts: BTreeMap<String, String>,
+}
+
+impl RecordedRequest {
+    /// Records a request for operations.
+    pub fn of(request: &Request, context: &RunContext<'_>) -> Self {
+        let contenders = request.contenders.iter();
+        let inventories = contenders.map(|it| context.inventory.for_variant(&it.variant));
+        Self::new(describe(request), inventories, context)
+    }
+
+    /// Records a request for kernel builds.
+    pub fn of_builds(request: &kernel_build::Request, context: &RunContext<'_>) -> Self {
+        Self::new(
+            request.to_string(),
+            [context.inventory].into_iter(),
+            context,
+        )
+    }
+
+    fn new<'a>(
+        text: String,
+        inventories: impl Iterator<Item = &'a Inventory>,
+        context: &RunContext<'_>,
+    ) -> Self {
+        let mut facts = context.host_facts.clone();
+        let parts = inventories.map(|it| it.settings().parts.fingerprint());
+        let parts: Vec<String> = parts.collect::<BTreeSet<_>>().into_iter().collect();
+        facts.insert(PARTS.to_owned(), parts.join(" "));
+        Self { text, facts }
+    }
+}
+
+/// Returns a request as options of a command line.
+pub fn describe(request: &Request) -> String {
+    let contenders = request.contenders.iter().map(Contender::to_string);
+    let environments: Vec<_> = contenders.collect();
+    let mut words = format!(
+        "--env {} --workload {} --preset {}",
+        environments.join(","),
+        names::describe(request.operations),
+        request.preset.name(),
+    );
+    if request.uses_seed() {
+        words.push_str(&format!(" --seed {}", request.seed));
+    }
+    if let Some(boots) = request.boots {
+        words.push_str(&format!(" --boots {boots}"));
+    }
+    if request.cpus != 1 {
+        words.push_str(&format!(" --cpus {}", request.cpus));
+    }
+    if request.scheduling != Scheduling::USUAL {
+        words.push_str(&format!(" {}", request.scheduling));
+    }
+    if request.operations & irq::operations() != 0 {
+        for (name, value) in request.irq.facts() {
+            let word = format!(" --{} {value}", name.trim_start_matches("irq-"));
+            // Xen's schedulers are options of the machine, too.
+            if !words.contains(&word) {
+                words.push_str(&word);
+            }
+        }
+    }
+    if request.operations & block::operations() != 0 {
+        let (mib, requests) = (request.block.mib, request.block.requests);
+        words.push_str(&format!(" --size {mib}M --requests {requests}"));
+    }
+    words
+}
+
+/// Returns the operations of a recorded request: all known ones if this version cannot parse them, and
+/// none for kernel builds.
+pub fn operations(words: &str) -> OpSet {
+    if words.parse::<kernel_build::Request>().is_ok() {
+        return 0;
+    }
+    let mut words = words.split(' ').skip_while(|word| *word != "--workload");
+    let list = words.nth(1);
+    let selected = list.and_then(|list| names::operations(list).ok());
+    selected.unwrap_or_else(request::known_operations)
+}
+
+/// Options of a request that its figures do not depend on.
+const NOT_MEASURED: [&str; 4] = ["env", "workload", "seed", "boots"];
+
+/// Returns the settings of a run that its figures depend on. The store has the preset and the
+/// settings of the machine only in the words of [`describe`]; those of workload irq are read
+/// from the facts of the run.
+pub fn comparable(run: &RunInfo) -> SeriesSettings {
+    let mut general: Vec<String> = Vec::new();
+    let mut block: Vec<String> = Vec::new();
+    let options = format!(" {}", run.request);
+    let mut is_of_irq = false;
+    for option in options.split(" --").skip(1) {
+        let name = option.split(' ').next().unwrap_or(option);
+        // The first of the options of workload irq, which are before those of workload block.
+        is_of_irq |= name == "between";
+        match name {
+            "size" | "requests" => block.push(option.to_owned()),
+            name if is_of_irq || NOT_MEASURED.contains(&name) => {}
+            _ => general.push(option.to_owned()),
+        }
+    }
+    SeriesSettings {
+        general: general.join(", "),
+        irq: interrupts(&run.facts),
+        block: block.join(", "),
+    }
+}
+
+/// Returns the settings of workload irq that differ from the default, without thresholds.
+fn interrupts(facts: &BTreeMap<String, String>) -> String {
+    let settings = irq::Settings {
+        threshold: irq::Settings::default().threshold,
+        require: None,
+        ..irq::Settings::from_facts(facts)
+    };
+    let usual = irq::Settings::default().facts();
+    let facts = settings.facts().into_iter();
+    let others = facts.filter(|(name, value)| usual.get(name) != Some(value));
+    let others: Vec<String> = others
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    others.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_model::{EnvironmentId, Preset};
+
+    #[test]
+    fn operations_are_parsed_from_their_text() {
+        let request = Request {
+            contenders: vec![EnvironmentId::HOST.into(), EnvironmentId::SIM_KVM.into()],
+            ready: vec![],
+            operations: names::operations("basic,exits/port-out").unwrap(),
+            named: 0,
+            preset: Preset::Quick,
+            boots: Some(3),
+            cpus: 2,
+            scheduling: Scheduling {
+                cap: Some(25),
+                ..Scheduling::USUAL
+            },
+            twin: true,
+            seed: 7,
+            irq: Default::default(),
+            block: Default::default(),
+        };
+        let words = describe(&request);
+        let expected =
+            "--env host,sim/kvm --workload basic,exits/port-out --preset quick --seed 7 --boots 3 \
+             --cpus 2 --cap 25";
+        assert_eq!(words, expected);
+        assert_eq!(operations(&words), request.operations);
+        assert_eq!(
+            operations("of a later version"),
+            request::known_operations()
+        );
+        assert_eq!(operations("kernel-build --env host --size mini"), 0);
+        let timers = Request {
+            operations: irq::operations(),
+            boots: None,
+            ..request
+        };
+        let words = describe(&timers);
+        let settings =
+            " --between halt --load none --period 10ms --pin free --sched other --threshold 30us";
+        assert!(words.ends_with(settings), "{words}");
+    }
+
+    fn stored(request: &Request) -> RunInfo {
+        RunInfo {
+            id: trapline_store::RunId(1),
+            started_at: 0,
+            finished_at: None,
+            seed: request.seed,
+            request: describe(request),
+            version: String::new(),
+            facts: request.irq.facts(),
+            boots: 0,
+            owner: None,
+            plan: None,
+        }
+    }
+
+    #[test]
+    fn settings_of_other_operations_are_ignored_in_comparisons() {
+        let all = names::operations("basic,irq,block").unwrap();
+        let of = |operations, preset, cap| {
+            let request = Request {
+                contenders: vec![EnvironmentId::HOST.into()],
+                operations,
+                preset,
+                boots: Some(7),
+                scheduling: Scheduling {
+                    cap,
+                    ..Scheduling::USUAL
+                },
+                ..Request::default()
+            };
+            comparable(&stored(&request))
+        };
+        let some = of(names::operations("basic").unwrap(), Preset::Quick, None);
+        assert_eq!(some.general, "preset quick");
+        assert_eq!((some.irq.as_str(), some.block.as_str()), ("", ""));
+        let every = of(all, Preset::Quick, None);
+        assert_eq!((every.general, every.irq), (some.general, some.irq));
+        assert!(every.block.starts_with("size "), "{}", every.block);
+        assert!(every.block.contains(", requests "), "{}", every.block);
+        assert_eq!(
+            of(all, Preset::Full, Some(25)).general,
+            "preset full, cap 25"
+        );
+    }
+
+    #[test]
+    fn irq_settings_that_affect_figures_are_compared() {
+        let request = Request {
+            operations: irq::operations(),
+            irq: irq::Settings {
+                period: irq::Time(1_000_000),
+                threshold: irq::Time(50_000),
+                ..irq::Settings::default()
+            },
+            ..Request::default()
+        };
+        let found = comparable(&stored(&request));
+        assert_eq!(
+            (found.general.as_str(), found.irq.as_str()),
+            ("preset quick", "irq-period 1ms")
+        );
+    }
+}

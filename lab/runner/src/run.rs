@@ -1,0 +1,169 @@
+//! A run from its request to its stored result: begin, execute boots, finish, load.
+
+use crate::boots;
+use crate::context::RunContext;
+use crate::failure::Failure;
+use crate::inventory::Inventory;
+use crate::options::BootOptions;
+use crate::request_text::RecordedRequest;
+use crate::resume::{self, Resume};
+use crate::run_owner;
+use crate::sink::StoreSink;
+use trapline_abi::{block, OpSet};
+use trapline_environments::disk;
+use trapline_model::{expand, irq, populate, Contender, EnvironmentId, Request};
+use trapline_store::{NewRun, Run, RunId, Store};
+
+/// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
+/// would repeat them.
+pub fn exact_request(
+    environments: &[EnvironmentId],
+    operations: OpSet,
+    inventory: &Inventory,
+) -> Request {
+    Request {
+        contenders: default_contenders(environments),
+        ready: default_contenders(environments),
+        operations,
+        // A whole workload names none of its operations.
+        named: match operations & populate::operations() == populate::operations() {
+            true => 0,
+            false => operations,
+        },
+        scheduling: inventory.scheduling(),
+        ..Request::default()
+    }
+}
+
+/// Returns these environments in their default configuration.
+pub fn default_contenders(environments: &[EnvironmentId]) -> Vec<Contender> {
+    environments.iter().map(|id| (*id).into()).collect()
+}
+
+/// Executes `request` and stores its observations. Returns the stored run, complete or up to its
+/// cancellation.
+///
+/// # Errors
+/// The store cannot be written or read.
+pub fn perform(
+    store: &mut Store,
+    request: &Request,
+    context: &RunContext<'_>,
+    options: &BootOptions<'_>,
+) -> Result<Run, Failure> {
+    let number = begin(store, request, None, context)?;
+    continue_run(store, number, request, context, options)
+}
+
+/// Executes the request of a plan file with this text, or resumes the latest unfinished run of it.
+///
+/// # Errors
+/// The store cannot be written or read.
+pub fn perform_plan(
+    store: &mut Store,
+    mut request: Request,
+    plan: (&str, Resume),
+    context: &RunContext<'_>,
+    options: &BootOptions<'_>,
+) -> Result<Run, Failure> {
+    let (text, resume) = plan;
+    let recorded = RecordedRequest::of(&request, context);
+    let number = match resume::unfinished(store, &recorded, resume, context)? {
+        Some(run) => {
+            request.seed = run.seed;
+            run.number
+        }
+        None => begin(store, &request, Some(text), context)?,
+    };
+    continue_run(store, number, &request, context, options)
+}
+
+/// Executes the boots of a run that are not stored yet.
+///
+/// # Errors
+/// The store cannot be written or read.
+pub fn continue_run(
+    store: &mut Store,
+    number: RunId,
+    request: &Request,
+    context: &RunContext<'_>,
+    options: &BootOptions<'_>,
+) -> Result<Run, Failure> {
+    let mut plan = expand(request);
+    let stored = store.booted(number)?;
+    plan.boots
+        .retain(|boot| !stored.contains(&(boot.contender(), boot.replicate)));
+    let mut sink = StoreSink::new(store, number);
+    boots::execute(&plan, context, options, &mut sink)?;
+    finish(store, number, context)
+}
+
+/// Creates the run of `request` and stores the contenders that are skipped, with their reasons.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn begin(
+    store: &mut Store,
+    request: &Request,
+    plan_text: Option<&str>,
+    context: &RunContext<'_>,
+) -> Result<RunId, Failure> {
+    let (plan, inventory) = (expand(request), context.inventory);
+    let mut recorded = RecordedRequest::of(request, context);
+    if request.operations & irq::operations() != 0 {
+        recorded.facts.extend(request.irq.facts());
+    }
+    if request.operations & block::operations() != 0 {
+        let facts = disk::facts(inventory.settings(), request.block.mib);
+        recorded.facts.extend(facts);
+    }
+    let number = create(store, request.seed, recorded, plan_text, context)?;
+    for contender in &plan.left_out {
+        if let Some(reason) = inventory.unavailable_contender(contender) {
+            store.add_skip(number, contender, reason)?;
+        }
+    }
+    for (contender, reason) in &plan.idle {
+        store.add_skip(number, contender, reason)?;
+    }
+    Ok(number)
+}
+
+/// Creates a run in the store, owned by this process.
+///
+/// # Errors
+/// The store cannot be written.
+pub(crate) fn create(
+    store: &mut Store,
+    seed: u64,
+    recorded: RecordedRequest,
+    plan: Option<&str>,
+    context: &RunContext<'_>,
+) -> Result<RunId, Failure> {
+    let mut facts = context.user_facts.clone();
+    facts.extend(recorded.facts);
+    let run = NewRun {
+        seed,
+        request: &recorded.text,
+        version: env!("CARGO_PKG_VERSION"),
+        facts,
+        owner: Some(&run_owner::current()),
+        plan,
+    };
+    Ok(store.begin_run(&run)?)
+}
+
+/// Marks a run as finished unless it was cancelled, and loads it: reports are made from the store only.
+///
+/// # Errors
+/// The store cannot be written or read.
+pub(crate) fn finish(
+    store: &mut Store,
+    number: RunId,
+    context: &RunContext<'_>,
+) -> Result<Run, Failure> {
+    if context.interrupt.signal().is_none() {
+        store.finish_run(number)?;
+    }
+    Ok(store.load(number)?)
+}

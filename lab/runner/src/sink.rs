@@ -1,0 +1,54 @@
+//! Sinks of observations.
+
+use crate::failure::Failure;
+use std::collections::BTreeSet;
+use trapline_model::{Contender, Observation};
+use trapline_store::{RunId, Store};
+
+/// Receives the observation of each boot as soon as the boot is over.
+pub trait ObservationSink {
+    /// Adds an observation.
+    ///
+    /// # Errors
+    /// It cannot be stored. The run ends.
+    fn observed(&mut self, observation: Observation) -> Result<(), Failure>;
+
+    /// Adds the reason why a contender cannot be booted. May be called repeatedly.
+    ///
+    /// # Errors
+    /// See [`Self::observed`].
+    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure>;
+}
+
+/// Stores observations as part of a run.
+pub struct StoreSink<'a> {
+    store: &'a mut Store,
+    run: RunId,
+    /// Contenders whose skip is stored.
+    skipped: BTreeSet<Contender>,
+}
+
+impl<'a> StoreSink<'a> {
+    /// Creates a sink that adds to `run`.
+    pub fn new(store: &'a mut Store, run: RunId) -> Self {
+        Self {
+            store,
+            run,
+            skipped: BTreeSet::new(),
+        }
+    }
+}
+
+impl ObservationSink for StoreSink<'_> {
+    fn observed(&mut self, observation: Observation) -> Result<(), Failure> {
+        let added = self.store.add_observation(self.run, &observation);
+        Ok(added?)
+    }
+
+    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure> {
+        if !self.skipped.insert(contender.clone()) {
+            return Ok(());
+        }
+        Ok(self.store.add_skip(self.run, contender, reason)?)
+    }
+}

@@ -1,0 +1,252 @@
+//! Symbols of all code that an environment of a simulated machine executes.
+
+use crate::context::RunContext;
+use crate::failure::Failure;
+use std::path::{Path, PathBuf};
+use trapline_environments::sim::{
+    symbols::{locate, Located},
+    xen_code, XenCode,
+};
+use trapline_environments::{Limits, Part};
+use trapline_model::EnvironmentId;
+use trapline_profile::symbols::{build_id, code_ranges, lowest_address, mappings, Mapping};
+use trapline_profile::{AddressLayout, AddressSpace, Symbols, XEN};
+
+/// Path of the agent on the machine; its file on this host is a part.
+const INIT: &str = "/init";
+
+/// Address ranges of a PC's firmware: below 1 MiB and below 4 GiB.
+const FIRMWARE: [(u64, u64); 2] = [(0xe_0000, 0x10_0000), (0xfffe_0000, 1 << 32)];
+
+/// Returns the machine that executes an environment's code outside of its guest.
+pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
+    match environment {
+        bare if bare.is_bare() => AddressLayout::Bare,
+        id if id.is_xen() => AddressLayout::Xen,
+        _ => AddressLayout::Linux,
+    }
+}
+
+/// Reads the symbols of `environment`.
+///
+/// # Errors
+/// A file cannot be read, or the machine does not report where its code lies.
+pub fn of(
+    context: &RunContext<'_>,
+    environment: EnvironmentId,
+    watch: &Limits,
+) -> Result<Symbols, Failure> {
+    let mut reader = Reader::new(context);
+    if !environment.has_processes() {
+        reader.add(AddressSpace::Guest, "guest", Part::Image)?;
+    }
+    if environment.is_bare() {
+        return Ok(reader.symbols);
+    }
+    if environment.is_xen() && environment.starts_with_machine() {
+        reader.add_hypervisor()?;
+        return Ok(reader.symbols);
+    }
+    let located = reader.locate(environment, watch)?;
+    if environment.is_xen() {
+        reader.symbols.add_kallsyms(KERNEL_OF_DOM0, &located.kernel);
+        reader.add_xen()?;
+    } else {
+        reader.symbols.add_kallsyms("kernel", &located.kernel);
+        reader.add_programs(environment, &located)?;
+    }
+    Ok(reader.symbols)
+}
+
+/// Reads the symbols on the path of an interrupt: of the hypervisor or kernel that raises it, and of the
+/// image.
+///
+/// # Errors
+/// See [`of`].
+pub fn of_irq_path(
+    context: &RunContext<'_>,
+    environment: EnvironmentId,
+    watch: &Limits,
+) -> Result<Symbols, Failure> {
+    let mut reader = Reader::new(context);
+    reader.add(AddressSpace::Guest, "guest", Part::Image)?;
+    if environment.is_xen() {
+        reader.add_hypervisor()?;
+    } else {
+        let located = reader.locate(environment, watch)?;
+        reader.symbols.add_kallsyms("kernel", &located.kernel);
+    }
+    Ok(reader.symbols)
+}
+
+/// Names of the components Xen and kernel of dom0.
+const HYPERVISOR: &str = "xen";
+const KERNEL_OF_DOM0: &str = "dom0-kernel";
+
+/// Collects the symbols of an environment.
+struct Reader<'a> {
+    context: &'a RunContext<'a>,
+    symbols: Symbols,
+}
+
+impl<'a> Reader<'a> {
+    fn new(context: &'a RunContext<'a>) -> Self {
+        Self {
+            context,
+            symbols: Symbols::default(),
+        }
+    }
+
+    /// Returns the addresses of code on the simulated machine.
+    fn locate(&self, environment: EnvironmentId, watch: &Limits) -> Result<Located, Failure> {
+        let inventory = self.context.inventory;
+        let machine = inventory.machine(environment);
+        let located = inventory
+            .image()
+            .and_then(|image| locate(inventory.settings(), environment, &image, &machine, watch));
+        located.map_err(|error| self.context.interrupt.explain(&error))
+    }
+
+    fn part(&self, part: Part) -> Result<PathBuf, Failure> {
+        Ok(self.context.inventory.settings().parts.get(part)?)
+    }
+
+    /// Adds a program that is loaded at the addresses in its file.
+    fn add(&mut self, space: AddressSpace, name: &str, part: Part) -> Result<(), Failure> {
+        let file = self.part(part)?;
+        let bytes = read(&file)?;
+        for (start, end) in
+            code_ranges(name, &bytes).map_err(|error| Failure::from_error(&error))?
+        {
+            self.symbols.add_range(space, start, end, name);
+        }
+        let added = self.symbols.add_elf(space, name, &bytes, 0);
+        added.map_err(|error| Failure::from_error(&error))?;
+        self.note_missing(name, &file);
+        Ok(())
+    }
+
+    /// Adds a program or library that is loaded at a relocated address. A mapping without a file, such
+    /// as the vDSO, has only its own name.
+    fn add_mapped(&mut self, mapping: &Mapping, file: &Path) -> Result<(), Failure> {
+        let name = short_name(file);
+        let (start, end) = (mapping.start, mapping.end);
+        self.symbols
+            .add_range(AddressSpace::User, start, end, &name);
+        if !file.is_file() {
+            return Ok(());
+        }
+        let bytes = read(file)?;
+        if let Ok(lowest) = lowest_address(&name, &bytes) {
+            let bias = start.wrapping_sub(lowest);
+            // Mapped data has no functions.
+            let _ = self
+                .symbols
+                .add_elf(AddressSpace::User, &name, &bytes, bias);
+            self.note_missing(&name, file);
+        }
+        Ok(())
+    }
+
+    /// Adds the agent, the VMM, and all that the VMM has mapped.
+    fn add_programs(
+        &mut self,
+        environment: EnvironmentId,
+        located: &Located,
+    ) -> Result<(), Failure> {
+        self.add(AddressSpace::User, "trapline-agent", Part::Agent)?;
+        if environment.has_trapline_vmm() {
+            self.add(AddressSpace::User, "trapline-vmm", Part::Vmm)?;
+        }
+        if environment.has_qemu_vmm() {
+            for (start, end) in FIRMWARE {
+                self.symbols
+                    .add_range(AddressSpace::Guest, start, end, "firmware");
+            }
+        }
+        for mapping in mappings(&located.program) {
+            let file = match mapping.path.as_str() {
+                INIT => self.part(Part::Agent)?,
+                path => PathBuf::from(path),
+            };
+            self.add_mapped(&mapping, &file)?;
+        }
+        Ok(())
+    }
+
+    /// Adds Xen and the programs of dom0, which all have the same addresses.
+    fn add_xen(&mut self) -> Result<(), Failure> {
+        let code = self.add_hypervisor()?;
+        let agent = ("trapline-agent".to_owned(), self.part(Part::Agent)?);
+        let programs = code.programs.into_iter();
+        let programs = programs.map(|file| (short_name(&file), file));
+        for (name, file) in std::iter::once(agent).chain(programs) {
+            let added = self.symbols.add_file(&name, &read(&file)?);
+            added.map_err(|error| Failure::from_error(&error))?;
+        }
+        Ok(())
+    }
+
+    fn add_hypervisor(&mut self) -> Result<XenCode, Failure> {
+        let code = xen_code(self.context.inventory.settings());
+        let code = code.map_err(|error| self.context.interrupt.explain(&error))?;
+        let symbols = &mut self.symbols;
+        symbols.add_range(AddressSpace::Hypervisor, XEN.start, XEN.end, HYPERVISOR);
+        match xen_symbols(&code)? {
+            Ok(bytes) => symbols
+                .add_elf(AddressSpace::Hypervisor, HYPERVISOR, &bytes, 0)
+                .map_err(|error| Failure::from_error(&error))?,
+            Err(reason) => self.context.note(&format!(
+                "Xen has no symbols: its instructions are listed as [{HYPERVISOR}], and its \
+                 faults as residual; {reason}"
+            )),
+        }
+        Ok(code)
+    }
+
+    /// Reports a file without symbols.
+    fn note_missing(&self, name: &str, file: &Path) {
+        if !self.symbols.has_component(name) {
+            self.context.note(&format!(
+                "{} has no symbols: its instructions are listed as [{name}]; \
+                 a build that is not stripped has them",
+                file.display()
+            ));
+        }
+    }
+}
+
+/// Returns the file with Xen's symbols. The inner error is the reason why it cannot be used.
+fn xen_symbols(code: &XenCode) -> Result<Result<Vec<u8>, String>, Failure> {
+    let symbols = match &code.named {
+        Ok(file) => read(file)?,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let id =
+        |bytes: &[u8]| build_id(HYPERVISOR, bytes).map_err(|error| Failure::from_error(&error));
+    let booted = id(&read(&code.hypervisor)?)?;
+    match booted.is_some() && booted == id(&symbols)? {
+        true => Ok(Ok(symbols)),
+        false => Ok(Err(
+            "the symbols in the package are of another build".to_owned()
+        )),
+    }
+}
+
+/// Program of dom0 that is listed as `device-model`.
+const DEVICE_MODEL: &str = "xen-qemu-system-i386";
+
+/// Returns the name of a program or library: `libc` for `libc.so.6`.
+fn short_name(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    let name = name.to_string_lossy();
+    if name == DEVICE_MODEL {
+        return "device-model".to_owned();
+    }
+    name.split(".so").next().unwrap_or(&name).to_owned()
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    let failure = |error| Failure::new(format!("cannot read {}: {error}", file.display()));
+    std::fs::read(file).map_err(failure)
+}

@@ -1,0 +1,116 @@
+//! A simulated machine before anything is added: the machine itself, and its kernel, or a hypervisor with
+//! the kernel of dom0.
+
+use crate::bochs;
+use crate::kernel::{self, Kernel, Maker};
+use crate::module::Module;
+use crate::settings::Settings;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use trapline_host::process::Command;
+use trapline_host::{sha256_of_file, Error, Facts};
+
+/// The machine. Without PCI, Linux boots fast; ACPI provides the local APIC, which all later timers need.
+/// pvpanic pauses the machine.
+pub const MACHINE: &str = "-M microvm,acpi=on,rtc=on -bios qboot.rom -device pvpanic";
+
+/// Kernel command line: no randomness, no self-tests of ciphers (two thirds of the instructions of a boot),
+/// warnings on the serial port, and a triple fault on panic (other reboot methods take minutes here).
+/// Mitigations stay as the distribution has them.
+pub const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps \
+                                cryptomgr.notests panic=-1 reboot=t";
+
+/// A machine and what it boots.
+pub struct Base {
+    /// Machine options of QEMU; empty on Bochs.
+    pub machine: &'static str,
+    /// CPU options, if not those of [`COUNTING`](crate::qemu::COUNTING).
+    pub processor: &'static str,
+    /// Kernel or hypervisor.
+    pub loaded: BootFiles,
+    /// Kernel modules, in load order.
+    pub modules: Vec<Module>,
+    /// Facts about kernel and modules.
+    pub facts: Facts,
+    /// The machine uses random numbers of its CPU while it runs. QEMU does not save their state in a
+    /// snapshot, so that a restored machine differs from a booted one; only restored ones are used.
+    pub random_state: bool,
+}
+
+/// Files that are loaded besides the initramfs.
+pub struct BootFiles {
+    /// The kernel, or a hypervisor.
+    pub kernel: PathBuf,
+    /// Its command line.
+    pub words: String,
+    /// With a hypervisor: the kernel of dom0 and its command line.
+    pub module: Option<(PathBuf, String)>,
+}
+
+impl Base {
+    /// Returns the machine of this vendor with the kernel of the settings or of the distribution.
+    ///
+    /// # Errors
+    /// The kernel is missing or cannot be read.
+    pub fn linux(settings: &Settings, maker: Maker) -> Result<Self, Error> {
+        let (machine, words) = match maker {
+            Maker::Amd => (MACHINE, KERNEL_WORDS),
+            Maker::Intel => ("", bochs::KERNEL_WORDS),
+        };
+        let Kernel {
+            image,
+            modules,
+            origin,
+        } = kernel::chosen(settings, maker)?;
+        let facts = [
+            ("l1-kernel", origin),
+            ("l1-kernel-sha256", sha256_of_file(&image)?),
+        ];
+        Ok(Self {
+            machine,
+            processor: "",
+            loaded: BootFiles {
+                kernel: image,
+                words: words.to_owned(),
+                module: None,
+            },
+            modules,
+            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            random_state: false,
+        })
+    }
+
+    /// Returns all options and command lines of the machine.
+    pub fn words(&self) -> Vec<String> {
+        let all = [self.machine, crate::qemu::COUNTING].into_iter();
+        let further = [self.processor]
+            .into_iter()
+            .filter(|words| !words.is_empty());
+        let all = all.chain(self.loaded.all_words()).chain(further);
+        all.map(str::to_owned).collect()
+    }
+}
+
+impl BootFiles {
+    /// Returns all command lines.
+    pub fn all_words(&self) -> impl Iterator<Item = &str> {
+        let module = self.module.iter().map(|(_, words)| words.as_str());
+        [self.words.as_str()].into_iter().chain(module)
+    }
+
+    /// Adds the options of QEMU that load the files with `initramfs`.
+    pub fn load_into(&self, command: Command, initramfs: &Arc<File>) -> Command {
+        let mut command = command.arg("-kernel").arg(&self.kernel).arg("-initrd");
+        let command = match &self.module {
+            None => command.arg_file(Arc::clone(initramfs)),
+            Some((kernel, words)) => {
+                let number = command.pass_file(Arc::clone(initramfs));
+                // A comma ends a module; two commas are an escaped one.
+                let kernel = kernel.to_string_lossy().replace(',', ",,");
+                command.arg(format!("{kernel} {words},/proc/self/fd/{number}"))
+            }
+        };
+        command.arg("-append").arg(&self.words)
+    }
+}

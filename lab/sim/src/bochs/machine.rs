@@ -1,0 +1,171 @@
+//! The machine: the configuration of Bochs with as few devices as possible, and its firmware.
+
+use super::acpi;
+use super::memory::{Memory, INFO, SEAL, START};
+use super::program::{Bochs, MODEL};
+use super::watch::{Watcher, GO};
+use crate::listener::Emulator;
+use std::sync::Arc;
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{memory_file, Error, Facts};
+
+/// Address of the firmware, at the end of the address space.
+const ROM: u32 = 0xffff_0000;
+const ROM_BYTES: usize = 0x1_0000;
+
+/// Second address of the firmware.
+const SHADOW: u32 = 0xf_0000;
+
+/// Offsets in the firmware, see rom.s.
+const PLAN: usize = 0x40;
+const TABLE: usize = 0x50;
+const LIMIT: usize = 0x70;
+const PROTECTED: usize = 0x80;
+const WORD: usize = 0x180;
+const LOST: usize = 0x190;
+const CODE: usize = 0x200;
+
+/// Marker by which the firmware detects a reset.
+const SECOND: u8 = 0x5a;
+
+/// Reset vector: a jump to the start of the firmware.
+const RESET: usize = 0xfff0;
+const JUMP: [u8; 3] = [0xe9, 0x0d, 0x00];
+
+core::arch::global_asm!(
+    include_str!("rom.s"),
+    ROM = const ROM,
+    PLAN = const PLAN,
+    TABLE = const TABLE,
+    LIMIT = const LIMIT,
+    PROTECTED = const PROTECTED,
+    WORD = const WORD,
+    LOST = const LOST,
+    CODE = const CODE,
+    SECOND = const SECOND,
+    START = const START,
+    SEAL = const SEAL,
+);
+
+extern "C" {
+    /// See rom.s.
+    #[link_name = "trapline_rom"]
+    static FIRMWARE: [u8; CODE];
+}
+
+/// Bochs exits with 1 at any end of the machine; the records of the guest tell how it ended.
+pub const EXIT_CODES: ExitCodes = ExitCodes {
+    done: 1,
+    panicked: None,
+    reset: None,
+};
+
+/// Exit statuses of a machine with Linux.
+pub const EMULATOR: Emulator = Emulator {
+    name: "Bochs",
+    done: EXIT_CODES.done,
+    stopped: EXIT_CODES.done,
+};
+
+/// A terminal type that always exists. Bochs opens a terminal for its display.
+const TERMINAL: &str = "TERM=linux";
+
+/// Clock and devices. A tick is one instruction and, for the machine's timers, a nanosecond; the host's
+/// clock is not used.
+const WORDS: &str = "\
+    clock: sync=none, time0=1704067200, rtc_sync=0\n\
+    vga: extension=none, update_freq=1, realtime=0\n\
+    pci: enabled=0\n\
+    port_e9_hack: enabled=1\n\
+    plugin_ctrl: biosdev=0, speaker=0, extfpuirq=0, parallel=0, gameport=0\n\
+    display_library: term\n\
+    config_interface: textconfig\n\
+    panic: action=fatal\n\
+    error: action=ignore\n\
+    info: action=ignore\n\
+    log: /dev/null\n";
+
+fn processor() -> String {
+    format!(
+        "cpu: model={MODEL}, count=1, ips=1000000000, reset_on_triple_fault=1, ignore_bad_msrs=1\n"
+    )
+}
+
+/// Returns facts common to all such machines.
+pub fn facts(bochs: &Bochs) -> Facts {
+    let words = processor() + WORDS;
+    let machine = words.lines().collect::<Vec<_>>().join("; ");
+    [("bochs", bochs.version.clone()), ("machine", machine)]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+}
+
+/// A machine.
+pub struct Machine<'a> {
+    /// The emulator.
+    pub bochs: &'a Bochs,
+    /// In MiB.
+    pub memory_mib: u32,
+    /// Traces executed instructions.
+    pub watcher: Option<&'a Watcher>,
+}
+
+impl Machine<'_> {
+    /// Returns the command that starts the machine with `memory`. Its console is standard output, its
+    /// serial port descriptor 3.
+    ///
+    /// # Errors
+    /// There is no memory for its files.
+    pub fn command(&self, memory: &Memory) -> Result<Command, Error> {
+        let mut command = Command::new("/usr/bin/env");
+        let mut path = |bytes: &[u8]| -> Result<String, Error> {
+            let number = command.pass_file(Arc::new(memory_file("bochs", bytes)?));
+            Ok(format!("/proc/self/fd/{number}"))
+        };
+        let rom = path(&firmware(memory))?;
+        let display = path(&display_rom())?;
+        let ram = path(memory.bytes())?;
+        let mib = self.memory_mib;
+        let words = format!(
+            "{}{WORDS}memory: guest={mib}, host={mib}\n\
+             romimage: file={rom}, address={ROM:#x}\n\
+             vgaromimage: file={display}\n\
+             optramimage1: file={ram}, address={START:#x}\n\
+             com1: enabled=1, mode=file, dev=/proc/self/fd/3\n",
+            processor(),
+        );
+        let words = path(words.as_bytes())?;
+        let told = self.watcher.map_or(GO, |watcher| &watcher.script);
+        let go = path(told.as_bytes())?;
+        let command = command.divert(self.watcher.map(|watcher| watcher.trace.diversion()));
+        let command = command.arg(TERMINAL).arg(&self.bochs.program);
+        let command = command.words("-q -f").arg(words);
+        Ok(match self.bochs.debugger {
+            true => command.arg("-rc").arg(go),
+            false => command,
+        })
+    }
+}
+
+/// Returns the firmware that enters `memory`.
+fn firmware(memory: &Memory) -> Vec<u8> {
+    let mut rom = vec![0; ROM_BYTES];
+    // SAFETY: rom.s defines exactly this many bytes, and nothing writes them.
+    rom[..CODE].copy_from_slice(unsafe { &FIRMWARE });
+    for (at, value) in (PLAN..).step_by(4).zip([memory.entry, INFO, memory.end()]) {
+        rom[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    rom[RESET..RESET + JUMP.len()].copy_from_slice(&JUMP);
+    let tables = (acpi::TABLES - SHADOW) as usize;
+    rom[tables..tables + memory.tables.len()].copy_from_slice(&memory.tables);
+    rom
+}
+
+/// Returns the header of a video BIOS, which Bochs requires. The sum of its bytes is zero.
+fn display_rom() -> [u8; 512] {
+    let mut rom = [0; 512];
+    rom[..4].copy_from_slice(&[0x55, 0xaa, 1, 0xcb]);
+    rom[511] = rom.iter().fold(0_u8, |sum, byte| sum.wrapping_sub(*byte));
+    rom
+}

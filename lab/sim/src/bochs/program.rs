@@ -1,0 +1,117 @@
+//! Finds Bochs and checks its capabilities.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use trapline_host::Error;
+
+/// Command that installs Bochs.
+pub const REMEDY: &str = "sudo apt-get install --no-install-recommends bochs bochs-term";
+
+/// CPU model: the newest of Bochs 2.7 whose timers Linux trusts.
+pub const MODEL: &str = "corei7_skylake_x";
+
+/// Display library, required by Bochs. It opens a terminal of its own.
+const DISPLAY: &str = "libbx_term_gui.so";
+
+/// A Bochs of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bochs {
+    /// Its file.
+    pub program: PathBuf,
+    /// Its version.
+    pub version: String,
+    /// It has a debugger, which has to continue the machine.
+    pub debugger: bool,
+}
+
+/// Names of its program. Where the first exists, the second is an interactive wrapper.
+const NAMES: [&str; 2] = ["bochs-bin", "bochs"];
+
+impl Bochs {
+    /// Returns the Bochs in `$PATH`.
+    ///
+    /// # Errors
+    /// It is missing, does not start, or lacks a capability.
+    pub fn find() -> Result<Self, Error> {
+        Self::called(&NAMES)
+    }
+
+    fn called(names: &[&str]) -> Result<Self, Error> {
+        let found = names.iter().copied().find_map(trapline_host::find_program);
+        let none = || Error::unavailable(format!("there is no Bochs in $PATH: {REMEDY}"));
+        Self::at(found.ok_or_else(none)?)
+    }
+
+    fn at(program: PathBuf) -> Result<Self, Error> {
+        let lacks = |what: &str| {
+            let program = program.display();
+            Error::unavailable(format!("{program} {what}: {REMEDY}"))
+        };
+        let told = ask(&program, &["--help"])?;
+        let version = after(&told, "Bochs x86 Emulator ")
+            .ok_or_else(|| lacks("does not tell its version"))?
+            .to_owned();
+        if !ask(&program, &["--help", "cpu"])?.contains(MODEL) {
+            return Err(lacks(&format!(
+                "({version}) has no processor {MODEL} with Intel's virtualization"
+            )));
+        }
+        // Builds without plugins contain their displays.
+        let plugins =
+            after(&told, "using compile time default '").map(|path| path.trim_end_matches('\''));
+        if plugins.is_some_and(|path| !Path::new(path).join(DISPLAY).exists()) {
+            return Err(lacks(&format!("has no {DISPLAY}")));
+        }
+        Ok(Self {
+            debugger: told.contains("-rc filename"),
+            program,
+            version,
+        })
+    }
+}
+
+/// Returns the word after `prefix`.
+fn after<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    text.split_once(prefix)?.1.split_ascii_whitespace().next()
+}
+
+/// Returns the output of Bochs on both streams. It starts no machine.
+fn ask(program: &Path, question: &[&str]) -> Result<String, Error> {
+    let output = std::process::Command::new(program)
+        .args(question)
+        .env_remove("LTDL_LIBRARY_PATH")
+        .stdin(std::process::Stdio::null())
+        .output();
+    let Output { stdout, stderr, .. } = output.map_err(|source| Error::Start {
+        program: program.to_owned(),
+        source,
+    })?;
+    Ok(String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_program_and_other_programs_are_rejected() {
+        let error = Bochs::called(&["no-such-bochs"]).unwrap_err().to_string();
+        assert_eq!(error, format!("there is no Bochs in $PATH: {REMEDY}"));
+        let error = Bochs::at("/nonexistent/bochs".into()).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/bochs"), "{error}");
+        let error = Bochs::at("/bin/true".into()).unwrap_err().to_string();
+        assert!(error.contains("does not tell its version"), "{error}");
+        assert!(error.ends_with(REMEDY), "{error}");
+    }
+
+    #[test]
+    fn bochs_without_the_cpu_model_is_rejected() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("bochs");
+        std::fs::write(&path, "#!/bin/sh\necho Bochs x86 Emulator 2.6\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let error = Bochs::at(path).unwrap_err().to_string();
+        assert!(error.contains("(2.6) has no processor"), "{error}");
+    }
+}

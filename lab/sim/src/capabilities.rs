@@ -1,0 +1,118 @@
+//! Checks that a QEMU can simulate the machine: some are built without TCG, some simulate a CPU without
+//! SVM. The machine is created, queried and ended before it executes anything.
+
+use crate::qemu::{Qemu, COUNTING, REMEDY};
+use std::io::{self, Write};
+use std::process::{Command, Output, Stdio};
+use trapline_host::Error;
+
+/// Options of a paused machine with QMP on standard input.
+const STANDING: &str =
+    "-nodefaults -no-user-config -display none -smp 1 -m 16M -M microvm -S -qmp stdio";
+
+/// QMP commands. The first device of a machine is its CPU.
+const QUESTIONS: &str = r#"
+{"execute": "qmp_capabilities"}
+{"execute": "qom-get", "id": "svm",
+ "arguments": {"path": "/machine/unattached/device[0]", "property": "svm"}}
+{"execute": "quit"}
+"#;
+
+/// Checks that `qemu` can count instructions.
+///
+/// # Errors
+/// It cannot; with the message of QEMU.
+pub fn check_counting(qemu: &Qemu) -> Result<(), Error> {
+    counting(qemu).map(drop)
+}
+
+/// Checks that `qemu` can run a Linux with KVM, too.
+///
+/// # Errors
+/// See [`check_counting`], or its CPU has no SVM.
+pub fn check_nesting(qemu: &Qemu) -> Result<(), Error> {
+    let answers = counting(qemu)?;
+    // A QEMU that does not know the property may have SVM.
+    match answers.lines().any(is_no) {
+        false => Ok(()),
+        true => Err(Error::unavailable(format!(
+            "the CPU that {} simulates has no SVM, and KVM does not load without; use QEMU as \
+             the distribution builds it: {REMEDY} ('sim' works with this one)",
+            of(qemu)
+        ))),
+    }
+}
+
+fn is_no(answer: &str) -> bool {
+    let answer: Option<serde_json::Value> = serde_json::from_str(answer).ok();
+    answer.is_some_and(|answer| answer["id"] == "svm" && answer["return"] == false)
+}
+
+/// Returns the answers of the counting machine.
+fn counting(qemu: &Qemu) -> Result<String, Error> {
+    let output = ask(qemu).map_err(|source| Error::Start {
+        program: qemu.program.clone(),
+        source,
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(Error::unavailable(format!(
+        "{} cannot be the machine that counts instructions ({}); use QEMU as the distribution \
+         builds it: {REMEDY}",
+        of(qemu),
+        words.lines().next().unwrap_or("it does not say why").trim()
+    )))
+}
+
+fn of(qemu: &Qemu) -> String {
+    format!("QEMU {} ({})", qemu.version, qemu.program.display())
+}
+
+fn ask(qemu: &Qemu) -> io::Result<Output> {
+    let mut child = Command::new(&qemu.program)
+        .args(STANDING.split_ascii_whitespace())
+        .args(COUNTING.split_ascii_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Fails if QEMU ended already; its status is checked below.
+        let _ = stdin.write_all(QUESTIONS.as_bytes());
+    }
+    child.wait_with_output()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failing_qemu_is_named_with_a_remedy() {
+        let qemu = |program: &str| Qemu {
+            program: program.into(),
+            version: "99".to_owned(),
+        };
+        let error = check_counting(&qemu("/bin/false")).unwrap_err().to_string();
+        assert!(error.starts_with("QEMU 99 (/bin/false) cannot"), "{error}");
+        assert!(error.contains("it does not say why"), "{error}");
+        assert!(error.ends_with(REMEDY), "{error}");
+        let error = check_nesting(&qemu("/nonexistent")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent"), "{error}");
+    }
+
+    #[test]
+    fn only_an_explicit_false_means_no_svm() {
+        assert!(is_no(r#"{"return": false, "id": "svm"}"#));
+        for other in [
+            r#"{"return": true, "id": "svm"}"#,
+            r#"{"error": {"desc": "no such property"}, "id": "svm"}"#,
+            r#"{"return": false}"#,
+            "no JSON",
+        ] {
+            assert!(!is_no(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Linux kernel of a simulated machine: given by the user, or the distribution's, downloaded and unpacked
+//! without being installed.
+//!
+//! A downloaded kernel is used until it is removed from the cache, so that figures do not change with a new
+//! release.
+
+use crate::module::{self, Module};
+use crate::settings::Settings;
+use std::fs;
+use std::path::{Path, PathBuf};
+use trapline_host::{package, Error};
+
+/// A kernel and the modules of its KVM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The kernel's file, as boot loaders read it.
+    pub image: PathBuf,
+    /// Modules in load order.
+    pub modules: Vec<Module>,
+    /// Package or file that it comes from.
+    pub origin: String,
+}
+
+/// Vendor of the machine's virtualization extensions. Each has its own kernels in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// AMD: emulated by QEMU's TCG.
+    Amd,
+    /// Intel: emulated by Bochs.
+    Intel,
+}
+
+impl Maker {
+    /// Returns the KVM module.
+    const fn module(self) -> &'static str {
+        match self {
+            Self::Amd => "kvm_amd",
+            Self::Intel => "kvm_intel",
+        }
+    }
+
+    /// Returns the file with the load order of modules.
+    const fn order(self) -> &'static str {
+        match self {
+            Self::Amd => "modules",
+            Self::Intel => "modules-intel",
+        }
+    }
+
+    /// Returns the suffix of kernel directories.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Amd => "",
+            Self::Intel => "-intel",
+        }
+    }
+}
+
+/// Metapackages of the newest kernel, smallest first: Debian cloud, Debian, Ubuntu virtual, Ubuntu.
+const METAPACKAGES: [&str; 4] = [
+    "linux-image-cloud-amd64",
+    "linux-image-amd64",
+    "linux-image-virtual",
+    "linux-image-generic",
+];
+
+/// Name of the kernel in its directory.
+const IMAGE: &str = "vmlinuz";
+
+/// Returns the kernel of the settings, or else the distribution's.
+///
+/// # Errors
+/// A file is missing or broken, or no kernel is available.
+pub fn chosen(settings: &Settings, maker: Maker) -> Result<Kernel, Error> {
+    match &settings.kernel {
+        Some((image, modules)) => given(image, modules, maker),
+        None => fetched(&settings.cache.directory, maker),
+    }
+}
+
+/// Returns the kernel at `image` with modules from below `modules`.
+///
+/// # Errors
+/// A file is missing or broken.
+pub fn given(image: &Path, modules: &Path, maker: Maker) -> Result<Kernel, Error> {
+    fs::File::open(image).map_err(Error::file(image))?;
+    Ok(Kernel {
+        image: image.to_owned(),
+        modules: module::with_needed(modules, maker.module())?,
+        origin: image.display().to_string(),
+    })
+}
+
+/// Checks that [`fetched`] can be expected to succeed.
+///
+/// # Errors
+/// No kernel is available.
+pub fn check(cache: &Path, maker: Maker) -> Result<(), Error> {
+    match in_cache(cache, maker) {
+        Some(_) => Ok(()),
+        None => packages().map(|_| ()),
+    }
+}
+
+/// Returns the distribution's kernel from the cache, downloading it if needed.
+///
+/// # Errors
+/// It is not in the cache and cannot be downloaded.
+pub fn fetched(cache: &Path, maker: Maker) -> Result<Kernel, Error> {
+    let directory = match in_cache(cache, maker) {
+        Some(directory) => directory,
+        None => download(cache, maker)?,
+    };
+    read(&directory, maker)
+}
+
+fn kernels(cache: &Path) -> PathBuf {
+    cache.join("kernels")
+}
+
+/// Returns the downloaded kernel, the last by name.
+fn in_cache(cache: &Path, maker: Maker) -> Option<PathBuf> {
+    package::newest_in(&kernels(cache), |path| {
+        path.join(maker.order()).is_file() && path.join(IMAGE).is_file()
+    })
+}
+
+fn read(directory: &Path, maker: Maker) -> Result<Kernel, Error> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let package = name.strip_suffix(maker.suffix()).unwrap_or(&name);
+    Ok(Kernel {
+        image: directory.join(IMAGE),
+        modules: modules_in(directory, maker.order())?,
+        origin: format!("package {package}"),
+    })
+}
+
+/// Returns the modules in a directory of the cache, in the order of its file `order`.
+///
+/// # Errors
+/// One cannot be read.
+pub fn modules_in(directory: &Path, order: &str) -> Result<Vec<Module>, Error> {
+    let order = directory.join(order);
+    let names = fs::read_to_string(&order).map_err(Error::file(&order))?;
+    let modules = names.lines().map(|name| {
+        let path = directory.join(format!("{name}.ko"));
+        let bytes = fs::read(&path).map_err(Error::file(&path))?;
+        let name = name.to_owned();
+        Ok(Module { name, bytes })
+    });
+    modules.collect()
+}
+
+/// Returns the packages of the newest kernel and its modules.
+fn packages() -> Result<Vec<String>, Error> {
+    packages_of(&METAPACKAGES)
+}
+
+/// Returns the packages of the first metapackage that the distribution has.
+///
+/// # Errors
+/// It has none of them.
+pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
+    for meta in metapackages {
+        let output = package::run(
+            "apt-cache",
+            &["depends", "--important", meta],
+            Path::new("/"),
+        )?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if let Some(image) = concrete_image(&text) {
+            let modules = image.replacen("linux-image-", "linux-modules-", 1);
+            let known = package::run("apt-cache", &["show", &modules], Path::new("/"))?;
+            let modules = known.status.success().then_some(modules);
+            return Ok(std::iter::once(image).chain(modules).collect());
+        }
+    }
+    Err(Error::missing(
+        format!("no kernel package is known ({})", METAPACKAGES.join(", ")),
+        "sudo apt-get update",
+    ))
+}
+
+/// Returns the kernel package that a metapackage depends on.
+fn concrete_image(text: &str) -> Option<String> {
+    package::dependencies(text)
+        .find(|name| {
+            name.starts_with("linux-image-") && name.contains(|c: char| c.is_ascii_digit())
+        })
+        .map(str::to_owned)
+}
+
+fn download(cache: &Path, maker: Maker) -> Result<PathBuf, Error> {
+    let packages = packages()?;
+    let kernels = kernels(cache);
+    fs::create_dir_all(&kernels).map_err(Error::file(&kernels))?;
+    let work = package::work_directory(&kernels)?;
+    package::download(packages.iter().map(String::as_str), work.path())?;
+    let name =
+        package::unpack_all(work.path(), "linux-image-")?.unwrap_or_else(|| packages[0].clone());
+    let complete = work.path().join("complete");
+    let unpacked = work.path().join("unpacked");
+    lay_out(&unpacked, &complete, &packages[0], maker)?;
+    let place = kernels.join(name + maker.suffix());
+    package::publish(&complete, place, |place| {
+        place.join(maker.order()).is_file()
+    })
+}
+
+/// Moves the needed files of an unpacked package to a directory.
+fn lay_out(unpacked: &Path, place: &Path, package: &str, maker: Maker) -> Result<(), Error> {
+    let image = image_below(unpacked)
+        .ok_or_else(|| Error::unavailable(format!("package {package} contains no kernel")))?;
+    let modules = module::with_needed(unpacked, maker.module())?;
+    fs::create_dir(place).map_err(Error::file(place))?;
+    fs::rename(&image, place.join(IMAGE)).map_err(Error::file(&image))?;
+    keep_modules(&modules, place, maker.order())
+}
+
+/// Writes modules into a directory of the cache, and last their order.
+///
+/// # Errors
+/// One cannot be written.
+pub fn keep_modules(modules: &[Module], place: &Path, order: &str) -> Result<(), Error> {
+    let mut names = String::new();
+    for module in modules {
+        let path = place.join(format!("{}.ko", module.name));
+        fs::write(&path, &module.bytes).map_err(Error::file(&path))?;
+        names += &format!("{}\n", module.name);
+    }
+    fs::write(place.join(order), names).map_err(Error::file(place))
+}
+
+fn image_below(unpacked: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(unpacked.join("boot")).ok()?;
+    let is_image =
+        |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("vmlinuz");
+    Some(entries.flatten().find(is_image)?.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metapackage_resolves_to_one_kernel() {
+        let debian = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n";
+        let found = concrete_image(debian);
+        assert_eq!(found.as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
+        let ubuntu =
+            "linux-image-virtual\n  Depends: linux-base\n  Depends: linux-image-6.8.0-31-generic\n";
+        let found = concrete_image(ubuntu);
+        assert_eq!(found.as_deref(), Some("linux-image-6.8.0-31-generic"));
+        assert_eq!(concrete_image("linux-image-generic\n"), None);
+    }
+
+    #[test]
+    fn incomplete_download_is_not_used() {
+        let cache = tempfile::tempdir().unwrap();
+        let place = kernels(cache.path()).join("linux-image-1_1");
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join(IMAGE), "kernel").unwrap();
+        let maker = Maker::Amd;
+        assert_eq!(in_cache(cache.path(), maker), None);
+        fs::write(place.join(maker.order()), "kvm\n").unwrap();
+        fs::write(place.join("kvm.ko"), "module").unwrap();
+        assert_eq!(in_cache(cache.path(), maker), Some(place.clone()));
+        assert_eq!(in_cache(cache.path(), Maker::Intel), None);
+        let kernel = fetched(cache.path(), maker).unwrap();
+        assert_eq!(kernel.image, place.join(IMAGE));
+        assert_eq!(kernel.modules[0].name, "kvm");
+        assert_eq!(kernel.origin, "package linux-image-1_1");
+    }
+
+    #[test]
+    fn missing_kernel_is_named() {
+        let error = given(
+            Path::new("/nonexistent/vmlinuz"),
+            Path::new("/"),
+            Maker::Amd,
+        )
+        .unwrap_err();
+        assert!(error.to_string().starts_with("/nonexistent/vmlinuz: "));
+    }
+}

@@ -1,0 +1,243 @@
+//! Decodes the stream of a simulated machine, in which its init reports which program starts, what it
+//! writes and how it ends.
+
+use sha2::{Digest, Sha256};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use trapline_abi::platform::EXIT_STATUS_DONE;
+use trapline_abi::record::Channel;
+use trapline_abi::{Decoder, Item, Record, VERSION};
+use trapline_host::process::{Exited, OutputHandler};
+use trapline_host::{hexadecimal, Error};
+use trapline_protocol::{Log, UsageProbe, MAX_BYTES, NOT_REPORTED};
+
+/// Observes the programs of a machine, which run one after the other. An error ends the machine.
+pub trait ProgramObserver {
+    /// Returns the number of programs to run.
+    fn expected(&self) -> usize;
+
+    /// Returns the number of bytes above which the machine counts as flooding.
+    fn byte_limit(&self) -> u64 {
+        2 * MAX_BYTES
+    }
+
+    /// The next program starts, at `exec` ticks of the machine's clock.
+    fn start(&mut self, exec: u64);
+
+    /// The program wrote something.
+    ///
+    /// # Errors
+    /// The machine is to be stopped.
+    fn output(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), Error>;
+
+    /// The program ended, at `at` ticks of the machine's clock.
+    ///
+    /// # Errors
+    /// It failed.
+    fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), Error>;
+
+    /// The machine ended before the program, for this reason.
+    fn abort(&mut self, reason: &str);
+}
+
+/// Exit statuses of an emulator.
+#[derive(Clone, Copy, Debug)]
+pub struct Emulator {
+    /// Its name.
+    pub name: &'static str,
+    /// Status if init ended the machine.
+    pub done: i32,
+    /// Status if Linux ended the machine.
+    pub stopped: i32,
+}
+
+impl Emulator {
+    /// QEMU, with an exit device.
+    pub const QEMU: Self = Self {
+        name: "QEMU",
+        done: EXIT_STATUS_DONE,
+        stopped: 0,
+    };
+}
+
+/// Decodes the output of a machine.
+pub struct MachineOutput<I> {
+    decoder: Decoder,
+    state: State<I>,
+}
+
+struct State<I> {
+    emulator: Emulator,
+    programs: I,
+    running: bool,
+    started: usize,
+    /// First error while decoding.
+    error: Option<Error>,
+    done: bool,
+    panic: Option<String>,
+    serial: Log,
+    errors: Log,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl<I: ProgramObserver> MachineOutput<I> {
+    /// Returns a decoder of a machine with these programs.
+    pub fn new(emulator: Emulator, programs: I) -> Self {
+        Self {
+            decoder: Decoder::new(),
+            state: State {
+                emulator,
+                programs,
+                running: false,
+                started: 0,
+                error: None,
+                done: false,
+                panic: None,
+                serial: Log::default(),
+                errors: Log::default(),
+                hash: Sha256::new(),
+                bytes: 0,
+            },
+        }
+    }
+
+    /// Completes decoding after the machine ended with `exited`. Returns the programs and the hash of
+    /// the whole output, too.
+    pub fn finish(mut self, exited: Result<Exited, Error>) -> (I, String, Result<(), Error>) {
+        let Self { decoder, state } = &mut self;
+        decoder.finish(&mut |item| state.item(item));
+        let result = exited.and_then(|exited| state.check_exit(&exited));
+        if std::mem::take(&mut state.running) {
+            let reason = result
+                .as_ref()
+                .err()
+                .map_or_else(|| NOT_REPORTED.to_owned(), Error::to_string);
+            state.programs.abort(&reason);
+        }
+        let hash = hexadecimal(&self.state.hash.finalize());
+        (self.state.programs, hash, result)
+    }
+}
+
+impl<I: ProgramObserver> State<I> {
+    fn item(&mut self, item: Item<'_>) {
+        let handled = match item {
+            Item::Text(byte) => {
+                self.serial.push(byte);
+                Ok(())
+            }
+            Item::Damaged => failed("damaged record of init"),
+            Item::Record(record, at) => self.record(&record, at),
+        };
+        if let (Err(error), true) = (handled, self.error.is_none()) {
+            self.error = Some(error);
+        }
+    }
+
+    fn record(&mut self, record: &Record<'_>, at: u64) -> Result<(), Error> {
+        match *record {
+            Record::Hello { version, .. } if version != VERSION => {
+                return Err(Error::Version { theirs: version });
+            }
+            Record::Hello { .. } => {}
+            Record::Launch { child } => return self.launch(child, at),
+            Record::Relay {
+                child,
+                channel,
+                bytes,
+            } if self.is_running(child) => return self.programs.output(channel, bytes),
+            Record::Reaped { child, status, .. } if self.is_running(child) => {
+                self.running = false;
+                let status = ExitStatus::from_raw(status as i32);
+                return self.programs.end(status, at);
+            }
+            Record::Panic { message } => self.panic = Some(message.to_owned()),
+            Record::Done => self.done = true,
+            _ => return failed("record of init is out of sequence"),
+        }
+        Ok(())
+    }
+
+    /// Returns whether `child` is the running program.
+    fn is_running(&self, child: u16) -> bool {
+        self.running && usize::from(child) + 1 == self.started
+    }
+
+    fn launch(&mut self, child: u16, exec: u64) -> Result<(), Error> {
+        let in_turn = !self.running && usize::from(child) == self.started;
+        if !in_turn || self.started == self.programs.expected() {
+            return failed("init started a program out of sequence");
+        }
+        self.running = true;
+        self.started += 1;
+        self.programs.start(exec);
+        Ok(())
+    }
+
+    fn check_exit(&self, exited: &Exited) -> Result<(), Error> {
+        if let Some(message) = &self.panic {
+            return failed(message);
+        }
+        let serial = self.serial.lines_from(PANIC, 6);
+        let output = [serial, self.errors.last_lines(3)].join("\n");
+        let failed = |what: &str| failed(format!("{what}\n{}", output.trim()).trim_end());
+        let Emulator {
+            name,
+            done,
+            stopped,
+        } = self.emulator;
+        match (exited.status.code(), self.done) {
+            (Some(status), true) if status == done => {
+                match self.started == self.programs.expected() {
+                    true => Ok(()),
+                    false => failed("init skipped programs"),
+                }
+            }
+            (Some(status), _) if status == stopped => failed("its Linux stopped"),
+            (Some(status), _) => failed(&format!("{name} ended with status {status}")),
+            (None, _) => failed(&format!(
+                "{name} ended by signal {}",
+                exited.status.signal().unwrap_or_default()
+            )),
+        }
+    }
+}
+
+/// Kernel message before the reason of a panic.
+const PANIC: &str = "Kernel panic - not syncing";
+
+fn failed(reason: impl Into<String>) -> Result<(), Error> {
+    Err(Error::Machine(reason.into()))
+}
+
+impl<I: ProgramObserver> OutputHandler for MachineOutput<I> {
+    fn console(&mut self, bytes: &[u8], _: u64, _: &mut dyn UsageProbe) {
+        let Self { decoder, state } = self;
+        state.bytes += bytes.len() as u64;
+        state.hash.update(bytes);
+        decoder.feed(bytes, &mut |item| state.item(item));
+    }
+
+    fn errors(&mut self, bytes: &[u8]) {
+        self.state.errors.extend(bytes);
+    }
+
+    /// Descriptor 3 of a simulated machine is its serial port.
+    fn events(&mut self, bytes: &[u8]) {
+        self.state.bytes += bytes.len() as u64;
+        self.state.serial.extend(bytes);
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        if self.state.bytes > self.state.programs.byte_limit() {
+            let output = self.last_output();
+            return Err(Error::Flooded { output });
+        }
+        self.state.error.take().map_or(Ok(()), Err)
+    }
+
+    fn last_output(&self) -> String {
+        self.state.serial.lines_from(PANIC, 6)
+    }
+}

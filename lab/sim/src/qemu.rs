@@ -1,0 +1,262 @@
+//! QEMU: its version, and the machines it creates for the image and for Linux, the same in all environments.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trapline_abi::job::Console;
+use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
+use trapline_abi::Job;
+use trapline_host::process::Command;
+use trapline_host::{find_program, Error};
+use trapline_model::layers::QemuMachine;
+use trapline_model::{Halt, MachineSpec};
+
+/// Oldest supported version.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Command that installs QEMU.
+pub const REMEDY: &str = "sudo apt-get install --no-install-recommends qemu-system-x86";
+
+/// A QEMU of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Qemu {
+    /// Its file.
+    pub program: PathBuf,
+    /// Its version.
+    pub version: String,
+}
+
+impl Qemu {
+    /// Returns the QEMU at `program`, or in `$PATH`.
+    ///
+    /// # Errors
+    /// It is missing, does not start, or is too old.
+    pub fn find(program: Option<&Path>) -> Result<Self, Error> {
+        let program = match program {
+            Some(program) => program.to_owned(),
+            None => find_program("qemu-system-x86_64").ok_or_else(|| {
+                Error::unavailable(format!("there is no qemu-system-x86_64 in $PATH: {REMEDY}"))
+            })?,
+        };
+        let output = std::process::Command::new(&program)
+            .arg("--version")
+            .output()
+            .map_err(|source| Error::Start {
+                program: program.clone(),
+                source,
+            })?;
+        let version = version_in(&String::from_utf8_lossy(&output.stdout)).map_err(|reason| {
+            Error::unavailable(format!("{}: {reason}: {REMEDY}", program.display()))
+        })?;
+        Ok(Self { program, version })
+    }
+
+    /// Returns the paths of the firmware of a machine.
+    ///
+    /// # Errors
+    /// QEMU does not report its directories, or a file is missing.
+    pub fn firmware(&self, machine: QemuMachine) -> Result<Vec<PathBuf>, Error> {
+        let output = std::process::Command::new(&self.program)
+            .args(["-L", "help"])
+            .output()
+            .map_err(|source| Error::Start {
+                program: self.program.clone(),
+                source,
+            })?;
+        let directories = String::from_utf8_lossy(&output.stdout);
+        let find = |name: &&str| {
+            let paths = directories.lines().map(|path| Path::new(path).join(name));
+            let mut present = paths.filter_map(|path| path.canonicalize().ok());
+            present.next().ok_or_else(|| {
+                let program = self.program.display();
+                Error::unavailable(format!("{program} has no {name}: {REMEDY}"))
+            })
+        };
+        hardware(machine).firmware.iter().map(find).collect()
+    }
+
+    /// Returns a machine without devices. Its memory is shared, which separates it from QEMU's own.
+    pub fn machine(&self, kind: &str, memory_mib: u32, cpus: u32) -> Command {
+        Command::new(&self.program)
+            .words("-nodefaults -no-user-config -display none -no-reboot")
+            .arg("-object")
+            .arg(format!(
+                "memory-backend-memfd,id=ram,size={memory_mib}M,share=on"
+            ))
+            .arg("-M")
+            .arg(format!("{kind},memory-backend=ram"))
+            .arg("-m")
+            .arg(format!("{memory_mib}M"))
+            .words(&format!("-smp {cpus}"))
+    }
+
+    /// Returns the command for the image on a machine, with options for the accelerator.
+    pub fn for_image(
+        &self,
+        kind: QemuMachine,
+        image: &Path,
+        machine: &MachineSpec,
+        accelerator: &str,
+        job: &Job,
+    ) -> Command {
+        let hardware = hardware(kind);
+        self.machine(hardware.options, machine.memory_mib, 1)
+            .words(accelerator)
+            .words(halts(machine.halt))
+            .words("-serial null")
+            .words(hardware.devices)
+            .words(&console("console", "/proc/self/fd/1"))
+            .arg("-kernel")
+            .arg(image)
+            .arg("-append")
+            .arg(job.to_string())
+    }
+
+    /// Returns the machine for Linux, with the options `accelerator` and its console on standard error.
+    pub fn for_linux(&self, machine: &MachineSpec, accelerator: &str) -> Command {
+        self.machine(LINUX_MICROVM, machine.memory_mib, machine.cpus)
+            .words(accelerator)
+            .words("-bios")
+            .arg(FIRMWARE)
+            .words("-serial file:/proc/self/fd/2")
+            .words(&console("console", "/proc/self/fd/1"))
+    }
+}
+
+/// Makes the instruction clock of a QEMU reproducible with [`Part::Steady`]. The library finds the
+/// thread of the CPU by its name. It is passed as a descriptor: the loader accepts neither spaces nor
+/// colons in a path.
+///
+/// [`Part::Steady`]: trapline_host::Part::Steady
+pub fn with_steady_clock(mut command: Command, library: Arc<File>) -> Command {
+    let number = command.pass_file(library);
+    command
+        .env("LD_PRELOAD", format!("/proc/self/fd/{number}"))
+        .words("-name debug-threads=on")
+}
+
+/// Names the threads, so that those of vCPUs can be found.
+pub fn with_named_threads(command: Command) -> Command {
+    command.words("-name guest=trapline,debug-threads=on")
+}
+
+/// A machine for the image.
+struct Hardware {
+    /// The value of `-M`.
+    options: &'static str,
+    /// Further options: devices.
+    devices: &'static str,
+    /// Files that QEMU loads.
+    firmware: &'static [&'static str],
+}
+
+const fn hardware(machine: QemuMachine) -> Hardware {
+    match machine {
+        // Without ACPI the firmware is qboot, which loads a PVH image itself and needs no
+        // option ROMs. By default QEMU would put the device into the last virtio transport.
+        QemuMachine::Microvm => Hardware {
+            options: "microvm,acpi=off,rtc=off,x-option-roms=off",
+            devices: "-global virtio-mmio.force-legacy=false \
+                      -device virtio-rng-device,bus=virtio-mmio-bus.0",
+            firmware: &[FIRMWARE],
+        },
+        // SeaBIOS starts a PVH image through an option ROM.
+        QemuMachine::Pc => Hardware {
+            options: "pc,acpi=off,hpet=off,usb=off",
+            devices: "",
+            firmware: &["bios-256k.bin", "pvh.bin", "kvmvapic.bin"],
+        },
+    }
+}
+
+/// Machine of Linux, which finds CPUs and interrupt controllers by ACPI. The firmware has to be named then.
+const LINUX_MICROVM: &str = "microvm,acpi=on,rtc=on";
+
+/// File name of qboot.
+const FIRMWARE: &str = "qboot.rom";
+
+/// How QEMU has KVM leave halts to the guest (and what else only idle guests do).
+fn halts(halt: Halt) -> &'static str {
+    match halt {
+        Halt::Exits => "",
+        Halt::InGuest => "-overcommit cpu-pm=on",
+    }
+}
+
+/// CPU of the image on KVM. Some hosts do not permit writes of `IA32_ARCH_CAPABILITIES`.
+pub const KVM: &str = "-accel kvm -cpu host,-arch-capabilities";
+
+/// CPU of Linux in nested KVM on the counting machine, without paravirtual end of interrupt.
+pub const KVM_WITHOUT_PV_EOI: &str = "-accel kvm -cpu host,-arch-capabilities,-kvm-pv-eoi";
+
+/// CPU of the image on TCG.
+pub const TCG: &str = "-accel tcg -cpu max";
+
+/// Instruction clock: an instruction is a nanosecond.
+pub const COUNTING: &str = "-accel tcg -cpu max -icount shift=0,sleep=off -seed 1 \
+                            -rtc base=2024-01-01T00:00:00,clock=vm";
+
+/// Returns the options of the two debug ports: one writes to `path`, one ends QEMU.
+pub fn console(name: &str, path: &str) -> String {
+    format!(
+        "-chardev file,id={name},path={path} \
+         -device isa-debugcon,iobase={DEBUG_CONSOLE:#x},chardev={name} \
+         -device isa-debug-exit,iobase={EXIT:#x},iosize=4"
+    )
+}
+
+/// Adapts a job to QEMU, which has none of Trapline's own ports.
+pub fn adapt(job: &Job, ring: u8) -> Job {
+    Job {
+        console: Console::Port,
+        ports: false,
+        ring,
+        ..*job
+    }
+}
+
+/// Parses the version that QEMU prints and checks that it is supported.
+fn version_in(text: &str) -> Result<String, String> {
+    let version = text
+        .split_once("version ")
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().next())
+        .ok_or("it does not tell its version")?;
+    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+    let found: (u32, u32) = (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    );
+    if found < OLDEST {
+        let (major, minor) = OLDEST;
+        return Err(format!(
+            "version {version} is too old, {major}.{minor} is needed"
+        ));
+    }
+    Ok(version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_parsed_and_an_old_one_rejected() {
+        let debian = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright";
+        assert_eq!(version_in(debian), Ok("7.2.22".to_owned()));
+        assert_eq!(
+            version_in("QEMU emulator version 10.0\n"),
+            Ok("10.0".to_owned())
+        );
+        let old = version_in("QEMU emulator version 4.2.1 (Debian)").unwrap_err();
+        assert!(old.contains("4.2.1 is too old, 6.2 is needed"), "{old}");
+        assert!(version_in("bash: syntax error").is_err());
+    }
+
+    #[test]
+    fn missing_program_and_other_programs_are_rejected() {
+        let error = Qemu::find(Some(Path::new("/nonexistent/qemu"))).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/qemu"), "{error}");
+        let error = Qemu::find(Some(Path::new("/bin/true"))).unwrap_err();
+        assert!(error.to_string().contains("apt-get install"), "{error}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Scripts for the agent as init of a simulated machine: one makes the machine ready, one is its job. The
+//! agent's module `init::script` defines the commands.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+use trapline_abi::Job;
+use trapline_host::process::Command;
+use trapline_model::{irq, Sched};
+
+/// A script, line by line.
+#[derive(Default)]
+pub struct Script {
+    text: String,
+    launches: u16,
+    timeout: Option<Duration>,
+}
+
+/// Time limit of a guest on the simulated clock, on which an instruction is a nanosecond. Init kills it then.
+pub const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Returns the time limit of a job: for timers, twice their duration in addition.
+pub fn timeout(job: &Job) -> Duration {
+    let timers = u64::from((job.run & irq::operations()).count_ones());
+    let expiries = timers * u64::from(job.expiries);
+    TIMEOUT + Duration::from_nanos(expiries.saturating_mul(job.period).saturating_mul(2))
+}
+
+impl Script {
+    /// Loads a module.
+    pub fn module(&mut self, path: &str, options: &str) {
+        self.line(&["module", path, options]);
+    }
+
+    /// Waits until a file contains `text`.
+    pub fn wait(&mut self, path: &str, text: &str) {
+        self.line(&["wait", path, text]);
+    }
+
+    /// Starts the toolstack of Xen, whose programs are in a directory, and creates the domain of a
+    /// configuration file once.
+    pub fn start_xen(&mut self, programs: &str, domain: &str) {
+        self.line(&["xen", programs, domain]);
+    }
+
+    /// Sets the time limit of the following programs to that of `job`.
+    pub fn allow(&mut self, job: &Job) {
+        self.timeout = Some(timeout(job));
+    }
+
+    /// Runs a program. With `ask_offset`, init reads its guest's TSC offset from the kernel.
+    pub fn launch(&mut self, command: &Command, ask_offset: bool) {
+        self.launch_as(command, if ask_offset { "yes" } else { "no" });
+    }
+
+    /// Runs a custom VMM.
+    pub fn launch_foreign(&mut self, command: &Command) {
+        self.launch_as(command, "foreign");
+    }
+
+    /// Runs `xl` to start a domain. With `asked`, the domain reads the last argument from its console.
+    pub fn launch_domain(&mut self, command: &Command, asked: bool) {
+        self.launch_as(command, if asked { "xen-asked" } else { "xen" });
+    }
+
+    /// Starts a load program: name of the load, unit of its count, and how it reports the count.
+    pub fn load(&mut self, name: &str, unit: &str, telling: &str, command: &Command) {
+        self.line_with(&["load", name, unit, telling], command);
+    }
+
+    /// Sets the scheduling policy of the following programs.
+    pub fn sched(&mut self, how: Sched) {
+        match how {
+            Sched::Other | Sched::Xen(_) => {}
+            Sched::Fifo(priority) => self.line(&["sched", "fifo", &priority.to_string()]),
+            Sched::Deadline { runtime, period } => {
+                let (runtime, period) = (runtime.0.to_string(), period.0.to_string());
+                self.line(&["sched", "deadline", &runtime, &period]);
+            }
+        }
+    }
+
+    fn launch_as(&mut self, command: &Command, kind: &str) {
+        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let (number, timeout) = (self.launches.to_string(), timeout.as_secs().to_string());
+        self.line_with(&["launch", &number, &timeout, kind], command);
+        self.launches += 1;
+    }
+
+    /// Appends a line of these words and those of a command.
+    fn line_with(&mut self, words: &[&str], command: &Command) {
+        let program = [command.program.as_os_str()].into_iter();
+        let theirs = program.chain(command.arguments.iter().map(AsRef::as_ref));
+        let theirs: Vec<_> = theirs.map(OsStr::to_string_lossy).collect();
+        let words = words
+            .iter()
+            .copied()
+            .chain(theirs.iter().map(AsRef::as_ref));
+        self.line(&words.collect::<Vec<_>>());
+    }
+
+    /// Appends a line. Separators in words are replaced: only paths of users can contain them.
+    fn line(&mut self, words: &[&str]) {
+        let words: Vec<_> = words
+            .iter()
+            .map(|word| word.replace(['\t', '\n'], "?"))
+            .collect();
+        self.text += &words.join("\t");
+        self.text.push('\n');
+    }
+
+    /// Returns the script's text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_has_tab_separated_words_and_numbered_launches() {
+        let mut script = Script::default();
+        script.wait("/clock", "tsc");
+        script.module("/kvm.ko", "a=b c=d");
+        script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
+        script.launch(&Command::new("/qemu"), true);
+        script.launch_foreign(&Command::new("/theirs"));
+        script.load("cpu", "turns", "count", &Command::new("/init").arg("burn"));
+        script.sched("fifo:7".parse().unwrap());
+        script.sched("deadline:3ms/10ms".parse().unwrap());
+        script.start_xen("/xen", "/domain");
+        script.launch_domain(&Command::new("/xen/xl"), false);
+        let expected = "wait\t/clock\ttsc\n\
+                        module\t/kvm.ko\ta=b c=d\n\
+                        launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
+                        launch\t1\t600\tyes\t/qemu\n\
+                        launch\t2\t600\tforeign\t/theirs\n\
+                        load\tcpu\tturns\tcount\t/init\tburn\n\
+                        sched\tfifo\t7\n\
+                        sched\tdeadline\t3000000\t10000000\n\
+                        xen\t/xen\t/domain\n\
+                        launch\t3\t600\txen\t/xen/xl\n";
+        assert_eq!(script.text(), expected);
+    }
+
+    #[test]
+    fn time_limit_grows_with_timers() {
+        let job = Job {
+            run: irq::operations(),
+            expiries: 100_000,
+            period: 10_000_000,
+            ..Job::EMPTY
+        };
+        assert_eq!(timeout(&Job::EMPTY), TIMEOUT);
+        // Two timers of 1,000 s, twice.
+        assert_eq!(timeout(&job), TIMEOUT + Duration::from_secs(4_000));
+        let mut script = Script::default();
+        script.allow(&job);
+        script.launch(&Command::new("/vmm"), false);
+        assert_eq!(script.text(), "launch\t0\t4600\tno\t/vmm\n");
+    }
+}

@@ -1,0 +1,95 @@
+//! Locations of everything that environments use.
+
+use crate::plugin::Plugin;
+use crate::qemu::Qemu;
+use crate::trace::Trace;
+use std::path::PathBuf;
+use trapline_host::cache::DEFAULT_LIMIT;
+use trapline_host::custom_vmm::CustomVmm;
+use trapline_host::{Cache, Error, Part, Parts};
+
+/// How a simulated machine with Linux starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// From its snapshot, which is created if missing.
+    Restore,
+    /// By booting; snapshots are neither used nor created.
+    Boot,
+}
+
+/// Locations and options of all environments.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Trapline's own parts.
+    pub parts: Parts,
+    /// QEMU, if not the one in `$PATH`.
+    pub qemu: Option<PathBuf>,
+    /// Kernel of simulated machines and directory of its modules, if not the distribution's.
+    pub kernel: Option<(PathBuf, PathBuf)>,
+    /// Archives ("newc" cpio, may be compressed) unpacked into the root of every Linux guest.
+    pub root: Vec<PathBuf>,
+    /// File to create for a measured disk, if not in the cache.
+    pub disk: Option<PathBuf>,
+    /// The cache.
+    pub cache: Cache,
+    /// How machines start.
+    pub start: Start,
+    /// A custom VMM.
+    pub vmm: Option<CustomVmm>,
+    /// Plugin of QEMU, to count instructions.
+    pub plugin: Option<Plugin>,
+    /// Trace of Bochs, to count instructions.
+    pub trace: Option<Trace>,
+}
+
+impl Settings {
+    /// Returns the defaults: parts of [`Parts::find`], QEMU in `$PATH`, the distribution's kernel, and
+    /// `$XDG_CACHE_HOME/trapline` or `~/.cache/trapline`.
+    ///
+    /// # Errors
+    /// The path of this program is unknown.
+    pub fn find() -> Result<Self, Error> {
+        Ok(Self {
+            parts: Parts::find()?,
+            qemu: None,
+            kernel: None,
+            root: Vec::new(),
+            disk: None,
+            cache: Cache {
+                directory: cache_directory(),
+                limit: DEFAULT_LIMIT,
+            },
+            start: Start::Restore,
+            vmm: None,
+            plugin: None,
+            trace: None,
+        })
+    }
+}
+
+impl Settings {
+    /// Returns the QEMU of these settings.
+    ///
+    /// # Errors
+    /// It is missing or too old.
+    pub fn qemu(&self) -> Result<Qemu, Error> {
+        Qemu::find(self.qemu.as_deref())
+    }
+
+    /// Returns the plugin of these parts after a test load, see [`Plugin::load`].
+    ///
+    /// # Errors
+    /// It is missing, or this QEMU cannot load it.
+    pub fn load_plugin(&self, ready: &str) -> Result<Plugin, Error> {
+        Plugin::load(self.parts.get(Part::Plugin)?, &self.qemu()?, ready)
+    }
+}
+
+fn cache_directory() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    base.map(PathBuf::from)
+        .or_else(home)
+        .unwrap_or_else(std::env::temp_dir)
+        .join("trapline")
+}

@@ -1,0 +1,296 @@
+//! Snapshots of booted machines.
+//!
+//! A snapshot is QEMU's migration stream with its length and checksum as a trailer: incomplete or changed
+//! files are not used. Its name is the hash of the machine's configuration. It is published by a rename.
+
+use rustix::fs::FlockOperation;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::NamedTempFile;
+use trapline_host::cache::{is_abandoned, Kind, INCOMPLETE};
+use trapline_host::{Cache, Error, Limits};
+
+/// The snapshots of a cache.
+pub struct Snapshots<'a> {
+    cache: &'a Cache,
+    directory: PathBuf,
+}
+
+/// Lock of a snapshot in progress.
+pub struct SnapshotLock {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Drop for SnapshotLock {
+    fn drop(&mut self) {
+        // Waiting processes have the file open; its name is not needed.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A snapshot in progress.
+pub struct SnapshotDraft {
+    file: NamedTempFile,
+    place: PathBuf,
+}
+
+/// Trailer: this, length and CRC-32.
+const MAGIC: [u8; 8] = *b"trapline";
+const TRAILER: usize = 20;
+
+impl<'a> Snapshots<'a> {
+    /// Returns the snapshots of `cache`.
+    pub fn of(cache: &'a Cache) -> Self {
+        Self {
+            cache,
+            directory: cache.of(Kind::Snapshot),
+        }
+    }
+
+    /// Returns the snapshot `key` at its start; `None` if no valid one exists.
+    pub fn find(&self, key: &str) -> Option<File> {
+        let mut file = File::options().read(true).open(self.place(key)).ok()?;
+        if !is_whole(&mut file).unwrap_or(false) {
+            self.discard(key);
+            return None;
+        }
+        // If this fails, it only counts as used less recently.
+        let _ = file.set_modified(SystemTime::now());
+        Some(file)
+    }
+
+    /// Removes an unusable snapshot.
+    pub fn discard(&self, key: &str) {
+        // If this fails, the next process finds it unusable, too.
+        let _ = fs::remove_file(self.place(key));
+    }
+
+    /// Waits for the lock of the snapshot `key`.
+    ///
+    /// # Errors
+    /// The cache cannot be written, or a limit was reached.
+    pub fn turn(&self, key: &str, limits: &Limits) -> Result<SnapshotLock, Error> {
+        fs::create_dir_all(&self.directory).map_err(Error::file(&self.directory))?;
+        let path = self.directory.join(format!("{key}.lock"));
+        let lock = File::create(&path).map_err(Error::file(&path))?;
+        let start = Instant::now();
+        while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            limits.check(start, || "another process boots this machine".to_owned())?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(SnapshotLock { path, _lock: lock })
+    }
+
+    /// Starts a snapshot.
+    ///
+    /// # Errors
+    /// The cache cannot be written.
+    pub fn draft(&self, key: &str) -> Result<SnapshotDraft, Error> {
+        self.remove_forgotten();
+        let file = tempfile::Builder::new()
+            .prefix(INCOMPLETE)
+            .tempfile_in(&self.directory);
+        Ok(SnapshotDraft {
+            file: file.map_err(Error::file(&self.directory))?,
+            place: self.place(key),
+        })
+    }
+
+    /// Publishes a complete snapshot and evicts others.
+    ///
+    /// # Errors
+    /// It cannot be written, or is larger than the limit of the cache.
+    pub fn keep(&self, draft: SnapshotDraft) -> Result<(), Error> {
+        let SnapshotDraft { mut file, place } = draft;
+        let length = seal(file.as_file_mut()).map_err(Error::file(&place))?;
+        if length > self.cache.limit {
+            let full = format!("{length} bytes are more than the cache may take: --cache-limit");
+            return Err(Error::file(place)(io::Error::other(full)));
+        }
+        let persisted = file.persist(&place).map_err(|error| error.error);
+        persisted.map_err(Error::file(&place))?;
+        self.cache.prune(self.cache.limit).map(drop)
+    }
+
+    fn place(&self, key: &str) -> PathBuf {
+        self.directory.join(key)
+    }
+
+    fn remove_forgotten(&self) {
+        let entries = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        for entry in entries.filter(|entry| is_abandoned(&entry.path())) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+impl SnapshotDraft {
+    /// Returns the file for the migration stream.
+    pub fn file(&self) -> &File {
+        self.file.as_file()
+    }
+}
+
+/// Appends the trailer. Returns the size of the file in bytes.
+fn seal(file: &mut File) -> io::Result<u64> {
+    let length = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
+    let trailer = trailer(length, checksum(file, length)?);
+    file.write_all(&trailer)?;
+    Ok(length + TRAILER as u64)
+}
+
+/// Returns whether the trailer matches; leaves the file at its start.
+fn is_whole(file: &mut File) -> io::Result<bool> {
+    let all = file.seek(SeekFrom::End(0))?;
+    let Some(length) = all.checked_sub(TRAILER as u64) else {
+        return Ok(false);
+    };
+    file.rewind()?;
+    let expected = trailer(length, checksum(file, length)?);
+    let mut found = [0; TRAILER];
+    file.read_exact(&mut found)?;
+    file.rewind()?;
+    Ok(found == expected)
+}
+
+fn trailer(length: u64, checksum: u32) -> [u8; TRAILER] {
+    let mut trailer = [0; TRAILER];
+    trailer[..8].copy_from_slice(&MAGIC);
+    trailer[8..16].copy_from_slice(&length.to_le_bytes());
+    trailer[16..].copy_from_slice(&checksum.to_le_bytes());
+    trailer
+}
+
+/// Returns the CRC-32 of the next `length` bytes.
+fn checksum(file: &mut File, length: u64) -> io::Result<u32> {
+    let mut sum = crc32fast::Hasher::new();
+    let mut piece = vec![0; 1 << 20];
+    let mut state = file.take(length);
+    loop {
+        match state.read(&mut piece)? {
+            0 => return Ok(sum.finalize()),
+            read => sum.update(&piece[..read]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A valid name of a snapshot.
+    const KEY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+    fn key(digit: char) -> String {
+        KEY.replace('0', &digit.to_string())
+    }
+
+    const WATCH: fn() -> Limits = || Limits::timeout(Duration::from_millis(200));
+
+    fn cache(limit: u64) -> (tempfile::TempDir, Cache) {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            directory: directory.path().to_owned(),
+            limit,
+        };
+        (directory, cache)
+    }
+
+    fn make(snapshots: &Snapshots<'_>, key: &str, state: &[u8]) -> Result<(), Error> {
+        let _turn = snapshots.turn(key, &WATCH())?;
+        let draft = snapshots.draft(key)?;
+        draft.file().write_all(state).unwrap();
+        snapshots.keep(draft)
+    }
+
+    #[test]
+    fn complete_snapshot_is_found_at_its_start() {
+        let (_directory, cache) = cache(1 << 20);
+        let snapshots = Snapshots::of(&cache);
+        assert!(snapshots.find(KEY).is_none());
+        make(&snapshots, KEY, b"state").unwrap();
+        let mut text = Vec::new();
+        snapshots.find(KEY).unwrap().read_to_end(&mut text).unwrap();
+        assert!(text.starts_with(b"state"));
+        assert_eq!(cache.entries().unwrap().len(), 1, "neither draft nor lock");
+    }
+
+    #[test]
+    fn incomplete_and_changed_snapshots_are_discarded() {
+        let (_directory, cache) = cache(1 << 20);
+        let snapshots = Snapshots::of(&cache);
+        make(&snapshots, KEY, &[7; 5000]).unwrap();
+        let path = snapshots.place(KEY);
+        let whole = fs::read(&path).unwrap();
+        let mut changed = whole.clone();
+        changed[2500] ^= 1;
+        for bytes in [&whole[..4000], &whole[..whole.len() - 1], &[], &changed] {
+            fs::write(&path, bytes).unwrap();
+            assert!(snapshots.find(KEY).is_none());
+            assert!(!path.exists(), "it would be looked at again and again");
+        }
+    }
+
+    #[test]
+    fn dropped_draft_leaves_no_file() {
+        let (_directory, cache) = cache(1 << 20);
+        let snapshots = Snapshots::of(&cache);
+        let turn = snapshots.turn(KEY, &WATCH()).unwrap();
+        let draft = snapshots.draft(KEY).unwrap();
+        draft.file().write_all(b"half").unwrap();
+        drop((draft, turn));
+        assert_eq!(fs::read_dir(&snapshots.directory).unwrap().count(), 0);
+        let forgotten = snapshots.directory.join(".making-abc");
+        fs::write(&forgotten, b"half").unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(7200);
+        let file = File::options().append(true).open(&forgotten).unwrap();
+        file.set_modified(long_ago).unwrap();
+        make(&snapshots, KEY, b"state").unwrap();
+        assert!(!forgotten.exists());
+    }
+
+    #[test]
+    fn lock_serializes_writers_of_one_snapshot() {
+        let (_directory, cache) = cache(1 << 20);
+        let snapshots = Snapshots::of(&cache);
+        let turn = snapshots.turn(KEY, &WATCH()).unwrap();
+        assert!(snapshots.turn("other", &WATCH()).is_ok());
+        let error = snapshots.turn(KEY, &WATCH()).err().unwrap();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+        drop(turn);
+        assert!(snapshots.turn(KEY, &WATCH()).is_ok());
+    }
+
+    #[test]
+    fn full_cache_evicts_the_oldest_and_rejects_too_large_snapshots() {
+        let (_directory, cache) = cache(2500);
+        let snapshots = Snapshots::of(&cache);
+        for digit in ['1', '2', '3'] {
+            make(&snapshots, &key(digit), &[0; 1000]).unwrap();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(snapshots.find(&key('1')).is_none());
+        assert!(snapshots.find(&key('3')).is_some());
+        let error = make(&snapshots, KEY, &[0; 3000]).unwrap_err();
+        assert!(error.to_string().contains("--cache-limit"), "{error}");
+    }
+
+    #[test]
+    fn unwritable_cache_is_an_error() {
+        let cache = Cache {
+            directory: "/proc/nowhere".into(),
+            limit: 1,
+        };
+        let snapshots = Snapshots::of(&cache);
+        assert!(snapshots.find(KEY).is_none());
+        let error = snapshots.turn(KEY, &WATCH()).err().unwrap().to_string();
+        assert!(error.starts_with("/proc/nowhere/snapshots"), "{error}");
+    }
+}

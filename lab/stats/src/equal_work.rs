@@ -1,0 +1,136 @@
+//! Checks that environments did equal work, and relates each to the bare row of its clock.
+
+use crate::cell::ComparableCell;
+use crate::paired::paired_ratio;
+use crate::value::{self, Work};
+use crate::{FailureKind, Figure, Flag, Ratio, Value};
+use std::collections::BTreeMap;
+use trapline_abi::{Op, Workload};
+use trapline_model::{Clock, EnvironmentId};
+
+/// Environments by checksum of the same work.
+type Checksums = BTreeMap<u64, Vec<EnvironmentId>>;
+
+/// Turns cells into failures whose checksum differs from that of most environments that did the same
+/// amount of work, on either clock. Without a majority all of them fail.
+pub fn require_equal_work(cells: &mut [ComparableCell]) {
+    let mut groups: BTreeMap<(Op, Work), Checksums> = BTreeMap::new();
+    for one in cells.iter().filter(|one| value::is_checked(one.cell.op)) {
+        if let Some((work, check)) = one.proof {
+            let checksums = groups.entry((one.cell.op, work)).or_default();
+            checksums
+                .entry(check)
+                .or_default()
+                .push(one.cell.environment);
+        }
+    }
+    groups.retain(|_, checksums| checksums.len() > 1);
+    for one in cells {
+        let Some((work, check)) = one.proof else {
+            continue;
+        };
+        if let Some(checksums) = groups.get(&(one.cell.op, work)) {
+            if majority(checksums) != Some(check) {
+                one.cell.value = Value::failed(FailureKind::UnequalWork, describe(checksums));
+                one.proof = None;
+            }
+        }
+    }
+}
+
+/// Returns the checksum that more environments have than any other.
+fn majority(checksums: &Checksums) -> Option<u64> {
+    let most = checksums.values().map(Vec::len).max()?;
+    let mut best = checksums.iter().filter(|(_, ids)| ids.len() == most);
+    let (check, _) = best.next()?;
+    best.next().is_none().then_some(*check)
+}
+
+fn describe(checksums: &Checksums) -> String {
+    let groups: Vec<String> = checksums
+        .iter()
+        .map(|(check, ids)| {
+            let names: Vec<&str> = ids.iter().map(|id| id.name()).collect();
+            format!("{check:#x} in {}", names.join(", "))
+        })
+        .collect();
+    format!("unequal work: checksum {}", groups.join(" and "))
+}
+
+/// Adds the ratio to the bare row, and the flags that concern it, to every figure.
+pub fn add_bare_ratios(cells: &mut [ComparableCell]) {
+    let is_bare =
+        |one: &&ComparableCell| one.cell.environment.is_bare() && one.cell.value.figure().is_some();
+    let bare: BTreeMap<(Op, Clock), ComparableCell> = cells
+        .iter()
+        .filter(is_bare)
+        .map(|one| ((one.cell.op, one.cell.clock), one.clone()))
+        .collect();
+    for one in cells {
+        if let Some(bare) = bare.get(&(one.cell.op, one.cell.clock)) {
+            add_ratio(one, bare);
+        }
+    }
+}
+
+fn add_ratio(one: &mut ComparableCell, bare: &ComparableCell) {
+    let size = other_size(one, bare);
+    let ratio = ratio(one, bare).filter(|_| size.is_none());
+    let mechanism = other_mechanism(one, bare).filter(|_| ratio.is_some());
+    if let Value::Measured(figure) = &mut one.cell.value {
+        figure.ratio = ratio;
+        figure.flags.extend(mechanism);
+        figure.flags.extend(size);
+    }
+}
+
+fn ratio(one: &ComparableCell, bare: &ComparableCell) -> Option<Ratio> {
+    let resolved = |one: &ComparableCell| {
+        let figure = one.cell.value.figure();
+        figure
+            .filter(|figure| is_resolved(figure))
+            .map(|figure| figure.estimate)
+    };
+    let quotient = resolved(one)? / resolved(bare)?;
+    if one.cell.clock.is_exact() || one.cell.environment.is_bare() {
+        return Some(Ratio {
+            estimate: quotient,
+            interval: None,
+        });
+    }
+    let paired = paired_ratio(&one.medians, &bare.medians)?;
+    Some(Ratio {
+        estimate: paired.estimate,
+        interval: paired.interval,
+    })
+}
+
+fn is_resolved(figure: &Figure) -> bool {
+    figure.estimate > 0.0 && figure.resolution().is_none()
+}
+
+fn other_size(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> {
+    let ((here, _), (bare, _)) = (one.proof?, bare.proof?);
+    (here != bare).then_some(Flag::OtherSize { here, bare })
+}
+
+/// Returns the difference in mechanism between the image, which runs its application in the kernel, and
+/// the agent, a process of Linux.
+fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> {
+    let (here, bare) = (one.cell.environment, bare.cell.environment);
+    let text = match one.cell.op {
+        _ if here.has_processes() == bare.has_processes() => return None,
+        Op::Getpid => "getpid is a function call in the image, a system call in Linux",
+        Op::Yield => "yield is a function call in the image, sched_yield between threads in Linux",
+        Op::Malloc1m => "malloc-1m is the image's allocator, mmap in Linux",
+        Op::FirstTouch4k => "first-touch-4k is a page fault in Linux, none in the image itself",
+        Op::TimerWake => {
+            "timer-wake is hlt and an interrupt in the image, a sleeping thread in Linux"
+        }
+        op if op.workload() == Workload::Boot => {
+            "boot starts a machine with the image, a process in Linux"
+        }
+        _ => return None,
+    };
+    Some(Flag::OtherMechanism(text))
+}

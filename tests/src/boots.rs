@@ -1,0 +1,84 @@
+//! Boots single environments through the library, for tests that need no command line.
+
+use crate::skip;
+use std::path::Path;
+use std::time::Duration;
+use trapline_abi::OpSet;
+use trapline_environments::{
+    all, boot, Availability, Booted, EnvError, Environment, GuestImage, Limits, Parts,
+    Requirements, Settings,
+};
+use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Request};
+
+/// Returns settings for parts in `directory`.
+///
+/// # Panics
+/// If this program's path is unknown.
+pub fn settings(directory: &Path) -> Settings {
+    Settings {
+        parts: Parts::in_directory(directory),
+        ..Settings::find().expect("the path of this program is known")
+    }
+}
+
+/// Returns a small boot of `id` for `operations`, with at most one further launch.
+pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
+    let plan = expand(&Request {
+        contenders: vec![id.into()],
+        ready: vec![id.into()],
+        operations,
+        boots: Some(1),
+        scheduling: trapline_model::Scheduling::USUAL,
+        seed: 1,
+        ..Request::default()
+    });
+    let mut boot = plan.boots[0].clone();
+    boot.boot_launches = boot.boot_launches.min(1);
+    boot.job.pages = boot.job.pages.min(2048);
+    boot.job.doubles = boot.job.doubles.min(200_000);
+    boot
+}
+
+/// Returns the environment `id` if it is ready; else reports the test as skipped.
+pub fn ready(id: EnvironmentId, settings: &Settings) -> Option<Box<dyn Environment>> {
+    let environment = all(settings).into_iter().find(|found| found.id() == id)?;
+    let machine = planned(id, 1).machine;
+    match environment.supports(&Requirements { machine }) {
+        Availability::Ready => Some(environment),
+        Availability::Missing(reason) => {
+            skip(&format!("guests in {id}"), &reason);
+            None
+        }
+    }
+}
+
+/// Boots `environment` as planned.
+///
+/// # Errors
+/// No guest was started.
+pub fn observe(
+    environment: &dyn Environment,
+    settings: &Settings,
+    planned: &PlannedBoot,
+    patience: Duration,
+) -> Result<Booted, EnvError> {
+    let image = settings.parts.image().unwrap_or(GuestImage {
+        path: "/nonexistent".into(),
+        sha256: String::new(),
+    });
+    boot(
+        environment,
+        &image,
+        planned,
+        &Limits::timeout(patience),
+        &mut |_| {},
+    )
+}
+
+/// Returns the reason why an operation failed, if it did.
+pub fn failure(outcome: &Outcome) -> Option<&str> {
+    match outcome {
+        Outcome::Failed(reason) => Some(reason),
+        _ => None,
+    }
+}

@@ -1,0 +1,249 @@
+//! `trapline bisect` in small repositories. A commit's build copies the parts that
+//! were built here, with one of two images: ours, and the same source built with
+//! less optimisation - figures that differ for a real reason.
+
+use std::path::PathBuf;
+use std::process::Command;
+use trapline_tests::run::{Ended, Place};
+use trapline_tests::{has_git, has_qemu, parts, slow_image};
+
+/// Returns whether git and QEMU are installed; otherwise records `what` as skipped.
+fn can_search(what: &str) -> bool {
+    has_git(what) && has_qemu(what)
+}
+
+/// Kind of a commit.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Fast,
+    Slow,
+    Broken,
+}
+
+const BUILD: &str = "test ! -e broken || { echo no luck today; exit 7; }
+mkdir -p target/dist
+cp -L \"$PARTS\"/trapline-* target/dist/
+if test -e slow; then cp \"$SLOW\" target/dist/trapline-image; fi
+";
+
+/// A repository with a commit of each kind after a first that is fast.
+struct Repository {
+    place: Place,
+}
+
+impl Repository {
+    fn new(kinds: &[Kind]) -> Self {
+        let repository = Self {
+            place: Place::new(),
+        };
+        std::fs::create_dir(repository.path()).expect("it is new");
+        repository.git(&["init", "--quiet"]);
+        std::fs::write(repository.path().join("build.sh"), BUILD).expect("ours");
+        std::fs::write(repository.path().join(".gitignore"), "/target\n").expect("ours");
+        repository.commit(0, Kind::Fast);
+        for (number, kind) in (1..).zip(kinds) {
+            repository.commit(number, *kind);
+        }
+        repository
+    }
+
+    fn path(&self) -> PathBuf {
+        self.place.path().join("repository")
+    }
+
+    fn commit(&self, number: usize, kind: Kind) {
+        let is_there = [
+            ("slow", kind == Kind::Slow),
+            ("broken", kind == Kind::Broken),
+        ];
+        for (name, there) in is_there {
+            let path = self.path().join(name);
+            match there {
+                true => std::fs::write(&path, "").expect("ours"),
+                false => drop(std::fs::remove_file(&path)),
+            }
+        }
+        self.git(&["add", "--all"]);
+        let subject = format!("change {number}");
+        self.git(&["commit", "--quiet", "--allow-empty", "--message", &subject]);
+    }
+
+    fn git(&self, words: &[&str]) -> String {
+        let output = Command::new("git")
+            .args(["-c", "user.name=A", "-c", "user.email=a@example.org"])
+            .args([
+                "-c",
+                "commit.gpgSign=false",
+                "-c",
+                "core.hooksPath=/dev/null",
+            ])
+            .args(words)
+            .current_dir(self.path())
+            .output()
+            .expect("git can be started");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn bisect(&self, words: &[&str]) -> Ended {
+        let path = self.path();
+        let fixed = [
+            "bisect",
+            "--repo",
+            path.to_str().expect("text"),
+            "--env",
+            "sim",
+        ];
+        let build = ["--build", "sh build.sh", "--workload", "basic"];
+        let mut command = self.place.trapline(&[&fixed[..], &build, words].concat());
+        command.env("PARTS", parts()).env("SLOW", slow_image());
+        Ended::from(command.output().expect("it starts"))
+    }
+
+    /// From the first commit to the last.
+    fn bisect_all(&self) -> Ended {
+        let ended = self.bisect(&["--good", "HEAD~16", "--bad", "HEAD"]);
+        let places = self.git(&["worktree", "list"]);
+        assert_eq!(places.lines().count(), 1, "a checkout was left: {places}");
+        assert_eq!(
+            self.git(&["status", "--porcelain"]),
+            "",
+            "the user's files changed"
+        );
+        ended
+    }
+}
+
+/// Sixteen commits of which the one with this number, from 1, made it slow.
+fn sixteen(culprit: usize, broken: &[usize]) -> Vec<Kind> {
+    let kind = |number| match number {
+        _ if broken.contains(&number) => Kind::Broken,
+        _ if number < culprit => Kind::Fast,
+        _ => Kind::Slow,
+    };
+    (1..=16).map(kind).collect()
+}
+
+#[track_caller]
+fn assert_found(ended: &Ended, number: usize) {
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let found = ended
+        .output
+        .lines()
+        .find(|line| line.starts_with("found: "));
+    let subject = format!("  change {number}");
+    assert!(
+        found.is_some_and(|line| line.ends_with(&subject)),
+        "{}",
+        ended.output
+    );
+    assert!(
+        ended.output.contains("\nbasic/"),
+        "no figures: {}",
+        ended.output
+    );
+}
+
+fn tried(ended: &Ended) -> usize {
+    let words = ["good ", "bad ", "skipped "];
+    let steps = ended.output.lines().skip(3);
+    steps
+        .filter(|line| words.iter().any(|word| line.starts_with(word)))
+        .count()
+}
+
+#[test]
+fn bad_commit_among_sixteen_is_found_in_four_trials() {
+    if !can_search("a search for a commit") {
+        return;
+    }
+    let ended = Repository::new(&sixteen(11, &[])).bisect_all();
+    assert_found(&ended, 11);
+    assert!(tried(&ended) <= 4, "{}", ended.output);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn commits_that_do_not_build_are_skipped() {
+    if !can_search("a search among commits that do not build") {
+        return;
+    }
+    let ended = Repository::new(&sixteen(7, &[3, 8, 12])).bisect_all();
+    assert_found(&ended, 7);
+    assert!(ended.output.contains("skipped "), "{}", ended.output);
+    assert!(ended.output.contains("no luck today"), "{}", ended.output);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn undecidable_range_is_reported() {
+    if !can_search("a search that cannot be decided") {
+        return;
+    }
+    let ended = Repository::new(&sixteen(9, &[8, 9, 10])).bisect_all();
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let (_, range) = ended.output.split_once("one of these").expect("a range");
+    for number in 8..=11 {
+        assert!(range.contains(&format!("  change {number}\n")), "{range}");
+    }
+    for number in [7, 12] {
+        assert!(!range.contains(&format!("  change {number}\n")), "{range}");
+    }
+}
+
+#[test]
+fn invalid_end_commits_are_rejected() {
+    if !has_git("the ends of a search") {
+        return;
+    }
+    let repository = Repository::new(&[Kind::Fast, Kind::Fast]);
+    for (words, status, told) in [
+        (
+            &["--good", "nonsense", "--bad", "HEAD"][..],
+            2,
+            "no such commit: 'nonsense'",
+        ),
+        (
+            &["--good", "HEAD", "--bad", "HEAD~1"],
+            2,
+            "is not an ancestor of",
+        ),
+        (
+            &["--good", "HEAD", "--bad", "HEAD"],
+            2,
+            "is not an ancestor of",
+        ),
+        (
+            &["--good", "HEAD~1", "--bad", "HEAD", "--parts", "../x"],
+            2,
+            "--parts",
+        ),
+        (
+            &["--good", "HEAD~1", "--bad", "HEAD", "--build", "exit 7"],
+            2,
+            "--build",
+        ),
+    ] {
+        let ended = repository.bisect(words);
+        assert_eq!(ended.status, Some(status), "{words:?}: {ended:?}");
+        assert!(ended.errors.contains(told), "{words:?}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn unchanged_figures_yield_no_commit() {
+    if !can_search("a search for nothing") {
+        return;
+    }
+    let repository = Repository::new(&[Kind::Fast, Kind::Broken]);
+    let same = repository.bisect(&["--good", "HEAD~2", "--bad", "HEAD~1"]);
+    assert_eq!(same.status, Some(1), "{same:?}");
+    assert!(same.output.contains("nothing to find"), "{same:?}");
+    let broken = repository.bisect(&["--good", "HEAD~2", "--bad", "HEAD"]);
+    assert_eq!(broken.status, Some(4), "{broken:?}");
+    assert!(broken.errors.contains("no luck today"), "{broken:?}");
+}

@@ -1,0 +1,131 @@
+//! The machine with Intel's virtualization, where Bochs is there.
+
+use std::time::Duration;
+use trapline_abi::{Op, OpSet};
+use trapline_environments::sim::STREAM_HASH;
+use trapline_environments::EnvError;
+use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Scheduler, Scheduling};
+use trapline_tests::boots::{failure, observe, planned, ready, settings};
+use trapline_tests::parts;
+
+/// Long enough on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn boot(id: EnvironmentId, operations: OpSet) -> Option<Observation> {
+    let settings = settings(&parts());
+    let environment = ready(id, &settings)?;
+    let plan = planned(id, operations);
+    let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
+    if let Some(trouble) = booted.trouble {
+        panic!("{id}: {trouble}");
+    }
+    Some(booted.observation)
+}
+
+/// Ticks of every batch, by operation.
+fn ticks(observation: &Observation) -> Vec<(Op, Vec<u64>)> {
+    let of = |operation: &Operation| match &operation.outcome {
+        Outcome::Measured { samples, .. } => samples
+            .iter()
+            .map(|sample| sample.end - sample.start)
+            .collect(),
+        other => panic!("{:?}: {:?}", operation.op, failure(other)),
+    };
+    let all = observation.operations.iter();
+    all.map(|operation| (operation.op, of(operation))).collect()
+}
+
+#[test]
+fn bare_machine_is_reproducible() {
+    let wanted = Op::Getpid.bit() | Op::PortOut.bit() | Op::SelfIpi.bit();
+    let Some(first) = boot(EnvironmentId::SIM_VMX, wanted) else {
+        return;
+    };
+    assert_eq!(first.operations.len(), 3);
+    let again = boot(EnvironmentId::SIM_VMX, wanted).unwrap();
+    assert_eq!(ticks(&first), ticks(&again));
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn image_in_kvm_is_reproducible() {
+    let wanted = Op::Cpuid.bit() | Op::Hypercall.bit() | Op::BootMain.bit();
+    let Some(first) = boot(EnvironmentId::SIM_VMX_KVM, wanted) else {
+        return;
+    };
+    let again = boot(EnvironmentId::SIM_VMX_KVM, wanted).unwrap();
+    assert_eq!(ticks(&first), ticks(&again));
+    assert_eq!(first.facts[STREAM_HASH], again.facts[STREAM_HASH]);
+}
+
+/// A Xen domain has no device, but hypercalls and event channels of Xen.
+#[test]
+#[ignore = "slow: make test-all"]
+fn image_in_xen_is_reproducible() {
+    let of_xen = Op::XenHypercall.bit() | Op::EventChannel.bit() | Op::BootExit.bit();
+    let wanted = of_xen | Op::Cpuid.bit() | Op::Hypercall.bit();
+    let Some(first) = boot(EnvironmentId::SIM_VMX_XEN_PVH, wanted) else {
+        return;
+    };
+    let again = boot(EnvironmentId::SIM_VMX_XEN_PVH, wanted).unwrap();
+    assert_eq!(ticks(&first).len(), 5);
+    assert_eq!(ticks(&first), ticks(&again));
+    assert_eq!(first.facts[STREAM_HASH], again.facts[STREAM_HASH]);
+    for fact in ["bochs", "machine", "xen", "xen-sha256", "xen-command-line"] {
+        assert!(first.facts.contains_key(fact), "{fact}");
+    }
+    assert!(first.facts["xen-command-line"].contains("mwait-idle=0"));
+}
+
+/// Xen's scheduler and the domain's share are settings of this machine, too.
+#[test]
+#[ignore = "slow: make test-all"]
+fn scheduler_and_share_of_xen_domain_are_applied() {
+    let settings = settings(&parts());
+    let Some(environment) = ready(EnvironmentId::SIM_VMX_XEN_PVH, &settings) else {
+        return;
+    };
+    let mut plan = planned(
+        EnvironmentId::SIM_VMX_XEN_PVH,
+        Op::Cpuid.bit() | Op::PortOut.bit(),
+    );
+    plan.machine.scheduling = Scheduling {
+        scheduler: Some(Scheduler::Credit),
+        cap: Some(50),
+        weight: Some(512),
+    };
+    let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
+    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    let observation = booted.observation;
+    let told = &observation.facts["xen-command-line"];
+    assert!(told.ends_with(" sched=credit"), "{told}");
+    let outcomes = observation.operations.iter().map(|found| &found.outcome);
+    let outcomes: Vec<_> = outcomes.collect();
+    assert!(
+        matches!(outcomes[..], [Outcome::Skipped(why), Outcome::Measured { .. }]
+            if why.contains("no serial port")),
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn exceeded_deadline_is_reported_and_ends_the_machine() {
+    let settings = settings(&parts());
+    let Some(environment) = ready(EnvironmentId::SIM_VMX_LINUX, &settings) else {
+        return;
+    };
+    let plan = planned(EnvironmentId::SIM_VMX_LINUX, Op::Getpid.bit());
+    let patience = Duration::from_millis(500);
+    let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
+    assert!(
+        matches!(booted.trouble, Some(EnvError::TimedOut { .. })),
+        "{:?}",
+        booted.trouble
+    );
+    let told = booted.observation.operations.iter();
+    let told: Vec<_> = told
+        .map(|operation| (operation.op, failure(&operation.outcome)))
+        .collect();
+    let expected = booted.trouble.map(|trouble| trouble.to_string());
+    assert_eq!(told, [(Op::Getpid, expected.as_deref())]);
+}

@@ -1,0 +1,278 @@
+//! Guests, VMMs and kernels that are missing, broken or hostile: each is a clear
+//! error that names what is wrong, and what was measured before is kept.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::{Op, Record};
+use trapline_environments::sim::programs::{run, Program};
+use trapline_environments::{all, Booted, EnvError, Environment, Limits, Parts, Settings, Start};
+use trapline_model::EnvironmentId;
+use trapline_tests::boots::{failure, observe, planned, ready, settings};
+use trapline_tests::parts;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory with an agent that does what `script` says.
+fn false_agent(script: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trapline-agent");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+fn of(id: EnvironmentId, settings: &Settings) -> Box<dyn Environment> {
+    let mut environments = all(settings).into_iter();
+    environments.find(|found| found.id() == id).unwrap()
+}
+
+/// Boots `host` with such an agent.
+fn with_agent(script: &str, patience: Duration) -> Booted {
+    let directory = false_agent(script);
+    let settings = settings(directory.path());
+    let host = of(EnvironmentId::HOST, &settings);
+    let plan = planned(EnvironmentId::HOST, Op::Getpid.bit());
+    observe(host.as_ref(), &settings, &plan, patience).unwrap()
+}
+
+fn trouble_with_agent(script: &str) -> String {
+    let booted = with_agent(script, PATIENCE);
+    let trouble = booted.trouble.unwrap().to_string();
+    let outcome = &booted.observation.operations[0].outcome;
+    assert_eq!(failure(outcome), Some(&trouble[..]));
+    trouble
+}
+
+/// A frame as words of printf(1).
+fn octal(record: &Record<'_>) -> String {
+    let mut buffer = [0; MAX_FRAME];
+    let length = encode(record, 1, &mut buffer).unwrap();
+    let bytes = buffer[..length].iter();
+    bytes.map(|byte| format!("\\{byte:03o}")).collect()
+}
+
+#[test]
+fn failed_programs_are_reported_with_their_last_output() {
+    for (script, words) in [
+        ("exit 7", "trapline-agent ended with status 7"),
+        ("echo no memory >&2; exit 1", "no memory"),
+        ("kill -KILL $$", "trapline-agent ended by signal 9"),
+        ("exit 0", "without a Done record"),
+    ] {
+        let trouble = trouble_with_agent(script);
+        assert!(trouble.contains(words), "{script}: {trouble}");
+    }
+}
+
+#[test]
+fn panic_message_of_the_guest_is_reported() {
+    let message = "no memory for 3 arrays";
+    let script = format!("printf '{}'; exit 35", octal(&Record::Panic { message }));
+    let trouble = trouble_with_agent(&script);
+    assert_eq!(trouble, "guest panicked: no memory for 3 arrays");
+}
+
+#[test]
+fn hanging_guest_is_killed_at_its_deadline() {
+    let booted = with_agent("echo waiting; exec sleep 1000", Duration::from_millis(500));
+    let trouble = booted.trouble.unwrap();
+    assert!(matches!(trouble, EnvError::TimedOut { .. }), "{trouble}");
+    assert!(trouble.to_string().ends_with("waiting"), "{trouble}");
+    assert!(booted.observation.log.contains("waiting"));
+}
+
+#[test]
+fn console_flood_is_ended_and_bounded_in_memory() {
+    let booted = with_agent("exec yes 0123456789", PATIENCE);
+    assert!(matches!(booted.trouble, Some(EnvError::Flooded { .. })));
+    assert!(booted.observation.log.len() < 1 << 20);
+}
+
+#[test]
+fn text_between_records_is_logged_and_damage_counted() {
+    let mut damaged = octal(&Record::Done);
+    damaged.replace_range(damaged.len() - 4.., "\\000");
+    let done = octal(&Record::Done);
+    let booted = with_agent(&format!("printf 'hi{damaged}there{done}'"), PATIENCE);
+    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    assert!(booted.observation.log.contains("there"));
+    let problems = &booted.observation.problems;
+    assert!(
+        problems.contains(&"1 damaged records".to_owned()),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn missing_part_is_named_before_and_at_the_launch() {
+    let empty = tempfile::tempdir().unwrap();
+    let mut settings = settings(empty.path());
+    settings.vmm = Some("sh {image} {cmdline}".parse().unwrap());
+    let host = of(EnvironmentId::HOST, &settings);
+    let plan = planned(EnvironmentId::HOST, Op::Getpid.bit());
+    let error = observe(host.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
+    assert!(
+        error.to_string().starts_with("trapline-agent is not in"),
+        "{error}"
+    );
+    for environment in all(&settings) {
+        let need = trapline_environments::Requirements {
+            machine: plan.machine,
+        };
+        let availability = environment.supports(&need);
+        let trapline_environments::Availability::Missing(reason) = availability else {
+            panic!("{} is ready without parts", environment.id());
+        };
+        assert!(
+            reason.contains("make build"),
+            "{}: {reason}",
+            environment.id()
+        );
+    }
+}
+
+#[test]
+fn missing_or_invalid_qemu_is_named() {
+    let mut settings = settings(&parts());
+    for program in ["/nonexistent/qemu", "/bin/true"] {
+        settings.qemu = Some(program.into());
+        let sim = of(EnvironmentId::SIM, &settings);
+        let plan = planned(EnvironmentId::SIM, Op::Getpid.bit());
+        let error = observe(sim.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
+        assert!(error.to_string().contains(program), "{error}");
+    }
+}
+
+/// Parts with an image of these bytes.
+fn with_image(bytes: &[u8]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["trapline-vmm", "trapline-agent", "trapline-symbols"] {
+        let part = parts().join(name);
+        std::os::unix::fs::symlink(part, directory.path().join(name)).unwrap();
+    }
+    fs::write(directory.path().join("trapline-image"), bytes).unwrap();
+    directory
+}
+
+#[test]
+fn invalid_image_is_rejected_in_every_environment() {
+    let image = fs::read(parts().join("trapline-image")).unwrap();
+    for bytes in [&b"not an ELF file"[..], &image[..3000]] {
+        let directory = with_image(bytes);
+        let settings = settings(directory.path());
+        for id in [EnvironmentId::KVM, EnvironmentId::QEMU_TCG] {
+            let Some(environment) = ready(id, &settings) else {
+                continue;
+            };
+            let plan = planned(id, Op::Getpid.bit());
+            let patience = Duration::from_secs(10);
+            let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
+            assert!(booted.trouble.is_some(), "{id} ran {} bytes", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn invalid_kernel_or_modules_are_named() {
+    let mut settings = settings(&parts());
+    if ready(EnvironmentId::SIM, &settings).is_none() {
+        return;
+    }
+    let boot = |settings: &Settings| {
+        let environment = of(EnvironmentId::SIM_LINUX, settings);
+        let plan = planned(EnvironmentId::SIM_LINUX, Op::Getpid.bit());
+        let booted = observe(environment.as_ref(), settings, &plan, PATIENCE);
+        booted.map_or_else(|error| error, |booted| booted.trouble.unwrap())
+    };
+    let modules = tempfile::tempdir().unwrap();
+    settings.kernel = Some(("/nonexistent/vmlinuz".into(), modules.path().into()));
+    let error = boot(&settings).to_string();
+    assert!(error.starts_with("/nonexistent/vmlinuz"), "{error}");
+    settings.kernel = Some(("/bin/true".into(), modules.path().into()));
+    let error = boot(&settings).to_string();
+    assert!(error.contains("no module kvm_amd"), "{error}");
+    fs::write(modules.path().join("kvm-amd.ko"), "\x7fELF").unwrap();
+    let error = boot(&settings).to_string();
+    assert!(error.starts_with("simulated machine failed"), "{error}");
+}
+
+/// A machine whose kernel panics is told with what the kernel said last.
+#[test]
+fn kernel_panic_at_boot_is_reported() {
+    let directory = false_agent("");
+    let settings = Settings {
+        start: Start::Boot,
+        ..settings(&parts())
+    };
+    if ready(EnvironmentId::SIM_LINUX, &settings).is_none() {
+        return;
+    }
+    for part in ["trapline-symbols", "libtrapline_steady.so"] {
+        let link = directory.path().join(part);
+        std::os::unix::fs::symlink(parts().join(part), link).unwrap();
+    }
+    let settings = Settings {
+        parts: Parts::in_directory(directory.path()),
+        ..settings
+    };
+    // There is no shell on the machine that could run such an init.
+    let environment = of(EnvironmentId::SIM_LINUX, &settings);
+    let plan = planned(EnvironmentId::SIM_LINUX, Op::Getpid.bit());
+    let error = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("simulated machine failed"), "{error}");
+    assert!(error.contains("Kernel panic - not syncing"), "{error}");
+}
+
+/// A program that lets a Linux crash: it opens `/proc/sysrq-trigger` and writes `c`
+/// to it. An ELF file of one segment (System V ABI, chapters 4 and 5), loaded as it is
+/// at [`CRASHER_AT`].
+fn crasher() -> Vec<u8> {
+    const HEADERS: u64 = 64 + 56;
+    let code = [
+        // mov eax, 2 (open); lea rdi, [rip + path]; mov esi, 1 (O_WRONLY); syscall
+        &b"\xb8\x02\0\0\0\x48\x8d\x3d\x1e\0\0\0\xbe\x01\0\0\0\x0f\x05"[..],
+        // mov edi, eax; mov eax, 1 (write); lea rsi, [rip + path + 4]; mov edx, 1; syscall
+        b"\x89\xc7\xb8\x01\0\0\0\x48\x8d\x35\x0d\0\0\0\xba\x01\0\0\0\x0f\x05",
+        // ud2, and the path, which has a 'c' in it.
+        b"\x0f\x0b/proc/sysrq-trigger\0",
+    ]
+    .concat();
+    let size = HEADERS + code.len() as u64;
+    let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    for word in [CRASHER_AT + HEADERS, 64, 0] {
+        elf.extend(word.to_le_bytes());
+    }
+    elf.extend(*b"\0\0\0\0\x40\0\x38\0\x01\0\0\0\0\0\0\0");
+    // PT_LOAD, to be read and executed.
+    elf.extend(*b"\x01\0\0\0\x05\0\0\0");
+    for word in [0, CRASHER_AT, CRASHER_AT, size, size, 0x1000] {
+        elf.extend(word.to_le_bytes());
+    }
+    elf.extend(code);
+    elf
+}
+
+const CRASHER_AT: u64 = 0x40_0000;
+
+/// The machine was restored, or has been saved: nothing of that is looked at any more.
+#[test]
+fn kernel_panic_during_a_job_is_reported() {
+    let settings = settings(&parts());
+    if ready(EnvironmentId::SIM_LINUX, &settings).is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("crasher");
+    fs::write(&file, crasher()).unwrap();
+    let arguments = Vec::new();
+    let programs = [Program { file, arguments }];
+    for _ in 0..2 {
+        let error = run(&settings, &programs, &Limits::timeout(PATIENCE)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("simulated machine failed"), "{error}");
+        assert!(error.contains("Kernel panic - not syncing"), "{error}");
+    }
+}

@@ -1,0 +1,252 @@
+//! The real image and the real agent, really booted in every environment that
+//! this machine offers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use trapline_abi::{Counter, Op, OpSet, Stage, Workload};
+use trapline_environments::sim::programs;
+use trapline_environments::sim::STREAM_HASH;
+use trapline_environments::Limits;
+use trapline_model::{EnvironmentId, Observation, Outcome};
+use trapline_tests::boots::{failure, observe, planned, ready, settings};
+use trapline_tests::parts;
+
+/// Long enough for any guest of these tests on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+fn operations(workloads: &[Workload]) -> OpSet {
+    let all = workloads.iter().flat_map(|workload| workload.operations());
+    all.fold(0, |set, op| set | op.bit())
+}
+
+/// Boots `id`, if it is ready, and checks what every observation must hold.
+fn whole(id: EnvironmentId) -> Option<Observation> {
+    let settings = settings(&parts());
+    let environment = ready(id, &settings)?;
+    let wanted = operations(&[Workload::Basic, Workload::Exits, Workload::Boot]);
+    let plan = planned(id, wanted);
+    let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
+    if let Some(trouble) = booted.trouble {
+        panic!("{id}: {trouble}");
+    }
+    let observation = booted.observation;
+    let told = observation.operations.iter().map(|operation| operation.op);
+    assert_eq!(told.fold(0, |set, op| set | op.bit()), wanted, "{id}");
+    for operation in &observation.operations {
+        let reason = failure(&operation.outcome);
+        assert_eq!(reason, None, "{id} {:?}", operation.op);
+    }
+    assert_eq!(observation.problems, Vec::<String>::new(), "{id}");
+    let launches = 1 + plan.boot_launches as usize;
+    assert_eq!(observation.launches.len(), launches, "{id}");
+    Some(observation)
+}
+
+fn measured(observation: &Observation, op: Op) -> bool {
+    let of_op = |found: &&trapline_model::Operation| found.op == op;
+    let found = observation.operations.iter().find(of_op);
+    found.is_some_and(|found| matches!(found.outcome, Outcome::Measured { .. }))
+}
+
+fn in_order(observation: &Observation, stages: &[Stage]) {
+    for launch in &observation.launches[1..] {
+        let times = stages.iter().map(|stage| launch.timeline[stage]);
+        let times: Vec<u64> = times.collect();
+        assert!(times.is_sorted(), "{stages:?} at {times:?}");
+    }
+}
+
+#[test]
+fn host_boots() {
+    let Some(observation) = whole(EnvironmentId::HOST) else {
+        return;
+    };
+    assert!(measured(&observation, Op::Getpid) && measured(&observation, Op::BootMain));
+    assert!(!measured(&observation, Op::PortOut) && !measured(&observation, Op::BootEntry));
+    use Stage::{Exec, FirstSample, GuestExit, GuestMain, Reaped};
+    in_order(
+        &observation,
+        &[Exec, GuestMain, FirstSample, GuestExit, Reaped],
+    );
+}
+
+#[test]
+fn kvm_boots() {
+    let Some(observation) = whole(EnvironmentId::KVM) else {
+        return;
+    };
+    assert!(measured(&observation, Op::PortOut) && measured(&observation, Op::BootCreated));
+    let own = observation.launches[0].counters[&Counter::OwnMemory];
+    assert!((100 << 10..16 << 20).contains(&own), "{own}");
+    use Stage::{Exec, FirstSample, GuestEntry, GuestMain, Reaped, VmCreated};
+    let stages = [Exec, VmCreated, GuestEntry, GuestMain, FirstSample, Reaped];
+    in_order(&observation, &stages);
+}
+
+#[test]
+fn qemu_kvm_boots() {
+    let Some(observation) = whole(EnvironmentId::QEMU_KVM) else {
+        return;
+    };
+    assert!(measured(&observation, Op::PortOut) && !measured(&observation, Op::BootCreated));
+    let own = observation.launches[0].counters[&Counter::OwnMemory];
+    assert!(own > 4 << 20, "{own}: QEMU is not that small");
+}
+
+#[test]
+fn qemu_tcg_boots() {
+    if let Some(observation) = whole(EnvironmentId::QEMU_TCG) {
+        assert!(measured(&observation, Op::MmioWrite));
+    }
+}
+
+#[test]
+fn sim_boots() {
+    if let Some(observation) = whole(EnvironmentId::SIM) {
+        assert!(measured(&observation, Op::MmioWrite) && !measured(&observation, Op::BootMain));
+        assert!(
+            !measured(&observation, Op::XenHypercall) && !measured(&observation, Op::EventChannel)
+        );
+    }
+}
+
+#[test]
+fn sim_linux_boots() {
+    let Some(observation) = whole(EnvironmentId::SIM_LINUX) else {
+        return;
+    };
+    // A timer of the resolution of a tick would be late by millions.
+    let late = least(&observation, Op::TimerWake);
+    assert!(late < 100_000.0, "{late}");
+}
+
+#[test]
+fn sim_qemu_kvm_boots() {
+    let Some(observation) = whole(EnvironmentId::SIM_QEMU_KVM) else {
+        return;
+    };
+    assert!(
+        measured(&observation, Op::BootEntry),
+        "the kernel tells the offset"
+    );
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn sim_xen_hvm_boots() {
+    let Some(observation) = whole(EnvironmentId::SIM_XEN_HVM) else {
+        return;
+    };
+    // By way of QEMU in another domain.
+    for op in [Op::PortOut, Op::PortEmulated] {
+        let port = least(&observation, op);
+        assert!(port > 4.0 * least(&observation, Op::Cpuid), "{op:?} {port}");
+    }
+    assert!(measured(&observation, Op::EventChannel));
+}
+
+fn least(observation: &Observation, op: Op) -> f64 {
+    let of_op = |found: &&trapline_model::Operation| found.op == op;
+    match &observation.operations.iter().find(of_op).unwrap().outcome {
+        Outcome::Measured { samples, .. } => samples
+            .iter()
+            .map(|sample| (sample.end - sample.start) as f64 / sample.count as f64)
+            .fold(f64::MAX, f64::min),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Keeps every core busy for as long as it lives.
+struct Load<'a>(&'a AtomicBool);
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Two runs at the same time, all cores busy: the same digits, the same bytes. One of
+/// them, if the environment is ready.
+fn the_same_twice_whatever_else_runs(id: EnvironmentId) -> Option<Observation> {
+    let idle = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _load = Load(&idle);
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while !idle.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let runs = [0, 1].map(|_| scope.spawn(|| whole(id)));
+        let [one, other] = runs.map(|run| run.join().unwrap());
+        let (one, other) = (one?, other?);
+        assert_eq!(one.facts.get(STREAM_HASH), other.facts.get(STREAM_HASH));
+        assert_eq!(one.operations, other.operations);
+        assert_eq!(one.launches, other.launches);
+        Some(one)
+    })
+}
+
+#[test]
+fn sim_kvm_is_reproducible_on_a_loaded_host() {
+    if let Some(one) = the_same_twice_whatever_else_runs(EnvironmentId::SIM_KVM) {
+        assert!(measured(&one, Op::PortOut) && measured(&one, Op::BootEntry));
+    }
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn sim_xen_pvh_is_reproducible_on_a_loaded_host() {
+    if let Some(one) = the_same_twice_whatever_else_runs(EnvironmentId::SIM_XEN_PVH) {
+        assert!(measured(&one, Op::Hypercall) && measured(&one, Op::BootExit));
+        assert!(!measured(&one, Op::PortOut) && !measured(&one, Op::BootEntry));
+        assert!(measured(&one, Op::XenHypercall) && measured(&one, Op::EventChannel));
+        // By Xen itself.
+        let port = least(&one, Op::PortEmulated);
+        assert!(port < least(&one, Op::Cpuid), "{port}");
+        assert!(one.facts.contains_key(STREAM_HASH));
+    }
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn sim_xen_dom0_is_reproducible_on_a_loaded_host() {
+    let Some(one) = the_same_twice_whatever_else_runs(EnvironmentId::SIM_XEN_DOM0) else {
+        return;
+    };
+    assert!(measured(&one, Op::XenHypercall) && measured(&one, Op::EventChannel));
+    assert!(measured(&one, Op::TimerWake) && !measured(&one, Op::BootExit));
+    // The machine's ports are its own, and so is its time stamp counter.
+    let port = least(&one, Op::PortOut);
+    assert!(port < 100.0, "{port}");
+    assert!(least(&one, Op::Cpuid) > 10.0 * port, "cpuid is Xen's");
+    for fact in ["machine", "xen", "xen-sha256", "xen-command-line"] {
+        assert!(one.facts.contains_key(fact), "{fact}");
+    }
+}
+
+/// The conformance suite on KVM of the simulated machine: on any machine with
+/// QEMU there is a /dev/kvm to test on.
+#[test]
+fn conformance_suite_passes_on_the_simulated_machine() {
+    let parts = parts();
+    let settings = settings(&parts);
+    if ready(EnvironmentId::SIM_KVM, &settings).is_none() {
+        return;
+    }
+    let suite = programs::Program {
+        file: parts.join("trapline-conformance"),
+        arguments: Vec::new(),
+    };
+    let watch = Limits::timeout(PATIENCE);
+    let (outputs, _) = programs::run(&settings, &[suite], &watch).unwrap();
+    let errors = String::from_utf8_lossy(&outputs[0].errors);
+    assert!(
+        outputs[0].status.success(),
+        "{}: {errors}",
+        outputs[0].status
+    );
+    assert!(!outputs[0].console.is_empty());
+}

@@ -1,0 +1,172 @@
+//! Machines that are restored: the same digits as one that was booted, and what
+//! becomes of snapshots that cannot be used or kept.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trapline_abi::Workload;
+use trapline_environments::sim::{START, STREAM_HASH};
+use trapline_environments::{Cache, Environment, Settings, Start};
+use trapline_model::{EnvironmentId, Observation};
+use trapline_tests::boots::{failure, observe, planned, ready, settings};
+use trapline_tests::parts;
+
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Settings with a cache of its own that has the user's kernels; `None` where
+/// there is no such machine.
+fn own_cache(directory: &Path) -> Option<Settings> {
+    let settings = settings(&parts());
+    ready(EnvironmentId::SIM_KVM, &settings)?;
+    // Somebody may have to fetch the kernel; in the user's cache it serves all.
+    boot(&Settings {
+        start: Start::Boot,
+        ..settings.clone()
+    });
+    let kernels = settings.cache.directory.join("kernels");
+    if settings.kernel.is_none() {
+        std::os::unix::fs::symlink(kernels, directory.join("kernels")).unwrap();
+    }
+    Some(Settings {
+        cache: Cache {
+            directory: directory.to_owned(),
+            ..settings.cache
+        },
+        ..settings
+    })
+}
+
+fn environment(settings: &Settings) -> Box<dyn Environment> {
+    let mut all = trapline_environments::all(settings).into_iter();
+    all.find(|found| found.id() == EnvironmentId::SIM_KVM)
+        .unwrap()
+}
+
+fn boot(settings: &Settings) -> Observation {
+    let all = |set, workload: Workload| workload.operations().fold(set, |set, op| set | op.bit());
+    let operations = [Workload::Exits, Workload::Boot].into_iter().fold(0, all);
+    let plan = planned(EnvironmentId::SIM_KVM, operations);
+    let environment = environment(settings);
+    let booted = observe(environment.as_ref(), settings, &plan, PATIENCE).unwrap();
+    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    for operation in &booted.observation.operations {
+        assert_eq!(failure(&operation.outcome), None, "{:?}", operation.op);
+    }
+    booted.observation
+}
+
+fn start(observation: &Observation) -> &str {
+    &observation.facts[START]
+}
+
+fn snapshots(settings: &Settings) -> Vec<PathBuf> {
+    let entries = fs::read_dir(settings.cache.directory.join("snapshots")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[track_caller]
+fn assert_alike(one: &Observation, other: &Observation) {
+    assert_eq!(one.facts[STREAM_HASH], other.facts[STREAM_HASH]);
+    assert_eq!(one.operations, other.operations);
+    assert_eq!(one.launches, other.launches);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn restored_machine_prints_the_same_bytes_as_a_booted_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(settings) = own_cache(directory.path()) else {
+        return;
+    };
+    let fresh = Settings {
+        start: Start::Boot,
+        ..settings.clone()
+    };
+    let never_kept = boot(&fresh);
+    assert!(!directory.path().join("snapshots").exists());
+    let kept = boot(&settings);
+    let restored = boot(&settings);
+    let starts = [&never_kept, &kept, &restored].map(start);
+    assert_eq!(starts, ["booted", "booted", "restored"]);
+    assert_alike(&never_kept, &kept);
+    assert_alike(&kept, &restored);
+
+    // What is damaged is not used, and is made again.
+    let snapshot = &snapshots(&settings)[..];
+    let [snapshot] = snapshot else {
+        panic!("one machine, one snapshot: {snapshot:?}");
+    };
+    let whole = fs::read(snapshot).unwrap();
+    fs::write(snapshot, &whole[..whole.len() / 2]).unwrap();
+    let again = boot(&settings);
+    assert_eq!(start(&again), "booted");
+    assert_alike(&restored, &again);
+    assert_eq!(start(&boot(&settings)), "restored");
+
+    // What QEMU refuses neither, though it is what was kept.
+    fs::write(snapshot, sealed(b"QEVM, but of another QEMU")).unwrap();
+    let refused = boot(&settings);
+    assert_eq!(start(&refused), "booted");
+    assert_alike(&restored, &refused);
+    assert_eq!(start(&boot(&settings)), "restored");
+}
+
+/// A snapshot that is whole, whatever is in it.
+fn sealed(state: &[u8]) -> Vec<u8> {
+    let length = (state.len() as u64).to_le_bytes();
+    let checksum = crc32fast::hash(state).to_le_bytes();
+    [state, b"trapline", &length, &checksum].concat()
+}
+
+#[test]
+fn concurrent_users_of_a_machine_boot_it_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(settings) = own_cache(directory.path()) else {
+        return;
+    };
+    let observations = std::thread::scope(|scope| {
+        let both = [0, 1].map(|_| scope.spawn(|| boot(&settings)));
+        both.map(|one| one.join().unwrap())
+    });
+    let mut starts: Vec<_> = observations.iter().map(start).collect();
+    starts.sort_unstable();
+    assert_eq!(starts, ["booted", "restored"]);
+    assert_alike(&observations[0], &observations[1]);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn full_or_read_only_cache_changes_no_figure() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut settings) = own_cache(directory.path()) else {
+        return;
+    };
+    settings.cache.limit = 1 << 20;
+    let full = boot(&settings);
+    assert!(start(&full).contains("--cache-limit"), "{}", start(&full));
+    assert_eq!(snapshots(&settings), Vec::<PathBuf>::new());
+    // Nobody, not even root, can make a directory where there is a file.
+    fs::remove_dir(directory.path().join("snapshots")).unwrap();
+    fs::write(directory.path().join("snapshots"), "in the way").unwrap();
+    let unwritable = boot(&settings);
+    let told = start(&unwritable);
+    assert!(told.starts_with("booted; it could not be kept: "), "{told}");
+    assert_alike(&full, &unwritable);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn each_qemu_has_its_own_snapshots() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut settings) = own_cache(directory.path()) else {
+        return;
+    };
+    boot(&settings);
+    let wrapper = directory.path().join("qemu");
+    fs::write(&wrapper, "#!/bin/sh\nexec qemu-system-x86_64 \"$@\"\n").unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    settings.qemu = Some(wrapper);
+    assert_eq!(start(&boot(&settings)), "booted");
+    assert_eq!(snapshots(&settings).len(), 2);
+}

@@ -1,0 +1,220 @@
+//! The command line without any guest: what it says to a mistyped name, how it
+//! prints, and how it ends.
+
+use std::process::Stdio;
+use trapline_model::EnvironmentId;
+use trapline_tests::run::Place;
+
+#[test]
+fn mistyped_name_suggests_the_nearest() {
+    let place = Place::new();
+    for (words, expected) in [
+        (&["run", "--env", "sim/kmv"][..], "error: unknown value 'sim/kmv' for '--env <A,B>'\n  help: did you mean 'sim/kvm'?\n"),
+        (&["run", "--workload", "port-in"], "error: unknown value 'port-in' for '--workload <W,W/OP>'\n  help: did you mean 'exits/port-in'?\n"),
+        (&["run", "--preset", "quik"], "error: unknown value 'quik' for '--preset <PRESET>'\n  help: did you mean 'quick'?\n"),
+        (&["run", "--boot", "2"], "error: unknown argument '--boot'\n  help: did you mean '--boots'?\n"),
+        (&["dcotor"], "error: unknown command 'dcotor'\n  help: did you mean 'doctor'?\n"),
+    ] {
+        let ended = place.run(words);
+        assert_eq!(ended.errors, expected, "{words:?}");
+        assert_eq!((ended.status, ended.output.as_str()), (Some(2), ""), "{words:?}");
+    }
+}
+
+#[test]
+fn invalid_numbers_are_rejected() {
+    let place = Place::new();
+    for words in [
+        ["run", "--boots", "0"],
+        ["run", "--boots", "many"],
+        ["run", "--seed", "-1"],
+        ["show", "--run", "x"],
+    ] {
+        let ended = place.run(&words);
+        assert_eq!(ended.status, Some(2), "{words:?}: {}", ended.errors);
+        assert!(ended.errors.starts_with("error: "), "{}", ended.errors);
+        assert!(ended.errors.contains("\n  help: "), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn missing_kernel_is_rejected_before_the_run() {
+    let place = Place::new();
+    let words = [
+        "run",
+        "--env",
+        "sim/linux",
+        "--kernel",
+        "/no/kernel",
+        "--modules",
+        "/no/modules",
+    ];
+    let ended = place.run(&words);
+    assert_eq!(ended.status, Some(2), "{}", ended.errors);
+    let expected = "error: --kernel: no such file: /no/kernel\n  help: ";
+    assert!(ended.errors.starts_with(expected), "{}", ended.errors);
+    let alone = place.run(&["run", "--kernel", "/bin/sh"]);
+    assert_eq!(alone.status, Some(2), "{}", alone.errors);
+    assert!(alone.errors.contains("--modules"), "{}", alone.errors);
+}
+
+/// Everything a person reads fits 80 columns where no terminal tells a width.
+#[test]
+fn piped_text_is_plain_and_fits_80_columns() {
+    let place = Place::new();
+    for words in [
+        &["doctor"][..],
+        &["list"],
+        &["--help"],
+        &["run", "--help"],
+        &["show", "--help"],
+        &["report", "--help"],
+        &["export", "--help"],
+        &["baseline", "--help"],
+        &["check", "--help"],
+        &["bisect", "--help"],
+        &["explain", "--help"],
+        &["irq", "--help"],
+        &["populate", "--help"],
+        &["block", "--help"],
+        &["kernel-build", "--help"],
+    ] {
+        let ended = place.run(words);
+        assert_eq!(ended.status, Some(0), "{words:?}: {}", ended.errors);
+        assert!(!ended.output.contains('\x1b'), "{words:?} colours a pipe");
+        for line in ended.output.lines() {
+            assert!(line.chars().count() <= 80, "{words:?}: too wide: {line}");
+        }
+    }
+}
+
+#[test]
+fn doctor_rates_every_topic_with_remedies() {
+    let place = Place::new();
+    let ended = place.run(&["doctor", "--format", "json"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&ended.output).expect("JSON and nothing else");
+    let findings = json["findings"].as_array().expect("a list");
+    for topic in [
+        "cpu",
+        "tsc",
+        "nesting",
+        "kvm",
+        "governor",
+        "smt",
+        "steal",
+        "mitigations",
+        "huge pages",
+        "tool",
+        "parts",
+    ] {
+        assert!(
+            findings.iter().any(|f| f["topic"] == topic),
+            "nothing is said of {topic}"
+        );
+    }
+    for finding in findings.iter().filter(|f| f["verdict"] == "problem") {
+        assert!(finding["remedy"].is_string(), "no remedy: {finding}");
+    }
+    let parts = findings
+        .iter()
+        .find(|f| f["topic"] == "parts")
+        .expect("there is one");
+    assert_eq!(parts["verdict"], "ok", "{parts}");
+}
+
+#[test]
+fn list_has_every_environment_with_its_reason() {
+    let place = Place::new();
+    let ended = place.run(&["list", "--format", "json"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&ended.output).expect("JSON and nothing else");
+    let environments = json["environments"].as_array().expect("a list");
+    let names: Vec<_> = environments
+        .iter()
+        .filter_map(|e| e["name"].as_str())
+        .collect();
+    assert_eq!(names, EnvironmentId::ALL.map(EnvironmentId::name));
+    for environment in environments {
+        let ready = environment["ready"].as_bool().expect("it is ready or not");
+        assert_eq!(ready, environment["reason"].is_null(), "{environment}");
+    }
+    assert_eq!(
+        environments[0]["ready"], true,
+        "the host can always be measured"
+    );
+    let operations: usize = json["workloads"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|workload| workload["operations"].as_array().map_or(0, Vec::len))
+        .sum();
+    assert_eq!(operations, 66);
+}
+
+#[test]
+fn closed_pipe_is_no_error() {
+    let place = Place::new();
+    let mut command = place.trapline(&["completions", "bash"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success(), "{}", output.status);
+}
+
+#[test]
+fn full_disk_is_reported() {
+    let place = Place::new();
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("Linux has it");
+    let output = place
+        .trapline(&["man"])
+        .stdout(full)
+        .output()
+        .expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.starts_with("error: cannot write to standard output: No space left"),
+        "{errors}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn completions_and_manual_cover_every_command() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).output;
+        for word in ["doctor", "preset", "qemu-kvm"] {
+            assert!(script.contains(word), "{shell}: {word} is not completed");
+        }
+    }
+    let manual = place.run(&["man"]).output;
+    assert!(
+        manual.starts_with(".ie") || manual.starts_with(".TH"),
+        "{manual}"
+    );
+    assert!(manual.contains("TRAPLINE RUN"), "{manual}");
+}
+
+#[test]
+fn help_lists_exit_statuses() {
+    let help = Place::new().run(&["--help"]).output;
+    for line in [
+        "0    success",
+        "2    invalid command line",
+        "3    two runs",
+        "4    baseline, check, bisect, compare, irq",
+        "5    irq: the requirement of --require",
+        "130  interrupted",
+    ] {
+        assert!(help.contains(line), "{help}");
+    }
+}

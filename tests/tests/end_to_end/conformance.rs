@@ -1,0 +1,107 @@
+//! Every kernel under our VMM behaves alike: the same tiny guests leave the same
+//! trace of exits, on this host's `/dev/kvm` and on the simulated machine's, which
+//! can always be tried.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+use trapline_environments::sim::programs::{self, Output, Program};
+use trapline_environments::Limits;
+use trapline_tests::run::Place;
+use trapline_tests::{has_kvm, has_qemu, parts, settings, skip};
+
+const PROGRAM: &str = "trapline-conformance";
+
+/// Runs programs of ours in Linux on the simulated machine.
+fn simulate(names: &[&str]) -> Vec<Output> {
+    let program = |name: &&str| Program {
+        file: parts().join(name),
+        arguments: Vec::new(),
+    };
+    let programs: Vec<_> = names.iter().map(program).collect();
+    let watch = Limits::timeout(Duration::from_secs(600));
+    let ran = programs::run(&settings(), &programs, &watch);
+    ran.unwrap_or_else(|error| panic!("{error}")).0
+}
+
+/// What the program printed of each part of the suite; the line before tells what this kernel can
+/// do.
+fn parts_of(output: &[u8]) -> BTreeMap<String, Vec<String>> {
+    let text = String::from_utf8_lossy(output).into_owned();
+    let mut parts = BTreeMap::new();
+    let mut part = String::new();
+    for line in text.lines().skip(1) {
+        match line.strip_prefix("  ") {
+            None => part = line.to_owned(),
+            Some(exit) => parts
+                .entry(part.clone())
+                .or_insert_with(Vec::new)
+                .push(exit.to_owned()),
+        }
+    }
+    parts
+}
+
+/// Skipped parts, with reasons.
+fn skipped(output: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(output).into_owned();
+    let split = |line: &str| {
+        line.split_once(": skipped: ")
+            .map(|(a, b)| (a.into(), b.into()))
+    };
+    text.lines().filter_map(split).collect()
+}
+
+#[test]
+fn simulated_machine_and_host_conform() {
+    if !has_qemu("conformance on the simulated machine") {
+        return;
+    }
+    let outputs = simulate(&[PROGRAM]);
+    let [conformance] = &outputs[..] else {
+        panic!("one program was to be run: {outputs:?}");
+    };
+    assert!(
+        conformance.status.success(),
+        "{}",
+        String::from_utf8_lossy(&conformance.errors)
+    );
+    // Nothing is missing there: as many vCPUs, pins and halts as the suite asks for.
+    assert_eq!(skipped(&conformance.console), []);
+    let simulated = parts_of(&conformance.console);
+    assert_eq!(simulated.len(), 8, "{simulated:?}");
+    if !has_kvm("conformance on /dev/kvm of this host") {
+        return;
+    }
+    let here = Command::new(parts().join(PROGRAM))
+        .output()
+        .expect("it can be started");
+    assert!(
+        here.status.success(),
+        "{}",
+        String::from_utf8_lossy(&here.stderr)
+    );
+    for (part, why) in skipped(&here.stdout) {
+        skip(&format!("conformance of this host, {part}"), &why);
+    }
+    for (part, trace) in parts_of(&here.stdout) {
+        assert_eq!(Some(&trace), simulated.get(&part), "{part}");
+    }
+}
+
+#[test]
+fn floor_is_measured_with_kvm() {
+    if !has_qemu("the floor on the simulated machine") {
+        return;
+    }
+    let ended = Place::new().run(&["floor", "--format", "json"]);
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let json: serde_json::Value = serde_json::from_str(&ended.output).expect("JSON");
+    let floors = json["floors"].as_array().expect("a list");
+    for around in ["unfiltered", "filtered", "vmm"] {
+        let fits = |f: &&serde_json::Value| f["environment"] == "sim/kvm" && f["loop"] == around;
+        let floor = floors.iter().find(fits).expect("each loop has a floor");
+        assert!(floor["median"].as_f64() > Some(1000.0), "{floor}");
+        assert_eq!(floor["unit"], "insn");
+    }
+}

@@ -1,0 +1,38 @@
+//! A Linux guest's disk outlives whatever ends the guest, end to end: powered off, its VMM
+//! killed while it writes, and the power of the whole machine cut.
+
+use trapline_environments::sim::kernel::{self, Maker};
+use trapline_tests::cycles::{self, Parts, Plan};
+use trapline_tests::{has_qemu, settings, skip};
+
+const WHAT: &str = "power-cycles of a Linux guest";
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn flushed_data_survives_every_kind_of_end() {
+    if !has_qemu(WHAT) {
+        return;
+    }
+    if !cycles::has_tools() {
+        return skip(WHAT, "mkfs.ext4 is not installed (package e2fsprogs)");
+    }
+    let settings = settings();
+    if let Err(error) = kernel::chosen(&settings, Maker::Amd) {
+        return skip(WHAT, &error.to_string());
+    }
+    let parts = Parts::find(settings).expect("all was built");
+    let plan = Plan {
+        own: 3,
+        kills: 2,
+        cuts: 1,
+        seed: 1,
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let ran = cycles::run(&parts, &plan, place.path(), &mut |_, _| {});
+    let sum = ran.unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!((sum.own, sum.kills, sum.cuts), (3, 2, 1));
+    // Two writers, and a look at each before every run.
+    assert_eq!(sum.found, 2 * 6);
+    // Those that powered off told four records each.
+    assert!(sum.told >= 3 * 2 * 4 + 3, "{sum:?}");
+}

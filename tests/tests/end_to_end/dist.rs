@@ -1,0 +1,90 @@
+//! `make dist`: the archive and the package contain everything that a measurement needs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use tempfile::TempDir;
+use trapline_tests::{on_path, parts, root, skip};
+
+/// Packs the built parts once and returns the file whose name ends with `suffix`.
+fn packed(suffix: &str) -> Option<PathBuf> {
+    static PACKED: OnceLock<TempDir> = OnceLock::new();
+    let output = PACKED.get_or_init(|| {
+        let output = TempDir::new().expect("a temporary directory can be made");
+        let mut command = Command::new(root().join("scripts/dist.sh"));
+        run(command.arg(parts()).arg(output.path()));
+        output
+    });
+    let mut files = std::fs::read_dir(output).expect("it was made").flatten();
+    files.find_map(|file| {
+        let path = file.path();
+        path.to_string_lossy().ends_with(suffix).then_some(path)
+    })
+}
+
+#[track_caller]
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("the program can be started");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Measures with the unpacked program alone: nothing else is in its environment.
+#[track_caller]
+fn assert_measures(prefix: &Path, home: &Path) {
+    let mut command = Command::new(prefix.join("bin/trapline"));
+    command
+        .env_clear()
+        .env("HOME", home)
+        .args(["run", "-q", "--env", "host", "--workload", "basic/getpid"])
+        .args(["--boots", "1", "--format", "csv"]);
+    let csv = run(&mut command);
+    assert!(csv.contains("getpid"), "{csv}");
+    for file in [
+        "share/man/man1/trapline.1.gz",
+        "share/bash-completion/completions/trapline",
+        "share/zsh/vendor-completions/_trapline",
+        "share/fish/vendor_completions.d/trapline.fish",
+        "share/doc/trapline/LICENSE-MIT",
+        "lib/trapline/trapline-image",
+        "lib/trapline/trapline-vmm",
+    ] {
+        assert!(prefix.join(file).is_file(), "no {file}");
+    }
+}
+
+#[test]
+fn unpacked_archive_measures() {
+    let place = TempDir::new().expect("a temporary directory can be made");
+    let archive = packed(".tar.gz").expect("an archive is made");
+    let target = place.path().join("unpacked");
+    std::fs::create_dir(&target).expect("it is new");
+    run(Command::new("tar")
+        .arg("-xf")
+        .arg(archive)
+        .arg("-C")
+        .arg(&target));
+    let mut trees = std::fs::read_dir(&target).expect("it is there").flatten();
+    let tree = trees.next().expect("the archive has one directory").path();
+    assert_measures(&tree, place.path());
+}
+
+#[test]
+fn unpacked_debian_package_measures() {
+    if on_path("dpkg-deb").is_none() {
+        return skip("the Debian package", "dpkg-deb is not installed");
+    }
+    let place = TempDir::new().expect("a temporary directory can be made");
+    let package = packed(".deb").expect("a package is made");
+    let target = place.path().join("unpacked");
+    run(Command::new("dpkg-deb")
+        .arg("-x")
+        .arg(&package)
+        .arg(&target));
+    assert_measures(&target.join("usr"), place.path());
+    let version = run(Command::new("dpkg-deb")
+        .arg("-f")
+        .arg(&package)
+        .arg("Version"));
+    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+}

@@ -1,0 +1,309 @@
+//! Real runs, as people start them: every environment that this machine offers,
+//! with real guests. The expensive run is made once and looked at by many tests.
+
+use serde_json::Value;
+use std::sync::OnceLock;
+use trapline_tests::has_qemu;
+use trapline_tests::run::{Ended, Place};
+
+/// Environments of a plan that names none, by the operations of its workloads.
+const CELLS: usize = 8 * 31;
+
+/// One run of everything, and where it was stored.
+struct Everything {
+    place: Place,
+    ended: Ended,
+    json: Value,
+}
+
+fn everything() -> &'static Everything {
+    static RUN: OnceLock<Everything> = OnceLock::new();
+    RUN.get_or_init(|| {
+        let place = Place::new();
+        let store = place.store();
+        let store = store.to_str().expect("the path is text");
+        let ended = place.run(&["run", "--boots", "2", "--format", "json", "--store", store]);
+        let json = serde_json::from_str(&ended.output).unwrap_or_else(|error| {
+            panic!("standard output is not one JSON object: {error}: {ended:?}")
+        });
+        note_skips(&json);
+        Everything { place, ended, json }
+    })
+}
+
+/// Environments that this machine does not offer belong into the list of what
+/// was not tested.
+fn note_skips(json: &Value) {
+    let environments = json["environments"]
+        .as_object()
+        .expect("there are environments");
+    for (name, environment) in environments {
+        if let Some(reason) = environment["skip"].as_str() {
+            trapline_tests::skip(&format!("environment {name}"), reason);
+        }
+    }
+}
+
+fn show(format: &str) -> String {
+    let place = &everything().place;
+    let store = place.store();
+    let shown = place.run(&[
+        "show",
+        "--format",
+        format,
+        "--store",
+        store.to_str().expect("text"),
+    ]);
+    assert_eq!(shown.status, Some(0), "{}", shown.errors);
+    shown.output
+}
+
+fn cells(json: &Value) -> &[Value] {
+    json["cells"].as_array().expect("there are cells")
+}
+
+fn text<'a>(cell: &'a Value, key: &str) -> &'a str {
+    cell[key]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {key} in {cell}"))
+}
+
+/// The cell of `workload/operation` in an environment.
+fn cell<'a>(json: &'a Value, environment: &str, path: &str) -> &'a Value {
+    let (workload, operation) = path.split_once('/').expect("a path");
+    let fits = |cell: &&Value| {
+        cell["environment"] == environment
+            && cell["workload"] == workload
+            && cell["operation"] == operation
+    };
+    cells(json)
+        .iter()
+        .find(fits)
+        .unwrap_or_else(|| panic!("no {path} in {environment}"))
+}
+
+fn estimate(json: &Value, environment: &str, path: &str) -> f64 {
+    let cell = cell(json, environment, path);
+    cell["estimate"]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no figure: {cell}"))
+}
+
+#[test]
+fn every_cell_has_a_figure_or_a_reason() {
+    let run = everything();
+    assert_eq!(run.ended.status, Some(0), "{}", run.ended.errors);
+    assert_eq!(cells(&run.json).len(), CELLS, "environments by operations");
+    for cell in cells(&run.json) {
+        assert!(cell.get("failed").is_none(), "{cell}");
+        match cell.get("skip") {
+            Some(reason) => assert!(reason.as_str().is_some_and(|text| text.len() > 8), "{cell}"),
+            None => assert_figure(cell),
+        }
+    }
+}
+
+/// Operations that used to cost 42 to 116 instructions more beside others, in QEMU: see
+/// docs/internals/neighbour-independence.md.
+#[test]
+fn exact_figures_are_independent_of_other_operations() {
+    if !has_qemu("exact figures alone and among others") {
+        return;
+    }
+    let environments = ["sim/kvm", "sim/qemu-kvm"];
+    let alone = Place::new().measure(&[
+        "--env",
+        &environments.join(","),
+        "--workload",
+        "exits/port-out,exits/cpuid",
+    ]);
+    for environment in environments {
+        for path in ["exits/port-out", "exits/cpuid"] {
+            let among_others = cell(&everything().json, environment, path);
+            let alone = cell(&alone, environment, path);
+            for key in ["estimate", "min", "max"] {
+                assert_eq!(
+                    alone[key], among_others[key],
+                    "{key} of {environment} {path}"
+                );
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn assert_figure(cell: &Value) {
+    let is_exact = cell["clock"] != "wall";
+    for key in ["estimate", "min", "max"] {
+        assert!(cell[key].is_number(), "no {key}: {cell}");
+    }
+    for key in ["low", "high"] {
+        assert_eq!(cell[key].is_null(), is_exact, "{key}: {cell}");
+    }
+    for key in ["samples", "boots"] {
+        assert!(cell[key].as_u64() >= Some(1), "no {key}: {cell}");
+    }
+    for key in ["ratio", "exits", "host_cpu_ns"] {
+        assert!(
+            cell[key].is_number() || cell[key].is_null(),
+            "{key} is missing: {cell}"
+        );
+    }
+    let ends = if is_exact {
+        ["min", "max"]
+    } else {
+        ["low", "high"]
+    };
+    let [low, high] = ends.map(|key| cell[key].as_f64());
+    let estimate = cell["estimate"].as_f64();
+    assert!(low <= estimate && estimate <= high, "{cell}");
+    assert!(["wall", "insn"].contains(&text(cell, "clock")), "{cell}");
+    assert!(!text(cell, "unit").is_empty(), "{cell}");
+}
+
+#[test]
+fn exact_figures_are_verified_by_a_second_boot() {
+    let run = everything();
+    let exact = cells(&run.json)
+        .iter()
+        .filter(|cell| cell["clock"] == "insn" && cell.get("skip").is_none());
+    for cell in exact {
+        assert_eq!(cell["boots"], 2, "{cell}");
+        assert!(
+            cell["low"].is_null() && cell["ratio_low"].is_null(),
+            "{cell}"
+        );
+        let flags = cell["flags"].as_array().expect("a list");
+        assert!(!flags.contains(&"unproved".into()), "{cell}");
+    }
+}
+
+#[test]
+fn host_is_always_measured() {
+    let json = &everything().json;
+    for path in [
+        "basic/getpid",
+        "basic/yield",
+        "basic/malloc-1m",
+        "basic/first-touch-4k",
+        "stream/triad",
+        "boot/main",
+    ] {
+        assert!(estimate(json, "host", path) > 0.0, "{path}");
+    }
+}
+
+/// An exit must have been one: on the bare machine it is an instruction, under a
+/// hypervisor it is a way through kernel and VMM and back.
+#[test]
+fn exits_leave_the_guest() {
+    if !has_qemu("exits on the simulated machine") {
+        return;
+    }
+    let json = &everything().json;
+    let bare = estimate(json, "sim", "exits/port-out");
+    assert!(bare < 100.0, "{bare} insn on the bare machine");
+    for environment in ["sim/kvm", "sim/qemu-kvm"] {
+        if cell(json, environment, "exits/port-out")
+            .get("skip")
+            .is_some()
+        {
+            continue;
+        }
+        let there = estimate(json, environment, "exits/port-out");
+        assert!(there > 1000.0, "{there} insn in {environment}");
+        let ratio = cell(json, environment, "exits/port-out")["ratio"]
+            .as_f64()
+            .expect("a ratio");
+        assert!(
+            (ratio - there / bare).abs() < 0.01 * ratio,
+            "{ratio} is not {there} / {bare}"
+        );
+    }
+}
+
+#[test]
+fn another_run_gives_the_same_figures() {
+    if !has_qemu("the same digits in two runs") {
+        return;
+    }
+    let first = everything();
+    let second = first.place.measure(&["--env", "sim,sim/kvm"]);
+    let exact: Vec<_> = cells(&second)
+        .iter()
+        .filter(|cell| cell["estimate"].is_number())
+        .collect();
+    assert!(!exact.is_empty());
+    for again in exact {
+        let path = format!("{}/{}", text(again, "workload"), text(again, "operation"));
+        let before = cell(&first.json, text(again, "environment"), &path);
+        for key in ["estimate", "min", "max", "samples"] {
+            assert_eq!(
+                before[key], again[key],
+                "{path} differs in {key}: {before} {again}"
+            );
+        }
+    }
+}
+
+#[test]
+fn show_prints_what_run_printed() {
+    let run = everything();
+    assert_eq!(first_run("json"), run.ended.output);
+}
+
+/// Other tests add runs to the same store.
+fn first_run(format: &str) -> String {
+    let place = &everything().place;
+    let store = place.store();
+    let words = [
+        "show",
+        "--run",
+        "1",
+        "--format",
+        format,
+        "--store",
+        store.to_str().expect("text"),
+    ];
+    place.run(&words).output
+}
+
+#[test]
+fn tables_fit_80_columns_and_name_every_operation() {
+    let table = first_run("table");
+    for line in table.lines() {
+        assert!(line.chars().count() <= 80, "too wide: {line}");
+    }
+    for name in [
+        "getpid",
+        "triad",
+        "port-out",
+        "timer-wake",
+        "first-instruction",
+        "host",
+    ] {
+        assert!(table.contains(name), "{name} is not in\n{table}");
+    }
+    assert!(!table.contains('\x1b'), "colour in a pipe");
+}
+
+#[test]
+fn all_formats_have_the_same_cells() {
+    let csv = first_run("csv");
+    assert_eq!(csv.lines().count(), 1 + CELLS, "{csv}");
+    let markdown = first_run("markdown");
+    assert!(
+        markdown
+            .lines()
+            .any(|line| line.starts_with('|') && line.contains("port-out")),
+        "{markdown}"
+    );
+    assert!(show("csv").starts_with(csv.lines().next().expect("a header")));
+}
+
+#[test]
+fn quiet_run_prints_only_the_result() {
+    let run = everything();
+    assert!(run.ended.output.starts_with('{') && run.ended.output.ends_with("}\n"));
+    assert_eq!(run.ended.errors, "", "nobody watches, so nothing is told");
+}
