@@ -94,22 +94,23 @@ impl EnvironmentId {
     /// downloaded; Xen, Linux guests and the second simulated machine boot slowly.
     pub fn is_default(self) -> bool {
         let is_slow = self.is_xen() || self.is_linux_guest() || self.is_on(Machine::SimVmx);
+        let is_nested = self.stack().is_nested();
         let is_common = match self.vmm() {
             Some(Vmm::Qemu(machine)) => machine == QemuMachine::DEFAULT,
             Some(Vmm::Custom) => false,
             Some(Vmm::Trapline) | None => true,
         };
-        is_common && !is_slow
+        is_common && !is_slow && !is_nested
     }
 
     /// Returns whether every instruction on its machine can be attributed.
     pub fn has_profiles(self) -> bool {
-        self.clock().is_exact() && !self.is_linux_guest()
+        self.clock().is_exact() && !self.is_linux_guest() && !self.stack().is_nested()
     }
 
     /// Returns whether baselines contain it.
     pub fn has_baseline(self) -> bool {
-        self.is_on(Machine::Sim) && !self.is_linux_guest()
+        self.is_on(Machine::Sim) && !self.is_linux_guest() && !self.stack().is_nested()
     }
 
     /// Returns whether `trapline-vmm` runs the guest.
@@ -149,7 +150,7 @@ impl EnvironmentId {
 
     /// Returns whether a second guest can run beside the measured one.
     pub fn supports_second_guest(self) -> bool {
-        let image = !self.has_processes() && !self.is_native();
+        let image = !self.has_processes() && !self.is_native() && !self.stack().is_nested();
         let is_program = image && !self.is_custom();
         let here = self.is_on(Machine::Host) && (self.is_native() || is_program);
         here || image && self.has_trapline_vmm()
@@ -157,7 +158,8 @@ impl EnvironmentId {
 
     /// Returns whether a running guest can be given memory.
     pub fn supports_memory_hotplug(self) -> bool {
-        self.is_native_linux() || self.has_trapline_vmm() && !self.has_processes()
+        let is_image = self.has_trapline_vmm() && !self.has_processes();
+        self.is_native_linux() || is_image && !self.stack().is_nested()
     }
 
     /// Returns whether the vCPU's thread on the machine's Linux can be found and scheduled.

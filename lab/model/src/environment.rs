@@ -73,6 +73,10 @@ environments! {
         "the agent in a Linux in trapline-vmm on KVM on the simulated machine";
     SIM_QEMU_KVM_LINUX "sim/qemu-kvm/linux" Sim [QEMU_KVM] Linux
         "the agent in a Linux in QEMU on KVM on the simulated machine";
+    SIM_KVM_KVM "sim/kvm/kvm" Sim [KVM KVM] Image
+        "sim/kvm in a Linux guest of trapline-vmm on that machine: nested virtualization";
+    SIM_KVM_KVM_KVM "sim/kvm/kvm/kvm" Sim [KVM KVM KVM] Image
+        "sim/kvm/kvm in another such guest: virtualization nested twice";
     SIM_XEN_PVH "sim/xen-pvh" Sim [XEN_PVH] Image
         "the image as a PVH domain of Xen on the simulated machine";
     SIM_XEN_HVM "sim/xen-hvm" Sim [XEN_HVM] Image

@@ -190,6 +190,11 @@ impl Stack {
         }
     }
 
+    /// Returns whether a guest hosts the measured guest.
+    pub const fn is_nested(&self) -> bool {
+        self.levels.len() > 1
+    }
+
     /// Returns whether the image starts with its machine, so that no VMM is executed.
     pub fn starts_with_machine(&self) -> bool {
         let is_first = self.levels.is_empty() || self.innermost() == Some(Level::XEN_DOM0);

@@ -146,7 +146,9 @@ impl Sizes {
         let sizes = match environment {
             _ if environment.starts_with_machine() => return COUNTED_BARE,
             // Figures are exact: nothing is gained by measuring more.
-            _ if environment.clock().is_exact() => return COUNTED,
+            _ if environment.clock().is_exact() => {
+                return COUNTED.nested(environment.stack().levels.len())
+            }
             _ if environment.is_translated() => TRANSLATED,
             _ if environment.is_user_mode() => USER_MODE,
             _ => HARDWARE,
@@ -161,6 +163,15 @@ impl Sizes {
                 large_regions: 3,
                 ..sizes
             },
+        }
+    }
+
+    /// Each level of nesting makes exits about ten times as expensive.
+    fn nested(self, levels: usize) -> Self {
+        let factor = 10_u64.pow(levels.saturating_sub(1) as u32);
+        Self {
+            batch_ticks: self.batch_ticks * factor,
+            ..self
         }
     }
 

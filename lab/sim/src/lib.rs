@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod listener;
 pub mod machine;
 pub mod module;
+pub mod nested;
 pub mod plugin;
 pub mod programs;
 pub mod qemu;

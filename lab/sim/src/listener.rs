@@ -40,6 +40,32 @@ pub trait ProgramObserver {
     fn abort(&mut self, reason: &str);
 }
 
+impl<P: ProgramObserver + ?Sized> ProgramObserver for Box<P> {
+    fn expected(&self) -> usize {
+        self.as_ref().expected()
+    }
+
+    fn byte_limit(&self) -> u64 {
+        self.as_ref().byte_limit()
+    }
+
+    fn start(&mut self, exec: u64) {
+        self.as_mut().start(exec);
+    }
+
+    fn output(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), Error> {
+        self.as_mut().output(channel, bytes)
+    }
+
+    fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), Error> {
+        self.as_mut().end(status, at)
+    }
+
+    fn abort(&mut self, reason: &str) {
+        self.as_mut().abort(reason);
+    }
+}
+
 /// Exit statuses of an emulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Emulator {
@@ -57,6 +83,13 @@ impl Emulator {
         name: "QEMU",
         done: EXIT_STATUS_DONE,
         stopped: 0,
+    };
+
+    /// `trapline-vmm`, whose guest is the machine.
+    pub const TRAPLINE_VMM: Self = Self {
+        name: "trapline-vmm",
+        done: 0,
+        stopped: 36,
     };
 }
 

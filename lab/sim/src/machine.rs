@@ -29,12 +29,28 @@ use trapline_host::{hexadecimal, memory_file, sha256_of_file, Error, Facts, Limi
 /// depending on whether it waits for the start of a helper thread.
 const MODULE_OPTIONS: [(&str, &str); 1] = [("kvm", "nx_huge_pages=never")];
 
-/// File and value to wait for: in the first second Linux calibrates its clock, and its timers have the
-/// resolution of a tick.
-const CLOCKSOURCE: (&str, &str) = (
-    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-    "tsc",
-);
+/// File that contains the clock source in use.
+const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// Clock source that Linux uses in the end, for which its init waits: in the first second Linux calibrates
+/// its clock, and its timers have the resolution of a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockSource {
+    /// The time stamp counter, on a machine.
+    Tsc,
+    /// The clock that KVM offers to guests.
+    Kvm,
+}
+
+impl ClockSource {
+    /// Name in Linux.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tsc => "tsc",
+            Self::Kvm => "kvm-clock",
+        }
+    }
+}
 
 /// Memory besides that of guests, in MiB.
 pub const OWN_MEMORY_MIB: u32 = 1024;
@@ -89,7 +105,7 @@ impl Machine {
         fill: Fill<'_>,
     ) -> Result<Self, Error> {
         let qemu = Qemu::find(settings.qemu.as_deref())?;
-        let bytes = archive(settings, &base.modules, fill)?.bytes();
+        let bytes = archive(settings, ClockSource::Tsc, &base.modules, fill)?.bytes();
         let words = base.words();
         let mut facts = base.facts;
         facts.insert(
@@ -372,11 +388,17 @@ fn is_final(error: &Error) -> bool {
     matches!(error, Error::Stopped | Error::TimedOut { .. })
 }
 
-/// Returns the initramfs of a machine with `modules` and the files of `fill`.
+/// Returns the initramfs of a machine, or of a guest that hosts guests, with `modules` and the files of
+/// `fill`.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn archive(settings: &Settings, modules: &[Module], fill: Fill<'_>) -> Result<Archive, Error> {
+pub fn archive(
+    settings: &Settings,
+    clock: ClockSource,
+    modules: &[Module],
+    fill: Fill<'_>,
+) -> Result<Archive, Error> {
     let mut archive = Archive::default();
     let mut script = Script::default();
     for directory in ["dev", "proc", "sys", "tmp"] {
@@ -384,7 +406,7 @@ pub fn archive(settings: &Settings, modules: &[Module], fill: Fill<'_>) -> Resul
     }
     add_program(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
     add_program(&mut archive, SYMBOLS, &settings.parts.get(Part::Symbols)?)?;
-    script.wait(CLOCKSOURCE.0, CLOCKSOURCE.1);
+    script.wait(CLOCKSOURCE, clock.name());
     for module in modules {
         let path = format!("/trapline/{}.ko", module.name);
         script.module(&path, options_of(&module.name));

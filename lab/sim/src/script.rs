@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::time::Duration;
+use trapline_abi::job::SCRIPT;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_model::{irq, Sched};
@@ -108,6 +109,19 @@ impl Script {
         self.text.push('\n');
     }
 
+    /// Returns the word that gives the script to the init of a Linux guest, see
+    /// [`SCRIPT`](trapline_abi::job::SCRIPT).
+    pub fn command_line_word(&self) -> String {
+        let mut word = SCRIPT.to_owned();
+        for byte in self.text.bytes() {
+            match byte {
+                b'%' | b'"' | 0..=b' ' | 0x7f.. => word += &format!("%{byte:02X}"),
+                _ => word.push(char::from(byte)),
+            }
+        }
+        word
+    }
+
     /// Returns the script's text.
     pub fn text(&self) -> &str {
         &self.text
@@ -142,6 +156,18 @@ mod tests {
                         xen\t/xen\t/domain\n\
                         launch\t3\t600\txen\t/xen/xl\n";
         assert_eq!(script.text(), expected);
+    }
+
+    #[test]
+    fn script_is_one_word_of_a_command_line() {
+        let mut inner = Script::default();
+        inner.wait("/a b", "\"%\"");
+        let word = inner.command_line_word();
+        assert_eq!(word, "trapline-script=wait%09/a%20b%09%22%25%22%0A");
+        let mut outer = Script::default();
+        outer.wait("/", &word);
+        let word = outer.command_line_word();
+        assert!(word.contains("wait%2509/a%2520b"), "{word}");
     }
 
     #[test]

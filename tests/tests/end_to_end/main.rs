@@ -29,6 +29,7 @@ mod linux;
 mod measured;
 mod misbehaviour;
 mod missing_features;
+mod nested;
 mod network;
 mod plan;
 mod populate;

@@ -20,6 +20,11 @@ pub const PREFIX: &str = "trapline.";
 /// is not part of a job: the measurements are the same with any number.
 pub const CPUS: &str = "trapline-cpus=";
 
+/// Prefix of the word that gives the init of a Linux guest the script of its job, in percent
+/// encoding (RFC 3986, section 2.1). The guest then sets itself up as a simulated machine does, by
+/// the script in its initramfs, and runs this one: it hosts guests of its own.
+pub const SCRIPT: &str = "trapline-script=";
+
 /// Prefix of a line with the result of a load, printed by the init of a simulated machine: number,
 /// name and the rest follow.
 pub const LOAD_PREFIX: &str = "trapline-load-";

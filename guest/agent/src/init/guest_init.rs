@@ -5,6 +5,7 @@
 
 use super::line::Line;
 use super::port::Port;
+use super::script;
 use crate::{build, linux};
 use std::fs;
 use std::io;
@@ -19,7 +20,15 @@ use trapline_spawn::ticks;
 const JOB: &str = "trapline.run=";
 
 /// Task of the kernel's command line.
-pub struct Task {
+pub enum Task {
+    /// Measurements in this guest.
+    Job(JobTask),
+    /// A script that starts guests of this guest.
+    Script(String),
+}
+
+/// Job of a guest that is measured.
+pub struct JobTask {
     job: Job,
     /// Expected number of CPUs, if given.
     cpus: Option<usize>,
@@ -28,13 +37,16 @@ pub struct Task {
 /// Parses the task of the kernel's command line, if it has one.
 ///
 /// # Errors
-/// The command line cannot be read, or the job is invalid.
+/// The command line cannot be read, or the job or the script is invalid.
 pub fn task() -> io::Result<Option<Task>> {
     let words = fs::read_to_string("/proc/cmdline")?;
     parse(&words).map_err(io::Error::other)
 }
 
 fn parse(words: &str) -> Result<Option<Task>, String> {
+    if let Some(script) = script::from_command_line(words)? {
+        return Ok(Some(Task::Script(script)));
+    }
     let words = || words.split_ascii_whitespace();
     if !words().any(|word| word.starts_with(JOB)) {
         return Ok(None);
@@ -47,11 +59,11 @@ fn parse(words: &str) -> Result<Option<Task>, String> {
             .map_err(|_| format!("{CPUS}{text}: not a number"))
     };
     let cpus = cpus.map(number).transpose()?;
-    Ok(Some(Task { job, cpus }))
+    Ok(Some(Task::Job(JobTask { job, cpus })))
 }
 
 /// Runs the task and ends the machine. `main` is the clock at the start of the program, in ticks.
-pub fn run(task: &Task, main: u64) -> ! {
+pub fn run(task: &JobTask, main: u64) -> ! {
     let console = task.job.console;
     let mut output = match Output::open(console) {
         Ok(output) => output,
@@ -140,11 +152,15 @@ mod tests {
     fn the_task_is_parsed_from_the_kernel_command_line() {
         let words = "console=ttyS0 trapline-cpus=2 panic=-1 trapline.run=basic/getpid \
                      trapline.console=port\n";
-        let task = parse(words).unwrap().unwrap();
+        let Some(Task::Job(task)) = parse(words).unwrap() else {
+            panic!("not a job");
+        };
         assert_eq!((task.cpus, task.job.console), (Some(2), Console::Port));
         assert!(parse("console=ttyS0 quiet").unwrap().is_none());
-        let without_cpus = parse("trapline.run=basic").unwrap().unwrap();
-        assert_eq!(without_cpus.cpus, None);
+        let without_cpus = parse("trapline.run=basic").unwrap();
+        assert!(matches!(without_cpus, Some(Task::Job(task)) if task.cpus.is_none()));
+        let script = parse("trapline-script=launch trapline.run=basic").unwrap();
+        assert!(matches!(script, Some(Task::Script(script)) if script == "launch"));
         for bad in ["trapline-cpus=two", "trapline.rum=basic"] {
             let error = parse(&format!("trapline.run=basic {bad}")).err().unwrap();
             assert!(error.contains(bad), "{error}");

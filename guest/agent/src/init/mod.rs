@@ -47,7 +47,7 @@ type Message = String;
 /// program, in ticks.
 pub fn main(main: u64) -> ! {
     let task = mount("proc", "/proc").and_then(|()| guest_init::task());
-    if let Ok(Some(task)) = task {
+    if let Ok(Some(guest_init::Task::Job(task))) = task {
         guest_init::run(&task, main)
     }
     let port = match Port::open() {
@@ -58,7 +58,8 @@ pub fn main(main: u64) -> ! {
     std::panic::set_hook(Box::new(|info| send_panic(&info.to_string())));
     run_device_tests();
     match task {
-        Ok(_) => run_scripts(port),
+        Ok(Some(guest_init::Task::Script(job))) => run_scripts(port, Some(job)),
+        Ok(_) => run_scripts(port, None),
         Err(error) => send_panic(&format!("/proc: {error}")),
     }
 }
@@ -89,10 +90,10 @@ fn power_off() -> ! {
     send_panic("the kernel cannot power off this machine")
 }
 
-/// Runs the scripts of a simulated machine.
-fn run_scripts(mut port: Port) -> ! {
+/// Runs the scripts of a simulated machine, or of a guest that was given its job.
+fn run_scripts(mut port: Port, job: Option<String>) -> ! {
     port.send(&HELLO, ticks());
-    match run_both_scripts(&mut port) {
+    match run_both_scripts(&mut port, job) {
         Ok(()) => {
             port.send(&Record::Done, ticks());
             port.end(trapline_abi::platform::EXIT_DONE)
@@ -109,13 +110,19 @@ fn send_panic(message: &str) -> ! {
     port.end(trapline_abi::platform::EXIT_PANIC)
 }
 
-fn run_both_scripts(port: &mut Port) -> Result<(), Message> {
+/// Without a given job, the machine pauses before it reads its job.
+fn run_both_scripts(port: &mut Port, job: Option<String>) -> Result<(), Message> {
     mount_all()?;
     let setup = fs::read_to_string(SETUP);
     let setup = setup.map_err(|error| format!("{SETUP}: {error}"))?;
     run_script(SETUP, &setup, port)?;
-    quiesce::across(|| port.pause());
-    let job = job::read(port).map_err(|error| format!("job: {error}"))?;
+    let job = match job {
+        Some(job) => job,
+        None => {
+            quiesce::across(|| port.pause());
+            job::read(port).map_err(|error| format!("job: {error}"))?
+        }
+    };
     run_script("job", &job, port)
 }
 

@@ -12,6 +12,7 @@
 //! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT...` runs a program until it exits, for at most
 //!   SECONDS of the machine's clock. For KIND see [`VmmKind`].
 
+use trapline_abi::job::SCRIPT;
 use trapline_spawn::sched::SchedPolicy;
 
 /// Step of a script.
@@ -156,6 +157,32 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
     }
 }
 
+/// Returns the script that the kernel's command line contains, if any.
+///
+/// # Errors
+/// It is not in percent encoding.
+pub fn from_command_line(words: &str) -> Result<Option<String>, String> {
+    let mut words = words.split_ascii_whitespace();
+    words
+        .find_map(|word| word.strip_prefix(SCRIPT))
+        .map(decode)
+        .transpose()
+}
+
+fn decode(encoded: &str) -> Result<String, String> {
+    let mut pieces = encoded.split('%');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let escape = piece
+            .split_at_checked(2)
+            .and_then(|(digits, rest)| Some((u8::from_str_radix(digits, 16).ok()?, rest)));
+        let (byte, rest) = escape.ok_or_else(|| format!("{SCRIPT}: invalid escape '%{piece}'"))?;
+        text.push(char::from(byte));
+        text.push_str(rest);
+    }
+    Ok(text)
+}
+
 fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
     word.parse()
         .map_err(|_| format!("'{word}' is not a number in range"))
@@ -229,6 +256,18 @@ mod tests {
         });
         let line = "launch\t3\t60\tyes\t/usr/bin/qemu\t-append\ttwo words\t";
         assert_eq!(parse(line), Ok(launch));
+    }
+
+    #[test]
+    fn scripts_of_command_lines_are_decoded() {
+        let words = "panic=-1 trapline-script=wait%09/a%09x%20%2520%0A trapline.run=basic";
+        let script = from_command_line(words).unwrap();
+        assert_eq!(script.as_deref(), Some("wait\t/a\tx %20\n"));
+        assert_eq!(from_command_line("panic=-1"), Ok(None));
+        for bad in ["a%", "a%2", "%zz", "%é"] {
+            let error = from_command_line(&format!("trapline-script={bad}")).unwrap_err();
+            assert!(error.contains("invalid escape"), "{error}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use trapline_sim::bochs::{multiboot, unpack, KERNEL_WORDS};
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::MachineOutput;
-use trapline_sim::machine::{archive, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
+use trapline_sim::machine::{archive, ClockSource, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
 use trapline_sim::programs::{Output, Outputs};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
@@ -105,7 +105,8 @@ impl LinuxMachine {
             self.contents.prepare(readiness);
             self.fill(archive, script)
         };
-        let initramfs = archive(&self.settings, &base.modules, &mut fill)?.bytes();
+        let initramfs =
+            archive(&self.settings, ClockSource::Tsc, &base.modules, &mut fill)?.bytes();
         let hash = hexadecimal(&Sha256::digest(&initramfs));
         let memory_mib = LINUX_MEMORY_MIB + self.machine.memory_mib;
         let mut facts = base.facts;

@@ -30,7 +30,7 @@ use trapline_sim::settings::Settings;
 /// What every guest's Linux is told, as the simulated machine's own is: no randomness, no
 /// self-tests, its warnings on the serial port, to end where it cannot go on, and to leave
 /// the processor's random numbers alone.
-const WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests \
+pub(crate) const WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests \
                      panic=-1 clearcpuid=rdrand,rdseed";
 
 /// What a guest boots, and the machine that it gets.
@@ -107,18 +107,7 @@ impl Linux {
         initrd: impl FnOnce(Command) -> Command,
         job: &Job,
     ) -> Command {
-        let MachineSpec {
-            memory_mib,
-            cpus,
-            pages,
-            ..
-        } = self.machine;
-        let vmm = with_pages(vmm, pages);
-        let command = vmm.arg("--kernel").arg(kernel).arg("--initrd");
-        initrd(command)
-            .words(&format!("--memory {memory_mib}M --cpus {cpus} --events 3"))
-            .arg("--cmdline")
-            .arg(self.words(job))
+        linux_in_our_vmm(vmm, kernel, initrd, &self.machine, &self.words(job))
     }
 
     /// Lets QEMU run it, with `accelerator` in QEMU's words.
@@ -134,6 +123,29 @@ impl Linux {
         let command = command.arg("-kernel").arg(kernel).arg("-initrd");
         initrd(command).arg("-append").arg(self.words(job))
     }
+}
+
+/// Returns the command of our VMM for a Linux guest, with its events on descriptor 3. `initrd` appends the
+/// path of its initramfs.
+pub(crate) fn linux_in_our_vmm(
+    vmm: Command,
+    kernel: &Path,
+    initrd: impl FnOnce(Command) -> Command,
+    machine: &MachineSpec,
+    command_line: &str,
+) -> Command {
+    let MachineSpec {
+        memory_mib,
+        cpus,
+        pages,
+        ..
+    } = *machine;
+    let vmm = with_pages(vmm, pages);
+    let command = vmm.arg("--kernel").arg(kernel).arg("--initrd");
+    initrd(command)
+        .words(&format!("--memory {memory_mib}M --cpus {cpus} --events 3"))
+        .arg("--cmdline")
+        .arg(command_line)
 }
 
 /// The kernel that guests boot where nobody names one: the distribution's for clouds, or

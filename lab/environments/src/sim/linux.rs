@@ -12,7 +12,9 @@ use trapline_model::{Conditions, Load, MachineSpec};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
+use trapline_sim::listener::ProgramObserver;
 use trapline_sim::machine::{Machine, ReadyMachine};
+use trapline_sim::nested::Nested;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
@@ -81,6 +83,16 @@ pub trait Contents {
         ))
     }
 
+    /// Returns the memory that guests take, which get `machine`, in MiB.
+    fn memory_mib(&self, machine: &MachineSpec) -> u32 {
+        machine.memory_mib + machine.window_mib
+    }
+
+    /// Returns the number of Linux guests between the machine and the program that runs guests.
+    fn nesting(&self) -> u32 {
+        0
+    }
+
     /// A command of the program that runs guests, if where its code lies depends
     /// on who loads it.
     fn observed(&self) -> Option<Command> {
@@ -110,7 +122,7 @@ pub fn machine(
     Machine::new(
         settings,
         base,
-        machine.memory_mib + machine.window_mib,
+        contents.memory_mib(machine),
         &mut |archive, script| {
             contents.prepare(script);
             contents.add_to(archive)
@@ -181,8 +193,12 @@ impl Guest for LinuxGuest {
             out.fact(&name, value);
         }
         let guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
-        let (guests, hash, judged) = ready.wait(guests, limits);
-        drop(guests);
+        let mut programs: Box<dyn ProgramObserver + '_> = Box::new(guests);
+        for _ in 0..self.contents.nesting() {
+            programs = Box::new(Nested::new(programs));
+        }
+        let (programs, hash, judged) = ready.wait(programs, limits);
+        drop(programs);
         out.fact(STREAM_HASH, hash);
         judged
     }

@@ -13,6 +13,7 @@ mod custom;
 mod guests;
 mod inner;
 mod linux;
+mod nested;
 pub mod symbols;
 mod xen;
 
@@ -37,6 +38,7 @@ use guests::GuestKind;
 use inner::InnerLinux;
 use kernel::Maker;
 use linux::LinuxGuest;
+use nested::NestedLinux;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
@@ -89,6 +91,19 @@ pub fn launch(
 /// # Errors
 /// A part, a program or a package is missing.
 pub(crate) fn contents(
+    stack: &Stack,
+    settings: &Settings,
+    image: &GuestImage,
+    machine: &MachineSpec,
+) -> Result<Box<dyn Contents>, Error> {
+    let mut contents = innermost_contents(stack, settings, image, machine)?;
+    for _outer in stack.levels.iter().skip(1) {
+        contents = Box::new(NestedLinux::new(settings, machine, contents)?);
+    }
+    Ok(contents)
+}
+
+fn innermost_contents(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
