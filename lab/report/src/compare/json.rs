@@ -1,4 +1,4 @@
-//! The JSON object of a comparison. `docs/json.md` describes it.
+//! The JSON object of a comparison. `docs/json-commands.md` describes it.
 
 use super::{more_boots, CompareReport, Direction};
 use crate::document::json::Object;

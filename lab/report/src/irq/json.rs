@@ -1,4 +1,4 @@
-//! Interrupts for programs; `docs/json.md` describes this form.
+//! Interrupts for programs; `docs/json-workloads.md` describes this form.
 
 use serde::Serialize;
 use trapline_model::irq::Settings;

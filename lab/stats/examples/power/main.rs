@@ -1,5 +1,5 @@
 //! `make power`: error rates and power of the statistics, from simulated boots of known truth on hosts
-//! with noise of several kinds. Prints the tables of docs/statistics.md, with the same digits each time.
+//! with noise of several kinds. Prints the tables of docs/internals/statistics.md, with the same digits each time.
 //! An argument multiplies the number of trials.
 
 mod agreement;

@@ -38,7 +38,7 @@ fn heap(index: usize, every: usize, off: f64, rng: &mut ChaCha8Rng) -> f64 {
 pub fn print(trials: Trials) {
     let trials = trials.of(100);
     println!("Modes of so many values: how often one heap is taken for several, and how often");
-    println!("two are told apart, so many standard deviations. {trials} samples each.");
+    println!("two are separated, so many standard deviations. {trials} samples each.");
     println!("values              20       40      100      300     1000");
     for (name, draw) in ONE {
         line(name, draw, |modes| modes > 1, trials);

@@ -6,7 +6,7 @@
 //! statistic: Efron and Tibshirani 1993, section 6.5; Davison and Hinkley 1997, sections 2.2 and 5.2),
 //! symmetrically (Hall 1988), so that A and B can be exchanged. Boots are simulated as normal on the
 //! logarithm; for noise with longer tails the test errs towards *unsure*. Resampling of the boots
-//! themselves cannot show the far tail that a table requires. docs/statistics.md has the simulated error
+//! themselves cannot show the far tail that a table requires. docs/internals/statistics.md has the simulated error
 //! rates.
 
 use super::test::Test;
