@@ -24,11 +24,10 @@ pub fn settings(directory: &Path) -> Settings {
 /// Returns a small boot of `id` for `operations`, with at most one further launch.
 pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
     let plan = expand(&Request {
-        contenders: vec![id.into()],
+        configs: vec![id.into()],
         ready: vec![id.into()],
         operations,
         boots: Some(1),
-        scheduling: trapline_model::Scheduling::USUAL,
         seed: 1,
         ..Request::default()
     });
@@ -42,8 +41,8 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
 /// Returns the environment `id` if it is ready; else reports the test as skipped.
 pub fn ready(id: EnvironmentId, settings: &Settings) -> Option<Box<dyn Environment>> {
     let environment = all(settings).into_iter().find(|found| found.id() == id)?;
-    let machine = planned(id, 1).machine;
-    match environment.supports(&Requirements { machine }) {
+    let guest = planned(id, 1).guest;
+    match environment.supports(&Requirements { guest }) {
         Availability::Ready => Some(environment),
         Availability::Missing(reason) => {
             skip(&format!("guests in {id}"), &reason);

@@ -17,6 +17,7 @@ mod plan;
 mod populate;
 mod report;
 mod run;
+mod settings;
 
 pub use block::BlockArgs;
 pub use boot::BootArgs;

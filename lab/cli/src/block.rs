@@ -6,7 +6,7 @@ use crate::{outcome, run};
 use std::path::Path;
 use trapline_environments::Settings;
 use trapline_model::Request;
-use trapline_runner::run::{default_contenders, perform};
+use trapline_runner::run::{default_configs, perform};
 use trapline_runner::{BootOptions, Failure, Status};
 
 /// Measures, stores and prints.
@@ -27,11 +27,11 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
     let session = Session::open(&args.run_options, inventory)?;
     let (operations, named) = args.operations();
     let request = Request {
-        contenders: default_contenders(&args.environments()),
+        configs: default_configs(&args.environments()),
         ready: session.inventory.ready(),
         operations,
         named,
-        scheduling: session.inventory.scheduling(),
+        overrides: session.inventory.overrides().clone(),
         block: args.settings(),
         ..args.size_options.request()
     };

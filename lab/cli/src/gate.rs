@@ -102,7 +102,7 @@ fn require_same_scheduling(baseline: &Baseline, now: Scheduling) -> Result<(), F
         return Ok(());
     };
     let options = |scheduling| match scheduling {
-        Scheduling::USUAL => "without --sched, --cap and --weight".to_owned(),
+        Scheduling::DEFAULT => "without --sched, --cap and --weight".to_owned(),
         scheduling => format!("with {scheduling}"),
     };
     Err(Failure::usage(

@@ -38,7 +38,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
     let mut screening = screen(past.series(), &settings);
     screening.series.retain(|one| {
         let named = &args.environments;
-        let environment = &one.series.contender.environment;
+        let environment = &one.series.config.environment;
         let is_named = named.is_empty() || named.contains(environment);
         is_named && operations & one.series.op.bit() != 0
     });

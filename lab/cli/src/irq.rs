@@ -8,7 +8,7 @@ use trapline_abi::Op;
 use trapline_model::{Conditions, EnvironmentId, Request};
 use trapline_report::{verdicts, Report};
 use trapline_runner::irq_tracer::IrqTracers;
-use trapline_runner::run::{default_contenders, perform};
+use trapline_runner::run::{default_configs, perform};
 use trapline_runner::{BootOptions, Failure, Status};
 use trapline_stats::irq::Proof;
 
@@ -26,10 +26,10 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let (inventory, context) = (&session.inventory, session.context());
     let environments = inventory.select(&args.environments);
     let request = Request {
-        contenders: default_contenders(&environments),
+        configs: default_configs(&environments),
         ready: inventory.ready(),
         operations: args.timer.operations(),
-        scheduling: inventory.scheduling(),
+        overrides: inventory.overrides().clone(),
         irq: settings,
         ..args.size_options.request()
     };

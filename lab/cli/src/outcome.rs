@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use trapline_model::file::{self, Table};
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::Request;
-use trapline_model::{Contender, Observation, Variant};
+use trapline_model::{Config, Observation, Overrides};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::page::Study;
 use trapline_report::{Document, Report, Style};
@@ -19,7 +19,7 @@ use trapline_store::Run;
 /// Returns the reports of a stored run: one per set of settings, with all environments that support no
 /// other. A/A controls are left out.
 pub fn reports(run: &Run) -> Vec<Report> {
-    reports_of(run, |variant| !variant.again)
+    reports_of(run, |overrides| !overrides.is_control)
 }
 
 /// Returns the reports of a stored run, A/A controls included.
@@ -27,15 +27,15 @@ pub fn reports_of_all(run: &Run) -> Vec<Report> {
     reports_of(run, |_| true)
 }
 
-fn reports_of(run: &Run, is_wanted: fn(&Variant) -> bool) -> Vec<Report> {
-    let booted = run.observations.iter().map(Observation::contender);
-    let skipped = run.skips.iter().map(|(contender, _)| contender.clone());
-    let contenders: BTreeSet<Contender> = booted.chain(skipped).collect();
-    let wanted = contenders.iter().map(|contender| &contender.variant);
-    let all: BTreeSet<&Variant> = wanted.filter(|variant| is_wanted(variant)).collect();
+fn reports_of(run: &Run, is_wanted: fn(&Overrides) -> bool) -> Vec<Report> {
+    let booted = run.observations.iter().map(Observation::config);
+    let skipped = run.skips.iter().map(|(config, _)| config.clone());
+    let configs: BTreeSet<Config> = booted.chain(skipped).collect();
+    let wanted = configs.iter().map(|config| &config.overrides);
+    let all: BTreeSet<&Overrides> = wanted.filter(|overrides| is_wanted(overrides)).collect();
     let shown: Vec<_> = all
         .iter()
-        .filter(|variant| !is_redundant(variant, &all, &contenders))
+        .filter(|overrides| !is_redundant(overrides, &all, &configs))
         .collect();
     let mut reports: Vec<Report> = match shown.is_empty() {
         true => vec![report(run)],
@@ -53,21 +53,21 @@ fn reports_of(run: &Run, is_wanted: fn(&Variant) -> bool) -> Vec<Report> {
 /// Returns whether other reports contain all rows of this variant: a bare row supports none of the
 /// settings of a matrix, and is part of every report.
 fn is_redundant(
-    variant: &Variant,
-    all: &BTreeSet<&Variant>,
-    contenders: &BTreeSet<Contender>,
+    overrides: &Overrides,
+    all: &BTreeSet<&Overrides>,
+    configs: &BTreeSet<Config>,
 ) -> bool {
-    let others = || all.iter().filter(|other| **other != variant);
-    let with_it = contenders.iter().filter(|it| it.variant == *variant);
-    let mut environments = with_it.map(|contender| contender.environment);
+    let others = || all.iter().filter(|other| **other != overrides);
+    let with_it = configs.iter().filter(|it| it.overrides == *overrides);
+    let mut environments = with_it.map(|config| config.environment);
     others().next().is_some()
-        && environments.all(|id| others().any(|other| other.fitting(id) == *variant))
+        && environments.all(|id| others().any(|other| other.supported_by(id) == *overrides))
 }
 
 /// Returns the reports of a stored run, each with its observations.
 pub fn studies(run: &Run) -> Vec<Study> {
     let with = |report: Report| Study {
-        observations: observations_with(run, &report.variant),
+        observations: observations_with(run, &report.overrides),
         report,
     };
     reports(run).into_iter().map(with).collect()
@@ -75,20 +75,20 @@ pub fn studies(run: &Run) -> Vec<Study> {
 
 /// Returns the report of a stored run in the default configuration.
 pub fn report(run: &Run) -> Report {
-    report_of(run, &Variant::default())
+    report_of(run, &Overrides::default())
 }
 
-fn report_of(run: &Run, variant: &Variant) -> Report {
-    let observations = observations_with(run, variant);
+fn report_of(run: &Run, overrides: &Overrides) -> Report {
+    let observations = observations_with(run, overrides);
     let skips = run.skips.iter();
-    let skips = skips.filter(|(contender, _)| fits(contender, variant));
+    let skips = skips.filter(|(config, _)| fits(config, overrides));
     let summary = trapline_stats::summarise(&observations);
     let irq = Settings::from_facts(&run.info.facts);
     let uses_seed = observations.iter().any(|seen| !seen.clock.is_exact());
     Report {
         version: run.info.version.clone(),
         seed: uses_seed.then_some(run.info.seed),
-        variant: variant.clone(),
+        overrides: overrides.clone(),
         facts: run.info.facts.clone(),
         requests: trapline_stats::block::summarise(&observations, &summary),
         interrupts: trapline_stats::irq::summarise(&observations, &summary, &irq),
@@ -104,14 +104,14 @@ fn report_of(run: &Run, variant: &Variant) -> Report {
     }
 }
 
-fn observations_with(run: &Run, variant: &Variant) -> Vec<Observation> {
+fn observations_with(run: &Run, overrides: &Overrides) -> Vec<Observation> {
     let seen = run.observations.iter();
-    let seen = seen.filter(|seen| fits(&seen.contender(), variant));
+    let seen = seen.filter(|seen| fits(&seen.config(), overrides));
     seen.cloned().collect()
 }
 
-fn fits(contender: &Contender, variant: &Variant) -> bool {
-    contender.variant == variant.fitting(contender.environment)
+fn fits(config: &Config, overrides: &Overrides) -> bool {
+    config.overrides == overrides.supported_by(config.environment)
 }
 
 /// Returns the tables defined in the plan of a run; none if this version cannot parse the plan.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trapline_model::file::{self, Study};
 use trapline_model::kernel_build::Request;
-use trapline_model::{expand, names, Clock, Contender, Plan};
+use trapline_model::{expand, names, Clock, Config, Plan};
 use trapline_runner::{kernel_build, Failure, Inventory, Status};
 
 /// Checks a plan, or prints the schema of plans.
@@ -22,7 +22,7 @@ pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
         PlanCommand::Check(args) => {
             let study = read(&args.file)?;
             let inventory = args.environment_options.inventory()?;
-            let inventory = inventory.with_overrides(&study.contenders)?;
+            let inventory = inventory.with_overrides(&study.configs)?;
             let checked = match &study.builds {
                 Some(builds) => Checked::of_builds(&study, builds, &inventory),
                 None => Checked::new(&study, &inventory),
@@ -58,16 +58,16 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
 
 /// Returns the request of the study, with this seed.
 pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> trapline_model::Request {
-    let ready = |contender: &&Contender| inventory.unavailable_contender(contender).is_none();
+    let ready = |config: &&Config| inventory.unavailable_config(config).is_none();
     trapline_model::Request {
-        contenders: study.contenders.clone(),
-        ready: study.contenders.iter().filter(ready).cloned().collect(),
+        configs: study.configs.clone(),
+        ready: study.configs.iter().filter(ready).cloned().collect(),
         operations: study.operations,
         named: study.named,
         preset: study.preset,
         boots: study.boots,
-        scheduling: inventory.scheduling(),
-        twin: true,
+        overrides: inventory.overrides().clone(),
+        with_control: true,
         seed,
         irq: study.irq.clone(),
         ..trapline_model::Request::default()
@@ -89,12 +89,14 @@ struct Checked {
     /// `None` if each run draws a random one.
     seed: Option<u64>,
     budget_s: Option<u64>,
-    contenders: Vec<Row>,
+    #[serde(rename = "contenders")]
+    configs: Vec<Row>,
 }
 
 #[derive(Serialize)]
 struct Row {
-    contender: String,
+    #[serde(rename = "contender")]
+    config: String,
     clock: &'static str,
     boots: usize,
     /// Why it is skipped on this host.
@@ -104,7 +106,7 @@ struct Row {
 impl Checked {
     fn new(study: &Study, inventory: &Inventory) -> Self {
         let plan = expand(&request(study, inventory, study.seed.unwrap_or_default()));
-        let rows = study.contenders.iter().map(|it| row(it, &plan, inventory));
+        let rows = study.configs.iter().map(|it| row(it, &plan, inventory));
         let wall = plan.boots.iter();
         let wall = wall.filter(|boot| boot.environment.clock() == Clock::Wall);
         Self {
@@ -114,7 +116,7 @@ impl Checked {
             blocks: wall.map(|boot| boot.block as usize + 1).max().unwrap_or(0),
             seed: study.seed,
             budget_s: study.budget.map(|budget| budget.as_secs()),
-            contenders: rows.collect(),
+            configs: rows.collect(),
         }
     }
 
@@ -128,7 +130,7 @@ impl Checked {
                 kernel_build::unavailable_reason(inventory, builds.size, environment, column);
             let boots = builds.boots_of(environment) as usize;
             Row {
-                contender: format!("{environment} {column}"),
+                config: format!("{environment} {column}"),
                 clock: environment.clock().name(),
                 boots: if skip.is_none() { boots } else { 0 },
                 skip,
@@ -142,7 +144,7 @@ impl Checked {
             blocks: rounds.unwrap_or(0),
             seed: study.seed,
             budget_s: study.budget.map(|budget| budget.as_secs()),
-            contenders: rows,
+            configs: rows,
         }
     }
 
@@ -166,28 +168,28 @@ impl Checked {
             let _ = writeln!(text, "No block starts after {budget}");
         }
         text.push('\n');
-        for row in &self.contenders {
+        for row in &self.configs {
             let text_of_row = match &row.skip {
                 Some(reason) => format!("skipped: {reason}"),
                 None => format!("{} boots, {} clock", row.boots, row.clock),
             };
-            let _ = writeln!(text, " {}: {text_of_row}", row.contender);
+            let _ = writeln!(text, " {}: {text_of_row}", row.config);
         }
         text
     }
 }
 
-fn row(contender: &Contender, plan: &Plan, inventory: &Inventory) -> Row {
-    let idle = plan.idle.iter().find(|(idle, _)| idle == contender);
-    let unavailable = || inventory.unavailable_contender(contender);
+fn row(config: &Config, plan: &Plan, inventory: &Inventory) -> Row {
+    let idle = plan.without_work.iter().find(|(idle, _)| idle == config);
+    let unavailable = || inventory.unavailable_config(config);
     let skip = idle.map(|(_, reason)| reason.clone());
     Row {
-        contender: contender.to_string(),
-        clock: contender.environment.clock().name(),
+        config: config.to_string(),
+        clock: config.environment.clock().name(),
         boots: plan
             .boots
             .iter()
-            .filter(|boot| boot.contender() == *contender)
+            .filter(|boot| boot.config() == *config)
             .count(),
         skip: skip.or_else(|| unavailable().map(str::to_owned)),
     }

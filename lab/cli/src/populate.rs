@@ -9,7 +9,7 @@ use trapline_abi::{Op, OpSet};
 use trapline_model::irq::{Settings, Time};
 use trapline_model::{Clock, Conditions, EnvironmentId, Loads, PerCpu, Request, Sched};
 use trapline_report::{CoTenant, Report};
-use trapline_runner::run::{default_contenders, perform};
+use trapline_runner::run::{default_configs, perform};
 use trapline_runner::{BootOptions, Failure, Inventory, Status};
 use trapline_store::Store;
 
@@ -66,11 +66,11 @@ fn request(
     inventory: &Inventory,
 ) -> Request {
     Request {
-        contenders: default_contenders(environments),
+        configs: default_configs(environments),
         ready: inventory.ready(),
         operations,
         named,
-        scheduling: inventory.scheduling(),
+        overrides: inventory.overrides().clone(),
         ..args.size_options.request()
     }
 }

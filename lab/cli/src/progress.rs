@@ -77,7 +77,7 @@ impl EventHandler for Progress {
 }
 
 fn line(boot: &PlannedBoot, text: &str) -> String {
-    format!("{} #{}: {text}", boot.contender(), boot.replicate + 1)
+    format!("{} #{}: {text}", boot.config(), boot.replicate + 1)
 }
 
 fn describe(boot: &PlannedBoot, progress: GuestProgress) -> String {

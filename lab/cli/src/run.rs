@@ -9,7 +9,7 @@ use trapline_model::file::Study;
 use trapline_model::request::usual_operations;
 use trapline_model::{names, Request};
 use trapline_report::Report;
-use trapline_runner::run::{default_contenders, perform, perform_plan};
+use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{random_seed, BootOptions, Failure, Interrupt, Inventory, Resume, Status};
 use trapline_store::Run;
 
@@ -19,10 +19,10 @@ use trapline_store::Run;
 /// A part is missing, the plan is invalid, the store cannot be written, or output cannot.
 pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let options = &args.run_options;
-    let inventory = options.environment_options.inventory()?;
+    let inventory = options.environment_options.inventory_of(args.overrides())?;
     if let Some(file) = &args.plan {
         let study = plan::read(file)?;
-        let session = Session::open(options, inventory.with_overrides(&study.contenders)?)?;
+        let session = Session::open(options, inventory.with_overrides(&study.configs)?)?;
         return run_plan(args, &study, &session);
     }
     let mut store = open_store(options)?;
@@ -69,13 +69,12 @@ fn finish(args: &RunArgs, run: &Run, interrupt: &Interrupt) -> Result<Status, Fa
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {
     let (operations, named) = selected(&args.workloads);
     Request {
-        contenders: default_contenders(&inventory.select(&args.environments)),
+        configs: default_configs(&inventory.select(&args.environments)),
         ready: inventory.ready(),
         operations,
         named,
-        cpus: args.cpus,
-        scheduling: inventory.scheduling(),
-        twin: true,
+        overrides: inventory.overrides().clone(),
+        with_control: true,
         ..args.size_options.request()
     }
 }

@@ -5,10 +5,10 @@ use crate::doctor;
 use crate::progress::Progress;
 use crate::store_path::store_path;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 use trapline_environments::{Settings, Start};
-use trapline_runner::{Failure, Interrupt, Inventory, RunContext};
+use trapline_model::Overrides;
+use trapline_runner::{file_overrides, Failure, Interrupt, Inventory, RunContext};
 use trapline_store::Store;
 
 /// Everything that the runs of a command share.
@@ -93,29 +93,27 @@ impl EnvironmentOptions {
         &self,
         change: impl FnOnce(Settings) -> Settings,
     ) -> Result<Inventory, Failure> {
-        let scheduling = &self.scheduling;
-        let settings = change(self.settings()?);
-        Ok(Inventory::new(
-            settings,
-            scheduling.scheduling(),
-            scheduling.sched(),
-        ))
+        let overrides = self.overrides();
+        let settings = change(self.settings(&overrides)?);
+        Ok(Inventory::new(settings, overrides, self.sched()))
     }
 
-    fn settings(&self) -> Result<Settings, Failure> {
+    /// Returns the environments with these options and further settings of their guests.
+    ///
+    /// # Errors
+    /// An option is invalid, or a file that it names does not exist.
+    pub fn inventory_of(&self, overrides: Overrides) -> Result<Inventory, Failure> {
+        self.reject_thread_policy()?;
+        let settings = self.settings(&overrides)?;
+        Ok(Inventory::new(settings, overrides, self.sched()))
+    }
+
+    fn settings(&self, overrides: &Overrides) -> Result<Settings, Failure> {
         let mut settings = Settings::find()?;
-        require_path("--kernel", "file", self.kernel.as_deref(), Path::is_file)?;
-        require_path(
-            "--modules",
-            "directory",
-            self.modules.as_deref(),
-            Path::is_dir,
-        )?;
         settings.cache.limit = self.snapshots.cache_limit;
         if self.snapshots.fresh {
             settings.start = Start::Boot;
         }
-        settings.kernel = self.kernel.clone().zip(self.modules.clone());
         if let Some(vmm) = &self.vmm {
             let program = vmm.program();
             program.map_err(|error| {
@@ -123,13 +121,13 @@ impl EnvironmentOptions {
             })?;
         }
         settings.vmm = self.vmm.clone();
-        Ok(settings)
+        file_overrides::apply(settings, &overrides.files())
     }
 
     /// # Errors
     /// `--sched` is a policy of threads.
     pub fn reject_thread_policy(&self) -> Result<(), Failure> {
-        let sched = self.scheduling.sched();
+        let sched = self.sched();
         match sched.is_of_thread() {
             false => Ok(()),
             true => Err(Failure::usage(
@@ -137,20 +135,5 @@ impl EnvironmentOptions {
                 "use 'trapline irq', or name a scheduler of Xen: credit or credit2",
             )),
         }
-    }
-}
-
-fn require_path(
-    option: &str,
-    kind: &str,
-    path: Option<&Path>,
-    exists: fn(&Path) -> bool,
-) -> Result<(), Failure> {
-    match path.filter(|path| !exists(path)) {
-        None => Ok(()),
-        Some(path) => Err(Failure::usage(
-            format!("{option}: no such {kind}: {}", path.display()),
-            "leave --kernel and --modules out to use the distribution's kernel",
-        )),
     }
 }

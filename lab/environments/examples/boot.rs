@@ -49,17 +49,16 @@ fn observe(
 ) -> Result<(), EnvError> {
     let id = environment.id();
     let plan = expand(&Request {
-        contenders: vec![id.into()],
+        configs: vec![id.into()],
         ready: vec![id.into()],
         operations,
         boots: Some(1),
-        scheduling: trapline_model::Scheduling::USUAL,
         seed: 1,
         ..Request::default()
     });
     let planned = &plan.boots[0];
-    let machine = planned.machine;
-    if let Availability::Missing(reason) = environment.supports(&Requirements { machine }) {
+    let guest = planned.guest;
+    if let Availability::Missing(reason) = environment.supports(&Requirements { guest }) {
         return Err(EnvError::unavailable(reason));
     }
     let image = settings.parts.image()?;

@@ -40,7 +40,7 @@ pub fn boot(
     let planned = &window::fit(planned, facts::available_mib());
     let on_the_wall = environment.id().clock() == Clock::Wall;
     let noise_sampler = on_the_wall.then(NoiseSampler::begin);
-    let mut guest = environment.launch(image, &planned.machine)?;
+    let mut guest = environment.launch(image, &planned.guest)?;
     let unit_per_tick = unit_per_tick(environment.id().clock());
     let job = in_ticks(planned.job, unit_per_tick);
     let asks_for_interrupts = Asked::of(&job).is_some();
@@ -61,7 +61,7 @@ pub fn boot(
         unit_per_tick,
     };
     let mut facts = environment.facts();
-    facts.extend(planned.machine.scheduling.facts());
+    facts.extend(planned.guest.scheduling.facts());
     let asked = Asked::of(&job).map(|asked| asked.facts());
     let asked = asked.into_iter().flatten();
     let conditions = planned.conditions.facts().into_iter();
@@ -87,7 +87,7 @@ pub fn boot(
         None => "no launch told when it got there".to_owned(),
     };
     let mut observation = recorder.finish(&unreached);
-    observation.variant = planned.variant.clone();
+    observation.overrides = planned.overrides.clone();
     if let Some(check) = clock_check {
         let facts = check.facts().into_iter();
         let facts = facts.map(|(name, value)| (name.to_owned(), value));

@@ -4,14 +4,14 @@ use crate::observe::Finished;
 use std::time::Duration;
 use trapline_abi::{Job, Op};
 use trapline_host::{Error, Facts, GuestImage, Limits};
-use trapline_model::{Conditions, EnvironmentId, MachineSpec};
+use trapline_model::{Conditions, EnvironmentId, GuestConfig};
 use trapline_protocol::Window;
 
 /// What a boot needs of an environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Requirements {
-    /// The machine that its guest gets.
-    pub machine: MachineSpec,
+    /// Configuration of the guest.
+    pub guest: GuestConfig,
 }
 
 /// Whether an environment can be used here and now.
@@ -38,7 +38,7 @@ pub trait Environment: Send + Sync {
     ///
     /// # Errors
     /// The environment is not ready, see [`Self::supports`].
-    fn launch(&self, image: &GuestImage, machine: &MachineSpec) -> Result<Box<dyn Guest>, Error>;
+    fn launch(&self, image: &GuestImage, machine: &GuestConfig) -> Result<Box<dyn Guest>, Error>;
 }
 
 /// What one boot of an environment has to do.

@@ -11,7 +11,7 @@ use crate::wall;
 use std::path::PathBuf;
 use trapline_host::{custom_vmm, facts, sha256_of_file, toolchain, Error, Facts, GuestImage, Part};
 use trapline_model::layers::Machine;
-use trapline_model::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, GuestConfig};
 use trapline_sim::capabilities::{check_counting, check_nesting};
 use trapline_sim::kernel::Maker;
 use trapline_sim::machine;
@@ -32,12 +32,9 @@ impl Environment for Layered {
     }
 
     fn supports(&self, need: &Requirements) -> Availability {
-        if let Some(reason) = need.machine.scheduling.unsupported_reason(self.id) {
-            return Availability::Missing(reason);
-        }
         let mut needs = self.needs().into_iter();
         let met = needs.try_for_each(|need| self.check(need));
-        match met.and_then(|()| check_memory(self.memory_mib(&need.machine))) {
+        match met.and_then(|()| check_memory(self.memory_mib(&need.guest))) {
             Ok(()) => Availability::Ready,
             Err(error) => Availability::Missing(error.to_string()),
         }
@@ -51,7 +48,7 @@ impl Environment for Layered {
         facts
     }
 
-    fn launch(&self, image: &GuestImage, machine: &MachineSpec) -> Result<Box<dyn Guest>, Error> {
+    fn launch(&self, image: &GuestImage, machine: &GuestConfig) -> Result<Box<dyn Guest>, Error> {
         let stack = self.id.stack();
         match stack.machine {
             Machine::Host => wall::launch(&stack, &self.settings, image, machine),
@@ -165,7 +162,7 @@ impl Layered {
     }
 
     /// Memory that a guest's machine takes of the host, with whoever runs it.
-    fn memory_mib(&self, machine: &MachineSpec) -> u64 {
+    fn memory_mib(&self, machine: &GuestConfig) -> u64 {
         let around = self.needs().into_iter().map(|need| match need {
             Need::Linux | Need::IntelLinux | Need::Xen | Need::IntelXen => machine::OWN_MEMORY_MIB,
             Need::XenAlone => sim::XEN_MEMORY_MIB,

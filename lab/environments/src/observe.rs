@@ -153,7 +153,7 @@ impl<'a> Recorder<'a> {
         self.conclude_boot(unreached);
         Observation {
             environment: self.setting.environment,
-            variant: Default::default(),
+            overrides: Default::default(),
             clock: self.setting.environment.clock(),
             replicate: self.setting.replicate,
             unit_per_tick: self.setting.unit_per_tick,

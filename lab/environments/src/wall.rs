@@ -22,7 +22,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
 use trapline_model::layers::{Guest, Hypervisor, Level, QemuMachine, Stack, Vmm};
-use trapline_model::{populate, Halt, MachineSpec, MemoryPages, Serial};
+use trapline_model::{populate, GuestConfig, Halt, MemoryPages, Serial};
 use trapline_sim::plugin::{with_plugin, Plugin};
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
@@ -36,7 +36,7 @@ pub fn launch(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn environment::Guest>, Error> {
     let recipe: Box<dyn Recipe> = match (stack.guest, stack.innermost()) {
         (_, None) => Box::new(Agent {
@@ -54,7 +54,7 @@ fn image_recipe(
     level: Level,
     settings: &Settings,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Recipe>, Error> {
     let (image, machine) = (image.path.clone(), *machine);
     kvm::check_halt(machine.halt)?;
@@ -88,7 +88,7 @@ fn image_recipe(
 fn custom_recipe(
     settings: &Settings,
     image: &Path,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Recipe>, Error> {
     let ring = Hardware::of_this_host().ring();
     let (bzimage, file) = bzimage_file(settings, image)?;
@@ -137,7 +137,7 @@ struct Theirs {
 pub(crate) fn foreign(
     settings: &Settings,
     image: &Path,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
     ring: u8,
 ) -> Result<CustomGuest, Error> {
     let vmm = settings.vmm.clone().ok_or_else(none_given)?;
@@ -205,7 +205,7 @@ impl Recipe for Agent {
 struct OurVmm {
     vmm: PathBuf,
     image: PathBuf,
-    machine: MachineSpec,
+    machine: GuestConfig,
 }
 
 impl Recipe for OurVmm {
@@ -241,7 +241,7 @@ impl Recipe for OurVmm {
 pub(crate) fn our_vmm(
     vmm: Command,
     image: impl Into<OsString>,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
     job: &Job,
 ) -> Command {
     let job = Job {
@@ -286,7 +286,7 @@ pub(crate) struct InQemu {
     pub qemu: Qemu,
     pub kind: QemuMachine,
     pub image: PathBuf,
-    pub machine: MachineSpec,
+    pub machine: GuestConfig,
     /// In QEMU's words.
     pub accelerator: &'static str,
     /// The ring for the image.

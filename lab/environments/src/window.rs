@@ -9,7 +9,7 @@ const LEFT_MIB: u64 = 512;
 /// A boot without what this host has no memory for, with the reason.
 pub fn fit(planned: &PlannedBoot, available_mib: Option<u64>) -> PlannedBoot {
     let mut planned = planned.clone();
-    let window = u64::from(planned.machine.window_mib);
+    let window = u64::from(planned.guest.window_mib);
     let Some(available) = available_mib.filter(|mib| window > 0 && *mib < window + LEFT_MIB) else {
         return planned;
     };
@@ -21,7 +21,7 @@ pub fn fit(planned: &PlannedBoot, available_mib: Option<u64>) -> PlannedBoot {
         ),
     });
     planned.job.run &= !populate::large();
-    planned.machine.window_mib = 0;
+    planned.guest.window_mib = 0;
     planned
 }
 
@@ -34,7 +34,7 @@ mod tests {
     fn planned() -> PlannedBoot {
         let id = EnvironmentId::KVM;
         let plan = expand(&Request {
-            contenders: vec![id.into()],
+            configs: vec![id.into()],
             ready: vec![id.into()],
             operations: populate::operations() | Op::Getpid.bit(),
             boots: Some(1),
@@ -52,7 +52,7 @@ mod tests {
         }
         let fitted = fit(&plan, Some(1535));
         assert_eq!(fitted.job.run, plan.job.run & !populate::large());
-        assert_eq!(fitted.machine.window_mib, 0);
+        assert_eq!(fitted.guest.window_mib, 0);
         let told = &fitted.left_out[0];
         assert_eq!(told.operations, populate::large());
         assert!(told

@@ -31,7 +31,7 @@ pub enum Get {
 pub const COLUMNS: [Column; 20] = [
     count("run", |row| row.part.run),
     text("environment", |row| row.part.seen.environment.name()),
-    text("variant", |row| &row.part.variant),
+    text("variant", |row| &row.part.overrides),
     count("boot", |row| row.part.seen.replicate.into()),
     text("clock", |row| row.part.seen.clock.name()),
     text("workload", |row| row.part.op.workload().name()),

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Interrupt, Op};
-use trapline_model::{
-    Clock, EnvironmentId, FileOverride, Observation, Operation, Outcome, Sample, Variant,
-};
+use trapline_model::{Clock, EnvironmentId, Observation, Operation, Outcome, Sample};
 
 fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>, host: Option<u64>) -> Outcome {
     Outcome::Measured {
@@ -32,7 +30,7 @@ fn batches(from: u64, host: Option<u64>) -> Vec<Sample> {
 fn boot(replicate: u32, environment: EnvironmentId, operations: Vec<Operation>) -> Observation {
     Observation {
         environment,
-        variant: Default::default(),
+        overrides: Default::default(),
         clock: Clock::Wall,
         replicate,
         unit_per_tick: 0.5,
@@ -65,10 +63,14 @@ pub fn boots() -> Vec<Observation> {
             operation(Op::OwnTimer, measured(vec![], interrupts, None)),
         ],
     );
-    second.variant = Variant {
-        given: BTreeMap::from([(FileOverride::Vmm, "a \"b\";\n,c".to_owned())]),
-        ..Variant::default()
-    };
+    second
+        .overrides
+        .set(
+            "vmm",
+            "a \"b\";
+,c",
+        )
+        .expect("the setting is valid");
     let first = boot(
         0,
         EnvironmentId::HOST,

@@ -13,7 +13,7 @@ pub struct Part<'a> {
     /// The boot.
     pub seen: &'a Observation,
     /// Its settings, as on the command line.
-    pub variant: String,
+    pub overrides: String,
     /// The operation.
     pub op: Op,
     /// Converts its samples to figures.
@@ -64,7 +64,7 @@ fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option
     Some(Part {
         run,
         seen,
-        variant: seen.variant.to_string(),
+        overrides: seen.overrides.to_string(),
         op: *op,
         calibration: Calibration::of(*op, outcome, seen.unit_per_tick)?,
         clock_cost: *clock_cost,

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use trapline_abi::job::{Console, Shutdown, FIRST_RECORD_SECONDS};
 use trapline_abi::Job;
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_protocol::{EndState, GuestDecoder};
 
 /// Time limit for the first record of a guest.
@@ -263,7 +263,7 @@ pub struct CustomGuest {
     /// The same as a bzImage, if the command asks for one.
     pub bzimage: PathBuf,
     /// What its guest gets.
-    pub machine: MachineSpec,
+    pub machine: GuestConfig,
     /// The ring for the image.
     pub ring: u8,
 }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use trapline_model::observed::UNREST;
+use trapline_model::observed::HOST_NOISE;
 
 /// Bound of steal time, as a share of all CPUs' time.
 const MAX_STEAL: f64 = 0.01;
@@ -125,7 +125,7 @@ fn per_cpu(file: &str) -> Vec<f64> {
 
 fn noise(elapsed: Duration, before: &Reading, after: &Reading) -> Vec<(String, String)> {
     let mut facts = Vec::new();
-    let mut note = |name: &str, value: String| facts.push((format!("{UNREST}{name}"), value));
+    let mut note = |name: &str, value: String| facts.push((format!("{HOST_NOISE}{name}"), value));
     let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
     let stolen = after.stolen.saturating_sub(before.stolen);
     let share = stolen.as_secs_f64() / seconds / f64::from(after.cpus.max(1));

@@ -1,11 +1,11 @@
-//! How many virtual CPUs a guest gets, where it can have several.
+//! Number of virtual CPUs of a guest.
 
 use crate::environment::EnvironmentId;
 
-/// As many as a machine of ours has at the most.
+/// Largest number that trapline-vmm supports.
 pub const MOST: u32 = 8;
 
-/// A number of virtual CPUs, as people type it.
+/// Parses a number of virtual CPUs.
 pub fn from_text(text: &str) -> Option<u32> {
     let number = text.parse().ok();
     number.filter(|number| (1..=MOST).contains(number))

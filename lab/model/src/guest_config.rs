@@ -1,54 +1,66 @@
-//! The configuration of a guest's machine.
+//! Configuration of a guest.
 
 use crate::load::Serial;
+use crate::placement::Pin;
 use crate::scheduling::Scheduling;
 use crate::sharing::Halt;
 
-/// The machine a guest gets.
+/// Configuration of a guest, as a launcher gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MachineSpec {
-    /// Guest memory in MiB.
+pub struct GuestConfig {
+    /// Memory in MiB.
     pub memory_mib: u32,
-    /// Memory beside that, in MiB, which it may be given while it runs; only counted
-    /// where it is much.
+    /// Further memory in MiB that may be hotplugged, if it is large.
     pub window_mib: u32,
     /// Virtual CPUs.
     pub cpus: u32,
-    /// How they are scheduled.
+    /// CPU affinity of the virtual CPU's thread.
+    pub pin: Pin,
+    /// Scheduling of a Xen domain.
     pub scheduling: Scheduling,
-    /// Who writes what it sends over its serial line, where our VMM makes it.
+    /// Output of the serial port, in trapline-vmm.
     pub serial: Serial,
-    /// Where it halts, where KVM runs it.
+    /// Effect of HLT, on KVM.
     pub halt: Halt,
-    /// Of which pages its memory is, where our VMM makes it.
+    /// Host pages of its memory, in trapline-vmm.
     pub pages: MemoryPages,
 }
 
-/// Of which pages a guest's memory is on its host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+impl GuestConfig {
+    /// The configuration without any setting. Presets have further sizes of memory.
+    pub const DEFAULT: Self = Self {
+        memory_mib: 512,
+        window_mib: 0,
+        cpus: 1,
+        pin: Pin::Free,
+        scheduling: Scheduling::DEFAULT,
+        serial: Serial::Lines,
+        halt: Halt::Exits,
+        pages: MemoryPages::File,
+    };
+}
+
+/// Host pages of guest memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryPages {
-    /// Those of an anonymous file, so that others may have it, too.
+    /// An anonymous file, which other processes can map.
     #[default]
     File,
-    /// Of the VMM alone, of 4 KiB.
+    /// Private pages of 4 KiB.
     Small,
-    /// Of the VMM alone, of 2 MiB where the kernel has such.
+    /// Private pages of 2 MiB, where the kernel has some.
     Huge,
 }
 
 impl MemoryPages {
-    /// Its name on a command line, trapline-vmm's, too.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Small => "4k",
-            Self::Huge => "2m",
-        }
-    }
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::File, Self::Small, Self::Huge];
 
-    /// The one called `name`, if there is one.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let all = [Self::File, Self::Small, Self::Huge];
-        all.into_iter().find(|pages| pages.name() == name)
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 3] = ["file", "4k", "2m"];
+
+    /// Returns the name, which is also a value of trapline-vmm's `--pages`.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
     }
 }

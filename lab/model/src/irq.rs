@@ -7,9 +7,8 @@ use crate::environment::EnvironmentId;
 use crate::placement::Conditions;
 use crate::preset::Preset;
 use crate::sharing::Halt;
+pub use crate::units::{Share, Time, Unreadable};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 use trapline_abi::job::WaitMode;
 use trapline_abi::{Job, OpSet, Workload};
 
@@ -182,107 +181,6 @@ pub const COUNTED: &str = "counted";
 /// guest was entered with the interrupt.
 pub const GUEST_ENTERED: &str = "irq-guest-entered";
 
-/// A span of time in nanoseconds, as people write it: `30us`, `10ms`, `1.5ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time(pub u64);
-
-/// Names of units, and how many nanoseconds they are, the largest first.
-const UNITS: [(&str, u64); 4] = [
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("ns", 1),
-];
-
-/// What was typed is no span of time, or no share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
-    /// No span of time.
-    #[error("write a time as 30us or 10ms")]
-    Time,
-    /// A number of instructions.
-    #[error("write a time as 30us; on the instruction clock an instruction is 1 ns")]
-    Instructions,
-    /// No share.
-    #[error("write a share as 99.99%")]
-    Share,
-}
-
-impl FromStr for Time {
-    type Err = Unreadable;
-
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let (number, unit) = text.split_at(end.ok_or(Unreadable::Time)?);
-        let unit = match unit.trim_start() {
-            "insn" => return Err(Unreadable::Instructions),
-            "µs" => "us",
-            unit => unit,
-        };
-        let scale = UNITS.iter().find(|(name, _)| *name == unit);
-        let (_, scale) = scale.ok_or(Unreadable::Time)?;
-        decimal(number, *scale).map(Self).ok_or(Unreadable::Time)
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = UNITS
-            .iter()
-            .find(|(_, scale)| self.0.is_multiple_of(*scale) && self.0 >= *scale);
-        let (unit, scale) = whole.unwrap_or(&UNITS[3]);
-        write!(f, "{}{unit}", self.0 / scale)
-    }
-}
-
-/// A share, in thousand-millionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Share(u64);
-
-/// What all is, in that unit.
-const ALL: u64 = 1_000_000_000;
-
-impl Share {
-    /// Returns the share as a number from 0 to 1.
-    pub fn value(self) -> f64 {
-        self.0 as f64 / ALL as f64
-    }
-
-    /// Whether `part` of `of` is at least this share.
-    pub fn is_met(&self, part: u64, of: u64) -> bool {
-        u128::from(part) * u128::from(ALL) >= u128::from(of) * u128::from(self.0)
-    }
-}
-
-impl FromStr for Share {
-    type Err = Unreadable;
-
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
-        let number = text.strip_suffix('%').ok_or(Unreadable::Share)?;
-        let share = decimal(number.trim_end(), ALL / 100).filter(|share| *share <= ALL);
-        share.map(Self).ok_or(Unreadable::Share)
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, rest) = (self.0 / (ALL / 100), self.0 % (ALL / 100));
-        let digits = format!("{whole}.{rest:07}");
-        write!(f, "{}%", digits.trim_end_matches('0').trim_end_matches('.'))
-    }
-}
-
-/// `number`, which may have digits behind a point, times `scale`, if that is whole.
-fn decimal(number: &str, scale: u64) -> Option<u64> {
-    let (whole, digits) = number.split_once('.').unwrap_or((number, "0"));
-    let whole: u64 = whole.parse().ok()?;
-    let parts = 10u64.checked_pow(u32::try_from(digits.len()).ok()?)?;
-    let rest = digits.parse::<u64>().ok()?.checked_mul(scale)?;
-    let is_whole = rest.is_multiple_of(parts);
-    let sum = whole.checked_mul(scale)?.checked_add(rest / parts)?;
-    is_whole.then_some(sum)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,47 +188,6 @@ mod tests {
     use crate::sched::Sched;
     use crate::sharing::PerCpu;
     use proptest::prelude::{any, prop_assert_eq, proptest};
-
-    #[test]
-    fn times_are_read_as_people_write_them() {
-        for (text, ns) in [
-            ("30us", 30_000),
-            ("30µs", 30_000),
-            ("10 ms", 10_000_000),
-            ("1.5ms", 1_500_000),
-            ("1s", 1_000_000_000),
-            ("7ns", 7),
-        ] {
-            assert_eq!(text.parse(), Ok(Time(ns)), "{text}");
-        }
-        for text in [
-            "",
-            "30",
-            "us",
-            "30 parsecs",
-            "1.ms",
-            "0.5ns",
-            "-1ms",
-            "99999999999s",
-        ] {
-            assert_eq!(text.parse::<Time>(), Err(Unreadable::Time), "{text}");
-        }
-        assert_eq!("2000insn".parse::<Time>(), Err(Unreadable::Instructions));
-        assert_eq!(Time(1_500_000).to_string(), "1500us");
-        assert_eq!(Time(0).to_string(), "0ns");
-    }
-
-    #[test]
-    fn a_share_is_met_to_the_last_interrupt() {
-        let share: Share = "99.99%".parse().unwrap();
-        assert_eq!(share.to_string(), "99.99%");
-        assert!(share.is_met(9_999, 10_000) && !share.is_met(9_998, 10_000));
-        let all: Share = "100%".parse().unwrap();
-        assert!(all.is_met(1_000_000, 1_000_000) && !all.is_met(999_999, 1_000_000));
-        for text in ["99.99", "101%", "-1%", "%", "0.00000001%", "most"] {
-            assert_eq!(text.parse::<Share>(), Err(Unreadable::Share), "{text}");
-        }
-    }
 
     #[test]
     fn what_never_sleeps_on_an_exact_clock_expires_less_often() {
@@ -401,7 +258,7 @@ mod tests {
             period in any::<u64>(),
             threshold in any::<u64>(),
             expiries in proptest::option::of(any::<u32>()),
-            require in proptest::option::of(0..=ALL),
+            require in proptest::option::of(0..=crate::units::ALL),
             between in proptest::sample::select(vec![WaitMode::Halt, WaitMode::Poll, WaitMode::Flood]),
             conditions in proptest::sample::select(some_conditions()),
         ) {

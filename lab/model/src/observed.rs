@@ -5,16 +5,16 @@
 //! it.
 
 use crate::clock::Clock;
-use crate::contender::Contender;
+use crate::config::Config;
 use crate::environment::EnvironmentId;
-use crate::variant::Variant;
+use crate::overrides::Overrides;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage};
 
 /// What begins the name of a fact that makes all figures of its boot doubtful: what else the
 /// host did meanwhile.
-pub const UNREST: &str = "unrest-";
+pub const HOST_NOISE: &str = "unrest-";
 
 /// All that one boot of an environment yielded. On the simulated machine that
 /// is one run of the whole machine, in which several VMMs may have started.
@@ -23,7 +23,7 @@ pub struct Observation {
     /// Where.
     pub environment: EnvironmentId,
     /// With which settings.
-    pub variant: Variant,
+    pub overrides: Overrides,
     /// On which clock.
     pub clock: Clock,
     /// Which repetition, from 0.
@@ -44,10 +44,10 @@ pub struct Observation {
 
 impl Observation {
     /// Who was booted.
-    pub fn contender(&self) -> Contender {
-        Contender {
+    pub fn config(&self) -> Config {
+        Config {
             environment: self.environment,
-            variant: self.variant.clone(),
+            overrides: self.overrides.clone(),
         }
     }
 }

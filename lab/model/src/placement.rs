@@ -36,19 +36,20 @@ pub enum Pin {
 }
 
 impl Pin {
-    /// Its name on a command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Exclusive => "exclusive",
-            Self::Shared => "shared",
-        }
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Free, Self::Exclusive, Self::Shared];
+
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 3] = ["free", "exclusive", "shared"];
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
     }
 
-    /// The one called `name`, if there is one.
+    /// Returns the one with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        let all = [Self::Free, Self::Exclusive, Self::Shared];
-        all.into_iter().find(|pin| pin.name() == name)
+        Self::ALL.into_iter().find(|pin| pin.name() == name)
     }
 }
 

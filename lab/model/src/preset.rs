@@ -4,10 +4,7 @@
 //! guest's memory, and all of it into the time that people wait.
 
 use crate::environment::EnvironmentId;
-use crate::guest_config::{MachineSpec, MemoryPages};
-use crate::load::Serial;
-use crate::scheduling::Scheduling;
-use crate::sharing::Halt;
+use crate::guest_config::GuestConfig;
 use trapline_abi::{Job, OpSet};
 
 /// How thorough a run is.
@@ -48,7 +45,7 @@ impl Preset {
 /// What an environment is given to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    pub machine: MachineSpec,
+    pub guest: GuestConfig,
     /// Launches of the boot workload within one boot.
     pub boot_launches: u32,
     batches: u32,
@@ -63,15 +60,7 @@ pub(crate) struct Sizes {
 
 /// Real memory and processors: sizes at which caches do not hide memory.
 const HARDWARE: Sizes = Sizes {
-    machine: MachineSpec {
-        memory_mib: 512,
-        window_mib: 0,
-        cpus: 1,
-        scheduling: Scheduling::USUAL,
-        serial: Serial::Lines,
-        halt: Halt::Exits,
-        pages: MemoryPages::File,
-    },
+    guest: GuestConfig::DEFAULT,
     boot_launches: 2,
     batches: Job::EMPTY.batches,
     batch_ticks: Job::EMPTY.batch_ticks,
@@ -86,14 +75,9 @@ const HARDWARE: Sizes = Sizes {
 /// Every instruction is translated: sizes a fiftieth of the real ones. The clock
 /// jumps there, hence few and long batches.
 const TRANSLATED: Sizes = Sizes {
-    machine: MachineSpec {
+    guest: GuestConfig {
         memory_mib: 128,
-        window_mib: 0,
-        cpus: 1,
-        scheduling: Scheduling::USUAL,
-        serial: Serial::Lines,
-        halt: Halt::Exits,
-        pages: MemoryPages::File,
+        ..GuestConfig::DEFAULT
     },
     batches: 10,
     batch_ticks: 2_000_000,
@@ -177,9 +161,9 @@ impl Sizes {
 
     fn with_linux(self) -> Self {
         Self {
-            machine: MachineSpec {
-                memory_mib: self.machine.memory_mib + LINUX_MIB,
-                ..self.machine
+            guest: GuestConfig {
+                memory_mib: self.guest.memory_mib + LINUX_MIB,
+                ..self.guest
             },
             ..self
         }
@@ -222,7 +206,7 @@ mod tests {
                     true => u64::from(LINUX_MIB),
                     false => KERNEL_MIB,
                 };
-                let room = (u64::from(sizes.machine.memory_mib) - taken) << 20;
+                let room = (u64::from(sizes.guest.memory_mib) - taken) << 20;
                 assert!(pages.max(blocks).max(arrays) <= room, "{environment}");
             }
         }

@@ -1,20 +1,20 @@
 //! What somebody wants to know, before it is a plan.
 
 use crate::block;
-use crate::contender::Contender;
+use crate::config::Config;
 use crate::irq;
+use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Preset;
-use crate::scheduling::Scheduling;
 use trapline_abi::{Op, OpSet};
 
 /// What somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Who is to be measured. Order and repetition mean nothing.
-    pub contenders: Vec<Contender>,
+    pub configs: Vec<Config>,
     /// Those that can run here and now; others than were asked for mean nothing.
-    pub ready: Vec<Contender>,
+    pub ready: Vec<Config>,
     /// Set of [`Op::bit`]: the operations asked for.
     pub operations: OpSet,
     /// Those of them that were named one by one: they are measured even where they take
@@ -24,12 +24,10 @@ pub struct Request {
     pub preset: Preset,
     /// Boots of each environment on the wall clock, if not the preset's number.
     pub boots: Option<u32>,
-    /// Virtual CPUs of every guest of which nothing else is said.
-    pub cpus: u32,
-    /// How they are scheduled.
-    pub scheduling: Scheduling,
-    /// Whether a long run on the wall clock has one contender twice, to tell what chance does.
-    pub twin: bool,
+    /// Settings of every configuration that does not set them itself.
+    pub overrides: Overrides,
+    /// Whether a long run on the wall clock has one config twice, to tell what chance does.
+    pub with_control: bool,
     /// Decides the order of boots on the wall clock and the draws of resampling. Figures of
     /// exact clocks do not depend on it.
     pub seed: u64,
@@ -43,15 +41,14 @@ pub struct Request {
 impl Default for Request {
     fn default() -> Self {
         Self {
-            contenders: Vec::new(),
+            configs: Vec::new(),
             ready: Vec::new(),
             operations: 0,
             named: 0,
             preset: Preset::Quick,
             boots: None,
-            cpus: 1,
-            scheduling: Scheduling::USUAL,
-            twin: false,
+            overrides: Overrides::default(),
+            with_control: false,
             seed: 0,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
@@ -62,8 +59,8 @@ impl Default for Request {
 impl Request {
     /// Returns whether anything that is asked for depends on the seed: the wall clock does.
     pub fn uses_seed(&self) -> bool {
-        let mut contenders = self.contenders.iter();
-        contenders.any(|contender| !contender.environment.clock().is_exact())
+        let mut configs = self.configs.iter();
+        configs.any(|config| !config.environment.clock().is_exact())
     }
 }
 

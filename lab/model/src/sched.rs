@@ -3,8 +3,8 @@
 //! environments know an answer is told here.
 
 use crate::environment::EnvironmentId;
-use crate::irq::Time;
 use crate::scheduling::Scheduler;
+use crate::units::Time;
 use std::fmt;
 use std::str::FromStr;
 

@@ -18,12 +18,12 @@ impl Scheduler {
     /// Every scheduler.
     pub const ALL: [Self; 2] = [Self::Credit, Self::Credit2];
 
-    /// The name people type.
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 2] = ["credit", "credit2"];
+
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Credit => "credit",
-            Self::Credit2 => "credit2",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// The scheduler called `name`, if there is one.
@@ -52,30 +52,12 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// Nothing is said.
-    pub const USUAL: Self = Self {
+    /// The environment's own scheduler, without cap, and with the default weight.
+    pub const DEFAULT: Self = Self {
         scheduler: None,
         cap: None,
         weight: None,
     };
-
-    /// Returns whether an environment supports it.
-    pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
-        let share = self.cap.or(self.weight).is_none() || environment.supports_cpu_shares();
-        let known = |scheduler: Scheduler| scheduler.is_of(environment);
-        share && self.scheduler.is_none_or(known)
-    }
-
-    /// Returns why an environment does not support it, with the remedy.
-    pub fn unsupported_reason(self, environment: EnvironmentId) -> Option<String> {
-        if self.is_supported_by(environment) {
-            return None;
-        }
-        Some(format!(
-            "{self} is not supported by {environment}: leave it out, or choose from {} with --env",
-            EnvironmentId::names_of(|id| self.is_supported_by(id))
-        ))
-    }
 
     /// It as facts about an environment; nothing of what is not said.
     pub fn facts(self) -> impl Iterator<Item = (String, String)> {
@@ -107,7 +89,7 @@ const SCHEDULER: &str = "scheduler";
 const CAP: &str = "scheduler-cap";
 const WEIGHT: &str = "scheduler-weight";
 
-/// As it is typed; nothing where nothing is said.
+/// Formats the options of a command.
 impl std::fmt::Display for Scheduling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheduler = self
@@ -132,23 +114,10 @@ mod tests {
 
     #[test]
     fn facts_lead_back_to_what_was_said() {
-        for said in [CAPPED, Scheduling::USUAL] {
+        for said in [CAPPED, Scheduling::DEFAULT] {
             let facts = said.facts().collect();
             assert_eq!(Scheduling::of_facts(&facts), said);
         }
-        assert_eq!(Scheduling::USUAL.facts().count(), 0);
-        assert_eq!(CAPPED.to_string(), "--sched credit2 --cap 25");
-    }
-
-    #[test]
-    fn an_environment_that_cannot_do_it_says_so_and_which_can() {
-        let reason = CAPPED.unsupported_reason(EnvironmentId::SIM_KVM).unwrap();
-        let expected = "--sched credit2 --cap 25 is not supported by sim/kvm: leave it out, or \
-                        choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env";
-        assert_eq!(reason, expected);
-        assert_eq!(CAPPED.unsupported_reason(EnvironmentId::SIM_XEN_HVM), None);
-        for id in EnvironmentId::ALL {
-            assert_eq!(Scheduling::USUAL.unsupported_reason(id), None);
-        }
+        assert_eq!(Scheduling::DEFAULT.facts().count(), 0);
     }
 }

@@ -25,19 +25,20 @@ pub enum PerCpu {
 }
 
 impl Halt {
-    /// Its name among facts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exits => "exits",
-            Self::InGuest => "in-guest",
-        }
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Exits, Self::InGuest];
+
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 2] = ["exits", "in-guest"];
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
     }
 
-    /// The one called so.
+    /// Returns the one with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Exits, Self::InGuest]
-            .into_iter()
-            .find(|halt| halt.name() == name)
+        Self::ALL.into_iter().find(|halt| halt.name() == name)
     }
 
     /// Whether an environment has somebody who can be asked for it.

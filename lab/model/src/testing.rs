@@ -45,7 +45,7 @@ pub fn boot(
     let operations = operations.into_iter();
     Observation {
         environment,
-        variant: Default::default(),
+        overrides: Default::default(),
         clock: environment.clock(),
         replicate,
         unit_per_tick: 1.0,

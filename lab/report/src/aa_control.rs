@@ -47,7 +47,8 @@ pub(crate) fn digits(share: f64) -> String {
 
 #[derive(Serialize)]
 pub(crate) struct JsonAaControl {
-    contender: String,
+    #[serde(rename = "contender")]
+    config: String,
     blocks: usize,
     level: f64,
     tests: usize,
@@ -63,7 +64,7 @@ impl From<&AaTest> for JsonAaControl {
     fn from(aa_test: &AaTest) -> Self {
         let smallest = aa_test.detectable.iter();
         Self {
-            contender: aa_test.config.to_string(),
+            config: aa_test.config.to_string(),
             blocks: aa_test.blocks,
             level: aa_test.level,
             tests: aa_test.false_positives.tests,

@@ -65,8 +65,8 @@ fn document(report: &Report) -> Document {
 
 fn head(report: &Report) -> Vec<Note> {
     let mut head = vec![Note::origin(&report.version, &report.facts, report.seed)];
-    if !report.variant.is_usual() {
-        let settings = format!("With {}", report.variant);
+    if !report.overrides.is_default() {
+        let settings = format!("With {}", report.overrides);
         head.push(Note::new(Marker::Paragraph, &settings, Look::Strong));
     }
     head

@@ -38,11 +38,11 @@ const OF_FIGURES: usize = 16;
 
 /// Returns a record for each cell.
 pub fn records(report: &Report, cells: &[Cell]) -> Vec<Vec<String>> {
-    let variant = report.variant.to_string();
-    cells.iter().map(|cell| line(cell, &variant)).collect()
+    let overrides = report.overrides.to_string();
+    cells.iter().map(|cell| line(cell, &overrides)).collect()
 }
 
-fn line(cell: &Cell, variant: &str) -> Vec<String> {
+fn line(cell: &Cell, overrides: &str) -> Vec<String> {
     let names = [
         cell.environment.name(),
         cell.op.workload().name(),
@@ -60,7 +60,7 @@ fn line(cell: &Cell, variant: &str) -> Vec<String> {
         }
     };
     line.extend(figure);
-    line.extend([skip, failure, failed, variant].map(str::to_owned));
+    line.extend([skip, failure, failed, overrides].map(str::to_owned));
     line.extend(levels(cell));
     line
 }

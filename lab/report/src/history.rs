@@ -53,11 +53,7 @@ fn title(series: &Series) -> String {
     };
     let settings = Some(series.settings.clone()).filter(|settings| !settings.is_empty());
     let parts: Vec<String> = [
-        Some(format!(
-            "{} in {}",
-            names::path(series.op),
-            series.contender
-        )),
+        Some(format!("{} in {}", names::path(series.op), series.config)),
         settings,
         work,
         Some(format!("{} runs", series.entries.len())),
@@ -157,7 +153,8 @@ fn object(screening: &Screening) -> Object {
 
 #[derive(Serialize)]
 struct JsonSeries {
-    contender: String,
+    #[serde(rename = "contender")]
+    config: String,
     settings: String,
     work: Option<String>,
     workload: &'static str,
@@ -205,7 +202,7 @@ impl JsonSeries {
             problem: entry.figure.as_ref().err().cloned(),
         });
         Self {
-            contender: series.contender.to_string(),
+            config: series.config.to_string(),
             settings: series.settings.clone(),
             work: (series.work != Work::Unsized).then(|| series.work.to_string()),
             workload: series.op.workload().name(),

@@ -18,8 +18,8 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     if let Some(seed) = report.seed {
         object.push("seed", seed);
     }
-    if !report.variant.is_usual() {
-        object.push("variant", report.variant.to_string());
+    if !report.overrides.is_default() {
+        object.push("variant", report.overrides.to_string());
     }
     object.push("facts", report.facts.clone());
     object.push("cells", all::<_, JsonCell>(cells));

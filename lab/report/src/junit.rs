@@ -5,7 +5,7 @@ use crate::{notes, verdicts, Report};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use trapline_ci::{Case, Outcome, Remark, Suite};
-use trapline_model::{names, Contender, EnvironmentId};
+use trapline_model::{names, Config, EnvironmentId};
 use trapline_stats::irq::Proof;
 use trapline_stats::{Cell, Figure, Value};
 
@@ -13,12 +13,12 @@ use trapline_stats::{Cell, Figure, Value};
 pub fn suites(report: &Report, cells: &[Cell]) -> Vec<Suite> {
     let environments: BTreeSet<_> = cells.iter().map(|cell| cell.environment).collect();
     let suite = |id: EnvironmentId| {
-        let contender = report.contender(id);
+        let config = report.config(id);
         let own = cells.iter().filter(|cell| cell.environment == id);
         Suite {
-            name: contender.to_string(),
+            name: config.to_string(),
             facts: facts(report, id),
-            cases: own.map(|cell| case(report, &contender, cell)).collect(),
+            cases: own.map(|cell| case(report, &config, cell)).collect(),
         }
     };
     environments.into_iter().map(suite).collect()
@@ -33,9 +33,9 @@ fn facts(report: &Report, id: EnvironmentId) -> Vec<(String, String)> {
     own.chain(host).collect()
 }
 
-fn case(report: &Report, contender: &Contender, cell: &Cell) -> Case {
+fn case(report: &Report, config: &Config, cell: &Cell) -> Case {
     Case {
-        class: contender.to_string(),
+        class: config.to_string(),
         name: names::path(cell.op),
         outcome: outcome(report, cell),
         output: figure_lines(cell),

@@ -52,10 +52,10 @@ fn of_clock(study: &Study, cells: &[Cell], clock: Clock, style: &Style) -> Strin
             text.push_str(&operation(study, &here, style));
         }
     }
-    let variant = &study.report.variant;
-    let with = match variant.is_usual() {
+    let overrides = &study.report.overrides;
+    let with = match overrides.is_default() {
         true => String::new(),
-        false => format!(", with {variant}"),
+        false => format!(", with {overrides}"),
     };
     match text.is_empty() {
         true => text,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
-use trapline_model::{Contender, EnvironmentId, Variant};
+use trapline_model::{Config, EnvironmentId, Overrides};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
 use trapline_stats::irq::Interrupts;
@@ -18,7 +18,7 @@ pub struct Report {
     /// Seed of the order of boots and of resampling, if the wall clock was measured.
     pub seed: Option<u64>,
     /// The settings.
-    pub variant: Variant,
+    pub overrides: Overrides,
     /// Facts about the host; `cpu`, `kernel` and `kvm` stand above the tables.
     pub facts: BTreeMap<String, String>,
     /// The figures.
@@ -52,10 +52,10 @@ pub struct CoTenant {
 
 impl Report {
     /// Returns the environment with the settings that apply to it.
-    pub(crate) fn contender(&self, environment: EnvironmentId) -> Contender {
-        Contender {
+    pub(crate) fn config(&self, environment: EnvironmentId) -> Config {
+        Config {
             environment,
-            variant: self.variant.fitting(environment),
+            overrides: self.overrides.supported_by(environment),
         }
     }
 

@@ -7,7 +7,7 @@ use trapline_report::{render, Format, Report, Style};
 fn with(variant: &str) -> Report {
     Report {
         version: "1".to_owned(),
-        variant: variant.parse().unwrap(),
+        overrides: variant.parse().unwrap(),
         skips: vec![(EnvironmentId::KVM, "no KVM".to_owned())],
         operations: Op::PortOut.bit(),
         ..Report::default()

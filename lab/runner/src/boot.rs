@@ -10,7 +10,7 @@ use crate::timeout::default_timeout;
 use std::path::PathBuf;
 use trapline_abi::Op;
 use trapline_environments::{EnvError, Environment, Facts, GuestImage, Limits};
-use trapline_model::{Contender, Observation, Operation, Outcome, PlannedBoot};
+use trapline_model::{Config, Observation, Operation, Outcome, PlannedBoot};
 
 /// Executes boots with these options.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ pub(crate) enum BootResult {
     /// Failed in a way that another boot would repeat.
     Hopeless(Observation),
     /// Not started, for this reason.
-    Skipped(Contender, String),
+    Skipped(Config, String),
     /// Cancelled.
     Cancelled,
 }
@@ -34,9 +34,9 @@ pub(crate) enum BootResult {
 impl Execution<'_> {
     /// Executes `boot` on this thread.
     pub fn boot(&self, boot: &PlannedBoot) -> BootResult {
-        let inventory = self.context.inventory.for_variant(&boot.variant);
+        let inventory = self.context.inventory.with_files_of(&boot.overrides);
         let Some(entry) = inventory.entry(boot.environment) else {
-            return BootResult::Skipped(boot.contender(), "no such environment".to_owned());
+            return BootResult::Skipped(boot.config(), "no such environment".to_owned());
         };
         // Environments that need a missing image are unavailable and not in the plan.
         let image = inventory.image().unwrap_or_else(|_| GuestImage {
@@ -53,7 +53,7 @@ impl Execution<'_> {
             Ok(booted) => BootResult::from(booted),
             Err(EnvError::Stopped) => BootResult::Cancelled,
             Err(error) if is_missing(&error) => {
-                BootResult::Skipped(boot.contender(), error.to_string())
+                BootResult::Skipped(boot.config(), error.to_string())
             }
             Err(error) => BootResult::Hopeless(failed(boot, entry.environment.facts(), &error)),
         }
@@ -109,7 +109,7 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
     });
     Observation {
         environment: boot.environment,
-        variant: boot.variant.clone(),
+        overrides: boot.overrides.clone(),
         clock: boot.environment.clock(),
         replicate: boot.replicate,
         unit_per_tick: 1.0,
@@ -143,7 +143,7 @@ impl BootResult {
         }
     }
 
-    /// Returns whether another boot of the same contender would fail the same way.
+    /// Returns whether another boot of the same config would fail the same way.
     pub fn is_hopeless(&self) -> bool {
         matches!(self, Self::Skipped(..) | Self::Hopeless(_))
     }
@@ -158,7 +158,7 @@ impl BootResult {
             Self::Observed(observation) | Self::Hopeless(observation) => {
                 sink.observed(observation)?
             }
-            Self::Skipped(contender, reason) => sink.skipped(&contender, &reason)?,
+            Self::Skipped(config, reason) => sink.skipped(&config, &reason)?,
         }
         Ok(true)
     }

@@ -55,13 +55,13 @@ impl Execution<'_> {
             if is_first_of_block && self.options.is_expired() {
                 break;
             }
-            if given_up.contains(&boot.contender()) {
+            if given_up.contains(&boot.config()) {
                 self.context.events.handle(RunEvent::BootDone);
                 continue;
             }
             let result = self.boot(boot);
             if result.is_hopeless() {
-                given_up.insert(boot.contender());
+                given_up.insert(boot.config());
             }
             if !result.store(sink)? {
                 break;

@@ -4,7 +4,7 @@ use crate::context::RunContext;
 use crate::failure::Failure;
 use crate::options::BootOptions;
 use crate::run;
-use trapline_model::{Contender, Request};
+use trapline_model::{Config, Request};
 use trapline_stats::compare::{boots_of, compare_all, Comparison, Row, SequentialTest};
 use trapline_stats::verdict::{Design, Settings};
 use trapline_store::{Run, Store};
@@ -12,7 +12,7 @@ use trapline_store::{Run, Store};
 /// A comparison to be measured.
 pub struct MeasuredComparison<'a> {
     /// Baseline and candidate.
-    pub sides: [&'a Contender; 2],
+    pub sides: [&'a Config; 2],
     /// Request for both sides.
     pub request: Request,
     /// Numbers of blocks after which verdicts are computed, ascending.

@@ -61,7 +61,7 @@ pub fn measure(
     let run = run::perform(store, &request, context, &options)?;
     context.interrupt.check()?;
     match run.skips.first() {
-        Some((contender, reason)) => Err(unmeasured(contender.environment, reason)),
+        Some((config, reason)) => Err(unmeasured(config.environment, reason)),
         None => Ok(run),
     }
 }

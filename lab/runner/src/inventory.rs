@@ -9,14 +9,14 @@ use trapline_environments::{
 };
 use trapline_model::request::usual_operations;
 use trapline_model::{
-    expand, Contender, EnvironmentId, FileOverride, MachineSpec, Request, Sched, Scheduling,
-    Variant,
+    expand, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched, Scheduling,
 };
 
 /// All environments, with the settings they are made from.
 pub struct Inventory {
     settings: Settings,
-    scheduling: Scheduling,
+    /// Settings of every configuration that does not set them itself.
+    overrides: Overrides,
     sched: Sched,
     entries: Vec<EnvironmentEntry>,
     /// Inventories with other files in place of the default ones.
@@ -39,12 +39,17 @@ pub struct EnvironmentEntry {
 }
 
 impl EnvironmentEntry {
-    fn new(environment: Box<dyn Environment>, scheduling: Scheduling) -> Self {
+    fn new(environment: Box<dyn Environment>, overrides: &Overrides) -> Self {
         let id = environment.id();
-        let machine = machine(id, scheduling);
+        let availability = match overrides.unsupported_options(id) {
+            Some(reason) => Availability::Missing(reason),
+            None => environment.supports(&Requirements {
+                guest: guest(id, overrides),
+            }),
+        };
         Self {
             id,
-            availability: environment.supports(&Requirements { machine }),
+            availability,
             environment,
         }
     }
@@ -60,38 +65,38 @@ impl EnvironmentEntry {
 
 impl Inventory {
     /// Checks the availability of every environment. Starts no guest.
-    pub fn new(settings: Settings, scheduling: Scheduling, sched: Sched) -> Self {
+    pub fn new(settings: Settings, overrides: Overrides, sched: Sched) -> Self {
         let environments = trapline_environments::all(&settings).into_iter();
-        let entries = environments.map(|it| EnvironmentEntry::new(it, scheduling));
+        let entries = environments.map(|it| EnvironmentEntry::new(it, &overrides));
         Self {
             entries: entries.collect(),
             settings,
-            scheduling,
+            overrides,
             sched,
             overridden: BTreeMap::new(),
             image: OnceLock::new(),
         }
     }
 
-    /// Adds an inventory for each set of replaced files in `contenders`.
+    /// Adds an inventory for each set of replaced files in `configs`.
     ///
     /// # Errors
     /// A file does not exist.
-    pub fn with_overrides(mut self, contenders: &[Contender]) -> Result<Self, Failure> {
-        let all = contenders.iter().map(|contender| &contender.variant.given);
+    pub fn with_overrides(mut self, configs: &[Config]) -> Result<Self, Failure> {
+        let all = configs.iter().map(|config| config.overrides.files());
         for files in all.filter(|files| !files.is_empty()) {
-            if !self.overridden.contains_key(files) {
-                let settings = file_overrides::apply(self.settings.clone(), files)?;
-                let other = Self::new(settings, self.scheduling, self.sched);
-                self.overridden.insert(files.clone(), other);
+            if !self.overridden.contains_key(&files) {
+                let settings = file_overrides::apply(self.settings.clone(), &files)?;
+                let other = Self::new(settings, self.overrides.clone(), self.sched);
+                self.overridden.insert(files, other);
             }
         }
         Ok(self)
     }
 
     /// Returns the inventory with the files of `variant`.
-    pub fn for_variant(&self, variant: &Variant) -> &Self {
-        self.overridden.get(&variant.given).unwrap_or(self)
+    pub fn with_files_of(&self, overrides: &Overrides) -> &Self {
+        self.overridden.get(&overrides.files()).unwrap_or(self)
     }
 
     /// Returns all environments in table order.
@@ -104,9 +109,16 @@ impl Inventory {
         &self.settings
     }
 
+    /// Returns the settings of every configuration that does not set them itself.
+    pub fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
     /// Returns how virtual CPUs of Xen domains are scheduled.
     pub fn scheduling(&self) -> Scheduling {
-        self.scheduling
+        let mut guest = GuestConfig::DEFAULT;
+        self.overrides.apply(&mut guest);
+        guest.scheduling
     }
 
     /// Returns the scheduler and policy of virtual CPUs.
@@ -114,9 +126,9 @@ impl Inventory {
         self.sched
     }
 
-    /// Returns the machine of this environment's guest.
-    pub fn machine(&self, id: EnvironmentId) -> MachineSpec {
-        machine(id, self.scheduling)
+    /// Returns the configuration of this environment's guest.
+    pub fn guest(&self, id: EnvironmentId) -> GuestConfig {
+        guest(id, &self.overrides)
     }
 
     /// Returns the reason why an environment is unavailable, if it is.
@@ -124,10 +136,10 @@ impl Inventory {
         self.entry(id)?.unavailable_reason()
     }
 
-    /// Returns the reason why a contender cannot be measured, if it cannot.
-    pub fn unavailable_contender(&self, contender: &Contender) -> Option<&str> {
-        let inventory = self.for_variant(&contender.variant);
-        inventory.unavailable_reason(contender.environment)
+    /// Returns the reason why a config cannot be measured, if it cannot.
+    pub fn unavailable_config(&self, config: &Config) -> Option<&str> {
+        let inventory = self.with_files_of(&config.overrides);
+        inventory.unavailable_reason(config.environment)
     }
 
     /// Returns the entry of one environment.
@@ -136,26 +148,28 @@ impl Inventory {
     }
 
     /// Returns the environments that are available, in their default configuration.
-    pub fn ready(&self) -> Vec<Contender> {
+    pub fn ready(&self) -> Vec<Config> {
         let ready = self.entries.iter();
         let ready = ready.filter(|entry| entry.unavailable_reason().is_none());
         ready.map(|entry| entry.id.into()).collect()
     }
 
     /// Returns `chosen`, or if it is empty the environments that are measured by default: the usual
-    /// ones and custom ones if a VMM is configured; with scheduling options those that support them.
+    /// ones and custom ones if a VMM is configured. If none of them supports the options, those that do.
     pub fn select(&self, chosen: &[EnvironmentId]) -> Vec<EnvironmentId> {
         if !chosen.is_empty() {
             return chosen.to_vec();
         }
         let has_vmm = self.settings.vmm.is_some();
-        let is_default = |id: &EnvironmentId| match self.scheduling {
-            Scheduling::USUAL => {
-                (id.is_default() || has_vmm && id.is_custom()) && self.sched.is_supported_by(*id)
-            }
-            scheduling => scheduling.is_supported_by(*id),
-        };
-        EnvironmentId::ALL.into_iter().filter(is_default).collect()
+        let all = EnvironmentId::ALL.into_iter();
+        let usual = all.clone().filter(|id| {
+            (id.is_default() || has_vmm && id.is_custom()) && self.sched.is_supported_by(*id)
+        });
+        let supports = |id: &EnvironmentId| self.overrides.unsupported_options(*id).is_none();
+        match usual.clone().any(|id| supports(&id)) {
+            true => usual.collect(),
+            false => all.filter(supports).collect(),
+        }
     }
 
     /// Returns the guest image.
@@ -171,16 +185,15 @@ impl Inventory {
     }
 }
 
-/// Returns the machine of an environment's guest, as a plan assigns it.
-fn machine(id: EnvironmentId, scheduling: Scheduling) -> MachineSpec {
+/// Returns the configuration of an environment's guest in plans. The environment supports the settings.
+fn guest(id: EnvironmentId, overrides: &Overrides) -> GuestConfig {
     let plan = expand::expand(&Request {
-        contenders: vec![id.into()],
+        configs: vec![id.into()],
         ready: vec![id.into()],
         operations: usual_operations(),
         boots: Some(1),
-        scheduling,
-        seed: 0,
+        overrides: overrides.clone(),
         ..Request::default()
     });
-    plan.boots[0].machine
+    plan.boots[0].guest
 }

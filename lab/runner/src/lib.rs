@@ -16,7 +16,7 @@ pub mod counters;
 mod event;
 pub mod exact;
 mod failure;
-mod file_overrides;
+pub mod file_overrides;
 pub mod floor;
 mod interrupt;
 mod inventory;

@@ -4,7 +4,7 @@ use crate::context::RunContext;
 use crate::inventory::Inventory;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{block, OpSet};
-use trapline_model::{irq, kernel_build, names, request, Contender, Request, Scheduling};
+use trapline_model::{irq, kernel_build, names, request, Config, Request};
 use trapline_stats::history::SeriesSettings;
 use trapline_store::RunInfo;
 
@@ -22,8 +22,8 @@ pub struct RecordedRequest {
 impl RecordedRequest {
     /// Records a request for operations.
     pub fn of(request: &Request, context: &RunContext<'_>) -> Self {
-        let contenders = request.contenders.iter();
-        let inventories = contenders.map(|it| context.inventory.for_variant(&it.variant));
+        let configs = request.configs.iter();
+        let inventories = configs.map(|it| context.inventory.with_files_of(&it.overrides));
         Self::new(describe(request), inventories, context)
     }
 
@@ -51,8 +51,8 @@ impl RecordedRequest {
 
 /// Returns a request as options of a command line.
 pub fn describe(request: &Request) -> String {
-    let contenders = request.contenders.iter().map(Contender::to_string);
-    let environments: Vec<_> = contenders.collect();
+    let configs = request.configs.iter().map(Config::to_string);
+    let environments: Vec<_> = configs.collect();
     let mut words = format!(
         "--env {} --workload {} --preset {}",
         environments.join(","),
@@ -65,11 +65,8 @@ pub fn describe(request: &Request) -> String {
     if let Some(boots) = request.boots {
         words.push_str(&format!(" --boots {boots}"));
     }
-    if request.cpus != 1 {
-        words.push_str(&format!(" --cpus {}", request.cpus));
-    }
-    if request.scheduling != Scheduling::USUAL {
-        words.push_str(&format!(" {}", request.scheduling));
+    for option in request.overrides.options() {
+        words.push_str(&format!(" {option}"));
     }
     if request.operations & irq::operations() != 0 {
         for (name, value) in request.irq.facts() {
@@ -151,18 +148,14 @@ mod tests {
     #[test]
     fn operations_are_parsed_from_their_text() {
         let request = Request {
-            contenders: vec![EnvironmentId::HOST.into(), EnvironmentId::SIM_KVM.into()],
+            configs: vec![EnvironmentId::HOST.into(), EnvironmentId::SIM_KVM.into()],
             ready: vec![],
             operations: names::operations("basic,exits/port-out").unwrap(),
             named: 0,
             preset: Preset::Quick,
             boots: Some(3),
-            cpus: 2,
-            scheduling: Scheduling {
-                cap: Some(25),
-                ..Scheduling::USUAL
-            },
-            twin: true,
+            overrides: "cpus=2,cap=25".parse().unwrap(),
+            with_control: true,
             seed: 7,
             irq: Default::default(),
             block: Default::default(),
@@ -207,29 +200,26 @@ mod tests {
     #[test]
     fn settings_of_other_operations_are_ignored_in_comparisons() {
         let all = names::operations("basic,irq,block").unwrap();
-        let of = |operations, preset, cap| {
+        let of = |operations, preset, overrides: &str| {
             let request = Request {
-                contenders: vec![EnvironmentId::HOST.into()],
+                configs: vec![EnvironmentId::HOST.into()],
                 operations,
                 preset,
                 boots: Some(7),
-                scheduling: Scheduling {
-                    cap,
-                    ..Scheduling::USUAL
-                },
+                overrides: overrides.parse().unwrap(),
                 ..Request::default()
             };
             comparable(&stored(&request))
         };
-        let some = of(names::operations("basic").unwrap(), Preset::Quick, None);
+        let some = of(names::operations("basic").unwrap(), Preset::Quick, "");
         assert_eq!(some.general, "preset quick");
         assert_eq!((some.irq.as_str(), some.block.as_str()), ("", ""));
-        let every = of(all, Preset::Quick, None);
+        let every = of(all, Preset::Quick, "");
         assert_eq!((every.general, every.irq), (some.general, some.irq));
         assert!(every.block.starts_with("size "), "{}", every.block);
         assert!(every.block.contains(", requests "), "{}", every.block);
         assert_eq!(
-            of(all, Preset::Full, Some(25)).general,
+            of(all, Preset::Full, "cap=25").general,
             "preset full, cap 25"
         );
     }

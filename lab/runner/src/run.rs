@@ -11,7 +11,7 @@ use crate::run_owner;
 use crate::sink::StoreSink;
 use trapline_abi::{block, OpSet};
 use trapline_environments::disk;
-use trapline_model::{expand, irq, populate, Contender, EnvironmentId, Request};
+use trapline_model::{expand, irq, populate, Config, EnvironmentId, Request};
 use trapline_store::{NewRun, Run, RunId, Store};
 
 /// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
@@ -22,21 +22,21 @@ pub fn exact_request(
     inventory: &Inventory,
 ) -> Request {
     Request {
-        contenders: default_contenders(environments),
-        ready: default_contenders(environments),
+        configs: default_configs(environments),
+        ready: default_configs(environments),
         operations,
         // A whole workload names none of its operations.
         named: match operations & populate::operations() == populate::operations() {
             true => 0,
             false => operations,
         },
-        scheduling: inventory.scheduling(),
+        overrides: inventory.overrides().clone(),
         ..Request::default()
     }
 }
 
 /// Returns these environments in their default configuration.
-pub fn default_contenders(environments: &[EnvironmentId]) -> Vec<Contender> {
+pub fn default_configs(environments: &[EnvironmentId]) -> Vec<Config> {
     environments.iter().map(|id| (*id).into()).collect()
 }
 
@@ -92,13 +92,13 @@ pub fn continue_run(
     let mut plan = expand(request);
     let stored = store.booted(number)?;
     plan.boots
-        .retain(|boot| !stored.contains(&(boot.contender(), boot.replicate)));
+        .retain(|boot| !stored.contains(&(boot.config(), boot.replicate)));
     let mut sink = StoreSink::new(store, number);
     boots::execute(&plan, context, options, &mut sink)?;
     finish(store, number, context)
 }
 
-/// Creates the run of `request` and stores the contenders that are skipped, with their reasons.
+/// Creates the run of `request` and stores the configs that are skipped, with their reasons.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -118,13 +118,13 @@ pub fn begin(
         recorded.facts.extend(facts);
     }
     let number = create(store, request.seed, recorded, plan_text, context)?;
-    for contender in &plan.left_out {
-        if let Some(reason) = inventory.unavailable_contender(contender) {
-            store.add_skip(number, contender, reason)?;
+    for config in &plan.left_out {
+        if let Some(reason) = inventory.unavailable_config(config) {
+            store.add_skip(number, config, reason)?;
         }
     }
-    for (contender, reason) in &plan.idle {
-        store.add_skip(number, contender, reason)?;
+    for (config, reason) in &plan.without_work {
+        store.add_skip(number, config, reason)?;
     }
     Ok(number)
 }

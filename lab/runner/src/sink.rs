@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use std::collections::BTreeSet;
-use trapline_model::{Contender, Observation};
+use trapline_model::{Config, Observation};
 use trapline_store::{RunId, Store};
 
 /// Receives the observation of each boot as soon as the boot is over.
@@ -13,19 +13,19 @@ pub trait ObservationSink {
     /// It cannot be stored. The run ends.
     fn observed(&mut self, observation: Observation) -> Result<(), Failure>;
 
-    /// Adds the reason why a contender cannot be booted. May be called repeatedly.
+    /// Adds the reason why a config cannot be booted. May be called repeatedly.
     ///
     /// # Errors
     /// See [`Self::observed`].
-    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure>;
+    fn skipped(&mut self, config: &Config, reason: &str) -> Result<(), Failure>;
 }
 
 /// Stores observations as part of a run.
 pub struct StoreSink<'a> {
     store: &'a mut Store,
     run: RunId,
-    /// Contenders whose skip is stored.
-    skipped: BTreeSet<Contender>,
+    /// Configs whose skip is stored.
+    skipped: BTreeSet<Config>,
 }
 
 impl<'a> StoreSink<'a> {
@@ -45,10 +45,10 @@ impl ObservationSink for StoreSink<'_> {
         Ok(added?)
     }
 
-    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure> {
-        if !self.skipped.insert(contender.clone()) {
+    fn skipped(&mut self, config: &Config, reason: &str) -> Result<(), Failure> {
+        if !self.skipped.insert(config.clone()) {
             return Ok(());
         }
-        Ok(self.store.add_skip(self.run, contender, reason)?)
+        Ok(self.store.add_skip(self.run, config, reason)?)
     }
 }

@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
     /// Returns the addresses of code on the simulated machine.
     fn locate(&self, environment: EnvironmentId, watch: &Limits) -> Result<Located, Failure> {
         let inventory = self.context.inventory;
-        let machine = inventory.machine(environment);
+        let machine = inventory.guest(environment);
         let located = inventory
             .image()
             .and_then(|image| locate(inventory.settings(), environment, &image, &machine, watch));

@@ -9,7 +9,7 @@ use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{find_program, Error};
 use trapline_model::layers::QemuMachine;
-use trapline_model::{Halt, MachineSpec};
+use trapline_model::{GuestConfig, Halt};
 
 /// Oldest supported version.
 const OLDEST: (u32, u32) = (6, 2);
@@ -95,7 +95,7 @@ impl Qemu {
         &self,
         kind: QemuMachine,
         image: &Path,
-        machine: &MachineSpec,
+        machine: &GuestConfig,
         accelerator: &str,
         job: &Job,
     ) -> Command {
@@ -113,7 +113,7 @@ impl Qemu {
     }
 
     /// Returns the machine for Linux, with the options `accelerator` and its console on standard error.
-    pub fn for_linux(&self, machine: &MachineSpec, accelerator: &str) -> Command {
+    pub fn for_linux(&self, machine: &GuestConfig, accelerator: &str) -> Command {
         self.machine(LINUX_MICROVM, machine.memory_mib, machine.cpus)
             .words(accelerator)
             .words("-bios")

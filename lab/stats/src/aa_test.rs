@@ -4,13 +4,13 @@
 use crate::compare::{boots_of, compare_all, Comparison, Row};
 use crate::verdict::{Assessment, Design, FalsePositives, Settings};
 use trapline_abi::Op;
-use trapline_model::{Contender, Observation};
+use trapline_model::{Config, Observation};
 
 /// Result of comparing a configuration with itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AaTest {
     /// The configuration.
-    pub config: Contender,
+    pub config: Config,
     /// Number of blocks.
     pub blocks: usize,
     /// Counts of verdicts.
@@ -25,12 +25,12 @@ pub struct AaTest {
 impl AaTest {
     /// Tests the configuration with an A/A control; `None` if no boot of `observations` is one.
     pub fn new(observations: &[Observation], settings: &Settings) -> Option<Self> {
-        let control = observations.iter().find(|boot| boot.variant.again)?;
-        let mut config = control.contender();
-        config.variant.again = false;
+        let control = observations.iter().find(|boot| boot.overrides.is_control)?;
+        let mut config = control.config();
+        config.overrides.is_control = false;
         let comparison = Comparison {
             a: &boots_of(observations, &config),
-            b: &boots_of(observations, &config.again()),
+            b: &boots_of(observations, &config.control()),
             design: Design::Blocked,
         };
         let rows = compare_all(&[comparison], settings);
@@ -39,7 +39,7 @@ impl AaTest {
 
     /// Counts the verdicts of a table in which a configuration was compared with itself; `None` if the
     /// table has no wall-clock test.
-    pub fn from_rows(config: Contender, rows: &[Row], settings: &Settings) -> Option<Self> {
+    pub fn from_rows(config: Config, rows: &[Row], settings: &Settings) -> Option<Self> {
         let compared: Vec<(Op, &Assessment)> = rows
             .iter()
             .filter_map(|row| Some((row.op, row.outcome.as_ref().ok()?)))
@@ -72,7 +72,7 @@ mod tests {
         let ticks: Vec<u64> = (0..5).map(|number| ticks + number).collect();
         let outcome = measured(batches(&ticks, 1));
         let mut boot = boot(EnvironmentId::HOST, block, [(Op::Getpid, outcome)]);
-        boot.variant.again = again;
+        boot.overrides.is_control = again;
         boot
     }
 
@@ -88,13 +88,16 @@ mod tests {
             })
             .collect();
         let found = AaTest::new(&boots, &Settings::default()).unwrap();
-        assert_eq!(found.config, Contender::usual(EnvironmentId::HOST));
+        assert_eq!(found.config, Config::new(EnvironmentId::HOST));
         assert_eq!((found.blocks, found.false_positives.tests), (10, 1));
         assert_eq!(found.false_positives.changed, 0, "{found:?}");
         let (op, share) = found.detectable[0];
         assert_eq!(op, Op::Getpid);
         assert!((0.003..0.03).contains(&share), "{share}");
-        let no_control: Vec<_> = boots.into_iter().filter(|it| !it.variant.again).collect();
+        let no_control: Vec<_> = boots
+            .into_iter()
+            .filter(|it| !it.overrides.is_control)
+            .collect();
         assert_eq!(AaTest::new(&no_control, &Settings::default()), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::{boots_in, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, F
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
-use trapline_model::observed::UNREST;
+use trapline_model::observed::HOST_NOISE;
 use trapline_model::{Clock, EnvironmentId, Observation, Outcome, Sample};
 
 /// Shortest host interval, in nanoseconds, against which a guest's clock is checked.
@@ -252,7 +252,7 @@ fn host_noise(all: &[BootOutcome<'_>]) -> Option<Flag> {
     for (boot, _) in all.iter().filter(is_measured) {
         let mut is_noisy = false;
         for (name, value) in &boot.facts {
-            if let Some(name) = name.strip_prefix(UNREST) {
+            if let Some(name) = name.strip_prefix(HOST_NOISE) {
                 is_noisy = true;
                 what.entry(name.to_owned()).or_insert_with(|| value.clone());
             }

@@ -12,7 +12,7 @@ use crate::verdict::{
 use crate::{Cell, Failure, Value};
 use thiserror::Error;
 use trapline_abi::Op;
-use trapline_model::{Clock, Contender, EnvironmentId, Observation};
+use trapline_model::{Clock, Config, EnvironmentId, Observation};
 
 /// The boots of two configurations.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +26,9 @@ pub struct Comparison<'a> {
 }
 
 /// Returns the boots of one configuration.
-pub fn boots_of(observations: &[Observation], config: &Contender) -> Vec<Observation> {
+pub fn boots_of(observations: &[Observation], config: &Config) -> Vec<Observation> {
     let all = observations.iter();
-    all.filter(|boot| boot.contender() == *config)
+    all.filter(|boot| boot.config() == *config)
         .cloned()
         .collect()
 }
@@ -39,7 +39,7 @@ pub struct Row {
     /// The operation.
     pub op: Op,
     /// Baseline and candidate.
-    pub configs: [Contender; 2],
+    pub configs: [Config; 2],
     /// Cell of the baseline.
     pub a: Cell,
     /// Cell of the candidate.
@@ -145,7 +145,7 @@ impl Comparison<'_> {
     fn pair(&self, op: Op) -> Option<Pair> {
         let cell = |boots| ComparableCell::new(boots, environment(boots)?, op);
         let (a, b) = (cell(self.a)?, cell(self.b)?);
-        let config = |boots: &[Observation]| boots.first().map(Observation::contender);
+        let config = |boots: &[Observation]| boots.first().map(Observation::config);
         Some(Pair {
             configs: [config(self.a)?, config(self.b)?],
             input: require_comparable(&a, &b).map(|()| self.input(op)),
@@ -166,7 +166,7 @@ impl Comparison<'_> {
 
 /// A row before its test.
 struct Pair {
-    configs: [Contender; 2],
+    configs: [Config; 2],
     a: Cell,
     b: Cell,
     input: Result<TestInput, NotComparable>,

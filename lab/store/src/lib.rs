@@ -36,7 +36,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trapline_model::kernel_build::Build;
-use trapline_model::{Contender, Observation};
+use trapline_model::{Config, Observation};
 
 /// Timeout for the lock of another process that writes to the same store.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ pub struct Run {
     /// Boots, in the order in which they were stored.
     pub observations: Vec<Observation>,
     /// Requested configurations that could not be booted, with reasons.
-    pub skips: Vec<(Contender, String)>,
+    pub skips: Vec<(Config, String)>,
     /// Kernel builds, in the order in which they were stored.
     pub builds: Vec<Build>,
 }
@@ -194,7 +194,7 @@ impl Store {
     pub fn add_skip(
         &mut self,
         run: RunId,
-        config: &Contender,
+        config: &Config,
         reason: &str,
     ) -> Result<(), StoreError> {
         self.attempt(|connection| write::add_skip(connection, run, config, reason))
@@ -212,7 +212,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`Problem`].
-    pub fn booted(&mut self, run: RunId) -> Result<Vec<(Contender, u32)>, StoreError> {
+    pub fn booted(&mut self, run: RunId) -> Result<Vec<(Config, u32)>, StoreError> {
         self.attempt(|connection| read::booted(connection, run))
     }
 

@@ -8,7 +8,7 @@ use crate::{builds, pack, schema, settings, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
-use trapline_model::{Clock, Contender, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{Clock, Config, Launch, Observation, Operation, Outcome, Sample};
 
 /// Returns the query for runs.
 fn select_runs(connection: &Connection) -> Result<String, Problem> {
@@ -66,14 +66,14 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
 }
 
 /// Returns the boots of a run: configuration and replicate.
-pub fn booted(connection: &Connection, run: RunId) -> Result<Vec<(Contender, u32)>, Problem> {
+pub fn booted(connection: &Connection, run: RunId) -> Result<Vec<(Config, u32)>, Problem> {
     let sql = "SELECT * FROM boots WHERE run = ?1 ORDER BY id";
     collect(connection, sql, run.0, |row| {
         Ok((config(row)?, row.get("replicate")?))
     })
 }
 
-fn skips(connection: &Connection, run: RunId) -> Result<Vec<(Contender, String)>, Problem> {
+fn skips(connection: &Connection, run: RunId) -> Result<Vec<(Config, String)>, Problem> {
     let sql = "SELECT * FROM skips WHERE run = ?1 ORDER BY id";
     collect(connection, sql, run.0, |row| {
         Ok((config(row)?, row.get("reason")?))
@@ -81,10 +81,10 @@ fn skips(connection: &Connection, run: RunId) -> Result<Vec<(Contender, String)>
 }
 
 /// Reads the configuration of a row with all columns of its table.
-fn config(row: &Row<'_>) -> Result<Contender, Problem> {
-    Ok(Contender {
+fn config(row: &Row<'_>) -> Result<Config, Problem> {
+    Ok(Config {
         environment: environment(row.get("environment")?)?,
-        variant: settings::read(row)?,
+        overrides: settings::read(row)?,
     })
 }
 
@@ -95,7 +95,7 @@ fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>,
         let config = config(row)?;
         Ok(Observation {
             environment: config.environment,
-            variant: config.variant,
+            overrides: config.overrides,
             clock: clock(row.get("clock")?)?,
             replicate: row.get("replicate")?,
             unit_per_tick: row.get("unit_per_tick")?,

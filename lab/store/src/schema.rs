@@ -7,7 +7,7 @@ use crate::{settings, Problem};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = 6;
+pub const VERSION: i64 = WITH_TYPED_SETTINGS + settings::later_formats();
 
 /// The first format with interrupts.
 const WITH_INTERRUPTS: i64 = 2;
@@ -202,9 +202,7 @@ fn add_missing(transaction: &Transaction<'_>, found: i64) -> Result<(), Problem>
     for (_, added) in ADDED.iter().filter(|(with, _)| found < *with) {
         transaction.execute_batch(added)?;
     }
-    if found < WITH_TYPED_SETTINGS {
-        settings::convert(transaction)?;
-    }
+    settings::add_columns(transaction)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     Ok(())
 }

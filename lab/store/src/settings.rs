@@ -2,77 +2,77 @@
 
 use crate::rows::{collect, damage};
 use crate::Problem;
-use rusqlite::types::FromSql;
-use rusqlite::{params, Row, Transaction};
-use trapline_model::{FileOverride, Halt, MemoryPages, Pin, Variant};
+use rusqlite::types::{FromSql, Value as SqlValue};
+use rusqlite::{params, params_from_iter, Row, Transaction};
+use trapline_model::settings::{Kind, Value};
+use trapline_model::{Overrides, Setting, SETTINGS};
 
-/// The columns. A file override has the name of its setting.
-pub const ADD_COLUMNS: &str = "
-ALTER TABLE {table} ADD COLUMN cpus INTEGER; -- virtual CPUs
-ALTER TABLE {table} ADD COLUMN memory_mib INTEGER;
-ALTER TABLE {table} ADD COLUMN pages TEXT; -- of guest memory: file, 4k or 2m
-ALTER TABLE {table} ADD COLUMN pin TEXT; -- of the virtual CPU's thread: free, exclusive or shared
-ALTER TABLE {table} ADD COLUMN idle TEXT; -- halted CPU: exits or in-guest
-ALTER TABLE {table} ADD COLUMN image TEXT;
-ALTER TABLE {table} ADD COLUMN agent TEXT;
-ALTER TABLE {table} ADD COLUMN vmm TEXT;
-ALTER TABLE {table} ADD COLUMN qemu TEXT;
-ALTER TABLE {table} ADD COLUMN kernel TEXT;
-ALTER TABLE {table} ADD COLUMN modules TEXT;
-ALTER TABLE {table} ADD COLUMN again INTEGER NOT NULL DEFAULT 0; -- 1: A/A control
-";
+/// The tables with these columns.
+const TABLES: [&str; 2] = ["boots", "skips"];
+
+/// Column of [`Overrides::is_control`].
+const CONTROL: &str = "again";
+
+/// Number of settings in format 6, the first one with a column for each.
+const SETTINGS_OF_FORMAT_6: usize = 11;
+
+/// Returns the number of formats since format 6: each later setting adds a column, and a program that does not
+/// know it must not read the store.
+pub const fn later_formats() -> i64 {
+    (SETTINGS.len() - SETTINGS_OF_FORMAT_6) as i64
+}
 
 /// Sets the columns of a row.
 pub fn write(
     transaction: &Transaction<'_>,
     table: &str,
     row: i64,
-    settings: &Variant,
+    overrides: &Overrides,
 ) -> Result<(), Problem> {
-    if settings.is_usual() {
+    if overrides.is_default() {
         return Ok(());
     }
-    let sql = format!(
-        "UPDATE {table} SET cpus = ?2, memory_mib = ?3, pages = ?4, pin = ?5, idle = ?6, again = ?7
-         WHERE id = ?1"
-    );
-    transaction.prepare_cached(&sql)?.execute(params![
-        row,
-        settings.cpus,
-        settings.memory_mib,
-        settings.pages.map(MemoryPages::name),
-        settings.pin.map(Pin::name),
-        settings.idle.map(Halt::name),
-        settings.again
-    ])?;
-    for (file, path) in &settings.given {
-        let sql = format!("UPDATE {table} SET {} = ?2 WHERE id = ?1", file.name());
-        transaction.execute(&sql, params![row, path])?;
-    }
+    let columns = overrides.iter().map(|(setting, _)| setting.column);
+    let assignments: Vec<_> = columns
+        .chain([CONTROL])
+        .map(|it| format!("{it} = ?"))
+        .collect();
+    let sql = format!("UPDATE {table} SET {} WHERE id = ?", assignments.join(", "));
+    let values = overrides.iter().map(|(setting, value)| match value {
+        Value::Number(number) => SqlValue::from(*number),
+        Value::Choice(_) | Value::Text(_) => SqlValue::from(setting.text(value)),
+    });
+    let last = [SqlValue::from(overrides.is_control), SqlValue::from(row)];
+    transaction
+        .prepare_cached(&sql)?
+        .execute(params_from_iter(values.chain(last)))?;
     Ok(())
 }
 
 /// Reads the columns of a row with all columns of its table, of any format.
-pub fn read(row: &Row<'_>) -> Result<Variant, Problem> {
+pub fn read(row: &Row<'_>) -> Result<Overrides, Problem> {
     // Formats 4 and 5.
     if let Some(text) = optional::<String>(row, "variant")? {
         return parse(&text);
     }
-    let mut settings = Variant {
-        cpus: optional(row, "cpus")?,
-        memory_mib: optional(row, "memory_mib")?,
-        pages: named(row, "pages", MemoryPages::from_name)?,
-        pin: named(row, "pin", Pin::from_name)?,
-        idle: named(row, "idle", Halt::from_name)?,
-        again: optional(row, "again")?.unwrap_or(false),
-        ..Variant::default()
-    };
-    for file in FileOverride::ALL {
-        if let Some(path) = optional(row, file.name())? {
-            settings.given.insert(file, path);
+    let mut overrides = Overrides::default();
+    for setting in SETTINGS {
+        if let Some(value) = value(row, setting)? {
+            overrides.insert(setting, value);
         }
     }
-    Ok(settings)
+    overrides.is_control = optional(row, CONTROL)?.unwrap_or(false);
+    Ok(overrides)
+}
+
+fn value(row: &Row<'_>, setting: &Setting) -> Result<Option<Value>, Problem> {
+    let column = setting.column;
+    if let Kind::Number(_) | Kind::Mebibytes = setting.kind {
+        return Ok(optional(row, column)?.map(Value::Number));
+    }
+    let text: Option<String> = optional(row, column)?;
+    let value = text.map(|text| setting.parse(&text).ok_or_else(|| damage(column, &text)));
+    value.transpose()
 }
 
 /// Returns a value; `None` for NULL and for a column that the table does not have.
@@ -83,31 +83,65 @@ fn optional<T: FromSql>(row: &Row<'_>, column: &str) -> Result<Option<T>, Proble
     }
 }
 
-fn named<T>(
-    row: &Row<'_>,
-    column: &str,
-    find: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, Problem> {
-    let name: Option<String> = optional(row, column)?;
-    let value = name.map(|name| find(&name).ok_or_else(|| damage(column, &name)));
-    value.transpose()
-}
-
-fn parse(text: &str) -> Result<Variant, Problem> {
+fn parse(text: &str) -> Result<Overrides, Problem> {
     text.parse().map_err(|_| damage("setting", text))
 }
 
-/// Moves the settings of formats 4 and 5, which are text like `cpus=2,memory=1024M`, to their columns.
-pub fn convert(transaction: &Transaction<'_>) -> Result<(), Problem> {
-    for table in ["boots", "skips"] {
-        transaction.execute_batch(&ADD_COLUMNS.replace("{table}", table))?;
-        let sql = format!("SELECT id, variant FROM {table} WHERE variant <> '' AND id > ?1");
-        let texts: Vec<(i64, String)> =
-            collect(transaction, &sql, 0, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        for (row, text) in texts {
-            write(transaction, table, row, &parse(&text)?)?;
+/// Adds the columns that a store of an earlier format lacks, and fills them.
+pub fn add_columns(transaction: &Transaction<'_>) -> Result<(), Problem> {
+    for table in TABLES {
+        for setting in SETTINGS {
+            let kind = match setting.kind {
+                Kind::Number(_) | Kind::Mebibytes => "INTEGER",
+                Kind::Choice(_) | Kind::File(_) => "TEXT",
+            };
+            add(
+                transaction,
+                table,
+                setting.column,
+                &format!("{kind} /* {} */", setting.help),
+            )?;
         }
-        transaction.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN variant"))?;
+        add(
+            transaction,
+            table,
+            CONTROL,
+            "INTEGER NOT NULL DEFAULT 0 /* 1: A/A control */",
+        )?;
+        if has_column(transaction, table, "variant")? {
+            convert(transaction, table)?;
+        }
     }
+    Ok(())
+}
+
+/// Adds a column of this type. A comment must end before the text does, because SQLite appends to it.
+fn add(
+    transaction: &Transaction<'_>,
+    table: &str,
+    column: &str,
+    kind: &str,
+) -> Result<(), Problem> {
+    if !has_column(transaction, table, column)? {
+        transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"))?;
+    }
+    Ok(())
+}
+
+fn has_column(transaction: &Transaction<'_>, table: &str, column: &str) -> Result<bool, Problem> {
+    let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+    let found: i64 = transaction.query_row(sql, params![table, column], |row| row.get(0))?;
+    Ok(found > 0)
+}
+
+/// Moves the settings of formats 4 and 5, which are text like `cpus=2,memory=1024M`, to their columns.
+fn convert(transaction: &Transaction<'_>, table: &str) -> Result<(), Problem> {
+    let sql = format!("SELECT id, variant FROM {table} WHERE variant <> '' AND id > ?1");
+    let texts: Vec<(i64, String)> =
+        collect(transaction, &sql, 0, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for (row, text) in texts {
+        write(transaction, table, row, &parse(&text)?)?;
+    }
+    transaction.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN variant"))?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::{pack, settings, NewRun, Problem, RunId};
 use rusqlite::{params, Connection, Transaction};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trapline_abi::Workload;
-use trapline_model::{names, Contender, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{names, Config, Launch, Observation, Operation, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
@@ -58,7 +58,7 @@ pub fn finish_run(connection: &mut Connection, run: RunId) -> Result<(), Problem
 pub fn add_skip(
     connection: &mut Connection,
     run: RunId,
-    config: &Contender,
+    config: &Config,
     reason: &str,
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
@@ -68,7 +68,7 @@ pub fn add_skip(
         params![run.0, config.environment.name(), reason],
     )?;
     let skip = transaction.last_insert_rowid();
-    settings::write(&transaction, "skips", skip, &config.variant)?;
+    settings::write(&transaction, "skips", skip, &config.overrides)?;
     Ok(transaction.commit()?)
 }
 
@@ -93,7 +93,7 @@ pub fn add_observation(
         ],
     )?;
     let boot = transaction.last_insert_rowid();
-    settings::write(&transaction, "boots", boot, &seen.variant)?;
+    settings::write(&transaction, "boots", boot, &seen.overrides)?;
     for operation in &seen.operations {
         add_operation(&transaction, boot, operation)?;
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
-use trapline_model::{Contender, Launch, Observation, Outcome, Sample};
+use trapline_model::{Config, Launch, Observation, Outcome, Sample};
 use trapline_store::{Run, RunId, RunInfo, Store, VERSION};
 
 /// Statements that turn format 5 into format 1.
@@ -40,10 +40,8 @@ fn load(store: &mut Store) -> [Run; 2] {
 }
 
 fn configs(run: &Run) -> Vec<String> {
-    let configs = run.observations.iter().map(Observation::contender);
-    configs
-        .map(|config: Contender| config.to_string())
-        .collect()
+    let configs = run.observations.iter().map(Observation::config);
+    configs.map(|config: Config| config.to_string()).collect()
 }
 
 fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>) -> Outcome {
@@ -60,9 +58,9 @@ fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>) -> Outcome {
 }
 
 fn boot<const N: usize>(config: &str, replicate: u32, outcomes: [(Op, Outcome); N]) -> Observation {
-    let config: Contender = config.parse().unwrap();
+    let config: Config = config.parse().unwrap();
     Observation {
-        variant: config.variant,
+        overrides: config.overrides,
         unit_per_tick: 0.5,
         launches: vec![Launch {
             timeline: BTreeMap::from([(Stage::Exec, 0), (Stage::GuestMain, 7)]),

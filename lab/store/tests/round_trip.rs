@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
 use trapline_model::kernel_build::{self, Build, Column, Done, Place, PlannedBuild};
 use trapline_model::{
-    Clock, Contender, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
+    Clock, Config, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
 };
 use trapline_store::{NewRun, Store};
 
@@ -90,7 +90,7 @@ fn launches() -> impl Strategy<Value = Launch> {
 prop_compose! {
     fn observations()(
         environment in select(EnvironmentId::ALL.to_vec()),
-        variant in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,again", "pages=4k,pin=free,idle=exits,kernel=k"]),
+        overrides in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,again", "pages=4k,pin=free,idle=exits,kernel=k"]),
         clock in select(vec![Clock::Wall, Clock::Insn]),
         replicate in any::<u32>(),
         unit_per_tick in proptest::num::f64::NORMAL | proptest::num::f64::ZERO,
@@ -102,7 +102,7 @@ prop_compose! {
     ) -> Observation {
         Observation {
             environment,
-            variant: variant.parse().unwrap(),
+            overrides: overrides.parse().unwrap(),
             clock,
             replicate,
             unit_per_tick,
@@ -160,7 +160,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
-        let skipped: Contender = "kvm:pin=shared".parse().unwrap();
+        let skipped: Config = "kvm:pin=shared".parse().unwrap();
         let new = NewRun { seed, request: &request, version: "0.1.0", facts: facts.clone(), ..NewRun::default() };
         let run = {
             let mut store = Store::open(&path).unwrap();

@@ -89,7 +89,7 @@ fn scheduler_and_share_of_xen_domain_are_applied() {
         EnvironmentId::SIM_VMX_XEN_PVH,
         Op::Cpuid.bit() | Op::PortOut.bit(),
     );
-    plan.machine.scheduling = Scheduling {
+    plan.guest.scheduling = Scheduling {
         scheduler: Some(Scheduler::Credit),
         cap: Some(50),
         weight: Some(512),

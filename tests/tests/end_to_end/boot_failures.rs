@@ -118,9 +118,7 @@ fn missing_part_is_named_before_and_at_the_launch() {
         "{error}"
     );
     for environment in all(&settings) {
-        let need = trapline_environments::Requirements {
-            machine: plan.machine,
-        };
+        let need = trapline_environments::Requirements { guest: plan.guest };
         let availability = environment.supports(&need);
         let trapline_environments::Availability::Missing(reason) = availability else {
             panic!("{} is ready without parts", environment.id());

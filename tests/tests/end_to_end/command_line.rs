@@ -51,11 +51,11 @@ fn missing_kernel_is_rejected_before_the_run() {
     ];
     let ended = place.run(&words);
     assert_eq!(ended.status, Some(2), "{}", ended.errors);
-    let expected = "error: --kernel: no such file: /no/kernel\n  help: ";
+    let expected = "error: kernel=/no/kernel: no such file\n  help: ";
     assert!(ended.errors.starts_with(expected), "{}", ended.errors);
     let alone = place.run(&["run", "--kernel", "/bin/sh"]);
     assert_eq!(alone.status, Some(2), "{}", alone.errors);
-    assert!(alone.errors.contains("--modules"), "{}", alone.errors);
+    assert!(alone.errors.contains("modules=DIR"), "{}", alone.errors);
 }
 
 /// Everything a person reads fits 80 columns where no terminal tells a width.

@@ -34,15 +34,14 @@ const FOREIGN: &str = "qemu-system-x86_64 -M microvm -nodefaults -display none -
 /// A boot that measures one operation after misbehaving.
 fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
     let plan = expand(&Request {
-        contenders: vec![id.into()],
+        configs: vec![id.into()],
         ready: vec![id.into()],
         operations: Op::Getpid.bit(),
         named: 0,
         preset: Preset::Quick,
         boots: Some(1),
-        cpus: 1,
-        scheduling: trapline_model::Scheduling::USUAL,
-        twin: false,
+        overrides: Default::default(),
+        with_control: false,
         seed: 1,
         irq: Default::default(),
         block: Default::default(),
@@ -62,8 +61,8 @@ fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
     };
     let mut known = all(&settings).into_iter();
     let environment = known.find(|environment| environment.id() == id)?;
-    let machine = planned(id, Fault::Hang).machine;
-    match environment.supports(&Requirements { machine }) {
+    let guest = planned(id, Fault::Hang).guest;
+    match environment.supports(&Requirements { guest }) {
         Availability::Ready => Some(environment),
         Availability::Missing(reason) => {
             skip(&format!("misbehaving guests in {id}"), &reason);

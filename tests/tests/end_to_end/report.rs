@@ -451,7 +451,7 @@ fn boot_with(settings: &str) -> Observation {
     };
     Observation {
         environment: EnvironmentId::KVM,
-        variant: settings.parse().expect("there is such a setting"),
+        overrides: settings.parse().expect("there is such a setting"),
         clock: Clock::Wall,
         replicate: 0,
         unit_per_tick: 1.0,
@@ -593,7 +593,7 @@ fn text_of_guests_and_hosts_is_escaped() {
     let run = store.begin_run(&run).expect("there is room");
     let mut seen = Observation {
         environment: EnvironmentId::HOST,
-        variant: Default::default(),
+        overrides: Default::default(),
         clock: Clock::Wall,
         replicate: 0,
         unit_per_tick: 1.0,

@@ -4,7 +4,7 @@ use super::{workload_parser, Format, Preset, RunOptions};
 use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
-use trapline_model::{time, BadContender, Contender};
+use trapline_model::{time, Config, InvalidConfig};
 
 /// Arguments of `trapline compare`.
 #[derive(Args, Debug)]
@@ -96,20 +96,20 @@ impl CompareArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Measured now.
-    New(Contender),
-    /// A stored run: one of its contenders, or all that both runs have.
+    New(Config),
+    /// A stored run: one of its configs, or all that both runs have.
     Stored {
         /// Number of the run.
         run: u32,
-        /// The contender.
-        contender: Option<Contender>,
+        /// The config.
+        config: Option<Config>,
     },
 }
 
 impl FromStr for Side {
-    type Err = BadContender;
+    type Err = InvalidConfig;
 
-    fn from_str(text: &str) -> Result<Self, BadContender> {
+    fn from_str(text: &str) -> Result<Self, InvalidConfig> {
         let (number, rest) = match text.split_once('/') {
             Some((number, rest)) => (number, Some(rest)),
             None => (text, None),
@@ -118,7 +118,7 @@ impl FromStr for Side {
         match number.parse() {
             Ok(run) => Ok(Self::Stored {
                 run,
-                contender: rest.map(str::parse).transpose()?,
+                config: rest.map(str::parse).transpose()?,
             }),
             Err(_) => Ok(Self::New(text.parse()?)),
         }
@@ -151,13 +151,13 @@ mod tests {
         assert_eq!(args.a, Side::New("kvm:memory=1024M".parse().unwrap()));
         let stored = Side::Stored {
             run: 12,
-            contender: Some("sim/kvm".parse().unwrap()),
+            config: Some("sim/kvm".parse().unwrap()),
         };
         assert_eq!(args.b, stored);
         assert_eq!(args.margin, 5.0);
         let whole = Side::Stored {
             run: 3,
-            contender: None,
+            config: None,
         };
         assert_eq!(parsed(&["3", "4"]).a, whole);
     }

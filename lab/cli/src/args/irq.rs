@@ -158,7 +158,7 @@ impl IrqArgs {
 
 impl IrqArgs {
     fn conditions(&self) -> Result<Conditions, Contradiction> {
-        let sched = self.run_options.environment_options.scheduling.sched();
+        let sched = self.run_options.environment_options.sched();
         let usual = Conditions::usual_pin(&self.load, sched, self.vcpus_per_cpu);
         let pin = self.pin.map_or(usual, Into::into);
         use trapline_model::Pin::{Exclusive, Free, Shared};

@@ -1,16 +1,17 @@
 //! Arguments of `run`, and the options that all measuring commands share.
 
+use super::settings::GuestOptions;
 use super::{environment_parser, workload_parser, EnvironmentOptions, Format, Preset};
 use clap::Args;
 use std::path::PathBuf;
-use trapline_model::{cpus, EnvironmentId, Request};
+use trapline_model::{EnvironmentId, Overrides, Request};
 use trapline_runner::random_seed;
 
 /// Arguments of `trapline run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Plan file, in place of the options below; an unfinished run of it is resumed
-    #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "cpus", "seed"])]
+    #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "seed"])]
     pub plan: Option<PathBuf>,
     /// Start another run of the plan even if one is unfinished
     #[arg(long, alias = "anew", requires = "plan")]
@@ -24,9 +25,8 @@ pub struct RunArgs {
     pub workloads: Vec<String>,
     #[command(flatten)]
     pub size_options: SizeOptions,
-    /// Virtual CPUs per guest; environments that do not support the number are skipped
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(cpus::MOST)))]
-    pub cpus: u32,
+    #[command(flatten)]
+    pub guest_options: GuestOptions,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -35,6 +35,15 @@ pub struct RunArgs {
     pub plot: bool,
     #[command(flatten)]
     pub run_options: RunOptions,
+}
+
+impl RunArgs {
+    /// Returns the settings of all configurations.
+    pub fn overrides(&self) -> Overrides {
+        let mut overrides = self.run_options.environment_options.overrides();
+        overrides.extend(&self.guest_options.0);
+        overrides
+    }
 }
 
 /// Number and order of boots.

@@ -1,4 +1,4 @@
-//! `trapline compare`: compares two contenders, measured in the same blocks or stored, operation by
+//! `trapline compare`: compares two configs, measured in the same blocks or stored, operation by
 //! operation.
 
 mod remarks;
@@ -8,7 +8,7 @@ use crate::args::{CompareArgs, Side};
 use crate::session::{open_store, Session};
 use crate::{outcome, run};
 use std::time::Instant;
-use trapline_model::{Contender, Request};
+use trapline_model::{Config, Request};
 use trapline_report::compare::CompareReport;
 use trapline_runner::comparison::MeasuredComparison;
 use trapline_runner::{check_concurrent, random_seed, BootOptions, Failure, Inventory, Status};
@@ -57,17 +57,17 @@ fn settings(args: &CompareArgs, seed: u64) -> Settings {
 }
 
 /// Measures both sides in the same blocks of one run.
-fn measure(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared, Failure> {
+fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failure> {
     same_clock(a, b)?;
     // In an A/A comparison the store keeps the sides apart by a mark on the second.
     let is_aa = a == b;
-    let b = if is_aa { &a.again() } else { b };
+    let b = if is_aa { &a.control() } else { b };
     let both = [a.clone(), b.clone()];
     let mut store = open_store(&args.run_options)?;
     let inventory = args.run_options.environment_options.inventory()?;
     let inventory = inventory.with_overrides(&both)?;
-    for contender in &both {
-        require_ready(&inventory, contender)?;
+    for config in &both {
+        require_ready(&inventory, config)?;
     }
     if args.concurrent {
         require_concurrent(args, a)?;
@@ -89,10 +89,7 @@ fn measure(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared,
     let (run, matches) = comparison.measure(&mut store, &session.context(), &options)?;
     let mut remarks = remarks::remarks(&matches, is_aa.then_some(a), &settings);
     if options.is_expired() {
-        let blocks = run
-            .observations
-            .iter()
-            .filter(|seen| seen.contender() == *a);
+        let blocks = run.observations.iter().filter(|seen| seen.config() == *a);
         remarks.push(format!(
             "The time was over after {} blocks (--budget).",
             blocks.count()
@@ -116,29 +113,29 @@ fn measure(args: &CompareArgs, a: &Contender, b: &Contender) -> Result<Compared,
 
 fn request(
     args: &CompareArgs,
-    both: &[Contender],
+    both: &[Config],
     settings: &Settings,
     inventory: &Inventory,
 ) -> Request {
     let (operations, named) = run::selected(&args.workloads);
     Request {
-        contenders: both.to_vec(),
+        configs: both.to_vec(),
         ready: both.to_vec(),
         operations,
         named,
         preset: args.preset.into(),
         boots: Some(args.most_blocks()),
-        scheduling: inventory.scheduling(),
+        overrides: inventory.overrides().clone(),
         seed: settings.seed,
         ..Request::default()
     }
 }
 
-fn require_ready(inventory: &Inventory, contender: &Contender) -> Result<(), Failure> {
-    match inventory.unavailable_contender(contender) {
+fn require_ready(inventory: &Inventory, config: &Config) -> Result<(), Failure> {
+    match inventory.unavailable_config(config) {
         None => Ok(()),
         Some(reason) => {
-            let failure = Failure::new(format!("{contender} cannot be measured: {reason}"));
+            let failure = Failure::new(format!("{config} cannot be measured: {reason}"));
             let failure = failure.help("'trapline list' lists the environments that can");
             Err(failure.status(Status::Unmeasured))
         }
@@ -147,8 +144,8 @@ fn require_ready(inventory: &Inventory, contender: &Contender) -> Result<(), Fai
 
 /// # Errors
 /// `--concurrent` is not supported by the clock, the operations, or the number of CPUs.
-fn require_concurrent(args: &CompareArgs, contender: &Contender) -> Result<(), Failure> {
-    if contender.environment.clock().is_exact() {
+fn require_concurrent(args: &CompareArgs, config: &Config) -> Result<(), Failure> {
+    if config.environment.clock().is_exact() {
         return Err(Failure::usage(
             "--concurrent is not supported by exact clocks: they have no noise",
             "leave it out",
@@ -158,7 +155,7 @@ fn require_concurrent(args: &CompareArgs, contender: &Contender) -> Result<(), F
     check_concurrent(run::selected(&args.workloads).0, cpus)
 }
 
-fn same_clock(a: &Contender, b: &Contender) -> Result<(), Failure> {
+fn same_clock(a: &Config, b: &Config) -> Result<(), Failure> {
     let (of_a, of_b) = (a.environment.clock(), b.environment.clock());
     match of_a == of_b {
         true => Ok(()),

@@ -1,21 +1,17 @@
 //! Remarks below a comparison.
 
-use trapline_model::{names, Contender};
+use trapline_model::{names, Config};
 use trapline_report::{aa_control, compare};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::{Assessment, Settings, Tail, Verdict};
 
-/// Returns the remarks on a comparison. `aa_control` is the contender if both sides are the same.
-pub fn remarks(
-    matches: &[Row],
-    aa_control: Option<&Contender>,
-    settings: &Settings,
-) -> Vec<String> {
+/// Returns the remarks on a comparison. `aa_control` is the config if both sides are the same.
+pub fn remarks(matches: &[Row], aa_control: Option<&Config>, settings: &Settings) -> Vec<String> {
     let mut remarks = Vec::new();
-    if let Some(contender) = aa_control {
+    if let Some(config) = aa_control {
         remarks.push("Both are the same: every change is a false alarm.".to_owned());
-        let chance = AaTest::from_rows(contender.clone(), matches, settings);
+        let chance = AaTest::from_rows(config.clone(), matches, settings);
         remarks.extend(chance.iter().flat_map(aa_control::sentences));
     }
     remarks.extend(tails(matches));

@@ -4,14 +4,14 @@ use super::{same_clock, settings, Compared};
 use crate::args::{CompareArgs, Side};
 use crate::store_path::store_path;
 use std::collections::BTreeSet;
-use trapline_model::{Contender, Observation};
+use trapline_model::{Config, Observation};
 use trapline_report::compare::CompareReport;
 use trapline_runner::{Failure, Status};
 use trapline_stats::compare::{boots_of, compare_all, Comparison};
 use trapline_stats::verdict::Design;
 use trapline_store::{Run, RunId, Store};
 
-/// Compares two runs, or two contenders of one run.
+/// Compares two runs, or two configs of one run.
 pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> {
     let mut store = Store::open_existing(&store_path(&args.run_options.store)?)?;
     let mut load = |run: u32| store.load(RunId(i64::from(run)));
@@ -25,7 +25,7 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
         same_clock(of_a, of_b)?;
     }
     let settings = settings(args, args.seed.unwrap_or(run_b.info.seed));
-    let boots = |run: &Run, contender| boots_of(&run.observations, contender);
+    let boots = |run: &Run, config| boots_of(&run.observations, config);
     let observed: Vec<_> = pairs
         .iter()
         .map(|(of_a, of_b)| (boots(&run_a, of_a), boots(&run_b, of_b)))
@@ -35,8 +35,8 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
         .map(|(a, b)| Comparison { a, b, design })
         .collect();
     let matches = compare_all(&comparisons, &settings);
-    let name = |run: u32, contenders: &mut dyn Iterator<Item = &Contender>| {
-        let names: Vec<_> = contenders.map(ToString::to_string).collect();
+    let name = |run: u32, configs: &mut dyn Iterator<Item = &Config>| {
+        let names: Vec<_> = configs.map(ToString::to_string).collect();
         format!("run {run}: {}", names.join(", "))
     };
     let versus = CompareReport {
@@ -54,18 +54,18 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
     })
 }
 
-/// Returns the pairs of contenders to compare: those that are named, or all that both runs have.
-fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Contender, Contender)>, Failure> {
+/// Returns the pairs of configs to compare: those that are named, or all that both runs have.
+fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Config, Config)>, Failure> {
     let named = |side: &Side| match side {
-        Side::Stored { contender, .. } => contender.clone(),
-        Side::New(contender) => Some(contender.clone()),
+        Side::Stored { config, .. } => config.clone(),
+        Side::New(config) => Some(config.clone()),
     };
     let both = match (named(&args.a), named(&args.b)) {
         (Some(a), Some(b)) => vec![(a, b)],
         (Some(one), None) | (None, Some(one)) => vec![(one.clone(), one)],
         (None, None) => {
-            let of_b = contenders(b);
-            let common = contenders(a).into_iter().filter(|one| of_b.contains(one));
+            let of_b = configs(b);
+            let common = configs(a).into_iter().filter(|one| of_b.contains(one));
             common.map(|one| (one.clone(), one)).collect()
         }
     };
@@ -85,19 +85,19 @@ fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Contender, Contend
     }
 }
 
-fn contenders(run: &Run) -> BTreeSet<Contender> {
-    let all = run.observations.iter().map(Observation::contender);
-    all.filter(|contender| !contender.variant.again).collect()
+fn configs(run: &Run) -> BTreeSet<Config> {
+    let all = run.observations.iter().map(Observation::config);
+    all.filter(|config| !config.overrides.is_control).collect()
 }
 
-fn require_stored(run: &Run, contender: &Contender) -> Result<(), Failure> {
-    let stored = contenders(run);
-    if stored.contains(contender) {
+fn require_stored(run: &Run, config: &Config) -> Result<(), Failure> {
+    let stored = configs(run);
+    if stored.contains(config) {
         return Ok(());
     }
     let names: Vec<_> = stored.iter().map(ToString::to_string).collect();
     Err(Failure::usage(
-        format!("run {} has no boot of {contender}", run.info.id),
+        format!("run {} has no boot of {config}", run.info.id),
         format!("choose from {}", names.join(", ")),
     ))
 }

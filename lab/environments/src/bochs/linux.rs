@@ -10,7 +10,7 @@ use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Process;
 use trapline_host::{hexadecimal, Error, Facts, Limits};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::base::BootFiles;
 use trapline_sim::bochs::machine::{self, Machine};
 use trapline_sim::bochs::memory::Memory;
@@ -37,7 +37,7 @@ pub fn facts() -> Facts {
 /// What such a machine is made of.
 pub struct LinuxMachine {
     settings: Settings,
-    machine: MachineSpec,
+    machine: GuestConfig,
     contents: Box<dyn Contents>,
     watcher: Option<Watcher>,
 }
@@ -56,7 +56,7 @@ impl LinuxMachine {
     /// A machine with `contents` whose guests get `machine`.
     pub fn new(
         settings: &Settings,
-        machine: &MachineSpec,
+        machine: &GuestConfig,
         contents: Box<dyn Contents>,
         watcher: Option<Watcher>,
     ) -> Self {

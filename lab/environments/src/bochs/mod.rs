@@ -21,7 +21,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
 use trapline_model::layers::{Guest, Stack};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::bochs::machine::{self, Machine};
 use trapline_sim::bochs::memory::Memory;
 use trapline_sim::bochs::watch::{Segment, Watcher};
@@ -36,7 +36,7 @@ pub fn launch(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn environment::Guest>, Error> {
     let bochs = Bochs::find()?;
     let (file, segment) = match (stack.guest, stack.levels) {

@@ -25,7 +25,7 @@ use trapline_abi::Job;
 use trapline_host::process::{Command, Process};
 use trapline_host::{facts, Error, Facts, Limits, Part, TscRate};
 use trapline_model::kernel_build::Column;
-use trapline_model::{Clock, EnvironmentId, Halt, MachineSpec, Scheduling, Serial};
+use trapline_model::{Clock, EnvironmentId, GuestConfig};
 use trapline_sim::settings::{Settings, Start};
 
 /// A build that is over.
@@ -96,15 +96,11 @@ fn job(column: Column) -> Job {
 }
 
 /// The machine of a guest.
-fn machine(root: &Root, column: Column) -> MachineSpec {
-    MachineSpec {
+fn machine(root: &Root, column: Column) -> GuestConfig {
+    GuestConfig {
         memory_mib: root.size.memory_mib(),
-        window_mib: 0,
         cpus: column.cpus,
-        scheduling: Scheduling::USUAL,
-        serial: Serial::Lines,
-        halt: Halt::Exits,
-        pages: Default::default(),
+        ..GuestConfig::DEFAULT
     }
 }
 

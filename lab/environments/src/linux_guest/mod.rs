@@ -21,7 +21,7 @@ use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts};
 use trapline_model::layers::{Hypervisor, Level};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::kernel;
 use trapline_sim::kernel::{Kernel, Maker};
 use trapline_sim::qemu::Qemu;
@@ -40,7 +40,7 @@ pub struct Linux {
     /// What it unpacks into its root.
     pub root: Root,
     origin: String,
-    machine: MachineSpec,
+    machine: GuestConfig,
     /// What it is told besides, where that depends on who runs it.
     further: String,
 }
@@ -50,7 +50,7 @@ impl Linux {
     ///
     /// # Errors
     /// A part or the kernel is missing.
-    pub fn new(settings: &Settings, machine: &MachineSpec) -> Result<Self, Error> {
+    pub fn new(settings: &Settings, machine: &GuestConfig) -> Result<Self, Error> {
         let Kernel { image, origin, .. } = kernel::chosen(settings, Maker::Amd)?;
         Ok(Self {
             kernel: image,
@@ -131,10 +131,10 @@ pub(crate) fn linux_in_our_vmm(
     vmm: Command,
     kernel: &Path,
     initrd: impl FnOnce(Command) -> Command,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
     command_line: &str,
 ) -> Command {
-    let MachineSpec {
+    let GuestConfig {
         memory_mib,
         cpus,
         pages,
@@ -164,7 +164,7 @@ pub fn stock_kernel(settings: &Settings) -> Result<PathBuf, Error> {
 pub fn recipe(
     level: Level,
     settings: &Settings,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Recipe>, Error> {
     Ok(match level.hypervisor {
         Hypervisor::Uml => Box::new(uml::recipe(settings, machine)?),
@@ -173,7 +173,7 @@ pub fn recipe(
 }
 
 /// The machine that a guest's Linux was given.
-fn machine_facts(machine: &MachineSpec) -> Facts {
+fn machine_facts(machine: &GuestConfig) -> Facts {
     named([
         ("guest-cpus", machine.cpus.to_string()),
         ("guest-memory-mib", machine.memory_mib.to_string()),

@@ -19,7 +19,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::package::Package;
 use trapline_host::process::Command;
 use trapline_host::{package, sha256_of_file, Cache, Error, Facts, Part};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::settings::Settings;
 
 /// Its package, without modules, of which nothing here needs one.
@@ -42,7 +42,7 @@ const WORDS: &str = "con=null con0=null,fd:2 ssl=null ssl0=null,fd:1 console=tty
 ///
 /// # Errors
 /// Something that it is made of is missing, or there is no room for its memory.
-pub fn recipe(settings: &Settings, machine: &MachineSpec) -> Result<UserMode, Error> {
+pub fn recipe(settings: &Settings, machine: &GuestConfig) -> Result<UserMode, Error> {
     check_room(machine)?;
     let directory = PACKAGE.fetched(&settings.cache)?;
     let root = Root::new(settings)?;
@@ -120,7 +120,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// # Errors
 /// Its memory does not fit where it puts it, so that it would be killed when it uses it.
-fn check_room(machine: &MachineSpec) -> Result<(), Error> {
+fn check_room(machine: &GuestConfig) -> Result<(), Error> {
     let about = rustix::fs::statvfs(SHARED_MEMORY);
     let about = about.map_err(|error| Error::file(SHARED_MEMORY)(error.into()))?;
     let available = (about.f_bavail * about.f_frsize) >> 20;
@@ -141,7 +141,7 @@ pub struct UserMode {
     agent: PathBuf,
     initrd: Arc<File>,
     facts: Facts,
-    machine: MachineSpec,
+    machine: GuestConfig,
     /// They say where its disk is to be.
     settings: Settings,
 }
@@ -160,7 +160,7 @@ impl Recipe for UserMode {
             job = disk.job(&job, "ubda");
         }
         let initrd = command.pass_file(Arc::clone(&self.initrd));
-        let MachineSpec {
+        let GuestConfig {
             memory_mib, cpus, ..
         } = self.machine;
         Ok(command
@@ -187,14 +187,9 @@ mod tests {
 
     #[test]
     fn more_memory_than_there_is_room_for_is_refused() {
-        let machine = |memory_mib| MachineSpec {
+        let machine = |memory_mib| GuestConfig {
             memory_mib,
-            window_mib: 0,
-            cpus: 1,
-            scheduling: trapline_model::Scheduling::USUAL,
-            serial: trapline_model::Serial::Lines,
-            halt: trapline_model::Halt::Exits,
-            pages: Default::default(),
+            ..GuestConfig::DEFAULT
         };
         assert!(check_room(&machine(1)).is_ok());
         let reason = check_room(&machine(u32::MAX)).unwrap_err().to_string();

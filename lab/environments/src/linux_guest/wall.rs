@@ -11,7 +11,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Part, TscRate};
 use trapline_model::layers::{Hypervisor, Level, Vmm};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::qemu;
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
@@ -30,7 +30,7 @@ fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<Monitor, Er
 pub fn recipe(
     level: Level,
     settings: &Settings,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<InMonitor, Error> {
     let linux = Linux::new(settings, machine)?;
     let (monitor, linux) = match (level.hypervisor, level.vmm) {

@@ -5,7 +5,7 @@ use super::linux::Contents;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
-use trapline_model::{EnvironmentId, MachineSpec};
+use trapline_model::{EnvironmentId, GuestConfig};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::add_as;
 use trapline_sim::kernel::Maker;
@@ -26,7 +26,7 @@ const ROOT: &str = "/trapline/root.cpio";
 pub fn build(
     settings: &Settings,
     environment: EnvironmentId,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
     job: &Job,
     limits: &Limits,
 ) -> Result<(Vec<u8>, Facts), Error> {

@@ -13,7 +13,7 @@ use trapline_host::custom_vmm::CustomGuest;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::Error;
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::initramfs::{add_as, Archive};
 use trapline_sim::settings::Settings;
 use trapline_sim::{bzimage, closure, IMAGE};
@@ -25,7 +25,7 @@ use trapline_sim::{bzimage, closure, IMAGE};
 pub fn contents(
     settings: &Settings,
     image: PathBuf,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
     let foreign = CustomGuest {
         bzimage: BZIMAGE.into(),

@@ -17,7 +17,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Part};
 use trapline_model::layers::{Level, QemuMachine, Vmm};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::{add_as, add_program, Archive};
 use trapline_sim::kernel::Maker;
@@ -45,7 +45,7 @@ impl InnerLinux {
     ///
     /// # Errors
     /// A part, QEMU or the kernel is missing.
-    pub fn of(level: Level, settings: &Settings, machine: &MachineSpec) -> Result<Self, Error> {
+    pub fn of(level: Level, settings: &Settings, machine: &GuestConfig) -> Result<Self, Error> {
         let monitor = match level.vmm {
             Some(Vmm::Qemu(_)) => Monitor::Qemu(Qemu::find(settings.qemu.as_deref())?),
             _ => Monitor::Ours(settings.parts.get(Part::Vmm)?),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
-use trapline_model::{Conditions, Load, MachineSpec};
+use trapline_model::{Conditions, GuestConfig, Load};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
@@ -84,7 +84,7 @@ pub trait Contents {
     }
 
     /// Returns the memory that guests take, which get `machine`, in MiB.
-    fn memory_mib(&self, machine: &MachineSpec) -> u32 {
+    fn memory_mib(&self, machine: &GuestConfig) -> u32 {
         machine.memory_mib + machine.window_mib
     }
 
@@ -103,7 +103,7 @@ pub trait Contents {
 /// A machine in preparation, or running.
 pub struct LinuxGuest {
     settings: Settings,
-    machine: MachineSpec,
+    machine: GuestConfig,
     contents: Box<dyn Contents>,
     jobs: Vec<Job>,
     ready: Option<ReadyMachine>,
@@ -115,7 +115,7 @@ pub struct LinuxGuest {
 /// Something that it is made of is missing.
 pub fn machine(
     settings: &Settings,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
     contents: &dyn Contents,
 ) -> Result<Machine, Error> {
     let base = contents.base(settings, Maker::Amd)?;
@@ -134,7 +134,7 @@ impl LinuxGuest {
     /// Guests on a machine with `contents`, each of which gets `machine`.
     pub fn boxed(
         settings: &Settings,
-        machine: &MachineSpec,
+        machine: &GuestConfig,
         contents: Box<dyn Contents>,
     ) -> Box<dyn Guest> {
         Box::new(Self {

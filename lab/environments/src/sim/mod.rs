@@ -45,7 +45,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
 use trapline_model::layers::{Guest, Hypervisor, Level, QemuMachine, Stack, Vmm};
-use trapline_model::{Load, MachineSpec};
+use trapline_model::{GuestConfig, Load};
 use trapline_sim::initramfs::{add_as, add_program};
 use trapline_sim::qemu::Qemu;
 use trapline_sim::script::Script;
@@ -64,7 +64,7 @@ pub fn launch(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn environment::Guest>, Error> {
     match (stack.guest, stack.innermost()) {
         (Guest::Image, None) => Ok(Box::new(ProcessGuest::new(Box::new(InQemu {
@@ -94,7 +94,7 @@ pub(crate) fn contents(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
     let mut contents = innermost_contents(stack, settings, image, machine)?;
     for _outer in stack.levels.iter().skip(1) {
@@ -107,7 +107,7 @@ fn innermost_contents(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
     let (image, machine) = (image.path.clone(), *machine);
     let Some(level) = stack.innermost() else {
@@ -175,7 +175,7 @@ impl Contents for Agent {
 struct OurVmm {
     vmm: PathBuf,
     image: PathBuf,
-    machine: MachineSpec,
+    machine: GuestConfig,
 }
 
 impl Contents for OurVmm {
@@ -212,7 +212,7 @@ struct InnerQemu {
     qemu: Qemu,
     kind: QemuMachine,
     image: PathBuf,
-    machine: MachineSpec,
+    machine: GuestConfig,
 }
 
 impl Contents for InnerQemu {

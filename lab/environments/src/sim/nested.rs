@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Part};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
 use trapline_sim::bochs::unpack;
 use trapline_sim::initramfs::{add_program, Archive};
@@ -33,7 +33,7 @@ pub struct NestedLinux {
     vmm: PathBuf,
     kernel: Vec<u8>,
     initramfs: Vec<u8>,
-    machine: MachineSpec,
+    machine: GuestConfig,
     inner: Box<dyn Contents>,
 }
 
@@ -44,7 +44,7 @@ impl NestedLinux {
     /// A part or the kernel is missing.
     pub fn new(
         settings: &Settings,
-        machine: &MachineSpec,
+        machine: &GuestConfig,
         inner: Box<dyn Contents>,
     ) -> Result<Self, Error> {
         let Kernel { image, modules, .. } = kernel::chosen(settings, Maker::Amd)?;
@@ -61,7 +61,7 @@ impl NestedLinux {
             vmm: settings.parts.get(Part::Vmm)?,
             kernel: unpacked(&image)?,
             initramfs: initramfs.bytes(),
-            machine: MachineSpec {
+            machine: GuestConfig {
                 memory_mib: inner.memory_mib(machine) + OWN_MEMORY_MIB,
                 cpus: 1,
                 ..*machine
@@ -109,7 +109,7 @@ impl Contents for NestedLinux {
         add_program(archive, VMM, &self.vmm)
     }
 
-    fn memory_mib(&self, _: &MachineSpec) -> u32 {
+    fn memory_mib(&self, _: &GuestConfig) -> u32 {
         self.machine.memory_mib
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trapline_host::cache::{Kind, INCOMPLETE};
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Limits};
-use trapline_model::{Clock, EnvironmentId, MachineSpec};
+use trapline_model::{Clock, EnvironmentId, GuestConfig};
 use trapline_sim::programs::{run_script, Output};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
@@ -37,7 +37,7 @@ pub fn locate(
     settings: &Settings,
     environment: EnvironmentId,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
     limits: &Limits,
 ) -> Result<Located, Error> {
     let contents = super::contents(&environment.stack(), settings, image, machine)?;

@@ -11,14 +11,9 @@ fn guest(text: &str) -> CustomGuest {
         program: "/bin/vmm".into(),
         image: "/an/image".into(),
         bzimage: "/a/bzimage".into(),
-        machine: MachineSpec {
+        machine: GuestConfig {
             memory_mib: 128,
-            window_mib: 0,
-            cpus: 1,
-            scheduling: trapline_model::Scheduling::USUAL,
-            serial: trapline_model::Serial::Lines,
-            halt: trapline_model::Halt::Exits,
-            pages: Default::default(),
+            ..GuestConfig::DEFAULT
         },
         ring: 0,
     }

@@ -2,9 +2,9 @@
 //!
 //! Expansion is a pure function: the same request, seed included, gives the same
 //! plan. On the wall clock the boots come in *blocks*: each block holds every
-//! contender once, in a balanced order ([`Order`]) that the seed decides, so that
+//! config once, in a balanced order ([`Order`]) that the seed decides, so that
 //! neither drift nor position nor predecessor favours one. On the instruction clock
-//! nothing drifts; there each contender is booted twice, to prove that its
+//! nothing drifts; there each config is booted twice, to prove that its
 //! figures are exact.
 
 mod order;
@@ -12,25 +12,24 @@ mod order;
 pub use order::Order;
 
 use crate::clock::Clock;
-use crate::contender::Contender;
-use crate::cpus;
+use crate::config::Config;
 use crate::environment::EnvironmentId;
-use crate::guest_config::MachineSpec;
+use crate::guest_config::GuestConfig;
 use crate::irq;
 use crate::left_out::{self, LeftOut};
 use crate::load::Serial;
+use crate::overrides::Overrides;
 use crate::placement::Conditions;
 use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{known_operations, Request};
-use crate::variant::Variant;
 use trapline_abi::{Job, OpSet, Workload};
 
 /// How often an environment on the instruction clock is booted: the figure, and
 /// its proof.
 pub const EXACT_BOOTS: u32 = 2;
 
-/// Boots from which on a run is long enough to find out what chance does: one contender is
+/// Boots from which on a run is long enough to find out what chance does: one config is
 /// then booted twice in each block.
 pub const LONG: u32 = 8;
 
@@ -42,9 +41,9 @@ pub struct Plan {
     /// The boots, those on the wall clock first.
     pub boots: Vec<PlannedBoot>,
     /// Who was asked for and is not ready, in table order.
-    pub left_out: Vec<Contender>,
+    pub left_out: Vec<Config>,
     /// Those that are ready and can measure nothing of what was asked for, with reasons.
-    pub idle: Vec<(Contender, String)>,
+    pub without_work: Vec<(Config, String)>,
 }
 
 /// Why an environment is booted.
@@ -64,11 +63,11 @@ pub struct PlannedBoot {
     /// Which environment.
     pub environment: EnvironmentId,
     /// What sets it apart from other boots of that environment.
-    pub variant: Variant,
-    /// Which boot of this contender, from 0.
+    pub overrides: Overrides,
+    /// Which boot of this config, from 0.
     pub replicate: u32,
     /// Boots of one block belong together: on the wall clock they are compared,
-    /// on the instruction clock they are of one contender, must agree, and may
+    /// on the instruction clock they are of one config, must agree, and may
     /// run at the same time.
     pub block: u32,
     /// Why.
@@ -85,8 +84,8 @@ pub struct PlannedBoot {
     /// How many further launches there are; 0 where no boot operation is wanted,
     /// and on the bare simulated machine, which starts no VMM.
     pub boot_launches: u32,
-    /// The machine that every launch gets.
-    pub machine: MachineSpec,
+    /// Configuration of the guest of every launch.
+    pub guest: GuestConfig,
     /// Under which conditions; plain ones unless interrupts are measured.
     pub conditions: Conditions,
     /// What of the operations asked for is not measured, and why.
@@ -100,10 +99,10 @@ impl PlannedBoot {
     }
 
     /// Who is booted.
-    pub fn contender(&self) -> Contender {
-        Contender {
+    pub fn config(&self) -> Config {
+        Config {
             environment: self.environment,
-            variant: self.variant.clone(),
+            overrides: self.overrides.clone(),
         }
     }
 }
@@ -111,12 +110,12 @@ impl PlannedBoot {
 /// The plan that answers `request`.
 pub fn expand(request: &Request) -> Plan {
     let (ready, left_out) = in_table_order(request);
-    let (planned, idle) = with_work(request, ready);
+    let (planned, without_work) = with_work(request, ready);
     let (mut wall, insn): (Vec<_>, Vec<_>) = planned
         .into_iter()
-        .partition(|contender| contender.environment.clock() == Clock::Wall);
-    if request.twin {
-        wall.extend(twin(request, &wall));
+        .partition(|config| config.environment.clock() == Clock::Wall);
+    if request.with_control {
+        wall.extend(control(request, &wall));
     }
     let mut boots = Vec::new();
     if request.operations != 0 {
@@ -127,39 +126,36 @@ pub fn expand(request: &Request) -> Plan {
         seed: request.seed,
         boots,
         left_out,
-        idle,
+        without_work,
     }
 }
 
 /// The one that is booted again in each block of a long run: the first in table order, the
 /// bare row if that is measured, unless somebody asked for such a pair himself.
-fn twin(request: &Request, wall: &[Contender]) -> Option<Contender> {
-    let is_there = wall.iter().any(|contender| contender.variant.again);
+fn control(request: &Request, wall: &[Config]) -> Option<Config> {
+    let is_there = wall.iter().any(|config| config.overrides.is_control);
     let first = wall.iter().min().filter(|_| !is_there);
     first
         .filter(|_| wall_boots(request) >= LONG)
-        .map(Contender::again)
+        .map(Config::control)
 }
 
 /// Who is asked for: the ready ones and the others.
-fn in_table_order(request: &Request) -> (Vec<Contender>, Vec<Contender>) {
-    let mut contenders = request.contenders.clone();
-    contenders.sort();
-    contenders.dedup();
-    contenders
+fn in_table_order(request: &Request) -> (Vec<Config>, Vec<Config>) {
+    let mut configs = request.configs.clone();
+    configs.sort();
+    configs.dedup();
+    configs
         .into_iter()
-        .partition(|contender| request.ready.contains(contender))
+        .partition(|config| request.ready.contains(config))
 }
 
 /// Those that can measure anything of what was asked for, and the others.
-fn with_work(
-    request: &Request,
-    ready: Vec<Contender>,
-) -> (Vec<Contender>, Vec<(Contender, String)>) {
+fn with_work(request: &Request, ready: Vec<Config>) -> (Vec<Config>, Vec<(Config, String)>) {
     let mut idle = Vec::new();
     let mut planned = ready;
-    planned.retain(|contender| {
-        let left_out = left_out(request, contender);
+    planned.retain(|config| {
+        let left_out = left_out(request, config);
         let nothing_left = left_out::union(&left_out) == request.operations;
         let is_idle = nothing_left && request.operations != 0;
         if is_idle {
@@ -167,26 +163,21 @@ fn with_work(
                 .into_iter()
                 .map(|left_out| left_out.reason)
                 .collect();
-            idle.push((contender.clone(), reasons.join("; ")));
+            idle.push((config.clone(), reasons.join("; ")));
         }
         !is_idle
     });
     (planned, idle)
 }
 
-/// Virtual CPUs of a contender's guest.
-fn cpus_of(request: &Request, contender: &Contender) -> u32 {
-    contender.variant.cpus.unwrap_or(request.cpus)
-}
-
-/// What of the request a contender does not measure.
-fn left_out(request: &Request, contender: &Contender) -> Vec<LeftOut> {
+/// What of the request a config does not measure.
+fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
     let Request {
         operations, named, ..
     } = *request;
-    let environment = contender.environment;
-    let cpus = cpus::unsupported_reason(environment, cpus_of(request, contender));
-    match cpus.or_else(|| too_small(request, contender)) {
+    let environment = config.environment;
+    let unsupported = request.overrides.unsupported_options(environment);
+    match unsupported.or_else(|| too_small(request, config)) {
         // Who asks for nothing misses nothing.
         Some(_) if operations == 0 => Vec::new(),
         Some(reason) => vec![LeftOut { operations, reason }],
@@ -195,24 +186,33 @@ fn left_out(request: &Request, contender: &Contender) -> Vec<LeftOut> {
 }
 
 /// Why a guest's memory is too little for the work.
-fn too_small(request: &Request, contender: &Contender) -> Option<String> {
-    let wanted = contender.variant.memory_mib?;
-    let needed = Sizes::of(contender.environment, request.preset)
-        .machine
-        .memory_mib;
-    (wanted < needed).then(|| {
+fn too_small(request: &Request, config: &Config) -> Option<String> {
+    let default = Sizes::of(config.environment, request.preset).guest;
+    let needed = default.memory_mib;
+    (configured(default, request, config).memory_mib < needed).then(|| {
         format!(
             "the work there needs {needed} MiB: give at least memory={needed}M, or leave it out"
         )
     })
 }
 
-fn wall_blocks(request: &Request, contenders: &[Contender], boots: &mut Vec<PlannedBoot>) {
-    let orders = Order::new(contenders.len(), request.seed);
+/// Applies the settings of the request, and those of the configuration.
+fn configured(mut guest: GuestConfig, request: &Request, config: &Config) -> GuestConfig {
+    let environment = config.environment;
+    request
+        .overrides
+        .supported_by(environment)
+        .apply(&mut guest);
+    config.overrides.apply(&mut guest);
+    guest
+}
+
+fn wall_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoot>) {
+    let orders = Order::new(configs.len(), request.seed);
     for (block, order) in (0..wall_boots(request)).zip(orders) {
         for place in order {
-            let contender = &contenders[place];
-            boots.push(boot(request, contender, block, block, Kind::Replicate));
+            let config = &configs[place];
+            boots.push(boot(request, config, block, block, Kind::Replicate));
         }
     }
 }
@@ -232,36 +232,30 @@ fn operations(request: &Request, replicate: u32, kind: Kind) -> OpSet {
     request.operations & known_operations() & !left_out
 }
 
-fn insn_blocks(request: &Request, contenders: &[Contender], boots: &mut Vec<PlannedBoot>) {
+fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoot>) {
     let first_block = boots.last().map_or(0, |boot| boot.block + 1);
-    for (block, contender) in (first_block..).zip(contenders) {
+    for (block, config) in (first_block..).zip(configs) {
         for replicate in 0..EXACT_BOOTS {
             let kind = if replicate == 0 {
                 Kind::Exact
             } else {
                 Kind::Proof
             };
-            boots.push(boot(request, contender, replicate, block, kind));
+            boots.push(boot(request, config, replicate, block, kind));
         }
     }
 }
 
-fn boot(
-    request: &Request,
-    contender: &Contender,
-    replicate: u32,
-    block: u32,
-    kind: Kind,
-) -> PlannedBoot {
-    let Contender {
+fn boot(request: &Request, config: &Config, replicate: u32, block: u32, kind: Kind) -> PlannedBoot {
+    let Config {
         environment,
-        variant,
-    } = contender.clone();
+        overrides,
+    } = config.clone();
     let sizes = Sizes::of(environment, request.preset);
     let of_boot = Workload::Boot
         .operations()
         .fold(0, |set, op| set | op.bit());
-    let left_out = left_out(request, contender);
+    let left_out = left_out(request, config);
     let not_here = left_out::union(&left_out);
     let operations = operations(request, replicate, kind) & !not_here;
     let boot_operations = operations & of_boot;
@@ -269,9 +263,17 @@ fn boot(
         0 => Conditions::default(),
         _ => request.irq.conditions.clone(),
     };
+    let guest = GuestConfig {
+        pin: asked.pin,
+        halt: asked.halt,
+        serial: asked.loads.flood().unwrap_or(Serial::Lines),
+        window_mib: populate::window_mib(operations),
+        ..sizes.guest
+    };
+    let guest = configured(guest, request, config);
     let conditions = Conditions {
-        pin: variant.pin.unwrap_or(asked.pin),
-        halt: variant.idle.unwrap_or(asked.halt),
+        pin: guest.pin,
+        halt: guest.halt,
         ..asked
     };
     PlannedBoot {
@@ -293,16 +295,8 @@ fn boot(
         } else {
             sizes.boot_launches
         },
-        machine: MachineSpec {
-            serial: conditions.loads.flood().unwrap_or(Serial::Lines),
-            halt: conditions.halt,
-            pages: variant.pages.unwrap_or_default(),
-            cpus: cpus_of(request, contender),
-            memory_mib: variant.memory_mib.unwrap_or(sizes.machine.memory_mib),
-            scheduling: request.scheduling,
-            window_mib: populate::window_mib(operations),
-        },
-        variant,
+        guest,
+        overrides,
         conditions,
         left_out,
     }

@@ -1,14 +1,14 @@
-//! The order of contenders in blocks, balanced so that neither position nor predecessor
+//! The order of configs in blocks, balanced so that neither position nor predecessor
 //! favours one of them.
 //!
-//! A block holds every contender once. Blocks are rows of a Williams square (Williams 1949,
+//! A block holds every config once. Blocks are rows of a Williams square (Williams 1949,
 //! "Experimental designs balanced for the estimation of residual effects of treatments"):
-//! in `n` consecutive blocks every contender takes every position once. For an even `n` it
-//! also follows every other contender once; for an odd `n` that needs two squares, the second
+//! in `n` consecutive blocks every config takes every position once. For an even `n` it
+//! also follows every other config once; for an odd `n` that needs two squares, the second
 //! one being the mirror image of the first, so it holds in `2n` blocks. Carry-over from one
 //! block to the next is not balanced.
 //!
-//! The seed decides which contender is which letter of the square, and the order of its rows.
+//! The seed decides which config is which letter of the square, and the order of its rows.
 
 use rand::seq::SliceRandom;
 use rand_chacha::rand_core::SeedableRng;
@@ -18,11 +18,11 @@ use rand_chacha::ChaCha8Rng;
 ///
 /// The sequence depends on `n` and the seed alone, so a run with more blocks begins with the
 /// blocks of a run with fewer. In any number of blocks from the first one on, the counts of
-/// a contender in two positions, and of two contenders in one position, differ by at most one.
+/// a config in two positions, and of two configs in one position, differ by at most one.
 #[derive(Clone, Debug)]
 pub struct Order {
     chance: ChaCha8Rng,
-    /// The contender of each letter.
+    /// The config of each letter.
     letters: Vec<usize>,
     /// Rows of the current square that are left.
     rows: Vec<Vec<usize>>,
@@ -30,7 +30,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// The blocks of `n` contenders.
+    /// The blocks of `n` configs.
     pub fn new(n: usize, seed: u64) -> Self {
         Self {
             chance: ChaCha8Rng::seed_from_u64(seed),
@@ -59,7 +59,7 @@ impl Iterator for Order {
         if self.rows.is_empty() {
             self.draw_square();
         }
-        // Without contenders blocks are empty.
+        // Without configs blocks are empty.
         let row = self.rows.pop().unwrap_or_default();
         Some(row.into_iter().map(|letter| self.letters[letter]).collect())
     }
@@ -89,18 +89,18 @@ mod tests {
         Order::new(n, seed).take(count).collect()
     }
 
-    /// How often each contender takes each position.
+    /// How often each config takes each position.
     fn positions(n: usize, blocks: &[Vec<usize>]) -> Vec<usize> {
         let mut counts = vec![0; n * n];
         for block in blocks {
-            for (position, contender) in block.iter().enumerate() {
-                counts[contender * n + position] += 1;
+            for (position, config) in block.iter().enumerate() {
+                counts[config * n + position] += 1;
             }
         }
         counts
     }
 
-    /// How often each contender follows each other one within a block.
+    /// How often each config follows each other one within a block.
     fn successions(n: usize, blocks: &[Vec<usize>]) -> Vec<usize> {
         let mut counts = vec![0; n * n];
         for pair in blocks.iter().flat_map(|block| block.windows(2)) {
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_contender_takes_every_position_equally_often(
+        fn every_config_takes_every_position_equally_often(
             n in 1usize..12, times in 1usize..5, seed in any::<u64>(),
         ) {
             let counts = positions(n, &blocks(n, times * n, seed));
@@ -135,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn every_contender_follows_every_other_equally_often(
+        fn every_config_follows_every_other_equally_often(
             n in 2usize..12, times in 1usize..4, seed in any::<u64>(),
         ) {
             let (count, expected) = match n % 2 {
@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn every_block_holds_every_contender_once(
+        fn every_block_holds_every_config_once(
             n in 0usize..30, count in 0usize..40, seed in any::<u64>(),
         ) {
             for mut block in blocks(n, count, seed) {

@@ -2,41 +2,39 @@ use super::*;
 use crate::block;
 use crate::preset::Preset;
 use crate::request::usual_operations;
-use crate::scheduling::Scheduling;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
 
 /// Every environment, and each a second time.
-fn all() -> Vec<Contender> {
-    let usual = EnvironmentId::ALL.map(Contender::usual).into_iter();
-    usual.flat_map(|one| [one.again(), one]).collect()
+fn all() -> Vec<Config> {
+    let usual = EnvironmentId::ALL.map(Config::new).into_iter();
+    usual.flat_map(|one| [one.control(), one]).collect()
 }
 
-fn contenders() -> impl Strategy<Value = Vec<Contender>> {
+fn configs() -> impl Strategy<Value = Vec<Config>> {
     proptest::sample::subsequence(all(), 0..=all().len()).prop_shuffle()
 }
 
 prop_compose! {
     fn requests()(
-        contenders in contenders(),
-        ready in contenders(),
+        configs in configs(),
+        ready in configs(),
         operations in proptest::sample::subsequence(Op::ALL.to_vec(), 0..=Op::ALL.len()),
         full in any::<bool>(),
         boots in proptest::option::of(1u32..12),
-        cpus in 1u32..3,
+        cpus in 2u32..4,
         seed in any::<u64>(),
     ) -> Request {
         Request {
-            contenders,
+            configs,
             ready,
             operations: operations.iter().fold(0, |set, op| set | op.bit()),
             named: 0,
             preset: if full { Preset::Full } else { Preset::Quick },
             boots,
-            cpus,
-            scheduling: Scheduling::USUAL,
-            twin: false,
+            overrides: format!("cpus={cpus}").parse().unwrap(),
+            with_control: false,
             seed,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
@@ -46,8 +44,8 @@ prop_compose! {
 
 fn everything(seed: u64) -> Request {
     Request {
-        contenders: EnvironmentId::ALL.map(Contender::usual).to_vec(),
-        ready: EnvironmentId::ALL.map(Contender::usual).to_vec(),
+        configs: EnvironmentId::ALL.map(Config::new).to_vec(),
+        ready: EnvironmentId::ALL.map(Config::new).to_vec(),
         operations: known_operations(),
         boots: Some(8),
         seed,
@@ -55,8 +53,8 @@ fn everything(seed: u64) -> Request {
     }
 }
 
-fn has_work(request: &Request, contender: &Contender) -> bool {
-    request.operations & !left_out::union(&left_out(request, contender)) != 0
+fn has_work(request: &Request, config: &Config) -> bool {
+    request.operations & !left_out::union(&left_out(request, config)) != 0
 }
 
 fn boots_wanted(request: &Request) -> u32 {
@@ -70,24 +68,24 @@ proptest! {
     fn the_same_request_gives_the_same_plan(request in requests()) {
         prop_assert_eq!(expand(&request), expand(&request));
         let mut backwards = request.clone();
-        backwards.contenders.reverse();
+        backwards.configs.reverse();
         backwards.ready.reverse();
         prop_assert_eq!(expand(&backwards), expand(&request));
     }
 
     #[test]
-    fn every_block_on_the_wall_clock_holds_every_contender_once(request in requests()) {
+    fn every_block_on_the_wall_clock_holds_every_config_once(request in requests()) {
         let plan = expand(&request);
-        let mut blocks: BTreeMap<u32, Vec<Contender>> = BTreeMap::new();
+        let mut blocks: BTreeMap<u32, Vec<Config>> = BTreeMap::new();
         for boot in plan.boots.iter().filter(|boot| boot.kind == Kind::Replicate) {
             prop_assert_eq!(boot.block, boot.replicate);
-            blocks.entry(boot.block).or_default().push(boot.contender());
+            blocks.entry(boot.block).or_default().push(boot.config());
         }
-        let mut wanted = request.contenders.clone();
+        let mut wanted = request.configs.clone();
         wanted.sort();
-        wanted.retain(|contender| {
-            let on_wall = contender.environment.clock() == Clock::Wall;
-            on_wall && request.ready.contains(contender) && has_work(&request, contender)
+        wanted.retain(|config| {
+            let on_wall = config.environment.clock() == Clock::Wall;
+            on_wall && request.ready.contains(config) && has_work(&request, config)
         });
         for block in blocks.values_mut() {
             block.sort();
@@ -100,11 +98,11 @@ proptest! {
     }
 
     #[test]
-    fn every_contender_and_operation_is_planned_exactly_as_asked(request in requests()) {
+    fn every_config_and_operation_is_planned_exactly_as_asked(request in requests()) {
         let plan = expand(&request);
-        let mut boots: BTreeMap<Contender, Vec<&PlannedBoot>> = BTreeMap::new();
+        let mut boots: BTreeMap<Config, Vec<&PlannedBoot>> = BTreeMap::new();
         for boot in &plan.boots {
-            boots.entry(boot.contender()).or_default().push(boot);
+            boots.entry(boot.config()).or_default().push(boot);
             let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
             let asked = if once { request.operations & !irq::operations() } else { request.operations };
             let expected = asked & !left_out::union(&boot.left_out);
@@ -114,10 +112,10 @@ proptest! {
             prop_assert_eq!(boot.boot_launches > 0, boots);
         }
         for id in all() {
-            let asked = request.contenders.contains(&id);
+            let asked = request.configs.contains(&id);
             let ready = request.ready.contains(&id);
             prop_assert_eq!(plan.left_out.contains(&id), asked && !ready);
-            let idle = plan.idle.iter().any(|(idle, _)| idle == &id);
+            let idle = plan.without_work.iter().any(|(idle, _)| idle == &id);
             prop_assert_eq!(idle, asked && ready && request.operations != 0 && !has_work(&request, &id));
             let planned = asked && ready && request.operations != 0 && !idle;
             let expected = match id.environment.clock() {
@@ -148,17 +146,17 @@ fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
 fn the_control_takes_every_position_as_often_as_the_others() {
     let two = vec![EnvironmentId::HOST.into(), EnvironmentId::KVM.into()];
     let request = Request {
-        contenders: two.clone(),
+        configs: two.clone(),
         ready: two,
         boots: Some(12),
-        twin: true,
+        with_control: true,
         ..everything(5)
     };
     let boots = expand(&request).boots;
     for position in 0..3 {
-        let mut counts: BTreeMap<Contender, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<Config, usize> = BTreeMap::new();
         for block in boots.chunks(3) {
-            *counts.entry(block[position].contender()).or_default() += 1;
+            *counts.entry(block[position].config()).or_default() += 1;
         }
         let counts: Vec<usize> = counts.into_values().collect();
         assert_eq!(counts, [4, 4, 4], "position {position}");
@@ -166,11 +164,11 @@ fn the_control_takes_every_position_as_often_as_the_others() {
 }
 
 #[test]
-fn of_two_contenders_each_goes_first_in_five_of_ten_blocks() {
+fn of_two_configs_each_goes_first_in_five_of_ten_blocks() {
     let two = vec![EnvironmentId::KVM.into(), EnvironmentId::QEMU_KVM.into()];
     for seed in 0..20 {
         let request = Request {
-            contenders: two.clone(),
+            configs: two.clone(),
             ready: two.clone(),
             boots: Some(10),
             ..everything(seed)
@@ -185,7 +183,7 @@ fn of_two_contenders_each_goes_first_in_five_of_ten_blocks() {
 #[test]
 fn only_the_wall_clock_uses_the_seed() {
     let of = |id: EnvironmentId| Request {
-        contenders: vec![id.into()],
+        configs: vec![id.into()],
         ..everything(1)
     };
     assert!(of(EnvironmentId::KVM).uses_seed());
@@ -213,14 +211,14 @@ fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
 }
 
 #[test]
-fn a_long_run_has_its_first_contender_twice_in_each_block() {
+fn a_long_run_has_its_first_config_twice_in_each_block() {
     let again = |request: &Request| -> Vec<(u32, EnvironmentId)> {
         let boots = expand(request).boots.into_iter();
-        let twins = boots.filter(|boot| boot.variant.again);
+        let twins = boots.filter(|boot| boot.overrides.is_control);
         twins.map(|boot| (boot.block, boot.environment)).collect()
     };
     let asked = Request {
-        twin: true,
+        with_control: true,
         ..everything(1)
     };
     let expected: Vec<_> = (0..8).map(|block| (block, EnvironmentId::HOST)).collect();
@@ -230,9 +228,9 @@ fn a_long_run_has_its_first_contender_twice_in_each_block() {
         ..asked.clone()
     };
     assert_eq!(again(&short), []);
-    let own = Contender::usual(EnvironmentId::KVM).again();
+    let own = Config::new(EnvironmentId::KVM).control();
     let pair = Request {
-        contenders: vec![EnvironmentId::HOST.into(), own.clone()],
+        configs: vec![EnvironmentId::HOST.into(), own.clone()],
         ready: vec![EnvironmentId::HOST.into(), own],
         ..asked
     };
@@ -241,24 +239,24 @@ fn a_long_run_has_its_first_contender_twice_in_each_block() {
 }
 
 #[test]
-fn a_variant_gets_the_machine_that_it_names() {
-    let contender = |text: &str| text.parse::<Contender>().unwrap();
+fn a_guest_is_configured_by_overrides() {
+    let config = |text: &str| text.parse::<Config>().unwrap();
     let of = |text: &str| {
         let plan = expand(&Request {
-            contenders: vec![contender(text)],
-            ready: vec![contender(text)],
+            configs: vec![config(text)],
+            ready: vec![config(text)],
             ..everything(1)
         });
-        (plan.boots.first().cloned(), plan.idle)
+        (plan.boots.first().cloned(), plan.without_work)
     };
     let boot = of("kvm:memory=1G,pages=2m,pin=exclusive,idle=in-guest")
         .0
         .unwrap();
-    assert_eq!(boot.machine.memory_mib, 1024);
-    assert_eq!(boot.machine.pages, crate::MemoryPages::Huge);
+    assert_eq!(boot.guest.memory_mib, 1024);
+    assert_eq!(boot.guest.pages, crate::MemoryPages::Huge);
     assert_eq!(boot.conditions.pin, crate::Pin::Exclusive);
-    assert_eq!(boot.machine.halt, crate::Halt::InGuest);
-    assert_eq!(of("kvm/linux:cpus=2").0.unwrap().machine.cpus, 2);
+    assert_eq!(boot.guest.halt, crate::Halt::InGuest);
+    assert_eq!(of("kvm/linux:cpus=2").0.unwrap().guest.cpus, 2);
     let (none, idle) = of("kvm:memory=64M");
     assert_eq!(none, None);
     assert!(idle[0].1.contains("at least memory=512M"), "{idle:?}");

@@ -2,7 +2,7 @@
 //! else that is measured.
 
 use super::{BadFile, Reader};
-use crate::contender::Contender;
+use crate::config::Config;
 use crate::cpus;
 use crate::kernel_build::{self, Place, Request, Size};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ impl Reader<'_> {
     pub(super) fn builds(
         &self,
         plan: &super::Written,
-        contenders: &[Contender],
+        configs: &[Config],
     ) -> Result<Option<Request>, BadFile> {
         let Some(builds) = &plan.builds else {
             return Ok(None);
@@ -35,15 +35,15 @@ impl Reader<'_> {
             );
             return Err(self.bad(at, what));
         }
-        for contender in contenders {
+        for config in configs {
             let one = kernel_build::Column::all(&[1], &[Place::Same])[0];
-            if let Some(reason) = one.unsupported_reason(contender.environment) {
+            if let Some(reason) = one.unsupported_reason(config.environment) {
                 return Err(self.bad(at, reason));
             }
         }
         let written = builds.get_ref();
         Ok(Some(Request {
-            environments: contenders.iter().map(|it| it.environment).collect(),
+            environments: configs.iter().map(|it| it.environment).collect(),
             size: written.size.as_ref().map_or(Ok(Size::Mini), |size| {
                 self.each(size, |name| {
                     named(name, Size::from_name(name), "mini, tiny or def")
@@ -93,7 +93,7 @@ impl super::Written {
     /// What there is in the plan that means nothing to kernel builds.
     fn measured_besides(&self) -> Option<&'static str> {
         let all = [
-            ("contenders", !self.contenders.is_empty()),
+            ("contenders", !self.configs.is_empty()),
             ("workloads", !self.workloads.is_empty()),
             ("preset", self.preset.is_some()),
             ("machine", !self.machine.is_empty()),

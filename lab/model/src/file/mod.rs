@@ -9,15 +9,15 @@ mod schema;
 
 pub use schema::schema;
 
-use crate::contender::Contender;
+use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::irq;
 use crate::kernel_build;
 use crate::names;
+use crate::overrides::Overrides;
 use crate::preset::Preset;
 use crate::request::usual_operations;
 use crate::time;
-use crate::variant::Variant;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,14 +30,14 @@ pub struct Study {
     /// What it is for.
     pub about: String,
     /// Who is measured.
-    pub contenders: Vec<Contender>,
+    pub configs: Vec<Config>,
     /// Set of [`Op::bit`].
     pub operations: OpSet,
     /// Those of them that are named one by one.
     pub named: OpSet,
     /// How much is measured in a boot.
     pub preset: Preset,
-    /// Boots of each contender on the wall clock, if not the preset's.
+    /// Boots of each config on the wall clock, if not the preset's.
     pub boots: Option<u32>,
     /// Seed of the order of boots and of resampling; drawn anew by each run if not given.
     pub seed: Option<u64>,
@@ -80,8 +80,8 @@ struct Written {
     about: String,
     #[serde(default)]
     environments: Vec<Spanned<String>>,
-    #[serde(default)]
-    contenders: Vec<Spanned<String>>,
+    #[serde(default, rename = "contenders")]
+    configs: Vec<Spanned<String>>,
     #[serde(default)]
     workloads: Vec<Spanned<String>>,
     preset: Option<Spanned<String>>,
@@ -148,11 +148,11 @@ impl Reader<'_> {
 
     fn study(&self, written: &Written) -> Result<Study, BadFile> {
         let (operations, named) = self.operations(&written.workloads)?;
-        let contenders = self.contenders(written)?;
+        let configs = self.configs(written)?;
         Ok(Study {
             about: written.about.clone(),
-            builds: self.builds(written, &contenders)?,
-            contenders,
+            builds: self.builds(written, &configs)?,
+            configs,
             operations,
             named,
             preset: self.preset(written.preset.as_ref())?,
@@ -176,18 +176,18 @@ impl Reader<'_> {
 
     /// Every environment in every variant, and those that are named by themselves, in table
     /// order, each once.
-    fn contenders(&self, written: &Written) -> Result<Vec<Contender>, BadFile> {
+    fn configs(&self, written: &Written) -> Result<Vec<Config>, BadFile> {
         let mut all = Vec::new();
         let variants = self.variants(&written.machine)?;
         for name in &written.environments {
             let environment: EnvironmentId = self.each(name, names::environment)?;
-            all.extend(variants.iter().map(|variant| Contender {
+            all.extend(variants.iter().map(|overrides| Config {
                 environment,
-                variant: variant.fitting(environment),
+                overrides: overrides.supported_by(environment),
             }));
         }
-        for text in &written.contenders {
-            all.push(self.each(text, str::parse::<Contender>)?);
+        for text in &written.configs {
+            all.push(self.each(text, str::parse::<Config>)?);
         }
         if all.is_empty() {
             let what =
@@ -204,13 +204,13 @@ impl Reader<'_> {
     fn variants(
         &self,
         machine: &BTreeMap<String, Spanned<Value>>,
-    ) -> Result<Vec<Variant>, BadFile> {
-        let mut variants = vec![Variant::default()];
+    ) -> Result<Vec<Overrides>, BadFile> {
+        let mut variants = vec![Overrides::default()];
         for (key, values) in machine {
             let mut more = Vec::new();
             for value in words(values.get_ref()) {
-                for variant in &variants {
-                    let mut with = variant.clone();
+                for overrides in &variants {
+                    let mut with = overrides.clone();
                     with.set(key, &value)
                         .map_err(|error| self.bad(values.span().start, error))?;
                     more.push(with);
@@ -317,98 +317,4 @@ fn words(value: &Value) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use trapline_abi::{Op, Workload};
-
-    const WHOLE: &str = r#"
-about = "everything that can be written"
-environments = ["host", "kvm", "kvm/linux"]
-contenders = ["kvm:idle=in-guest"]
-workloads = ["basic", "exits/port-out"]
-preset = "full"
-boots = 12
-seed = 7
-budget = "20m"
-
-[machine]
-cpus = [1, 2]
-memory = "1G"
-
-[irq]
-period = "2ms"
-load = "cpu"
-
-[[tables]]
-title = "What a kernel does"
-operations = ["basic/yield", "basic/getpid"]
-"#;
-
-    #[test]
-    fn a_plan_is_read_whole() {
-        let study = read(WHOLE).unwrap();
-        let names: Vec<String> = study.contenders.iter().map(ToString::to_string).collect();
-        let expected = [
-            "host",
-            "kvm:idle=in-guest",
-            "kvm:memory=1024M",
-            "kvm/linux:cpus=1,memory=1024M",
-            "kvm/linux:cpus=2,memory=1024M",
-        ];
-        assert_eq!(names, expected);
-        assert_eq!(study.operations, Workload::Basic.set() | Op::PortOut.bit());
-        assert_eq!(study.named, Op::PortOut.bit());
-        assert_eq!(
-            (study.preset, study.boots, study.seed),
-            (Preset::Full, Some(12), Some(7))
-        );
-        assert_eq!(study.budget, Some(Duration::from_secs(1200)));
-        assert_eq!(study.irq.period, irq::Time(2_000_000));
-        assert_eq!(study.irq.conditions.loads.to_string(), "cpu");
-        assert_eq!(
-            study.tables[0].operations,
-            Op::Yield.bit() | Op::Getpid.bit()
-        );
-    }
-
-    #[test]
-    fn what_is_left_out_is_as_on_the_command_line() {
-        let study = read("environments = ['sim']").unwrap();
-        assert_eq!(study.contenders, [EnvironmentId::SIM.into()]);
-        assert_eq!(study.operations, usual_operations());
-        assert_eq!(
-            (study.preset, study.boots, study.seed),
-            (Preset::Quick, None, None)
-        );
-        assert_eq!((study.budget, study.tables), (None, vec![]));
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
-        for (text, line, told) in [
-            ("", 1, "add environments = "),
-            ("environments = ['host'", 1, "array"),
-            ("\nenvironments = [\n 'host',\n 'qemu-kmv']", 4, "did you mean 'qemu-kvm'?"),
-            ("environments = ['host']\nenvironment = ['kvm']", 2, "unknown field `environment`"),
-            ("environments = ['host']\nworkloads = ['exits/port-oot']", 2, "'exits/port-out'"),
-            ("contenders = ['host:memory=1G']", 1, "setting 'memory' is not supported by host"),
-            ("environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']", 3, "a size like 512M"),
-            ("environments = ['kvm']\n[machine]\nspeed = 9", 3, "choose from cpus, memory"),
-            ("environments = ['kvm']\n[irq]\nperiod = 'often'", 3, "period = 'often'"),
-            ("environments = ['kvm']\n[irq]\nrate = '9'", 3, "choose from period, samples"),
-            ("environments = ['kvm']\nboots = 0", 2, "from 1 to 10000"),
-            ("environments = ['kvm']\nboots = 'many'", 2, "expected u32"),
-            ("environments = ['kvm']\nbudget = 'soon'", 2, "a time like 90s"),
-            ("environments = ['kvm']\npreset = 'ful'", 2, "did you mean 'full'?"),
-            (
-                "environments = ['kvm']\nworkloads = ['basic']\n[[tables]]\ntitle = 'x'\noperations = ['stream']",
-                5,
-                "not among the workloads",
-            ),
-        ] {
-            let error = read(text).unwrap_err();
-            assert_eq!(error.line, line, "{text}: {error}");
-            assert!(error.what.contains(told), "{text}: {error}");
-        }
-    }
-}
+mod tests;

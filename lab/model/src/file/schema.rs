@@ -1,13 +1,13 @@
 //! The JSON schema of plan files, for editors that complete and check while one types. Names
 //! come from where they are defined.
 
-use crate::contender::Contender;
+use crate::config::Config;
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::kernel_build::{Place, Size};
 use crate::names;
 use crate::preset::Preset;
-use crate::variant::{FileOverride, Variant};
+use crate::settings::{Kind, Setting, SETTINGS};
 use serde_json::{json, Value};
 use trapline_abi::{Op, Workload};
 
@@ -41,7 +41,7 @@ pub fn schema() -> Value {
             "preset": { "enum": Preset::ALL.map(Preset::name) },
             "boots": {
                 "type": "integer", "minimum": 1, "maximum": 10_000,
-                "description": "Boots of each contender on the wall clock; left out: the preset's."
+                "description": "Boots of each config on the wall clock; left out: the preset's."
             },
             "seed": {
                 "type": "integer", "minimum": 0,
@@ -83,8 +83,8 @@ fn operations() -> Vec<String> {
 fn examples() -> Vec<String> {
     ["kvm:memory=1G", "sim/kvm:vmm=old/trapline-vmm"]
         .into_iter()
-        .filter_map(|text| text.parse::<Contender>().ok())
-        .map(|contender| contender.to_string())
+        .filter_map(|text| text.parse::<Config>().ok())
+        .map(|config| config.to_string())
         .collect()
 }
 
@@ -109,7 +109,7 @@ fn builds() -> Value {
         "additionalProperties": false,
         "properties": {
             "size": { "enum": Size::ALL.map(Size::name) },
-            "cpus": several(setting("cpus")),
+            "cpus": several(json!({ "type": "integer", "minimum": 1, "maximum": cpus::MOST })),
             "place": several(json!({ "enum": Place::ALL.map(Place::name) }))
         },
         "description": "Kernels to build, as 'trapline kernel-build' has it; a plan with these has neither contenders nor workloads, preset, machine, irq or tables."
@@ -117,9 +117,9 @@ fn builds() -> Value {
 }
 
 fn machine() -> Value {
-    let properties: serde_json::Map<String, Value> = Variant::keys()
-        .into_iter()
-        .map(|key| (key.to_owned(), one_or_several(&setting(key))))
+    let properties: serde_json::Map<String, Value> = SETTINGS
+        .iter()
+        .map(|it| (it.name.to_owned(), one_or_several(&setting(it))))
         .collect();
     json!({
         "type": "object",
@@ -129,18 +129,18 @@ fn machine() -> Value {
     })
 }
 
-fn setting(key: &str) -> Value {
-    match key {
-        "cpus" => json!({ "type": "integer", "minimum": 1, "maximum": cpus::MOST }),
-        "memory" => json!({ "type": "string", "pattern": "^[1-9][0-9]*[MG]?$" }),
-        "pages" => json!({ "enum": ["file", "4k", "2m"] }),
-        "pin" => json!({ "enum": ["free", "exclusive", "shared"] }),
-        "idle" => json!({ "enum": ["exits", "in-guest"] }),
-        _ => {
-            debug_assert!(FileOverride::ALL.iter().any(|given| given.name() == key));
-            json!({ "type": "string", "minLength": 1 })
+/// Returns the schema of a value.
+fn setting(setting: &Setting) -> Value {
+    let mut schema = match &setting.kind {
+        Kind::Number(range) => {
+            json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() })
         }
-    }
+        Kind::Mebibytes => json!({ "type": "string", "pattern": "^[1-9][0-9]*[MG]?$" }),
+        Kind::Choice(names) => json!({ "enum": names }),
+        Kind::File(_) => json!({ "type": "string", "minLength": 1 }),
+    };
+    schema["description"] = json!(setting.help);
+    schema
 }
 
 fn one_or_several(value: &Value) -> Value {

@@ -70,7 +70,8 @@ struct JsonMatch {
     more_boots: Option<usize>,
     /// Why there is no verdict.
     reason: Option<String>,
-    contenders: [String; 2],
+    #[serde(rename = "contenders")]
+    configs: [String; 2],
     a: JsonCell,
     b: JsonCell,
 }
@@ -139,7 +140,7 @@ impl From<&Row> for JsonMatch {
                 .map(JsonTail::from),
             more_boots: comparison.and_then(more_boots),
             reason: one.outcome.as_ref().err().map(ToString::to_string),
-            contenders: one.configs.each_ref().map(ToString::to_string),
+            configs: one.configs.each_ref().map(ToString::to_string),
             a: (&one.a).into(),
             b: (&one.b).into(),
         }

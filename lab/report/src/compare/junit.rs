@@ -5,7 +5,7 @@ use super::table::factor;
 use super::{verdict, CompareReport, Direction};
 use crate::junit::figure_lines;
 use trapline_ci::{Case, Outcome, Remark, Suite};
-use trapline_model::{names, Contender};
+use trapline_model::{names, Config};
 use trapline_stats::compare::{NotComparable, Row};
 use trapline_stats::verdict::{Assessment, Verdict};
 
@@ -29,7 +29,7 @@ pub fn suites(compare: &CompareReport) -> Vec<Suite> {
 }
 
 /// Returns the names of both sides, or one name if both have it.
-fn class([a, b]: &[Contender; 2]) -> String {
+fn class([a, b]: &[Config; 2]) -> String {
     match a == b {
         true => b.to_string(),
         false => format!("{b} against {a}"),

@@ -48,8 +48,8 @@ impl<'a> Context<'a> {
 
     /// Returns the settings, unless they are the default.
     pub fn settings(&self) -> Option<String> {
-        let variant = &self.report().variant;
-        (!variant.is_usual()).then(|| printable(&variant.to_string()))
+        let overrides = &self.report().overrides;
+        (!overrides.is_default()).then(|| printable(&overrides.to_string()))
     }
 
     /// Creates a section of the page.

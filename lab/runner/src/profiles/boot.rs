@@ -133,7 +133,7 @@ mod tests {
         };
         Observation {
             environment: EnvironmentId::SIM_LINUX,
-            variant: Default::default(),
+            overrides: Default::default(),
             clock: EnvironmentId::SIM_LINUX.clock(),
             replicate: 0,
             unit_per_tick: 1.0,

@@ -21,7 +21,7 @@ use crate::timeout;
 use std::collections::BTreeMap;
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
 use trapline_environments::Limits;
-use trapline_model::{expand, names, Contender, EnvironmentId, Observation};
+use trapline_model::{expand, names, Config, EnvironmentId, Observation};
 use trapline_profile::format::WindowKind;
 use trapline_profile::{AddressLayout, Batch, Profile, Symbols, Window};
 use windows::MarkedOperation;
@@ -51,8 +51,8 @@ impl ObservationSink for ProfiledRun {
         Ok(())
     }
 
-    fn skipped(&mut self, contender: &Contender, reason: &str) -> Result<(), Failure> {
-        Err(Failure::new(format!("{contender}: {reason}")))
+    fn skipped(&mut self, config: &Config, reason: &str) -> Result<(), Failure> {
+        Err(Failure::new(format!("{config}: {reason}")))
     }
 }
 

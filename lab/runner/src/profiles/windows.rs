@@ -113,7 +113,7 @@ mod tests {
     fn run(operations: Vec<Operation>) -> Observation {
         Observation {
             environment: EnvironmentId::SIM_KVM,
-            variant: Default::default(),
+            overrides: Default::default(),
             clock: EnvironmentId::SIM_KVM.clock(),
             replicate: 0,
             unit_per_tick: 1.0,

@@ -8,8 +8,8 @@ use crate::{outcomes, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trapline_abi::{Op, Workload};
-use trapline_model::observed::UNREST;
-use trapline_model::{Clock, Contender, Observation};
+use trapline_model::observed::HOST_NOISE;
+use trapline_model::{Clock, Config, Observation};
 
 /// Facts of a host or an environment, by name.
 pub(super) type Facts = BTreeMap<String, String>;
@@ -66,7 +66,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// The configuration.
-    pub contender: Contender,
+    pub config: Config,
     /// The operation.
     pub op: Op,
     /// The settings of its runs: preset, and others than the default.
@@ -80,12 +80,12 @@ pub struct Series {
 impl Series {
     /// Returns the clock of the figures.
     pub fn clock(&self) -> Clock {
-        self.contender.environment.clock()
+        self.config.environment.clock()
     }
 }
 
 /// The key of a series: figures under equal keys are comparable.
-type Key = (Contender, Op, String, Work);
+type Key = (Config, Op, String, Work);
 
 /// Collects the series of a store, run by run.
 #[derive(Clone, Debug, Default)]
@@ -102,18 +102,21 @@ impl SeriesBuilder {
         settings: &SeriesSettings,
         observations: &[Observation],
     ) {
-        let mut boots: BTreeMap<Contender, Vec<&Observation>> = BTreeMap::new();
-        for boot in observations.iter().filter(|boot| !boot.variant.again) {
-            boots.entry(boot.contender()).or_default().push(boot);
+        let mut boots: BTreeMap<Config, Vec<&Observation>> = BTreeMap::new();
+        for boot in observations
+            .iter()
+            .filter(|boot| !boot.overrides.is_control)
+        {
+            boots.entry(boot.config()).or_default().push(boot);
         }
-        for (contender, boots) in boots {
+        for (config, boots) in boots {
             let facts = Rc::new(merged(facts, boots[0]));
             for op in Op::ALL {
-                let clock = contender.environment.clock();
+                let clock = config.environment.clock();
                 let Some((work, figure)) = figure(&boots, clock, op) else {
                     continue;
                 };
-                let key = (contender.clone(), op, settings.of(op), work);
+                let key = (config.clone(), op, settings.of(op), work);
                 self.series.entry(key).or_default().push(Entry {
                     moment: moment.clone(),
                     figure,
@@ -126,8 +129,8 @@ impl SeriesBuilder {
     /// Returns all series, configurations in table order.
     pub fn series(self) -> Vec<Series> {
         let all = self.series.into_iter();
-        all.map(|((contender, op, settings, work), entries)| Series {
-            contender,
+        all.map(|((config, op, settings, work), entries)| Series {
+            config,
             op,
             settings,
             work,
@@ -141,7 +144,7 @@ impl SeriesBuilder {
 fn merged(host: &Facts, boot: &Observation) -> Facts {
     let mut facts = host.clone();
     facts.extend(boot.facts.clone());
-    facts.retain(|name, _| !VOLATILE.contains(&name.as_str()) && !name.starts_with(UNREST));
+    facts.retain(|name, _| !VOLATILE.contains(&name.as_str()) && !name.starts_with(HOST_NOISE));
     facts
 }
 
@@ -201,7 +204,7 @@ mod tests {
             let facts = host(if later { "6.2" } else { "6.1" }, &run.to_string());
             let ticks = if later { 3_300 } else { 3_264 };
             let mut control = boot(EnvironmentId::SIM_KVM, 1);
-            control.variant.again = true;
+            control.overrides.is_control = true;
             let seen = [boot(EnvironmentId::SIM_KVM, ticks), control];
             past.add(&moment(run), &facts, &preset("quick"), &seen);
         }

@@ -28,7 +28,7 @@ pub fn full_boot(replicate: u32) -> Observation {
     };
     Observation {
         environment: EnvironmentId::KVM,
-        variant: Default::default(),
+        overrides: Default::default(),
         clock: Clock::Wall,
         replicate,
         unit_per_tick: 0.4,

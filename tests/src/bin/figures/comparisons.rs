@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use trapline_tests::parts;
 use trapline_tests::run::Place;
 
-/// Comparisons of a contender with itself, each of a table of operations.
+/// Comparisons of a config with itself, each of a table of operations.
 const TABLES: u32 = 20;
 
 /// Workloads that are compared, of about ten operations each.
@@ -27,7 +27,7 @@ const PLANTED: f64 = 0.05;
 
 /// False alarms of a host that may be busy, then what was planted (13).
 pub fn trusted(place: &Place) {
-    println!("13. Comparisons: a contender against itself, {TABLES} tables of {OPERATIONS}");
+    println!("13. Comparisons: a config against itself, {TABLES} tables of {OPERATIONS}");
     alarms(place);
     println!("14. Comparisons: a planted slowdown of getpid, and none");
     match Plants::beside(place) {

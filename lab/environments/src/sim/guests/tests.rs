@@ -247,14 +247,9 @@ fn foreign() -> GuestKind {
             program: "/bin/vmm".into(),
             image: "/image".into(),
             bzimage: "/bzimage".into(),
-            machine: trapline_model::MachineSpec {
+            machine: trapline_model::GuestConfig {
                 memory_mib: 1,
-                window_mib: 0,
-                cpus: 1,
-                scheduling: trapline_model::Scheduling::USUAL,
-                serial: trapline_model::Serial::Lines,
-                halt: trapline_model::Halt::Exits,
-                pages: Default::default(),
+                ..trapline_model::GuestConfig::DEFAULT
             },
             ring: 0,
         }),

@@ -15,7 +15,7 @@ use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts, GuestImage, Part};
-use trapline_model::MachineSpec;
+use trapline_model::GuestConfig;
 use trapline_sim::plugin::{with_plugin, Plugin};
 use trapline_sim::qemu::{with_steady_clock, Qemu, COUNTING};
 use trapline_sim::settings::Settings;
@@ -55,7 +55,7 @@ const STATUSES: ExitCodes = ExitCodes {
 pub fn launch(
     settings: &Settings,
     image: &GuestImage,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Guest>, Error> {
     Ok(Box::new(ProcessGuest::new(Box::new(FirstDomain {
         qemu: Qemu::find(settings.qemu.as_deref())?,

@@ -20,7 +20,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts};
 use trapline_model::layers::Domain as DomainKind;
-use trapline_model::{Load, MachineSpec, Scheduler};
+use trapline_model::{GuestConfig, Load, Scheduler};
 use trapline_sim::base::{Base, BootFiles};
 use trapline_sim::closure::LOADER;
 use trapline_sim::initramfs::{add_as, Archive};
@@ -126,7 +126,7 @@ pub fn contents(
     settings: &Settings,
     kind: DomainKind,
     image: PathBuf,
-    machine: &MachineSpec,
+    machine: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
     Ok(Box::new(Domain {
         kind,
@@ -141,7 +141,7 @@ struct Domain {
     kind: DomainKind,
     xen: Xen,
     image: PathBuf,
-    machine: MachineSpec,
+    machine: GuestConfig,
 }
 
 impl Contents for Domain {
@@ -239,7 +239,7 @@ impl Domain {
     /// the keyboard that fully virtualized domains get: when one ends, `xl` waits two
     /// seconds for it.
     fn configuration(&self) -> String {
-        let MachineSpec {
+        let GuestConfig {
             memory_mib,
             cpus,
             scheduling,

@@ -1,0 +1,116 @@
+//! Options for the settings of configurations, made from their table.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use trapline_model::settings::{Kind, Options, Value};
+use trapline_model::{Overrides, Setting, SETTINGS};
+
+/// Options of `run` for guests.
+pub type GuestOptions = SettingOptions<true>;
+
+/// Options of every command that measures.
+pub type MeasuringOptions = SettingOptions<false>;
+
+/// Settings of all configurations of a command, without those that are defaults.
+#[derive(Clone, Debug, Default)]
+pub struct SettingOptions<const RUN: bool>(pub Overrides);
+
+impl<const RUN: bool> SettingOptions<RUN> {
+    fn settings() -> impl Iterator<Item = &'static Setting> {
+        let of_group = |it: &&Setting| match it.options {
+            Options::Run => RUN,
+            Options::Measuring => !RUN,
+            Options::Own => false,
+        };
+        SETTINGS.iter().filter(of_group)
+    }
+}
+
+impl<const RUN: bool> Args for SettingOptions<RUN> {
+    fn augment_args(command: Command) -> Command {
+        let arguments = Self::settings().map(|setting| match RUN {
+            true => argument(setting).conflicts_with("plan"),
+            false => argument(setting),
+        });
+        command.args(arguments)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const RUN: bool> FromArgMatches for SettingOptions<RUN> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut options = Self::default();
+        options.update_from_arg_matches(matches)?;
+        Ok(options)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in Self::settings() {
+            let default = setting.default.and_then(|text| setting.parse(text));
+            let value = matches.get_one::<Value>(setting.name);
+            if let Some(value) = value.filter(|value| Some(*value) != default.as_ref()) {
+                self.0.insert(setting, value.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn argument(setting: &'static Setting) -> Arg {
+    let default = setting.default.map(|it| format!(" [default: {it}]"));
+    Arg::new(setting.name)
+        .long(setting.name)
+        .value_name(setting.value_name())
+        .value_parser(parser(setting))
+        .hide_possible_values(true)
+        .help(format!("{}{}", setting.help, default.unwrap_or_default()))
+}
+
+fn parser(setting: &'static Setting) -> ValueParser {
+    let parse = |text: &str| {
+        let value = setting.parse(text);
+        value.ok_or_else(|| format!("expected {}", setting.expected()))
+    };
+    match &setting.kind {
+        // Possible values are completed by shells.
+        Kind::Choice(names) => PossibleValuesParser::new(names.iter())
+            .try_map(move |text| parse(&text))
+            .into(),
+        _ => ValueParser::new(parse),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{command, Command};
+
+    fn overrides(words: &[&str]) -> Result<String, clap::Error> {
+        match command("run", words)? {
+            Command::Run(run) => Ok(run.overrides().to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_are_overrides_unless_they_are_defaults() {
+        let words = ["--cpus", "2", "--memory=1G", "--idle=in-guest", "--cap=25"];
+        let expected = "cpus=2,memory=1024M,idle=in-guest,cap=25";
+        assert_eq!(overrides(&words).unwrap(), expected);
+        assert_eq!(overrides(&["--cpus=1", "--idle=exits"]).unwrap(), "");
+    }
+
+    #[test]
+    fn invalid_values_are_rejected() {
+        for (word, expected) in [
+            ("--cpus=9", "expected a number from 1 to 8"),
+            ("--memory=little", "expected a size like 512M or 2G"),
+            ("--pages=4m", "possible values: file, 4k, 2m"),
+        ] {
+            let message = overrides(&[word]).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A configuration: an environment and its settings, written `kvm` or `kvm:memory=1G`.
+
+use crate::environment::EnvironmentId;
+use crate::names;
+use crate::overrides::{InvalidSetting, Overrides, UnsupportedSetting};
+use std::fmt;
+use std::str::FromStr;
+
+/// An environment and its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Config {
+    /// The environment.
+    pub environment: EnvironmentId,
+    /// Settings that differ from the default.
+    pub overrides: Overrides,
+}
+
+/// An invalid configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidConfig {
+    /// There is no such environment.
+    #[error(transparent)]
+    Environment(#[from] names::UnknownName),
+    /// A setting is unknown, or its value invalid.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// The environment does not support a setting.
+    #[error(transparent)]
+    UnsupportedSetting(#[from] UnsupportedSetting),
+}
+
+impl Config {
+    /// Returns the default configuration of an environment.
+    pub fn new(environment: EnvironmentId) -> Self {
+        Self {
+            environment,
+            overrides: Overrides::default(),
+        }
+    }
+
+    /// Returns the same configuration as the second of an A/A comparison.
+    pub fn control(&self) -> Self {
+        let mut control = self.clone();
+        control.overrides.is_control = true;
+        control
+    }
+}
+
+impl From<EnvironmentId> for Config {
+    fn from(environment: EnvironmentId) -> Self {
+        Self::new(environment)
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.overrides.is_default() {
+            true => self.environment.fmt(f),
+            false => f.pad(&format!("{}:{}", self.environment, self.overrides)),
+        }
+    }
+}
+
+impl FromStr for Config {
+    type Err = InvalidConfig;
+
+    fn from_str(text: &str) -> Result<Self, InvalidConfig> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let config = Self {
+            environment: names::environment(name)?,
+            overrides: settings.parse()?,
+        };
+        match config.overrides.unsupported_setting(config.environment) {
+            Some(unsupported) => Err(unsupported.into()),
+            None => Ok(config),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_parsed_as_it_is_formatted() {
+        for text in [
+            "kvm",
+            "sim/kvm:vmm=target/old/trapline-vmm",
+            "kvm/linux:cpus=2",
+        ] {
+            let config: Config = text.parse().unwrap();
+            assert_eq!(config.to_string(), text);
+        }
+        let kvm = Config::new(EnvironmentId::KVM);
+        assert_eq!(kvm.control().to_string(), "kvm:again");
+        assert_eq!("kvm:again".parse(), Ok(kvm.control()));
+    }
+
+    #[test]
+    fn invalid_configurations_are_rejected_with_the_remedy() {
+        let message = |text: &str| text.parse::<Config>().unwrap_err().to_string();
+        assert!(message("qemu-kmv").contains("did you mean 'qemu-kvm'?"));
+        assert!(message("kvm:memory=little").contains("a size like 512M"));
+        assert!(message("host:memory=1G").contains("setting 'memory' is not supported by host"));
+    }
+}

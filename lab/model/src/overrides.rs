@@ -1,0 +1,286 @@
+//! Settings of a configuration that differ from the default.
+//!
+//! Written `cpus=2,memory=1G`; the default configuration is the empty text.
+
+use crate::environment::EnvironmentId;
+use crate::guest_config::GuestConfig;
+use crate::settings::{FileOverride, Setting, Value, SETTINGS};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Settings that differ from the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Overrides {
+    /// Values, in the order of [`SETTINGS`].
+    values: [Option<Value>; SETTINGS.len()],
+    /// The second of two equal configurations of an A/A comparison.
+    pub is_control: bool,
+}
+
+/// An invalid setting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSetting {
+    /// There is no such setting, or it has no value.
+    #[error("unknown setting: {0}: choose from {known}", known = Overrides::names().join(", "))]
+    Unknown(String),
+    /// The value is invalid.
+    #[error("invalid setting: {name}={value}: expected {expected}")]
+    Value {
+        /// Name of the setting.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// Description of valid values.
+        expected: String,
+    },
+    /// Set twice.
+    #[error("invalid setting: {0}: set twice")]
+    Twice(&'static str),
+}
+
+/// A setting that an environment does not support.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("setting '{setting}' is not supported by {environment}: leave it out, or choose from {supported_by}")]
+pub struct UnsupportedSetting {
+    /// The environment.
+    pub environment: EnvironmentId,
+    /// The setting.
+    pub setting: &'static str,
+    /// The environments that support it.
+    pub supported_by: String,
+}
+
+/// Text of [`Overrides::is_control`].
+const CONTROL: &str = "again";
+
+impl Overrides {
+    /// Returns the names of all settings.
+    pub fn names() -> Vec<&'static str> {
+        SETTINGS.iter().map(|setting| setting.name).collect()
+    }
+
+    /// Returns whether nothing is set.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Sets a value that is given as text.
+    ///
+    /// # Errors
+    /// The setting is unknown, the value is invalid, or the setting has a value.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), InvalidSetting> {
+        let setting =
+            Setting::from_name(name).ok_or_else(|| InvalidSetting::Unknown(name.to_owned()))?;
+        let value = setting.parse(text).ok_or_else(|| InvalidSetting::Value {
+            name: setting.name,
+            value: text.to_owned(),
+            expected: setting.expected(),
+        })?;
+        match self.insert(setting, value) {
+            None => Ok(()),
+            Some(_) => Err(InvalidSetting::Twice(setting.name)),
+        }
+    }
+
+    /// Sets a value, and returns the previous one.
+    pub fn insert(&mut self, setting: &Setting, value: Value) -> Option<Value> {
+        let index = SETTINGS.iter().position(|it| it.name == setting.name)?;
+        self.values[index].replace(value)
+    }
+
+    /// Sets the values that `others` sets.
+    pub fn extend(&mut self, others: &Self) {
+        for (setting, value) in others.iter() {
+            self.insert(setting, value.clone());
+        }
+    }
+
+    /// Returns the settings that are set, with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, &Value)> {
+        let all = SETTINGS.iter().zip(&self.values);
+        all.filter_map(|(setting, value)| Some((setting, value.as_ref()?)))
+    }
+
+    /// Applies the values to a guest's configuration.
+    pub fn apply(&self, guest: &mut GuestConfig) {
+        for (setting, value) in self.iter() {
+            (setting.apply)(value, guest);
+        }
+    }
+
+    /// Returns the replaced files.
+    pub fn files(&self) -> BTreeMap<FileOverride, String> {
+        let files = self.iter();
+        let files = files.filter_map(|(it, value)| Some((it.file()?, it.text(value))));
+        files.collect()
+    }
+
+    /// Returns the first setting that an environment does not support.
+    pub fn unsupported_setting(&self, environment: EnvironmentId) -> Option<UnsupportedSetting> {
+        let mut all = self.iter().map(|(setting, _)| setting);
+        let setting = all.find(|it| !(it.supported_by)(environment))?;
+        Some(UnsupportedSetting {
+            environment,
+            setting: setting.name,
+            supported_by: EnvironmentId::names_of(setting.supported_by),
+        })
+    }
+
+    /// Returns why an environment cannot be measured with these options of a command, with the remedy.
+    /// Files are replaced where an environment has them.
+    pub fn unsupported_options(&self, environment: EnvironmentId) -> Option<String> {
+        let is_unsupported = |setting: &Setting, id: EnvironmentId| {
+            let is_file = setting.file().is_some();
+            !is_file && !(setting.supported_by)(id) && !(setting.not_concerned)(id)
+        };
+        let all = self.iter();
+        let unsupported: Vec<_> = all
+            .filter(|(it, _)| is_unsupported(it, environment))
+            .collect();
+        if unsupported.is_empty() {
+            return None;
+        }
+        let options = unsupported.iter().map(|(it, value)| it.option(value));
+        let options: Vec<_> = options.collect();
+        let is_supported = |id| !unsupported.iter().any(|(it, _)| is_unsupported(it, id));
+        Some(format!(
+            "{} is not supported by {environment}: leave it out, or choose from {} with --env",
+            options.join(" "),
+            EnvironmentId::names_of(is_supported)
+        ))
+    }
+
+    /// Returns the options of a command that have these values, without those of files.
+    pub fn options(&self) -> Vec<String> {
+        let all = self.iter().filter(|(it, _)| it.file().is_none());
+        all.map(|(it, value)| it.option(value)).collect()
+    }
+
+    /// Returns the settings that an environment supports.
+    pub fn supported_by(&self, environment: EnvironmentId) -> Self {
+        let mut supported = self.clone();
+        for (setting, value) in SETTINGS.iter().zip(&mut supported.values) {
+            if !(setting.supported_by)(environment) {
+                *value = None;
+            }
+        }
+        supported
+    }
+}
+
+impl Setting {
+    fn option(&self, value: &Value) -> String {
+        format!("--{} {}", self.name, self.text(value))
+    }
+}
+
+impl fmt::Display for Overrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.iter();
+        let values = values.map(|(it, value)| format!("{}={}", it.name, it.text(value)));
+        let control = self.is_control.then(|| CONTROL.to_owned());
+        let words: Vec<_> = values.chain(control).collect();
+        f.pad(&words.join(","))
+    }
+}
+
+impl FromStr for Overrides {
+    type Err = InvalidSetting;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSetting> {
+        let mut overrides = Self::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            match word.split_once('=') {
+                Some((name, value)) => overrides.set(name, value)?,
+                None if word == CONTROL => overrides.is_control = true,
+                None => return Err(InvalidSetting::Unknown(word.to_owned())),
+            }
+        }
+        Ok(overrides)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_parsed_as_it_is_formatted() {
+        for text in [
+            "",
+            "cpus=2",
+            "cpus=8,memory=1024M,pages=2m,pin=shared,idle=in-guest,image=/a,vmm=b c,modules=d",
+            "sched=credit2,cap=25,weight=512",
+            "pin=free,again",
+        ] {
+            let overrides: Overrides = text.parse().unwrap();
+            assert_eq!(overrides.to_string(), text);
+            assert_eq!(overrides.is_default(), text.is_empty());
+        }
+        let overrides: Overrides = "memory=2G".parse().unwrap();
+        assert_eq!(overrides.to_string(), "memory=2048M");
+    }
+
+    #[test]
+    fn invalid_settings_are_rejected_with_the_remedy() {
+        let message = |text: &str| text.parse::<Overrides>().unwrap_err().to_string();
+        assert!(
+            message("cpu=2").starts_with("unknown setting: cpu: choose from cpus, memory, pages")
+        );
+        assert!(message("fast").starts_with("unknown setting: fast"));
+        for (text, expected) in [
+            ("cpus=9", "a number from 1 to 8"),
+            ("cap=0", "a number from 1 to 100"),
+            ("memory=0", "a size like 512M or 2G"),
+            ("memory=9999999G", "a size like 512M or 2G"),
+            ("pin=loose", "free, exclusive, shared"),
+            ("image=", "a file"),
+        ] {
+            assert_eq!(
+                message(text),
+                format!("invalid setting: {text}: expected {expected}")
+            );
+        }
+        assert_eq!(
+            message("pin=free,pin=free"),
+            "invalid setting: pin: set twice"
+        );
+    }
+
+    #[test]
+    fn unsupported_settings_are_left_out() {
+        let overrides: Overrides = "cpus=2,memory=1G,pin=shared,kernel=/k".parse().unwrap();
+        let supported = |id| overrides.supported_by(id).to_string();
+        assert_eq!(supported(EnvironmentId::HOST), "pin=shared");
+        assert_eq!(supported(EnvironmentId::KVM), "memory=1024M,pin=shared");
+        let linux = "cpus=2,memory=1024M,pin=shared";
+        assert_eq!(supported(EnvironmentId::KVM_LINUX), linux);
+        assert_eq!(supported(EnvironmentId::SIM), "");
+        assert_eq!(supported(EnvironmentId::SIM_KVM), "memory=1024M,kernel=/k");
+        let unsupported = overrides.unsupported_setting(EnvironmentId::KVM).unwrap();
+        let message = unsupported.to_string();
+        assert!(
+            message.starts_with("setting 'cpus' is not supported by kvm"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn unsupported_options_are_reported_with_the_environments_that_support_them() {
+        let options: Overrides = "sched=credit2,cap=25".parse().unwrap();
+        let expected = "--sched credit2 --cap 25 is not supported by sim/kvm: leave it out, or \
+                        choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env";
+        let reason = options.unsupported_options(EnvironmentId::SIM_KVM).unwrap();
+        assert_eq!(reason, expected);
+        assert_eq!(
+            options.unsupported_options(EnvironmentId::SIM_XEN_HVM),
+            None
+        );
+        let cpus: Overrides = "cpus=2".parse().unwrap();
+        assert_eq!(cpus.unsupported_options(EnvironmentId::HOST), None);
+        let reason = cpus.unsupported_options(EnvironmentId::UML).unwrap();
+        let expected = "--cpus 2 is not supported by uml: leave it out, or choose from host, ";
+        assert!(reason.starts_with(expected), "{reason}");
+    }
+}

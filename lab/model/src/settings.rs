@@ -1,0 +1,401 @@
+//! The settings of a configuration: one table.
+//!
+//! Options of commands, keys of `[machine]` in plan files and their schema, `ENV:NAME=VALUE`, columns of the
+//! store and docs/settings.md follow from it. To add a setting, add a row here, a field to [`GuestConfig`],
+//! and its use to a launcher.
+
+use crate::cpus;
+use crate::environment::EnvironmentId;
+use crate::guest_config::{GuestConfig, MemoryPages};
+use crate::placement::Pin;
+use crate::scheduling::Scheduler;
+use crate::sharing::Halt;
+use std::ops::RangeInclusive;
+
+/// A setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Name of the option, of the key in plan files, and in `ENV:NAME=VALUE`.
+    pub name: &'static str,
+    /// Column of tables `boots` and `skips` of the store.
+    pub column: &'static str,
+    /// Values.
+    pub kind: Kind,
+    /// Value of a run without it, if it is the same everywhere.
+    pub default: Option<&'static str>,
+    /// Commands with an option of this name.
+    pub options: Options,
+    /// Returns whether an environment supports the setting.
+    pub supported_by: fn(EnvironmentId) -> bool,
+    /// Returns whether an option for all environments does not concern this one, which is measured without it.
+    pub(crate) not_concerned: fn(EnvironmentId) -> bool,
+    /// Sets a value. Settings of files have no effect on the guest's configuration.
+    pub(crate) apply: fn(&Value, &mut GuestConfig),
+    /// Description, without a full stop.
+    pub help: &'static str,
+}
+
+/// Values of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number of this range.
+    Number(RangeInclusive<u32>),
+    /// A size in MiB.
+    Mebibytes,
+    /// One of these names.
+    Choice(&'static [&'static str]),
+    /// A path, or a command, in place of a default file.
+    File(FileOverride),
+}
+
+/// Commands with an option for a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Options {
+    /// `run` only: workloads with a command of their own have options of their own.
+    Run,
+    /// Every command that measures.
+    Measuring,
+    /// Defined with the commands, because the option has more values than the setting.
+    Own,
+}
+
+/// A value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Value {
+    /// Of [`Kind::Number`] and [`Kind::Mebibytes`].
+    Number(u32),
+    /// Index into the names of [`Kind::Choice`].
+    Choice(usize),
+    /// Of [`Kind::File`].
+    Text(String),
+}
+
+/// A file of an environment that a configuration may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileOverride {
+    /// The unikernel.
+    Image,
+    /// The Linux program.
+    Agent,
+    /// trapline-vmm, or in `custom` and `sim/custom` a command.
+    Vmm,
+    /// QEMU.
+    Qemu,
+    /// The Linux of the simulated machine.
+    Kernel,
+    /// The directory of its modules.
+    Modules,
+}
+
+/// A row in which every column has a default.
+const ROW: Setting = Setting {
+    name: "",
+    column: "",
+    kind: Kind::Mebibytes,
+    default: None,
+    options: Options::Run,
+    supported_by: |_| true,
+    not_concerned: |_| false,
+    apply: |_, _| {},
+    help: "",
+};
+
+/// All settings, in the order in which configurations are written.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "cpus",
+        column: "cpus",
+        kind: Kind::Number(1..=cpus::MOST),
+        default: Some("1"),
+        supported_by: |id| id.supports_several_cpus() && id != EnvironmentId::HOST,
+        not_concerned: |id| id == EnvironmentId::HOST,
+        apply: |value, guest| guest.cpus = value.number(),
+        help: "Virtual CPUs of the guest",
+        ..ROW
+    },
+    Setting {
+        name: "memory",
+        column: "memory_mib",
+        supported_by: EnvironmentId::has_configurable_memory,
+        apply: |value, guest| guest.memory_mib = value.number(),
+        help: "Guest memory [default: the preset's]",
+        ..ROW
+    },
+    Setting {
+        name: "pages",
+        column: "pages",
+        kind: Kind::Choice(&MemoryPages::NAMES),
+        default: Some("file"),
+        supported_by: EnvironmentId::has_trapline_vmm,
+        apply: |value, guest| guest.pages = MemoryPages::ALL[value.choice()],
+        help: "Guest memory: a shared anonymous file, or private pages of 4 KiB or 2 MiB",
+        ..ROW
+    },
+    Setting {
+        name: "pin",
+        column: "pin",
+        kind: Kind::Choice(&Pin::NAMES),
+        default: Some("free"),
+        supported_by: |id| !id.clock().is_exact(),
+        apply: |value, guest| guest.pin = Pin::ALL[value.choice()],
+        help: "CPU affinity of the virtual CPU: none, alone on a CPU, or on one CPU with its VMM",
+        ..ROW
+    },
+    Setting {
+        name: "idle",
+        column: "idle",
+        kind: Kind::Choice(&Halt::NAMES),
+        default: Some("exits"),
+        supported_by: EnvironmentId::supports_halt_in_guest,
+        apply: |value, guest| guest.halt = Halt::ALL[value.choice()],
+        help: "HLT of the guest: exits, or is not intercepted by KVM",
+        ..ROW
+    },
+    Setting {
+        name: "sched",
+        column: "scheduler",
+        kind: Kind::Choice(&Scheduler::NAMES),
+        options: Options::Own,
+        supported_by: EnvironmentId::supports_cpu_shares,
+        apply: |value, guest| guest.scheduling.scheduler = Some(Scheduler::ALL[value.choice()]),
+        help: "Xen's scheduler of virtual CPUs",
+        ..ROW
+    },
+    Setting {
+        name: "cap",
+        column: "cap",
+        kind: Kind::Number(1..=100),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::supports_cpu_shares,
+        apply: |value, guest| guest.scheduling.cap = Some(value.number()),
+        help: "Limit of a Xen domain's CPU time, in percent of a CPU",
+        ..ROW
+    },
+    Setting {
+        name: "weight",
+        column: "weight",
+        kind: Kind::Number(1..=65_535),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::supports_cpu_shares,
+        apply: |value, guest| guest.scheduling.weight = Some(value.number()),
+        help: "Weight of a Xen domain under contention [default: 256]",
+        ..ROW
+    },
+    Setting {
+        name: "image",
+        column: "image",
+        kind: Kind::File(FileOverride::Image),
+        options: Options::Measuring,
+        supported_by: |id| !id.has_processes(),
+        help: "File of the unikernel",
+        ..ROW
+    },
+    Setting {
+        name: "agent",
+        column: "agent",
+        kind: Kind::File(FileOverride::Agent),
+        options: Options::Measuring,
+        supported_by: |id| id.has_processes() || id.has_machine_linux(),
+        help: "File of the Linux program",
+        ..ROW
+    },
+    Setting {
+        name: "vmm",
+        column: "vmm",
+        kind: Kind::File(FileOverride::Vmm),
+        options: Options::Own,
+        supported_by: |id| id.has_trapline_vmm() || id.is_custom(),
+        help: "File of trapline-vmm; in custom and sim/custom a command with {image}",
+        ..ROW
+    },
+    Setting {
+        name: "qemu",
+        column: "qemu",
+        kind: Kind::File(FileOverride::Qemu),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::has_qemu,
+        help: "File of QEMU",
+        ..ROW
+    },
+    Setting {
+        name: "kernel",
+        column: "kernel",
+        kind: Kind::File(FileOverride::Kernel),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::has_machine_linux,
+        help: "Kernel of the simulated machine, with modules [default: the distribution's, downloaded once]",
+        ..ROW
+    },
+    Setting {
+        name: "modules",
+        column: "modules",
+        kind: Kind::File(FileOverride::Modules),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::has_machine_linux,
+        help: "Directory of the kernel's modules (lib/modules/VERSION)",
+        ..ROW
+    },
+];
+
+impl Setting {
+    /// Parses a value.
+    pub fn parse(&self, text: &str) -> Option<Value> {
+        match &self.kind {
+            Kind::Number(range) => {
+                let number = text.parse().ok();
+                number.filter(|it| range.contains(it)).map(Value::Number)
+            }
+            Kind::Mebibytes => mebibytes(text).map(Value::Number),
+            Kind::Choice(names) => names.iter().position(|it| *it == text).map(Value::Choice),
+            Kind::File(_) => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
+        }
+    }
+
+    /// Returns the text of a value.
+    pub fn text(&self, value: &Value) -> String {
+        match (&self.kind, value) {
+            (Kind::Mebibytes, Value::Number(mib)) => format!("{mib}M"),
+            (Kind::Choice(names), Value::Choice(index)) => names[*index].to_owned(),
+            (_, Value::Number(number)) => number.to_string(),
+            (_, Value::Text(text)) => text.clone(),
+            (_, Value::Choice(index)) => unreachable!("{}: choice {index}", self.name),
+        }
+    }
+
+    /// Returns a description of the values, for errors.
+    pub fn expected(&self) -> String {
+        match &self.kind {
+            Kind::Number(range) => format!("a number from {} to {}", range.start(), range.end()),
+            Kind::Mebibytes => "a size like 512M or 2G".to_owned(),
+            Kind::Choice(names) => names.join(", "),
+            Kind::File(_) => "a file".to_owned(),
+        }
+    }
+
+    /// Returns the placeholder of a value in help texts.
+    pub fn value_name(&self) -> String {
+        match &self.kind {
+            Kind::Number(_) => "N".to_owned(),
+            Kind::Mebibytes => "SIZE".to_owned(),
+            Kind::Choice(names) => names.join("|"),
+            Kind::File(FileOverride::Modules) => "DIR".to_owned(),
+            Kind::File(_) => "FILE".to_owned(),
+        }
+    }
+
+    /// Returns the replaced file, if the setting replaces one.
+    pub fn file(&self) -> Option<FileOverride> {
+        match self.kind {
+            Kind::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Returns the row with this name.
+    pub fn from_name(name: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+}
+
+impl Value {
+    fn number(&self) -> u32 {
+        match self {
+            Self::Number(number) => *number,
+            other => unreachable!("{other:?} is not a number"),
+        }
+    }
+
+    fn choice(&self) -> usize {
+        match self {
+            Self::Choice(index) => *index,
+            other => unreachable!("{other:?} is not a choice"),
+        }
+    }
+}
+
+impl FileOverride {
+    /// Returns the name of the setting.
+    pub fn name(self) -> &'static str {
+        let mut rows = SETTINGS.iter();
+        let row = rows.find(|setting| setting.file() == Some(self));
+        row.map_or("", |setting| setting.name)
+    }
+}
+
+/// Parses whole MiB; the unit of a number without one is MiB, too.
+fn mebibytes(text: &str) -> Option<u32> {
+    let (digits, factor) = match text.strip_suffix('G') {
+        Some(digits) => (digits, 1024),
+        None => (text.strip_suffix('M').unwrap_or(text), 1),
+    };
+    let number: u32 = digits.parse().ok()?;
+    number.checked_mul(factor).filter(|mib| *mib > 0)
+}
+
+/// Returns the table as Markdown, for docs/settings.md.
+pub fn markdown() -> String {
+    let mut text = "| setting | value | default | option of | |\n|-|-|-|-|-|\n".to_owned();
+    for setting in SETTINGS {
+        let option = match setting.options {
+            Options::Run => "`run`",
+            Options::Measuring | Options::Own => "every command that measures",
+        };
+        let default = setting
+            .default
+            .map_or(String::new(), |it| format!("`{it}`"));
+        text.push_str(&format!(
+            "| `{}` | {} | {default} | {option} | {} |\n",
+            setting.name,
+            setting.expected(),
+            setting.help,
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_and_columns_are_distinct() {
+        let names: BTreeSet<_> = SETTINGS.iter().map(|row| row.name).collect();
+        let columns: BTreeSet<_> = SETTINGS.iter().map(|row| row.column).collect();
+        assert_eq!(
+            (names.len(), columns.len()),
+            (SETTINGS.len(), SETTINGS.len())
+        );
+    }
+
+    #[test]
+    fn defaults_are_values_that_do_not_change_the_guest() {
+        for setting in SETTINGS {
+            let Some(default) = setting.default else {
+                continue;
+            };
+            let mut guest = GuestConfig::DEFAULT;
+            (setting.apply)(&setting.parse(default).unwrap(), &mut guest);
+            assert_eq!(guest, GuestConfig::DEFAULT, "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_the_table() {
+        let page = include_str!("../../../docs/settings.md");
+        assert!(
+            page.contains(&markdown()),
+            "docs/settings.md differs from:\n{}",
+            markdown()
+        );
+    }
+
+    #[test]
+    fn several_cpus_are_for_linux_guests() {
+        let cpus = Setting::from_name("cpus").unwrap();
+        assert_eq!(
+            EnvironmentId::names_of(cpus.supported_by),
+            "kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim/kvm/linux, sim/qemu-kvm/linux"
+        );
+    }
+}
