@@ -1,5 +1,4 @@
-//! Where a virtual CPU runs while interrupts are measured, by which rules it gets its
-//! processor, and what else there is: the conditions of a measurement.
+//! Conditions of a measurement of interrupts: affinity and scheduling of the virtual CPU, and loads.
 
 use crate::environment::EnvironmentId;
 use crate::load::Loads;
@@ -7,31 +6,31 @@ use crate::sched::Sched;
 use crate::sharing::{Halt, PerCpu};
 use std::collections::BTreeMap;
 
-/// Under which conditions interrupts are measured.
+/// Conditions under which interrupts are measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// What disturbs.
+    /// Load programs.
     pub loads: Loads,
-    /// Where the virtual CPU runs.
+    /// CPU affinity of the virtual CPU.
     pub pin: Pin,
-    /// By which rules.
+    /// Scheduler of the virtual CPU.
     pub sched: Sched,
-    /// Where its guest halts.
+    /// Effect of HLT.
     pub halt: Halt,
-    /// What else there is for its CPU.
+    /// Virtual CPUs per CPU.
     pub per_cpu: PerCpu,
 }
 
-/// Where the thread of the virtual CPU runs. Whoever measures runs elsewhere, if there
-/// is another CPU and either was asked for.
+/// CPU affinity of the virtual CPU's thread. Unless it is free, Trapline's own threads run on another CPU, if
+/// there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pin {
-    /// Where the kernel puts it.
+    /// None.
     #[default]
     Free,
-    /// On a CPU on which nothing else of ours runs.
+    /// A CPU without other threads of Trapline.
     Exclusive,
-    /// On one CPU, with all threads of its VMM and with the loads.
+    /// One CPU, with all threads of its VMM and the loads.
     Shared,
 }
 
@@ -57,14 +56,13 @@ impl Conditions {
     const LOAD: &'static str = "irq-load";
     const PIN: &'static str = "irq-pin";
     const SCHED: &'static str = "irq-sched";
-    /// What it was called when it told of threads only.
+    /// Name of the fact in earlier stores.
     const SCHED_BEFORE: &'static str = "irq-policy";
     const HALT: &'static str = "irq-halt";
     const PER_CPU: &'static str = "irq-vcpus-per-cpu";
 
-    /// Where the virtual CPU runs if nobody says: where the loads and the other virtual
-    /// CPU are, so that they are felt. The kernel admits no deadline to a thread that is
-    /// bound to a CPU.
+    /// Returns the default affinity: shared with loads or another virtual CPU, so that they have an effect. The
+    /// kernel rejects deadlines of pinned threads.
     pub fn usual_pin(loads: &Loads, sched: Sched, per_cpu: PerCpu) -> Pin {
         let beside = loads.beside().next().is_some() || per_cpu != PerCpu::One;
         match (beside, sched) {
@@ -73,7 +71,7 @@ impl Conditions {
         }
     }
 
-    /// Whether nothing is asked for that needs more than the guest.
+    /// Returns whether all conditions are defaults.
     pub fn are_plain(&self) -> bool {
         *self == Self::default()
     }
@@ -102,8 +100,7 @@ impl Conditions {
         sched.or_else(halt).or_else(per_cpu)
     }
 
-    /// As names and values. What came later is told only where it is not as it always
-    /// was before.
+    /// Returns the conditions as facts. Those of later versions are present only if they are not defaults.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![
             (Self::LOAD, self.loads.to_string()),
@@ -119,7 +116,7 @@ impl Conditions {
         facts
     }
 
-    /// What such names and values tell.
+    /// Returns the conditions in these facts.
     pub fn from_facts(facts: &BTreeMap<String, String>) -> Self {
         let told = |name: &str| facts.get(name).map(String::as_str);
         Self {
@@ -146,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_put_where_it_is_felt() {
+    fn loads_share_the_cpu_by_default() {
         let loads = |text: &str| text.parse().unwrap();
         let deadline = "deadline:3ms/10ms".parse().unwrap();
         let usual = Conditions::usual_pin;
@@ -165,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_survive_their_facts() {
+    fn facts_are_parsed_as_they_are_formatted() {
         let conditions = Conditions {
             loads: "cpu:3,exits".parse().unwrap(),
             pin: Pin::Exclusive,

@@ -1,6 +1,4 @@
-//! By which rules a virtual CPU gets its processor: those of Linux for its thread, or
-//! those of Xen for its domain. One setting, because it is one question; which
-//! environments know an answer is told here.
+//! Scheduling of a virtual CPU: a policy of Linux for its thread, or a scheduler of Xen for its domain.
 
 use crate::environment::EnvironmentId;
 use crate::scheduling::Scheduler;
@@ -8,55 +6,55 @@ use crate::units::Time;
 use std::fmt;
 use std::str::FromStr;
 
-/// By which rules a virtual CPU gets a CPU: its thread by sched(7), or its domain.
+/// Scheduling of a virtual CPU: a policy of its thread, see sched(7), or Xen's scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sched {
-    /// As any other.
+    /// SCHED_OTHER.
     #[default]
     Other,
-    /// Before all others, with this priority.
+    /// SCHED_FIFO with this priority.
     Fifo(u8),
-    /// So much of each period.
+    /// SCHED_DEADLINE.
     Deadline {
-        /// What it gets.
+        /// CPU time per period.
         runtime: Time,
-        /// Of this.
+        /// Period, and deadline.
         period: Time,
     },
-    /// By a scheduler of Xen's.
+    /// A scheduler of Xen.
     Xen(Scheduler),
 }
 
-/// Priorities that there are.
+/// Valid priorities.
 pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
 
-/// The priority where none is named: above those of interrupt threads would be rude.
+/// Default priority, below that of interrupt threads.
 const PRIORITY: u8 = 10;
 
-/// Periods that the kernel takes without being told otherwise
+/// Periods that the kernel accepts by default
 /// (`/proc/sys/kernel/sched_deadline_period_{min,max}_us`), in nanoseconds.
 const DEADLINE_PERIODS: std::ops::RangeInclusive<u64> = 100_000..=4_000_000_000;
 
-/// The least runtime that it takes (kernel/sched/deadline.c, `DL_SCALE`).
+/// The smallest runtime that it accepts (kernel/sched/deadline.c, `DL_SCALE`).
 const LEAST_RUNTIME: u64 = 1 << 10;
 
-/// What was typed is no way to be scheduled.
+/// Invalid text of a scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSched {
-    /// There is no such way.
+    /// There is no such policy or scheduler.
     #[error("name other, fifo, fifo:PRIORITY or deadline:RUNTIME/PERIOD, as in deadline:3ms/10ms, or credit or credit2 of Xen")]
     Unknown,
-    /// No such priority.
+    /// The priority is out of range.
     #[error("a priority is from {} to {}", PRIORITIES.start(), PRIORITIES.end())]
     Priority,
-    /// No such deadline.
+    /// Runtime or period is out of range.
     #[error("a runtime is from 1024ns to its period, and that from 100us to 4s")]
     Deadline,
 }
 
 impl Sched {
-    /// How late a thread that is scheduled so may be at the most: who has used up its
-    /// budget at the beginning of one period may get the next at the end of the other.
+    /// Returns the largest delay of a thread with this policy, if it is bounded. A thread that used its runtime at
+    /// the start of one period may get the next at the end of the following one.
     pub fn bound(self) -> Option<Time> {
         match self {
             Self::Deadline { runtime, period } => Some(Time(2 * (period.0 - runtime.0))),
@@ -66,7 +64,7 @@ impl Sched {
 }
 
 impl Sched {
-    /// The scheduler of Xen's that is asked for, if one is.
+    /// Returns the scheduler of Xen, if it is one.
     pub fn of_xen(self) -> Option<Scheduler> {
         match self {
             Self::Xen(scheduler) => Some(scheduler),
@@ -74,7 +72,7 @@ impl Sched {
         }
     }
 
-    /// Whether a thread has to be found and told.
+    /// Returns whether a policy of the thread must be set.
     pub fn is_of_thread(self) -> bool {
         matches!(self, Self::Fifo(_) | Self::Deadline { .. })
     }
@@ -154,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_to_be_scheduled_are_read_as_they_are_told() {
+    fn text_is_parsed_as_it_is_formatted() {
         for (text, told) in [
             ("other", "other"),
             ("credit2", "credit2"),
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_a_deadline_is_twice_what_it_leaves_to_others() {
+    fn the_bound_of_a_deadline_is_twice_the_rest_of_the_period() {
         let sched: Sched = "deadline:3ms/10ms".parse().unwrap();
         assert_eq!(sched.bound(), Some(Time(14_000_000)));
         let all: Sched = "deadline:10ms/10ms".parse().unwrap();
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_schedule_so_says_who_can() {
+    fn unsupported_schedulers_are_reported_with_the_environments_that_support_them() {
         let sched = |text: &str| text.parse::<Sched>().unwrap();
         for id in EnvironmentId::ALL {
             assert_eq!(Sched::Other.unsupported_reason(id), None);

@@ -1,6 +1,4 @@
-//! How the CPUs of a guest are scheduled: part of the machine that it gets, and so of
-//! what its figures depend on. Every scheduler is of some environments; in others it is
-//! a reason not to measure, never something that is passed over.
+//! Scheduling of Xen domains.
 
 use crate::environment::EnvironmentId;
 use std::collections::BTreeMap;
@@ -8,9 +6,9 @@ use std::collections::BTreeMap;
 /// A scheduler of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheduler {
-    /// Xen's older one: credits are given out every 30 ms.
+    /// Xen's older scheduler, which distributes credits every 30 ms.
     Credit,
-    /// Xen's default since 4.12: the one who has used the least comes first.
+    /// Xen's default since 4.12.
     Credit2,
 }
 
@@ -26,12 +24,12 @@ impl Scheduler {
         Self::NAMES[self as usize]
     }
 
-    /// The scheduler called `name`, if there is one.
+    /// Returns the scheduler with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Whether CPUs of that environment's guests can be scheduled by it.
+    /// Returns whether an environment supports it.
     pub fn is_of(self, environment: EnvironmentId) -> bool {
         match self {
             Self::Credit | Self::Credit2 => environment.supports_cpu_shares(),
@@ -39,15 +37,14 @@ impl Scheduler {
     }
 }
 
-/// What is said of how a guest's CPUs are scheduled. What is not said is as the
-/// environment has it by itself.
+/// Scheduling of a guest's CPUs. `None` is the environment's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduling {
-    /// By which scheduler.
+    /// Scheduler.
     pub scheduler: Option<Scheduler>,
-    /// The most that the guest gets, in percent of one CPU.
+    /// Limit in percent of one CPU.
     pub cap: Option<u32>,
-    /// Its weight where others want the CPU, too; 256 is that of everybody.
+    /// Weight under contention. The default is 256.
     pub weight: Option<u32>,
 }
 
@@ -59,7 +56,7 @@ impl Scheduling {
         weight: None,
     };
 
-    /// It as facts about an environment; nothing of what is not said.
+    /// Returns the values that are set as facts.
     pub fn facts(self) -> impl Iterator<Item = (String, String)> {
         let scheduler = self.scheduler.map(|known| (SCHEDULER, known.name().into()));
         let cap = self.cap.map(|percent| (CAP, percent.to_string()));
@@ -68,7 +65,7 @@ impl Scheduling {
         all.map(|(name, value)| (name.to_owned(), value))
     }
 
-    /// What such facts say.
+    /// Returns the scheduling in these facts.
     pub fn of_facts(facts: &BTreeMap<String, String>) -> Self {
         let number = |name| {
             facts
@@ -84,7 +81,7 @@ impl Scheduling {
     }
 }
 
-/// The names of these facts; the cap is in percent of one CPU.
+/// Names of the facts. The cap is in percent of one CPU.
 const SCHEDULER: &str = "scheduler";
 const CAP: &str = "scheduler-cap";
 const WEIGHT: &str = "scheduler-weight";
@@ -113,7 +110,7 @@ mod tests {
     };
 
     #[test]
-    fn facts_lead_back_to_what_was_said() {
+    fn facts_are_parsed_as_they_are_formatted() {
         for said in [CAPPED, Scheduling::DEFAULT] {
             let facts = said.facts().collect();
             assert_eq!(Scheduling::of_facts(&facts), said);

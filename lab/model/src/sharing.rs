@@ -1,26 +1,25 @@
-//! What a virtual CPU shares and what it keeps: where its guest halts, and how many
-//! virtual CPUs one CPU has to serve.
+//! Sharing of a CPU: effect of HLT, and virtual CPUs per CPU.
 
 use crate::environment::EnvironmentId;
 
-/// Where a guest's processor halts.
+/// Effect of HLT in a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Halt {
-    /// In the kernel: a halt leaves the guest, and the CPU is free for others.
+    /// HLT exits, and the CPU is free for other threads.
     #[default]
     Exits,
-    /// In the guest: KVM does not intercept the instruction
-    /// (`KVM_X86_DISABLE_EXITS_HLT`), and for everybody else the CPU is busy.
+    /// KVM does not intercept HLT (`KVM_X86_DISABLE_EXITS_HLT`): the CPU halts in the guest, and is busy for
+    /// other threads.
     InGuest,
 }
 
-/// How many virtual CPUs, of a guest each, there are for one CPU.
+/// Virtual CPUs per CPU, each of a guest of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PerCpu {
-    /// The measured one alone.
+    /// That of the measured guest.
     #[default]
     One,
-    /// That, and one of a second guest of the same kind that does the same.
+    /// That, and one of a second, equal guest with the same work.
     Two,
 }
 
@@ -41,14 +40,14 @@ impl Halt {
         Self::ALL.into_iter().find(|halt| halt.name() == name)
     }
 
-    /// Whether an environment has somebody who can be asked for it.
+    /// Returns whether an environment supports it.
     pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
         self == Self::Exits || environment.supports_halt_in_guest()
     }
 }
 
 impl PerCpu {
-    /// How many.
+    /// Returns the number.
     pub fn count(self) -> u8 {
         match self {
             Self::One => 1,
@@ -56,14 +55,14 @@ impl PerCpu {
         }
     }
 
-    /// So many, if that can be had.
+    /// Returns the variant of this number, if there is one.
     pub fn from_count(count: u8) -> Option<Self> {
         [Self::One, Self::Two]
             .into_iter()
             .find(|known| known.count() == count)
     }
 
-    /// Whether an environment can have a second guest beside the measured one.
+    /// Returns whether an environment supports it.
     pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
         self == Self::One || environment.supports_second_guest()
     }
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_counts_lead_back() {
+    fn names_and_counts_are_parsed() {
         for halt in [Halt::Exits, Halt::InGuest] {
             assert_eq!(Halt::from_name(halt.name()), Some(halt));
         }
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_kvm_leaves_a_halt_to_the_guest() {
+    fn only_kvm_supports_halt_in_guest() {
         assert!(Halt::InGuest.is_supported_by(EnvironmentId::SIM_KVM));
         assert!(!Halt::InGuest.is_supported_by(EnvironmentId::SIM_XEN_PVH));
         assert!(!Halt::InGuest.is_supported_by(EnvironmentId::HOST));

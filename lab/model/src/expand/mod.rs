@@ -1,4 +1,4 @@
-//! From a request to the boots that answer it.
+//! Expansion of requests to plans.
 //!
 //! Expansion is a pure function: the same request, seed included, gives the same
 //! plan. On the wall clock the boots come in *blocks*: each block holds every
@@ -29,48 +29,47 @@ use trapline_abi::{Job, OpSet, Workload};
 /// its proof.
 pub const EXACT_BOOTS: u32 = 2;
 
-/// Boots from which on a run is long enough to find out what chance does: one config is
-/// then booted twice in each block.
+/// Number of boots from which a run on the wall clock has an A/A control.
 pub const LONG: u32 = 8;
 
-/// What is to be done, in this order.
+/// Boots in the order of their execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The seed it was expanded from.
     pub seed: u64,
     /// The boots, those on the wall clock first.
     pub boots: Vec<PlannedBoot>,
-    /// Who was asked for and is not ready, in table order.
+    /// Configurations that cannot be measured on this host, in table order.
     pub left_out: Vec<Config>,
-    /// Those that are ready and can measure nothing of what was asked for, with reasons.
+    /// Configurations that support none of the operations, with reasons.
     pub without_work: Vec<(Config, String)>,
 }
 
-/// Why an environment is booted.
+/// Purpose of a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// One of several that statistics are made of (wall clock).
+    /// One of several replicates (wall clock).
     Replicate,
-    /// The one that gives the figure (instruction clock).
+    /// Gives the figure (instruction clock).
     Exact,
-    /// The one that must give the same digits again (instruction clock).
+    /// Must give the same figure again (instruction clock).
     Proof,
 }
 
 /// One fresh start of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedBoot {
-    /// Which environment.
+    /// Environment.
     pub environment: EnvironmentId,
-    /// What sets it apart from other boots of that environment.
+    /// Settings that differ from the default.
     pub overrides: Overrides,
-    /// Which boot of this config, from 0.
+    /// Index among the boots of this configuration, from 0.
     pub replicate: u32,
     /// Boots of one block belong together: on the wall clock they are compared,
     /// on the instruction clock they are of one config, must agree, and may
     /// run at the same time.
     pub block: u32,
-    /// Why.
+    /// Purpose.
     pub kind: Kind,
     /// What the guest measures: every operation asked for except those of
     /// [`Workload::Boot`]. Those of [`Workload::Irq`] are left out of further boots on
@@ -86,19 +85,19 @@ pub struct PlannedBoot {
     pub boot_launches: u32,
     /// Configuration of the guest of every launch.
     pub guest: GuestConfig,
-    /// Under which conditions; plain ones unless interrupts are measured.
+    /// Conditions; defaults unless interrupts are measured.
     pub conditions: Conditions,
-    /// What of the operations asked for is not measured, and why.
+    /// Operations that are not measured, with reasons.
     pub left_out: Vec<LeftOut>,
 }
 
 impl PlannedBoot {
-    /// Whether the guest of the first launch has anything to do.
+    /// Returns whether the first launch measures anything.
     pub fn measures(&self) -> bool {
         self.job.run != 0
     }
 
-    /// Who is booted.
+    /// Returns the configuration.
     pub fn config(&self) -> Config {
         Config {
             environment: self.environment,
@@ -107,7 +106,7 @@ impl PlannedBoot {
     }
 }
 
-/// The plan that answers `request`.
+/// Expands a request.
 pub fn expand(request: &Request) -> Plan {
     let (ready, left_out) = in_table_order(request);
     let (planned, without_work) = with_work(request, ready);
@@ -130,8 +129,8 @@ pub fn expand(request: &Request) -> Plan {
     }
 }
 
-/// The one that is booted again in each block of a long run: the first in table order, the
-/// bare row if that is measured, unless somebody asked for such a pair himself.
+/// Returns the A/A control of a long run: a second boot in each block of the first configuration in table order.
+/// There is none if the request has one.
 fn control(request: &Request, wall: &[Config]) -> Option<Config> {
     let is_there = wall.iter().any(|config| config.overrides.is_control);
     let first = wall.iter().min().filter(|_| !is_there);
@@ -140,7 +139,7 @@ fn control(request: &Request, wall: &[Config]) -> Option<Config> {
         .map(Config::control)
 }
 
-/// Who is asked for: the ready ones and the others.
+/// Returns the requested configurations: those that can be measured, and the others.
 fn in_table_order(request: &Request) -> (Vec<Config>, Vec<Config>) {
     let mut configs = request.configs.clone();
     configs.sort();
@@ -150,7 +149,7 @@ fn in_table_order(request: &Request) -> (Vec<Config>, Vec<Config>) {
         .partition(|config| request.ready.contains(config))
 }
 
-/// Those that can measure anything of what was asked for, and the others.
+/// Returns the configurations that support an operation, and the others.
 fn with_work(request: &Request, ready: Vec<Config>) -> (Vec<Config>, Vec<(Config, String)>) {
     let mut idle = Vec::new();
     let mut planned = ready;
@@ -170,7 +169,7 @@ fn with_work(request: &Request, ready: Vec<Config>) -> (Vec<Config>, Vec<(Config
     (planned, idle)
 }
 
-/// What of the request a config does not measure.
+/// Returns the operations that a configuration does not measure.
 fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
     let Request {
         operations, named, ..
@@ -178,14 +177,14 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
     let environment = config.environment;
     let unsupported = request.overrides.unsupported_options(environment);
     match unsupported.or_else(|| too_small(request, config)) {
-        // Who asks for nothing misses nothing.
+        // Nothing is left out of nothing.
         Some(_) if operations == 0 => Vec::new(),
         Some(reason) => vec![LeftOut { operations, reason }],
         None => left_out::of(environment, request.preset, operations, named),
     }
 }
 
-/// Why a guest's memory is too little for the work.
+/// Returns the reason if a guest has too little memory for its operations.
 fn too_small(request: &Request, config: &Config) -> Option<String> {
     let default = Sizes::of(config.environment, request.preset).guest;
     let needed = default.memory_mib;
@@ -225,7 +224,7 @@ fn wall_boots(request: &Request) -> u32 {
     request.boots.unwrap_or(usual)
 }
 
-/// What is measured in a boot of `kind`.
+/// Returns the operations of a boot.
 fn operations(request: &Request, replicate: u32, kind: Kind) -> OpSet {
     let again = kind == Kind::Replicate && replicate > 0 && request.boots.is_none();
     let left_out = if again { irq::operations() } else { 0 };

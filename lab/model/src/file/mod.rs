@@ -24,55 +24,55 @@ use std::time::Duration;
 use toml::{Spanned, Value};
 use trapline_abi::OpSet;
 
-/// A study.
+/// A plan file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Study {
-    /// What it is for.
+    /// Description.
     pub about: String,
-    /// Who is measured.
+    /// Configurations.
     pub configs: Vec<Config>,
     /// Set of [`Op::bit`].
     pub operations: OpSet,
-    /// Those of them that are named one by one.
+    /// Those of them that are named individually.
     pub named: OpSet,
-    /// How much is measured in a boot.
+    /// Samples per boot.
     pub preset: Preset,
     /// Boots of each config on the wall clock, if not the preset's.
     pub boots: Option<u32>,
     /// Seed of the order of boots and of resampling; drawn anew by each run if not given.
     pub seed: Option<u64>,
-    /// No block is begun after so long.
+    /// No block starts after this time.
     pub budget: Option<Duration>,
-    /// How interrupts are made, where any are measured.
+    /// Settings of workload irq.
     pub irq: irq::Settings,
-    /// Tables of its own.
+    /// Tables in place of the default ones.
     pub tables: Vec<Table>,
-    /// What kernels are built, if it is a study of that: it has nothing else then.
+    /// Kernel builds. A plan with builds has nothing else.
     pub builds: Option<kernel_build::Request>,
-    /// The file, as it is written.
+    /// Text of the file.
     pub text: String,
 }
 
-/// A table that a study wants to have.
+/// A table of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What stands above it.
+    /// Title.
     pub title: String,
     /// Set of [`Op::bit`]: its rows.
     pub operations: OpSet,
 }
 
-/// A text that is no plan.
+/// An error in a plan file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct BadFile {
-    /// Where, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// What is wrong there, and what would be right.
+    /// Error and remedy.
     pub what: String,
 }
 
-/// The file, as it is written.
+/// The file as deserialized.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -105,7 +105,7 @@ struct WrittenTable {
     operations: Vec<Spanned<String>>,
 }
 
-/// What can be said of interrupts.
+/// Keys of `[irq]`.
 pub(crate) const IRQ_KEYS: [&str; 10] = [
     "period",
     "samples",
@@ -119,7 +119,7 @@ pub(crate) const IRQ_KEYS: [&str; 10] = [
     "vcpus-per-cpu",
 ];
 
-/// The study that `text` tells.
+/// Parses a plan file.
 ///
 /// # Errors
 /// It is no TOML, or something in it is none of what can be there.
@@ -132,7 +132,7 @@ pub fn read(text: &str) -> Result<Study, BadFile> {
     reader.study(&written)
 }
 
-/// Reads a text, and knows where in it something stands.
+/// Parses a text, and names lines in errors.
 struct Reader<'a> {
     text: &'a str,
 }
@@ -200,7 +200,7 @@ impl Reader<'_> {
         Ok(all)
     }
 
-    /// All combinations of what each setting may be.
+    /// Returns all combinations of values.
     fn variants(
         &self,
         machine: &BTreeMap<String, Spanned<Value>>,
@@ -305,7 +305,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value, or each of a list of values, as a word of a command line.
+/// Returns the values as text.
 fn words(value: &Value) -> Vec<String> {
     match value {
         Value::Array(values) => values.iter().flat_map(words).collect(),
