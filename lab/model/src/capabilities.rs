@@ -105,7 +105,7 @@ impl EnvironmentId {
 
     /// Returns whether every instruction on its machine can be attributed.
     pub fn has_profiles(self) -> bool {
-        self.clock().is_exact() && !self.is_linux_guest() && !self.stack().is_nested()
+        self.clock().is_exact() && !self.is_linux_guest()
     }
 
     /// Returns whether baselines contain it.

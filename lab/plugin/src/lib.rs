@@ -13,7 +13,7 @@ use std::fs::File;
 use trapline_profile::counter::{self, Counter, Flow, InsnSite, StackSlot};
 use trapline_profile::irq_path::{self, IrqPath};
 use trapline_profile::irq_tracer::{Block, IrqTracer, TracePoint};
-use trapline_profile::{format, page, AddressLayout, MAX_LENGTH};
+use trapline_profile::{format, page, AddressLayout, MAX_LENGTH, MAX_LEVELS};
 
 /// Version of QEMU's plugin API that this plugin implements.
 #[no_mangle]
@@ -24,7 +24,7 @@ static COUNTER: Counter = Counter::new();
 static IRQ_TRACER: IrqTracer = IrqTracer::new();
 
 /// Initializes the plugin. Arguments: `out=FILE` names the output; [`format::STACKS`] counts
-/// call paths; [`format::XEN`] sets the address layout; [`irq_path::PATH_ARGUMENT`] traces
+/// call paths; [`format::XEN`] and [`format::LEVELS`] set the address layout; [`irq_path::PATH_ARGUMENT`] traces
 /// interrupts instead of counting; `probe` prints [`format::ready`] and fails, to test whether
 /// QEMU can load the plugin.
 ///
@@ -61,6 +61,10 @@ fn set_argument(argument: &str) -> Result<(), String> {
     } else if argument == format::XEN {
         COUNTER.set_xen();
         IRQ_TRACER.set_layout(AddressLayout::Xen);
+    } else if let Some(levels) = argument.strip_prefix(format::LEVELS) {
+        let levels = levels.parse().ok();
+        let levels = levels.filter(|levels| (2..MAX_LEVELS as u8).contains(levels));
+        COUNTER.set_nested(levels.ok_or_else(|| format!("{argument}: not a number of levels"))?);
     } else if let Some(path) = IrqPath::parse_argument(argument) {
         IRQ_TRACER.set_path(path);
     } else if argument.split('=').next() == Some("probe") {

@@ -21,6 +21,9 @@ pub enum AddressLayout {
     Linux,
     /// Xen; in its first domain Linux and its programs.
     Xen,
+    /// Linux and its programs at this many levels: on the machine and in the guests that host
+    /// guests.
+    Nested(u8),
 }
 
 /// Owner of an address. The same address may occur in several spaces.
@@ -34,16 +37,40 @@ pub enum AddressSpace {
     Kernel,
     /// A program of that kernel.
     User,
+    /// The kernel of a guest that hosts guests, at this level.
+    NestedKernel(u8),
+    /// A program of such a kernel.
+    NestedUser(u8),
     /// A program file identified by the contents of its pages; addresses are those in the file.
     File(u16),
 }
 
-impl AddressLayout {
-    /// Returns the space of `address`.
-    pub fn space(self, in_guest: bool, address: u64) -> AddressSpace {
+impl AddressSpace {
+    /// Returns the level of a guest that hosts guests.
+    pub fn nested_level(self) -> Option<u8> {
         match self {
-            Self::Bare => AddressSpace::Guest,
-            _ if in_guest => AddressSpace::Guest,
+            Self::NestedKernel(level) | Self::NestedUser(level) => Some(level),
+            _ => None,
+        }
+    }
+}
+
+impl AddressLayout {
+    /// Returns the number of levels below the innermost guest: 0 if the image runs on the machine.
+    pub fn levels(self) -> u8 {
+        match self {
+            Self::Bare => 0,
+            Self::Linux | Self::Xen => 1,
+            Self::Nested(levels) => levels,
+        }
+    }
+
+    /// Returns the space of `address` at a level: 0 is the machine, 1 its guest, and so on.
+    pub fn space(self, level: u8, address: u64) -> AddressSpace {
+        match self {
+            _ if level >= self.levels() => AddressSpace::Guest,
+            _ if level != 0 && address < KERNEL => AddressSpace::NestedUser(level),
+            _ if level != 0 => AddressSpace::NestedKernel(level),
             _ if address < KERNEL => AddressSpace::User,
             Self::Xen if XEN.contains(&address) => AddressSpace::Hypervisor,
             _ => AddressSpace::Kernel,
@@ -70,7 +97,7 @@ mod tests {
 
     #[test]
     fn first_domain_kernel_is_unprivileged() {
-        let spaces = ADDRESSES.map(|address| AddressLayout::Xen.space(false, address));
+        let spaces = ADDRESSES.map(|address| AddressLayout::Xen.space(0, address));
         let expected = [
             AddressSpace::User,
             AddressSpace::Kernel,
@@ -80,17 +107,30 @@ mod tests {
         let privileged = ADDRESSES.map(|address| AddressLayout::Xen.is_privileged(address));
         assert_eq!(privileged, [false, false, true]);
         let linux = AddressLayout::Linux;
-        assert_eq!(linux.space(false, XEN_TEXT), AddressSpace::Kernel);
+        assert_eq!(linux.space(0, XEN_TEXT), AddressSpace::Kernel);
         assert!(linux.is_privileged(LINUX));
+    }
+
+    #[test]
+    fn nested_levels_have_spaces_of_their_own() {
+        let layout = AddressLayout::Nested(2);
+        let spaces =
+            [0, 1, 2].map(|level| ADDRESSES.map(|at| layout.space(level, at))[..2].to_vec());
+        let expected = [
+            [AddressSpace::User, AddressSpace::Kernel],
+            [AddressSpace::NestedUser(1), AddressSpace::NestedKernel(1)],
+            [AddressSpace::Guest; 2],
+        ];
+        assert_eq!(spaces, expected);
     }
 
     #[test]
     fn guests_may_use_any_address() {
         for layout in [AddressLayout::Linux, AddressLayout::Xen] {
-            let spaces = ADDRESSES.map(|address| layout.space(true, address));
+            let spaces = ADDRESSES.map(|address| layout.space(1, address));
             assert_eq!(spaces, [AddressSpace::Guest; 3]);
         }
-        let bare = AddressLayout::Bare.space(false, LINUX);
+        let bare = AddressLayout::Bare.space(0, LINUX);
         assert_eq!(bare, AddressSpace::Guest);
     }
 }

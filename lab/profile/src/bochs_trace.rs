@@ -23,7 +23,7 @@ const PREFIX: &[u8] = b"(0).[";
 const GUEST_ENTRIES: [[u8; 3]; 2] = [[0x0f, 0x01, 0xc2], [0x0f, 0x01, 0xc3]];
 
 /// Executions by mode (true for guests) and address.
-type Counts = BTreeMap<(bool, u64), InsnCount>;
+type Counts = BTreeMap<(u8, u64), InsnCount>;
 
 /// Reads a trace in pieces of any size.
 pub struct TraceReader {
@@ -101,10 +101,10 @@ impl TraceReader {
     }
 
     fn add(&mut self, address: u64, is_exit_target: bool, halts: bool) {
-        let in_guest = self.in_guest;
+        let level = u8::from(self.in_guest);
         if let Some(open) = &mut self.open {
-            let known = open.entry((in_guest, address)).or_insert(InsnCount {
-                in_guest,
+            let known = open.entry((level, address)).or_insert(InsnCount {
+                level,
                 address,
                 ..InsnCount::default()
             });
@@ -220,14 +220,14 @@ Next at t=9\n\
         let windows = read(TRACE, 4096).unwrap();
         let insns = windows[0].insns.iter();
         let insns: Vec<_> = insns
-            .map(|insn| (insn.in_guest, insn.address, insn.count, insn.is_exit_target))
+            .map(|insn| (insn.level, insn.address, insn.count, insn.is_exit_target))
             .collect();
         let expected = [
-            (false, 0, 1, false),
-            (false, 0xffff_ffff_c035_13a8, 1, false),
-            (false, 0xffff_ffff_c035_13ae, 1, true),
-            (true, 0x11_4c36, 1, false),
-            (true, 0x11_4c37, 1, false),
+            (0, 0, 1, false),
+            (0, 0xffff_ffff_c035_13a8, 1, false),
+            (0, 0xffff_ffff_c035_13ae, 1, true),
+            (1, 0x11_4c36, 1, false),
+            (1, 0x11_4c37, 1, false),
         ];
         assert_eq!(insns, expected);
         assert_eq!(windows.len(), 1);

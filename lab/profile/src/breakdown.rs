@@ -116,6 +116,9 @@ impl Change {
     }
 }
 
+/// Component of the innermost guest.
+const GUEST: &str = "guest";
+
 /// Component of items that are not functions.
 pub const MEASUREMENT: &str = "(measurement)";
 
@@ -156,13 +159,13 @@ impl Profile {
             ..Self::default()
         };
         for insn in &window.insns {
-            let space = layout.space(insn.in_guest, insn.address);
+            let space = layout.space(insn.level, insn.address);
             let function = symbols.find_insn(space, insn.address, insn.page);
             *functions.entry(function).or_default() += insn.count;
             profile.counted += insn.count;
             profile.halts += if insn.halts { insn.count } else { 0 };
             let entry = (space, insn.address);
-            if insn.is_exit_target {
+            if insn.is_exit_target && insn.level == 0 {
                 profile.exits += insn.count;
                 profile.unretired[0] += insn.unretired;
             } else if entries.faults.contains(&entry) {
@@ -217,9 +220,27 @@ impl Profile {
 
     /// Returns the instructions per operation of each component, the largest first.
     pub fn components(&self) -> Vec<(&str, f64)> {
+        self.sums(|component| component)
+    }
+
+    /// Returns the instructions per operation of each level of nested virtualization, the largest
+    /// first: `L1` is the system of the machine. Empty without nested guests.
+    pub fn levels(&self) -> Vec<(&str, f64)> {
+        let is_nested = |item: &FunctionCost| item.function.component.contains('/');
+        if !self.items.iter().any(is_nested) {
+            return Vec::new();
+        }
+        self.sums(|component| match component.split_once('/') {
+            Some((level, _)) => level,
+            None if component == GUEST || component == MEASUREMENT => component,
+            None => "L1",
+        })
+    }
+
+    fn sums<'a>(&'a self, name: impl Fn(&'a str) -> &'a str) -> Vec<(&'a str, f64)> {
         let mut sums: Vec<(&str, f64)> = Vec::new();
         for item in &self.items {
-            let name = item.function.component.as_str();
+            let name = name(&item.function.component);
             match sums.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += item.insn,
                 None => sums.push((name, item.insn)),
@@ -271,11 +292,19 @@ impl HandlerEntries {
         let among = |space, names: &[&str]| symbols.starts(space, |name| names.contains(&name));
         match layout {
             AddressLayout::Bare => Self::default(),
-            AddressLayout::Linux => Self {
-                faults: among(AddressSpace::Kernel, &LINUX_FAULTS),
-                refusals: among(AddressSpace::Kernel, &LINUX_REFUSALS),
-                interrupts: symbols.starts(AddressSpace::Kernel, is_linux_interrupt),
-            },
+            AddressLayout::Linux | AddressLayout::Nested(_) => {
+                let nested = (1..layout.levels()).map(AddressSpace::NestedKernel);
+                let kernels: Vec<_> = [AddressSpace::Kernel].into_iter().chain(nested).collect();
+                let of_kernels = |names: &[&str]| -> Vec<_> {
+                    let found = kernels.iter().flat_map(|space| among(*space, names));
+                    found.collect()
+                };
+                Self {
+                    faults: of_kernels(&LINUX_FAULTS),
+                    refusals: of_kernels(&LINUX_REFUSALS),
+                    interrupts: symbols.starts(AddressSpace::Kernel, is_linux_interrupt),
+                }
+            }
             // Xen forwards the traps of its first domain.
             AddressLayout::Xen => Self {
                 faults: among(AddressSpace::Hypervisor, &XEN_FAULTS),

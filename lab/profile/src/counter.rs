@@ -5,26 +5,29 @@
 //! other: batches, and the intervals between the stages of a launch.
 //!
 //! Guest mode is derived from VMRUN: the guest runs from VMRUN until the instruction after it,
-//! the target of #VMEXIT, is executed. [`path_counter`] counts by call path.
+//! the target of #VMEXIT, is executed. [`crate::levels`] extends that to nested guests. [`path_counter`]
+//! counts by call path.
 
 mod call_chains;
 mod call_tree;
 mod path_counter;
+mod sites;
 
 pub use crate::insn::Flow;
 pub use call_chains::StackSlot;
 
 use crate::address_space::{AddressLayout, AddressSpace};
 use crate::format::{self, InsnCount, MarkerError, Window, WindowKind};
-use crate::insn::{self, InsnTraits, VMRUN};
+use crate::insn::InsnTraits;
+use crate::levels::{EntryId, Levels, Reached, MAX_LEVELS};
 use crate::retirement::{OpenWindows, Retirement};
 use path_counter::{PathCount, PathCounter};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use sites::State;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trapline_abi::{marker, Stage};
+use trapline_abi::Stage;
 
 /// Indices of the window kinds.
 const BATCH: usize = 0;
@@ -40,8 +43,9 @@ enum Role {
     Flow(Flow),
     BeginBatch,
     EndBatch,
-    GuestEntry,
-    ExitTarget,
+    GuestEntry(EntryId),
+    /// Target of the #VMEXIT after a guest entry.
+    ExitTarget(EntryId),
     ReachStage(Stage),
 }
 
@@ -53,8 +57,8 @@ pub struct InsnSite {
     role: Role,
     traits: InsnTraits,
     page: Option<u64>,
-    /// Executions by window kind, in host and guest mode.
-    counts: [[AtomicU64; 2]; 2],
+    /// Executions by window kind and level.
+    counts: [[AtomicU64; MAX_LEVELS]; 2],
     path_count: PathCount,
 }
 
@@ -63,6 +67,14 @@ impl InsnSite {
     pub fn flow(&self) -> Option<Flow> {
         match self.role {
             Role::Flow(flow) => Some(flow),
+            _ => None,
+        }
+    }
+
+    /// Returns the guest entry whose #VMEXIT leads to it, if any.
+    fn target_of(&self) -> Option<EntryId> {
+        match self.role {
+            Role::ExitTarget(entry) => Some(entry),
             _ => None,
         }
     }
@@ -88,7 +100,9 @@ pub struct Insn<'a> {
 /// Counts per instruction and the mode of the machine.
 pub struct Counter {
     has_xen: AtomicBool,
-    in_guest: AtomicBool,
+    /// Number of levels, if there are nested guests.
+    nested_levels: AtomicU8,
+    levels: Levels,
     in_batch: AtomicBool,
     /// Stage reached last in the current launch.
     stage: AtomicU8,
@@ -97,23 +111,13 @@ pub struct Counter {
     state: Mutex<Option<State>>,
 }
 
-#[derive(Default)]
-struct State {
-    sites: HashMap<SiteKey, &'static InsnSite>,
-    /// Targets of #VMEXIT.
-    exit_targets: HashSet<u64>,
-    output: Option<File>,
-}
-
-/// Virtual address, address in QEMU's memory, and whether the translation block ends.
-type SiteKey = (u64, usize, bool);
-
 impl Counter {
     /// Creates a counter without output.
     pub const fn new() -> Self {
         Self {
             has_xen: AtomicBool::new(false),
-            in_guest: AtomicBool::new(false),
+            nested_levels: AtomicU8::new(0),
+            levels: Levels::new(),
             in_batch: AtomicBool::new(false),
             stage: AtomicU8::new(NO_STAGE),
             retirement: Retirement::new(),
@@ -138,17 +142,23 @@ impl Counter {
         self.has_xen.store(true, Relaxed);
     }
 
+    /// Sets the number of levels of virtualization on a machine with nested guests.
+    pub fn set_nested(&self, levels: u8) {
+        self.nested_levels.store(levels, Relaxed);
+    }
+
     fn layout(&self) -> AddressLayout {
-        match self.has_xen.load(Relaxed) {
-            true => AddressLayout::Xen,
-            false => AddressLayout::Linux,
+        match (self.has_xen.load(Relaxed), self.nested_levels.load(Relaxed)) {
+            (true, _) => AddressLayout::Xen,
+            (false, 0) => AddressLayout::Linux,
+            (false, levels) => AddressLayout::Nested(levels),
         }
     }
 
     /// Returns true if the page of an instruction is needed to identify it: the first domain of
     /// Xen runs many programs at the same addresses.
     pub fn needs_page(&self, address: u64) -> bool {
-        self.has_xen.load(Relaxed) && self.layout().space(false, address) == AddressSpace::User
+        self.has_xen.load(Relaxed) && self.layout().space(0, address) == AddressSpace::User
     }
 
     /// Enables counts by call path. The plugin then calls [`Self::access_slot`], too.
@@ -167,7 +177,7 @@ impl Counter {
         let Insn { address, page, .. } = *insn;
         let layout = self.layout();
         self.with(|state| {
-            let role = state.role(layout.is_privileged(address), address, insn.bytes);
+            let role = state.role(layout.is_privileged(address), insn);
             let traits = InsnTraits::new(layout, address, insn.bytes, insn.ends_block);
             let key = (address, insn.physical, insn.ends_block);
             let is_same =
@@ -196,22 +206,19 @@ impl Counter {
     /// # Errors
     /// A window ended and cannot be written.
     pub fn execute(&self, site: &InsnSite) -> Result<(), String> {
-        if site.role == Role::ExitTarget {
-            self.in_guest.store(false, Relaxed);
-        }
-        let in_guest = self.in_guest.load(Relaxed);
-        self.paths.reach(site.address, in_guest);
+        let Reached { level, exited } = self.levels.reach(site.target_of());
+        self.paths.reach(site.address, level != 0);
         // A batch contains neither of its markers; the window of a stage begins with its own.
         let closed = match site.role {
             Role::EndBatch => self.end_batch(),
             Role::ReachStage(stage) => self.reach_stage(stage),
             _ => Ok(()),
         };
-        self.add(site);
+        self.add(site, level, exited);
         match site.role {
             Role::BeginBatch => self.begin_batch(),
-            Role::GuestEntry => {
-                self.in_guest.store(true, Relaxed);
+            Role::GuestEntry(entry) => {
+                self.levels.enter(entry);
                 Ok(())
             }
             _ => closed,
@@ -231,26 +238,24 @@ impl Counter {
         [self.in_batch.load(Relaxed), in_stage]
     }
 
-    fn add(&self, site: &InsnSite) {
+    fn add(&self, site: &InsnSite, level: u8, exited: Option<u8>) {
         let open = self.open_windows();
         if open == [false; 2] {
             return;
         }
-        let in_guest = self.in_guest.load(Relaxed);
         for (counts, _) in site.counts.iter().zip(open).filter(|(_, open)| *open) {
-            let count = &counts[usize::from(in_guest)];
+            let count = &counts[usize::from(level)];
             // Only one thread writes, so no atomic addition is needed.
             count.store(count.load(Relaxed) + 1, Relaxed);
         }
         if open[BATCH] {
             self.paths.count(site);
         }
-        if in_guest {
-            self.retirement.execute_in_guest(site.traits, open);
-        } else {
-            let after_exit = site.role == Role::ExitTarget;
+        if level < self.layout().levels() {
             self.retirement
-                .execute_on_host(site.traits, after_exit, open);
+                .execute_on_host(site.traits, level, exited, open);
+        } else {
+            self.retirement.execute_in_guest(site.traits, level, open);
         }
     }
 
@@ -300,8 +305,9 @@ impl Counter {
     fn take(&self, kind: usize) -> Vec<InsnCount> {
         let mut unretired = self.retirement.take(kind);
         let mut insns = self.with(|state| state.take_counts(kind));
-        for insn in insns.iter_mut().filter(|insn| !insn.in_guest) {
-            insn.unretired = unretired.remove(&insn.address).unwrap_or(0);
+        for insn in &mut insns {
+            let entry = (insn.level, insn.address);
+            insn.unretired = unretired.remove(&entry).unwrap_or(0);
         }
         insns
     }
@@ -331,60 +337,6 @@ impl Counter {
 impl Default for Counter {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl State {
-    fn role(&mut self, is_privileged: bool, address: u64, bytes: &[u8]) -> Role {
-        if is_privileged && bytes == VMRUN {
-            self.exit_targets.insert(address + VMRUN.len() as u64);
-            return Role::GuestEntry;
-        }
-        if is_privileged && self.exit_targets.contains(&address) {
-            return Role::ExitTarget;
-        }
-        match marker::kind(bytes) {
-            Some(marker::BEGIN) => Role::BeginBatch,
-            Some(marker::END) => Role::EndBatch,
-            _ => match marker::stage(bytes) {
-                Some(stage) => Role::ReachStage(stage),
-                None => insn::flow(bytes).map_or(Role::Ordinary, Role::Flow),
-            },
-        }
-    }
-
-    /// Replaces the site of code that was modified. The old one, with its counts, moves to a key
-    /// that no instruction has.
-    fn replace(&mut self, key: SiteKey, site: &'static InsnSite) {
-        if let Some(old) = self.sites.insert(key, site) {
-            let unused = std::ptr::from_ref(old) as usize;
-            self.sites.insert((key.0, unused, key.2), old);
-        }
-    }
-
-    /// Removes and returns the counts of a window kind, ordered independently of translation.
-    fn take_counts(&mut self, kind: usize) -> Vec<InsnCount> {
-        let mut sums: BTreeMap<(bool, u64, Option<u64>), InsnCount> = BTreeMap::new();
-        for site in self.sites.values() {
-            for (count, in_guest) in site.counts[kind].iter().zip([false, true]) {
-                let count = count.swap(0, Relaxed);
-                if count == 0 {
-                    continue;
-                }
-                let (address, page) = (site.address, site.page.filter(|_| !in_guest));
-                let sum = sums.entry((in_guest, address, page)).or_default();
-                *sum = InsnCount {
-                    in_guest,
-                    address,
-                    page,
-                    count: sum.count + count,
-                    unretired: 0,
-                    is_exit_target: sum.is_exit_target || site.role == Role::ExitTarget,
-                    halts: sum.halts || (!in_guest && site.traits.halts()),
-                };
-            }
-        }
-        sums.into_values().collect()
     }
 }
 

@@ -16,7 +16,7 @@
 //! h ffffffff81000000 9
 //! ```
 //! `window` is a batch of work, `stage` the interval between two stages of a launch. `h` is
-//! host mode, `g` guest mode. Addresses are hexadecimal, counts decimal. `page` is the
+//! host mode, `g` guest mode, `g2` and `g3` are nested guest modes. Addresses are hexadecimal, counts decimal. `page` is the
 //! fingerprint of the instruction's page ([`crate::page`]). `uncharged` counts instructions
 //! that did not retire and led here. `leaves` marks the target of #VMEXIT, `halts` an
 //! instruction that stops the CPU until an interrupt. A path line gives the depth and the last
@@ -49,11 +49,14 @@ pub const STACKS: &str = "stacks=on";
 /// Plugin argument: the machine runs Xen.
 pub const XEN: &str = "machine=xen";
 
+/// Prefix of the plugin argument with the number of levels on a machine with nested guests.
+pub const LEVELS: &str = "levels=";
+
 /// Executions of one instruction within a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InsnCount {
-    /// True in guest mode.
-    pub in_guest: bool,
+    /// Level of virtualization: 0 in host mode, 1 in guest mode, 2 in nested guest mode.
+    pub level: u8,
     /// Virtual address.
     pub address: u64,
     /// Fingerprint of its page, where an address alone is ambiguous.
@@ -214,9 +217,13 @@ pub fn write(window: &Window) -> String {
 }
 
 fn write_insn(text: &mut String, insn: &InsnCount) {
-    let mode = if insn.in_guest { 'g' } else { 'h' };
     // Writing to a string cannot fail.
-    let _ = write!(text, "{mode} {:x} {}", insn.address, insn.count);
+    let _ = match insn.level {
+        0 => write!(text, "h"),
+        1 => write!(text, "g"),
+        level => write!(text, "g{level}"),
+    };
+    let _ = write!(text, " {:x} {}", insn.address, insn.count);
     if let Some(page) = insn.page {
         let _ = write!(text, " {PAGE} {page:x}");
     }
@@ -292,7 +299,7 @@ fn parse_line(line: &str, window: &mut Window) -> Option<()> {
             let count = (hexadecimal(address)?, count.parse().ok()?);
             window.paths.last_mut()?.counts.push(count);
         }
-        [depth, kind, site, target] if depth != "h" && depth != "g" => {
+        [depth, kind, site, target] if !depth.starts_with(['h', 'g']) => {
             let depth = depth.parse().ok()?;
             let continues = 1..=window.paths.last()?.depth + 1;
             continues.contains(&depth).then_some(())?;
@@ -323,10 +330,10 @@ fn parse_insn(mut words: Vec<&str>) -> Option<InsnCount> {
         return None;
     };
     Some(InsnCount {
-        in_guest: match mode {
-            "g" => true,
-            "h" => false,
-            _ => return None,
+        level: match mode {
+            "h" => 0,
+            "g" => 1,
+            _ => mode.strip_prefix('g')?.parse().ok()?,
         },
         address: hexadecimal(address)?,
         page: page.map_or(Some(None), |page| hexadecimal(page).map(Some))?,

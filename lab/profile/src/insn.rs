@@ -80,7 +80,7 @@ impl InsnTraits {
     /// Classifies an instruction; `ends_block` if it is the last of its translation block.
     pub fn new(layout: AddressLayout, address: u64, bytes: &[u8], ends_block: bool) -> Self {
         let privileged = layout.is_privileged(address);
-        let program = layout.space(false, address) == AddressSpace::User;
+        let program = layout.space(0, address) == AddressSpace::User;
         let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
         Self {
             address,
@@ -159,13 +159,14 @@ impl InsnTraits {
 }
 
 /// Returns the properties given by the opcode. KVM and Xen on AMD with nested paging intercept
-/// ports, hlt, cpuid, model-specific registers, control registers but CR3, and hypercalls.
+/// ports, hlt, cpuid, model-specific registers, control registers but CR3, hypercalls, and the
+/// instructions of a nested hypervisor from VMRUN to CLGI.
 fn classify(bytes: &[u8]) -> u64 {
     match *opcode(bytes) {
         [0x6c..=0x6f | 0xe4..=0xe7 | 0xec..=0xef, ..] => INTERCEPTED,
         [0xf4, ..] => INTERCEPTED | HALTS | REFUSED,
         [0x0f, 0x30 | 0x32, ..] => INTERCEPTED | REFUSED,
-        [0x0f, 0xa2, ..] | [0x0f, 0x01, 0xc1 | 0xd9, ..] => INTERCEPTED,
+        [0x0f, 0xa2, ..] | [0x0f, 0x01, 0xc1 | 0xd8..=0xdd, ..] => INTERCEPTED,
         [0x0f, 0x20 | 0x22, operand, ..] if extension(operand) != 3 => INTERCEPTED | REFUSED,
         [0x0f, 0x06 | 0x08 | 0x09 | 0x20..=0x23, ..] | [0xfa | 0xfb, ..] => REFUSED,
         [0x0f, 0x05 | 0x34, ..] | [0xcd, ..] => CALLS_KERNEL,

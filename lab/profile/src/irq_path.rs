@@ -81,7 +81,10 @@ pub enum IrqPathError {
     /// The image runs on the bare machine.
     #[error("the bare machine has no host that interrupts pass through")]
     Bare,
-    /// A function is missing or ambiguous.
+    /// The guest is nested.
+    #[error("interrupts of nested guests are not traced")]
+    Nested,
+    /// A function of the path has no symbol, or several.
     #[error("symbol {0}: not found, or found more than once")]
     Symbol(&'static str),
 }
@@ -94,6 +97,7 @@ impl IrqPath {
     pub fn find(symbols: &Symbols, layout: AddressLayout) -> Result<Self, IrqPathError> {
         let names = match layout {
             AddressLayout::Bare => return Err(IrqPathError::Bare),
+            AddressLayout::Nested(_) => return Err(IrqPathError::Nested),
             AddressLayout::Linux => KVM,
             AddressLayout::Xen => XEN,
         };
@@ -263,7 +267,7 @@ mod tests {
 
     fn find(kallsyms: &str) -> Result<IrqPath, IrqPathError> {
         let mut symbols = Symbols::default();
-        symbols.add_kallsyms("kernel", kallsyms);
+        symbols.add_kallsyms(AddressSpace::Kernel, "kernel", kallsyms);
         IrqPath::find(&symbols, AddressLayout::Linux)
     }
 

@@ -187,14 +187,15 @@ impl IrqTracer {
             return;
         }
         if let Some((insn, _)) = last {
-            self.retirement.skip_to(insn, was_in_guest);
+            self.retirement.skip_to(insn, was_in_guest.into());
         }
         if let Some((insn, _)) = block.insns.first() {
             match in_guest {
-                true => self.retirement.execute_in_guest(*insn, OPEN),
-                false => self
-                    .retirement
-                    .execute_on_host(*insn, block.is_exit_target, OPEN),
+                true => self.retirement.execute_in_guest(*insn, 1, OPEN),
+                false => {
+                    let exited = block.is_exit_target.then_some(1);
+                    self.retirement.execute_on_host(*insn, 0, exited, OPEN);
+                }
             }
         }
     }
@@ -204,7 +205,7 @@ impl IrqTracer {
     pub fn trace(&self, point: &TracePoint) -> Option<IrqTimestamps> {
         let in_guest = self.in_guest.load(Relaxed);
         let layout = self.layout();
-        let space = layout.space(in_guest, point.address);
+        let space = layout.space(in_guest.into(), point.address);
         let is_tracing = self.is_tracing.load(Relaxed);
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         match (point.event, space) {

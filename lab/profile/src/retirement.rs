@@ -10,6 +10,7 @@
 //! An instruction that QEMU refuses at translation, for lack of privilege, counts as retired.
 
 use crate::insn::InsnTraits;
+use crate::levels::MAX_LEVELS;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The window kinds that are open.
 pub type OpenWindows = [bool; 2];
 
-/// Last instruction of one address space. Only one thread writes.
+/// Last instruction of one level. Only one thread writes.
 struct LastInsn {
     address: AtomicU64,
     bits: AtomicU64,
@@ -47,24 +48,32 @@ impl LastInsn {
 /// instruction there did not retire.
 #[derive(Clone, Copy, Debug)]
 struct PendingTrap {
-    entry: u64,
+    entry: CodeAddress,
     retried: Option<u64>,
+}
+
+/// Traps of one level that are not resolved.
+#[derive(Default)]
+struct LevelState {
+    /// Faults and interrupts of programs, the innermost last.
+    traps: Vec<PendingTrap>,
+    exit: Option<PendingTrap>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Faults and interrupts of programs, the innermost last.
-    traps: Vec<PendingTrap>,
-    exit: Option<PendingTrap>,
-    /// Unretired instructions by the address they led to, for each window kind.
-    sums: [BTreeMap<u64, u64>; 2],
+    levels: [LevelState; MAX_LEVELS],
+    /// Unretired instructions by the level and address they led to, for each window kind.
+    sums: [BTreeMap<CodeAddress, u64>; 2],
 }
+
+/// Level of virtualization and virtual address.
+pub type CodeAddress = (u8, u64);
 
 /// Tracks execution and counts instructions that did not retire.
 pub struct Retirement {
-    host: LastInsn,
-    guest: LastInsn,
-    is_exit_pending: AtomicBool,
+    last: [LastInsn; MAX_LEVELS],
+    is_exit_pending: [AtomicBool; MAX_LEVELS],
     state: Mutex<Option<State>>,
 }
 
@@ -72,9 +81,8 @@ impl Retirement {
     /// Creates a tracker of a machine that has executed nothing.
     pub const fn new() -> Self {
         Self {
-            host: LastInsn::none(),
-            guest: LastInsn::none(),
-            is_exit_pending: AtomicBool::new(false),
+            last: [const { LastInsn::none() }; MAX_LEVELS],
+            is_exit_pending: [const { AtomicBool::new(false) }; MAX_LEVELS],
             state: Mutex::new(None),
         }
     }
@@ -87,14 +95,15 @@ impl Retirement {
 
     /// Discards all state, after a time without tracking.
     pub fn reset(&self) {
-        self.host.take();
-        self.guest.take();
-        self.is_exit_pending.store(false, Relaxed);
+        for (last, is_exit_pending) in self.last.iter().zip(&self.is_exit_pending) {
+            last.take();
+            is_exit_pending.store(false, Relaxed);
+        }
         self.with(|state| *state = State::default());
     }
 
-    /// Removes and returns the counts of a window kind, by the address that execution led to.
-    pub fn take(&self, kind: usize) -> BTreeMap<u64, u64> {
+    /// Removes and returns the counts of a window kind, by the code that execution led to.
+    pub fn take(&self, kind: usize) -> BTreeMap<CodeAddress, u64> {
         self.with(|state| std::mem::take(&mut state.sums[kind]))
     }
 
@@ -103,42 +112,57 @@ impl Retirement {
         self.with(|state| state.sums[kind].values().sum())
     }
 
-    /// Records `insn` as the last one after a sequence without traps.
-    pub fn skip_to(&self, insn: InsnTraits, in_guest: bool) {
-        match in_guest {
-            true => self.guest.replace(insn),
-            false => self.host.replace(insn),
-        };
+    /// Records `insn` as the last one at `level` after a sequence without traps.
+    pub fn skip_to(&self, insn: InsnTraits, level: u8) {
+        self.last[usize::from(level)].replace(insn);
     }
 
-    /// Records an instruction in guest mode.
-    pub fn execute_in_guest(&self, insn: InsnTraits, open: OpenWindows) {
-        self.guest.replace(insn);
-        if self.is_exit_pending.load(Relaxed) {
-            self.is_exit_pending.store(false, Relaxed);
-            self.with(|state| {
-                let exit = state.exit.take();
-                state.resolve(exit, insn.address, open);
-            });
-        }
+    /// Records an instruction of the innermost guest, at `level`.
+    pub fn execute_in_guest(&self, insn: InsnTraits, level: u8, open: OpenWindows) {
+        self.last[usize::from(level)].replace(insn);
+        self.resolve_exit(insn, level, open);
     }
 
-    /// Records an instruction in host mode; `after_exit` if #VMEXIT led to it.
-    pub fn execute_on_host(&self, insn: InsnTraits, after_exit: bool, open: OpenWindows) {
-        let last = self.host.replace(insn);
-        if after_exit {
-            self.exit(self.guest.take(), insn.address, open);
+    /// Records an instruction of a Linux or hypervisor at `level`; `exited` is the level that a
+    /// physical #VMEXIT led from, if one led to it.
+    pub fn execute_on_host(
+        &self,
+        insn: InsnTraits,
+        level: u8,
+        exited: Option<u8>,
+        open: OpenWindows,
+    ) {
+        let last = self.last[usize::from(level)].replace(insn);
+        self.resolve_exit(insn, level, open);
+        let entry = (level, insn.address);
+        if let Some(exited) = exited {
+            self.exit(exited, entry, open);
         } else if insn.is_privileged() && last.is_known() && last.traps_to(insn.address) {
-            self.trap(last, insn.address, open);
+            self.trap(last, entry, open);
         } else if insn.is_program() && last.returns_from_trap() {
             self.with(|state| {
-                let trap = state.traps.pop();
+                let trap = state.levels[usize::from(level)].traps.pop();
                 state.resolve(trap, insn.address, open);
             });
         }
     }
 
-    fn exit(&self, last: InsnTraits, entry: u64, open: OpenWindows) {
+    /// Decides whether the last instruction before an exit of `level` retired, which now
+    /// continues at `insn`.
+    fn resolve_exit(&self, insn: InsnTraits, level: u8, open: OpenWindows) {
+        let is_pending = &self.is_exit_pending[usize::from(level)];
+        if is_pending.load(Relaxed) {
+            is_pending.store(false, Relaxed);
+            self.with(|state| {
+                let exit = state.levels[usize::from(level)].exit.take();
+                state.resolve(exit, insn.address, open);
+            });
+        }
+    }
+
+    fn exit(&self, exited: u8, entry: CodeAddress, open: OpenWindows) {
+        let exited = usize::from(exited);
+        let last = self.last[exited].take();
         if !last.is_known() {
             // The guest's first instruction could not be fetched.
             return;
@@ -147,12 +171,12 @@ impl Retirement {
             self.with(|state| state.add(entry, open));
         } else {
             let retried = Some(last.address);
-            self.with(|state| state.exit = Some(PendingTrap { entry, retried }));
-            self.is_exit_pending.store(true, Relaxed);
+            self.with(|state| state.levels[exited].exit = Some(PendingTrap { entry, retried }));
+            self.is_exit_pending[exited].store(true, Relaxed);
         }
     }
 
-    fn trap(&self, last: InsnTraits, entry: u64, open: OpenWindows) {
+    fn trap(&self, last: InsnTraits, entry: CodeAddress, open: OpenWindows) {
         if last.is_refused() {
             return;
         }
@@ -164,7 +188,8 @@ impl Retirement {
             }
             if last.is_program() {
                 let retried = (!is_certain).then_some(last.address);
-                state.traps.push(PendingTrap { entry, retried });
+                let level = &mut state.levels[usize::from(entry.0)];
+                level.traps.push(PendingTrap { entry, retried });
             }
         });
     }
@@ -177,7 +202,7 @@ impl State {
         }
     }
 
-    fn add(&mut self, entry: u64, open: OpenWindows) {
+    fn add(&mut self, entry: CodeAddress, open: OpenWindows) {
         for (sums, is_open) in self.sums.iter_mut().zip(open) {
             if is_open {
                 *sums.entry(entry).or_default() += 1;

@@ -83,7 +83,7 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn find(&self, in_guest: bool, address: u64) -> Function {
-        let space = self.layout.space(in_guest, address);
+        let space = self.layout.space(in_guest.into(), address);
         let mut function = self.symbols.find(space, address);
         if space == AddressSpace::Kernel {
             merge_syscall_entries(&mut function.name);
@@ -104,7 +104,7 @@ impl Names<'_> {
     /// Returns true if a call leads into the middle of its own function, as those do that only
     /// fill the CPU's return stack.
     fn is_local_call(&self, step: &CallStep, in_guest: bool) -> bool {
-        let space = self.layout.space(in_guest, step.target);
+        let space = self.layout.space(in_guest.into(), step.target);
         step.kind == StepKind::Call
             && step.target != 0
             && !self.symbols.begins(space, step.target)
@@ -143,6 +143,7 @@ mod tests {
     fn symbols() -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add_kallsyms(
+            AddressSpace::Kernel,
             "kernel",
             "ffffffff81000000 T entry_SYSCALL_64\n\
              ffffffff81000010 T entry_SYSCALL_64_after_hwframe\n\

@@ -47,16 +47,22 @@ impl Symbols {
     pub fn find(&self, space: AddressSpace, address: u64) -> Function {
         let function = lookup(&self.entries, space, address);
         let file = || lookup(&self.ranges, space, address);
-        function.or_else(file).cloned().unwrap_or_else(|| Function {
+        let mut function = function.or_else(file).cloned().unwrap_or_else(|| Function {
             component: match space {
                 AddressSpace::Guest => "guest",
                 AddressSpace::Hypervisor => "hypervisor",
-                AddressSpace::Kernel => "kernel",
-                AddressSpace::User | AddressSpace::File(_) => "program",
+                AddressSpace::Kernel | AddressSpace::NestedKernel(_) => "kernel",
+                AddressSpace::User | AddressSpace::NestedUser(_) | AddressSpace::File(_) => {
+                    "program"
+                }
             }
             .to_owned(),
             name: UNKNOWN.to_owned(),
-        })
+        });
+        if let Some(level) = space.nested_level() {
+            function.component = nested_component(level, &function.component);
+        }
+        function
     }
 
     /// Returns the function of an instruction. The fingerprint of its page, if known, takes
@@ -90,9 +96,9 @@ impl Symbols {
         matching.map(|(start, _)| *start).collect()
     }
 
-    /// Adds the code symbols of the kernel `component` and its modules from the text of
+    /// Adds the code symbols of the kernel `component` in `space` and its modules from the text of
     /// `/proc/kallsyms`, which gives modules in brackets.
-    pub fn add_kallsyms(&mut self, component: &str, text: &str) {
+    pub fn add_kallsyms(&mut self, space: AddressSpace, component: &str, text: &str) {
         for line in text.lines() {
             let words: Vec<_> = line.split_ascii_whitespace().collect();
             let [address, "t" | "T" | "w" | "W", name, ref module @ ..] = words[..] else {
@@ -106,7 +112,7 @@ impl Symbols {
                 component: module.unwrap_or(component).to_owned(),
                 name: name.to_owned(),
             };
-            self.add((AddressSpace::Kernel, address), None, u64::MAX, function);
+            self.add((space, address), None, u64::MAX, function);
         }
     }
 
@@ -194,6 +200,12 @@ impl Symbols {
             _ => drop(self.entries.insert(start, new)),
         }
     }
+}
+
+/// Returns the name of a component of the guest at `level`, counting the system of the machine as
+/// L1.
+fn nested_component(level: u8, component: &str) -> String {
+    format!("L{}/{component}", level + 1)
 }
 
 fn lookup(

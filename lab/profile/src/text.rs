@@ -21,40 +21,43 @@ const STAGES: usize = 28;
 pub fn table(title: &str, profile: &Profile, width: usize) -> String {
     let mut text = format!("{title}: {} insn\n\n", number(profile.total));
     stages(&mut text, profile);
-    components(&mut text, profile);
+    sums(&mut text, "level", profile.levels(), profile.total);
+    sums(&mut text, "component", profile.components(), profile.total);
     functions(&mut text, profile, width);
     let _ = writeln!(text, "\n{}", balance(profile));
     text
 }
 
-fn components(text: &mut String, profile: &Profile) {
+/// Formats sums over `kind` as a table, if there are any.
+fn sums(text: &mut String, kind: &str, sums: Vec<(&str, f64)>, total: f64) {
+    if sums.is_empty() {
+        return;
+    }
     let _ = writeln!(
         text,
-        "{:<COMPONENT$} {:>NUMBER$} {:>7}",
-        "component", "insn", "share"
+        "{kind:<COMPONENT$} {:>NUMBER$} {:>7}",
+        "insn", "share"
     );
-    let mut components = profile.components();
-    let rest = components.split_off(components.len().min(MAX_COMPONENTS));
+    let (listed, rest) = sums.split_at(sums.len().min(MAX_COMPONENTS));
     let rest_name = format!("{} more", rest.len());
-    if !rest.is_empty() {
-        let insn = rest.iter().map(|(_, insn)| insn).sum();
-        components.push((&rest_name, insn));
-    }
-    for (component, insn) in components {
+    let rest_insn = rest.iter().map(|(_, insn)| insn).sum();
+    let last = (!rest.is_empty()).then_some((rest_name.as_str(), rest_insn));
+    for (name, insn) in listed.iter().copied().chain(last) {
         let _ = writeln!(
             text,
             "{:<COMPONENT$} {:>NUMBER$} {:>7}",
-            clip(component, COMPONENT),
+            clip(name, COMPONENT),
             number(insn),
-            share(insn, profile.total)
+            share(insn, total)
         );
     }
+    text.push('\n');
 }
 
 fn functions(text: &mut String, profile: &Profile, width: usize) {
     let _ = writeln!(
         text,
-        "\n{:>NUMBER$} {:>7}  {:<COMPONENT$} function",
+        "{:>NUMBER$} {:>7}  {:<COMPONENT$} function",
         "insn", "share", "component"
     );
     let listed = profile.items.len().min(MAX_FUNCTIONS);
@@ -271,6 +274,20 @@ mod tests {
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");
         assert!(text.contains("b: 40,020 insn, 39,019.50 more"), "{text}");
+    }
+
+    #[test]
+    fn levels_of_nested_guests_are_summed() {
+        let mut nested = profile(3);
+        let components = ["kvm", "L2/kvm", "guest"];
+        for (item, component) in nested.items.iter_mut().zip(components) {
+            component.clone_into(&mut item.function.component);
+        }
+        let levels: Vec<_> = nested.levels().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(levels, ["L1", "L2", "guest"]);
+        let text = table("exits/port-out in sim/kvm/kvm", &nested, 80);
+        assert!(text.contains("\nlevel "), "{text}");
+        assert!(profile(3).levels().is_empty());
     }
 
     #[test]

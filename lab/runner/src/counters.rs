@@ -94,9 +94,16 @@ impl Counters {
     /// # Errors
     /// Memory for the counts cannot be allocated, or there is no such environment.
     pub fn attach(&self, id: EnvironmentId) -> Result<CountedEnvironment, EnvError> {
-        let words = [(self.stacks, format::STACKS), (id.is_xen(), format::XEN)];
-        let words = words.into_iter().filter(|(wanted, _)| *wanted);
-        let words = words.map(|(_, word)| word.to_owned()).collect();
+        let levels = id.stack().levels.len();
+        let is_nested = id.stack().is_nested();
+        let words = [
+            // Call stacks distinguish one guest only.
+            (self.stacks && !is_nested, format::STACKS.to_owned()),
+            (id.is_xen(), format::XEN.to_owned()),
+            (is_nested, format!("{}{levels}", format::LEVELS)),
+        ];
+        let words = words.into_iter().filter(|(is_wanted, _)| *is_wanted);
+        let words = words.map(|(_, word)| word).collect();
         let counter = match (&self.plugin, id.clock()) {
             (_, Clock::InsnVmx) => {
                 let reader = TraceReader::new(machine_of(id), !id.is_native());

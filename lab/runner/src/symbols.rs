@@ -23,6 +23,7 @@ pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
     match environment {
         bare if bare.is_bare() => AddressLayout::Bare,
         id if id.is_xen() => AddressLayout::Xen,
+        id if id.stack().is_nested() => AddressLayout::Nested(id.stack().levels.len() as u8),
         _ => AddressLayout::Linux,
     }
 }
@@ -49,11 +50,13 @@ pub fn of(
     }
     let located = reader.locate(environment, watch)?;
     if environment.is_xen() {
-        reader.symbols.add_kallsyms(KERNEL_OF_DOM0, &located.kernel);
+        let symbols = &mut reader.symbols;
+        symbols.add_kallsyms(AddressSpace::Kernel, KERNEL_OF_DOM0, &located.kernel);
         reader.add_xen()?;
     } else {
-        reader.symbols.add_kallsyms("kernel", &located.kernel);
+        reader.add_kernel(&located);
         reader.add_programs(environment, &located)?;
+        reader.add_nested(&located)?;
     }
     Ok(reader.symbols)
 }
@@ -74,7 +77,7 @@ pub fn of_irq_path(
         reader.add_hypervisor()?;
     } else {
         let located = reader.locate(environment, watch)?;
-        reader.symbols.add_kallsyms("kernel", &located.kernel);
+        reader.add_kernel(&located);
     }
     Ok(reader.symbols)
 }
@@ -144,6 +147,23 @@ impl<'a> Reader<'a> {
                 .symbols
                 .add_elf(AddressSpace::User, &name, &bytes, bias);
             self.note_missing(&name, file);
+        }
+        Ok(())
+    }
+
+    fn add_kernel(&mut self, located: &Located) {
+        let symbols = &mut self.symbols;
+        symbols.add_kallsyms(AddressSpace::Kernel, "kernel", &located.kernel);
+    }
+
+    /// Adds the kernels of guests that host guests, and their programs.
+    fn add_nested(&mut self, located: &Located) -> Result<(), Failure> {
+        for (kernel, level) in located.nested_kernels.iter().zip(1..) {
+            let space = AddressSpace::NestedKernel(level);
+            self.symbols.add_kallsyms(space, "kernel", kernel);
+            let space = AddressSpace::NestedUser(level);
+            self.add(space, "trapline-agent", Part::Agent)?;
+            self.add(space, "trapline-vmm", Part::Vmm)?;
         }
         Ok(())
     }

@@ -40,31 +40,39 @@ pub trait ProgramObserver {
     fn abort(&mut self, reason: &str);
 }
 
-impl<P: ProgramObserver + ?Sized> ProgramObserver for Box<P> {
-    fn expected(&self) -> usize {
-        self.as_ref().expected()
-    }
+/// Implements [`ProgramObserver`] for a pointer to an observer.
+macro_rules! observe_through {
+    ($pointer:ty) => {
+        impl<P: ProgramObserver + ?Sized> ProgramObserver for $pointer {
+            fn expected(&self) -> usize {
+                (**self).expected()
+            }
 
-    fn byte_limit(&self) -> u64 {
-        self.as_ref().byte_limit()
-    }
+            fn byte_limit(&self) -> u64 {
+                (**self).byte_limit()
+            }
 
-    fn start(&mut self, exec: u64) {
-        self.as_mut().start(exec);
-    }
+            fn start(&mut self, exec: u64) {
+                (**self).start(exec);
+            }
 
-    fn output(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), Error> {
-        self.as_mut().output(channel, bytes)
-    }
+            fn output(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), Error> {
+                (**self).output(channel, bytes)
+            }
 
-    fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), Error> {
-        self.as_mut().end(status, at)
-    }
+            fn end(&mut self, status: ExitStatus, at: u64) -> Result<(), Error> {
+                (**self).end(status, at)
+            }
 
-    fn abort(&mut self, reason: &str) {
-        self.as_mut().abort(reason);
-    }
+            fn abort(&mut self, reason: &str) {
+                (**self).abort(reason);
+            }
+        }
+    };
 }
+
+observe_through!(Box<P>);
+observe_through!(&mut P);
 
 /// Exit statuses of an emulator.
 #[derive(Clone, Copy, Debug)]

@@ -75,6 +75,18 @@ impl<I: ProgramObserver> ProgramObserver for Nested<I> {
     }
 }
 
+/// Returns an observer of a machine whose programs run in Linux guests at `level`: 0 is the machine
+/// itself.
+pub fn at_level<'a>(
+    level: u32,
+    programs: &'a mut dyn ProgramObserver,
+) -> Box<dyn ProgramObserver + 'a> {
+    match level {
+        0 => Box::new(programs),
+        _ => Box::new(Nested::new(at_level(level - 1, programs))),
+    }
+}
+
 /// One program of a Linux guest.
 struct OneProgram<I>(Rc<RefCell<I>>);
 

@@ -12,9 +12,8 @@ use trapline_model::{Conditions, GuestConfig, Load};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
-use trapline_sim::listener::ProgramObserver;
 use trapline_sim::machine::{Machine, ReadyMachine};
-use trapline_sim::nested::Nested;
+use trapline_sim::nested;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
@@ -91,6 +90,11 @@ pub trait Contents {
     /// Returns the number of Linux guests between the machine and the program that runs guests.
     fn nesting(&self) -> u32 {
         0
+    }
+
+    /// Starts a program that needs no guest at a level of nesting: 0 is the machine.
+    fn launch_at(&self, _level: u32, script: &mut Script, command: &Command) {
+        script.launch(command, false);
     }
 
     /// A command of the program that runs guests, if where its code lies depends
@@ -192,13 +196,10 @@ impl Guest for LinuxGuest {
         for (name, value) in self.contents.facts()? {
             out.fact(&name, value);
         }
-        let guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
-        let mut programs: Box<dyn ProgramObserver + '_> = Box::new(guests);
-        for _ in 0..self.contents.nesting() {
-            programs = Box::new(Nested::new(programs));
-        }
-        let (programs, hash, judged) = ready.wait(programs, limits);
-        drop(programs);
+        let mut guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
+        let programs = nested::at_level(self.contents.nesting(), &mut guests);
+        let (_, hash, judged) = ready.wait(programs, limits);
+        drop(guests);
         out.fact(STREAM_HASH, hash);
         judged
     }

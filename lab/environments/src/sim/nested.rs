@@ -124,6 +124,15 @@ impl Contents for NestedLinux {
         script.launch(&self.command(job), false);
     }
 
+    fn launch_at(&self, level: u32, script: &mut Script, command: &Command) {
+        let Some(level) = level.checked_sub(1) else {
+            return script.launch(command, false);
+        };
+        let mut inner = Script::default();
+        self.inner.launch_at(level, &mut inner, command);
+        script.launch(&self.command_of(&inner), false);
+    }
+
     fn nesting(&self) -> u32 {
         self.inner.nesting() + 1
     }

@@ -11,7 +11,9 @@ use trapline_host::cache::{Kind, INCOMPLETE};
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Limits};
 use trapline_model::{Clock, EnvironmentId, GuestConfig};
-use trapline_sim::programs::{run_script, Output};
+use trapline_sim::machine::Machine;
+use trapline_sim::nested;
+use trapline_sim::programs::{run_script, Output, Outputs};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::SYMBOLS;
@@ -24,9 +26,11 @@ pub struct Located {
     /// What the program that runs guests has mapped, as `/proc/PID/maps` lists it;
     /// empty where its file alone says where it is.
     pub program: String,
+    /// Code symbols of the kernels of guests that host guests, outermost first.
+    pub nested_kernels: Vec<String>,
 }
 
-/// Separates the two parts in the cache.
+/// Separates the parts in the cache.
 const SEPARATOR: &str = "\n----\n";
 
 /// Where code lies on the machine of `environment` whose guests get `machine`.
@@ -45,12 +49,43 @@ pub fn locate(
         let (script, expected) = questions(contents.as_ref());
         let machine = LinuxMachine::new(settings, machine, contents, None);
         let ask = || machine.run(&script, expected, limits);
-        return kept_or_asked(settings, &machine.key()?, ask);
+        return kept_or_asked(settings, &machine.key()?, || located(ask()?, Vec::new()));
     }
     let machine = linux::machine(settings, machine, contents.as_ref())?;
     kept_or_asked(settings, &machine.key()?, || {
         let (script, expected) = questions(contents.as_ref());
-        Ok(run_script(&machine, &script, expected, limits)?.0)
+        let outputs = run_script(&machine, &script, expected, limits)?.0;
+        let nested = (1..=contents.nesting())
+            .map(|level| nested_symbols(&machine, contents.as_ref(), level, limits));
+        located(outputs, nested.collect::<Result<_, _>>()?)
+    })
+}
+
+/// Returns the symbols of the kernel of the guest at `level`.
+fn nested_symbols(
+    machine: &Machine,
+    contents: &dyn Contents,
+    level: u32,
+    limits: &Limits,
+) -> Result<String, Error> {
+    let mut script = Script::default();
+    contents.launch_at(level, &mut script, &Command::new(SYMBOLS));
+    let mut ready = machine.prepare(&script, limits)?;
+    ready.go(limits)?;
+    let mut outputs = Outputs::of(1);
+    ready
+        .wait(nested::at_level(level, &mut outputs), limits)
+        .2?;
+    let output = outputs.finished.pop();
+    text(output.ok_or_else(|| Error::Machine("no symbols were listed".to_owned()))?)
+}
+
+fn located(outputs: Vec<Output>, nested_kernels: Vec<String>) -> Result<Located, Error> {
+    let mut texts = outputs.into_iter().map(text);
+    Ok(Located {
+        kernel: texts.next().transpose()?.unwrap_or_default(),
+        program: texts.next().transpose()?.unwrap_or_default(),
+        nested_kernels,
     })
 }
 
@@ -58,17 +93,13 @@ pub fn locate(
 fn kept_or_asked(
     settings: &Settings,
     key: &str,
-    ask: impl FnOnce() -> Result<Vec<Output>, Error>,
+    ask: impl FnOnce() -> Result<Located, Error>,
 ) -> Result<Located, Error> {
     let kept = settings.cache.of(Kind::Symbols).join(key);
     if let Some(located) = read(&kept) {
         return Ok(located);
     }
-    let mut texts = ask()?.into_iter().map(text);
-    let located = Located {
-        kernel: texts.next().transpose()?.unwrap_or_default(),
-        program: texts.next().transpose()?.unwrap_or_default(),
-    };
+    let located = ask()?;
     keep(&kept, &located)?;
     Ok(located)
 }
@@ -102,10 +133,11 @@ fn text(output: Output) -> Result<String, Error> {
 
 fn read(kept: &Path) -> Option<Located> {
     let text = fs::read_to_string(kept).ok()?;
-    let (kernel, program) = text.split_once(SEPARATOR)?;
+    let mut parts = text.split(SEPARATOR).map(str::to_owned);
     Some(Located {
-        kernel: kernel.to_owned(),
-        program: program.to_owned(),
+        kernel: parts.next()?,
+        program: parts.next()?,
+        nested_kernels: parts.collect(),
     })
 }
 
@@ -113,7 +145,13 @@ fn read(kept: &Path) -> Option<Located> {
 fn keep(kept: &Path, located: &Located) -> Result<(), Error> {
     let directory = kept.parent().map_or_else(PathBuf::new, Path::to_owned);
     fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
-    let text = [&located.kernel, SEPARATOR, &located.program].concat();
+    let parts = [&located.kernel, &located.program].into_iter();
+    let parts: Vec<_> = parts.chain(&located.nested_kernels).collect();
+    let text = parts
+        .iter()
+        .map(|part| part.as_str())
+        .collect::<Vec<_>>()
+        .join(SEPARATOR);
     let draft = tempfile::Builder::new()
         .prefix(INCOMPLETE)
         .tempfile_in(&directory);
@@ -135,6 +173,7 @@ mod tests {
         let located = Located {
             kernel: "ffffffff81000000 T _text\n".to_owned(),
             program: String::new(),
+            nested_kernels: vec!["ffffffff81000000 T _stext\n".to_owned()],
         };
         keep(&kept, &located).unwrap();
         assert_eq!(read(&kept), Some(located));

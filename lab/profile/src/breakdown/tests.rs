@@ -6,6 +6,7 @@ const KERNEL: u64 = 0xffff_ffff_8100_0000;
 fn symbols() -> Symbols {
     let mut symbols = Symbols::default();
     symbols.add_kallsyms(
+        AddressSpace::Kernel,
         "kernel",
         "ffffffff81000000 T svm_vcpu_run\t[kvm_amd]\nffffffff81000100 T asm_exc_page_fault\n\
          ffffffff81000200 T asm_sysvec_apic_timer_interrupt\nffffffff81000300 T end\n",
@@ -17,7 +18,7 @@ fn symbols() -> Symbols {
 
 fn insn(in_guest: bool, address: u64, count: u64) -> InsnCount {
     InsnCount {
-        in_guest,
+        level: in_guest.into(),
         address,
         count,
         ..InsnCount::default()

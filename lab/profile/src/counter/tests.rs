@@ -1,8 +1,11 @@
 use super::*;
 use crate::address_space::KERNEL;
+use crate::insn::VMRUN;
 use std::io::{Read, Seek};
+use trapline_abi::marker;
 
 const NOP: [u8; 1] = [0x90];
+const JMP: [u8; 2] = [0xeb, 0];
 const BEGIN: [u8; 8] = [0x0f, 0x1f, 0x84, 0, marker::BEGIN, 0, 0x70, 0x7a];
 const END: [u8; 8] = [0x0f, 0x1f, 0x84, 0, marker::END, 0, 0x70, 0x7a];
 
@@ -87,13 +90,48 @@ fn guest_mode_lasts_from_vmrun_to_the_exit_target() {
     let lines = &found[0].insns;
     let found: Vec<_> = lines
         .iter()
-        .map(|i| (i.in_guest, i.address, i.is_exit_target))
+        .map(|i| (i.level, i.address, i.is_exit_target))
         .collect();
     let expected = [
-        (false, 0x20, false),
-        (false, KERNEL, false),
-        (false, KERNEL + 3, true),
-        (true, 0x20, false),
+        (0, 0x20, false),
+        (0, KERNEL, false),
+        (0, KERNEL + 3, true),
+        (1, 0x20, false),
+    ];
+    assert_eq!(found, expected);
+}
+
+/// Kernels of both levels have equal virtual addresses.
+#[test]
+fn nested_guests_are_counted_by_level() {
+    let nested = |address: u64, bytes| Insn {
+        physical: address as usize + 0x10_0000,
+        ..insn(address, bytes)
+    };
+    let found = windows(|counter| {
+        counter.set_nested(2);
+        let execute = |insn: &Insn<'_>| counter.execute(counter.site(insn)).unwrap();
+        execute(&insn(KERNEL, &VMRUN));
+        execute(&insn(0x11, &BEGIN));
+        execute(&nested(KERNEL, &VMRUN));
+        execute(&insn(KERNEL + 3, &JMP));
+        execute(&insn(KERNEL, &VMRUN));
+        execute(&insn(0x20, &NOP));
+        execute(&insn(KERNEL + 3, &JMP));
+        execute(&insn(KERNEL, &VMRUN));
+        execute(&nested(KERNEL + 3, &NOP));
+        execute(&insn(0x21, &END));
+    });
+    let found = found[0].insns.iter();
+    let found: Vec<_> = found
+        .map(|i| (i.level, i.address, i.count, i.unretired))
+        .collect();
+    let expected = [
+        (0, KERNEL, 2, 0),
+        (0, KERNEL + 3, 2, 2),
+        (1, KERNEL, 1, 0),
+        (1, KERNEL + 3, 1, 0),
+        (2, 0x20, 1, 0),
     ];
     assert_eq!(found, expected);
 }

@@ -15,10 +15,11 @@ fn unretired_on(layout: AddressLayout, insns: &[(u64, &[u8], bool)]) -> Vec<(u64
     let retirement = Retirement::new();
     for &(address, bytes, ends_block) in insns {
         let insn = InsnTraits::new(layout, address, bytes, ends_block);
-        retirement.execute_on_host(insn, false, OPEN);
+        retirement.execute_on_host(insn, 0, None, OPEN);
     }
     assert!(retirement.take(1).is_empty(), "that window is closed");
-    retirement.take(0).into_iter().collect()
+    let found = retirement.take(0).into_iter();
+    found.map(|((_, entry), count)| (entry, count)).collect()
 }
 
 fn unretired(insns: &[(u64, &[u8], bool)]) -> Vec<(u64, u64)> {
@@ -67,11 +68,11 @@ fn kernel_copies_fault_and_jumps_retire() {
 fn unretired_by_exit(last: Option<InsnTraits>, next: u64) -> u64 {
     let retirement = Retirement::new();
     if let Some(last) = last {
-        retirement.execute_in_guest(last, OPEN);
+        retirement.execute_in_guest(last, 1, OPEN);
     }
     let insn = |address| InsnTraits::new(AddressLayout::Linux, address, &MOV, false);
-    retirement.execute_on_host(insn(KERNEL), true, OPEN);
-    retirement.execute_in_guest(insn(next), OPEN);
+    retirement.execute_on_host(insn(KERNEL), 0, Some(1), OPEN);
+    retirement.execute_in_guest(insn(next), 1, OPEN);
     retirement.take(0).values().sum()
 }
 

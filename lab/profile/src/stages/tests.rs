@@ -8,6 +8,7 @@ const LAYOUT: AddressLayout = AddressLayout::Linux;
 fn symbols() -> Symbols {
     let mut symbols = Symbols::default();
     symbols.add_kallsyms(
+        AddressSpace::Kernel,
         "kernel",
         "ffffffff81000000 T do_execveat_common\nffffffff81000100 T asm_exc_page_fault\n\
          ffffffff81000200 T asm_sysvec_apic_timer_interrupt\nffffffff81000300 T end\n",

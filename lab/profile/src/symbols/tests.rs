@@ -4,6 +4,7 @@ use super::*;
 fn kallsyms_name_kernel_and_modules() {
     let mut symbols = Symbols::default();
     symbols.add_kallsyms(
+        AddressSpace::Kernel,
         "kernel",
         "ffffffff81000000 T _text\nffffffff81000000 T _stext\n\
          ffffffff81000100 t do_it\nffffffff81000180 d data\n\

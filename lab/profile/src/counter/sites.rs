@@ -1,0 +1,94 @@
+//! The translated instructions of a machine, by address.
+
+use super::{Insn, InsnSite, Role};
+use crate::format::InsnCount;
+use crate::insn::{self, VMRUN};
+use crate::levels::EntryId;
+use crate::page;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::sync::atomic::Ordering::Relaxed;
+use trapline_abi::marker;
+
+/// Sites, and the file for their counts.
+#[derive(Default)]
+pub(super) struct State {
+    pub sites: HashMap<SiteKey, &'static InsnSite>,
+    /// Targets of #VMEXIT by virtual address and address in QEMU's memory; the latter is 0 in the
+    /// page after the entry. Kernels of different levels use equal virtual addresses.
+    exit_targets: HashMap<(u64, usize), EntryId>,
+    pub output: Option<File>,
+}
+
+/// Virtual address, address in QEMU's memory, and whether the translation block ends.
+pub(super) type SiteKey = (u64, usize, bool);
+
+impl State {
+    /// Returns the function of an instruction.
+    pub fn role(&mut self, is_privileged: bool, insn: &Insn<'_>) -> Role {
+        let bytes = insn.bytes;
+        if is_privileged && bytes == VMRUN {
+            return Role::GuestEntry(self.guest_entry(insn));
+        }
+        let places = [insn.physical, 0].map(|physical| (insn.address, physical));
+        let mut entries = places
+            .iter()
+            .filter_map(|place| self.exit_targets.get(place));
+        if let Some(entry) = entries.next().filter(|_| is_privileged) {
+            return Role::ExitTarget(*entry);
+        }
+        match marker::kind(bytes) {
+            Some(marker::BEGIN) => Role::BeginBatch,
+            Some(marker::END) => Role::EndBatch,
+            _ => match marker::stage(bytes) {
+                Some(stage) => Role::ReachStage(stage),
+                None => insn::flow(bytes).map_or(Role::Ordinary, Role::Flow),
+            },
+        }
+    }
+
+    fn guest_entry(&mut self, vmrun: &Insn<'_>) -> EntryId {
+        let target = vmrun.address + VMRUN.len() as u64;
+        let physical = match target.is_multiple_of(page::SIZE as u64) {
+            true => 0,
+            false => vmrun.physical + VMRUN.len(),
+        };
+        let number = self.exit_targets.len();
+        let known = self.exit_targets.entry((target, physical));
+        *known.or_insert_with(|| EntryId::new(number))
+    }
+
+    /// Replaces the site of code that was modified. The old one, with its counts, moves to a key
+    /// that no instruction has.
+    pub fn replace(&mut self, key: SiteKey, site: &'static InsnSite) {
+        if let Some(old) = self.sites.insert(key, site) {
+            let unused = std::ptr::from_ref(old) as usize;
+            self.sites.insert((key.0, unused, key.2), old);
+        }
+    }
+
+    /// Removes and returns the counts of a window kind, ordered independently of translation.
+    pub fn take_counts(&mut self, kind: usize) -> Vec<InsnCount> {
+        let mut sums: BTreeMap<(u8, u64, Option<u64>), InsnCount> = BTreeMap::new();
+        for site in self.sites.values() {
+            for (count, level) in site.counts[kind].iter().zip(0..) {
+                let count = count.swap(0, Relaxed);
+                if count == 0 {
+                    continue;
+                }
+                let (address, page) = (site.address, site.page.filter(|_| level == 0));
+                let sum = sums.entry((level, address, page)).or_default();
+                *sum = InsnCount {
+                    level,
+                    address,
+                    page,
+                    count: sum.count + count,
+                    unretired: 0,
+                    is_exit_target: sum.is_exit_target || site.target_of().is_some(),
+                    halts: sum.halts || (level == 0 && site.traits.halts()),
+                };
+            }
+        }
+        sums.into_values().collect()
+    }
+}
