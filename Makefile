@@ -17,7 +17,7 @@ TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --re
 
 BASELINES := baselines
 
-.PHONY: help setup setup-tests build run test test-all check baseline bench \
+.PHONY: help setup setup-tests build run test test-all check baseline fixtures bench \
 	power endure dist clean
 
 help: ## Show this list
@@ -57,6 +57,11 @@ baseline: build ## Measure the exact figures that `make test` compares with
 	    mv $(BASELINES)/$$name.json.new $(BASELINES)/$$name.json; \
 	done
 	@git diff --stat -- $(BASELINES)
+
+fixtures: build ## Record the guests that tests replay
+	TRAPLINE_IMAGE_TARGET=$(CURDIR)/target/image-slow CARGO_PROFILE_GUEST_OPT_LEVEL=1 \
+	    guest/kernel/build.sh target/image-slow/trapline-image
+	@scripts/fixtures.sh $(DIST) target/image-slow/trapline-image
 
 bench: build ## Print the figures that the README quotes
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures

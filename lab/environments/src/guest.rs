@@ -4,6 +4,7 @@
 use crate::environment::{Guest, Progress, SampleSink, Work};
 use crate::loads::{neighbourly, Beside, Crew};
 use crate::observe::{Finished, Offset};
+use crate::recording::record_path;
 use std::time::{Duration, Instant};
 use trapline_abi::{Job, Op};
 use trapline_host::affinity::{Affinity, Threads};
@@ -157,6 +158,7 @@ impl ProcessGuest {
     ) -> Result<(), Error> {
         let foreign = self.recipe.foreign();
         let mut ear = GuestOutput::new(job, self.recipe.clock(), foreign, out);
+        running.record(record_path(job));
         let heard = running.wait(&mut ear, limits);
         let mut decoder = ear.decoder;
         decoder.close();

@@ -6,6 +6,7 @@ use crate::environment::{Availability, Environment, Guest, Requirements};
 use crate::kvm::{self, Hardware};
 use crate::linux_guest;
 use crate::needs::{self, Need};
+use crate::replay;
 use crate::sim;
 use crate::wall;
 use std::path::PathBuf;
@@ -32,6 +33,9 @@ impl Environment for Layered {
     }
 
     fn supports(&self, need: &Requirements) -> Availability {
+        if let Some(recordings) = self.settings.recordings() {
+            return replay::supports(&recordings, self.id);
+        }
         let mut needs = self.needs().into_iter();
         let met = needs.try_for_each(|need| self.check(need));
         match met.and_then(|()| check_memory(self.memory_mib(&need.guest))) {
@@ -49,6 +53,9 @@ impl Environment for Layered {
     }
 
     fn launch(&self, image: &GuestImage, machine: &GuestConfig) -> Result<Box<dyn Guest>, Error> {
+        if let Some(recordings) = self.settings.recordings() {
+            return replay::launch(&recordings, self.id, &self.settings, image, machine);
+        }
         let stack = self.id.stack();
         match stack.machine {
             Machine::Host => wall::launch(&stack, &self.settings, image, machine),

@@ -20,6 +20,8 @@ mod linux_guest;
 mod loads;
 mod needs;
 mod observe;
+mod recording;
+mod replay;
 pub mod sim;
 mod wall;
 mod window;

@@ -58,6 +58,11 @@ impl Parts {
         }
     }
 
+    /// Returns their directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns the parts in `directory` with the plugin and QEMU library of `self`, to measure older
     /// commits.
     pub fn measuring(self, directory: impl Into<PathBuf>) -> Self {

@@ -40,6 +40,8 @@ pub struct Settings {
     pub plugin: Option<Plugin>,
     /// Trace of Bochs, to count instructions.
     pub trace: Option<Trace>,
+    /// Directory of recordings to replay instead of starting guests, for tests; relative to the parts.
+    pub replay: Option<PathBuf>,
 }
 
 impl Settings {
@@ -63,11 +65,18 @@ impl Settings {
             vmm: None,
             plugin: None,
             trace: None,
+            replay: std::env::var_os("TRAPLINE_REPLAY").map(PathBuf::from),
         })
     }
 }
 
 impl Settings {
+    /// Returns the directory of recordings, if recordings are to be replayed.
+    pub fn recordings(&self) -> Option<PathBuf> {
+        let directory = self.replay.as_ref()?;
+        Some(self.parts.directory().join(directory))
+    }
+
     /// Returns the QEMU of these settings.
     ///
     /// # Errors

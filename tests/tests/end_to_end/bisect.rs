@@ -1,11 +1,12 @@
 //! `trapline bisect` in small repositories. A commit's build copies the parts that
 //! were built here, with one of two images: ours, and the same source built with
-//! less optimisation - figures that differ for a real reason.
+//! less optimisation - figures that differ for a real reason. Searches that are not slow replay
+//! recordings of both.
 
 use std::path::PathBuf;
 use std::process::Command;
 use trapline_tests::run::{Ended, Place};
-use trapline_tests::{has_git, has_qemu, parts, slow_image};
+use trapline_tests::{has_git, has_qemu, parts, root, slow_image};
 
 /// Returns whether git and QEMU are installed; otherwise records `what` as skipped.
 fn can_search(what: &str) -> bool {
@@ -23,18 +24,24 @@ enum Kind {
 const BUILD: &str = "test ! -e broken || { echo no luck today; exit 7; }
 mkdir -p target/dist
 cp -L \"$PARTS\"/trapline-* target/dist/
-if test -e slow; then cp \"$SLOW\" target/dist/trapline-image; fi
+cp -R \"$RECORDINGS\" target/dist/recordings
+if test -e slow; then
+    cp \"$SLOW\" target/dist/trapline-image
+    cp -R \"$RECORDINGS\"/slow/. target/dist/recordings/
+fi
 ";
 
 /// A repository with a commit of each kind after a first that is fast.
 struct Repository {
     place: Place,
+    replays: bool,
 }
 
 impl Repository {
     fn new(kinds: &[Kind]) -> Self {
         let repository = Self {
             place: Place::new(),
+            replays: false,
         };
         std::fs::create_dir(repository.path()).expect("it is new");
         repository.git(&["init", "--quiet"]);
@@ -45,6 +52,19 @@ impl Repository {
             repository.commit(number, *kind);
         }
         repository
+    }
+
+    /// Replays recordings instead of booting.
+    fn replaying(self) -> Self {
+        std::fs::write(self.slow_image(), "another image").expect("ours");
+        Self {
+            replays: true,
+            ..self
+        }
+    }
+
+    fn slow_image(&self) -> PathBuf {
+        self.place.path().join("slow-image")
     }
 
     fn path(&self) -> PathBuf {
@@ -100,7 +120,14 @@ impl Repository {
         ];
         let build = ["--build", "sh build.sh", "--workload", "basic"];
         let mut command = self.place.trapline(&[&fixed[..], &build, words].concat());
-        command.env("PARTS", parts()).env("SLOW", slow_image());
+        command.env("PARTS", parts());
+        command.env("RECORDINGS", root().join("tests/recordings"));
+        match self.replays {
+            true => command
+                .env("SLOW", self.slow_image())
+                .env("TRAPLINE_REPLAY", "recordings"),
+            false => command.env("SLOW", slow_image()),
+        };
         Ended::from(command.output().expect("it starts"))
     }
 
@@ -158,10 +185,11 @@ fn tried(ended: &Ended) -> usize {
 
 #[test]
 fn bad_commit_among_sixteen_is_found_in_four_trials() {
-    if !can_search("a search for a commit") {
+    if !has_git("a search for a commit") {
         return;
     }
-    let ended = Repository::new(&sixteen(11, &[])).bisect_all();
+    let repository = Repository::new(&sixteen(11, &[])).replaying();
+    let ended = repository.bisect_all();
     assert_found(&ended, 11);
     assert!(tried(&ended) <= 4, "{}", ended.output);
 }
@@ -236,10 +264,10 @@ fn invalid_end_commits_are_rejected() {
 
 #[test]
 fn unchanged_figures_yield_no_commit() {
-    if !can_search("a search for nothing") {
+    if !has_git("a search for nothing") {
         return;
     }
-    let repository = Repository::new(&[Kind::Fast, Kind::Broken]);
+    let repository = Repository::new(&[Kind::Fast, Kind::Broken]).replaying();
     let same = repository.bisect(&["--good", "HEAD~2", "--bad", "HEAD~1"]);
     assert_eq!(same.status, Some(1), "{same:?}");
     assert!(same.output.contains("nothing to find"), "{same:?}");

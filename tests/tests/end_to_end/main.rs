@@ -35,5 +35,6 @@ mod plan;
 mod populate;
 mod processes;
 mod recipe;
+mod replay;
 mod report;
 mod xen;

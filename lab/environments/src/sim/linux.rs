@@ -4,6 +4,7 @@ use super::beside;
 use super::guests::{GuestKind, Guests};
 use super::STREAM_HASH;
 use crate::environment::{Guest, SampleSink, Work};
+use crate::recording::record_path;
 use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -196,6 +197,8 @@ impl Guest for LinuxGuest {
         for (name, value) in self.contents.facts()? {
             out.fact(&name, value);
         }
+        let path = self.jobs.first().and_then(record_path);
+        ready.running().record(path);
         let mut guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
         let programs = nested::at_level(self.contents.nesting(), &mut guests);
         let (_, hash, judged) = ready.wait(programs, limits);

@@ -18,6 +18,7 @@ pub mod symbols;
 mod xen;
 
 pub(crate) use build::build;
+use guests::GuestKind;
 pub(crate) use guests::Guests;
 pub(crate) use linux::{script, Contents};
 pub use trapline_sim::initramfs::Archive;
@@ -34,7 +35,6 @@ use crate::guest::{BootClock, ProcessGuest};
 use crate::loads::NEIGHBOUR;
 use crate::observe::Offset;
 use crate::wall::{our_vmm, InQemu};
-use guests::GuestKind;
 use inner::InnerLinux;
 use kernel::Maker;
 use linux::LinuxGuest;

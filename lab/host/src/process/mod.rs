@@ -7,6 +7,7 @@
 mod command;
 mod divert;
 mod guard;
+mod recording;
 
 pub use command::Command;
 pub use divert::Diversion;
@@ -15,11 +16,13 @@ use crate::usage::ProcessProbe;
 use crate::{Error, Limits};
 use divert::Filter;
 use guard::Guard;
+use recording::Recording;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use trapline_protocol::UsageProbe;
@@ -86,6 +89,7 @@ pub struct Process {
     _terminal: Option<File>,
     probe: ProcessProbe,
     filter: Option<Filter>,
+    recording: Option<PathBuf>,
     /// Dropped after the group that it guards has been killed.
     _guard: Option<Guard>,
 }
@@ -150,6 +154,7 @@ impl Process {
             events,
             _terminal: terminal,
             filter: command.diversion.clone().map(Filter::new),
+            recording: None,
             _guard: None,
         };
         if let Some(agent) = &command.guard {
@@ -174,12 +179,31 @@ impl Process {
         self.started.exec
     }
 
+    /// Records the output of [`Self::wait`] in `directory`, if one is given.
+    pub fn record(&mut self, directory: Option<PathBuf>) {
+        self.recording = directory;
+    }
+
     /// Passes output to `handler` until the process ends.
     ///
     /// # Errors
     /// A limit was reached, the handler failed, or the output cannot be read. The process may still
     /// run; dropping it kills it.
     pub fn wait(
+        &mut self,
+        handler: &mut dyn OutputHandler,
+        limits: &Limits,
+    ) -> Result<Exited, Error> {
+        let Some(directory) = self.recording.take() else {
+            return self.wait_for_end(handler, limits);
+        };
+        let mut recording = Recording::new(handler);
+        let exited = self.wait_for_end(&mut recording, limits)?;
+        recording.save(&directory, exited.status)?;
+        Ok(exited)
+    }
+
+    fn wait_for_end(
         &mut self,
         handler: &mut dyn OutputHandler,
         limits: &Limits,

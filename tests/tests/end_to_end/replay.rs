@@ -1,0 +1,135 @@
+//! Replayed recordings: the lab behind the guest's process, without booting.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
+use trapline_tests::run::{Ended, Place};
+use trapline_tests::{has_qemu, root};
+
+const WORDS: [&str; 8] = [
+    "run",
+    "--env",
+    "sim",
+    "--workload",
+    "basic",
+    "--format",
+    "json",
+    "--store",
+];
+
+/// Copies the recording of workload basic to a directory of this test.
+fn recorded(place: &Place) -> PathBuf {
+    let copy = place.path().join("recordings/sim/f");
+    std::fs::create_dir_all(&copy).expect("the directory is new");
+    for file in ["console", "errors", "events", "end"] {
+        let from = root().join("tests/recordings/sim/f").join(file);
+        std::fs::copy(from, copy.join(file)).expect("the recording is complete");
+    }
+    copy
+}
+
+fn command(place: &Place, words: &[&str]) -> std::process::Command {
+    let mut command = place.trapline(words);
+    command.arg(place.store());
+    command.env("TRAPLINE_REPLAY", place.path().join("recordings"));
+    command
+}
+
+fn replay(place: &Place) -> Ended {
+    Ended::from(command(place, &WORDS).output().expect("it starts"))
+}
+
+fn reasons(json: &Value) -> Vec<String> {
+    let cells = json["cells"].as_array().expect("there are cells");
+    let reasons = cells.iter().filter_map(|cell| cell["failed"].as_str());
+    reasons.map(str::to_owned).collect()
+}
+
+#[test]
+fn replay_has_the_figures_of_the_recorded_boot() {
+    if !has_qemu("recording a boot of sim") {
+        return;
+    }
+    let place = Place::new();
+    let mut real = place.trapline(&WORDS);
+    real.arg(place.path().join("real.db"));
+    real.env("TRAPLINE_RECORD", place.path().join("recordings/sim"));
+    let real = Ended::from(real.output().expect("it starts"));
+    assert_eq!(real.status, Some(0), "{real:?}");
+    let replayed = replay(&place);
+    assert_eq!(replayed.status, Some(0), "{replayed:?}");
+    assert_eq!(replayed.json()["cells"], real.json()["cells"]);
+}
+
+#[test]
+fn truncated_recording_has_no_done_record() {
+    let place = Place::new();
+    let recording = recorded(&place);
+    edit(&recording.join("console"), |bytes| {
+        bytes.truncate(bytes.len() * 3 / 4)
+    });
+    let ended = replay(&place);
+    assert!(ended.output.contains("Done record"), "{ended:?}");
+    assert!(!reasons(&ended.json()).is_empty(), "{ended:?}");
+}
+
+#[test]
+fn damaged_frames_fail_their_operation_only() {
+    let place = Place::new();
+    let recording = recorded(&place);
+    edit(&recording.join("console"), |bytes| {
+        let at = bytes.len() * 85 / 100;
+        bytes[at..at + 8].fill(0);
+    });
+    let json = replay(&place).json();
+    let all = json["cells"].as_array().expect("there are cells").len();
+    let failed = reasons(&json).len();
+    assert!(0 < failed && failed < all, "{json}");
+}
+
+#[test]
+fn exit_status_of_the_recording_is_reported() {
+    let place = Place::new();
+    let recording = recorded(&place);
+    std::fs::write(recording.join("console"), "").expect("ours");
+    std::fs::write(recording.join("end"), "exit 7\n").expect("ours");
+    let ended = replay(&place);
+    assert!(ended.output.contains("status 7"), "{ended:?}");
+}
+
+#[test]
+fn missing_recording_is_unavailable_with_a_remedy() {
+    let place = Place::new();
+    let recording = recorded(&place);
+    std::fs::remove_file(recording.join("end")).expect("ours");
+    let ended = replay(&place);
+    assert!(ended.output.contains("TRAPLINE_RECORD"), "{ended:?}");
+}
+
+#[test]
+fn ctrl_c_and_kill_end_a_replayed_guest() {
+    for (number, status) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
+        let place = Place::new();
+        let recording = recorded(&place);
+        std::fs::write(recording.join("end"), "kill -STOP $$\n").expect("ours");
+        let mut run = command(&place, &WORDS)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        assert!(wait_until(TO_BEGIN, || !naming(&recording).is_empty()));
+        signal(&run, number);
+        let ended = run.wait().expect("it is ours");
+        assert_eq!(ended.code(), status, "signal {number}");
+        let ten = Duration::from_secs(10);
+        assert!(wait_until(ten, || naming(&recording).is_empty()));
+    }
+}
+
+fn edit(file: &Path, change: impl Fn(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(file).expect("it was copied");
+    change(&mut bytes);
+    std::fs::write(file, bytes).expect("ours");
+}
