@@ -389,13 +389,4 @@ mod tests {
             markdown()
         );
     }
-
-    #[test]
-    fn several_cpus_are_for_linux_guests() {
-        let cpus = Setting::from_name("cpus").unwrap();
-        assert_eq!(
-            EnvironmentId::names_of(cpus.supported_by),
-            "kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim/kvm/linux, sim/qemu-kvm/linux"
-        );
-    }
 }
