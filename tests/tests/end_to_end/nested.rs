@@ -50,3 +50,43 @@ fn nested_exits_are_measured_exactly() {
     assert_eq!(facts["guest-without"], "kvm-pv-eoi", "{facts:#}");
     assert!(facts["l2-memory-mib"].is_string(), "{facts:#}");
 }
+
+/// The instructions of a nested exit are assigned to levels. An interrupt after an instruction that
+/// is intercepted only in part may leave a residual.
+#[test]
+#[ignore = "slow: make test-all"]
+fn nested_exits_are_explained_by_level() {
+    let place = Place::new();
+    if !has_qemu(WHAT) || !is_ready(&place, "sim/kvm/kvm") {
+        return;
+    }
+    let words = [
+        "explain",
+        "sim/kvm/kvm",
+        "exits/port-out",
+        "--format",
+        "json",
+    ];
+    let ended = place.run(&words);
+    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let profile: Value = serde_json::from_str(&ended.output).expect("one JSON object");
+    let residual = profile["residual"].as_i64().expect("a number");
+    assert!(residual.abs() <= 10, "{residual}");
+    let functions = profile["functions"].as_array().expect("a list");
+    let insn = |component: &str| -> f64 {
+        let own = functions
+            .iter()
+            .filter(|item| item["component"] == component);
+        own.filter_map(|item| item["insn"].as_f64()).sum()
+    };
+    for (component, expected) in [
+        ("kvm", 10_000.0..30_000.0),
+        ("L2/kvm", 800.0..2_000.0),
+        ("L2/kvm_amd", 500.0..1_500.0),
+        ("L2/trapline-vmm", 30.0..60.0),
+        ("guest", 3.0..7.0),
+    ] {
+        let insn = insn(component);
+        assert!(expected.contains(&insn), "{component}: {insn}");
+    }
+}

@@ -81,7 +81,7 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     if let Some(environment) = uncounted {
         let reason = match environment.clock() {
             Clock::Wall => "it is not on the instruction clock",
-            _ => "instructions of its layers cannot be distinguished",
+            _ => "its guest is a Linux, whose programs are not distinguished",
         };
         let message = format!("explain is not supported by {environment}: {reason}");
         return Err(Failure::usage(message, COUNTED));
@@ -100,12 +100,9 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     let set = names::operations(&args.operation).unwrap_or(0);
     let chosen = Op::ALL.into_iter().filter(|op| set & op.bit() != 0);
     let operations: Vec<_> = chosen.filter(|op| has_profile(*op)).collect();
-    if args
-        .environments
-        .iter()
-        .any(|id| id.clock() == Clock::InsnVmx)
-    {
-        check_traced(args, &operations)?;
+    let environments = args.environments.iter();
+    for environment in environments.filter(|id| !id.has_detailed_profiles()) {
+        check_coarse(args, *environment, &operations)?;
     }
     if operations.is_empty() {
         return Err(Failure::usage(
@@ -118,10 +115,13 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
 }
 
 /// # Errors
-/// The operations are not supported by machines whose debugger counts instructions: it sees batches of
-/// one program, and no call stacks.
-fn check_traced(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
-    let environment = args.environments[0];
+/// The arguments ask for stages or call stacks, which an environment without detailed profiles does not
+/// have.
+fn check_coarse(
+    args: &ExplainArgs,
+    environment: EnvironmentId,
+    operations: &[Op],
+) -> Result<(), Failure> {
     if operations.iter().any(|op| op.workload() == Workload::Boot) {
         return Err(Failure::usage(
             format!("explain boot is not supported by {environment}"),
