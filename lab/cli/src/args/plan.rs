@@ -14,6 +14,7 @@ pub struct PlanArgs {
 
 /// A command about plan files.
 #[derive(Subcommand, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one value per process")]
 pub enum PlanCommand {
     /// Print the boots of a plan on this host without measuring
     Check(PlanCheckArgs),
