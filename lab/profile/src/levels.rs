@@ -31,7 +31,7 @@ impl EntryId {
 pub struct Reached {
     /// The level that executes it.
     pub level: u8,
-    /// The level that executed the instruction before, if a physical #VMEXIT led here.
+    /// The level that a physical #VMEXIT led from, if one led here.
     pub exited: Option<u8>,
 }
 
@@ -77,9 +77,11 @@ impl Levels {
         self.resumes[usize::from(level)].store(next, Relaxed);
         self.current.store(level, Relaxed);
         self.next.store(level, Relaxed);
+        // Level 0 entered a guest whose first instruction could not be fetched.
+        let exited = if before == 0 { next } else { before };
         Reached {
             level,
-            exited: (level == 0).then_some(before),
+            exited: (level == 0).then_some(exited),
         }
     }
 
@@ -132,6 +134,14 @@ mod tests {
         assert_eq!(exit(&levels, MACHINE), (0, Some(1)));
         levels.enter(MACHINE);
         assert_eq!(run(&levels), 1);
+    }
+
+    #[test]
+    fn guests_may_exit_before_their_first_instruction() {
+        let levels = Levels::new();
+        levels.enter(MACHINE);
+        assert_eq!(exit(&levels, MACHINE), (0, Some(1)));
+        assert_eq!(run(&levels), 0);
     }
 
     #[test]
