@@ -49,6 +49,10 @@ impl Environment for Layered {
         for need in self.needs() {
             self.note(need, &mut facts);
         }
+        if let Some(recordings) = self.settings.recordings() {
+            let recordings = recordings.display().to_string();
+            facts.insert("replayed-from".to_owned(), recordings);
+        }
         facts
     }
 

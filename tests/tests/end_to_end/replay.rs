@@ -61,6 +61,11 @@ fn replay_has_the_figures_of_the_recorded_boot() {
     let replayed = replay(&place);
     assert_eq!(replayed.status, Some(0), "{replayed:?}");
     assert_eq!(replayed.json()["cells"], real.json()["cells"]);
+    let source = |json: &Value| json["environments"]["sim"]["facts"]["replayed-from"].is_string();
+    assert_eq!(
+        [&real, &replayed].map(|ended| source(&ended.json())),
+        [false, true]
+    );
 }
 
 #[test]
