@@ -81,6 +81,18 @@ impl Base {
         })
     }
 
+    /// Returns the machine of [`Self::linux`] for Linux guests, which run long enough for the machine's
+    /// kernel to draw random numbers anew.
+    ///
+    /// # Errors
+    /// See [`Self::linux`].
+    pub fn linux_with_linux_guests(settings: &Settings, maker: Maker) -> Result<Self, Error> {
+        Ok(Self {
+            random_state: true,
+            ..Self::linux(settings, maker)?
+        })
+    }
+
     /// Returns all options and command lines of the machine.
     pub fn words(&self) -> Vec<String> {
         let all = [self.machine, crate::qemu::COUNTING].into_iter();

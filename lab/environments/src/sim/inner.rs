@@ -25,9 +25,9 @@ use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
 use trapline_sim::{closure, qemu, VMM};
 
-/// Where the machine has what its guests are made of.
-const KERNEL: &str = "/trapline/kernel";
-const INITRD: &str = "/trapline/initrd";
+/// Files of a Linux guest in the initramfs of the system that runs it.
+pub(super) const KERNEL: &str = "/trapline/kernel";
+pub(super) const INITRD: &str = "/trapline/initrd";
 
 /// A Linux, and who runs it.
 pub struct InnerLinux {
@@ -71,12 +71,8 @@ impl Contents for InnerLinux {
         }
     }
 
-    /// Its guest runs long enough for the machine's kernel to draw random numbers anew.
     fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
-        Ok(Base {
-            random_state: true,
-            ..Base::linux(settings, maker)?
-        })
+        Base::linux_with_linux_guests(settings, maker)
     }
 
     fn facts(&self) -> Result<Facts, Error> {

@@ -5,6 +5,7 @@
 //! It has one CPU, and no paravirtual end of interrupts, see [`inner`](super::inner).
 
 use super::guests::GuestKind;
+use super::inner::{INITRD, KERNEL};
 use super::linux::Contents;
 use crate::linux_guest::{linux_in_our_vmm, WORDS};
 use std::path::{Path, PathBuf};
@@ -20,10 +21,6 @@ use trapline_sim::machine::{archive, ClockSource};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::VMM;
-
-/// Files of the guest in the initramfs below it.
-const KERNEL: &str = "/trapline/kernel";
-const INITRD: &str = "/trapline/initrd";
 
 /// Memory of such a guest beside that of its guest, in MiB.
 const OWN_MEMORY_MIB: u32 = 512;
@@ -83,12 +80,8 @@ impl Contents for NestedLinux {
         self.inner.guest_kind()
     }
 
-    /// Its guest runs long enough for the machine's kernel to draw random numbers anew.
     fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
-        Ok(Base {
-            random_state: true,
-            ..Base::linux(settings, maker)?
-        })
+        Base::linux_with_linux_guests(settings, maker)
     }
 
     fn facts(&self) -> Result<Facts, Error> {
