@@ -85,7 +85,7 @@ fn no_last_stage(op: Op) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_model::{EnvironmentId, Sample};
+    use trapline_model::{testing, EnvironmentId, Sample};
     use trapline_profile::format::{InsnCount, WindowKind};
 
     /// Returns the window of a launch whose VMM executed `count` instructions until its main function.
@@ -121,30 +121,10 @@ mod tests {
     /// Returns a run whose first launch has no sample.
     fn run(launches: &[u64]) -> Observation {
         let samples = launches[1..].iter().copied().map(sample).collect();
-        let outcome = Outcome::Measured {
-            clock_cost: 0,
-            loop_cost: 0,
-            samples,
-            interrupts: Vec::new(),
-            check: 0,
-            exits: None,
-            host_cpu_ns: None,
-            elapsed: None,
-        };
+        let measured = (Op::BootMain, testing::measured(samples));
         Observation {
-            environment: EnvironmentId::SIM_LINUX,
-            overrides: Default::default(),
-            clock: EnvironmentId::SIM_LINUX.clock(),
-            replicate: 0,
-            unit_per_tick: 1.0,
-            operations: vec![Operation {
-                op: Op::BootMain,
-                outcome,
-            }],
             launches: launches.iter().copied().map(launch).collect(),
-            facts: Default::default(),
-            log: String::new(),
-            problems: Vec::new(),
+            ..testing::boot(EnvironmentId::SIM_LINUX, 0, [measured])
         }
     }
 
