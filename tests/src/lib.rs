@@ -7,6 +7,7 @@
 pub mod boots;
 pub mod browser;
 pub mod cycles;
+pub mod examples;
 pub mod guest;
 pub mod linux;
 pub mod modules;

@@ -17,6 +17,7 @@ mod custom;
 mod cycles;
 mod disk;
 mod dist;
+mod examples;
 mod explain;
 mod export;
 mod failures;

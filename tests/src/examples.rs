@@ -1,0 +1,243 @@
+//! Examples in the documentation: commands in fenced `console` blocks, each with the output that follows it.
+//!
+//! ````text
+//! ```console
+//! $ trapline list --env sim
+//! sim  ready
+//! ...
+//! ```
+//! ````
+//!
+//! A line `...` stands for any number of lines. In a block that is marked `console wall` figures depend on the host:
+//! they are compared by shape, with all numbers alike.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A command and its documented output.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// The page.
+    pub page: PathBuf,
+    /// Lines of the page, from 0, that hold the output.
+    pub lines: Range<usize>,
+    /// The shell command, on one line.
+    pub command: String,
+    /// Its documented output.
+    pub output: Vec<String>,
+    /// Whether figures depend on the host.
+    pub is_wall: bool,
+}
+
+/// A difference between documented and printed output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// Only digits differ.
+    Digits,
+    /// Text differs.
+    Text,
+}
+
+/// Returns the examples of a page.
+pub fn examples(page: &Path, text: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    let mut block = None;
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        match (block, line.strip_prefix("$ ")) {
+            (None, _) => {
+                block = line
+                    .strip_prefix("```console")
+                    .map(|mark| mark.trim() == "wall")
+            }
+            (Some(_), _) if line == "```" => block = None,
+            (Some(is_wall), Some(first)) => {
+                let mut command = first.to_owned();
+                let mut end = number + 1;
+                while command.ends_with('\\') {
+                    command.pop();
+                    let (_, next) = lines.next().unwrap_or_default();
+                    command.push_str(next.trim_start());
+                    end += 1;
+                }
+                examples.push(Example {
+                    page: page.to_owned(),
+                    lines: end..end,
+                    command,
+                    output: Vec::new(),
+                    is_wall,
+                });
+            }
+            (Some(_), None) => {
+                if let Some(example) = examples.last_mut() {
+                    example.output.push(line.to_owned());
+                    example.lines.end = number + 1;
+                }
+            }
+        }
+    }
+    examples
+}
+
+impl Example {
+    /// Compares `printed` with the documented output.
+    ///
+    /// # Errors
+    /// They differ.
+    pub fn check(&self, printed: &str) -> Result<(), Difference> {
+        let printed: Vec<&str> = printed.lines().collect();
+        match self.place(&printed, shape) {
+            None => Err(Difference::Text),
+            Some(_) if self.is_wall => Ok(()),
+            Some(_)
+                if self
+                    .place(&printed, |line| line.trim_end().to_owned())
+                    .is_some() =>
+            {
+                Ok(())
+            }
+            Some(_) => Err(Difference::Digits),
+        }
+    }
+
+    /// Returns the documented output with the digits of `printed`.
+    ///
+    /// # Errors
+    /// Text differs, too.
+    pub fn updated(&self, printed: &str) -> Result<Vec<String>, Difference> {
+        let printed: Vec<&str> = printed.lines().collect();
+        let places = self.place(&printed, shape).ok_or(Difference::Text)?;
+        let lines = self.output.iter().zip(places);
+        let updated =
+            lines.map(|(line, place)| place.map_or(line.as_str(), |it| printed[it].trim_end()));
+        Ok(updated.map(str::to_owned).collect())
+    }
+
+    /// Returns the number of figures in the documented output.
+    pub fn figures(&self) -> usize {
+        self.output
+            .iter()
+            .map(|line| shape(line).matches('#').count())
+            .sum()
+    }
+
+    /// Returns for each documented line the printed line that equals it after `normal`; `None` for an elision.
+    /// Takes the first match of each run of lines between elisions.
+    fn place(
+        &self,
+        printed: &[&str],
+        normal: impl Fn(&str) -> String,
+    ) -> Option<Vec<Option<usize>>> {
+        let printed: Vec<String> = printed.iter().map(|line| normal(line)).collect();
+        let runs: Vec<Vec<String>> = self
+            .output
+            .split(|line| is_elision(line))
+            .map(|run| run.iter().map(|line| normal(line)).collect())
+            .collect();
+        let mut places = Vec::new();
+        let mut at = 0;
+        let last = runs.len() - 1;
+        for (number, run) in runs.iter().enumerate() {
+            let start = match (number == 0, number == last) {
+                (true, _) => 0,
+                (false, true) => printed.len().checked_sub(run.len())?,
+                (false, false) => at + position(printed.get(at..)?, run)?,
+            };
+            let end = start + run.len();
+            if start < at || printed.get(start..end)? != run.as_slice() {
+                return None;
+            }
+            at = end;
+            places.extend((start..end).map(Some));
+            if number < last {
+                places.push(None);
+            }
+        }
+        (at == printed.len()).then_some(places)
+    }
+}
+
+fn is_elision(line: &str) -> bool {
+    line.trim() == "..."
+}
+
+fn position(lines: &[String], run: &[String]) -> Option<usize> {
+    match run.len() {
+        0 => Some(0),
+        length => lines.windows(length).position(|window| window == run),
+    }
+}
+
+/// Returns a line with every number as `#` and every run of spaces or rules as one.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for character in line.trim_end().chars() {
+        let is_part = matches!(character, '.' | ',') && shape.ends_with('#');
+        match character {
+            _ if is_part => {}
+            '0'..='9' if shape.ends_with('#') => {}
+            '0'..='9' => shape.push('#'),
+            ' ' | '─' if shape.ends_with(character) => {}
+            _ => shape.push(character),
+        }
+    }
+    shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# Title\n\n```console\n$ trapline run \\\n    --env sim\nsim   3 insn\n...\nend 1,264.5\n```\n\n    $ no example\n";
+
+    fn example() -> Example {
+        examples(Path::new("page.md"), PAGE).remove(0)
+    }
+
+    #[test]
+    fn commands_and_their_output_are_found() {
+        let all = examples(Path::new("page.md"), PAGE);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].command, "trapline run --env sim");
+        assert_eq!(all[0].lines, 5..8);
+        assert_eq!(all[0].output, ["sim   3 insn", "...", "end 1,264.5"]);
+        assert_eq!(all[0].figures(), 2);
+        assert!(!all[0].is_wall);
+    }
+
+    #[test]
+    fn digits_and_text_are_compared() {
+        let example = example();
+        assert_eq!(
+            example.check("sim   3 insn\nmore\nlines\nend 1,264.5\n"),
+            Ok(())
+        );
+        assert_eq!(example.check("sim   3 insn\nend 1,264.5\n"), Ok(()));
+        let digits = Err(Difference::Digits);
+        assert_eq!(example.check("sim   4 insn\nend 1,264.5\n"), digits);
+        assert_eq!(example.check("sim   3 insn\nend   64\n"), digits);
+        let text = Err(Difference::Text);
+        assert_eq!(example.check("sim   3 ns\nend 1,264.5\n"), text);
+        assert_eq!(example.check("sim   3 insn\nend 1,264.5\nmore\n"), text);
+        assert_eq!(example.check(""), text);
+    }
+
+    #[test]
+    fn wall_clock_figures_are_compared_by_shape() {
+        let example = Example {
+            is_wall: true,
+            ..example()
+        };
+        assert_eq!(example.check("sim   4 insn\nend 7\n"), Ok(()));
+        assert_eq!(
+            example.check("sim   ? insn\nend 7\n"),
+            Err(Difference::Text)
+        );
+    }
+
+    #[test]
+    fn update_keeps_elisions() {
+        let updated = example().updated("sim   4 insn\nmore\nend 7\n");
+        assert_eq!(updated.unwrap(), ["sim   4 insn", "...", "end 7"]);
+    }
+}
