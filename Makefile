@@ -18,7 +18,7 @@ TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --re
 BASELINES := baselines
 
 .PHONY: help setup setup-tests build run test test-all check baseline fixtures bench \
-	power endure dist clean
+	power endure dist image clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -74,6 +74,9 @@ endure: build ## Power-cycle a Linux guest 254 times (half an hour)
 
 dist: build ## Pack an archive and a Debian package into target/packages
 	@scripts/dist.sh $(DIST) target/packages
+
+image: dist ## Build a container image (OCI archive) into target/packages
+	@scripts/image.sh target/packages
 
 clean: ## Remove everything that was built
 	cargo clean

@@ -43,6 +43,9 @@ find_missing() {
     if ! have bochs; then optional+=(bochs bochs-term); fi
     # Tests of the report's page.
     if ! has_browser; then optional+=(chromium); fi
+    # Tests of the container image.
+    if ! have mmdebstrap; then optional+=(mmdebstrap); fi
+    if ! have umoci; then optional+=(umoci); fi
     # Tests of a disk whose machine is killed. Not in every user's $PATH.
     if ! PATH=$PATH:/usr/sbin:/sbin have mkfs.ext4; then optional+=(e2fsprogs); fi
 }

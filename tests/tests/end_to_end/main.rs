@@ -23,6 +23,7 @@ mod export;
 mod failures;
 mod gate;
 mod guest;
+mod image;
 mod intel;
 mod irq;
 mod kernel_build;
