@@ -1,8 +1,7 @@
-//! Figures that are kept, with the profiles that explain them, as a file that people
-//! can read and compare line by line: one figure or function a line, sorted, every
-//! digit.
+//! Stored figures with their profiles, as a text file: one figure or function per line, sorted, with all digits.
 
-use crate::{explained, facts};
+use crate::facts;
+use crate::kept_profile::{self, KeptProfile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trapline_abi::{Direction, Op, OpSet};
@@ -16,7 +15,7 @@ pub const VERSION: u64 = 3;
 /// Key of the format version; its presence identifies a baseline.
 const VERSION_KEY: &str = "trapline-baseline";
 
-/// Figures with what is needed to take them again and to explain a difference.
+/// Figures, with the options to measure them again and the profiles to explain a difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
     /// [`VERSION`].
@@ -41,8 +40,8 @@ pub struct EnvironmentBaseline {
     /// The fastest batch by `workload/operation`, where it is not the figure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fastest: BTreeMap<String, f64>,
-    /// By `workload/operation`. Format 1 has no profiles, and where nothing counts there
-    /// are none either. The format calls them `ledgers`.
+    /// By `workload/operation`. Format 1 and environments without instruction counters have none. The format calls
+    /// them `ledgers`.
     #[serde(
         rename = "ledgers",
         default,
@@ -50,9 +49,6 @@ pub struct EnvironmentBaseline {
     )]
     pub profiles: BTreeMap<String, KeptProfile>,
 }
-
-/// Instructions for one operation by `component function`; they add up to the figure.
-pub type KeptProfile = BTreeMap<String, f64>;
 
 /// Error of parsing a baseline.
 #[derive(Debug, thiserror::Error)]
@@ -122,13 +118,13 @@ impl Baseline {
         }
     }
 
-    /// Keeps the profiles of figures, too.
+    /// Adds the profiles of figures.
     pub fn add_profiles(&mut self, profiles: &BTreeMap<(EnvironmentId, Op), Profile>) {
         for ((environment, op), profile) in profiles {
             let kept = self.environments.get_mut(environment.name());
             if let Some(kept) = kept.filter(|kept| kept.figure(&names::path(*op)).is_some()) {
                 kept.profiles
-                    .insert(names::path(*op), explained::keep(profile));
+                    .insert(names::path(*op), kept_profile::keep(profile));
             }
         }
     }
@@ -192,7 +188,7 @@ impl Baseline {
         environments.map(|(name, kept)| (name.as_str(), Scheduling::of_facts(&kept.facts)))
     }
 
-    /// Returns the operations that this version knows, as a set of [`Op::bit`].
+    /// Returns the operations that this version has, as a set of [`Op::bit`].
     pub fn operations(&self) -> OpSet {
         let known = |name: &str| names::operations(name).unwrap_or(0);
         self.workload
@@ -268,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_a_line_and_so_is_a_function() {
+    fn each_figure_and_function_has_a_line() {
         let text = baseline(3182.25).text();
         assert!(
             text.contains("\n          \"exits/port-out\": 3182.25\n"),
@@ -282,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused_with_a_remedy() {
+    fn invalid_texts_are_rejected() {
         let good = baseline(1.0).text();
         let newer = good.replace("\"trapline-baseline\": 3", "\"trapline-baseline\": 4");
         let wall = good.replace("sim/kvm", "kvm");
@@ -321,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_another_version_are_passed_over() {
+    fn operations_of_other_versions_are_skipped() {
         let mut other = baseline(1.0);
         other.workload = "exits/port-out,later/thing".to_owned();
         assert_eq!(names::describe(other.operations()), "exits/port-out");

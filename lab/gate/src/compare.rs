@@ -2,8 +2,8 @@
 //! differ between two new boots has no figure.
 
 use crate::baseline::{fastest, Baseline, EnvironmentBaseline};
-use crate::explained::FunctionChanges;
 use crate::facts::{causes, Cause};
+use crate::kept_profile::FunctionChanges;
 use crate::tolerance::Tolerances;
 use std::collections::BTreeSet;
 use trapline_abi::Op;
@@ -148,7 +148,10 @@ pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) 
         }
     }
     Comparison {
-        causes: causes(baseline, summary),
+        causes: causes(
+            |id| Some(&baseline.environments.get(id.name())?.facts),
+            &summary.facts,
+        ),
         notes: Vec::new(),
         rows,
     }

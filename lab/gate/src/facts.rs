@@ -1,9 +1,10 @@
 //! Facts that exact figures depend on, and their differences: likely causes of a change.
 
-use crate::baseline::Baseline;
 use std::collections::BTreeMap;
 use trapline_model::EnvironmentId;
-use trapline_stats::Summary;
+
+/// Facts of an environment.
+type Facts = BTreeMap<String, String>;
 
 /// A fact that figures depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,22 +71,25 @@ pub struct Cause {
 }
 
 /// Returns the relevant facts of an environment.
-pub fn relevant(facts: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub fn relevant(facts: &Facts) -> Facts {
     let known = |name: &str| RELEVANT_FACTS.iter().any(|fact| fact.name == name);
     let kept = facts.iter().filter(|(name, _)| known(name));
     kept.map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
 
-/// Returns the differences between a baseline and new figures, the likeliest cause of a change first.
-pub fn causes(baseline: &Baseline, summary: &Summary) -> Vec<Cause> {
+/// Returns the differences between kept and measured facts, the likeliest cause of a change first.
+pub fn causes<'a>(
+    kept: impl Fn(EnvironmentId) -> Option<&'a Facts>,
+    measured: &BTreeMap<EnvironmentId, Facts>,
+) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
     for fact in RELEVANT_FACTS {
-        for (&id, now) in &summary.facts {
-            let Some(kept) = baseline.environments.get(id.name()) else {
+        for (&id, now) in measured {
+            let Some(kept) = kept(id) else {
                 continue;
             };
-            let old = kept.facts.get(fact.name).cloned();
+            let old = kept.get(fact.name).cloned();
             let new = now.get(fact.name).cloned();
             if old != new {
                 note(

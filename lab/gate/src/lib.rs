@@ -10,11 +10,12 @@ pub mod compare;
 mod explained;
 pub mod facts;
 pub mod forms;
+mod kept_profile;
 pub mod search;
 pub mod tolerance;
 
 pub use baseline::{Baseline, BaselineError};
 pub use compare::{compare, Comparison, Outcome, Row, Verdict};
-pub use explained::FunctionChanges;
 pub use facts::Cause;
+pub use kept_profile::FunctionChanges;
 pub use tolerance::{Tolerance, Tolerances};

@@ -10,7 +10,7 @@ use trapline_model::names;
 pub enum Tolerance {
     /// In the unit of the figure.
     Absolute(f64),
-    /// As a share of the old figure.
+    /// A share of the old figure.
     Share(f64),
 }
 

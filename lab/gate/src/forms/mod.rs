@@ -98,7 +98,7 @@ fn functions(row: &Row) -> Option<Functions<'_>> {
     Some(Functions {
         listed,
         rest: (!rest.is_empty()).then(|| format!("{} in {} more", signed(sum), rest.len())),
-        caveat: (!explained.is_of(row)).then(|| {
+        caveat: (!explained.has_totals(row.old, row.new)).then(|| {
             format!(
                 "not the figures themselves: profiles of {old:.DECIMALS$} and {new:.DECIMALS$} {}",
                 row.unit
