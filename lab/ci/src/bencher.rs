@@ -85,18 +85,18 @@ mod tests {
             value: 117.5,
             interval: Some((116.0, 119.25)),
         };
-        let told = bencher([
+        let value = bencher([
             ("sim/exits".to_owned(), exact),
             ("kvm/\"exits".to_owned(), rough),
         ]);
-        let told: Value = serde_json::from_str(&told).unwrap();
+        let value: Value = serde_json::from_str(&value).unwrap();
         let expected = json!({
             "sim/exits": { "instructions": { "value": 3182.25 } },
             "kvm/\"exits": {
                 "latency": { "value": 117.5, "lower_value": 116.0, "upper_value": 119.25 }
             },
         });
-        assert_eq!(told, expected);
+        assert_eq!(value, expected);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use environment::{Availability, Environment, Guest, Progress, Requirements, 
 pub use kvm::ready_for_linux;
 pub use linux_guest::{stock_kernel, Root};
 pub use observe::{last_stage, Finished, Offset};
-pub use trapline_host::custom_vmm::{BadCommand, CustomVmm};
+pub use trapline_host::custom_vmm::{CustomVmm, InvalidCommand};
 pub use trapline_host::{
     cache, sha256_of_file, Cache, Error as EnvError, Facts, GuestImage, Limits, Part, Parts,
     TscRate,

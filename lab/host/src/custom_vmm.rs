@@ -80,26 +80,26 @@ impl Placeholder {
 
 /// An invalid command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadCommand {
+pub enum InvalidCommand {
     /// A quotation is not closed, or a backslash is last.
     #[error("unterminated quotation (the command is split into words as by a shell)")]
     Unquoted,
     /// It does not name a program.
     #[error("the first word is not a program, in $PATH or by its path")]
     NoProgram,
-    /// A place that it must have.
+    /// A required placeholder is missing.
     #[error("placeholder {0} is missing; the guest needs it")]
     Missing(&'static str),
-    /// A place that means nothing.
+    /// A placeholder is unknown.
     #[error("unknown placeholder '{{{0}}}'; there are {{image}}, {{bzimage}}, {{memory}} (MiB), {{memory_bytes}}, {{cpus}} and {{cmdline}}")]
     Unknown(String),
 }
 
 impl FromStr for CustomVmm {
-    type Err = BadCommand;
+    type Err = InvalidCommand;
 
-    fn from_str(text: &str) -> Result<Self, BadCommand> {
-        let words = shlex::split(text).ok_or(BadCommand::Unquoted)?;
+    fn from_str(text: &str) -> Result<Self, InvalidCommand> {
+        let words = shlex::split(text).ok_or(InvalidCommand::Unquoted)?;
         let words = words
             .iter()
             .map(|word| pieces(word))
@@ -113,17 +113,17 @@ impl FromStr for CustomVmm {
 }
 
 impl CustomVmm {
-    fn check(&self) -> Result<(), BadCommand> {
+    fn check(&self) -> Result<(), InvalidCommand> {
         let first = self.words.first().map(Vec::as_slice);
         if !matches!(first, Some([Piece::Text(_)])) {
-            return Err(BadCommand::NoProgram);
+            return Err(InvalidCommand::NoProgram);
         }
         if !self.has(Placeholder::Image) && !self.has(Placeholder::BzImage) {
-            return Err(BadCommand::Missing("{image} or {bzimage}"));
+            return Err(InvalidCommand::Missing("{image} or {bzimage}"));
         }
         match self.has(Placeholder::CommandLine) {
             true => Ok(()),
-            false => Err(BadCommand::Missing("{cmdline}")),
+            false => Err(InvalidCommand::Missing("{cmdline}")),
         }
     }
 
@@ -132,20 +132,20 @@ impl CustomVmm {
         pieces.any(|piece| *piece == Piece::Placeholder(place))
     }
 
-    /// Whether it names the image as a bzImage.
+    /// Returns whether it has the placeholder of a bzImage.
     pub fn wants_bzimage(&self) -> bool {
         self.has(Placeholder::BzImage)
     }
 
-    /// The command as it was written.
+    /// Returns the command as given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The program's file: in $PATH, or where the command says.
+    /// Returns the path of the program, found in $PATH if it has no directory.
     ///
     /// # Errors
-    /// It is not there, or may not be executed.
+    /// It does not exist, or is not executable.
     pub fn program(&self) -> Result<PathBuf, Error> {
         let Some([Piece::Text(name)]) = self.words.first().map(Vec::as_slice) else {
             return Err(none_given());
@@ -162,8 +162,8 @@ impl CustomVmm {
         }
     }
 
-    /// Files of this host that the command names by absolute paths, such as
-    /// firmware; also within a word, as in `path=/a/b,readonly=on`.
+    /// Returns the files that the command names by absolute paths, such as firmware; also within a word, as in
+    /// `path=/a/b,readonly=on`.
     pub fn files(&self) -> Vec<PathBuf> {
         let texts = self.words.iter().skip(1).flatten();
         let texts = texts.filter_map(|piece| match piece {
@@ -176,13 +176,13 @@ impl CustomVmm {
     }
 }
 
-/// Those of the kernel's own filesystems are everywhere.
+/// Returns whether a file exists and is on no filesystem of the kernel.
 fn is_ordinary_file(path: &Path) -> bool {
     let of_kernel = ["/dev", "/proc", "/sys"];
     path.is_absolute() && path.is_file() && !of_kernel.iter().any(|root| path.starts_with(root))
 }
 
-/// Why `program` cannot be packed for another machine, if it cannot.
+/// Checks that `program` can be copied to another machine.
 ///
 /// # Errors
 /// It is a script, or cannot be read.
@@ -201,8 +201,8 @@ pub fn check_packable(program: &Path) -> Result<(), Error> {
     }
 }
 
-/// `{name}` is a place; braces around anything but a name are text.
-fn pieces(word: &str) -> Result<Vec<Piece>, BadCommand> {
+/// Splits a word at its placeholders `{name}`. Other braces are text.
+fn pieces(word: &str) -> Result<Vec<Piece>, InvalidCommand> {
     let mut pieces = Vec::new();
     let mut text = String::new();
     let mut rest = word;
@@ -214,14 +214,14 @@ fn pieces(word: &str) -> Result<Vec<Piece>, BadCommand> {
             rest = behind;
             continue;
         };
-        let unknown = || BadCommand::Unknown(name.to_owned());
+        let unknown = || InvalidCommand::Unknown(name.to_owned());
         let place = Placeholder::from_name(name).ok_or_else(unknown)?;
         push_text(&mut pieces, &mut text);
         pieces.push(Piece::Placeholder(place));
         rest = behind_place;
     }
     text.push_str(rest);
-    // An empty word is a word.
+    // An empty word is an argument, too.
     if !text.is_empty() || pieces.is_empty() {
         pieces.push(Piece::Text(text));
     }
@@ -251,25 +251,25 @@ fn can_be_executed(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
-/// Such a VMM with all that its command needs.
+/// A guest of a custom VMM: the values of the command's placeholders.
 #[derive(Clone, Debug)]
 pub struct CustomGuest {
     /// The command.
     pub vmm: CustomVmm,
     /// Its program.
     pub program: PathBuf,
-    /// The image, where the VMM will find it.
+    /// Path of the image.
     pub image: PathBuf,
-    /// The same as a bzImage, if the command asks for one.
+    /// Path of the image as a bzImage, if the command has its placeholder.
     pub bzimage: PathBuf,
-    /// What its guest gets.
+    /// Configuration of the guest.
     pub machine: GuestConfig,
     /// The ring for the image.
     pub ring: u8,
 }
 
 impl CustomGuest {
-    /// The command for `job`.
+    /// Returns the command for `job`.
     pub fn command(&self, job: &Job) -> Command {
         let job = Job {
             console: Console::Serial,
@@ -299,10 +299,10 @@ impl CustomGuest {
         filled.collect()
     }
 
-    /// Whether all is well after an end with `status`.
+    /// Checks the end of the VMM and the records of its guest.
     ///
     /// # Errors
-    /// The guest was not done.
+    /// The guest did not end well.
     pub fn check_exit(
         &self,
         job: &Job,
@@ -333,8 +333,7 @@ impl CustomGuest {
         }
     }
 
-    /// The guest was not heard before the VMM ended, or in all the time that it
-    /// was given.
+    /// Returns the error of a guest without records; `status` is `None` if the VMM was killed.
     pub fn no_records(&self, job: &Job, status: Option<ExitStatus>, words: String) -> Error {
         let command = self.command(job);
         let name = command.name();
@@ -356,7 +355,7 @@ impl CustomGuest {
     }
 }
 
-/// A command as one would type it.
+/// Formats a command for a shell.
 fn shown(command: &Command) -> String {
     let program = command.program.to_string_lossy();
     let arguments = command.arguments.iter().map(|word| word.to_string_lossy());

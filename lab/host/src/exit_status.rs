@@ -40,7 +40,7 @@ impl ExitCodes {
     /// Checks that a guest ended successfully, from the exit status of `program` and its records.
     ///
     /// # Errors
-    /// How the guest ended instead.
+    /// The guest did not end well.
     pub fn check(
         self,
         program: &str,

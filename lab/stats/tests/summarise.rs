@@ -432,9 +432,9 @@ fn host_noise_flags_every_figure_of_the_boot() {
         seen[boot].facts.insert(name, share.to_owned());
     }
     let busy = summarise(&seen);
-    let told = figure(&busy, HOST, Op::Getpid);
+    let found = figure(&busy, HOST, Op::Getpid);
     let what = [("others".to_owned(), "40% of a CPU".to_owned())].into();
-    assert_eq!(told.flags, [Flag::HostNoise { what, boots: 2 }]);
+    assert_eq!(found.flags, [Flag::HostNoise { what, boots: 2 }]);
     let before = figure(&quiet, HOST, Op::Getpid);
-    assert_eq!(told.estimate, before.estimate, "nothing is dropped");
+    assert_eq!(found.estimate, before.estimate, "nothing is dropped");
 }

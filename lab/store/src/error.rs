@@ -42,7 +42,7 @@ pub enum Problem {
     #[error("it is a database of another program")]
     Foreign,
     /// A later version of Trapline wrote the file.
-    #[error("it is of format {found}, and this version knows formats up to {known}")]
+    #[error("it is of format {found}, and this version reads formats up to {known}")]
     Newer {
         /// Format of the file.
         found: i64,

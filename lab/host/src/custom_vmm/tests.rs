@@ -28,7 +28,7 @@ fn arguments(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn words_are_split_as_a_shell_does_and_places_filled() {
+fn words_are_split_like_a_shell_and_placeholders_filled() {
     let words = arguments(
         "vmm run 'two words' \"\" -m size={memory}M,b={memory_bytes} --cpus={cpus} {image} -c {cmdline}",
     );
@@ -51,7 +51,7 @@ fn words_are_split_as_a_shell_does_and_places_filled() {
 }
 
 #[test]
-fn an_image_may_be_asked_for_as_a_bzimage() {
+fn bzimage_placeholder_is_supported() {
     let text = "vmm --kernel={bzimage} {cmdline}";
     assert!(vmm(text).wants_bzimage());
     assert_eq!(arguments(text)[0], "--kernel=/a/bzimage");
@@ -113,7 +113,7 @@ fn files_that_a_command_names_are_found() {
 }
 
 #[test]
-fn a_script_cannot_be_packed() {
+fn scripts_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("vmm");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
@@ -123,24 +123,24 @@ fn a_script_cannot_be_packed() {
 }
 
 #[test]
-fn the_last_record_decides_and_silence_is_told_with_the_command() {
+fn missing_records_are_reported_with_the_command() {
     let guest = guest("vmm {image} {cmdline}");
     let status = |raw| ExitStatus::from_raw(raw);
     let judge = |raw, records: &GuestDecoder| guest.check_exit(&Job::EMPTY, status(raw), records);
     let mut silent = GuestDecoder::new(&Job::EMPTY);
     silent.errors(b"no such option: -c\n");
-    let told = judge(2 << 8, &silent).unwrap_err().to_string();
+    let text = judge(2 << 8, &silent).unwrap_err().to_string();
     for words in [
         "no record arrived from the guest's serial port: vmm ended with status 2",
         "\ncommand: /bin/vmm /an/image 'trapline.run=none ",
         "no such option: -c",
     ] {
-        assert!(told.contains(words), "{told}");
+        assert!(text.contains(words), "{text}");
     }
-    let told = judge(libc::SIGKILL, &silent).unwrap_err().to_string();
-    assert!(told.contains("vmm was killed after 20 s"), "{told}");
-    let told = judge(libc::SIGSEGV, &silent).unwrap_err().to_string();
-    assert!(told.contains("vmm ended by signal 11"), "{told}");
+    let text = judge(libc::SIGKILL, &silent).unwrap_err().to_string();
+    assert!(text.contains("vmm was killed after 20 s"), "{text}");
+    let text = judge(libc::SIGSEGV, &silent).unwrap_err().to_string();
+    assert!(text.contains("vmm ended by signal 11"), "{text}");
 
     let mut done = GuestDecoder::new(&Job::EMPTY);
     let mut frame = [0; trapline_abi::frame::MAX_FRAME];
