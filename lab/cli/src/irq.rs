@@ -5,7 +5,7 @@ use crate::args::{Contradiction, IrqArgs};
 use crate::session::{open_store, Session};
 use crate::{outcome, run};
 use trapline_abi::Op;
-use trapline_model::{Conditions, EnvironmentId, Request};
+use trapline_model::{EnvironmentId, Request, Sched};
 use trapline_report::{verdicts, Report};
 use trapline_runner::irq_tracer::IrqTracers;
 use trapline_runner::run::{default_configs, perform};
@@ -21,7 +21,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let mut store = open_store(&args.run_options)?;
     let environment_options = &args.run_options.environment_options;
     let inventory = environment_options.inventory_with(|settings| settings)?;
-    check_sched(&settings.conditions, &args.environments)?;
+    check_sched(settings.scheduling.sched, &args.environments)?;
     let session = Session::open(&args.run_options, inventory)?;
     let (inventory, context) = (&session.inventory, session.context());
     let environments = inventory.select(&args.environments);
@@ -69,8 +69,7 @@ fn contradiction(contradiction: Contradiction) -> Failure {
 
 /// # Errors
 /// None of the chosen environments supports the scheduling policy; if some do, the others are skipped.
-fn check_sched(conditions: &Conditions, chosen: &[EnvironmentId]) -> Result<(), Failure> {
-    let sched = conditions.sched;
+fn check_sched(sched: Sched, chosen: &[EnvironmentId]) -> Result<(), Failure> {
     if chosen.is_empty() || chosen.iter().any(|id| sched.is_supported_by(*id)) {
         return Ok(());
     }

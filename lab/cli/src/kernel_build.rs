@@ -5,7 +5,7 @@ use crate::args::{Format, KernelBuildArgs};
 use crate::outcome;
 use crate::session::{open_store, Session};
 use std::time::Instant;
-use trapline_model::kernel_build::{Request, Size};
+use trapline_model::kernel_build::{BuildRequest, Size};
 use trapline_report::kernel_build::Matrix;
 use trapline_runner::{kernel_build, Failure, Interrupt, Resume, Status};
 use trapline_store::{Run, Store};
@@ -30,7 +30,7 @@ pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
 /// As [`kernel_build`]; or builds are not printed in this format.
 pub fn run_plan(
     store: &mut Store,
-    request: Request,
+    request: BuildRequest,
     plan: (&str, Resume),
     session: &Session,
     deadline: Option<Instant>,

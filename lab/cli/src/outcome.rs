@@ -6,7 +6,7 @@ use crate::terminal;
 use std::collections::BTreeSet;
 use trapline_model::file::{self, Table};
 use trapline_model::irq::Settings;
-use trapline_model::kernel_build::Request;
+use trapline_model::kernel_build::BuildRequest;
 use trapline_model::{Config, Observation, Overrides};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::page::Study;
@@ -160,7 +160,7 @@ pub fn interrupted(run: &Run, interrupt: &Interrupt) -> Option<Status> {
 
 /// Returns the table of kernel builds, if it is a run of those.
 pub fn builds(run: &Run) -> Option<Matrix> {
-    let request: Request = run.info.request.parse().ok()?;
+    let request: BuildRequest = run.info.request.parse().ok()?;
     Some(Matrix::new(request.size, &run.builds))
 }
 

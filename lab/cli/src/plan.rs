@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trapline_model::file::{self, Study};
-use trapline_model::kernel_build::Request;
+use trapline_model::kernel_build::BuildRequest;
 use trapline_model::{expand, names, Clock, Config, Plan};
 use trapline_runner::{kernel_build, Failure, Inventory, Status};
 
@@ -120,7 +120,7 @@ impl Checked {
         }
     }
 
-    fn of_builds(study: &Study, builds: &Request, inventory: &Inventory) -> Self {
+    fn of_builds(study: &Study, builds: &BuildRequest, inventory: &Inventory) -> Self {
         let all = builds.expand();
         let rounds = all.iter().map(|build| build.round as usize + 1).max();
         let firsts = all.iter().filter(|build| build.round == 0);

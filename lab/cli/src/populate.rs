@@ -7,7 +7,7 @@ use crate::{outcome, run};
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Op, OpSet};
 use trapline_model::irq::{Settings, Time};
-use trapline_model::{Clock, Conditions, EnvironmentId, Loads, PerCpu, Request, Sched};
+use trapline_model::{Clock, Conditions, EnvironmentId, Loads, Request, Sched, Scheduling};
 use trapline_report::{CoTenant, Report};
 use trapline_runner::run::{default_configs, perform};
 use trapline_runner::{BootOptions, Failure, Inventory, Status};
@@ -91,14 +91,18 @@ fn measure_with_load(
     let own_timer = (Op::OwnTimer.bit(), 0);
     let mut request = request(args, own_timer, &guests(args), &session.inventory);
     request.boots = Some(1);
+    let conditions = Conditions {
+        loads,
+        ..Conditions::default()
+    };
     request.irq = Settings {
         period: PERIOD,
         expiries: Some(EXPIRIES),
-        conditions: Conditions {
-            pin: Conditions::usual_pin(&loads, Sched::Other, PerCpu::default()),
-            loads,
-            ..Conditions::default()
+        scheduling: Scheduling {
+            pin: Scheduling::default_pin(&conditions, Sched::Other),
+            ..Scheduling::DEFAULT
         },
+        conditions,
         ..Settings::default()
     };
     let run = perform(store, &request, &session.context(), &BootOptions::default())?;

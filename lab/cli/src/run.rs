@@ -43,7 +43,7 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
     let deadline = plan::deadline(study);
     let mut store = open_store(&args.run_options)?;
     if let Some(builds) = &study.builds {
-        let request = trapline_model::kernel_build::Request {
+        let request = trapline_model::kernel_build::BuildRequest {
             seed,
             ..builds.clone()
         };

@@ -9,7 +9,7 @@ use trapline_host::facts;
 use trapline_host::host_noise::NoiseSampler;
 use trapline_host::{Error, GuestImage, Limits, TscRate};
 use trapline_model::expand::PlannedBoot;
-use trapline_model::irq::Asked;
+use trapline_model::irq::Timers;
 use trapline_model::{Clock, LeftOut, Observation, Operation, Outcome};
 
 /// A boot that is over.
@@ -34,7 +34,7 @@ pub fn boot(
     limits: &Limits,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Booted, Error> {
-    if let Some(reason) = planned.conditions.unsupported_reason(environment.id()) {
+    if let Some(reason) = planned.unsupported_reason() {
         return Err(Error::unavailable(reason));
     }
     let planned = &window::fit(planned, facts::available_mib());
@@ -43,7 +43,7 @@ pub fn boot(
     let mut guest = environment.launch(image, &planned.guest)?;
     let unit_per_tick = unit_per_tick(environment.id().clock());
     let job = in_ticks(planned.job, unit_per_tick);
-    let asks_for_interrupts = Asked::of(&job).is_some();
+    let asks_for_interrupts = Timers::of(&job).is_some();
     let on_this_host = asks_for_interrupts && on_the_wall;
     if on_this_host {
         check_timers(planned.job.period)?;
@@ -53,6 +53,7 @@ pub fn boot(
         boot_job: planned.boot_job,
         boot_launches: planned.boot_launches,
         conditions: planned.conditions.clone(),
+        scheduling: planned.guest.scheduling,
     };
     guest.ready(&work, limits)?;
     let setting = Setting {
@@ -62,9 +63,10 @@ pub fn boot(
     };
     let mut facts = environment.facts();
     facts.extend(planned.guest.scheduling.facts());
-    let asked = Asked::of(&job).map(|asked| asked.facts());
+    let asked = Timers::of(&job).map(|asked| asked.facts());
     let asked = asked.into_iter().flatten();
-    let conditions = planned.conditions.facts().into_iter();
+    let conditions = planned.conditions.facts();
+    let conditions = conditions.chain(planned.guest.scheduling.irq_facts());
     let asked = asked.chain(conditions.filter(|_| asks_for_interrupts));
     facts.extend(asked.map(|(name, value)| (name.to_owned(), value)));
     let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
@@ -75,7 +77,7 @@ pub fn boot(
     // Its time is counted as ours once it was waited for.
     drop(guest);
     let noise = noise_sampler.map(NoiseSampler::end);
-    let pressed = planned.conditions.loads.beside().next().is_some();
+    let pressed = planned.conditions.loads.programs().next().is_some();
     match trouble {
         // Whatever was measured was not measured under the conditions asked for.
         Some(error @ Error::Load { .. }) => return Err(error),

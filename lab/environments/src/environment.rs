@@ -4,7 +4,7 @@ use crate::observe::Finished;
 use std::time::Duration;
 use trapline_abi::{Job, Op};
 use trapline_host::{Error, Facts, GuestImage, Limits};
-use trapline_model::{Conditions, EnvironmentId, GuestConfig};
+use trapline_model::{Conditions, EnvironmentId, GuestConfig, Scheduling};
 use trapline_protocol::Window;
 
 /// What a boot needs of an environment.
@@ -50,8 +50,10 @@ pub struct Work {
     pub boot_job: Job,
     /// How many further launches there are.
     pub boot_launches: u32,
-    /// Under which conditions the first launch measures.
+    /// Conditions of the first launch.
     pub conditions: Conditions,
+    /// Scheduling of the first launch's virtual CPU.
+    pub scheduling: Scheduling,
 }
 
 impl Work {

@@ -12,7 +12,7 @@ use trapline_host::custom_vmm::{CustomGuest, EXIT_GRACE, FIRST_RECORD_TIMEOUT};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::{Command, Exited, OutputHandler, Process};
 use trapline_host::{Error, Facts, Limits, TscRate};
-use trapline_model::{Conditions, PerCpu};
+use trapline_model::{PerCpu, Scheduling};
 use trapline_protocol::{EndState, GuestDecoder, NoProbe, Usage, UsageProbe, NOT_REPORTED};
 
 /// How an environment runs a job.
@@ -112,22 +112,20 @@ impl ProcessGuest {
     }
 
     /// Chooses where everybody runs, and starts what disturbs.
-    fn prepare(&mut self, conditions: &Conditions, limits: &Limits) -> Result<(), Error> {
-        let Conditions {
-            loads, pin, sched, ..
-        } = conditions;
-        let from_outside = Conditions {
-            loads: loads.beside().collect(),
-            ..conditions.clone()
-        };
-        if from_outside.are_plain() {
+    fn prepare(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
+        let Work {
+            conditions,
+            scheduling,
+            ..
+        } = work;
+        if !conditions.has_co_tenants() && *scheduling == Scheduling::DEFAULT {
             return Ok(());
         }
         let crew = self.crew.as_ref();
         let crew = crew.ok_or_else(|| Error::unavailable(NOBODY_ELSE.to_owned()))?;
-        let affinity = Affinity::choose(*pin, *sched)?;
+        let affinity = Affinity::choose(scheduling.pin, scheduling.sched)?;
         affinity.move_lab();
-        self.beside = Beside::start(loads, crew, &affinity, limits)?;
+        self.beside = Beside::start(&conditions.loads, crew, &affinity, limits)?;
         if conditions.per_cpu == PerCpu::Two {
             self.add_neighbour(&affinity, limits)?;
         }
@@ -236,7 +234,7 @@ const NO_THREAD: &str = "nobody knows which thread of a VMM given with --vmm, or
 impl Guest for ProcessGuest {
     fn ready(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
         self.jobs = work.jobs();
-        self.prepare(&work.conditions, limits)
+        self.prepare(work, limits)
     }
 
     fn go(&mut self, _: &Limits) -> Result<(), Error> {

@@ -57,7 +57,7 @@ fn image_recipe(
     machine: &GuestConfig,
 ) -> Result<Box<dyn Recipe>, Error> {
     let (image, machine) = (image.path.clone(), *machine);
-    kvm::check_halt(machine.halt)?;
+    kvm::check_halt(machine.scheduling.halt)?;
     Ok(match level.vmm {
         Some(Vmm::Trapline) => Box::new(OurVmm {
             vmm: settings.parts.get(Part::Vmm)?,
@@ -261,7 +261,7 @@ pub(crate) fn our_vmm(
         Serial::Lines => vmm,
         serial => vmm.words("--serial").arg(serial.name()),
     };
-    let vmm = match machine.halt {
+    let vmm = match machine.scheduling.halt {
         Halt::Exits => vmm,
         Halt::InGuest => vmm.arg("--halt-in-guest"),
     };

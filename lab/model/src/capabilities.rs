@@ -108,8 +108,8 @@ impl EnvironmentId {
         self.clock().is_exact() && !self.is_linux_guest()
     }
 
-    /// Returns whether call stacks and the stages of a boot have profiles, too. Those of nested
-    /// guests are not distinguished from those of the guests that host them.
+    /// Returns whether call stacks and the stages of a boot have profiles, too. Nested
+    /// guests are not distinguished from the guests that host them.
     pub fn has_detailed_profiles(self) -> bool {
         self.has_profiles() && self.is_on(Machine::Sim) && !self.stack().is_nested()
     }

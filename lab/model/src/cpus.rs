@@ -34,8 +34,8 @@ mod tests {
             EnvironmentId::names_of(|id| unsupported_reason(id, 2).is_none()),
             "host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim/kvm/linux, sim/qemu-kvm/linux"
         );
-        let told = unsupported_reason(EnvironmentId::UML, 2).unwrap();
+        let reason = unsupported_reason(EnvironmentId::UML, 2).unwrap();
         let expected = "--cpus 2 is not supported by uml: leave it out";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(reason.starts_with(expected), "{reason}");
     }
 }

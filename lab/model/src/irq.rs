@@ -1,49 +1,50 @@
-//! What interrupts of workload `irq` are made of, and what is demanded of them.
+//! Settings of workload `irq`: timers, conditions, and requirements.
 //!
-//! One struct, because all of it is chosen together and kept with the run: a report
-//! made again from the store has to know by which threshold it judged.
+//! They are stored with the run, since a report from the store needs the threshold and the requirement.
 
+use crate::conditions::Conditions;
 use crate::environment::EnvironmentId;
-use crate::placement::Conditions;
 use crate::preset::Preset;
-use crate::sharing::Halt;
-pub use crate::units::{Share, Time, Unreadable};
+use crate::scheduling::{Halt, Scheduling};
+pub use crate::units::{InvalidUnit, Share, Time};
 use std::collections::BTreeMap;
 use trapline_abi::job::WaitMode;
 use trapline_abi::{Job, OpSet, Workload};
 
-/// The shortest and the longest period, in nanoseconds.
+/// Valid periods, in nanoseconds.
 pub const PERIODS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
 
-/// The most expiries of one timer: each is kept in memory.
+/// Largest number of expiries of one timer: each is kept in memory.
 pub const MOST_EXPIRIES: u32 = 4_000_000;
 
-/// Expiries where nothing else is said.
+/// Default number of expiries.
 const QUICK: u32 = 10_000;
 const FULL: u32 = 1_000_000;
 
-/// The same on an exact clock that never sleeps, where every instruction of the
-/// waiting is executed: two windows.
-const AWAKE: u32 = 2_048;
+/// Default on an exact clock if the machine never idles, since every instruction of the wait is
+/// executed: two windows.
+const BUSY: u32 = 2_048;
 
-/// The fact that tells how much CPU time a guest's VMM had for all of it, in microseconds
-/// of the clock that it is measured by, where only the VMM itself tells.
+/// Fact: CPU time of a guest's VMM with its start, in microseconds of the guest's clock, where the VMM
+/// reports it.
 pub const CPU_TIME_US: &str = "irq-vmm-cpu-us";
 
-/// How interrupts are made, and how late they may be.
+/// Settings of workload `irq`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// From one expiry to the next; on an exact clock an instruction is a nanosecond.
+    /// Period of each timer; on an exact clock an instruction is a nanosecond.
     pub period: Time,
     /// Expiries of each timer, if not the preset's number.
     pub expiries: Option<u32>,
-    /// What the guest does in between: how it idles, or which load it makes.
+    /// Activity of the guest between interrupts.
     pub between: WaitMode,
-    /// What else there is, and where and how the guest gets its CPU.
+    /// Loads, and a second guest.
     pub conditions: Conditions,
-    /// An interrupt later than this is too late.
+    /// Scheduling of the virtual CPU.
+    pub scheduling: Scheduling,
+    /// Largest lateness of an interrupt in time.
     pub threshold: Time,
-    /// The least share of expiries that are to be in time, if any is demanded.
+    /// Smallest share of interrupts in time, if one is required.
     pub require: Option<Share>,
 }
 
@@ -54,6 +55,7 @@ impl Default for Settings {
             expiries: None,
             between: WaitMode::Halt,
             conditions: Conditions::default(),
+            scheduling: Scheduling::DEFAULT,
             threshold: Time(30_000),
             require: None,
         }
@@ -61,30 +63,30 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How many times the timer expires in an environment.
+    /// Returns the number of expiries of a timer in an environment.
     pub fn expiries(&self, environment: EnvironmentId, preset: Preset) -> u32 {
         let usual = match (environment.clock().is_exact(), preset) {
-            (true, _) if self.never_sleeps() => AWAKE,
+            (true, _) if self.is_busy() => BUSY,
             (true, _) | (false, Preset::Quick) => QUICK,
             (false, Preset::Full) => FULL,
         };
         self.expiries.unwrap_or(usual)
     }
 
-    /// What the guest does in between, as it is typed.
+    /// Returns the activity of the guest between interrupts, by the name of the option.
     pub fn idle(&self) -> &'static str {
-        match (self.between, self.conditions.halt) {
+        match (self.between, self.scheduling.halt) {
             (WaitMode::Halt, Halt::InGuest) => "halt-in-guest",
             (between, _) => between.name(),
         }
     }
 
-    /// Whether there is always somebody who executes something.
-    fn never_sleeps(&self) -> bool {
-        self.between != WaitMode::Halt || self.conditions.loads.beside().next().is_some()
+    /// Returns whether the machine never idles.
+    fn is_busy(&self) -> bool {
+        self.between != WaitMode::Halt || self.conditions.loads.programs().next().is_some()
     }
 
-    /// The settings as names and values, to be kept with a run.
+    /// Returns the settings as facts of a run.
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = vec![
             ("irq-period", self.period.to_string()),
@@ -92,6 +94,7 @@ impl Settings {
             ("irq-threshold", self.threshold.to_string()),
         ];
         facts.extend(self.conditions.facts());
+        facts.extend(self.scheduling.irq_facts());
         facts.extend(
             self.expiries
                 .map(|count| ("irq-samples", count.to_string())),
@@ -103,48 +106,43 @@ impl Settings {
             .collect()
     }
 
-    /// The settings that such names and values tell; what they do not tell is as if
-    /// nobody had said anything.
+    /// Returns the settings with these facts; defaults where a fact is absent.
     pub fn from_facts(facts: &BTreeMap<String, String>) -> Self {
-        let told = |name: &str| facts.get(name).map(String::as_str);
-        let usual = Self::default();
-        let time = |name, usual| {
-            told(name)
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(usual)
-        };
+        let text = |name: &str| facts.get(name).map(String::as_str);
+        let time = |name| text(name).and_then(|text| text.parse().ok());
+        let between = text("irq-between").and_then(WaitMode::from_name);
+        let default = Self::default();
         Self {
-            period: time("irq-period", usual.period),
-            expiries: told("irq-samples").and_then(|text| text.parse().ok()),
-            between: told("irq-between")
-                .and_then(WaitMode::from_name)
-                .unwrap_or(usual.between),
+            period: time("irq-period").unwrap_or(default.period),
+            expiries: text("irq-samples").and_then(|text| text.parse().ok()),
+            between: between.unwrap_or(default.between),
             conditions: Conditions::from_facts(facts),
-            threshold: time("irq-threshold", usual.threshold),
-            require: told("irq-require").and_then(|text| text.parse().ok()),
+            scheduling: Scheduling::of_irq_facts(facts),
+            threshold: time("irq-threshold").unwrap_or(default.threshold),
+            require: text("irq-require").and_then(|text| text.parse().ok()),
         }
     }
 }
 
-/// The set of all operations of workload `irq`.
+/// Returns the set of all operations of workload `irq`.
 pub fn operations() -> OpSet {
     Workload::Irq.set()
 }
 
-/// What a boot was asked for, as facts of its environment.
+/// The timers of a boot, as facts of its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct Timers {
     /// Expiries of each timer.
     pub expiries: u32,
-    /// From one to the next, in ticks.
+    /// Period, in ticks.
     pub period: u64,
 }
 
-impl Asked {
+impl Timers {
     const EXPIRIES: &'static str = "irq-expiries";
     const PERIOD: &'static str = "irq-period-ticks";
 
-    /// What `job` asks for, if it asks for interrupts.
+    /// Returns the timers of a job, if it measures interrupts.
     pub fn of(job: &Job) -> Option<Self> {
         let Job {
             expiries, period, ..
@@ -152,7 +150,7 @@ impl Asked {
         (job.run & operations() != 0).then_some(Self { expiries, period })
     }
 
-    /// As names and values.
+    /// Returns the facts.
     pub fn facts(&self) -> [(&'static str, String); 2] {
         let Self { expiries, period } = self;
         [
@@ -161,7 +159,7 @@ impl Asked {
         ]
     }
 
-    /// What such names and values tell, if they do.
+    /// Returns the timers with these facts, if they are present.
     pub fn from_facts(facts: &BTreeMap<String, String>) -> Option<Self> {
         Some(Self {
             expiries: facts.get(Self::EXPIRIES)?.parse().ok()?,
@@ -170,27 +168,26 @@ impl Asked {
     }
 }
 
-/// The fact that says how the stages of a guest's own timer were found on an exact
-/// clock: [`COUNTED`], or why they could not be.
+/// Fact: source of the stages of a guest's own timer on an exact clock: [`COUNTED`], or the reason why there
+/// are none.
 pub const STAGES: &str = "irq-stages";
 
-/// The stages follow from what was executed until the handler.
+/// Value of [`STAGES`]: the stages follow from the instructions executed up to the handler.
 pub const COUNTED: &str = "counted";
 
-/// The fact that says how many instructions before its handler's reading of the clock a
-/// guest was entered with the interrupt.
+/// Fact: number of instructions from the VM entry with the interrupt to the clock read of the handler.
 pub const GUEST_ENTERED: &str = "irq-guest-entered";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Pin;
+    use crate::conditions::PerCpu;
     use crate::sched::Sched;
-    use crate::sharing::PerCpu;
+    use crate::scheduling::Pin;
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     #[test]
-    fn what_never_sleeps_on_an_exact_clock_expires_less_often() {
+    fn busy_machines_on_an_exact_clock_have_fewer_expiries() {
         let settings = Settings::default();
         let poll = Settings {
             between: WaitMode::Poll,
@@ -227,46 +224,53 @@ mod tests {
     }
 
     #[test]
-    fn what_a_boot_was_asked_for_is_found_again() {
+    fn facts_of_timers_are_parsed_as_they_are_formatted() {
         let job = Job {
             run: operations(),
             expiries: 5,
             period: 77,
             ..Job::EMPTY
         };
-        let asked = Asked::of(&job).unwrap();
-        let facts = asked.facts().map(|(name, value)| (name.to_owned(), value));
-        assert_eq!(Asked::from_facts(&facts.into()), Some(asked));
-        assert_eq!(Asked::of(&Job::EMPTY), None);
-        assert_eq!(Asked::from_facts(&BTreeMap::new()), None);
+        let timers = Timers::of(&job).unwrap();
+        let facts = timers.facts().map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(Timers::from_facts(&facts.into()), Some(timers));
+        assert_eq!(Timers::of(&Job::EMPTY), None);
+        assert_eq!(Timers::from_facts(&BTreeMap::new()), None);
     }
 
-    fn some_conditions() -> Vec<Conditions> {
-        let pressed = Conditions {
+    fn some_conditions() -> Vec<(Conditions, Scheduling)> {
+        let loaded = Conditions {
             loads: "cpu:2,console-buffered".parse().unwrap(),
+            per_cpu: PerCpu::Two,
+        };
+        let pinned = Scheduling {
             pin: Pin::Shared,
             sched: Sched::Fifo(3),
             halt: Halt::InGuest,
-            per_cpu: PerCpu::Two,
+            ..Scheduling::DEFAULT
         };
-        vec![Conditions::default(), pressed]
+        vec![
+            (Conditions::default(), Scheduling::DEFAULT),
+            (loaded, pinned),
+        ]
     }
 
     proptest! {
         #[test]
-        fn settings_survive_their_facts(
+        fn facts_of_settings_are_parsed_as_they_are_formatted(
             period in any::<u64>(),
             threshold in any::<u64>(),
             expiries in proptest::option::of(any::<u32>()),
             require in proptest::option::of(0..=crate::units::ALL),
             between in proptest::sample::select(vec![WaitMode::Halt, WaitMode::Poll, WaitMode::Flood]),
-            conditions in proptest::sample::select(some_conditions()),
+            (conditions, scheduling) in proptest::sample::select(some_conditions()),
         ) {
             let settings = Settings {
                 period: Time(period),
                 expiries,
                 between,
-                conditions: conditions.clone(),
+                conditions,
+                scheduling,
                 threshold: Time(threshold),
                 require: require.map(Share),
             };

@@ -69,7 +69,7 @@ impl QemuMachine {
         }
     }
 
-    /// A label for people.
+    /// Returns a label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Microvm => "QEMU microvm",

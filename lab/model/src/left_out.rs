@@ -1,53 +1,110 @@
-//! What of a request an environment cannot measure, known before anything is started: it
-//! is never asked for it.
+//! Operations that an environment does not measure. They are left out of its jobs before anything is started.
 
-use crate::block;
+use crate::clock::Clock;
 use crate::environment::EnvironmentId;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{Need, OpSet};
+use trapline_abi::{block, Need, OpSet};
 
-/// Operations that are not measured, and why.
+/// Operations that are not measured, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Which.
+    /// The operations.
     pub operations: OpSet,
-    /// Why, and what mends it if anything does.
+    /// The reason, and the remedy if there is one.
     pub reason: String,
 }
 
-/// What of `operations` an environment does not measure. Those that were `named` one by
-/// one are measured even where they take long.
+/// Returns the `operations` that an environment does not measure. Those `named` individually are measured
+/// even if they take long.
 pub fn of(
     environment: EnvironmentId,
     preset: Preset,
     operations: OpSet,
     named: OpSet,
 ) -> Vec<LeftOut> {
-    let memory = populate::left_out(environment, preset, operations, named);
-    let processes = without_processes(environment, operations);
-    let disk = block::left_out(environment, operations);
-    memory.into_iter().chain(processes).chain(disk).collect()
+    let processes = (!environment.has_processes()).then_some(NO_PROCESSES);
+    let all = [
+        without_memory(environment, preset, named),
+        processes.map(|reason| (Need::Processes.operations(), reason)),
+        without_disk(environment).map(|reason| (block::operations(), reason)),
+    ];
+    let all = all.into_iter().flatten().map(|(set, reason)| LeftOut {
+        operations: operations & set,
+        reason: reason.to_owned(),
+    });
+    all.filter(|left_out| left_out.operations != 0).collect()
 }
 
-/// The operations of all these.
+/// Returns the union of the operations.
 pub fn union(left_out: &[LeftOut]) -> OpSet {
     left_out
         .iter()
         .fold(0, |set, left_out| set | left_out.operations)
 }
 
-/// What the image cannot do: it is one program, and nothing is between it and its machine.
-fn without_processes(environment: EnvironmentId, operations: OpSet) -> Option<LeftOut> {
-    let operations = operations & Need::Processes.operations();
-    (operations != 0 && !environment.has_processes()).then(|| LeftOut {
-        operations,
-        reason: NO_PROCESSES.to_owned(),
+const NO_PROCESSES: &str = "this needs an operating system, and the image is one program \
+                            without processes: measure host or an environment of a Linux";
+
+const TOO_LONG: &str = "a GiB takes minutes where instructions are counted: --preset full \
+                        measures it, or its name (trapline populate --order 18)";
+const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a GiB: measure \
+                       sim/kvm";
+
+/// Returns the operations of workload `populate` that an environment does not measure.
+fn without_memory(
+    environment: EnvironmentId,
+    preset: Preset,
+    named: OpSet,
+) -> Option<(OpSet, &'static str)> {
+    match (without_hotplug(environment), environment.clock(), preset) {
+        (Some(reason), ..) => Some((populate::operations(), reason)),
+        (None, Clock::InsnVmx, _) => Some((populate::large(), NO_ROOM)),
+        (None, Clock::Insn, Preset::Quick) => Some((populate::large() & !named, TOO_LONG)),
+        _ => None,
+    }
+}
+
+/// Returns why a running guest gets no memory.
+fn without_hotplug(environment: EnvironmentId) -> Option<&'static str> {
+    if environment.supports_memory_hotplug() {
+        return None;
+    }
+    Some(match environment {
+        id if id.is_native() => {
+            "a bare machine has the memory that it starts with: measure kvm or sim/kvm"
+        }
+        id if id.is_linux_guest() => {
+            "memory hotplug is not supported for Linux guests: measure kvm or sim/kvm"
+        }
+        id if id.is_custom() => {
+            "memory hotplug of a VMM given with --vmm is not supported: measure kvm or sim/kvm"
+        }
+        id if id.is_xen() => {
+            "a domain of Xen is populated before it starts, and gets no more: boot/exit has that \
+             in it"
+        }
+        _ => {
+            "QEMU gives a running guest memory by ACPI hotplug, which the image does not \
+             support: measure kvm or sim/kvm"
+        }
     })
 }
 
-const NO_PROCESSES: &str = "this needs an operating system, and the image is one program \
-                            without processes: measure host or an environment of a Linux";
+/// Returns why there is no disk that can be measured.
+fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
+    match (environment.has_processes(), environment.clock().is_exact()) {
+        (true, false) => None,
+        (_, true) => Some(
+            "the simulated machine has no disk, and one would be as fast as the host's: \
+             measure host",
+        ),
+        (false, false) => Some(
+            "the image has no driver for disks: measure host or a Linux guest, such as \
+             qemu-tcg/linux",
+        ),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -55,9 +112,9 @@ mod tests {
     use trapline_abi::Op;
 
     #[test]
-    fn processes_are_measured_where_there_are_some() {
-        let asked = Op::Fork.bit() | Op::PortOut.bit();
-        let out = |id| of(id, Preset::Quick, asked, asked);
+    fn the_image_measures_no_processes() {
+        let operations = Op::Fork.bit() | Op::PortOut.bit();
+        let out = |id| of(id, Preset::Quick, operations, operations);
         for id in [
             EnvironmentId::HOST,
             EnvironmentId::SIM_LINUX,
@@ -67,21 +124,48 @@ mod tests {
             assert_eq!(out(id), [], "{id}");
         }
         for id in [EnvironmentId::KVM, EnvironmentId::SIM] {
-            let told = out(id);
-            assert_eq!(union(&told), Op::Fork.bit(), "{id}");
-            assert!(told[0].reason.contains("operating system"));
+            let left_out = out(id);
+            assert_eq!(union(&left_out), Op::Fork.bit(), "{id}");
+            assert!(left_out[0].reason.contains("operating system"));
         }
-        assert_eq!(
-            of(EnvironmentId::KVM, Preset::Quick, Op::PortOut.bit(), 0),
-            []
-        );
+        let port_out = of(EnvironmentId::KVM, Preset::Quick, Op::PortOut.bit(), 0);
+        assert_eq!(port_out, []);
     }
 
     #[test]
-    fn reasons_add_up() {
-        let asked = Op::Fork.bit() | Op::Attach0.bit() | Op::PortOut.bit();
-        let told = of(EnvironmentId::QEMU_KVM, Preset::Quick, asked, 0);
-        assert_eq!(told.len(), 2);
-        assert_eq!(union(&told), asked & !Op::PortOut.bit());
+    fn disks_are_measured_by_linux_on_the_wall_clock() {
+        let operations = Op::Read4k1.bit() | Op::PortOut.bit();
+        for id in EnvironmentId::ALL {
+            let left_out = of(id, Preset::Quick, operations, 0);
+            let has_disk = id.has_processes() && !id.clock().is_exact();
+            let expected = if has_disk { 0 } else { Op::Read4k1.bit() };
+            assert_eq!(union(&left_out), expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn large_regions_are_measured_if_named_or_by_preset_full() {
+        let all = populate::operations() | Op::PortOut.bit();
+        let out = |id, preset, named| of(id, preset, all, named);
+        assert_eq!(out(EnvironmentId::KVM, Preset::Quick, 0), []);
+        assert_eq!(out(EnvironmentId::SIM_KVM, Preset::Full, 0), []);
+        let quick = out(EnvironmentId::SIM_KVM, Preset::Quick, 0);
+        assert_eq!(union(&quick), populate::large());
+        assert!(quick[0].reason.contains("--preset full"));
+        let named = Op::Attach18.bit();
+        let rest = out(EnvironmentId::SIM_KVM, Preset::Quick, named);
+        assert_eq!(union(&rest), populate::large() & !named);
+        let qemu = out(EnvironmentId::QEMU_KVM, Preset::Full, all);
+        assert_eq!(union(&qemu), populate::operations());
+        let vmx = out(EnvironmentId::SIM_VMX_KVM, Preset::Full, all);
+        assert_eq!(union(&vmx), populate::large());
+    }
+
+    #[test]
+    fn an_environment_can_have_several_reasons() {
+        let operations = Op::Fork.bit() | Op::Attach0.bit() | Op::PortOut.bit();
+        let left_out = of(EnvironmentId::QEMU_KVM, Preset::Quick, operations, 0);
+        assert_eq!(left_out.len(), 2);
+        assert_eq!(union(&left_out), operations & !Op::PortOut.bit());
     }
 }

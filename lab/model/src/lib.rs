@@ -1,14 +1,14 @@
-//! What is to be measured, and what was observed: the vocabulary of the lab.
+//! Data model of the lab: environments, requests, plans and observations.
 //!
-//! A [`Plan`](expand::Plan) is expanded deterministically from a request and a
-//! seed. Running a boot of it yields an [`Observation`], raw and complete, which
-//! is stored before anything is computed from it. Nothing here starts a process
-//! or opens a file.
+//! A [`Request`] with its seed expands deterministically to a [`Plan`]. Each boot of the plan yields an
+//! [`Observation`], which holds raw data only and is stored before figures are computed. This crate starts no
+//! process and opens no file.
 #![forbid(unsafe_code)]
 
 pub mod block;
 mod capabilities;
 pub mod clock;
+pub mod conditions;
 mod config;
 pub mod cpus;
 pub mod environment;
@@ -20,17 +20,16 @@ pub mod kernel_build;
 pub mod layers;
 pub mod left_out;
 pub mod load;
+mod named;
 pub mod names;
 pub mod observed;
 mod overrides;
-pub mod placement;
 pub mod populate;
 pub mod preset;
 pub mod request;
 pub mod sched;
 mod scheduling;
 pub mod settings;
-mod sharing;
 #[doc(hidden)]
 pub mod testing;
 pub mod time;
@@ -38,19 +37,18 @@ mod unavailable;
 mod units;
 
 pub use clock::Clock;
+pub use conditions::{Conditions, PerCpu};
 pub use config::{Config, InvalidConfig};
 pub use environment::EnvironmentId;
-pub use expand::{expand, Kind, Plan, PlannedBoot};
+pub use expand::{expand, Plan, PlannedBoot, Purpose};
 pub use guest_config::{GuestConfig, MemoryPages};
 pub use left_out::LeftOut;
-pub use load::{Created, Filling, Load, Loads, Serial};
+pub use load::{Created, Load, Loads, Population, Serial};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 pub use overrides::{InvalidSetting, Overrides, UnsupportedSetting};
-pub use placement::{Conditions, Pin};
 pub use preset::Preset;
 pub use request::Request;
-pub use sched::Sched;
-pub use scheduling::{Scheduler, Scheduling};
+pub use sched::{Sched, Scheduler};
+pub use scheduling::{Halt, Pin, Scheduling};
 pub use settings::{FileOverride, Setting, SETTINGS};
-pub use sharing::{Halt, PerCpu};
 pub use unavailable::Unavailable;

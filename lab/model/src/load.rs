@@ -1,99 +1,92 @@
-//! What disturbs interrupts while they are measured.
+//! Load programs that run while interrupts are measured.
 //!
-//! A load is only described here: who carries it out differs between a host and a
-//! simulated machine. Those of the console are the guest's own doing; all others are
-//! processes beside it.
+//! A load is only described here: a host and a simulated machine run it differently. Console loads are
+//! output of the measured guest itself; all others are processes beside it.
 
+use crate::guest_config::MemoryPages;
+use crate::named::named;
 use std::fmt;
 use std::str::FromStr;
 
-/// Burners of one load, at the most.
-pub const MOST_BURNERS: u8 = 64;
+/// Largest number of processes of load `cpu`.
+pub const MOST_PROCESSES: u8 = 64;
 
-/// Memory of a virtual machine that is created again and again, in MiB: what the
-/// image needs itself, and what a page table of the VMM's reaches.
-const LEAST_MIB: u32 = 32;
-const MOST_MIB: u32 = 65_536;
+/// Range of the memory of load `create-vm`, in MiB: at least the image's own need, at most the reach of the
+/// VMM's page table.
+const MEMORY_MIB: std::ops::RangeInclusive<u32> = 32..=65_536;
 
-/// One thing that disturbs.
+/// A load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Load {
-    /// So many processes that execute without end.
+    /// This number of processes that execute without end.
     Cpu(u8),
     /// A process that reads and writes a block larger than any cache.
     Memory,
-    /// Another virtual machine whose guest exits as fast as it can.
+    /// A virtual machine whose guest exits as fast as it can.
     Exits,
-    /// Another virtual machine is created, its memory populated and it ended, again and
-    /// again.
+    /// A virtual machine that is created, populated and ended repeatedly.
     CreateVm(Created),
-    /// The guest writes to its serial port as fast as it can, and its virtual CPU's
-    /// thread writes each byte.
+    /// The guest writes to its serial port as fast as it can, and the vCPU thread writes each byte.
     ConsoleDirect,
-    /// The same, and another thread writes, at the pace of a line.
+    /// The same, but a separate thread writes, at the pace of a line.
     ConsoleBuffered,
 }
 
-/// A virtual machine that is created again and again.
+/// The virtual machine of load `create-vm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Created {
-    /// Its memory in MiB, if not what suits the environment.
+    /// Memory in MiB, if not the environment's default.
     pub mib: Option<u32>,
-    /// Of which pages that is, if not of an anonymous file's.
-    pub pages: Option<Pages>,
-    /// Who populates it.
-    pub filling: Filling,
+    /// Host pages of the memory.
+    pub pages: MemoryPages,
+    /// Population of the memory.
+    pub population: Population,
 }
 
-/// Pages of a machine's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Pages {
-    /// 4 KiB.
-    Small,
-    /// 2 MiB.
-    Huge,
-}
-
-/// Who populates a machine's memory, and how.
+/// Population of a virtual machine's memory, by the names of trapline-vmm's `--prefault`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Filling {
-    /// The guest, by touching it.
+pub enum Population {
+    /// On demand: the guest touches it.
     #[default]
     Demand,
-    /// The VMM before the guest runs, in bounded steps.
+    /// By the VMM before the guest runs, in bounded steps.
     Steps,
-    /// The VMM before the guest runs, in one call of the kernel.
+    /// By the VMM before the guest runs, in one system call.
     Whole,
 }
 
-/// Who writes what a guest sends over its serial line.
+named!(Population { Demand "demand", Steps "steps", Whole "whole" });
+
+/// Output of a guest's serial port, by the names of trapline-vmm's `--serial`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Serial {
-    /// The virtual CPU's thread, when a line is complete: what the VMM does by itself.
+    /// The vCPU thread writes each complete line: the VMM's default.
     #[default]
     Lines,
-    /// The virtual CPU's thread, each byte.
+    /// The vCPU thread writes each byte.
     Direct,
-    /// A thread of its own.
+    /// A separate thread writes.
     Buffered,
 }
 
-/// What was typed is no load, or they do not go together.
+named!(Serial { Lines "lines", Direct "direct", Buffered "buffered" });
+
+/// Invalid text of loads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadLoad {
+pub enum InvalidLoad {
     /// There is no such load.
     #[error("there is no load '{0}': name none, cpu, cpu:N, memory, exits, create-vm[:MIB][:4k|2m][:demand|steps|whole], console-direct or console-buffered")]
     Unknown(String),
     /// A number is out of range.
-    #[error("'{0}': from 1 to {MOST_BURNERS} burners, and from {LEAST_MIB} to {MOST_MIB} MiB")]
+    #[error("'{0}': from 1 to {MOST_PROCESSES} processes, and from {least} to {most} MiB", least = MEMORY_MIB.start(), most = MEMORY_MIB.end())]
     OutOfRange(String),
-    /// A load was named twice.
+    /// A load is named twice.
     #[error("'{0}' is named twice, or in two forms")]
     Twice(String),
 }
 
 impl Load {
-    /// Its name without numbers.
+    /// Returns the name without numbers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu(_) => "cpu",
@@ -105,7 +98,7 @@ impl Load {
         }
     }
 
-    /// What the guest's serial line has to be for it; `None` if processes make it.
+    /// Returns the serial output of a console load; `None` for processes.
     pub fn serial(self) -> Option<Serial> {
         match self {
             Self::ConsoleDirect => Some(Serial::Direct),
@@ -114,8 +107,8 @@ impl Load {
         }
     }
 
-    /// What nobody names twice.
-    fn kind(self) -> &'static str {
+    /// Returns the group of loads of which at most one is allowed.
+    fn group(self) -> &'static str {
         match self.serial() {
             Some(_) => "console",
             None => self.name(),
@@ -124,20 +117,20 @@ impl Load {
 }
 
 impl FromStr for Load {
-    type Err = BadLoad;
+    type Err = InvalidLoad;
 
-    fn from_str(text: &str) -> Result<Self, BadLoad> {
-        let (name, number) = match text.split_once(':') {
-            Some((name, number)) => (name, Some(number)),
+    fn from_str(text: &str) -> Result<Self, InvalidLoad> {
+        let (name, options) = match text.split_once(':') {
+            Some((name, options)) => (name, Some(options)),
             None => (text, None),
         };
-        let out_of_range = || BadLoad::OutOfRange(text.to_owned());
-        match (name, number) {
+        let out_of_range = || InvalidLoad::OutOfRange(text.to_owned());
+        match (name, options) {
             ("cpu", None) => Ok(Self::Cpu(1)),
             ("cpu", Some(number)) => {
-                let burners = number.parse().ok();
-                let burners = burners.filter(|count| (1..=MOST_BURNERS).contains(count));
-                burners.map(Self::Cpu).ok_or_else(out_of_range)
+                let processes = number.parse().ok();
+                let processes = processes.filter(|count| (1..=MOST_PROCESSES).contains(count));
+                processes.map(Self::Cpu).ok_or_else(out_of_range)
             }
             ("memory", None) => Ok(Self::Memory),
             ("exits", None) => Ok(Self::Exits),
@@ -145,83 +138,49 @@ impl FromStr for Load {
             ("create-vm", Some(words)) => created(words, text).map(Self::CreateVm),
             ("console-direct", None) => Ok(Self::ConsoleDirect),
             ("console-buffered", None) => Ok(Self::ConsoleBuffered),
-            _ => Err(BadLoad::Unknown(text.to_owned())),
+            _ => Err(InvalidLoad::Unknown(text.to_owned())),
         }
     }
 }
 
-/// What `MIB`, `4k` or `2m`, and `demand`, `steps` or `whole` describe, each at most once
-/// and in this order.
-fn created(words: &str, load: &str) -> Result<Created, BadLoad> {
+/// Parses `[MIB][:4k|2m][:demand|steps|whole]`.
+fn created(words: &str, load: &str) -> Result<Created, InvalidLoad> {
     let mut created = Created::default();
     let mut words = words.split(':').peekable();
-    let number = words.next_if(|word| {
-        word.starts_with(|c: char| c.is_ascii_digit()) && Pages::from_name(word).is_none()
-    });
+    let pages = |word: &str| MemoryPages::from_name(word).filter(|it| *it != MemoryPages::File);
+    let number = words
+        .next_if(|word| word.starts_with(|c: char| c.is_ascii_digit()) && pages(word).is_none());
     if let Some(number) = number {
         let mib = number.parse().ok();
-        let mib = mib.filter(|mib| (LEAST_MIB..=MOST_MIB).contains(mib));
-        created.mib = Some(mib.ok_or_else(|| BadLoad::OutOfRange(load.to_owned()))?);
+        let mib = mib.filter(|mib| MEMORY_MIB.contains(mib));
+        created.mib = Some(mib.ok_or_else(|| InvalidLoad::OutOfRange(load.to_owned()))?);
     }
-    if let Some(pages) = words.peek().and_then(|word| Pages::from_name(word)) {
-        created.pages = Some(pages);
+    if let Some(pages) = words.peek().and_then(|word| pages(word)) {
+        created.pages = pages;
         words.next();
     }
-    if let Some(filling) = words.peek().and_then(|word| Filling::from_name(word)) {
-        created.filling = filling;
+    if let Some(population) = words.peek().and_then(|word| Population::from_name(word)) {
+        created.population = population;
         words.next();
     }
     match words.next() {
         None => Ok(created),
-        Some(_) => Err(BadLoad::Unknown(load.to_owned())),
+        Some(_) => Err(InvalidLoad::Unknown(load.to_owned())),
     }
 }
 
-impl Pages {
-    /// Its name, here and on a command line of `trapline-vmm`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Small => "4k",
-            Self::Huge => "2m",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::Small, Self::Huge]
-            .into_iter()
-            .find(|pages| pages.name() == name)
-    }
-}
-
-impl Filling {
-    /// Its name; those of the VMM's are also on its command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Demand => "demand",
-            Self::Steps => "steps",
-            Self::Whole => "whole",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::Demand, Self::Steps, Self::Whole]
-            .into_iter()
-            .find(|filling| filling.name() == name)
-    }
-}
-
-/// What is not as it is by itself.
+/// Formats the options that differ from the default.
 impl fmt::Display for Created {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(mib) = self.mib {
             write!(f, ":{mib}")?;
         }
-        if let Some(pages) = self.pages {
-            write!(f, ":{}", pages.name())?;
+        if self.pages != MemoryPages::default() {
+            write!(f, ":{}", self.pages.name())?;
         }
-        match self.filling {
-            Filling::Demand => Ok(()),
-            filling => write!(f, ":{}", filling.name()),
+        match self.population {
+            Population::Demand => Ok(()),
+            population => write!(f, ":{}", population.name()),
         }
     }
 }
@@ -230,59 +189,49 @@ impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
-            Self::Cpu(burners) if *burners != 1 => write!(f, ":{burners}"),
+            Self::Cpu(processes) if *processes != 1 => write!(f, ":{processes}"),
             Self::CreateVm(created) => created.fmt(f),
             _ => Ok(()),
         }
     }
 }
 
-/// All that disturbs, in one order.
+/// A set of loads, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loads(Vec<Load>);
 
 impl Loads {
-    /// What processes beside the guest do.
-    pub fn beside(&self) -> impl Iterator<Item = Load> + '_ {
+    /// Returns the loads that are processes beside the guest.
+    pub fn programs(&self) -> impl Iterator<Item = Load> + '_ {
         let all = self.0.iter().copied();
         all.filter(|load| load.serial().is_none())
     }
 
-    /// What the guest's serial line has to be, if the guest floods it.
-    pub fn flood(&self) -> Option<Serial> {
+    /// Returns the serial output of the console load, if there is one.
+    pub fn console(&self) -> Option<Serial> {
         self.0.iter().find_map(|load| load.serial())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl FromIterator<Load> for Loads {
-    fn from_iter<I: IntoIterator<Item = Load>>(loads: I) -> Self {
-        let mut loads: Vec<Load> = loads.into_iter().collect();
-        loads.sort_by_key(|load| (load.kind(), *load));
-        Self(loads)
-    }
-}
-
 impl FromStr for Loads {
-    type Err = BadLoad;
+    type Err = InvalidLoad;
 
-    fn from_str(text: &str) -> Result<Self, BadLoad> {
+    fn from_str(text: &str) -> Result<Self, InvalidLoad> {
         if text == "none" {
             return Ok(Self::default());
         }
-        let loads: Result<Self, BadLoad> = text.split(',').map(str::parse).collect();
-        let loads = loads?;
-        let twice = loads
-            .0
-            .windows(2)
-            .find(|pair| pair[0].kind() == pair[1].kind());
-        match twice {
-            Some(pair) => Err(BadLoad::Twice(pair[1].to_string())),
-            None => Ok(loads),
+        let loads: Result<Vec<Load>, _> = text.split(',').map(str::parse).collect();
+        let mut loads = loads?;
+        loads.sort_by_key(|load| (load.group(), *load));
+        let is_duplicate = |pair: &&[Load]| pair[0].group() == pair[1].group();
+        match loads.windows(2).find(is_duplicate) {
+            Some(pair) => Err(InvalidLoad::Twice(pair[1].to_string())),
+            None => Ok(Self(loads)),
         }
     }
 }
@@ -297,24 +246,13 @@ impl fmt::Display for Loads {
     }
 }
 
-impl Serial {
-    /// Its name on a command line of `trapline-vmm`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lines => "lines",
-            Self::Direct => "direct",
-            Self::Buffered => "buffered",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn loads_are_read_in_any_order_and_told_in_one() {
-        for (text, told) in [
+    fn loads_are_parsed_in_any_order_and_formatted_in_one() {
+        for (text, formatted) in [
             ("none", "none"),
             ("cpu:1", "cpu"),
             ("memory,cpu:2", "cpu:2,memory"),
@@ -325,15 +263,15 @@ mod tests {
             ("create-vm:whole", "create-vm:whole"),
         ] {
             let loads: Loads = text.parse().unwrap();
-            assert_eq!(loads.to_string(), told);
-            assert_eq!(told.parse(), Ok(loads));
+            assert_eq!(loads.to_string(), formatted);
+            assert_eq!(formatted.parse(), Ok(loads));
         }
     }
 
     #[test]
-    fn what_is_no_load_is_named() {
+    fn invalid_loads_are_rejected() {
         let error = |text: &str| text.parse::<Loads>().unwrap_err();
-        let unknown = |name: &str| BadLoad::Unknown(name.to_owned());
+        let unknown = |name: &str| InvalidLoad::Unknown(name.to_owned());
         assert_eq!(error("cpu,disk"), unknown("disk"));
         assert_eq!(error("none,cpu"), unknown("none"));
         assert_eq!(error(""), unknown(""));
@@ -341,6 +279,7 @@ mod tests {
         for text in [
             "create-vm:x",
             "create-vm:64:1g",
+            "create-vm:file",
             "create-vm:whole:4k",
             "create-vm:",
         ] {
@@ -353,18 +292,18 @@ mod tests {
             "create-vm:1",
             "create-vm:9x:4k",
         ] {
-            assert_eq!(error(text), BadLoad::OutOfRange(text.to_owned()));
+            assert_eq!(error(text), InvalidLoad::OutOfRange(text.to_owned()));
         }
         for text in ["cpu,cpu:2", "console-direct,console-buffered"] {
-            assert!(matches!(error(text), BadLoad::Twice(_)), "{text}");
+            assert!(matches!(error(text), InvalidLoad::Twice(_)), "{text}");
         }
     }
 
     #[test]
-    fn only_the_console_is_the_guests_own_doing() {
+    fn only_console_loads_are_output_of_the_guest() {
         let loads: Loads = "cpu,console-direct".parse().unwrap();
-        assert_eq!(loads.flood(), Some(Serial::Direct));
-        assert_eq!(loads.beside().collect::<Vec<_>>(), [Load::Cpu(1)]);
-        assert!(Loads::default().flood().is_none() && Loads::default().is_none());
+        assert_eq!(loads.console(), Some(Serial::Direct));
+        assert_eq!(loads.programs().collect::<Vec<_>>(), [Load::Cpu(1)]);
+        assert!(Loads::default().console().is_none() && Loads::default().is_none());
     }
 }

@@ -1,27 +1,27 @@
-//! The names people type, and what they meant when they mistyped.
+//! Names of environments, workloads, operations and presets, with suggestions for unknown names.
 
 use crate::environment::EnvironmentId;
 use crate::preset::Preset;
 use trapline_abi::{job, Op, OpSet, Workload};
 
-/// A name that nothing here has.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {kind} called '{name}'; {hint}")]
 pub struct UnknownName {
-    /// What was looked for: `environment`, `workload or operation`, `preset`.
+    /// `environment`, `workload or operation`, or `preset`.
     pub kind: &'static str,
-    /// The name as it was typed.
+    /// The name as given.
     pub name: String,
-    /// What to do about it.
+    /// Suggestion.
     pub hint: Hint,
 }
 
-/// What may have been meant.
+/// A suggestion for an unknown name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// This name is much like it.
+    /// A similar name.
     Nearest(String),
-    /// Nothing is much like it: these names there are.
+    /// All names, if none is similar.
     Known(Vec<String>),
 }
 
@@ -34,13 +34,13 @@ impl std::fmt::Display for Hint {
     }
 }
 
-/// Names less alike than this (Jaro-Winkler, 0 to 1) are not suggested.
-const ALIKE: f64 = 0.75;
+/// Smallest similarity of a suggestion (Jaro-Winkler, 0 to 1).
+const LEAST_SIMILARITY: f64 = 0.75;
 
-/// The environments in a list like `host,sim/kvm`, in table order, each once.
+/// Returns the environments in a list like `host,sim/kvm`, in table order without duplicates.
 ///
 /// # Errors
-/// The first name that is none.
+/// A name is unknown.
 pub fn environments(list: &str) -> Result<Vec<EnvironmentId>, UnknownName> {
     let mut chosen = Vec::new();
     for name in split(list) {
@@ -51,19 +51,19 @@ pub fn environments(list: &str) -> Result<Vec<EnvironmentId>, UnknownName> {
     Ok(chosen)
 }
 
-/// The environment called `name`.
+/// Returns the environment called `name`.
 ///
 /// # Errors
-/// There is none.
+/// The name is unknown.
 pub fn environment(name: &str) -> Result<EnvironmentId, UnknownName> {
     let known = || EnvironmentId::ALL.map(|id| id.name().to_owned()).to_vec();
     EnvironmentId::from_name(name).ok_or_else(|| unknown("environment", name, known()))
 }
 
-/// The set of [`Op::bit`] that a list like `basic,exits/port-out` names.
+/// Returns the set of [`Op::bit`] of a list like `basic,exits/port-out`.
 ///
 /// # Errors
-/// The first name that is neither a workload nor `workload/operation`.
+/// A name is neither a workload nor `workload/operation`.
 pub fn operations(list: &str) -> Result<OpSet, UnknownName> {
     split(list).try_fold(0, |set, name| {
         let selected = job::operations_named(name).ok_or_else(|| unknown_operation(name))?;
@@ -71,22 +71,21 @@ pub fn operations(list: &str) -> Result<OpSet, UnknownName> {
     })
 }
 
-/// The preset called `name`.
+/// Returns the preset called `name`.
 ///
 /// # Errors
-/// There is none.
+/// The name is unknown.
 pub fn preset(name: &str) -> Result<Preset, UnknownName> {
     let known = || Preset::ALL.map(|preset| preset.name().to_owned()).to_vec();
     Preset::from_name(name).ok_or_else(|| unknown("preset", name, known()))
 }
 
-/// The name people type for `op`: `workload/operation`.
+/// Returns the name of `op` on command lines: `workload/operation`.
 pub fn path(op: Op) -> String {
     format!("{}/{}", op.workload().name(), op.name())
 }
 
-/// The shortest list that names the operations of `set`: whole workloads by
-/// their own name.
+/// Returns the shortest list of the operations of `set`: complete workloads by their own name.
 pub fn describe(set: OpSet) -> String {
     let mut names = Vec::new();
     for workload in Workload::ALL {
@@ -107,7 +106,7 @@ fn split(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim)
 }
 
-/// An operation is also found by its name alone, without its workload.
+/// Returns the error for an unknown operation. A name without its workload is suggested with it.
 fn unknown_operation(name: &str) -> UnknownName {
     let kind = "workload or operation";
     let last = name.rsplit('/').next().unwrap_or(name);
@@ -126,10 +125,11 @@ fn unknown_operation(name: &str) -> UnknownName {
         .into_iter()
         .map(|workload| (strsim::jaro_winkler(name, &workload), workload))
         .chain(paths.into_iter().zip(names).map(|(path, short)| {
-            let alike = strsim::jaro_winkler(name, &path).max(strsim::jaro_winkler(name, &short));
-            (alike, path)
+            let similarity =
+                strsim::jaro_winkler(name, &path).max(strsim::jaro_winkler(name, &short));
+            (similarity, path)
         }));
-    if let Some(nearest) = most_alike(candidates) {
+    if let Some(nearest) = most_similar(candidates) {
         error.hint = Hint::Nearest(nearest);
     }
     error
@@ -139,7 +139,7 @@ fn unknown(kind: &'static str, name: &str, known: Vec<String>) -> UnknownName {
     let scored = known
         .iter()
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate.clone()));
-    let hint = most_alike(scored).map_or(Hint::Known(known.clone()), Hint::Nearest);
+    let hint = most_similar(scored).map_or(Hint::Known(known.clone()), Hint::Nearest);
     UnknownName {
         kind,
         name: name.to_owned(),
@@ -147,9 +147,9 @@ fn unknown(kind: &'static str, name: &str, known: Vec<String>) -> UnknownName {
     }
 }
 
-fn most_alike(candidates: impl Iterator<Item = (f64, String)>) -> Option<String> {
+fn most_similar(candidates: impl Iterator<Item = (f64, String)>) -> Option<String> {
     candidates
-        .filter(|(alike, _)| *alike >= ALIKE)
+        .filter(|(similarity, _)| *similarity >= LEAST_SIMILARITY)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
 }
@@ -160,7 +160,7 @@ mod tests {
     use crate::request::known_operations;
 
     #[test]
-    fn lists_are_read_in_table_order() {
+    fn lists_are_parsed_in_table_order() {
         let both = vec![EnvironmentId::KVM, EnvironmentId::SIM_LINUX];
         assert_eq!(environments("sim/linux, kvm,kvm"), Ok(both));
         let chosen = operations("exits/port-out,boot").unwrap();
@@ -173,31 +173,31 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_name_brings_up_the_nearest() {
-        let told = |error: UnknownName| error.to_string();
-        let message = told(environments("host,qemu-kv").unwrap_err());
+    fn the_most_similar_name_is_suggested() {
+        let text = |error: UnknownName| error.to_string();
+        let message = text(environments("host,qemu-kv").unwrap_err());
         assert_eq!(
             message,
             "there is no environment called 'qemu-kv'; did you mean 'qemu-kvm'?"
         );
-        let message = told(operations("exits/port-oot").unwrap_err());
+        let message = text(operations("exits/port-oot").unwrap_err());
         assert!(
             message.ends_with("did you mean 'exits/port-out'?"),
             "{message}"
         );
-        let message = told(operations("port-in").unwrap_err());
+        let message = text(operations("port-in").unwrap_err());
         assert!(
             message.ends_with("did you mean 'exits/port-in'?"),
             "{message}"
         );
-        let message = told(operations("steam").unwrap_err());
+        let message = text(operations("steam").unwrap_err());
         assert!(message.ends_with("did you mean 'stream'?"), "{message}");
-        let message = told(preset("ful").unwrap_err());
+        let message = text(preset("ful").unwrap_err());
         assert!(message.ends_with("did you mean 'full'?"), "{message}");
     }
 
     #[test]
-    fn where_nothing_is_alike_all_names_are_told() {
+    fn all_names_are_listed_if_none_is_similar() {
         let message = environments("xyz").unwrap_err().to_string();
         assert!(message.contains("choose from host, kvm,"), "{message}");
         assert!(environments("").is_err());

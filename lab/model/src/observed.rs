@@ -1,8 +1,7 @@
-//! What one boot yielded, raw.
+//! Raw results of a boot.
 //!
-//! An [`Observation`] holds what a guest said, with the host's stamps beside
-//! the guest's, and nothing computed. Summaries can always be made again from
-//! it.
+//! An [`Observation`] holds the records of a guest with time stamps of guest and host, and no computed values:
+//! figures can always be recomputed from it.
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -12,38 +11,36 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage};
 
-/// What begins the name of a fact that makes all figures of its boot doubtful: what else the
-/// host did meanwhile.
+/// Prefix of facts about other activity of the host during a boot, which makes its figures doubtful.
 pub const HOST_NOISE: &str = "unrest-";
 
-/// All that one boot of an environment yielded. On the simulated machine that
-/// is one run of the whole machine, in which several VMMs may have started.
+/// Raw results of one boot of an environment. A boot of a simulated machine may start several VMMs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
-    /// Where.
+    /// Environment.
     pub environment: EnvironmentId,
-    /// With which settings.
+    /// Settings.
     pub overrides: Overrides,
-    /// On which clock.
+    /// Clock.
     pub clock: Clock,
-    /// Which repetition, from 0.
+    /// Index among the boots of the configuration, from 0.
     pub replicate: u32,
     /// Nanoseconds (wall) or instructions (insn) per tick of the guest's clock.
     pub unit_per_tick: f64,
-    /// What was found for each operation that was asked for, in order of time.
+    /// Outcome of each requested operation, in order of time.
     pub operations: Vec<Operation>,
-    /// Every start of a guest that was observed, in order of time.
+    /// Observed starts of guests, in order of time.
     pub launches: Vec<Launch>,
-    /// What the environment was made of: versions, settings, hashes.
+    /// Properties of the environment: versions, settings, hashes.
     pub facts: BTreeMap<String, String>,
-    /// What the guest printed beside its records.
+    /// Output of the guest that is not a record.
     pub log: String,
-    /// What went wrong without ending the boot: damaged frames, clocks that disagree.
+    /// Problems that did not end the boot: damaged frames, clocks that disagree.
     pub problems: Vec<String>,
 }
 
 impl Observation {
-    /// Who was booted.
+    /// Returns the configuration.
     pub fn config(&self) -> Config {
         Config {
             environment: self.environment,
@@ -55,47 +52,45 @@ impl Observation {
 /// One operation of a boot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
-    /// Which.
+    /// Operation.
     pub op: Op,
-    /// What came of it.
+    /// Outcome.
     pub outcome: Outcome,
 }
 
-/// What came of an operation.
+/// Outcome of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It was measured and its work was proved.
+    /// Measured, with proof of the work.
     Measured {
-        /// Ticks that an empty batch takes.
+        /// Ticks of an empty batch.
         clock_cost: u64,
-        /// Ticks that 1,024 turns of the empty loop take.
+        /// Ticks of 1,024 iterations of the empty loop.
         loop_cost: u64,
-        /// The raw batches, in order of time. Those of workload `irq` follow from
-        /// its interrupts, see [`Outcome::batches`], and are not kept twice.
+        /// Raw batches, in order of time. Empty for workload `irq`, whose batches follow from its interrupts
+        /// ([`Outcome::batches`]).
         samples: Vec<Sample>,
-        /// The interrupts of workload `irq`, in order of time, all their times on the
-        /// guest's clock.
+        /// Interrupts of workload `irq`, in order of time, with times on the guest's clock.
         interrupts: Vec<Interrupt>,
         /// Checksum of the work; equal wherever the work was equal.
         check: u64,
-        /// Exits during the operation, where something counts them.
+        /// Number of exits during the operation, if counted.
         exits: Option<u64>,
-        /// CPU time that the host spent on the operation, in nanoseconds.
+        /// CPU time of the host during the operation, in nanoseconds.
         host_cpu_ns: Option<u64>,
-        /// From the first batch to the last by the guest's clock, in ticks, and
-        /// by the host's, in nanoseconds (wall clock only).
+        /// Time from the first batch to the last on the guest's clock, in ticks, and on the host's, in nanoseconds
+        /// (wall clock only).
         elapsed: Option<(u64, u64)>,
     },
-    /// It cannot be measured here.
+    /// Not supported here, with the reason.
     Skipped(String),
-    /// Its work was not done as it should have been, or the guest did not
-    /// get that far.
+    /// The work was wrong or not reached, with the reason.
     Failed(String),
 }
 
 impl Outcome {
-    /// The batches of what was measured, in order of time. An interrupt is one, from
-    /// when it was due until its handler was entered.
+    /// Returns the measured batches, in order of time. An interrupt is a batch from its due time to the entry of its
+    /// handler.
     pub fn batches(&self) -> Cow<'_, [Sample]> {
         match self {
             Self::Measured {
@@ -109,8 +104,8 @@ impl Outcome {
     }
 }
 
-/// A timer whose setting is only roughly known may seem to interrupt too early: that
-/// is not late.
+/// Returns an interrupt as a batch. A timer whose due time is approximate may seem to interrupt early; its
+/// lateness is 0.
 fn lateness(interrupt: &Interrupt) -> Sample {
     Sample {
         start: interrupt.due,
@@ -123,25 +118,25 @@ fn lateness(interrupt: &Interrupt) -> Sample {
 /// One batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Guest clock before, in ticks.
+    /// Guest clock at the start, in ticks.
     pub start: u64,
-    /// Guest clock after, in ticks.
+    /// Guest clock at the end, in ticks.
     pub end: u64,
-    /// Operations, or bytes for a rate.
+    /// Number of operations, or of bytes for a rate.
     pub count: u64,
-    /// When the host received it: nanoseconds since the guest was started.
+    /// Time of receipt on the host, in nanoseconds since the start of the guest.
     pub host_ns: Option<u64>,
 }
 
 /// One start of a guest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Launch {
-    /// When it reached which stage.
+    /// Times of its stages.
     pub timeline: Timeline,
-    /// What the VMM counted.
+    /// Counters of the VMM.
     pub counters: BTreeMap<Counter, u64>,
 }
 
-/// Stages with the time since `Exec`, in units of the observation's clock
-/// (nanoseconds or instructions), all on the clock of whoever started the VMM.
+/// Stages with the time since `Exec`, in units of the observation's clock (nanoseconds or instructions). All
+/// times are on the clock of the system that started the VMM.
 pub type Timeline = BTreeMap<Stage, u64>;

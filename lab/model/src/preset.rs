@@ -1,39 +1,25 @@
-//! How thorough a run is, and how large its work is in each environment.
+//! Presets: numbers of boots and batches, and sizes of the work in each environment.
 //!
-//! One table, because these numbers have to fit together: the arrays into the
-//! guest's memory, and all of it into the time that people wait.
+//! The sizes depend on each other: arrays must fit the guest's memory.
 
 use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
+use crate::named::named;
 use trapline_abi::{Job, OpSet};
 
-/// How thorough a run is.
+/// Extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// All environments within 150 s on two cores.
     Quick,
-    /// For figures that are to be kept: more boots, more and longer batches.
+    /// More boots, more and longer batches.
     Full,
 }
 
+named!(Preset { Quick "quick", Full "full" });
+
 impl Preset {
-    /// Every preset.
-    pub const ALL: [Self; 2] = [Self::Quick, Self::Full];
-
-    /// The name people type.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-        }
-    }
-
-    /// The preset called `name`, if there is one.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|preset| preset.name() == name)
-    }
-
-    /// Boots of each environment on the wall clock.
+    /// Returns the number of boots of each environment on the wall clock.
     pub const fn boots(self) -> u32 {
         match self {
             Self::Quick => 5,
@@ -42,7 +28,7 @@ impl Preset {
     }
 }
 
-/// What an environment is given to do.
+/// Sizes of the work in an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub guest: GuestConfig,
@@ -58,7 +44,7 @@ pub(crate) struct Sizes {
     large_regions: u32,
 }
 
-/// Real memory and processors: sizes at which caches do not hide memory.
+/// Sizes for hardware: arrays exceed the caches.
 const HARDWARE: Sizes = Sizes {
     guest: GuestConfig::DEFAULT,
     boot_launches: 2,
@@ -72,8 +58,8 @@ const HARDWARE: Sizes = Sizes {
     large_regions: Job::EMPTY.large_regions,
 };
 
-/// Every instruction is translated: sizes a fiftieth of the real ones. The clock
-/// jumps there, hence few and long batches.
+/// Sizes for translated guests: a fiftieth of those for hardware. The clock jumps there, hence few and long
+/// batches.
 const TRANSLATED: Sizes = Sizes {
     guest: GuestConfig {
         memory_mib: 128,
@@ -88,9 +74,8 @@ const TRANSLATED: Sizes = Sizes {
     ..HARDWARE
 };
 
-/// A Linux that is a process: what its programs compute is native, and what they ask of
-/// their kernel takes ten to a hundred times as long. Each page of a program is a mapping
-/// of its own on the host, which allows a process some 65,000 (vm.max_map_count).
+/// Sizes for user-mode Linux: system calls take ten to a hundred times as long as on the host. Each page of a
+/// program is a mapping of its own on the host, which allows a process some 65,000 (vm.max_map_count).
 const USER_MODE: Sizes = Sizes {
     pages: 8_192,
     blocks: 32,
@@ -98,10 +83,10 @@ const USER_MODE: Sizes = Sizes {
     ..HARDWARE
 };
 
-/// What a guest's Linux and its initramfs take of its memory, in MiB.
+/// Memory of a guest's Linux and its initramfs, in MiB.
 const LINUX_MIB: u32 = 128;
 
-/// Every instruction is counted: a short batch is as exact as a long one.
+/// Sizes for exact clocks: a short batch is as exact as a long one.
 const COUNTED: Sizes = Sizes {
     boot_launches: 3,
     batches: 12,
@@ -110,8 +95,7 @@ const COUNTED: Sizes = Sizes {
     ..TRANSLATED
 };
 
-/// The image starts with the machine and no VMM starts it: there is no boot that could
-/// be measured.
+/// Sizes for an image that starts with its machine: without a VMM there is no boot to measure.
 const COUNTED_BARE: Sizes = Sizes {
     boot_launches: 0,
     ..COUNTED
@@ -129,7 +113,7 @@ impl Sizes {
     fn of_clock(environment: EnvironmentId, preset: Preset) -> Self {
         let sizes = match environment {
             _ if environment.starts_with_machine() => return COUNTED_BARE,
-            // Figures are exact: nothing is gained by measuring more.
+            // Figures are exact: more batches add nothing.
             _ if environment.clock().is_exact() => {
                 return COUNTED.nested(environment.stack().levels.len())
             }
@@ -169,7 +153,7 @@ impl Sizes {
         }
     }
 
-    /// The job of measuring `operations`.
+    /// Returns the job that measures `operations`.
     pub fn job(&self, operations: OpSet) -> Job {
         Job {
             run: operations,
@@ -190,11 +174,11 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// The image and the tables of its memory take less than this.
+    /// Upper bound of the image and its page tables.
     const KERNEL_MIB: u64 = 16;
 
     #[test]
-    fn the_work_fits_the_machine() {
+    fn arrays_fit_the_memory_of_the_guest() {
         for environment in EnvironmentId::ALL {
             for preset in Preset::ALL {
                 let sizes = Sizes::of(environment, preset);
@@ -202,21 +186,13 @@ mod tests {
                 let pages = u64::from(job.pages) * 4096;
                 let blocks = u64::from(job.blocks) << 20;
                 let arrays = 3 * 8 * u64::from(job.doubles);
-                let taken = match environment.is_linux_guest() {
+                let used = match environment.is_linux_guest() {
                     true => u64::from(LINUX_MIB),
                     false => KERNEL_MIB,
                 };
-                let room = (u64::from(sizes.guest.memory_mib) - taken) << 20;
-                assert!(pages.max(blocks).max(arrays) <= room, "{environment}");
+                let free = (u64::from(sizes.guest.memory_mib) - used) << 20;
+                assert!(pages.max(blocks).max(arrays) <= free, "{environment}");
             }
         }
-    }
-
-    #[test]
-    fn names_lead_back_to_their_preset() {
-        for preset in Preset::ALL {
-            assert_eq!(Preset::from_name(preset.name()), Some(preset));
-        }
-        assert_eq!(Preset::from_name("fast"), None);
     }
 }

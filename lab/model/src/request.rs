@@ -17,7 +17,7 @@ pub struct Request {
     pub ready: Vec<Config>,
     /// Set of [`Op::bit`]: operations to measure.
     pub operations: OpSet,
-    /// Those of them that are named individually: they are measured even where they take long.
+    /// The subset that is named individually: measured even where it takes long.
     pub named: OpSet,
     /// Boots, and samples per boot.
     pub preset: Preset,
@@ -65,8 +65,8 @@ impl Request {
 /// Returns the operations measured by default: all but those of irq, populate and block, which have a command of
 /// their own.
 pub fn usual_operations() -> OpSet {
-    let apart = irq::operations() | populate::operations() | trapline_abi::block::operations();
-    known_operations() & !apart
+    let separate = irq::operations() | populate::operations() | trapline_abi::block::operations();
+    known_operations() & !separate
 }
 
 /// Returns the set of all operations.

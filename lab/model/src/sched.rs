@@ -1,7 +1,7 @@
 //! Scheduling of a virtual CPU: a policy of Linux for its thread, or a scheduler of Xen for its domain.
 
 use crate::environment::EnvironmentId;
-use crate::scheduling::Scheduler;
+use crate::named::named;
 use crate::units::Time;
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +25,17 @@ pub enum Sched {
     Xen(Scheduler),
 }
 
+/// A scheduler of Xen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheduler {
+    /// The older scheduler, which distributes credits every 30 ms.
+    Credit,
+    /// The default since Xen 4.12.
+    Credit2,
+}
+
+named!(Scheduler { Credit "credit", Credit2 "credit2" });
+
 /// Valid priorities.
 pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
 
@@ -40,7 +51,7 @@ const LEAST_RUNTIME: u64 = 1 << 10;
 
 /// Invalid text of a scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadSched {
+pub enum InvalidSched {
     /// There is no such policy or scheduler.
     #[error("name other, fifo, fifo:PRIORITY or deadline:RUNTIME/PERIOD, as in deadline:3ms/10ms, or credit or credit2 of Xen")]
     Unknown,
@@ -61,9 +72,7 @@ impl Sched {
             Self::Other | Self::Fifo(_) | Self::Xen(_) => None,
         }
     }
-}
 
-impl Sched {
     /// Returns the scheduler of Xen, if it is one.
     pub fn of_xen(self) -> Option<Scheduler> {
         match self {
@@ -82,7 +91,7 @@ impl Sched {
         match self {
             Self::Other => true,
             Self::Fifo(_) | Self::Deadline { .. } => environment.shows_vcpu_thread(),
-            Self::Xen(scheduler) => scheduler.is_of(environment),
+            Self::Xen(_) => environment.supports_cpu_shares(),
         }
     }
 
@@ -104,35 +113,35 @@ impl Sched {
 }
 
 impl FromStr for Sched {
-    type Err = BadSched;
+    type Err = InvalidSched;
 
-    fn from_str(text: &str) -> Result<Self, BadSched> {
+    fn from_str(text: &str) -> Result<Self, InvalidSched> {
         match text.split_once(':') {
             None if text == "other" => Ok(Self::Other),
             None if text == "fifo" => Ok(Self::Fifo(PRIORITY)),
             Some(("fifo", priority)) => {
                 let priority = priority.parse().ok();
                 let priority = priority.filter(|number| PRIORITIES.contains(number));
-                priority.map(Self::Fifo).ok_or(BadSched::Priority)
+                priority.map(Self::Fifo).ok_or(InvalidSched::Priority)
             }
             Some(("deadline", times)) => deadline(times),
             None => {
                 let scheduler = Scheduler::from_name(text);
-                scheduler.map(Self::Xen).ok_or(BadSched::Unknown)
+                scheduler.map(Self::Xen).ok_or(InvalidSched::Unknown)
             }
-            _ => Err(BadSched::Unknown),
+            _ => Err(InvalidSched::Unknown),
         }
     }
 }
 
-fn deadline(times: &str) -> Result<Sched, BadSched> {
-    let (runtime, period) = times.split_once('/').ok_or(BadSched::Unknown)?;
-    let time = |text: &str| text.parse::<Time>().map_err(|_| BadSched::Unknown);
+fn deadline(times: &str) -> Result<Sched, InvalidSched> {
+    let (runtime, period) = times.split_once('/').ok_or(InvalidSched::Unknown)?;
+    let time = |text: &str| text.parse::<Time>().map_err(|_| InvalidSched::Unknown);
     let (runtime, period) = (time(runtime)?, time(period)?);
-    let fits = (LEAST_RUNTIME..=period.0).contains(&runtime.0);
-    match fits && DEADLINE_PERIODS.contains(&period.0) {
+    let is_valid = (LEAST_RUNTIME..=period.0).contains(&runtime.0);
+    match is_valid && DEADLINE_PERIODS.contains(&period.0) {
         true => Ok(Sched::Deadline { runtime, period }),
-        false => Err(BadSched::Deadline),
+        false => Err(InvalidSched::Deadline),
     }
 }
 
@@ -153,7 +162,7 @@ mod tests {
 
     #[test]
     fn text_is_parsed_as_it_is_formatted() {
-        for (text, told) in [
+        for (text, formatted) in [
             ("other", "other"),
             ("credit2", "credit2"),
             ("fifo", "fifo:10"),
@@ -162,23 +171,23 @@ mod tests {
             ("deadline:500us/1000us", "deadline:500us/1ms"),
         ] {
             let sched: Sched = text.parse().unwrap();
-            assert_eq!(sched.to_string(), told);
-            assert_eq!(told.parse(), Ok(sched));
+            assert_eq!(sched.to_string(), formatted);
+            assert_eq!(formatted.parse(), Ok(sched));
         }
         for (text, why) in [
-            ("", BadSched::Unknown),
-            ("idle", BadSched::Unknown),
-            ("credit3", BadSched::Unknown),
-            ("credit:3", BadSched::Unknown),
-            ("other:3", BadSched::Unknown),
-            ("deadline:3ms", BadSched::Unknown),
-            ("deadline:much/10ms", BadSched::Unknown),
-            ("fifo:0", BadSched::Priority),
-            ("fifo:100", BadSched::Priority),
-            ("deadline:11ms/10ms", BadSched::Deadline),
-            ("deadline:1us/10ms", BadSched::Deadline),
-            ("deadline:10us/50us", BadSched::Deadline),
-            ("deadline:1s/5s", BadSched::Deadline),
+            ("", InvalidSched::Unknown),
+            ("idle", InvalidSched::Unknown),
+            ("credit3", InvalidSched::Unknown),
+            ("credit:3", InvalidSched::Unknown),
+            ("other:3", InvalidSched::Unknown),
+            ("deadline:3ms", InvalidSched::Unknown),
+            ("deadline:much/10ms", InvalidSched::Unknown),
+            ("fifo:0", InvalidSched::Priority),
+            ("fifo:100", InvalidSched::Priority),
+            ("deadline:11ms/10ms", InvalidSched::Deadline),
+            ("deadline:1us/10ms", InvalidSched::Deadline),
+            ("deadline:10us/50us", InvalidSched::Deadline),
+            ("deadline:1s/5s", InvalidSched::Deadline),
         ] {
             assert_eq!(text.parse::<Sched>(), Err(why), "{text}");
         }

@@ -1,97 +1,159 @@
-//! Scheduling of Xen domains.
+//! Scheduling of a guest's virtual CPUs: affinity, scheduler, share of a CPU, and effect of HLT.
 
+use crate::conditions::Conditions;
 use crate::environment::EnvironmentId;
+use crate::named::named;
+use crate::sched::{Sched, Scheduler};
 use std::collections::BTreeMap;
 
-/// A scheduler of CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scheduler {
-    /// Xen's older scheduler, which distributes credits every 30 ms.
-    Credit,
-    /// Xen's default since 4.12.
-    Credit2,
-}
-
-impl Scheduler {
-    /// Every scheduler.
-    pub const ALL: [Self; 2] = [Self::Credit, Self::Credit2];
-
-    /// Their names, in the same order.
-    pub const NAMES: [&str; 2] = ["credit", "credit2"];
-
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-
-    /// Returns the scheduler with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-
-    /// Returns whether an environment supports it.
-    pub fn is_of(self, environment: EnvironmentId) -> bool {
-        match self {
-            Self::Credit | Self::Credit2 => environment.supports_cpu_shares(),
-        }
-    }
-}
-
-/// Scheduling of a guest's CPUs. `None` is the environment's default.
+/// Scheduling of a guest's virtual CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduling {
-    /// Scheduler.
-    pub scheduler: Option<Scheduler>,
-    /// Limit in percent of one CPU.
+    /// CPU affinity of the virtual CPU's thread.
+    pub pin: Pin,
+    /// Effect of HLT, on KVM.
+    pub halt: Halt,
+    /// Policy of the virtual CPU's thread, or scheduler of a Xen domain.
+    pub sched: Sched,
+    /// Limit of a Xen domain in percent of one CPU.
     pub cap: Option<u32>,
-    /// Weight under contention. The default is 256.
+    /// Weight of a Xen domain under contention. The default is 256.
     pub weight: Option<u32>,
 }
 
+/// CPU affinity of the virtual CPU's thread. Unless it is free, Trapline's own threads run on another CPU, if
+/// there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pin {
+    /// None.
+    #[default]
+    Free,
+    /// A CPU without other threads of Trapline.
+    Exclusive,
+    /// One CPU, with all threads of its VMM and the loads.
+    Shared,
+}
+
+named!(Pin { Free "free", Exclusive "exclusive", Shared "shared" });
+
+/// Effect of HLT in a guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Halt {
+    /// HLT exits, and the CPU is free for other threads.
+    #[default]
+    Exits,
+    /// KVM does not intercept HLT (`KVM_X86_DISABLE_EXITS_HLT`): the CPU halts in the guest, and is busy for
+    /// other threads.
+    InGuest,
+}
+
+named!(Halt { Exits "exits", InGuest "in-guest" });
+
+impl Halt {
+    /// Returns whether an environment supports it.
+    fn is_supported_by(self, environment: EnvironmentId) -> bool {
+        self == Self::Exits || environment.supports_halt_in_guest()
+    }
+}
+
+/// Names of the facts of Xen domains. The cap is in percent of one CPU.
+const SCHEDULER: &str = "scheduler";
+const CAP: &str = "scheduler-cap";
+const WEIGHT: &str = "scheduler-weight";
+
+/// Names of the facts of workload irq.
+const PIN: &str = "irq-pin";
+const SCHED: &str = "irq-sched";
+/// Name of the fact in earlier stores.
+const SCHED_BEFORE: &str = "irq-policy";
+const HALT: &str = "irq-halt";
+
 impl Scheduling {
-    /// The environment's own scheduler, without cap, and with the default weight.
+    /// The environment's own scheduler, without affinity or cap, and with the default weight.
     pub const DEFAULT: Self = Self {
-        scheduler: None,
+        pin: Pin::Free,
+        halt: Halt::Exits,
+        sched: Sched::Other,
         cap: None,
         weight: None,
     };
 
-    /// Returns the values that are set as facts.
+    /// Returns the default affinity: shared with loads or another virtual CPU, so that they have an effect. The
+    /// kernel rejects deadlines of pinned threads.
+    pub fn default_pin(conditions: &Conditions, sched: Sched) -> Pin {
+        match (conditions.has_co_tenants(), sched) {
+            (true, Sched::Other | Sched::Fifo(_)) => Pin::Shared,
+            _ => Pin::Free,
+        }
+    }
+
+    /// Returns why an environment does not support it, with the remedy.
+    pub fn unsupported_reason(&self, environment: EnvironmentId) -> Option<String> {
+        let halt = || {
+            (!self.halt.is_supported_by(environment)).then(|| {
+                format!(
+                    "--idle halt-in-guest is not supported by {environment}: leave it out, or \
+                     choose from {} with --env",
+                    EnvironmentId::names_of(|id| self.halt.is_supported_by(id))
+                )
+            })
+        };
+        self.sched.unsupported_reason(environment).or_else(halt)
+    }
+
+    /// Returns the settings of a Xen domain as facts.
     pub fn facts(self) -> impl Iterator<Item = (String, String)> {
-        let scheduler = self.scheduler.map(|known| (SCHEDULER, known.name().into()));
+        let scheduler = self.sched.of_xen().map(|it| (SCHEDULER, it.name().into()));
         let cap = self.cap.map(|percent| (CAP, percent.to_string()));
         let weight = self.weight.map(|weight| (WEIGHT, weight.to_string()));
         let all = [scheduler, cap, weight].into_iter().flatten();
         all.map(|(name, value)| (name.to_owned(), value))
     }
 
-    /// Returns the scheduling in these facts.
+    /// Returns the scheduling of a Xen domain with these facts.
     pub fn of_facts(facts: &BTreeMap<String, String>) -> Self {
-        let number = |name| {
-            facts
-                .get(name)
-                .and_then(|value: &String| value.parse().ok())
-        };
-        let scheduler = facts.get(SCHEDULER);
+        let number = |name| facts.get(name).and_then(|text: &String| text.parse().ok());
+        let scheduler = facts
+            .get(SCHEDULER)
+            .and_then(|name| Scheduler::from_name(name));
         Self {
-            scheduler: scheduler.and_then(|name| Scheduler::from_name(name)),
+            sched: scheduler.map_or(Sched::Other, Sched::Xen),
             cap: number(CAP),
             weight: number(WEIGHT),
+            ..Self::DEFAULT
+        }
+    }
+
+    /// Returns the facts of a measurement of interrupts. `HALT` is younger, and present only if it is not the
+    /// default.
+    pub fn irq_facts(self) -> impl Iterator<Item = (&'static str, String)> {
+        let is_default = self.halt == Halt::default();
+        let halt = (!is_default).then(|| (HALT, self.halt.name().to_owned()));
+        let always = [
+            (PIN, self.pin.name().to_owned()),
+            (SCHED, self.sched.to_string()),
+        ];
+        always.into_iter().chain(halt)
+    }
+
+    /// Returns the scheduling of a measurement of interrupts with these facts.
+    pub fn of_irq_facts(facts: &BTreeMap<String, String>) -> Self {
+        let text = |name| facts.get(name).map(String::as_str);
+        let sched = text(SCHED).or_else(|| text(SCHED_BEFORE));
+        Self {
+            pin: text(PIN).and_then(Pin::from_name).unwrap_or_default(),
+            halt: text(HALT).and_then(Halt::from_name).unwrap_or_default(),
+            sched: sched.and_then(|it| it.parse().ok()).unwrap_or_default(),
+            ..Self::DEFAULT
         }
     }
 }
 
-/// Names of the facts. The cap is in percent of one CPU.
-const SCHEDULER: &str = "scheduler";
-const CAP: &str = "scheduler-cap";
-const WEIGHT: &str = "scheduler-weight";
-
-/// Formats the options of a command.
+/// Formats the options of a command for Xen domains.
 impl std::fmt::Display for Scheduling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let scheduler = self
-            .scheduler
-            .map(|known| format!("--sched {}", known.name()));
+        let scheduler = self.sched.of_xen();
+        let scheduler = scheduler.map(|it| format!("--sched {}", it.name()));
         let cap = self.cap.map(|percent| format!("--cap {percent}"));
         let weight = self.weight.map(|weight| format!("--weight {weight}"));
         let words: Vec<_> = [scheduler, cap, weight].into_iter().flatten().collect();
@@ -102,19 +164,71 @@ impl std::fmt::Display for Scheduling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conditions::PerCpu;
 
     const CAPPED: Scheduling = Scheduling {
-        scheduler: Some(Scheduler::Credit2),
+        sched: Sched::Xen(Scheduler::Credit2),
         cap: Some(25),
-        weight: None,
+        ..Scheduling::DEFAULT
     };
 
     #[test]
     fn facts_are_parsed_as_they_are_formatted() {
-        for said in [CAPPED, Scheduling::DEFAULT] {
-            let facts = said.facts().collect();
-            assert_eq!(Scheduling::of_facts(&facts), said);
+        for scheduling in [CAPPED, Scheduling::DEFAULT] {
+            let facts = scheduling.facts().collect();
+            assert_eq!(Scheduling::of_facts(&facts), scheduling);
         }
         assert_eq!(Scheduling::DEFAULT.facts().count(), 0);
+        let pinned = Scheduling {
+            pin: Pin::Exclusive,
+            halt: Halt::InGuest,
+            sched: "deadline:3ms/10ms".parse().unwrap(),
+            ..Scheduling::DEFAULT
+        };
+        let facts = pinned
+            .irq_facts()
+            .map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(Scheduling::of_irq_facts(&facts.collect()), pinned);
+    }
+
+    #[test]
+    fn facts_of_older_stores_are_parsed() {
+        let facts = [("irq-policy".to_owned(), "fifo:7".to_owned())];
+        let scheduling = Scheduling::of_irq_facts(&facts.into());
+        assert_eq!(scheduling.sched, Sched::Fifo(7));
+        let none = Scheduling::of_irq_facts(&BTreeMap::new());
+        assert_eq!(none, Scheduling::DEFAULT);
+    }
+
+    #[test]
+    fn loads_share_the_cpu_by_default() {
+        let pin = |loads: &str, per_cpu, sched: &str| {
+            let conditions = Conditions {
+                loads: loads.parse().unwrap(),
+                per_cpu,
+            };
+            Scheduling::default_pin(&conditions, sched.parse().unwrap())
+        };
+        assert_eq!(pin("cpu", PerCpu::One, "other"), Pin::Shared);
+        assert_eq!(pin("cpu", PerCpu::One, "deadline:3ms/10ms"), Pin::Free);
+        assert_eq!(pin("console-direct", PerCpu::One, "other"), Pin::Free);
+        assert_eq!(pin("none", PerCpu::One, "fifo:1"), Pin::Free);
+        assert_eq!(pin("none", PerCpu::Two, "other"), Pin::Shared);
+    }
+
+    #[test]
+    fn halt_in_guest_is_reported_where_it_is_not_supported() {
+        let in_guest = Scheduling {
+            halt: Halt::InGuest,
+            ..Scheduling::DEFAULT
+        };
+        assert_eq!(in_guest.unsupported_reason(EnvironmentId::SIM_KVM), None);
+        for id in [EnvironmentId::HOST, EnvironmentId::SIM_XEN_PVH] {
+            let reason = in_guest.unsupported_reason(id).unwrap();
+            let expected = format!("--idle halt-in-guest is not supported by {id}");
+            assert!(reason.starts_with(&expected), "{reason}");
+        }
+        let mut all = EnvironmentId::ALL.into_iter();
+        assert!(all.all(|id| Scheduling::DEFAULT.unsupported_reason(id).is_none()));
     }
 }

@@ -7,9 +7,8 @@
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{GuestConfig, MemoryPages};
-use crate::placement::Pin;
-use crate::scheduling::Scheduler;
-use crate::sharing::Halt;
+use crate::sched::{Sched, Scheduler};
+use crate::scheduling::{Halt, Pin};
 use std::ops::RangeInclusive;
 
 /// A setting.
@@ -20,7 +19,7 @@ pub struct Setting {
     /// Column of tables `boots` and `skips` of the store.
     pub column: &'static str,
     /// Values.
-    pub kind: Kind,
+    pub value_type: ValueType,
     /// Value of a run without it, if it is the same everywhere.
     pub default: Option<&'static str>,
     /// Commands with an option of this name.
@@ -37,7 +36,7 @@ pub struct Setting {
 
 /// Values of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// A number of this range.
     Number(RangeInclusive<u32>),
     /// A size in MiB.
@@ -62,11 +61,11 @@ pub enum Options {
 /// A value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
-    /// Of [`Kind::Number`] and [`Kind::Mebibytes`].
+    /// A number, or a size in MiB.
     Number(u32),
-    /// Index into the names of [`Kind::Choice`].
+    /// Index into the names of [`ValueType::Choice`].
     Choice(usize),
-    /// Of [`Kind::File`].
+    /// A path, or a command.
     Text(String),
 }
 
@@ -91,7 +90,7 @@ pub enum FileOverride {
 const ROW: Setting = Setting {
     name: "",
     column: "",
-    kind: Kind::Mebibytes,
+    value_type: ValueType::Mebibytes,
     default: None,
     options: Options::Run,
     supported_by: |_| true,
@@ -105,7 +104,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "cpus",
         column: "cpus",
-        kind: Kind::Number(1..=cpus::MOST),
+        value_type: ValueType::Number(1..=cpus::MOST),
         default: Some("1"),
         supported_by: |id| id.supports_several_cpus() && id != EnvironmentId::HOST,
         not_concerned: |id| id == EnvironmentId::HOST,
@@ -124,7 +123,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "pages",
         column: "pages",
-        kind: Kind::Choice(&MemoryPages::NAMES),
+        value_type: ValueType::Choice(&MemoryPages::NAMES),
         default: Some("file"),
         supported_by: EnvironmentId::has_trapline_vmm,
         apply: |value, guest| guest.pages = MemoryPages::ALL[value.choice()],
@@ -134,37 +133,37 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "pin",
         column: "pin",
-        kind: Kind::Choice(&Pin::NAMES),
+        value_type: ValueType::Choice(&Pin::NAMES),
         default: Some("free"),
         supported_by: |id| !id.clock().is_exact(),
-        apply: |value, guest| guest.pin = Pin::ALL[value.choice()],
+        apply: |value, guest| guest.scheduling.pin = Pin::ALL[value.choice()],
         help: "CPU affinity of the virtual CPU: none, alone on a CPU, or on one CPU with its VMM",
         ..ROW
     },
     Setting {
         name: "idle",
         column: "idle",
-        kind: Kind::Choice(&Halt::NAMES),
+        value_type: ValueType::Choice(&Halt::NAMES),
         default: Some("exits"),
         supported_by: EnvironmentId::supports_halt_in_guest,
-        apply: |value, guest| guest.halt = Halt::ALL[value.choice()],
+        apply: |value, guest| guest.scheduling.halt = Halt::ALL[value.choice()],
         help: "HLT of the guest: exits, or is not intercepted by KVM",
         ..ROW
     },
     Setting {
         name: "sched",
         column: "scheduler",
-        kind: Kind::Choice(&Scheduler::NAMES),
+        value_type: ValueType::Choice(&Scheduler::NAMES),
         options: Options::Own,
         supported_by: EnvironmentId::supports_cpu_shares,
-        apply: |value, guest| guest.scheduling.scheduler = Some(Scheduler::ALL[value.choice()]),
+        apply: |value, guest| guest.scheduling.sched = Sched::Xen(Scheduler::ALL[value.choice()]),
         help: "Xen's scheduler of virtual CPUs",
         ..ROW
     },
     Setting {
         name: "cap",
         column: "cap",
-        kind: Kind::Number(1..=100),
+        value_type: ValueType::Number(1..=100),
         options: Options::Measuring,
         supported_by: EnvironmentId::supports_cpu_shares,
         apply: |value, guest| guest.scheduling.cap = Some(value.number()),
@@ -174,7 +173,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "weight",
         column: "weight",
-        kind: Kind::Number(1..=65_535),
+        value_type: ValueType::Number(1..=65_535),
         options: Options::Measuring,
         supported_by: EnvironmentId::supports_cpu_shares,
         apply: |value, guest| guest.scheduling.weight = Some(value.number()),
@@ -184,7 +183,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "image",
         column: "image",
-        kind: Kind::File(FileOverride::Image),
+        value_type: ValueType::File(FileOverride::Image),
         options: Options::Measuring,
         supported_by: |id| !id.has_processes(),
         help: "File of the unikernel",
@@ -193,7 +192,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "agent",
         column: "agent",
-        kind: Kind::File(FileOverride::Agent),
+        value_type: ValueType::File(FileOverride::Agent),
         options: Options::Measuring,
         supported_by: |id| id.has_processes() || id.has_machine_linux(),
         help: "File of the Linux program",
@@ -202,7 +201,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "vmm",
         column: "vmm",
-        kind: Kind::File(FileOverride::Vmm),
+        value_type: ValueType::File(FileOverride::Vmm),
         options: Options::Own,
         supported_by: |id| id.has_trapline_vmm() || id.is_custom(),
         help: "File of trapline-vmm; in custom and sim/custom a command with {image}",
@@ -211,7 +210,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "qemu",
         column: "qemu",
-        kind: Kind::File(FileOverride::Qemu),
+        value_type: ValueType::File(FileOverride::Qemu),
         options: Options::Measuring,
         supported_by: EnvironmentId::has_qemu,
         help: "File of QEMU",
@@ -220,7 +219,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "kernel",
         column: "kernel",
-        kind: Kind::File(FileOverride::Kernel),
+        value_type: ValueType::File(FileOverride::Kernel),
         options: Options::Measuring,
         supported_by: EnvironmentId::has_machine_linux,
         help: "Kernel of the simulated machine, with modules [default: the distribution's, downloaded once]",
@@ -229,7 +228,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "modules",
         column: "modules",
-        kind: Kind::File(FileOverride::Modules),
+        value_type: ValueType::File(FileOverride::Modules),
         options: Options::Measuring,
         supported_by: EnvironmentId::has_machine_linux,
         help: "Directory of the kernel's modules (lib/modules/VERSION)",
@@ -240,22 +239,22 @@ pub const SETTINGS: &[Setting] = &[
 impl Setting {
     /// Parses a value.
     pub fn parse(&self, text: &str) -> Option<Value> {
-        match &self.kind {
-            Kind::Number(range) => {
+        match &self.value_type {
+            ValueType::Number(range) => {
                 let number = text.parse().ok();
                 number.filter(|it| range.contains(it)).map(Value::Number)
             }
-            Kind::Mebibytes => mebibytes(text).map(Value::Number),
-            Kind::Choice(names) => names.iter().position(|it| *it == text).map(Value::Choice),
-            Kind::File(_) => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
+            ValueType::Mebibytes => mebibytes(text).map(Value::Number),
+            ValueType::Choice(names) => names.iter().position(|it| *it == text).map(Value::Choice),
+            ValueType::File(_) => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
         }
     }
 
     /// Returns the text of a value.
     pub fn text(&self, value: &Value) -> String {
-        match (&self.kind, value) {
-            (Kind::Mebibytes, Value::Number(mib)) => format!("{mib}M"),
-            (Kind::Choice(names), Value::Choice(index)) => names[*index].to_owned(),
+        match (&self.value_type, value) {
+            (ValueType::Mebibytes, Value::Number(mib)) => format!("{mib}M"),
+            (ValueType::Choice(names), Value::Choice(index)) => names[*index].to_owned(),
             (_, Value::Number(number)) => number.to_string(),
             (_, Value::Text(text)) => text.clone(),
             (_, Value::Choice(index)) => unreachable!("{}: choice {index}", self.name),
@@ -264,29 +263,31 @@ impl Setting {
 
     /// Returns a description of the values, for errors.
     pub fn expected(&self) -> String {
-        match &self.kind {
-            Kind::Number(range) => format!("a number from {} to {}", range.start(), range.end()),
-            Kind::Mebibytes => "a size like 512M or 2G".to_owned(),
-            Kind::Choice(names) => names.join(", "),
-            Kind::File(_) => "a file".to_owned(),
+        match &self.value_type {
+            ValueType::Number(range) => {
+                format!("a number from {} to {}", range.start(), range.end())
+            }
+            ValueType::Mebibytes => "a size like 512M or 2G".to_owned(),
+            ValueType::Choice(names) => names.join(", "),
+            ValueType::File(_) => "a file".to_owned(),
         }
     }
 
     /// Returns the placeholder of a value in help texts.
     pub fn value_name(&self) -> String {
-        match &self.kind {
-            Kind::Number(_) => "N".to_owned(),
-            Kind::Mebibytes => "SIZE".to_owned(),
-            Kind::Choice(names) => names.join("|"),
-            Kind::File(FileOverride::Modules) => "DIR".to_owned(),
-            Kind::File(_) => "FILE".to_owned(),
+        match &self.value_type {
+            ValueType::Number(_) => "N".to_owned(),
+            ValueType::Mebibytes => "SIZE".to_owned(),
+            ValueType::Choice(names) => names.join("|"),
+            ValueType::File(FileOverride::Modules) => "DIR".to_owned(),
+            ValueType::File(_) => "FILE".to_owned(),
         }
     }
 
     /// Returns the replaced file, if the setting replaces one.
     pub fn file(&self) -> Option<FileOverride> {
-        match self.kind {
-            Kind::File(file) => Some(file),
+        match self.value_type {
+            ValueType::File(file) => Some(file),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// A missing capability: why something cannot run here, and what would change that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// What is missing, in one line without a full stop.
+    /// The missing capability, in one line without a full stop.
     pub reason: String,
     /// A command or option that provides it, if any does.
     pub remedy: Option<String>,

@@ -17,7 +17,7 @@ const UNITS: [(&str, u64); 4] = [
 
 /// Invalid text of a time or a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum InvalidUnit {
     /// Not a time.
     #[error("write a time as 30us or 10ms")]
     Time,
@@ -30,19 +30,19 @@ pub enum Unreadable {
 }
 
 impl FromStr for Time {
-    type Err = Unreadable;
+    type Err = InvalidUnit;
 
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
+    fn from_str(text: &str) -> Result<Self, InvalidUnit> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let (number, unit) = text.split_at(end.ok_or(Unreadable::Time)?);
+        let (number, unit) = text.split_at(end.ok_or(InvalidUnit::Time)?);
         let unit = match unit.trim_start() {
-            "insn" => return Err(Unreadable::Instructions),
+            "insn" => return Err(InvalidUnit::Instructions),
             "µs" => "us",
             unit => unit,
         };
         let scale = UNITS.iter().find(|(name, _)| *name == unit);
-        let (_, scale) = scale.ok_or(Unreadable::Time)?;
-        decimal(number, *scale).map(Self).ok_or(Unreadable::Time)
+        let (_, scale) = scale.ok_or(InvalidUnit::Time)?;
+        decimal(number, *scale).map(Self).ok_or(InvalidUnit::Time)
     }
 }
 
@@ -76,12 +76,12 @@ impl Share {
 }
 
 impl FromStr for Share {
-    type Err = Unreadable;
+    type Err = InvalidUnit;
 
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
-        let number = text.strip_suffix('%').ok_or(Unreadable::Share)?;
+    fn from_str(text: &str) -> Result<Self, InvalidUnit> {
+        let number = text.strip_suffix('%').ok_or(InvalidUnit::Share)?;
         let share = decimal(number.trim_end(), ALL / 100).filter(|share| *share <= ALL);
-        share.map(Self).ok_or(Unreadable::Share)
+        share.map(Self).ok_or(InvalidUnit::Share)
     }
 }
 
@@ -130,9 +130,9 @@ mod tests {
             "-1ms",
             "99999999999s",
         ] {
-            assert_eq!(text.parse::<Time>(), Err(Unreadable::Time), "{text}");
+            assert_eq!(text.parse::<Time>(), Err(InvalidUnit::Time), "{text}");
         }
-        assert_eq!("2000insn".parse::<Time>(), Err(Unreadable::Instructions));
+        assert_eq!("2000insn".parse::<Time>(), Err(InvalidUnit::Instructions));
         assert_eq!(Time(1_500_000).to_string(), "1500us");
         assert_eq!(Time(0).to_string(), "0ns");
     }
@@ -145,7 +145,7 @@ mod tests {
         let all: Share = "100%".parse().unwrap();
         assert!(all.is_met(1_000_000, 1_000_000) && !all.is_met(999_999, 1_000_000));
         for text in ["99.99", "101%", "-1%", "%", "0.00000001%", "most"] {
-            assert_eq!(text.parse::<Share>(), Err(Unreadable::Share), "{text}");
+            assert_eq!(text.parse::<Share>(), Err(InvalidUnit::Share), "{text}");
         }
     }
 }

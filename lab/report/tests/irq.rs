@@ -10,7 +10,7 @@ mod snapshot;
 
 use formats::{json, junit, markdown, terminal};
 use snapshot::assert_snapshot;
-use trapline_model::{Conditions, EnvironmentId, Halt, PerCpu, Pin};
+use trapline_model::{Conditions, EnvironmentId, Halt, PerCpu, Scheduling};
 use trapline_report::{page, verdicts, Report, Style};
 use trapline_stats::irq::{Point, Proof};
 
@@ -242,10 +242,12 @@ fn conditions_loads_and_deadline_bound_are_reported() {
     let mut report = made_up::report("nothing");
     report.irq.conditions = Conditions {
         loads: "cpu:2,console-buffered".parse().unwrap(),
-        pin: Pin::Free,
+        per_cpu: PerCpu::Two,
+    };
+    report.irq.scheduling = Scheduling {
         sched: "deadline:3ms/10ms".parse().unwrap(),
         halt: Halt::InGuest,
-        per_cpu: PerCpu::Two,
+        ..Scheduling::DEFAULT
     };
     let facts = report.summary.facts.entry(EnvironmentId::KVM).or_default();
     let did = "1200 turns, 34 ms of CPU time";

@@ -11,7 +11,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use trapline_environments::kernel_build::{self, Built, Root};
 use trapline_environments::{EnvError, Limits};
-use trapline_model::kernel_build::{Build, Column, Done, Outcome, PlannedBuild, Request, Size};
+use trapline_model::kernel_build::{
+    Build, BuildFigures, BuildOutcome, BuildRequest, Column, PlannedBuild, Size,
+};
 use trapline_model::EnvironmentId;
 use trapline_store::{Run, RunId, Store};
 
@@ -22,7 +24,7 @@ use trapline_store::{Run, RunId, Store};
 /// The store cannot be written or read.
 pub fn perform(
     store: &mut Store,
-    mut request: Request,
+    mut request: BuildRequest,
     plan: Option<(&str, Resume)>,
     context: &RunContext<'_>,
     deadline: Option<Instant>,
@@ -50,7 +52,7 @@ pub fn perform(
 fn execute(
     store: &mut Store,
     number: RunId,
-    request: &Request,
+    request: &BuildRequest,
     context: &RunContext<'_>,
     deadline: Option<Instant>,
 ) -> Result<(), Failure> {
@@ -105,7 +107,7 @@ pub fn unavailable_reason(
 
 /// Returns the cell of a build that failed, which another build would repeat.
 fn hopeless(build: &Build) -> Option<(EnvironmentId, Column)> {
-    let done = matches!(build.outcome, Outcome::Done(_));
+    let done = matches!(build.outcome, BuildOutcome::Done(_));
     (!done).then_some((build.planned.environment, build.planned.column))
 }
 
@@ -157,14 +159,14 @@ impl Builder<'_> {
         let not_done = |outcome| (outcome, Default::default());
         let inventory = self.context.inventory;
         let (outcome, facts) = match unavailable_reason(inventory, self.size, environment, column) {
-            Some(reason) => not_done(Outcome::Skipped(reason)),
+            Some(reason) => not_done(BuildOutcome::Skipped(reason)),
             None => match self.make(environment, column) {
-                Ok(built) => (Outcome::Done(done(&built)), built.facts),
+                Ok(built) => (BuildOutcome::Done(done(&built)), built.facts),
                 Err(error @ EnvError::Stopped) => return Err(error),
                 Err(EnvError::Unavailable(missing)) => {
-                    not_done(Outcome::Skipped(missing.to_string()))
+                    not_done(BuildOutcome::Skipped(missing.to_string()))
                 }
-                Err(error) => not_done(Outcome::Failed(error.to_string())),
+                Err(error) => not_done(BuildOutcome::Failed(error.to_string())),
             },
         };
         Ok(Build {
@@ -186,8 +188,8 @@ impl Builder<'_> {
     }
 }
 
-fn done(built: &Built) -> Done {
-    Done {
+fn done(built: &Built) -> BuildFigures {
+    BuildFigures {
         own_ns: built.own_ns,
         took: built.took,
         objects: built.proof.objects,

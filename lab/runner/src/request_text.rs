@@ -28,7 +28,7 @@ impl RecordedRequest {
     }
 
     /// Records a request for kernel builds.
-    pub fn of_builds(request: &kernel_build::Request, context: &RunContext<'_>) -> Self {
+    pub fn of_builds(request: &kernel_build::BuildRequest, context: &RunContext<'_>) -> Self {
         Self::new(
             request.to_string(),
             [context.inventory].into_iter(),
@@ -87,7 +87,7 @@ pub fn describe(request: &Request) -> String {
 /// Returns the operations of a recorded request: all known ones if this version cannot parse them, and
 /// none for kernel builds.
 pub fn operations(words: &str) -> OpSet {
-    if words.parse::<kernel_build::Request>().is_ok() {
+    if words.parse::<kernel_build::BuildRequest>().is_ok() {
         return 0;
     }
     let mut words = words.split(' ').skip_while(|word| *word != "--workload");

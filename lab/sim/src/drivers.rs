@@ -40,7 +40,7 @@ const SAYS: &str = "kept";
 /// One cannot be read, or the package is no longer available.
 pub fn chosen(settings: &Settings, wanted: &[&str]) -> Result<Vec<Module>, Error> {
     match &settings.kernel {
-        Some((_, modules)) => those_there(modules, wanted),
+        Some((_, modules)) => existing(modules, wanted),
         None => {
             let image = kernel::chosen(settings, Maker::Amd)?.image;
             let kernel = image.parent().unwrap_or(Path::new("/"));
@@ -49,7 +49,7 @@ pub fn chosen(settings: &Settings, wanted: &[&str]) -> Result<Vec<Module>, Error
             if !kept.is_ok_and(|kept| kept == KEPT.join("\n")) {
                 fetch(kernel, &place)?;
             }
-            those_there(&place, wanted)
+            existing(&place, wanted)
         }
     }
 }
@@ -72,14 +72,14 @@ fn fetch(kernel: &Path, place: &Path) -> Result<(), Error> {
     package::download(packages.iter().map(String::as_str), work.path())?;
     package::unpack_all(work.path(), "linux-image-")?;
     let unpacked = work.path().join("unpacked");
-    let drivers = those_there(&unpacked, &KEPT)?;
+    let drivers = existing(&unpacked, &KEPT)?;
     fs::create_dir_all(place).map_err(Error::file(place))?;
     kernel::keep_modules(&drivers, place, ORDER)?;
     let says = place.join(SAYS);
     fs::write(&says, KEPT.join("\n")).map_err(Error::file(&says))
 }
 
-fn those_there(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, Error> {
+fn existing(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, Error> {
     let exists = |name: &&str| module::exists(directory, name);
     let there: Vec<_> = wanted.iter().copied().filter(exists).collect();
     module::all_with_needed(directory, &there)
@@ -88,14 +88,12 @@ fn those_there(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, Error> 
 /// Returns the packages, with versions, of a kernel directory with this name.
 fn packages(name: &str) -> Vec<String> {
     let (image, version) = name.split_once('_').unwrap_or((name, ""));
-    let modules = image.replacen("linux-image-", "linux-modules-", 1);
-    let known = package::run("apt-cache", &["show", &modules], Path::new("/"));
-    let further = known.is_ok_and(|known| known.status.success());
+    let modules = kernel::modules_package(image).ok().flatten();
     let with_version = |package: &str| match version {
         "" => package.to_owned(),
         _ => format!("{package}={version}"),
     };
-    let all = std::iter::once(image).chain(further.then_some(&modules[..]));
+    let all = std::iter::once(image).chain(modules.as_deref());
     all.map(with_version).collect()
 }
 

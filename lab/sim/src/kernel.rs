@@ -169,9 +169,7 @@ pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
         )?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if let Some(image) = concrete_image(&text) {
-            let modules = image.replacen("linux-image-", "linux-modules-", 1);
-            let known = package::run("apt-cache", &["show", &modules], Path::new("/"))?;
-            let modules = known.status.success().then_some(modules);
+            let modules = modules_package(&image)?;
             return Ok(std::iter::once(image).chain(modules).collect());
         }
     }
@@ -179,6 +177,16 @@ pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
         format!("no kernel package is known ({})", METAPACKAGES.join(", ")),
         "sudo apt-get update",
     ))
+}
+
+/// Returns the package of a kernel's modules, if they have one of their own.
+///
+/// # Errors
+/// `apt-cache` cannot be run.
+pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
+    let modules = image.replacen("linux-image-", "linux-modules-", 1);
+    let known = package::run("apt-cache", &["show", &modules], Path::new("/"))?;
+    Ok(known.status.success().then_some(modules))
 }
 
 /// Returns the kernel package that a metapackage depends on.
@@ -209,7 +217,7 @@ fn download(cache: &Path, maker: Maker) -> Result<PathBuf, Error> {
 
 /// Moves the needed files of an unpacked package to a directory.
 fn lay_out(unpacked: &Path, place: &Path, package: &str, maker: Maker) -> Result<(), Error> {
-    let image = image_below(unpacked)
+    let image = found_in(&unpacked.join("boot"), |name| name.starts_with(IMAGE))
         .ok_or_else(|| Error::unavailable(format!("package {package} contains no kernel")))?;
     let modules = module::with_needed(unpacked, maker.module())?;
     fs::create_dir(place).map_err(Error::file(place))?;
@@ -231,11 +239,11 @@ pub fn keep_modules(modules: &[Module], place: &Path, order: &str) -> Result<(),
     fs::write(place.join(order), names).map_err(Error::file(place))
 }
 
-fn image_below(unpacked: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(unpacked.join("boot")).ok()?;
-    let is_image =
-        |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("vmlinuz");
-    Some(entries.flatten().find(is_image)?.path())
+/// Returns the first entry of a directory whose name satisfies a predicate.
+pub fn found_in(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory).ok()?.flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    paths.find(|path| is_wanted(&path.file_name().unwrap_or_default().to_string_lossy()))
 }
 
 #[cfg(test)]

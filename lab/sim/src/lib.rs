@@ -19,6 +19,8 @@ pub mod nested;
 pub mod plugin;
 pub mod programs;
 pub mod qemu;
+pub mod ready;
+pub mod root;
 pub mod script;
 pub mod settings;
 pub mod trace;

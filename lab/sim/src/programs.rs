@@ -4,7 +4,7 @@ use crate::base::Base;
 use crate::initramfs::{add_as, Archive};
 use crate::kernel::Maker;
 use crate::listener::ProgramObserver;
-use crate::machine::Machine;
+use crate::machine::SimMachine;
 use crate::script::Script;
 use crate::settings::Settings;
 use std::ffi::OsString;
@@ -77,7 +77,7 @@ pub fn run_with(
     limits: &Limits,
 ) -> Result<(Vec<Output>, String), Error> {
     let base = Base::linux(settings, Maker::Amd)?;
-    let machine = Machine::new(settings, base, MEMORY, &mut |archive, _| {
+    let machine = SimMachine::new(settings, base, MEMORY, &mut |archive, _| {
         for (place, bytes) in files {
             archive.file(place, bytes.to_vec());
         }
@@ -98,7 +98,7 @@ pub fn run_with(
 /// # Errors
 /// See [`run`].
 pub fn run_script(
-    machine: &Machine,
+    machine: &SimMachine,
     script: &Script,
     expected: usize,
     limits: &Limits,

@@ -102,7 +102,7 @@ impl Qemu {
         let hardware = hardware(kind);
         self.machine(hardware.options, machine.memory_mib, 1)
             .words(accelerator)
-            .words(halts(machine.halt))
+            .words(halts(machine.scheduling.halt))
             .words("-serial null")
             .words(hardware.devices)
             .words(&console("console", "/proc/self/fd/1"))
@@ -175,7 +175,7 @@ const LINUX_MICROVM: &str = "microvm,acpi=on,rtc=on";
 /// File name of qboot.
 const FIRMWARE: &str = "qboot.rom";
 
-/// How QEMU has KVM leave halts to the guest (and what else only idle guests do).
+/// Returns the option by which KVM does not intercept HLT (nor other instructions of idle guests).
 fn halts(halt: Halt) -> &'static str {
     match halt {
         Halt::Exits => "",

@@ -102,8 +102,8 @@ impl Monitor {
         };
         let from = json!({"uri": format!("fd:{GIVEN}")});
         self.execute(command, &from, limits)?;
-        let told = self.wait(limits, |message| transfer_status(message).is_some())?;
-        match transfer_status(&told) {
+        let event = self.wait(limits, |message| transfer_status(message).is_some())?;
+        match transfer_status(&event) {
             Some("completed") => self.finalized(limits),
             _ => Err(trouble("the machine's state cannot be transferred")),
         }
@@ -261,8 +261,10 @@ fn has(message: &Value, key: &str) -> bool {
 
 /// Returns the final status of a migration, if the message reports one.
 fn transfer_status(message: &Value) -> Option<&str> {
-    let told = message["event"] == "MIGRATION";
-    let status = message["data"]["status"].as_str().filter(|_| told)?;
+    let is_migration = message["event"] == "MIGRATION";
+    let status = message["data"]["status"]
+        .as_str()
+        .filter(|_| is_migration)?;
     matches!(status, "completed" | "failed" | "cancelled").then_some(status)
 }
 
@@ -280,9 +282,9 @@ mod tests {
     use std::io::Write;
 
     /// Returns a connection on which QEMU has sent `text`, and the other end.
-    fn told(words: &str) -> (Monitor, File) {
+    fn connection(text: &str) -> (Monitor, File) {
         let (monitor, mut qemu) = Monitor::pair().unwrap();
-        qemu.write_all(words.as_bytes()).unwrap();
+        qemu.write_all(text.as_bytes()).unwrap();
         (monitor, qemu)
     }
 
@@ -295,7 +297,8 @@ mod tests {
     #[test]
     fn events_between_answers_are_skipped() {
         let event = "{\"event\": \"RESUME\"}\n";
-        let (mut monitor, _qemu) = told(&format!("{{\"QMP\": {{}}}}\n{event}{}", ANSWER.repeat(3)));
+        let (mut monitor, _qemu) =
+            connection(&format!("{{\"QMP\": {{}}}}\n{event}{}", ANSWER.repeat(3)));
         monitor.greet(&limits()).unwrap();
     }
 
@@ -315,9 +318,9 @@ mod tests {
             ANSWER,
         ]
         .concat();
-        let (mut monitor, _qemu) = told(&words);
+        let (mut monitor, _qemu) = connection(&words);
         monitor.migrate(Migration::Save, &file, &limits()).unwrap();
-        let (mut monitor, _qemu) = told(&[answers, status("failed")].concat());
+        let (mut monitor, _qemu) = connection(&[answers, status("failed")].concat());
         let error = monitor
             .migrate(Migration::Load, &file, &limits())
             .unwrap_err();
@@ -329,7 +332,7 @@ mod tests {
 
     #[test]
     fn errors_of_qemu_and_a_closed_connection_are_reported() {
-        let (mut monitor, qemu) = told("{\"error\": {\"desc\": \"no such command\"}}\n");
+        let (mut monitor, qemu) = connection("{\"error\": {\"desc\": \"no such command\"}}\n");
         let error = monitor.go(&limits()).unwrap_err().to_string();
         assert!(error.ends_with("no such command"), "{error}");
         drop(qemu);
@@ -339,15 +342,15 @@ mod tests {
 
     #[test]
     fn qemu_may_end_before_it_answers_cont() {
-        let (mut monitor, mut qemu) = told("{\"event\": \"RESUME\"}\n");
+        let (mut monitor, mut qemu) = connection("{\"event\": \"RESUME\"}\n");
         let ending = std::thread::spawn(move || qemu.read(&mut [0; 4096]));
         monitor.go(&limits()).unwrap();
-        assert!(ending.join().unwrap().unwrap() > 0, "it was told nothing");
+        assert!(ending.join().unwrap().unwrap() > 0, "no command was sent");
     }
 
     #[test]
     fn stop_event_is_reported() {
-        let (mut monitor, mut qemu) = told("{\"event\": \"GUEST_PANICKED\"}\n{\"ev");
+        let (mut monitor, mut qemu) = connection("{\"event\": \"GUEST_PANICKED\"}\n{\"ev");
         assert!(!monitor.handle().unwrap());
         qemu.write_all(b"ent\": \"STOP\"}\n").unwrap();
         assert!(monitor.handle().unwrap());

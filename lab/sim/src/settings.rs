@@ -8,7 +8,7 @@ use trapline_host::cache::DEFAULT_LIMIT;
 use trapline_host::custom_vmm::CustomVmm;
 use trapline_host::{Cache, Error, Part, Parts};
 
-/// How a simulated machine with Linux starts.
+/// Start of a simulated machine with Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// From its snapshot, which is created if missing.
@@ -32,7 +32,7 @@ pub struct Settings {
     pub disk: Option<PathBuf>,
     /// The cache.
     pub cache: Cache,
-    /// How machines start.
+    /// Start of machines.
     pub start: Start,
     /// A custom VMM.
     pub vmm: Option<CustomVmm>,
@@ -68,9 +68,7 @@ impl Settings {
             replay: std::env::var_os("TRAPLINE_REPLAY").map(PathBuf::from),
         })
     }
-}
 
-impl Settings {
     /// Returns the directory of recordings, if recordings are to be replayed.
     pub fn recordings(&self) -> Option<PathBuf> {
         let directory = self.replay.as_ref()?;

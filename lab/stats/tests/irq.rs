@@ -1,7 +1,7 @@
 //! Summaries of synthetic interrupts with known figures.
 
 use trapline_abi::{CpuState, Interrupt, Op};
-use trapline_model::irq::{Asked, Settings, Time};
+use trapline_model::irq::{Settings, Time, Timers};
 use trapline_model::testing::measured;
 use trapline_model::{EnvironmentId, Observation, Outcome};
 use trapline_stats::irq::{summarise, InTimeInterval, Interrupts, Point, Proof, WindowCount};
@@ -47,7 +47,7 @@ fn boot(environment: EnvironmentId, replicate: u32, all: Vec<Interrupt>) -> Obse
     {
         (*clock_cost, *interrupts) = (20, all);
     }
-    let asked = Asked {
+    let asked = Timers {
         expiries: 3_000,
         period: 1_000,
     };
@@ -88,8 +88,8 @@ fn lateness_is_counted_expiry_by_expiry() {
         0,
         expiries().map(|(n, late)| own(n, late)).collect(),
     );
-    let told = &summaries(&[boot])[0];
-    let all = &told.all;
+    let summary = &summaries(&[boot])[0];
+    let all = &summary.all;
     assert_eq!(
         (all.expiries, all.count, all.missed(), all.above),
         (3_000, 2_998, 2, 2)
@@ -105,10 +105,15 @@ fn lateness_is_counted_expiry_by_expiry() {
     // 2,998 interrupts are too few for a percentile of which 3 are beyond.
     assert_eq!((late.p999, late.p9999), (None, None));
     assert_eq!(
-        (told.period, told.doubt.p50, told.doubt.max, told.early),
+        (
+            summary.period,
+            summary.doubt.p50,
+            summary.doubt.max,
+            summary.early
+        ),
         (Some(500.0), 0.5, 1.5, 0)
     );
-    let interval = told.in_time_interval.as_ref().unwrap();
+    let interval = summary.in_time_interval.as_ref().unwrap();
     assert!(
         interval.bursts.0 < 0.5 && interval.bursts.1 < 1.0,
         "{interval:?}"
@@ -118,7 +123,7 @@ fn lateness_is_counted_expiry_by_expiry() {
         ("99%", Proof::NotProven),
         ("100%", Proof::NotMet),
     ] {
-        assert_eq!(told.proof(share.parse().unwrap()), proof, "{share}");
+        assert_eq!(summary.proof(share.parse().unwrap()), proof, "{share}");
     }
 }
 
@@ -129,10 +134,10 @@ fn on_an_exact_clock_the_count_decides_a_requirement() {
         0,
         expiries().map(|(n, late)| own(n, late)).collect(),
     );
-    let told = &summaries(&[boot])[0];
-    assert_eq!(told.in_time_interval, None);
+    let summary = &summaries(&[boot])[0];
+    assert_eq!(summary.in_time_interval, None);
     for (share, proof) in [("99.86%", Proof::Met), ("99.87%", Proof::NotMet)] {
-        assert_eq!(told.proof(share.parse().unwrap()), proof, "{share}");
+        assert_eq!(summary.proof(share.parse().unwrap()), proof, "{share}");
     }
 }
 
@@ -232,8 +237,8 @@ fn windows_are_counted_separately_and_the_first_two_summarised() {
         0,
         expiries().map(|(n, late)| own(n, late)).collect(),
     );
-    let told = &summaries(&[boot])[0];
-    let windows: Vec<_> = told
+    let summary = &summaries(&[boot])[0];
+    let windows: Vec<_> = summary
         .windows
         .iter()
         .map(|w| (w.number, w.spread.expiries, w.spread.count, w.spread.above))
@@ -242,10 +247,10 @@ fn windows_are_counted_separately_and_the_first_two_summarised() {
         windows,
         [(0, 1_024, 1_023, 1), (1, 1_024, 1_024, 0), (2, 952, 951, 1)]
     );
-    let max = |number: usize| told.windows[number].spread.lateness.unwrap().max;
+    let max = |number: usize| summary.windows[number].spread.lateness.unwrap().max;
     assert_eq!([max(0), max(1), max(2)], [50.0, 20.0, 31.0]);
-    assert_eq!((told.first.expiries, told.first.above), (2_048, 1));
-    let rest = told.rest.as_ref().unwrap();
+    assert_eq!((summary.first.expiries, summary.first.above), (2_048, 1));
+    let rest = summary.rest.as_ref().unwrap();
     assert_eq!((rest.expiries, rest.above, rest.missed()), (952, 1, 1));
 }
 
@@ -257,16 +262,16 @@ fn stages_with_timestamps_add_up_and_others_are_listed() {
         boot(EnvironmentId::KVM, 0, raised),
         boot(EnvironmentId::HOST, 0, own),
     ];
-    let told = summaries(&seen);
+    let summary = summaries(&seen);
     let of = |index: usize| {
-        let stages = &told[index].stages;
+        let stages = &summary[index].stages;
         let spans = stages.spans.iter();
         spans
             .map(|span| (span.from, span.to, span.p50, span.max))
             .collect::<Vec<_>>()
     };
     use Point::{Done, Due, Entered, Marked, Resumed, Woke};
-    assert_eq!(told[0].environment, EnvironmentId::HOST);
+    assert_eq!(summary[0].environment, EnvironmentId::HOST);
     assert_eq!(
         of(0),
         [
@@ -275,7 +280,7 @@ fn stages_with_timestamps_add_up_and_others_are_listed() {
             (Done, Resumed, 7.5, 7.5),
         ]
     );
-    assert_eq!(told[0].stages.unstamped, [Woke, Marked]);
+    assert_eq!(summary[0].stages.unstamped, [Woke, Marked]);
     assert_eq!(
         of(1),
         [
@@ -286,7 +291,7 @@ fn stages_with_timestamps_add_up_and_others_are_listed() {
             (Done, Resumed, 7.5, 7.5),
         ]
     );
-    for interrupts in &told {
+    for interrupts in &summary {
         assert!(interrupts.stages.unexplained() < 1e-9);
         assert_eq!(interrupts.stages.out_of_order, 0);
         assert_eq!(interrupts.stages.total.max, 60.0);
@@ -300,8 +305,8 @@ fn the_latest_interrupts_are_kept_with_the_interrupted_code() {
         0,
         expiries().map(|(n, late)| raised(n, late)).collect(),
     );
-    let told = &summaries(&[boot])[0];
-    let latest: Vec<_> = told
+    let summary = &summaries(&[boot])[0];
+    let latest: Vec<_> = summary
         .latest
         .iter()
         .map(|late| (late.sequence, late.lateness))
@@ -312,21 +317,25 @@ fn the_latest_interrupts_are_kept_with_the_interrupted_code() {
         [(0, 50.0), (2_500, 31.0), (1, 20.0), (2, 20.0)]
     );
     assert_eq!(latest.len(), 10);
-    let first = &told.latest[0];
+    let first = &summary.latest[0];
     assert_eq!(first.points[0], (Point::Woke, 5.0));
     assert_eq!(first.points[4], (Point::Resumed, 60.0));
     assert_eq!(
-        (first.found, told.latest[2].found),
+        (first.found, summary.latest[2].found),
         (CpuState::Halt, CpuState::Code)
     );
-    let found: Vec<_> = told
+    let found: Vec<_> = summary
         .found
         .iter()
         .map(|(found, spread)| (*found, spread.count))
         .collect();
     // Numbers 7 and 2,999 are odd.
     assert_eq!(found, [(CpuState::Halt, 1_500), (CpuState::Code, 1_498)]);
-    let histogram: Vec<_> = told.histogram.iter().map(|b| (b.from, b.count)).collect();
+    let histogram: Vec<_> = summary
+        .histogram
+        .iter()
+        .map(|b| (b.from, b.count))
+        .collect();
     assert_eq!(histogram, [(20, 2_996), (31, 1), (50, 1)]);
 }
 

@@ -3,7 +3,9 @@
 use crate::rows::{begin, collect, damage, environment, facts, json, must_exist, signed, unsigned};
 use crate::{schema, Problem, RunId};
 use rusqlite::{params, Connection, Row};
-use trapline_model::kernel_build::{Build, Column, Done, Outcome, Place, PlannedBuild};
+use trapline_model::kernel_build::{
+    Build, BuildFigures, BuildOutcome, Column, Place, PlannedBuild,
+};
 
 /// Stores a build, in one transaction.
 pub fn add(connection: &mut Connection, run: RunId, build: &Build) -> Result<(), Problem> {
@@ -15,9 +17,9 @@ pub fn add(connection: &mut Connection, run: RunId, build: &Build) -> Result<(),
         column,
     } = build.planned;
     let (outcome, reason, done) = match &build.outcome {
-        Outcome::Done(done) => ("done", None, Some(done)),
-        Outcome::Skipped(reason) => ("skipped", Some(reason), None),
-        Outcome::Failed(reason) => ("failed", Some(reason), None),
+        BuildOutcome::Done(done) => ("done", None, Some(done)),
+        BuildOutcome::Skipped(reason) => ("skipped", Some(reason), None),
+        BuildOutcome::Failed(reason) => ("failed", Some(reason), None),
     };
     transaction.execute(
         "INSERT INTO builds (run, round, environment, cpus, place, outcome, reason, own_ns,
@@ -64,12 +66,12 @@ pub fn of(connection: &Connection, run: RunId) -> Result<Vec<Build>, Problem> {
     })
 }
 
-fn outcome(row: &Row<'_>) -> Result<Outcome, Problem> {
+fn outcome(row: &Row<'_>) -> Result<BuildOutcome, Problem> {
     let kind: String = row.get(5)?;
     Ok(match kind.as_str() {
-        "skipped" => Outcome::Skipped(row.get(6)?),
-        "failed" => Outcome::Failed(row.get(6)?),
-        "done" => Outcome::Done(Done {
+        "skipped" => BuildOutcome::Skipped(row.get(6)?),
+        "failed" => BuildOutcome::Failed(row.get(6)?),
+        "done" => BuildOutcome::Done(BuildFigures {
             own_ns: unsigned(row.get(7)?),
             took: unsigned(row.get(8)?),
             objects: row.get(9)?,

@@ -4,7 +4,7 @@ use crate::rows::{collect, damage};
 use crate::Problem;
 use rusqlite::types::{FromSql, Value as SqlValue};
 use rusqlite::{params, params_from_iter, Row, Transaction};
-use trapline_model::settings::{Kind, Value};
+use trapline_model::settings::{Value, ValueType};
 use trapline_model::{Overrides, Setting, SETTINGS};
 
 /// The tables with these columns.
@@ -67,7 +67,7 @@ pub fn read(row: &Row<'_>) -> Result<Overrides, Problem> {
 
 fn value(row: &Row<'_>, setting: &Setting) -> Result<Option<Value>, Problem> {
     let column = setting.column;
-    if let Kind::Number(_) | Kind::Mebibytes = setting.kind {
+    if let ValueType::Number(_) | ValueType::Mebibytes = setting.value_type {
         return Ok(optional(row, column)?.map(Value::Number));
     }
     let text: Option<String> = optional(row, column)?;
@@ -91,15 +91,15 @@ fn parse(text: &str) -> Result<Overrides, Problem> {
 pub fn add_columns(transaction: &Transaction<'_>) -> Result<(), Problem> {
     for table in TABLES {
         for setting in SETTINGS {
-            let kind = match setting.kind {
-                Kind::Number(_) | Kind::Mebibytes => "INTEGER",
-                Kind::Choice(_) | Kind::File(_) => "TEXT",
+            let sql_type = match setting.value_type {
+                ValueType::Number(_) | ValueType::Mebibytes => "INTEGER",
+                ValueType::Choice(_) | ValueType::File(_) => "TEXT",
             };
             add(
                 transaction,
                 table,
                 setting.column,
-                &format!("{kind} /* {} */", setting.help),
+                &format!("{sql_type} /* {} */", setting.help),
             )?;
         }
         add(

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
-use trapline_model::kernel_build::{self, Build, Column, Done, Place, PlannedBuild};
+use trapline_model::kernel_build::{self, Build, BuildFigures, Column, Place, PlannedBuild};
 use trapline_model::{
     Clock, Config, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
 };
@@ -132,18 +132,18 @@ prop_compose! {
     }
 }
 
-fn built() -> impl Strategy<Value = kernel_build::Outcome> {
+fn built() -> impl Strategy<Value = kernel_build::BuildOutcome> {
     let done = (any::<u64>(), any::<u64>(), any::<u32>(), any::<String>());
-    let done = done.prop_map(|(own_ns, took, objects, proof)| Done {
+    let done = done.prop_map(|(own_ns, took, objects, proof)| BuildFigures {
         own_ns,
         took,
         objects,
         proof,
     });
     prop_oneof![
-        done.prop_map(kernel_build::Outcome::Done),
-        any::<String>().prop_map(kernel_build::Outcome::Skipped),
-        any::<String>().prop_map(kernel_build::Outcome::Failed),
+        done.prop_map(kernel_build::BuildOutcome::Done),
+        any::<String>().prop_map(kernel_build::BuildOutcome::Skipped),
+        any::<String>().prop_map(kernel_build::BuildOutcome::Failed),
     ]
 }
 
@@ -192,7 +192,7 @@ proptest! {
             store.add_build(run, build).unwrap();
         }
         let loaded = store.load(run).unwrap();
-        let skipped = |build: &&Build| matches!(build.outcome, kernel_build::Outcome::Skipped(_));
+        let skipped = |build: &&Build| matches!(build.outcome, kernel_build::BuildOutcome::Skipped(_));
         let tried = builds.len() - builds.iter().filter(skipped).count();
         prop_assert_eq!(loaded.builds, builds);
         prop_assert_eq!(loaded.info.boots, tried as u64);

@@ -4,7 +4,9 @@ use std::time::Duration;
 use trapline_abi::{Op, OpSet};
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::EnvError;
-use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Scheduler, Scheduling};
+use trapline_model::{
+    EnvironmentId, Observation, Operation, Outcome, Sched, Scheduler, Scheduling,
+};
 use trapline_tests::boots::{failure, observe, planned, ready, settings};
 use trapline_tests::parts;
 
@@ -90,9 +92,10 @@ fn scheduler_and_share_of_xen_domain_are_applied() {
         Op::Cpuid.bit() | Op::PortOut.bit(),
     );
     plan.guest.scheduling = Scheduling {
-        scheduler: Some(Scheduler::Credit),
+        sched: Sched::Xen(Scheduler::Credit),
         cap: Some(50),
         weight: Some(512),
+        ..Scheduling::DEFAULT
     };
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
     assert!(booted.trouble.is_none(), "{:?}", booted.trouble);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use trapline_model::kernel_build::{self, Build, Column, Done, PlannedBuild};
+use trapline_model::kernel_build::{self, Build, BuildFigures, Column, PlannedBuild};
 use trapline_model::{Clock, EnvironmentId, Observation};
 use trapline_store::{NewRun, Store};
 use trapline_tests::browser::{has_browser, Browser};
@@ -509,13 +509,13 @@ fn each_config_has_a_section() {
 
 /// A build by made-up clocks, with a reason that a page might take for more than text.
 fn build(environment: EnvironmentId, column: Column, seconds: Option<u64>) -> Build {
-    let done = |seconds| Done {
+    let done = |seconds| BuildFigures {
         own_ns: seconds * 1_000_000_000,
         took: seconds * 1_000_000_000,
         objects: 525,
         proof: "a".repeat(64),
     };
-    let skipped = || kernel_build::Outcome::Skipped(HOSTILE.to_owned());
+    let skipped = || kernel_build::BuildOutcome::Skipped(HOSTILE.to_owned());
     Build {
         planned: PlannedBuild {
             round: 0,
@@ -523,7 +523,7 @@ fn build(environment: EnvironmentId, column: Column, seconds: Option<u64>) -> Bu
             column,
         },
         outcome: seconds.map_or_else(skipped, |seconds| {
-            kernel_build::Outcome::Done(done(seconds))
+            kernel_build::BuildOutcome::Done(done(seconds))
         }),
         facts: BTreeMap::from([("build-source".to_owned(), "linux-source-6.1".to_owned())]),
     }

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::WaitMode;
 use trapline_abi::{Op, OpSet};
-use trapline_model::irq::{self, Settings, Share, Time, Unreadable};
-use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched};
+use trapline_model::irq::{self, InvalidUnit, Settings, Share, Time};
+use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched, Scheduling};
 
 /// Arguments of `trapline irq`.
 #[derive(Args, Debug)]
@@ -139,17 +139,22 @@ impl IrqArgs {
     /// # Errors
     /// Options exclude each other.
     pub fn settings(&self) -> Result<Settings, Contradiction> {
-        let between = match (self.idle, self.load.flood()) {
+        let between = match (self.idle, self.load.console()) {
             (Some(_), Some(_)) => return Err(Contradiction::Busy),
             (None, Some(_)) => WaitMode::Flood,
             (Some(Idle::Poll), None) => WaitMode::Poll,
             (None | Some(Idle::Halt | Idle::HaltInGuest), None) => WaitMode::Halt,
         };
+        let conditions = Conditions {
+            loads: self.load.clone(),
+            per_cpu: self.vcpus_per_cpu,
+        };
         Ok(Settings {
             period: self.period,
             expiries: self.samples,
             between,
-            conditions: self.conditions()?,
+            scheduling: self.scheduling(&conditions)?,
+            conditions,
             threshold: self.threshold,
             require: self.require,
         })
@@ -157,21 +162,20 @@ impl IrqArgs {
 }
 
 impl IrqArgs {
-    fn conditions(&self) -> Result<Conditions, Contradiction> {
+    fn scheduling(&self, conditions: &Conditions) -> Result<Scheduling, Contradiction> {
         let sched = self.run_options.environment_options.sched();
-        let usual = Conditions::usual_pin(&self.load, sched, self.vcpus_per_cpu);
-        let pin = self.pin.map_or(usual, Into::into);
+        let default = Scheduling::default_pin(conditions, sched);
+        let pin = self.pin.map_or(default, Into::into);
         use trapline_model::Pin::{Exclusive, Free, Shared};
-        match (sched, pin, self.vcpus_per_cpu) {
+        match (sched, pin, conditions.per_cpu) {
             (Sched::Deadline { .. }, Exclusive | Shared, _)
             | (Sched::Deadline { .. }, _, PerCpu::Two) => Err(Contradiction::Bound),
             (_, Free, PerCpu::Two) => Err(Contradiction::Apart),
-            _ => Ok(Conditions {
-                loads: self.load.clone(),
+            _ => Ok(Scheduling {
                 pin,
                 sched,
                 halt: self.halt(),
-                per_cpu: self.vcpus_per_cpu,
+                ..Scheduling::DEFAULT
             }),
         }
     }
@@ -197,7 +201,7 @@ fn period_parser() -> impl TypedValueParser<Value = Time> {
 #[derive(Debug, thiserror::Error)]
 enum BadPeriod {
     #[error("{0}")]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] InvalidUnit),
     #[error("expected a period from 100us to 1s")]
     OutOfRange,
 }
@@ -260,11 +264,11 @@ mod tests {
     fn deadlines_exclude_pins() {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
         let deadline = ["--sched", "deadline:3ms/10ms", "--load", "cpu:2"];
-        let free = settings(&deadline).unwrap().conditions;
+        let free = settings(&deadline).unwrap().scheduling;
         assert_eq!(free.pin, trapline_model::Pin::Free);
         let bound = [&deadline[..], &["--pin", "shared"]].concat();
         assert_eq!(settings(&bound), Err(Contradiction::Bound));
-        let loaded = settings(&["--load", "cpu"]).unwrap().conditions;
+        let loaded = settings(&["--load", "cpu"]).unwrap().scheduling;
         assert_eq!(loaded.pin, trapline_model::Pin::Shared);
         let two = ["--sched", "deadline:3ms/10ms", "--vcpus-per-cpu", "2"];
         assert_eq!(settings(&two), Err(Contradiction::Bound));
@@ -273,9 +277,9 @@ mod tests {
     #[test]
     fn two_virtual_cpus_per_cpu_are_pinned() {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
-        let two = settings(&["--vcpus-per-cpu", "2"]).unwrap().conditions;
+        let two = settings(&["--vcpus-per-cpu", "2"]).unwrap();
         assert_eq!(
-            (two.pin, two.per_cpu),
+            (two.scheduling.pin, two.conditions.per_cpu),
             (trapline_model::Pin::Shared, PerCpu::Two)
         );
         let alone = ["--vcpus-per-cpu", "2", "--pin", "exclusive"];
@@ -289,7 +293,7 @@ mod tests {
         let settings = parsed(&["--idle", "halt-in-guest"]).unwrap().settings();
         let settings = settings.unwrap();
         assert_eq!(settings.between, WaitMode::Halt);
-        assert_eq!(settings.conditions.halt, Halt::InGuest);
+        assert_eq!(settings.scheduling.halt, Halt::InGuest);
         assert_eq!(settings.idle(), "halt-in-guest");
     }
 

@@ -3,7 +3,7 @@
 use super::{environment_parser, PlainFormat, RunOptions};
 use clap::{Args, ValueEnum};
 use trapline_model::cpus::MOST;
-use trapline_model::kernel_build::{Place, Request, Size};
+use trapline_model::kernel_build::{BuildRequest, Place, Size};
 use trapline_model::EnvironmentId;
 
 /// Arguments of `trapline kernel-build`.
@@ -16,7 +16,7 @@ pub struct KernelBuildArgs {
     #[arg(long, value_enum, default_value_t = SizeName::Mini)]
     pub size: SizeName,
     /// Numbers of virtual CPUs, and of make's jobs
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = Request::CPUS,
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = BuildRequest::CPUS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     pub cpus: Vec<u32>,
     /// Placement of virtual CPUs relative to the VMM's other threads
@@ -77,12 +77,12 @@ impl From<PlaceName> for Place {
 
 impl KernelBuildArgs {
     /// Returns the request.
-    pub fn request(&self) -> Request {
+    pub fn request(&self) -> BuildRequest {
         let environments = match self.environments.as_slice() {
-            [] => Request::ENVIRONMENTS.to_vec(),
+            [] => BuildRequest::ENVIRONMENTS.to_vec(),
             named => named.to_vec(),
         };
-        Request {
+        BuildRequest {
             environments,
             size: self.size.into(),
             cpus: self.cpus.clone(),

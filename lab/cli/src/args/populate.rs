@@ -4,7 +4,7 @@ use super::{environment_parser, Format, RunOptions, SizeOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use trapline_abi::{populate::ORDERS, OpSet};
-use trapline_model::load::BadLoad;
+use trapline_model::load::InvalidLoad;
 use trapline_model::{populate, EnvironmentId, Loads};
 
 /// Arguments of `trapline populate`.
@@ -78,8 +78,8 @@ pub fn populate_methods(mib: u32) -> Vec<Loads> {
 fn mib_parser() -> impl TypedValueParser<Value = u32> {
     clap::builder::StringValueParser::new().try_map(|text| {
         let mib: Option<u32> = text.parse().ok();
-        let mib = mib.ok_or_else(|| BadLoad::OutOfRange(text.clone()))?;
-        let load: Result<Loads, BadLoad> = format!("create-vm:{mib}:4k").parse();
+        let mib = mib.ok_or_else(|| InvalidLoad::OutOfRange(text.clone()))?;
+        let load: Result<Loads, InvalidLoad> = format!("create-vm:{mib}:4k").parse();
         load.map(|_| mib)
     })
 }

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use trapline_model::settings::{Kind, Options, Value};
+use trapline_model::settings::{Options, Value, ValueType};
 use trapline_model::{Overrides, Setting, SETTINGS};
 
 /// Options of `run` for guests.
@@ -74,9 +74,9 @@ fn parser(setting: &'static Setting) -> ValueParser {
         let value = setting.parse(text);
         value.ok_or_else(|| format!("expected {}", setting.expected()))
     };
-    match &setting.kind {
+    match &setting.value_type {
         // Possible values are completed by shells.
-        Kind::Choice(names) => PossibleValuesParser::new(names.iter())
+        ValueType::Choice(names) => PossibleValuesParser::new(names.iter())
             .try_map(move |text| parse(&text))
             .into(),
         _ => ValueParser::new(parse),

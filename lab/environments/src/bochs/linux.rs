@@ -12,7 +12,7 @@ use trapline_host::process::Process;
 use trapline_host::{hexadecimal, Error, Facts, Limits};
 use trapline_model::GuestConfig;
 use trapline_sim::base::BootFiles;
-use trapline_sim::bochs::machine::{self, Machine};
+use trapline_sim::bochs::machine::{self, BochsMachine};
 use trapline_sim::bochs::memory::Memory;
 use trapline_sim::bochs::program::{Bochs, REMEDY};
 use trapline_sim::bochs::watch::Watcher;
@@ -20,8 +20,9 @@ use trapline_sim::bochs::{multiboot, unpack, KERNEL_WORDS};
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::MachineOutput;
-use trapline_sim::machine::{archive, ClockSource, OWN_MEMORY_MIB as LINUX_MEMORY_MIB};
+use trapline_sim::machine::OWN_MEMORY_MIB as LINUX_MEMORY_MIB;
 use trapline_sim::programs::{Output, Outputs};
+use trapline_sim::root::{archive, ClockSource};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
@@ -129,7 +130,7 @@ impl LinuxMachine {
     }
 
     fn start(&self, prepared: &Prepared) -> Result<Process, Error> {
-        let machine = Machine {
+        let machine = BochsMachine {
             bochs: &prepared.bochs,
             memory_mib: prepared.memory_mib,
             watcher: self.watcher.as_ref(),
@@ -184,7 +185,7 @@ fn initial_memory(loaded: &BootFiles, initramfs: &[u8], mib: u32) -> Result<Memo
     let mut memory = Memory::of_hypervisor(kernel)?;
     memory.add_module(&unpacked(of_first_domain)?);
     memory.add_module(initramfs);
-    Ok(multiboot::told(&memory, words, &[its_words, ""], mib))
+    Ok(multiboot::with_info(&memory, words, &[its_words, ""], mib))
 }
 
 fn unpacked(kernel: &Path) -> Result<Vec<u8>, Error> {
@@ -195,7 +196,7 @@ fn unpacked(kernel: &Path) -> Result<Vec<u8>, Error> {
 impl Guest for LinuxGuest {
     fn ready(&mut self, work: &Work, _: &Limits) -> Result<(), Error> {
         self.jobs = work.jobs();
-        let script = script(self.machine.contents.as_ref(), &self.jobs, &work.conditions)?;
+        let script = script(self.machine.contents.as_ref(), &self.jobs, work)?;
         self.prepared = Some(self.machine.prepare(&script)?);
         Ok(())
     }

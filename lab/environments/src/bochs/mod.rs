@@ -22,7 +22,7 @@ use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
 use trapline_model::layers::{Guest, Stack};
 use trapline_model::GuestConfig;
-use trapline_sim::bochs::machine::{self, Machine};
+use trapline_sim::bochs::machine::{self, BochsMachine};
 use trapline_sim::bochs::memory::Memory;
 use trapline_sim::bochs::watch::{Segment, Watcher};
 use trapline_sim::settings::Settings;
@@ -78,7 +78,7 @@ impl Recipe for Image {
         let memory = self
             .memory
             .with_command_line(&job.to_string(), self.memory_mib);
-        Machine {
+        BochsMachine {
             bochs: &self.bochs,
             memory_mib: self.memory_mib,
             watcher: self.watcher.as_ref(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trapline_host::facts::available_mib;
 use trapline_host::process::Command;
 use trapline_host::{Error, Part, Parts};
-use trapline_model::{Created, Filling, Load, Loads};
+use trapline_model::{Created, Load, Loads, MemoryPages, Population};
 
 /// The job of a guest that exits without end: each byte of a console that is a port is
 /// an exit to the VMM.
@@ -64,7 +64,7 @@ impl Crew {
         // One guest may be heard for so long, and it is not heard from the beginning.
         let seconds = patience.as_secs().saturating_mul(2).clamp(60, 1 << 30);
         let mut tasks = Vec::new();
-        for load in loads.beside() {
+        for load in loads.programs() {
             match load {
                 Load::Cpu(burners) => {
                     let task = self.burner(load, "turns", "cpu", seconds)?;
@@ -135,13 +135,13 @@ impl Crew {
 pub fn populated(vmm: Command, mib: u32, created: Created) -> Command {
     let vmm = vmm.words(&format!("--memory {mib}M"));
     let vmm = match created.pages {
-        None => vmm,
-        Some(pages) => vmm.words(&format!("--pages {}", pages.name())),
+        MemoryPages::File => vmm,
+        pages => vmm.words(&format!("--pages {}", pages.name())),
     };
-    let (vmm, job) = match created.filling {
-        Filling::Demand => (vmm, populating(mib)),
-        filling => {
-            let how = format!("--prefault {}", filling.name());
+    let (vmm, job) = match created.population {
+        Population::Demand => (vmm, populating(mib)),
+        population => {
+            let how = format!("--prefault {}", population.name());
             (vmm.words(&how), NOTHING.to_owned())
         }
     };

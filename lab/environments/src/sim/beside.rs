@@ -2,11 +2,12 @@
 //! The machine has one processor, so everything shares it.
 
 use super::linux::Contents;
+use crate::environment::Work;
 use crate::loads::{neighbourly, populated, EXITING};
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::Error;
-use trapline_model::{Conditions, Load, PerCpu, Pin};
+use trapline_model::{Load, PerCpu, Pin};
 use trapline_sim::script::{timeout, Script};
 use trapline_sim::{AGENT, IMAGE, VMM};
 
@@ -28,22 +29,22 @@ const MOST_CREATED_MIB: u32 = 512;
 pub fn prepare(
     script: &mut Script,
     contents: &dyn Contents,
-    conditions: &Conditions,
+    work: &Work,
     job: Option<&Job>,
 ) -> Result<(), Error> {
     let missing = |why: &str| Err(Error::unavailable(why.to_owned()));
-    if conditions.pin == Pin::Exclusive {
+    if work.scheduling.pin == Pin::Exclusive {
         return missing(
             "the simulated machine has one CPU, which everything shares: leave --pin exclusive out",
         );
     }
-    for load in conditions.loads.beside() {
+    for load in work.conditions.loads.programs() {
         contents.load(script, load)?;
     }
-    if let (PerCpu::Two, Some(job)) = (conditions.per_cpu, job) {
+    if let (PerCpu::Two, Some(job)) = (work.conditions.per_cpu, job) {
         contents.neighbour(script, &endless(job))?;
     }
-    script.sched(conditions.sched);
+    script.sched(work.scheduling.sched);
     Ok(())
 }
 
@@ -112,16 +113,25 @@ pub fn in_our_vmm(script: &mut Script, load: Load) -> Result<(), Error> {
 mod tests {
     use super::super::Agent;
     use super::*;
+    use trapline_model::{Conditions, Scheduling};
 
     fn told(loads: &str, sched: &str, pin: Pin) -> Result<String, String> {
-        let conditions = Conditions {
-            loads: loads.parse().unwrap(),
-            pin,
-            sched: sched.parse().unwrap(),
-            ..Conditions::default()
+        let work = Work {
+            job: Job::EMPTY,
+            boot_job: Job::EMPTY,
+            boot_launches: 0,
+            conditions: Conditions {
+                loads: loads.parse().unwrap(),
+                ..Conditions::default()
+            },
+            scheduling: Scheduling {
+                pin,
+                sched: sched.parse().unwrap(),
+                ..Scheduling::DEFAULT
+            },
         };
         let mut script = Script::default();
-        let prepared = prepare(&mut script, &Agent, &conditions, None);
+        let prepared = prepare(&mut script, &Agent, &work, None);
         let told = prepared.map(|()| script.text().to_owned());
         told.map_err(|error| error.to_string())
     }

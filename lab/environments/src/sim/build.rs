@@ -9,7 +9,7 @@ use trapline_model::{EnvironmentId, GuestConfig};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::add_as;
 use trapline_sim::kernel::Maker;
-use trapline_sim::machine::Machine;
+use trapline_sim::machine::SimMachine;
 use trapline_sim::programs::run_script;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
@@ -37,7 +37,7 @@ pub fn build(
         Some(guest) => guest.base(settings, Maker::Amd)?,
         None => Base::linux(settings, Maker::Amd)?,
     };
-    let whole = Machine::new(
+    let whole = SimMachine::new(
         settings,
         base,
         machine.memory_mib,

@@ -9,12 +9,13 @@ use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
-use trapline_model::{Conditions, GuestConfig, Load};
+use trapline_model::{GuestConfig, Load};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
-use trapline_sim::machine::{Machine, ReadyMachine};
+use trapline_sim::machine::SimMachine;
 use trapline_sim::nested;
+use trapline_sim::ready::ReadyMachine;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
@@ -122,9 +123,9 @@ pub fn machine(
     settings: &Settings,
     machine: &GuestConfig,
     contents: &dyn Contents,
-) -> Result<Machine, Error> {
+) -> Result<SimMachine, Error> {
     let base = contents.base(settings, Maker::Amd)?;
-    Machine::new(
+    SimMachine::new(
         settings,
         base,
         contents.memory_mib(machine),
@@ -157,13 +158,9 @@ impl LinuxGuest {
 ///
 /// # Errors
 /// They cannot be had here.
-pub fn script(
-    contents: &dyn Contents,
-    jobs: &[Job],
-    conditions: &Conditions,
-) -> Result<Script, Error> {
+pub fn script(contents: &dyn Contents, jobs: &[Job], work: &Work) -> Result<Script, Error> {
     let mut script = Script::default();
-    beside::prepare(&mut script, contents, conditions, jobs.first())?;
+    beside::prepare(&mut script, contents, work, jobs.first())?;
     for job in jobs {
         script.allow(job);
         contents.launch(&mut script, job);
@@ -174,7 +171,7 @@ pub fn script(
 impl Guest for LinuxGuest {
     fn ready(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
         self.jobs = work.jobs();
-        let script = script(self.contents.as_ref(), &self.jobs, &work.conditions)?;
+        let script = script(self.contents.as_ref(), &self.jobs, work)?;
         let machine = machine(&self.settings, &self.machine, self.contents.as_ref())?;
         self.ready = Some(machine.prepare(&script, limits)?);
         Ok(())

@@ -22,7 +22,7 @@ use guests::GuestKind;
 pub(crate) use guests::Guests;
 pub(crate) use linux::{script, Contents};
 pub use trapline_sim::initramfs::Archive;
-pub use trapline_sim::machine::START;
+pub use trapline_sim::ready::START;
 pub use trapline_sim::xen::code::{code as xen_code, Code as XenCode};
 pub use trapline_sim::{drivers, kernel, programs};
 pub(crate) use xen::{

@@ -17,7 +17,7 @@ use trapline_sim::base::Base;
 use trapline_sim::bochs::unpack;
 use trapline_sim::initramfs::{add_program, Archive};
 use trapline_sim::kernel::{self, Kernel, Maker};
-use trapline_sim::machine::{archive, ClockSource};
+use trapline_sim::root::{archive, ClockSource};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::VMM;

@@ -11,7 +11,7 @@ use trapline_host::cache::{Kind, INCOMPLETE};
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Limits};
 use trapline_model::{Clock, EnvironmentId, GuestConfig};
-use trapline_sim::machine::Machine;
+use trapline_sim::machine::SimMachine;
 use trapline_sim::nested;
 use trapline_sim::programs::{run_script, Output, Outputs};
 use trapline_sim::script::Script;
@@ -63,7 +63,7 @@ pub fn locate(
 
 /// Returns the symbols of the kernel of the guest at `level`.
 fn nested_symbols(
-    machine: &Machine,
+    machine: &SimMachine,
     contents: &dyn Contents,
     level: u32,
     limits: &Limits,

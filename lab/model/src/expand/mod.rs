@@ -12,6 +12,7 @@ mod order;
 pub use order::Order;
 
 use crate::clock::Clock;
+use crate::conditions::Conditions;
 use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
@@ -19,14 +20,13 @@ use crate::irq;
 use crate::left_out::{self, LeftOut};
 use crate::load::Serial;
 use crate::overrides::Overrides;
-use crate::placement::Conditions;
 use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{known_operations, Request};
+use crate::scheduling::Scheduling;
 use trapline_abi::{Job, OpSet, Workload};
 
-/// How often an environment on the instruction clock is booted: the figure, and
-/// its proof.
+/// Boots of an environment on the instruction clock: one for the figure, one for its proof.
 pub const EXACT_BOOTS: u32 = 2;
 
 /// Number of boots from which a run on the wall clock has an A/A control.
@@ -47,12 +47,12 @@ pub struct Plan {
 
 /// Purpose of a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum Purpose {
     /// One of several replicates (wall clock).
     Replicate,
     /// Gives the figure (instruction clock).
     Exact,
-    /// Must give the same figure again (instruction clock).
+    /// Must reproduce the figure (instruction clock).
     Proof,
 }
 
@@ -70,22 +70,20 @@ pub struct PlannedBoot {
     /// run at the same time.
     pub block: u32,
     /// Purpose.
-    pub kind: Kind,
-    /// What the guest measures: every operation asked for except those of
-    /// [`Workload::Boot`]. Those of [`Workload::Irq`] are left out of further boots on
-    /// the wall clock, unless somebody says how many there are to be: one of them is
-    /// long. Console, ports and ring are the environment's to set, and the period is in
-    /// nanoseconds, for nobody knows the guest's clock yet.
+    pub purpose: Purpose,
+    /// Job of the first launch: every requested operation except those of [`Workload::Boot`]. Operations of
+    /// [`Workload::Irq`] take long; further boots on the wall clock measure them only if the request has a number
+    /// of boots. The environment sets console, ports and ring. The period is in nanoseconds, since the rate of the
+    /// guest's clock is not known yet.
     pub job: Job,
-    /// What the guest of each further launch is asked: the operations of
-    /// [`Workload::Boot`] that were asked for, nothing else.
+    /// Job of each further launch: the requested operations of [`Workload::Boot`].
     pub boot_job: Job,
-    /// How many further launches there are; 0 where no boot operation is wanted,
-    /// and on the bare simulated machine, which starts no VMM.
+    /// Number of further launches; 0 without boot operations, and on the bare simulated machine, which starts no
+    /// VMM.
     pub boot_launches: u32,
     /// Configuration of the guest of every launch.
     pub guest: GuestConfig,
-    /// Conditions; defaults unless interrupts are measured.
+    /// Conditions of the first launch; defaults unless interrupts are measured.
     pub conditions: Conditions,
     /// Operations that are not measured, with reasons.
     pub left_out: Vec<LeftOut>,
@@ -95,6 +93,12 @@ impl PlannedBoot {
     /// Returns whether the first launch measures anything.
     pub fn measures(&self) -> bool {
         self.job.run != 0
+    }
+
+    /// Returns why the environment supports neither conditions nor scheduling of the boot, with the remedy.
+    pub fn unsupported_reason(&self) -> Option<String> {
+        let scheduling = self.guest.scheduling.unsupported_reason(self.environment);
+        scheduling.or_else(|| self.conditions.unsupported_reason(self.environment))
     }
 
     /// Returns the configuration.
@@ -177,7 +181,6 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
     let environment = config.environment;
     let unsupported = request.overrides.unsupported_options(environment);
     match unsupported.or_else(|| too_small(request, config)) {
-        // Nothing is left out of nothing.
         Some(_) if operations == 0 => Vec::new(),
         Some(reason) => vec![LeftOut { operations, reason }],
         None => left_out::of(environment, request.preset, operations, named),
@@ -211,7 +214,7 @@ fn wall_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
     for (block, order) in (0..wall_boots(request)).zip(orders) {
         for place in order {
             let config = &configs[place];
-            boots.push(boot(request, config, block, block, Kind::Replicate));
+            boots.push(boot(request, config, block, block, Purpose::Replicate));
         }
     }
 }
@@ -225,9 +228,9 @@ fn wall_boots(request: &Request) -> u32 {
 }
 
 /// Returns the operations of a boot.
-fn operations(request: &Request, replicate: u32, kind: Kind) -> OpSet {
-    let again = kind == Kind::Replicate && replicate > 0 && request.boots.is_none();
-    let left_out = if again { irq::operations() } else { 0 };
+fn operations(request: &Request, replicate: u32, purpose: Purpose) -> OpSet {
+    let is_again = purpose == Purpose::Replicate && replicate > 0 && request.boots.is_none();
+    let left_out = if is_again { irq::operations() } else { 0 };
     request.operations & known_operations() & !left_out
 }
 
@@ -235,17 +238,23 @@ fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
     let first_block = boots.last().map_or(0, |boot| boot.block + 1);
     for (block, config) in (first_block..).zip(configs) {
         for replicate in 0..EXACT_BOOTS {
-            let kind = if replicate == 0 {
-                Kind::Exact
+            let purpose = if replicate == 0 {
+                Purpose::Exact
             } else {
-                Kind::Proof
+                Purpose::Proof
             };
-            boots.push(boot(request, config, replicate, block, kind));
+            boots.push(boot(request, config, replicate, block, purpose));
         }
     }
 }
 
-fn boot(request: &Request, config: &Config, replicate: u32, block: u32, kind: Kind) -> PlannedBoot {
+fn boot(
+    request: &Request,
+    config: &Config,
+    replicate: u32,
+    block: u32,
+    purpose: Purpose,
+) -> PlannedBoot {
     let Config {
         environment,
         overrides,
@@ -255,31 +264,24 @@ fn boot(request: &Request, config: &Config, replicate: u32, block: u32, kind: Ki
         .operations()
         .fold(0, |set, op| set | op.bit());
     let left_out = left_out(request, config);
-    let not_here = left_out::union(&left_out);
-    let operations = operations(request, replicate, kind) & !not_here;
+    let operations = operations(request, replicate, purpose) & !left_out::union(&left_out);
     let boot_operations = operations & of_boot;
-    let asked = match operations & irq::operations() {
-        0 => Conditions::default(),
-        _ => request.irq.conditions.clone(),
+    let (conditions, scheduling) = match operations & irq::operations() {
+        0 => (Conditions::default(), Scheduling::DEFAULT),
+        _ => (request.irq.conditions.clone(), request.irq.scheduling),
     };
     let guest = GuestConfig {
-        pin: asked.pin,
-        halt: asked.halt,
-        serial: asked.loads.flood().unwrap_or(Serial::Lines),
+        scheduling,
+        serial: conditions.loads.console().unwrap_or(Serial::Lines),
         window_mib: populate::window_mib(operations),
         ..sizes.guest
     };
     let guest = configured(guest, request, config);
-    let conditions = Conditions {
-        pin: guest.pin,
-        halt: guest.halt,
-        ..asked
-    };
     PlannedBoot {
         environment,
         replicate,
         block,
-        kind,
+        purpose,
         job: Job {
             expiries: request.irq.expiries(environment, request.preset),
             period: request.irq.period.0,

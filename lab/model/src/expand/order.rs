@@ -21,8 +21,8 @@ use rand_chacha::ChaCha8Rng;
 /// a config in two positions, and of two configs in one position, differ by at most one.
 #[derive(Clone, Debug)]
 pub struct Order {
-    chance: ChaCha8Rng,
-    /// The config of each letter.
+    rng: ChaCha8Rng,
+    /// Config of each letter.
     letters: Vec<usize>,
     /// Rows of the current square that are left.
     rows: Vec<Vec<usize>>,
@@ -30,10 +30,10 @@ pub struct Order {
 }
 
 impl Order {
-    /// The blocks of `n` configs.
+    /// Returns the blocks of `n` configs.
     pub fn new(n: usize, seed: u64) -> Self {
         Self {
-            chance: ChaCha8Rng::seed_from_u64(seed),
+            rng: ChaCha8Rng::seed_from_u64(seed),
             letters: (0..n).collect(),
             rows: Vec::new(),
             squares: 0,
@@ -44,10 +44,10 @@ impl Order {
         let n = self.letters.len();
         let is_mirror = n % 2 == 1 && self.squares % 2 == 1;
         if !is_mirror {
-            self.letters.shuffle(&mut self.chance);
+            self.letters.shuffle(&mut self.rng);
         }
         self.rows = (0..n).map(|row| williams_row(n, row, is_mirror)).collect();
-        self.rows.shuffle(&mut self.chance);
+        self.rows.shuffle(&mut self.rng);
         self.squares += 1;
     }
 }
@@ -65,7 +65,7 @@ impl Iterator for Order {
     }
 }
 
-/// A row of the Williams square of order `n`: `0, 1, n - 1, 2, n - 2, ...`, each letter
+/// Returns a row of the Williams square of order `n`: `0, 1, n - 1, 2, n - 2, ...`, each letter
 /// shifted by `row` modulo `n`; read backwards for the mirror image.
 fn williams_row(n: usize, row: usize, is_mirror: bool) -> Vec<usize> {
     let first = (0..n).map(|column| match column % 2 {
@@ -89,7 +89,7 @@ mod tests {
         Order::new(n, seed).take(count).collect()
     }
 
-    /// How often each config takes each position.
+    /// Counts each config in each position.
     fn positions(n: usize, blocks: &[Vec<usize>]) -> Vec<usize> {
         let mut counts = vec![0; n * n];
         for block in blocks {
@@ -100,7 +100,7 @@ mod tests {
         counts
     }
 
-    /// How often each config follows each other one within a block.
+    /// Counts each config after each other one within a block.
     fn successions(n: usize, blocks: &[Vec<usize>]) -> Vec<usize> {
         let mut counts = vec![0; n * n];
         for pair in blocks.iter().flat_map(|block| block.windows(2)) {

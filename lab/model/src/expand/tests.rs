@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
 
-/// Every environment, and each a second time.
+/// Returns every environment, and its control.
 fn all() -> Vec<Config> {
     let usual = EnvironmentId::ALL.map(Config::new).into_iter();
     usual.flat_map(|one| [one.control(), one]).collect()
@@ -77,7 +77,7 @@ proptest! {
     fn every_block_on_the_wall_clock_holds_every_config_once(request in requests()) {
         let plan = expand(&request);
         let mut blocks: BTreeMap<u32, Vec<Config>> = BTreeMap::new();
-        for boot in plan.boots.iter().filter(|boot| boot.kind == Kind::Replicate) {
+        for boot in plan.boots.iter().filter(|boot| boot.purpose == Purpose::Replicate) {
             prop_assert_eq!(boot.block, boot.replicate);
             blocks.entry(boot.block).or_default().push(boot.config());
         }
@@ -205,37 +205,42 @@ fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
     for pair in exact.chunks(2) {
         assert_eq!(pair[0].environment, pair[1].environment);
         assert_eq!(pair[0].block, pair[1].block);
-        assert_eq!((pair[0].kind, pair[1].kind), (Kind::Exact, Kind::Proof));
+        let purposes = (pair[0].purpose, pair[1].purpose);
+        assert_eq!(purposes, (Purpose::Exact, Purpose::Proof));
         assert_eq!(pair[0].job, pair[1].job);
     }
 }
 
 #[test]
 fn a_long_run_has_its_first_config_twice_in_each_block() {
-    let again = |request: &Request| -> Vec<(u32, EnvironmentId)> {
+    let controls = |request: &Request| -> Vec<(u32, EnvironmentId)> {
         let boots = expand(request).boots.into_iter();
-        let twins = boots.filter(|boot| boot.overrides.is_control);
-        twins.map(|boot| (boot.block, boot.environment)).collect()
+        let controls = boots.filter(|boot| boot.overrides.is_control);
+        controls
+            .map(|boot| (boot.block, boot.environment))
+            .collect()
     };
     let asked = Request {
         with_control: true,
         ..everything(1)
     };
     let expected: Vec<_> = (0..8).map(|block| (block, EnvironmentId::HOST)).collect();
-    assert_eq!(again(&asked), expected);
+    assert_eq!(controls(&asked), expected);
     let short = Request {
         boots: Some(LONG - 1),
         ..asked.clone()
     };
-    assert_eq!(again(&short), []);
+    assert_eq!(controls(&short), []);
     let own = Config::new(EnvironmentId::KVM).control();
     let pair = Request {
         configs: vec![EnvironmentId::HOST.into(), own.clone()],
         ready: vec![EnvironmentId::HOST.into(), own],
         ..asked
     };
-    assert!(again(&pair).iter().all(|(_, id)| *id == EnvironmentId::KVM));
-    assert_eq!(again(&everything(1)), []);
+    assert!(controls(&pair)
+        .iter()
+        .all(|(_, id)| *id == EnvironmentId::KVM));
+    assert_eq!(controls(&everything(1)), []);
 }
 
 #[test]
@@ -254,8 +259,8 @@ fn a_guest_is_configured_by_overrides() {
         .unwrap();
     assert_eq!(boot.guest.memory_mib, 1024);
     assert_eq!(boot.guest.pages, crate::MemoryPages::Huge);
-    assert_eq!(boot.conditions.pin, crate::Pin::Exclusive);
-    assert_eq!(boot.guest.halt, crate::Halt::InGuest);
+    assert_eq!(boot.guest.scheduling.pin, crate::Pin::Exclusive);
+    assert_eq!(boot.guest.scheduling.halt, crate::Halt::InGuest);
     assert_eq!(of("kvm/linux:cpus=2").0.unwrap().guest.cpus, 2);
     let (none, idle) = of("kvm:memory=64M");
     assert_eq!(none, None);
@@ -263,7 +268,7 @@ fn a_guest_is_configured_by_overrides() {
 }
 
 #[test]
-fn interrupts_are_measured_in_the_first_boot_unless_somebody_says_how_often() {
+fn interrupts_are_measured_in_the_first_boot_unless_a_number_of_boots_is_given() {
     let asked = Request {
         boots: None,
         operations: known_operations(),

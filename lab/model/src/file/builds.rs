@@ -1,14 +1,13 @@
-//! Kernel builds of a plan: a matrix of their own, so that a plan that has them has nothing
-//! else that is measured.
+//! Kernel builds of a plan. A plan with kernel builds has no other measurements.
 
-use super::{BadFile, Reader};
+use super::{InvalidFile, Reader};
 use crate::config::Config;
 use crate::cpus;
-use crate::kernel_build::{self, Place, Request, Size};
+use crate::kernel_build::{self, BuildRequest, Place, Size};
 use serde::Deserialize;
 use toml::Spanned;
 
-/// The part of the file, as it is written.
+/// Table `kernel-build` as deserialized.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
@@ -18,17 +17,17 @@ pub(super) struct Written {
 }
 
 impl Reader<'_> {
-    /// The builds that a plan asks for, in all its environments.
+    /// Returns the requested builds, in all environments of the plan.
     pub(super) fn builds(
         &self,
         plan: &super::Written,
         configs: &[Config],
-    ) -> Result<Option<Request>, BadFile> {
+    ) -> Result<Option<BuildRequest>, InvalidFile> {
         let Some(builds) = &plan.builds else {
             return Ok(None);
         };
         let at = builds.span().start;
-        if let Some(name) = plan.measured_besides() {
+        if let Some(name) = plan.other_measurement() {
             let what = format!(
                 "a plan with [kernel-build] measures nothing else: leave '{name}' out, or make \
                  it a plan of its own"
@@ -42,7 +41,7 @@ impl Reader<'_> {
             }
         }
         let written = builds.get_ref();
-        Ok(Some(Request {
+        Ok(Some(BuildRequest {
             environments: configs.iter().map(|it| it.environment).collect(),
             size: written.size.as_ref().map_or(Ok(Size::Mini), |size| {
                 self.each(size, |name| {
@@ -52,14 +51,14 @@ impl Reader<'_> {
             cpus: self.cpus(written.cpus.as_ref())?,
             places: self.places(written.place.as_ref())?,
             boots: self.boots(plan.boots.as_ref())?,
-            // A run of a plan without one draws it.
+            // A run of a plan without a seed draws one.
             seed: plan.seed.unwrap_or_default(),
         }))
     }
 
-    fn cpus(&self, written: Option<&Spanned<Vec<u32>>>) -> Result<Vec<u32>, BadFile> {
+    fn cpus(&self, written: Option<&Spanned<Vec<u32>>>) -> Result<Vec<u32>, InvalidFile> {
         let Some(all) = written else {
-            return Ok(Request::CPUS.to_vec());
+            return Ok(BuildRequest::CPUS.to_vec());
         };
         let (numbers, most) = (all.get_ref(), cpus::MOST);
         match numbers.iter().all(|number| (1..=most).contains(number)) && !numbers.is_empty() {
@@ -71,7 +70,7 @@ impl Reader<'_> {
         }
     }
 
-    fn places(&self, written: Option<&Spanned<Vec<String>>>) -> Result<Vec<Place>, BadFile> {
+    fn places(&self, written: Option<&Spanned<Vec<String>>>) -> Result<Vec<Place>, InvalidFile> {
         let Some(all) = written else {
             return Ok(Place::ALL.to_vec());
         };
@@ -90,8 +89,8 @@ fn named<T>(name: &str, found: Option<T>, expected: &str) -> Result<T, String> {
 }
 
 impl super::Written {
-    /// What there is in the plan that means nothing to kernel builds.
-    fn measured_besides(&self) -> Option<&'static str> {
+    /// Returns the first key of another measurement.
+    fn other_measurement(&self) -> Option<&'static str> {
         let all = [
             ("contenders", !self.configs.is_empty()),
             ("workloads", !self.workloads.is_empty()),
@@ -134,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
-        for (text, line, told) in [
+    fn errors_have_a_line() {
+        for (text, line, expected) in [
             (
                 "environments = ['kvm']\n[kernel-build]",
                 2,
@@ -184,7 +183,7 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert_eq!(error.line, line, "{text}: {error}");
-            assert!(error.what.contains(told), "{text}: {error}");
+            assert!(error.what.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Plan files: a study written down, so that it can be repeated and resumed.
+//! Plan files: studies that can be repeated and resumed.
 //!
-//! A file names environments, workloads and settings of their machines. Settings are a
-//! matrix: each combination is a variant of each environment, as far as it means something
-//! there. What is left out is as on the command line.
+//! A file names environments, workloads and settings of machines. Each combination of settings is a variant of
+//! each environment, as far as the environment supports it. Defaults are those of the command line.
 
 mod builds;
 mod schema;
@@ -33,7 +32,7 @@ pub struct Study {
     pub configs: Vec<Config>,
     /// Set of [`Op::bit`].
     pub operations: OpSet,
-    /// Those of them that are named individually.
+    /// The subset that is named individually.
     pub named: OpSet,
     /// Samples per boot.
     pub preset: Preset,
@@ -48,7 +47,7 @@ pub struct Study {
     /// Tables in place of the default ones.
     pub tables: Vec<Table>,
     /// Kernel builds. A plan with builds has nothing else.
-    pub builds: Option<kernel_build::Request>,
+    pub builds: Option<kernel_build::BuildRequest>,
     /// Text of the file.
     pub text: String,
 }
@@ -65,7 +64,7 @@ pub struct Table {
 /// An error in a plan file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
-pub struct BadFile {
+pub struct InvalidFile {
     /// Line, from 1.
     pub line: usize,
     /// Error and remedy.
@@ -122,8 +121,8 @@ pub(crate) const IRQ_KEYS: [&str; 10] = [
 /// Parses a plan file.
 ///
 /// # Errors
-/// It is no TOML, or something in it is none of what can be there.
-pub fn read(text: &str) -> Result<Study, BadFile> {
+/// The text is not TOML, or a key or value is invalid.
+pub fn read(text: &str) -> Result<Study, InvalidFile> {
     let reader = Reader { text };
     let written: Written = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -138,15 +137,15 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn bad(&self, at: usize, what: impl ToString) -> BadFile {
+    fn bad(&self, at: usize, what: impl ToString) -> InvalidFile {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        BadFile {
+        InvalidFile {
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
             what: what.to_string(),
         }
     }
 
-    fn study(&self, written: &Written) -> Result<Study, BadFile> {
+    fn study(&self, written: &Written) -> Result<Study, InvalidFile> {
         let (operations, named) = self.operations(&written.workloads)?;
         let configs = self.configs(written)?;
         Ok(Study {
@@ -165,18 +164,18 @@ impl Reader<'_> {
         })
     }
 
-    /// What `parse` makes of a text, or where it makes nothing of it.
+    /// Parses a text, and adds the line to an error.
     fn each<T, E: ToString>(
         &self,
         text: &Spanned<String>,
         parse: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<T, BadFile> {
+    ) -> Result<T, InvalidFile> {
         parse(text.get_ref()).map_err(|error| self.bad(text.span().start, error.to_string()))
     }
 
-    /// Every environment in every variant, and those that are named by themselves, in table
-    /// order, each once.
-    fn configs(&self, written: &Written) -> Result<Vec<Config>, BadFile> {
+    /// Returns each environment in every variant, and the configurations of `contenders`, in table order without
+    /// duplicates.
+    fn configs(&self, written: &Written) -> Result<Vec<Config>, InvalidFile> {
         let mut all = Vec::new();
         let variants = self.variants(&written.machine)?;
         for name in &written.environments {
@@ -204,7 +203,7 @@ impl Reader<'_> {
     fn variants(
         &self,
         machine: &BTreeMap<String, Spanned<Value>>,
-    ) -> Result<Vec<Overrides>, BadFile> {
+    ) -> Result<Vec<Overrides>, InvalidFile> {
         let mut variants = vec![Overrides::default()];
         for (key, values) in machine {
             let mut more = Vec::new();
@@ -221,7 +220,7 @@ impl Reader<'_> {
         Ok(variants)
     }
 
-    fn operations(&self, workloads: &[Spanned<String>]) -> Result<(OpSet, OpSet), BadFile> {
+    fn operations(&self, workloads: &[Spanned<String>]) -> Result<(OpSet, OpSet), InvalidFile> {
         let (mut all, mut named) = (0, 0);
         for name in workloads {
             let set = self.each(name, names::operations)?;
@@ -236,11 +235,11 @@ impl Reader<'_> {
         })
     }
 
-    fn preset(&self, name: Option<&Spanned<String>>) -> Result<Preset, BadFile> {
+    fn preset(&self, name: Option<&Spanned<String>>) -> Result<Preset, InvalidFile> {
         name.map_or(Ok(Preset::Quick), |name| self.each(name, names::preset))
     }
 
-    fn boots(&self, boots: Option<&Spanned<u32>>) -> Result<Option<u32>, BadFile> {
+    fn boots(&self, boots: Option<&Spanned<u32>>) -> Result<Option<u32>, InvalidFile> {
         let Some(boots) = boots else {
             return Ok(None);
         };
@@ -253,15 +252,18 @@ impl Reader<'_> {
         }
     }
 
-    fn budget(&self, budget: Option<&Spanned<String>>) -> Result<Option<Duration>, BadFile> {
+    fn budget(&self, budget: Option<&Spanned<String>>) -> Result<Option<Duration>, InvalidFile> {
         let parse = |text: &str| {
             time::from_text(text).map_err(|error| format!("budget = '{text}': {error}"))
         };
         budget.map(|text| self.each(text, parse)).transpose()
     }
 
-    /// Settings of interrupts, by the names under which a run's facts have them.
-    fn irq(&self, written: &BTreeMap<String, Spanned<String>>) -> Result<irq::Settings, BadFile> {
+    /// Parses settings of interrupts. Their names are those of a run's facts.
+    fn irq(
+        &self,
+        written: &BTreeMap<String, Spanned<String>>,
+    ) -> Result<irq::Settings, InvalidFile> {
         let mut facts = BTreeMap::new();
         for (key, value) in written {
             let (name, text) = (format!("irq-{key}"), value.get_ref());
@@ -284,7 +286,7 @@ impl Reader<'_> {
         Ok(irq::Settings::from_facts(&facts))
     }
 
-    fn tables(&self, written: &[WrittenTable], measured: OpSet) -> Result<Vec<Table>, BadFile> {
+    fn tables(&self, written: &[WrittenTable], measured: OpSet) -> Result<Vec<Table>, InvalidFile> {
         let mut tables = Vec::new();
         for table in written {
             let mut operations = 0;
@@ -311,7 +313,7 @@ fn words(value: &Value) -> Vec<String> {
         Value::Array(values) => values.iter().flat_map(words).collect(),
         Value::String(text) => vec![text.clone()],
         Value::Integer(number) => vec![number.to_string()],
-        // No setting is of that kind.
+        // No setting has this type.
         other => vec![other.type_str().to_owned()],
     }
 }

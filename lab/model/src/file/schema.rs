@@ -1,5 +1,4 @@
-//! The JSON schema of plan files, for editors that complete and check while one types. Names
-//! come from where they are defined.
+//! JSON schema of plan files, for completion and checks in editors.
 
 use crate::config::Config;
 use crate::cpus;
@@ -7,11 +6,11 @@ use crate::environment::EnvironmentId;
 use crate::kernel_build::{Place, Size};
 use crate::names;
 use crate::preset::Preset;
-use crate::settings::{Kind, Setting, SETTINGS};
+use crate::settings::{Setting, ValueType, SETTINGS};
 use serde_json::{json, Value};
 use trapline_abi::{Op, Workload};
 
-/// The schema (JSON Schema, draft 2020-12).
+/// Returns the schema (JSON Schema, draft 2020-12).
 pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -21,17 +20,17 @@ pub fn schema() -> Value {
         "properties": {
             "about": {
                 "type": "string",
-                "description": "What the study is for."
+                "description": "Purpose of the study."
             },
             "environments": {
                 "type": "array",
                 "items": { "enum": EnvironmentId::ALL.map(EnvironmentId::name) },
-                "description": "Where to measure, each with every combination of machine settings that it has."
+                "description": "Environments to measure, each with every combination of machine settings that it supports."
             },
             "contenders": {
                 "type": "array",
                 "items": { "type": "string", "examples": examples() },
-                "description": "Environments with settings of their own, beside those above."
+                "description": "Further environments with settings of their own."
             },
             "workloads": {
                 "type": "array",
@@ -49,7 +48,7 @@ pub fn schema() -> Value {
             },
             "budget": {
                 "type": "string", "examples": ["90s", "20m", "2h"],
-                "description": "No block is begun after so long."
+                "description": "No block starts after this time."
             },
             "machine": machine(),
             "irq": interrupts(),
@@ -65,13 +64,13 @@ pub fn schema() -> Value {
                         "operations": { "type": "array", "items": { "enum": operations() } }
                     }
                 },
-                "description": "Tables of the study's own, in the place of one for all: which rows."
+                "description": "Tables with these rows, in place of the default tables."
             }
         }
     })
 }
 
-/// Workloads and operations by the names that people type.
+/// Returns the names of workloads and operations.
 fn operations() -> Vec<String> {
     let workloads = Workload::ALL.map(|workload| workload.name().to_owned());
     workloads
@@ -98,7 +97,7 @@ fn interrupts() -> Value {
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
-        "description": "How interrupts are made, as 'trapline irq' has it."
+        "description": "Options of 'trapline irq'."
     })
 }
 
@@ -112,7 +111,7 @@ fn builds() -> Value {
             "cpus": several(json!({ "type": "integer", "minimum": 1, "maximum": cpus::MOST })),
             "place": several(json!({ "enum": Place::ALL.map(Place::name) }))
         },
-        "description": "Kernels to build, as 'trapline kernel-build' has it; a plan with these has neither contenders nor workloads, preset, machine, irq or tables."
+        "description": "Options of 'trapline kernel-build'. Excludes contenders, workloads, preset, machine, irq and tables."
     })
 }
 
@@ -125,19 +124,19 @@ fn machine() -> Value {
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
-        "description": "Settings of machines: each a value, or a list of which each is tried with each of the others."
+        "description": "Settings of machines: a value, or a list of values. All combinations are measured."
     })
 }
 
 /// Returns the schema of a value.
 fn setting(setting: &Setting) -> Value {
-    let mut schema = match &setting.kind {
-        Kind::Number(range) => {
+    let mut schema = match &setting.value_type {
+        ValueType::Number(range) => {
             json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() })
         }
-        Kind::Mebibytes => json!({ "type": "string", "pattern": "^[1-9][0-9]*[MG]?$" }),
-        Kind::Choice(names) => json!({ "enum": names }),
-        Kind::File(_) => json!({ "type": "string", "minLength": 1 }),
+        ValueType::Mebibytes => json!({ "type": "string", "pattern": "^[1-9][0-9]*[MG]?$" }),
+        ValueType::Choice(names) => json!({ "enum": names }),
+        ValueType::File(_) => json!({ "type": "string", "minLength": 1 }),
     };
     schema["description"] = json!(setting.help);
     schema

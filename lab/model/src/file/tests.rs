@@ -52,7 +52,7 @@ fn a_plan_is_read_whole() {
 }
 
 #[test]
-fn what_is_left_out_is_as_on_the_command_line() {
+fn defaults_are_those_of_the_command_line() {
     let study = read("environments = ['sim']").unwrap();
     assert_eq!(study.configs, [EnvironmentId::SIM.into()]);
     assert_eq!(study.operations, usual_operations());
@@ -64,8 +64,8 @@ fn what_is_left_out_is_as_on_the_command_line() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
-    for (text, line, told) in [
+fn errors_have_a_line_and_a_remedy() {
+    for (text, line, expected) in [
         ("", 1, "add environments = "),
         ("environments = ['host'", 1, "array"),
         ("\nenvironments = [\n 'host',\n 'qemu-kmv']", 4, "did you mean 'qemu-kvm'?"),
@@ -88,6 +88,6 @@ fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
     ] {
         let error = read(text).unwrap_err();
         assert_eq!(error.line, line, "{text}: {error}");
-        assert!(error.what.contains(told), "{text}: {error}");
+        assert!(error.what.contains(expected), "{text}: {error}");
     }
 }

@@ -1,50 +1,36 @@
-//! The workload `kernel-build`: how much is built, on how many CPUs, and which they are.
+//! Workload `kernel-build`: kernels of several sizes, built on several numbers of CPUs and with several
+//! affinities.
 //!
-//! Its figures are seconds of one long run, whose conditions are a matrix of their own; so
-//! it is not among the operations that a guest repeats, and has no number on the wire.
-//! A [`Request`] is expanded into [`PlannedBuild`]s, and each yields a [`Build`].
+//! A build is one long run and not an operation that a guest repeats, so it has no number on the wire.
+//! A [`BuildRequest`] expands to [`PlannedBuild`]s, and each yields a [`Build`].
 
 mod observed;
 mod request;
 
-pub use observed::{Build, Done, Outcome, OF_ALL};
-pub use request::{BadRequest, PlannedBuild, Request};
+pub use observed::{Build, BuildFigures, BuildOutcome, OF_ALL};
+pub use request::{BuildRequest, InvalidRequest, PlannedBuild};
 
 use crate::clock::Clock;
 use crate::environment::EnvironmentId;
+use crate::named::named;
 use std::fmt;
 
-/// How much is built.
+/// Size of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Size {
-    /// A few dozen files.
+    /// 30 files of the kernel's library.
     Mini,
-    /// The smallest kernel.
+    /// `tinyconfig`.
     Tiny,
-    /// One for common machines.
+    /// `defconfig`.
     Def,
 }
 
+named!(Size { Mini "mini", Tiny "tiny", Def "def" });
+
 impl Size {
-    /// Every size, the smallest first.
-    pub const ALL: [Self; 3] = [Self::Mini, Self::Tiny, Self::Def];
-
-    /// Its name on a command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mini => "mini",
-            Self::Tiny => "tiny",
-            Self::Def => "def",
-        }
-    }
-
-    /// The size that is called so.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|size| size.name() == name)
-    }
-
-    /// What is built.
-    pub const fn what(self) -> &'static str {
+    /// Returns a description.
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Mini => "30 files of the kernel's library, from a prepared source",
             Self::Tiny => "bzImage of tinyconfig, from a configured source",
@@ -52,7 +38,7 @@ impl Size {
         }
     }
 
-    /// Memory of a guest that builds it, in MiB.
+    /// Returns the memory of a guest that builds it, in MiB.
     pub const fn memory_mib(self) -> u32 {
         match self {
             Self::Mini => 512,
@@ -62,7 +48,7 @@ impl Size {
     }
 }
 
-/// On which CPUs virtual CPUs run. Everything else of a VMM runs on CPU 0.
+/// CPUs of the virtual CPUs. All other threads of a VMM run on CPU 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// Virtual CPU i on CPU i: the first shares its CPU with the VMM.
@@ -71,23 +57,9 @@ pub enum Place {
     Disjoint,
 }
 
+named!(Place { Same "same", Disjoint "disjoint" });
+
 impl Place {
-    /// Both, in the order in which tables show them.
-    pub const ALL: [Self; 2] = [Self::Same, Self::Disjoint];
-
-    /// Its name on a command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Disjoint => "disjoint",
-        }
-    }
-
-    /// The place that is called so.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|place| place.name() == name)
-    }
-
     const fn letter(self) -> char {
         match self {
             Self::Same => 's',
@@ -96,23 +68,23 @@ impl Place {
     }
 }
 
-/// A column of the table: so many CPUs, in these places.
+/// A column of the table: a number of virtual CPUs, and their CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Column {
-    /// Virtual CPUs, and jobs that `make` gets.
+    /// Number of virtual CPUs, and of jobs of `make`.
     pub cpus: u32,
-    /// Where they are.
+    /// CPUs of the virtual CPUs.
     pub place: Place,
 }
 
 impl Column {
-    /// What others in an environment are compared with.
+    /// Baseline of the other columns of an environment.
     pub const BASE: Self = Self {
         cpus: 1,
         place: Place::Disjoint,
     };
 
-    /// All that these numbers and places make, in the order in which tables show them.
+    /// Returns all combinations, in the order of tables.
     pub fn all(cpus: &[u32], places: &[Place]) -> Vec<Self> {
         let of = |cpus| {
             places.iter().map(move |place| Self {
@@ -126,7 +98,7 @@ impl Column {
         all
     }
 
-    /// The CPU of a virtual one.
+    /// Returns the CPU of a virtual CPU.
     pub const fn cpu_of(self, virtual_cpu: u32) -> u32 {
         match self.place {
             Place::Same => virtual_cpu,
@@ -134,7 +106,7 @@ impl Column {
         }
     }
 
-    /// How many CPUs a host must have for it.
+    /// Returns the number of CPUs that a host needs.
     pub const fn host_cpus(self) -> u32 {
         self.cpu_of(self.cpus)
     }
@@ -147,12 +119,11 @@ impl Column {
         };
         match (environment, environment.clock()) {
             (id, _) if !id.builds_kernels() => Some(format!(
-                "{id} runs the image, which has no processes to build anything with: choose \
-                 from {} with --env",
+                "{id} runs the image, which has no processes: choose from {} with --env",
                 EnvironmentId::names_of(EnvironmentId::builds_kernels)
             )),
             (_, Clock::Insn) if self != one => {
-                Some("the machine that counts instructions has one CPU: only 1(s) is there".into())
+                Some("the simulated machine has one CPU: choose --cpus 1 --place same".into())
             }
             _ => None,
         }
@@ -176,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_as_in_the_source_document() {
+    fn columns_are_ordered_by_cpus_and_place() {
         let all = Column::all(&[2, 1, 2], &[Place::Disjoint, Place::Same]);
         let names: Vec<_> = all.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["1(s)", "1(d)", "2(s)", "2(d)"]);
@@ -186,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_built_the_reason_is_told() {
+    fn unsupported_columns_have_a_reason() {
         let two = Column::all(&[2], &[Place::Same])[0];
         assert_eq!(two.unsupported_reason(EnvironmentId::HOST), None);
         let image = two.unsupported_reason(EnvironmentId::QEMU_TCG).unwrap();

@@ -1,42 +1,42 @@
-//! What came of a build, raw.
+//! Results of builds, raw.
 
 use super::PlannedBuild;
 use std::collections::BTreeMap;
 
-/// Facts that are of all builds of a run begin so: what is built, and with what.
+/// Prefix of facts about all builds of a run: sources and tools.
 pub const OF_ALL: &str = "build-";
 
-/// One build, whatever came of it.
+/// A build and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Build {
-    /// Which.
+    /// Plan.
     pub planned: PlannedBuild,
-    /// What came of it.
-    pub outcome: Outcome,
-    /// What its environment and its sources were.
+    /// Outcome.
+    pub outcome: BuildOutcome,
+    /// Facts of its environment and its sources.
     pub facts: BTreeMap<String, String>,
 }
 
-/// What came of a build.
+/// Outcome of a build.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// It was done.
-    Done(Done),
-    /// It cannot be done there, for this reason.
+pub enum BuildOutcome {
+    /// Success.
+    Done(BuildFigures),
+    /// The environment cannot build it, for this reason.
     Skipped(String),
-    /// It should have been done, and was not.
+    /// Failure, with the reason.
     Failed(String),
 }
 
-/// A build that was done.
+/// Figures of a successful build.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
-    /// How long it took by the clock of the Linux in which it ran, in nanoseconds.
+pub struct BuildFigures {
+    /// Duration on the clock of the Linux in which it ran, in nanoseconds.
     pub own_ns: u64,
-    /// The same by the clock of its environment: nanoseconds, or instructions.
+    /// Duration on the clock of its environment, in nanoseconds or instructions.
     pub took: u64,
-    /// Object files that it made.
+    /// Number of object files.
     pub objects: u32,
-    /// The hash of their symbols.
+    /// Hash of their symbols.
     pub proof: String,
 }

@@ -1,7 +1,7 @@
-//! From what somebody wants built to the builds, one after the other.
+//! Expansion of a request to builds.
 //!
-//! Builds come in rounds, each of which holds every cell of the table once, in a balanced
-//! order ([`Order`]) that the seed decides.
+//! Builds come in rounds. A round holds every cell of the table once, in a balanced order ([`Order`]) that the
+//! seed decides.
 
 use super::{Column, Place, Size};
 use crate::clock::Clock;
@@ -11,44 +11,44 @@ use crate::expand::Order;
 use std::fmt;
 use std::str::FromStr;
 
-/// What somebody wants to have built.
+/// A request for kernel builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Where. Order and repetition mean nothing.
+pub struct BuildRequest {
+    /// Environments. Order and repetition have no effect.
     pub environments: Vec<EnvironmentId>,
-    /// How much.
+    /// Size of the kernel.
     pub size: Size,
     /// Numbers of virtual CPUs, and of jobs for make.
     pub cpus: Vec<u32>,
-    /// Where those are.
+    /// CPUs of the virtual CPUs.
     pub places: Vec<Place>,
-    /// Builds of each cell, if it is said how many.
+    /// Builds of each cell, if not the default.
     pub boots: Option<u32>,
     /// Seed of the order.
     pub seed: u64,
 }
 
-/// One build that is to be done.
+/// A planned build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlannedBuild {
-    /// Which build of its cell, from 0.
+    /// Index among the builds of its cell, from 0.
     pub round: u32,
-    /// Where.
+    /// Environment.
     pub environment: EnvironmentId,
-    /// On which CPUs.
+    /// CPUs.
     pub column: Column,
 }
 
-/// Words that are no [`Request`].
+/// Invalid text of a [`BuildRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' tells of no kernel builds")]
-pub struct BadRequest(pub String);
+#[error("invalid request of kernel builds: {0}")]
+pub struct InvalidRequest(pub String);
 
-/// What the words of a request begin with.
+/// First word of a request.
 const COMMAND: &str = "kernel-build";
 
-impl Request {
-    /// What is built where nothing else is said: the environments of this host.
+impl BuildRequest {
+    /// Default environments: those of this host.
     pub const ENVIRONMENTS: [EnvironmentId; 5] = [
         EnvironmentId::HOST,
         EnvironmentId::KVM_LINUX,
@@ -57,18 +57,16 @@ impl Request {
         EnvironmentId::UML,
     ];
 
-    /// Numbers of CPUs where nothing else is said.
+    /// Default numbers of CPUs.
     pub const CPUS: [u32; 2] = [1, 2];
 
-    /// Builds of a cell on the wall clock, unless a number is given: the fewest whose
-    /// percentages have an interval of 75%.
+    /// Default number of builds of a cell on the wall clock: the smallest whose percentages have an interval of 75%.
     pub const BUILDS: u32 = 3;
 
-    /// Builds of a cell on an exact clock, unless a number is given: one to measure, one to
-    /// prove it reproducible.
+    /// Default number of builds of a cell on an exact clock: one for the figure, one for its proof.
     pub const BUILDS_EXACT: u32 = 2;
 
-    /// Every build, in order.
+    /// Returns the builds in the order of their execution.
     pub fn expand(&self) -> Vec<PlannedBuild> {
         let environments = self.environments();
         let cells = environments.iter().flat_map(|id| {
@@ -91,7 +89,7 @@ impl Request {
             .collect()
     }
 
-    /// The environments, each once and in table order.
+    /// Returns the environments in table order, without duplicates.
     pub fn environments(&self) -> Vec<EnvironmentId> {
         let mut all = self.environments.clone();
         all.sort_unstable();
@@ -99,14 +97,14 @@ impl Request {
         all
     }
 
-    /// The columns of an environment. A machine that counts instructions has one CPU, so
-    /// that nobody who asks for nothing else is asked for more there.
+    /// Returns the columns of an environment. On simulated machines, which have one CPU, unsupported columns are
+    /// dropped if any other is left.
     pub fn columns(&self, environment: EnvironmentId) -> Vec<Column> {
         let all = Column::all(&self.cpus, &self.places);
         let possible = |column: &Column| column.unsupported_reason(environment).is_none();
-        let some = all.iter().copied().filter(possible).collect::<Vec<_>>();
+        let supported: Vec<_> = all.iter().copied().filter(possible).collect();
         match environment.clock() {
-            Clock::Insn | Clock::InsnVmx if !some.is_empty() => some,
+            Clock::Insn | Clock::InsnVmx if !supported.is_empty() => supported,
             _ => all,
         }
     }
@@ -117,7 +115,7 @@ impl Request {
         environments.any(|id| !id.clock().is_exact())
     }
 
-    /// How often each cell of an environment is built.
+    /// Returns the number of builds of each cell of an environment.
     pub fn boots_of(&self, environment: EnvironmentId) -> u32 {
         let usual = match environment.clock().is_exact() {
             true => Self::BUILDS_EXACT,
@@ -127,8 +125,8 @@ impl Request {
     }
 }
 
-/// As words of a command line.
-impl fmt::Display for Request {
+/// Formats the words of a command line.
+impl fmt::Display for BuildRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |words: Vec<String>| words.join(",");
         let environments = self.environments();
@@ -149,22 +147,22 @@ impl fmt::Display for Request {
     }
 }
 
-/// As it is written.
-impl FromStr for Request {
-    type Err = BadRequest;
+/// Parses the words of a command line.
+impl FromStr for BuildRequest {
+    type Err = InvalidRequest;
 
-    fn from_str(text: &str) -> Result<Self, BadRequest> {
-        parse(text).ok_or_else(|| BadRequest(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, InvalidRequest> {
+        parse(text).ok_or_else(|| InvalidRequest(text.to_owned()))
     }
 }
 
-fn parse(text: &str) -> Option<Request> {
+fn parse(text: &str) -> Option<BuildRequest> {
     let mut words = text.split(' ');
     if words.next() != Some(COMMAND) {
         return None;
     }
     let words: Vec<_> = words.collect();
-    let mut request = Request {
+    let mut request = BuildRequest {
         environments: Vec::new(),
         size: Size::Mini,
         cpus: Vec::new(),
@@ -198,8 +196,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn request() -> Request {
-        Request {
+    fn request() -> BuildRequest {
+        BuildRequest {
             environments: vec![
                 EnvironmentId::UML,
                 EnvironmentId::SIM_LINUX,
@@ -217,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_cell_is_built_in_every_round_and_once() {
-        let three = Request {
+        let three = BuildRequest {
             boots: Some(3),
             ..request()
         };
@@ -226,10 +224,10 @@ mod tests {
         assert!(rounds.is_sorted());
         let cells: BTreeSet<_> = all.iter().collect();
         assert_eq!(cells.len(), all.len());
-        // Four columns on the wall clock, one on that which counts instructions.
+        // Four columns on the wall clock, one on the instruction clock.
         assert_eq!(all.len(), 3 * (3 * 4 + 1));
         assert_eq!(all, three.expand());
-        let other = Request { seed: 4, ..three };
+        let other = BuildRequest { seed: 4, ..three };
         assert_ne!(all, other.expand());
         let usual = request().expand();
         let counted = usual
@@ -248,7 +246,7 @@ mod tests {
             ),
             (3, 2)
         );
-        let once = Request {
+        let once = BuildRequest {
             boots: Some(1),
             ..usual
         };
@@ -262,11 +260,11 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_as_it_is_written() {
+    fn text_is_parsed_as_it_is_formatted() {
         let words = "kernel-build --env host,qemu-tcg/linux,uml,sim/linux --size tiny --cpus 1,2 \
                      --place same,disjoint --seed 3";
         assert_eq!(request().to_string(), words);
-        let read: Request = format!("{words} --boots 2").parse().unwrap();
+        let read: BuildRequest = format!("{words} --boots 2").parse().unwrap();
         assert_eq!(read.boots, Some(2));
         assert_eq!(read.environments, request().environments());
         for text in [
@@ -276,7 +274,7 @@ mod tests {
             "kernel-build --env no",
             "kernel-build --size x",
         ] {
-            assert!(text.parse::<Request>().is_err(), "{text}");
+            assert!(text.parse::<BuildRequest>().is_err(), "{text}");
         }
     }
 }

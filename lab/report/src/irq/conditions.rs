@@ -3,18 +3,21 @@
 
 use super::tables::{name, time};
 use crate::Report;
-use trapline_model::{irq, Clock, Conditions, Halt, PerCpu, Pin, Sched};
+use trapline_model::irq::{self, Settings};
+use trapline_model::{Clock, Conditions, Halt, PerCpu, Pin, Sched, Scheduling};
 use trapline_stats::irq::Interrupts;
 
 /// Returns the conditions and their effects, in sentences.
 pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> {
-    let conditions = &report.irq.conditions;
+    let settings = &report.irq;
+    let is_default =
+        settings.conditions == Conditions::default() && settings.scheduling == Scheduling::DEFAULT;
     let mut words = Vec::new();
-    if !conditions.are_plain() {
-        words.push(asked(conditions));
+    if !is_default {
+        words.push(asked(settings));
     }
     for interrupts in shown {
-        words.extend(bounded(conditions.sched, interrupts, unit));
+        words.extend(bounded(settings.scheduling.sched, interrupts, unit));
     }
     let mut environments: Vec<_> = shown.iter().map(|one| one.environment).collect();
     environments.dedup();
@@ -36,27 +39,25 @@ pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> 
     words
 }
 
-fn asked(conditions: &Conditions) -> String {
-    let Conditions {
-        loads,
-        pin,
-        sched,
-        halt,
-        per_cpu,
-    } = conditions;
-    let mut words = format!("load {loads}");
-    match pin {
+fn asked(settings: &Settings) -> String {
+    let Settings {
+        conditions,
+        scheduling,
+        ..
+    } = settings;
+    let mut words = format!("load {}", conditions.loads);
+    match scheduling.pin {
         Pin::Free => {}
         Pin::Exclusive => words.push_str(", the virtual CPU's thread alone on a CPU"),
         Pin::Shared => words.push_str(", guest and loads on one CPU"),
     }
-    if *sched != Sched::Other {
-        words.push_str(&format!(", scheduled {sched}"));
+    if scheduling.sched != Sched::Other {
+        words.push_str(&format!(", scheduled {}", scheduling.sched));
     }
-    if *halt == Halt::InGuest {
+    if scheduling.halt == Halt::InGuest {
         words.push_str(", halted without leaving the guest");
     }
-    if *per_cpu == PerCpu::Two {
+    if conditions.per_cpu == PerCpu::Two {
         words.push_str(", two virtual CPUs on one CPU");
     }
     words

@@ -138,7 +138,8 @@ impl JsonInterrupts {
             stages,
             ..
         } = interrupts;
-        let (require, conditions) = (settings.require, &settings.conditions);
+        let (conditions, scheduling) = (&settings.conditions, settings.scheduling);
+        let require = settings.require;
         let proof = require.map(|share| interrupts.proof(share));
         let interval = interrupts.in_time_interval.as_ref();
         Self {
@@ -151,10 +152,10 @@ impl JsonInterrupts {
             period: interrupts.period,
             between: settings.idle(),
             load: conditions.loads.to_string(),
-            pin: conditions.pin.name(),
-            sched: conditions.sched.to_string(),
+            pin: scheduling.pin.name(),
+            sched: scheduling.sched.to_string(),
             vcpus_per_cpu: conditions.per_cpu.count(),
-            bound: conditions.sched.bound().map(|bound| bound.0 as f64),
+            bound: scheduling.sched.bound().map(|bound| bound.0 as f64),
             threshold: interrupts.threshold,
             require: require.map(|share| share.to_string()),
             met: proof.map(|proof| proof == Proof::Met),

@@ -10,7 +10,7 @@ mod tests;
 
 use crate::document::Document;
 use std::collections::BTreeMap;
-use trapline_model::kernel_build::{Build, Column, Done, Outcome, Size, OF_ALL};
+use trapline_model::kernel_build::{Build, BuildFigures, BuildOutcome, Column, Size, OF_ALL};
 use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::paired::{paired_ratio, PairedRatio};
 use trapline_stats::Sorted;
@@ -20,7 +20,7 @@ const AGREEMENT: f64 = 0.01;
 
 /// Returns the error of the clock of the guest's Linux, as a share of the time; an instruction of a
 /// simulated machine is a nanosecond of its time.
-fn off(done: &Done) -> f64 {
+fn off(done: &BuildFigures) -> f64 {
     (done.own_ns as f64 - done.took as f64) / (done.took as f64).max(1.0)
 }
 
@@ -38,7 +38,7 @@ pub struct Matrix {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Cell {
     /// The builds that were done, with their rounds.
-    done: Vec<(u32, Done)>,
+    done: Vec<(u32, BuildFigures)>,
     skipped: Option<String>,
     failed: Option<String>,
 }
@@ -77,7 +77,9 @@ impl Matrix {
     /// Collects builds in the order in which they were done.
     pub fn new(size: Size, builds: &[Build]) -> Self {
         let reference = builds.iter().find_map(|build| match &build.outcome {
-            Outcome::Done(done) => Some((done, build.planned.environment, build.planned.column)),
+            BuildOutcome::Done(done) => {
+                Some((done, build.planned.environment, build.planned.column))
+            }
             _ => None,
         });
         let mut cells: BTreeMap<_, Cell> = BTreeMap::new();
@@ -85,13 +87,13 @@ impl Matrix {
             let place = (build.planned.environment, build.planned.column);
             let cell = cells.entry(place).or_default();
             match &build.outcome {
-                Outcome::Done(done) => {
+                BuildOutcome::Done(done) => {
                     let unequal = reference.and_then(|known| unequal(done, known));
                     cell.failed = cell.failed.take().or(unequal);
                     cell.done.push((build.planned.round, done.clone()));
                 }
-                Outcome::Skipped(reason) => cell.skipped = Some(reason.clone()),
-                Outcome::Failed(reason) => cell.failed = Some(reason.clone()),
+                BuildOutcome::Skipped(reason) => cell.skipped = Some(reason.clone()),
+                BuildOutcome::Failed(reason) => cell.failed = Some(reason.clone()),
             }
         }
         Self {
@@ -198,7 +200,7 @@ pub(crate) fn native(clock: Clock) -> EnvironmentId {
 }
 
 /// Returns the difference to the object files of the first build, if there is one.
-fn unequal(done: &Done, known: (&Done, EnvironmentId, Column)) -> Option<String> {
+fn unequal(done: &BuildFigures, known: (&BuildFigures, EnvironmentId, Column)) -> Option<String> {
     let (first, environment, column) = known;
     (done.proof != first.proof).then(|| {
         let digits = |proof: &str| proof.chars().take(12).collect::<String>();

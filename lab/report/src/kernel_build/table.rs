@@ -16,7 +16,7 @@ pub fn sections(matrix: &Matrix) -> Vec<Section> {
     let mut sections: Vec<Section> = clocks.map(|clock| of_clock(matrix, clock)).collect();
     let source = matrix.facts.get("build-source");
     let source = source.map_or_else(String::new, |source| format!(", {source}"));
-    let work = format!("{}: {}{source}.", matrix.size, matrix.size.what());
+    let work = format!("{}: {}{source}.", matrix.size, matrix.size.description());
     let mut section = Section::default();
     section.note(Marker::Paragraph, &work, Look::Plain);
     sections.push(section);

@@ -7,8 +7,8 @@ fn column(cpus: u32, place: Place) -> Column {
     Column { cpus, place }
 }
 
-fn done(seconds: f64, proof: &str) -> Outcome {
-    Outcome::Done(Done {
+fn done(seconds: f64, proof: &str) -> BuildOutcome {
+    BuildOutcome::Done(BuildFigures {
         own_ns: (seconds * 1e9) as u64,
         took: (seconds * 1e9) as u64,
         objects: 30,
@@ -16,7 +16,7 @@ fn done(seconds: f64, proof: &str) -> Outcome {
     })
 }
 
-fn build(environment: EnvironmentId, column: Column, outcome: Outcome) -> Build {
+fn build(environment: EnvironmentId, column: Column, outcome: BuildOutcome) -> Build {
     let facts = [
         ("build-source", "package linux-source-6.1"),
         ("kernel", "6.1"),
@@ -37,7 +37,7 @@ fn build(environment: EnvironmentId, column: Column, outcome: Outcome) -> Build 
 fn builds() -> Vec<Build> {
     let (same, disjoint) = (column(1, Place::Same), column(1, Place::Disjoint));
     let two = column(2, Place::Same);
-    let skipped = Outcome::Skipped("2(d) needs 3 CPUs".to_owned());
+    let skipped = BuildOutcome::Skipped("2(d) needs 3 CPUs".to_owned());
     vec![
         build(EnvironmentId::HOST, same, done(702.0, "a")),
         build(EnvironmentId::HOST, disjoint, done(700.0, "a")),
@@ -207,7 +207,7 @@ fn unequal_work_is_a_failure_and_not_a_number() {
 #[test]
 fn clocks_that_disagree_are_flagged() {
     let mut builds = builds();
-    let off = Outcome::Done(Done {
+    let off = BuildOutcome::Done(BuildFigures {
         own_ns: 102_000_000_000,
         took: 100_000_000_000,
         objects: 30,
@@ -251,7 +251,7 @@ fn an_exact_clock_gives_the_same_digits_twice() {
 
 #[test]
 fn equal_reasons_are_reported_once() {
-    let skipped = || Outcome::Skipped("no /dev/kvm".to_owned());
+    let skipped = || BuildOutcome::Skipped("no /dev/kvm".to_owned());
     let columns = [column(1, Place::Same), Column::BASE];
     let builds = columns.map(|column| build(EnvironmentId::KVM_LINUX, column, skipped()));
     let text = table(&matrix(builds.into()), 80);
@@ -262,7 +262,7 @@ fn equal_reasons_are_reported_once() {
 
 #[test]
 fn nothing_built_is_no_table() {
-    let skipped = Outcome::Skipped("no compiler".to_owned());
+    let skipped = BuildOutcome::Skipped("no compiler".to_owned());
     let matrix = matrix(vec![build(EnvironmentId::HOST, Column::BASE, skipped)]);
     assert!(!matrix.has_figures() && matrix.is_good());
     assert!(table(&matrix, 80).contains("host 1(d) not built: no compiler"));

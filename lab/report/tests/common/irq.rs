@@ -2,7 +2,7 @@
 //! the instruction clock, some of them late.
 
 use trapline_abi::{CpuState, Interrupt, Op};
-use trapline_model::irq::{self, Asked, Settings};
+use trapline_model::irq::{self, Settings, Timers};
 use trapline_model::{EnvironmentId, Observation, Operation, Outcome};
 use trapline_report::Report;
 use trapline_stats::irq::summarise;
@@ -50,7 +50,7 @@ fn operation(op: Op, missing: &[u64]) -> Operation {
 }
 
 fn boot(environment: EnvironmentId, replicate: u32, operations: Vec<Operation>) -> Observation {
-    let asked = Asked {
+    let asked = Timers {
         expiries: EXPIRIES,
         period: 10_000_000,
     };

@@ -54,7 +54,7 @@ extern "C" {
     static FIRMWARE: [u8; CODE];
 }
 
-/// Bochs exits with 1 at any end of the machine; the records of the guest tell how it ended.
+/// Bochs exits with 1 at any end of the machine; its end follows from the records of the guest.
 pub const EXIT_CODES: ExitCodes = ExitCodes {
     done: 1,
     panicked: None,
@@ -102,7 +102,7 @@ pub fn facts(bochs: &Bochs) -> Facts {
 }
 
 /// A machine.
-pub struct Machine<'a> {
+pub struct BochsMachine<'a> {
     /// The emulator.
     pub bochs: &'a Bochs,
     /// In MiB.
@@ -111,7 +111,7 @@ pub struct Machine<'a> {
     pub watcher: Option<&'a Watcher>,
 }
 
-impl Machine<'_> {
+impl BochsMachine<'_> {
     /// Returns the command that starts the machine with `memory`. Its console is standard output, its
     /// serial port descriptor 3.
     ///
@@ -136,8 +136,8 @@ impl Machine<'_> {
             processor(),
         );
         let words = path(words.as_bytes())?;
-        let told = self.watcher.map_or(GO, |watcher| &watcher.script);
-        let go = path(told.as_bytes())?;
+        let script = self.watcher.map_or(GO, |watcher| &watcher.script);
+        let go = path(script.as_bytes())?;
         let command = command.divert(self.watcher.map(|watcher| watcher.trace.diversion()));
         let command = command.arg(TERMINAL).arg(&self.bochs.program);
         let command = command.words("-q -f").arg(words);

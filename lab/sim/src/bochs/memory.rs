@@ -134,7 +134,7 @@ impl Memory {
 
     /// Adds the start info with a command line for `mib` of memory, and the seal.
     pub fn with_command_line(&self, command_line: &str, mib: u32) -> Self {
-        let mut told = self.clone();
+        let mut memory = self.clone();
         let map = map(mib);
         let info = StartInfo {
             magic: START_INFO_MAGIC,
@@ -146,17 +146,17 @@ impl Memory {
             modules: MODULES.into(),
             ..StartInfo::default()
         };
-        told.put(INFO, &info_bytes(&info));
+        memory.put(INFO, &info_bytes(&info));
         for (entry, at) in map.iter().zip((MAP..).step_by(24)) {
-            told.put(at, &entry_bytes(entry));
+            memory.put(at, &entry_bytes(entry));
         }
         for (module, at) in self.modules.iter().zip((MODULES..).step_by(32)) {
             let entry = [u64::from(module.at), u64::from(module.length), 0, 0];
-            told.put(at, &entry.map(u64::to_le_bytes).concat());
+            memory.put(at, &entry.map(u64::to_le_bytes).concat());
         }
-        told.put(COMMAND_LINE, &[command_line.as_bytes(), &[0]].concat());
-        told.seal();
-        told
+        memory.put(COMMAND_LINE, &[command_line.as_bytes(), &[0]].concat());
+        memory.seal();
+        memory
     }
 
     /// Appends the seal at the end of a page.

@@ -61,29 +61,29 @@ const LOADER_NAME: usize = 64;
 const INFO_BYTES: usize = 72;
 
 /// Adds the multiboot information, with command lines and `mib` of memory, and the seal.
-pub fn told(memory: &Memory, words: &str, of_modules: &[&str], mib: u32) -> Memory {
-    let mut told = memory.clone();
+pub fn with_info(memory: &Memory, words: &str, of_modules: &[&str], mib: u32) -> Memory {
+    let mut loaded = memory.clone();
     let rooms = (WORDS..).step_by(WORDS_ROOM as usize);
     let all = [words].into_iter().chain(of_modules.iter().copied());
     for (words, room) in all.zip(rooms.clone()) {
-        told.put(room, format!("{FILE} {words}\0").as_bytes());
+        loaded.put(room, format!("{FILE} {words}\0").as_bytes());
     }
     let modules = memory.modules.iter().zip(rooms.skip(1));
     let modules = modules.flat_map(|(file, words)| [file.at, file.at + file.length, words, 0]);
-    told.put(MODULES, &bytes(modules));
+    loaded.put(MODULES, &bytes(modules));
     let mut ranges: Vec<_> = map(mib).into_iter().chain(beside_memory()).collect();
     ranges.sort_by_key(|range| range.address);
-    told.put(MAP, &ranges.iter().flat_map(range).collect::<Vec<_>>());
-    told.put(LOADER, b"trapline\0");
-    told.put(INFO, &info(memory.modules.len(), ranges.len(), mib));
+    loaded.put(MAP, &ranges.iter().flat_map(range).collect::<Vec<_>>());
+    loaded.put(LOADER, b"trapline\0");
+    loaded.put(INFO, &info(memory.modules.len(), ranges.len(), mib));
     // SAFETY: multiboot.s defines exactly this many bytes, and nothing writes them.
     let mut code = unsafe { ENTERING };
     code[ENTRY..].copy_from_slice(&memory.entry.to_le_bytes());
-    told.put(HOME, &code);
-    told.entry = HOME;
-    told.tables = acpi::tables();
-    told.seal();
-    told
+    loaded.put(HOME, &code);
+    loaded.entry = HOME;
+    loaded.tables = acpi::tables();
+    loaded.seal();
+    loaded
 }
 
 fn info(modules: usize, ranges: usize, mib: u32) -> Vec<u8> {
@@ -147,8 +147,8 @@ mod tests {
         memory.put(0x20_0000, b"xen");
         memory.add_module(b"kernel");
         memory.add_module(b"files");
-        let told = told(&memory, "sched=credit", &["quiet", ""], 64);
-        let at = |address: u32| &told.bytes()[(address - START) as usize..];
+        let loaded = with_info(&memory, "sched=credit", &["quiet", ""], 64);
+        let at = |address: u32| &loaded.bytes()[(address - START) as usize..];
         let word = |address: u32| u32::from_le_bytes(at(address)[..4].try_into().unwrap());
         assert_eq!(word(INFO), 0x24d);
         assert_eq!((word(INFO + 4), word(INFO + 8)), (639, 63 << 10));
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn stub_enters_xen() {
-        let told = told(&Memory::entered_at(0x20_0000), "", &[], 64);
-        assert_eq!(told.entry, HOME);
-        let code = &told.bytes()[(HOME - START) as usize..][..CODE];
+        let loaded = with_info(&Memory::entered_at(0x20_0000), "", &[], 64);
+        assert_eq!(loaded.entry, HOME);
+        let code = &loaded.bytes()[(HOME - START) as usize..][..CODE];
         assert_eq!(code[ENTRY..], 0x20_0000_u32.to_le_bytes());
         // mov word ptr [0x40e], 0x9fc0
         assert_eq!(code[..9], [0x66, 0xc7, 0x05, 0x0e, 0x04, 0, 0, 0xc0, 0x9f]);
-        assert_eq!(told.tables, acpi::tables());
+        assert_eq!(loaded.tables, acpi::tables());
     }
 }

@@ -47,9 +47,9 @@ impl Bochs {
             let program = program.display();
             Error::unavailable(format!("{program} {what}: {REMEDY}"))
         };
-        let told = ask(&program, &["--help"])?;
-        let version = after(&told, "Bochs x86 Emulator ")
-            .ok_or_else(|| lacks("does not tell its version"))?
+        let help = ask(&program, &["--help"])?;
+        let version = after(&help, "Bochs x86 Emulator ")
+            .ok_or_else(|| lacks("does not report its version"))?
             .to_owned();
         if !ask(&program, &["--help", "cpu"])?.contains(MODEL) {
             return Err(lacks(&format!(
@@ -58,12 +58,12 @@ impl Bochs {
         }
         // Builds without plugins contain their displays.
         let plugins =
-            after(&told, "using compile time default '").map(|path| path.trim_end_matches('\''));
+            after(&help, "using compile time default '").map(|path| path.trim_end_matches('\''));
         if plugins.is_some_and(|path| !Path::new(path).join(DISPLAY).exists()) {
             return Err(lacks(&format!("has no {DISPLAY}")));
         }
         Ok(Self {
-            debugger: told.contains("-rc filename"),
+            debugger: help.contains("-rc filename"),
             program,
             version,
         })
@@ -100,7 +100,7 @@ mod tests {
         let error = Bochs::at("/nonexistent/bochs".into()).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/bochs"), "{error}");
         let error = Bochs::at("/bin/true".into()).unwrap_err().to_string();
-        assert!(error.contains("does not tell its version"), "{error}");
+        assert!(error.contains("does not report its version"), "{error}");
         assert!(error.ends_with(REMEDY), "{error}");
     }
 

@@ -63,7 +63,7 @@ impl Watcher {
         if !bochs.debugger {
             let bochs = bochs.program.display();
             return Err(Error::unavailable(format!(
-                "{bochs} was built without its debugger, which tells what is executed: {REMEDY}"
+                "{bochs} was built without its debugger, which traces instructions: {REMEDY}"
             )));
         }
         let bytes = std::fs::read(program).map_err(Error::file(program))?;
@@ -219,18 +219,18 @@ mod tests {
 
     #[test]
     fn every_marker_has_a_breakpoint_up_to_the_limit() {
-        let told = script(&markers(9, 9), Segment::Program).unwrap();
-        assert!(told.starts_with("lb 0x0\nlb 0x1\n"), "{told:.200}");
-        assert!(told.contains("lb 0x6a\nvb 0x33:0x6b\n"), "{told:.400}");
-        assert!(told.contains("trace on\nc\ns\ntrace off\nc\ntrace on\n"));
-        let told = script(&markers(20, 20), Segment::Image).unwrap();
+        let text = script(&markers(9, 9), Segment::Program).unwrap();
+        assert!(text.starts_with("lb 0x0\nlb 0x1\n"), "{text:.200}");
+        assert!(text.contains("lb 0x6a\nvb 0x33:0x6b\n"), "{text:.400}");
+        assert!(text.contains("trace on\nc\ns\ntrace off\nc\ntrace on\n"));
+        let text = script(&markers(20, 20), Segment::Image).unwrap();
         assert!(
-            told.contains("vb 0x8:0x13\nc\ntrace on\nc\nc\n"),
-            "{told:.600}"
+            text.contains("vb 0x8:0x13\nc\ntrace on\nc\nc\n"),
+            "{text:.600}"
         );
         for (begins, why) in [(0, "no markers"), (40, "more markers")] {
-            let told = script(&markers(begins, begins), Segment::Image).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let text = script(&markers(begins, begins), Segment::Image).unwrap_err();
+            assert!(text.contains(why), "{text}");
         }
     }
 
@@ -258,9 +258,9 @@ mod tests {
             debugger: false,
         };
         let trace = Trace::new(std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
-        let told = Watcher::of(&trace, Path::new("/image"), Segment::Image, &bochs);
-        let told = told.unwrap_err().to_string();
-        assert!(told.starts_with("/opt/bochs was built without"), "{told}");
-        assert!(told.ends_with(REMEDY), "{told}");
+        let text = Watcher::of(&trace, Path::new("/image"), Segment::Image, &bochs);
+        let text = text.unwrap_err().to_string();
+        assert!(text.starts_with("/opt/bochs was built without"), "{text}");
+        assert!(text.ends_with(REMEDY), "{text}");
     }
 }

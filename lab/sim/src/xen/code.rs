@@ -2,6 +2,7 @@
 
 use super::packages::{self, Xen, DEVICE_MODEL, PROGRAMS};
 use crate::closure::LOADER;
+use crate::kernel::found_in;
 use crate::settings::Settings;
 use std::fs;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ fn with_names(xen: &Xen) -> Result<PathBuf, Error> {
     package::download([wanted.as_str()].into_iter(), place.path()).map_err(|_| missing())?;
     package::unpack_all(place.path(), &package)?;
     let unpacked = place.path().join("unpacked").join(PLACE_OF_NAMES);
-    let found = packages::found_in(&unpacked, |name| {
+    let found = found_in(&unpacked, |name| {
         name.starts_with(WITH_NAMES) && !name.ends_with(".map")
     });
     fs::rename(found.ok_or_else(missing)?, &kept).map_err(Error::file(&kept))?;

@@ -1,7 +1,7 @@
 //! Xen of the distribution: hypervisor, kernel of dom0 and toolstack, downloaded and unpacked without being
 //! installed. A complete download is used until it is removed from the cache.
 
-use crate::kernel;
+use crate::kernel::{self, found_in};
 use crate::module::{self, Module};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -95,8 +95,7 @@ impl Xen {
 
     /// Returns its package.
     pub fn origin(&self) -> String {
-        let name = self.directory.file_name().unwrap_or_default();
-        format!("package {}", name.to_string_lossy())
+        package::origin(&self.directory)
     }
 
     /// Returns the hypervisor as a multiboot kernel.
@@ -260,12 +259,6 @@ fn lay_out(unpacked: &Path, place: &Path, packages: &Packages) -> Result<(), Err
     programs(unpacked, place)?;
     let modules = module::all_with_needed(unpacked, &MODULES)?;
     kernel::keep_modules(&modules, place, ORDER)
-}
-
-pub fn found_in(directory: &Path, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
-    let entries = fs::read_dir(directory).ok()?.flatten();
-    let mut paths = entries.map(|entry| entry.path());
-    paths.find(|path| is_it(&path.file_name().unwrap_or_default().to_string_lossy()))
 }
 
 fn gunzip(from: &Path, to: &Path) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Interrupt, Op};
-use trapline_model::irq::Asked;
+use trapline_model::irq::Timers;
 use trapline_model::{EnvironmentId, Observation, Outcome};
 
 /// Interrupts of one operation in one boot.
@@ -10,7 +10,7 @@ pub(super) struct IrqBoot<'a> {
     pub number: u32,
     unit_per_tick: f64,
     /// The requested expiries, if they are known.
-    pub asked: Option<Asked>,
+    pub asked: Option<Timers>,
     pub interrupts: &'a [Interrupt],
 }
 
@@ -74,7 +74,7 @@ pub(super) fn boots(
             Outcome::Measured { interrupts, .. } => Some(IrqBoot {
                 number: boot.replicate,
                 unit_per_tick: boot.unit_per_tick,
-                asked: Asked::from_facts(&boot.facts),
+                asked: Timers::from_facts(&boot.facts),
                 interrupts,
             }),
             _ => None,

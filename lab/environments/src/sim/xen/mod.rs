@@ -156,7 +156,7 @@ impl Contents for Domain {
     }
 
     fn base(&self, _: &Settings, maker: Maker) -> Result<Base, Error> {
-        base(&self.xen, maker, self.machine.scheduling.scheduler)
+        base(&self.xen, maker, self.machine.scheduling.sched.of_xen())
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
