@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 use trapline_abi::OpSet;
 use trapline_environments::{
-    all, boot, Availability, Booted, EnvError, Environment, GuestImage, Limits, Parts,
-    Requirements, Settings,
+    all, boot, Booted, EnvError, Environment, GuestImage, Limits, Parts, Settings,
 };
 use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Request};
 
@@ -42,10 +41,10 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
 pub fn ready(id: EnvironmentId, settings: &Settings) -> Option<Box<dyn Environment>> {
     let environment = all(settings).into_iter().find(|found| found.id() == id)?;
     let guest = planned(id, 1).guest;
-    match environment.supports(&Requirements { guest }) {
-        Availability::Ready => Some(environment),
-        Availability::Missing(reason) => {
-            skip(&format!("guests in {id}"), &reason);
+    match environment.check(&guest) {
+        Ok(()) => Some(environment),
+        Err(unavailable) => {
+            skip(&format!("guests in {id}"), &unavailable.to_string());
             None
         }
     }

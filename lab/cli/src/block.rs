@@ -26,9 +26,10 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
     })?;
     let session = Session::open(&args.run_options, inventory)?;
     let (operations, named) = args.operations();
+    let configs = default_configs(&args.environments());
     let request = Request {
-        configs: default_configs(&args.environments()),
-        ready: session.inventory.ready(),
+        ready: session.inventory.ready(&configs),
+        configs,
         operations,
         named,
         overrides: session.inventory.overrides().clone(),

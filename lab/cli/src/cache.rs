@@ -32,7 +32,7 @@ pub fn cache(args: &CacheArgs) -> Result<(), Failure> {
 fn failure(error: EnvError) -> Failure {
     let help = "the cache is the directory trapline in $XDG_CACHE_HOME or ~/.cache: \
                 make it readable and writable";
-    Failure::from_error(&error).help(help)
+    Failure::from(error).help(help)
 }
 
 fn list(cache: &Cache, format: PlainFormat) -> Result<(), Failure> {

@@ -25,9 +25,10 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let session = Session::open(&args.run_options, inventory)?;
     let (inventory, context) = (&session.inventory, session.context());
     let environments = inventory.select(&args.environments);
+    let configs = default_configs(&environments);
     let request = Request {
-        configs: default_configs(&environments),
-        ready: inventory.ready(),
+        ready: inventory.ready(&configs),
+        configs,
         operations: args.timer.operations(),
         overrides: inventory.overrides().clone(),
         irq: settings,

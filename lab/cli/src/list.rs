@@ -64,8 +64,8 @@ fn environment_row(entry: &EnvironmentEntry) -> EnvironmentRow {
         clock: entry.id.clock().name(),
         what: entry.id.description(),
         by_default: entry.id.is_default(),
-        ready: entry.unavailable_reason().is_none(),
-        reason: entry.unavailable_reason().map(str::to_owned),
+        ready: entry.unavailable().is_none(),
+        reason: entry.unavailable().map(ToString::to_string),
     }
 }
 

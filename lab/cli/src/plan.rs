@@ -58,10 +58,9 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
 
 /// Returns the request of the study, with this seed.
 pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> trapline_model::Request {
-    let ready = |config: &&Config| inventory.unavailable_config(config).is_none();
     trapline_model::Request {
         configs: study.configs.clone(),
-        ready: study.configs.iter().filter(ready).cloned().collect(),
+        ready: inventory.ready(&study.configs),
         operations: study.operations,
         named: study.named,
         preset: study.preset,
@@ -191,6 +190,6 @@ fn row(config: &Config, plan: &Plan, inventory: &Inventory) -> Row {
             .iter()
             .filter(|boot| boot.config() == *config)
             .count(),
-        skip: skip.or_else(|| unavailable().map(str::to_owned)),
+        skip: skip.or_else(|| unavailable().map(ToString::to_string)),
     }
 }

@@ -65,9 +65,10 @@ fn request(
     environments: &[EnvironmentId],
     inventory: &Inventory,
 ) -> Request {
+    let configs = default_configs(environments);
     Request {
-        configs: default_configs(environments),
-        ready: inventory.ready(),
+        ready: inventory.ready(&configs),
+        configs,
         operations,
         named,
         overrides: inventory.overrides().clone(),

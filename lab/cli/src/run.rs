@@ -68,9 +68,10 @@ fn finish(args: &RunArgs, run: &Run, interrupt: &Interrupt) -> Result<Status, Fa
 
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {
     let (operations, named) = selected(&args.workloads);
+    let configs = default_configs(&inventory.select(&args.environments));
     Request {
-        configs: default_configs(&inventory.select(&args.environments)),
-        ready: inventory.ready(),
+        ready: inventory.ready(&configs),
+        configs,
         operations,
         named,
         overrides: inventory.overrides().clone(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_environments::{Settings, Start};
 use trapline_model::Overrides;
-use trapline_runner::{file_overrides, Failure, Interrupt, Inventory, RunContext};
+use trapline_runner::{file_overrides, Failure, Interrupt, Inventory, RunContext, Status};
 use trapline_store::Store;
 
 /// Everything that the runs of a command share.
@@ -116,9 +116,7 @@ impl EnvironmentOptions {
         }
         if let Some(vmm) = &self.vmm {
             let program = vmm.program();
-            program.map_err(|error| {
-                Failure::from_error(&error).status(crate::failure::Status::Usage)
-            })?;
+            program.map_err(|error| Failure::from(error).status(Status::Usage))?;
         }
         settings.vmm = self.vmm.clone();
         file_overrides::apply(settings, &overrides.files())

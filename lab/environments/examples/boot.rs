@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trapline_abi::job::operations_named;
 use trapline_abi::OpSet;
-use trapline_environments::{all, boot, Availability, EnvError, Environment, Requirements};
+use trapline_environments::{all, boot, EnvError, Environment};
 use trapline_environments::{Limits, Settings};
 use trapline_model::{expand, EnvironmentId, Observation, Outcome, Request};
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    let name = words.next().unwrap_or_else(|| "host".to_owned());
-    let what = words
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "host".to_owned());
+    let names = arguments
         .next()
         .unwrap_or_else(|| "basic,exits,boot".to_owned());
-    let operations = what
+    let operations = names
         .split(',')
         .filter_map(operations_named)
         .fold(0, |set, one| set | one);
@@ -57,17 +57,14 @@ fn observe(
         ..Request::default()
     });
     let planned = &plan.boots[0];
-    let guest = planned.guest;
-    if let Availability::Missing(reason) = environment.supports(&Requirements { guest }) {
-        return Err(EnvError::unavailable(reason));
-    }
+    environment.check(&planned.guest)?;
     let image = settings.parts.image()?;
     let start = Instant::now();
-    let watch = Limits::timeout(Duration::from_secs(120));
-    let booted = boot(environment, &image, planned, &watch, &mut |_| {})?;
+    let limits = Limits::timeout(Duration::from_secs(120));
+    let booted = boot(environment, &image, planned, &limits, &mut |_| {})?;
     print(&booted.observation);
     println!("wall time {:.3} s", start.elapsed().as_secs_f64());
-    booted.trouble.map_or(Ok(()), Err)
+    booted.error.map_or(Ok(()), Err)
 }
 
 fn print(observation: &Observation) {

@@ -1,4 +1,4 @@
-//! Runs a static program on the simulated machine and shows what it wrote:
+//! Runs a static program on the simulated machine and prints its output:
 //! `cargo run -p trapline-environments --example in_sim -- PROGRAM ARGUMENT…`
 
 use std::process::ExitCode;
@@ -17,14 +17,14 @@ fn main() -> ExitCode {
 }
 
 fn try_main() -> Result<(), EnvError> {
-    let mut words = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os().skip(1);
     let program = Program {
-        file: words.next().unwrap_or_default().into(),
-        arguments: words.collect(),
+        file: arguments.next().unwrap_or_default().into(),
+        arguments: arguments.collect(),
     };
     let start = Instant::now();
-    let watch = Limits::timeout(Duration::from_secs(300));
-    let (outputs, hash) = run(&Settings::find()?, &[program], &watch)?;
+    let limits = Limits::timeout(Duration::from_secs(300));
+    let (outputs, hash) = run(&Settings::find()?, &[program], &limits)?;
     for output in outputs {
         print!("{}", String::from_utf8_lossy(&output.console));
         eprint!("{}", String::from_utf8_lossy(&output.errors));

@@ -1,32 +1,31 @@
-//! One boot from its plan to its observation.
+//! Executes one planned boot.
 
 use crate::environment::{Environment, Progress, Work};
-use crate::observe::{Recorder, Setting};
+use crate::observe::{BootInfo, Recorder};
 use crate::window;
 use trapline_abi::{Job, Op};
 use trapline_host::clock_check::{check_timers, ClockSampler, HostClocks};
 use trapline_host::facts;
 use trapline_host::host_noise::NoiseSampler;
-use trapline_host::{Error, GuestImage, Limits, TscRate};
+use trapline_host::{Error, Facts, GuestImage, Limits, TscRate};
 use trapline_model::expand::PlannedBoot;
 use trapline_model::irq::Timers;
 use trapline_model::{Clock, LeftOut, Observation, Operation, Outcome};
 
-/// A boot that is over.
+/// A boot that ended.
 #[derive(Debug)]
 pub struct Booted {
-    /// All that was observed. Operations that were not reached have failed for
-    /// the reason of the trouble.
+    /// Results. Operations that were not reached failed with the reason of `error`.
     pub observation: Observation,
-    /// Why the boot did not end well, if it did not.
-    pub trouble: Option<Error>,
+    /// Reason why the boot failed, if it did.
+    pub error: Option<Error>,
 }
 
-/// Boots `environment` as planned and hears it to its end. Must be called from a
-/// thread that lives as long: guests die with the thread that started them.
+/// Boots `environment` as planned and waits for its end. The calling thread must outlive the guest: guests
+/// die with the thread that started them.
 ///
 /// # Errors
-/// Nothing could be started. Once a guest has started there is an observation.
+/// The guest could not be started. Once it has started, there is an observation.
 pub fn boot(
     environment: &dyn Environment,
     image: &GuestImage,
@@ -37,100 +36,105 @@ pub fn boot(
     if let Some(reason) = planned.unsupported_reason() {
         return Err(Error::unavailable(reason));
     }
-    let planned = &window::fit(planned, facts::available_mib());
-    let on_the_wall = environment.id().clock() == Clock::Wall;
-    let noise_sampler = on_the_wall.then(NoiseSampler::begin);
+    let planned = &window::without_unavailable(planned, facts::available_mib());
+    let clock = environment.id().clock();
+    let noise_sampler = (clock == Clock::Wall).then(NoiseSampler::begin);
     let mut guest = environment.launch(image, &planned.guest)?;
-    let unit_per_tick = unit_per_tick(environment.id().clock());
-    let job = in_ticks(planned.job, unit_per_tick);
-    let asks_for_interrupts = Timers::of(&job).is_some();
-    let on_this_host = asks_for_interrupts && on_the_wall;
-    if on_this_host {
-        check_timers(planned.job.period)?;
-    }
+    let unit_per_tick = unit_per_tick(clock);
     let work = Work {
-        job,
+        job: in_ticks(planned.job, unit_per_tick),
         boot_job: planned.boot_job,
         boot_launches: planned.boot_launches,
         conditions: planned.conditions.clone(),
         scheduling: planned.guest.scheduling,
     };
-    guest.ready(&work, limits)?;
-    let setting = Setting {
+    let samples_clocks = clock == Clock::Wall && Timers::of(&work.job).is_some();
+    if samples_clocks {
+        check_timers(planned.job.period)?;
+    }
+    guest.prepare(&work, limits)?;
+    let info = BootInfo {
         environment: environment.id(),
         replicate: planned.replicate,
         unit_per_tick,
     };
-    let mut facts = environment.facts();
-    facts.extend(planned.guest.scheduling.facts());
-    let asked = Timers::of(&job).map(|asked| asked.facts());
-    let asked = asked.into_iter().flatten();
-    let conditions = planned.conditions.facts();
-    let conditions = conditions.chain(planned.guest.scheduling.irq_facts());
-    let asked = asked.chain(conditions.filter(|_| asks_for_interrupts));
-    facts.extend(asked.map(|(name, value)| (name.to_owned(), value)));
-    let mut recorder = Recorder::new(setting, planned.boot_job.run, facts, progress);
-    let clock_sampler = on_this_host.then(|| ClockSampler::begin(HostClocks));
-    guest.go(limits)?;
-    let trouble = guest.collect(limits, &mut recorder).err();
+    let facts = initial_facts(environment, planned, &work.job);
+    let mut recorder = Recorder::new(info, planned.boot_job.run, facts, progress);
+    let clock_sampler = samples_clocks.then(|| ClockSampler::begin(HostClocks));
+    guest.start(limits)?;
+    let error = guest.collect(limits, &mut recorder).err();
     let clock_check = clock_sampler.map(ClockSampler::end);
-    // Its time is counted as ours once it was waited for.
+    // The kernel adds the CPU time of a child to ours when it is reaped.
     drop(guest);
     let noise = noise_sampler.map(NoiseSampler::end);
-    let pressed = planned.conditions.loads.programs().next().is_some();
-    match trouble {
-        // Whatever was measured was not measured under the conditions asked for.
+    let has_loads = planned.conditions.loads.programs().next().is_some();
+    match error {
+        // The requested conditions did not hold.
         Some(error @ Error::Load { .. }) => return Err(error),
-        Some(error @ Error::Machine(_)) if pressed => return Err(error),
+        Some(error @ Error::Machine(_)) if has_loads => return Err(error),
         _ => {}
     }
-    let unreached = match &trouble {
-        Some(error) => error.to_string(),
-        None => "no launch told when it got there".to_owned(),
+    let unreached = match &error {
+        Some(error) => error.with_remedy(),
+        None => "no launch reported this stage".to_owned(),
     };
     let mut observation = recorder.finish(&unreached);
     observation.overrides = planned.overrides.clone();
     if let Some(check) = clock_check {
-        let facts = check.facts().into_iter();
-        let facts = facts.map(|(name, value)| (name.to_owned(), value));
-        observation.facts.extend(facts);
+        observation.facts.extend(named(check.facts()));
         observation.problems.extend(check.flags());
     }
     observation.facts.extend(noise.into_iter().flatten());
-    if trouble.is_some() {
+    if error.is_some() {
         fail_unreached(&mut observation, &planned.job, &unreached);
     }
     observation.operations.extend(skipped(&planned.left_out));
-    Ok(Booted {
-        observation,
-        trouble,
-    })
+    Ok(Booted { observation, error })
 }
 
-/// Of a guest that never began nothing was heard, not even that it failed: what it
-/// should have measured failed for the same reason.
+/// Returns the facts known before the guest starts.
+fn initial_facts(environment: &dyn Environment, planned: &PlannedBoot, job: &Job) -> Facts {
+    let mut facts = environment.facts();
+    facts.extend(planned.guest.scheduling.facts());
+    if let Some(asked) = Timers::of(job) {
+        facts.extend(named(asked.facts()));
+        facts.extend(named(planned.conditions.facts()));
+        facts.extend(named(planned.guest.scheduling.irq_facts()));
+    }
+    facts
+}
+
+fn named<'a>(facts: impl IntoIterator<Item = (&'a str, String)>) -> Facts {
+    let facts = facts.into_iter();
+    facts
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Adds a failure with `reason` for each operation of `job` without an outcome: a guest that sends no
+/// record reports no failure either.
 fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
     for op in Op::ALL.into_iter().filter(|op| job.selects(*op)) {
-        let is_told = |operation: &Operation| operation.op == op;
-        if !observation.operations.iter().any(is_told) {
+        let has_outcome = |operation: &Operation| operation.op == op;
+        if !observation.operations.iter().any(has_outcome) {
             let outcome = Outcome::Failed(reason.to_owned());
             observation.operations.push(Operation { op, outcome });
         }
     }
 }
 
-/// What was not asked of the guest, with the reasons.
+/// Returns a skip for each operation that the guest was not asked to measure.
 fn skipped(left_out: &[LeftOut]) -> impl Iterator<Item = Operation> + '_ {
     left_out.iter().flat_map(|left_out| {
-        let asked = |op: &Op| left_out.operations & op.bit() != 0;
-        Op::ALL.into_iter().filter(asked).map(|op| Operation {
+        let is_left_out = |op: &Op| left_out.operations & op.bit() != 0;
+        Op::ALL.into_iter().filter(is_left_out).map(|op| Operation {
             op,
             outcome: Outcome::Skipped(left_out.reason.clone()),
         })
     })
 }
 
-/// The job with its period in ticks of the guest's clock.
+/// Converts the period of a job from nanoseconds or instructions to ticks of the guest's clock.
 fn in_ticks(job: Job, unit_per_tick: f64) -> Job {
     let ticks = (job.period as f64 / unit_per_tick).round();
     Job {

@@ -1,5 +1,5 @@
-//! The file that stands for a disk: it is made for one boot, and gone with whoever has it
-//! open, so that nothing is left behind and nothing of the user's is written over.
+//! Files of measured disks: created for one launch and unlinked at once, so that none is left behind and no
+//! existing file is overwritten.
 
 use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
@@ -11,18 +11,18 @@ use std::sync::Arc;
 use trapline_host::{Error, Facts};
 use trapline_sim::settings::Settings;
 
-/// A new file of so many MiB, where the user wants it or else in the cache.
+/// Creates a file of `mib` MiB at the path of the settings, or else in the cache.
 ///
 /// # Errors
-/// It is there already, or there is no room.
+/// The path exists, or the file system is full.
 pub fn scratch(settings: &Settings, mib: u32) -> Result<Arc<File>, Error> {
     let (file, path) = match &settings.disk {
-        Some(path) => (named(path)?, path.clone()),
-        None => nameless(&settings.cache.directory)?,
+        Some(path) => (create_unlinked(path)?, path.clone()),
+        None => create_in(&settings.cache.directory)?,
     };
     let bytes = u64::from(mib) << 20;
     match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-        // A file system that cannot do that finds out when the file is filled.
+        // Without support for allocation, a full file system fails later writes.
         Err(Errno::OPNOTSUPP) => file.set_len(bytes),
         reserved => reserved.map_err(Into::into),
     }
@@ -30,7 +30,7 @@ pub fn scratch(settings: &Settings, mib: u32) -> Result<Arc<File>, Error> {
     Ok(Arc::new(file))
 }
 
-/// Whether its file system lets who opens it past the kernel's cache.
+/// Returns whether its file system supports direct I/O.
 pub fn is_direct(file: &File) -> bool {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut options = OpenOptions::new();
@@ -38,8 +38,8 @@ pub fn is_direct(file: &File) -> bool {
     options.open(path).is_ok()
 }
 
-/// A file that was not there before, and whose name is gone at once.
-fn named(path: &Path) -> Result<File, Error> {
+/// Creates a new file and unlinks it.
+fn create_unlinked(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create_new(true);
     let file = options.open(path).map_err(Error::file(path))?;
@@ -47,13 +47,13 @@ fn named(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-fn nameless(directory: &Path) -> Result<(File, PathBuf), Error> {
+fn create_in(directory: &Path) -> Result<(File, PathBuf), Error> {
     fs::create_dir_all(directory).map_err(Error::file(directory))?;
     let file = tempfile::tempfile_in(directory).map_err(Error::file(directory))?;
     Ok((file, directory.to_owned()))
 }
 
-/// Where the file is, for people.
+/// Returns facts about a disk of `mib` MiB.
 pub fn facts(settings: &Settings, mib: u32) -> Facts {
     let directory = match &settings.disk {
         Some(path) => path.parent().unwrap_or(Path::new(".")).to_owned(),
@@ -67,27 +67,27 @@ pub fn facts(settings: &Settings, mib: u32) -> Facts {
     facts
 }
 
-/// The nearest directory above that is there.
+/// Returns the nearest existing ancestor.
 fn existing(directory: &Path) -> PathBuf {
     let mut above = directory.ancestors();
-    let there = above.find_map(|above| fs::canonicalize(above).ok());
-    there.unwrap_or_else(|| "/".into())
+    let found = above.find_map(|above| fs::canonicalize(above).ok());
+    found.unwrap_or_else(|| "/".into())
 }
 
-/// Of the mounts in `/proc/self/mountinfo` (Linux `proc(5)`), that in which `directory` is.
+/// Returns file system and device of `directory`, from the text of `/proc/self/mountinfo` (Linux `proc(5)`).
 fn file_system(mounts: &str, directory: &Path) -> Option<String> {
     let mount = |line: &str| {
         let (front, back) = line.split_once(" - ")?;
         let at = PathBuf::from(front.split(' ').nth(4)?);
         let mut back = back.split(' ');
-        let told = format!("{} on {}", back.next()?, back.next()?);
+        let text = format!("{} on {}", back.next()?, back.next()?);
         directory
             .starts_with(&at)
-            .then(|| (at.as_os_str().len(), told))
+            .then(|| (at.as_os_str().len(), text))
     };
-    // Of two at one place the later hides the earlier.
+    // A later mount at the same place hides an earlier one.
     let all = mounts.lines().filter_map(mount);
-    all.max_by_key(|(length, _)| *length).map(|(_, told)| told)
+    all.max_by_key(|(length, _)| *length).map(|(_, text)| text)
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_file_is_new_and_leaves_nothing_behind() {
+    fn disk_is_unlinked_and_overwrites_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
         let settings = Settings {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_system_is_that_of_the_longest_mount() {
+    fn longest_mount_point_determines_the_file_system() {
         let mounts = "\
             22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
             40 22 0:35 / /home/me rw - tmpfs tmp rw\n\

@@ -1,54 +1,41 @@
-//! What every environment offers, and what every guest goes through.
+//! Interface of environments and their guests.
 
-use crate::observe::Finished;
+use crate::launch::FinishedLaunch;
 use std::time::Duration;
 use trapline_abi::{Job, Op};
 use trapline_host::{Error, Facts, GuestImage, Limits};
-use trapline_model::{Conditions, EnvironmentId, GuestConfig, Scheduling};
+use trapline_model::{Conditions, EnvironmentId, GuestConfig, Scheduling, Unavailable};
 use trapline_protocol::Window;
-
-/// What a boot needs of an environment.
-#[derive(Clone, Copy, Debug)]
-pub struct Requirements {
-    /// Configuration of the guest.
-    pub guest: GuestConfig,
-}
-
-/// Whether an environment can be used here and now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Availability {
-    /// It can.
-    Ready,
-    /// It cannot, for this reason; ends with the command that mends it, if any does.
-    Missing(String),
-}
 
 /// A stack of layers that can run guests.
 pub trait Environment: Send + Sync {
-    /// Its name.
+    /// Returns its name.
     fn id(&self) -> EnvironmentId;
 
-    /// Whether it can be used for `need`. Starts no guest and downloads nothing.
-    fn supports(&self, need: &Requirements) -> Availability;
-
-    /// What it is made of, as far as that is known without starting it.
-    fn facts(&self) -> Facts;
-
-    /// Prepares a guest with `image` in `machine`. Nothing runs yet.
+    /// Checks whether it can run `guest` on this host. Starts no guest and downloads nothing.
     ///
     /// # Errors
-    /// The environment is not ready, see [`Self::supports`].
-    fn launch(&self, image: &GuestImage, machine: &GuestConfig) -> Result<Box<dyn Guest>, Error>;
+    /// The first requirement that is not met.
+    fn check(&self, guest: &GuestConfig) -> Result<(), Unavailable>;
+
+    /// Returns the facts known before a guest is started.
+    fn facts(&self) -> Facts;
+
+    /// Creates a guest with `image` and configuration `guest`. Starts no process.
+    ///
+    /// # Errors
+    /// A requirement is not met, see [`Self::check`].
+    fn launch(&self, image: &GuestImage, guest: &GuestConfig) -> Result<Box<dyn Guest>, Error>;
 }
 
-/// What one boot of an environment has to do.
+/// Jobs of one boot of an environment.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// What the first launch measures; nothing if its set of operations is empty.
+    /// Job of the first launch; it measures nothing if its set of operations is empty.
     pub job: Job,
-    /// What each further launch is asked, see [`trapline_model::PlannedBoot`].
+    /// Job of each further launch, see [`trapline_model::PlannedBoot`].
     pub boot_job: Job,
-    /// How many further launches there are.
+    /// Number of further launches.
     pub boot_launches: u32,
     /// Conditions of the first launch.
     pub conditions: Conditions,
@@ -57,8 +44,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// The jobs of all launches, in order. A first launch with nothing to measure
-    /// is left out if others follow.
+    /// Returns the jobs of all launches in order. A first launch that measures nothing is left out if
+    /// others follow.
     pub fn jobs(&self) -> Vec<Job> {
         let measures = self.job.run != 0 || self.boot_launches == 0;
         let first = measures.then_some(self.job);
@@ -67,55 +54,52 @@ impl Work {
     }
 }
 
-/// A guest, from preparation to its end. The calls come in the order in which
-/// they stand here, all from one thread: guests die with the thread that started
-/// them. Dropping a guest at any time kills and reaps it.
+/// A guest. Methods are called in the order of their definition, from one thread: guests die with the
+/// thread that started them. Dropping a guest kills and reaps it.
 pub trait Guest {
-    /// Fixes what it has to do. Several guests are made ready before the first
-    /// goes, so this takes whatever time preparation takes: a simulated machine
-    /// boots here.
+    /// Sets the work, and does all that can be done before the start: a simulated machine boots here.
     ///
     /// # Errors
-    /// Something that it needs is missing, or preparation fails.
-    fn ready(&mut self, work: &Work, limits: &Limits) -> Result<(), Error>;
+    /// A requirement is missing, or preparation fails.
+    fn prepare(&mut self, work: &Work, limits: &Limits) -> Result<(), Error>;
 
-    /// Starts it.
+    /// Starts the first launch.
     ///
     /// # Errors
     /// It cannot be started.
-    fn go(&mut self, limits: &Limits) -> Result<(), Error>;
+    fn start(&mut self, limits: &Limits) -> Result<(), Error>;
 
-    /// Hears it to its end, which `limits` limits. Whatever was heard is handed to
-    /// `out`, also if this fails.
+    /// Reads the output of all launches until they end or exceed `limits`. Passes results to `out`, also
+    /// on failure.
     ///
     /// # Errors
-    /// It did not end well.
+    /// A launch failed.
     fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error>;
 
-    /// Ends it early: asks, waits for `grace`, and kills.
+    /// Terminates it, and kills it after `grace`.
     fn stop(self: Box<Self>, grace: Duration);
 }
 
-/// Who takes what guests say.
+/// Receives the results of guests.
 pub trait SampleSink {
-    /// Something has begun.
+    /// Reports progress.
     fn progress(&mut self, progress: Progress);
 
-    /// Something about the environment is known only now.
+    /// Adds a fact about the environment.
     fn fact(&mut self, name: &str, value: String);
 
-    /// A launch is over.
-    fn finished(&mut self, finished: Finished);
+    /// Adds a launch.
+    fn finished(&mut self, launch: FinishedLaunch);
 }
 
-/// What a guest is doing now.
+/// Progress of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A launch, of so many, has begun.
+    /// A launch has begun.
     Launch {
-        /// Which, from 0.
+        /// Its number, from 0.
         number: usize,
-        /// Of how many.
+        /// Number of launches.
         of: usize,
     },
     /// An operation has begun.

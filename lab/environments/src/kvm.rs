@@ -1,4 +1,4 @@
-//! What /dev/kvm of this host is.
+//! Capabilities of /dev/kvm on this host.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -6,73 +6,88 @@ use std::os::fd::AsRawFd;
 use trapline_host::Error;
 use trapline_model::Halt;
 
-/// The device.
 const DEVICE: &str = "/dev/kvm";
 
-/// `KVM_GET_API_VERSION` (Linux `include/uapi/linux/kvm.h`), and its only answer.
+/// `KVM_GET_API_VERSION` (Linux `include/uapi/linux/kvm.h`), and its result.
 const GET_API_VERSION: libc::c_ulong = 0xae00;
 const API_VERSION: libc::c_int = 12;
 
-/// Whether guests can be run.
+/// Checks that guests can run.
 ///
 /// # Errors
-/// Why not, with what mends it.
+/// The device does not exist, cannot be opened, or has another version.
 pub fn check() -> Result<(), Error> {
-    let missing = |reason: &str| Err(Error::unavailable(reason.to_owned()));
-    let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
-        Ok(device) => device,
-        Err(error) if error.kind() == ErrorKind::NotFound => return missing(ABSENT),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return missing(FORBIDDEN),
-        Err(error) => return missing(&format!("{DEVICE} cannot be opened: {error}")),
-    };
+    let device = OpenOptions::new().read(true).write(true).open(DEVICE);
+    let device = device.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::missing(
+            "there is no /dev/kvm",
+            "sudo modprobe kvm_amd || sudo modprobe kvm_intel (in a virtual machine, its host has to \
+             allow nesting)",
+        ),
+        ErrorKind::PermissionDenied => Error::missing(
+            "this user may not open /dev/kvm",
+            "sudo usermod -aG kvm $USER, then log in again",
+        ),
+        _ => Error::unavailable(format!("{DEVICE} cannot be opened: {error}")),
+    })?;
     // SAFETY: this request takes no argument and only returns a number.
     match unsafe { libc::ioctl(device.as_raw_fd(), GET_API_VERSION, 0) } {
         API_VERSION => Ok(()),
-        other => missing(&format!(
-            "{DEVICE} speaks version {other}, not {API_VERSION}"
-        )),
+        other => Err(Error::unavailable(format!(
+            "{DEVICE} has API version {other}, not {API_VERSION}"
+        ))),
     }
 }
 
-/// Whether guests of this host can halt so.
+/// Checks that guests support a way to halt.
 ///
 /// # Errors
-/// Why not, with what is to be done.
+/// They do not on this host.
 pub fn check_halt(halt: Halt) -> Result<(), Error> {
-    let missing = |reason: &str| Err(Error::unavailable(reason.to_owned()));
-    match (halt, Hardware::of_this_host().ring()) {
-        (Halt::Exits, _) => Ok(()),
-        (Halt::InGuest, 3) => missing(HALTS_BY_PORT),
-        (Halt::InGuest, _) if !leaves_halts() => missing(KEEPS_HALTS),
-        (Halt::InGuest, _) => Ok(()),
-    }
+    let reason = match (halt, Hardware::of_host().ring()) {
+        (Halt::Exits, _) => return Ok(()),
+        (Halt::InGuest, 3) => {
+            "KVM emulates ring 0 on this host, so the image runs at ring 3 and halts by a port write"
+        }
+        (Halt::InGuest, _) if !can_disable_halt_exits() => {
+            "KVM of this kernel cannot disable exits on HLT (KVM_CAP_X86_DISABLE_EXITS)"
+        }
+        (Halt::InGuest, _) => return Ok(()),
+    };
+    Err(Error::missing(
+        reason,
+        "leave --idle halt-in-guest out, or measure sim/kvm",
+    ))
 }
 
-/// Whether this host's KVM runs a Linux.
+/// Checks that KVM can run Linux guests.
 ///
 /// # Errors
-/// There is none, or it emulates ring 0.
+/// /dev/kvm is unusable, or emulates ring 0.
 pub fn ready_for_linux() -> Result<(), Error> {
     check().and_then(|()| check_ring0())
 }
 
-/// Whether the kernel of a guest runs as fast as its programs.
+/// Checks that KVM executes ring 0 at full speed.
 ///
 /// # Errors
-/// It does not.
+/// It emulates ring 0.
 pub fn check_ring0() -> Result<(), Error> {
-    match Hardware::of_this_host() {
-        Hardware::None => Err(Error::unavailable(EMULATED.to_owned())),
+    match Hardware::of_host() {
+        Hardware::None => Err(Error::missing(
+            "KVM emulates ring 0 on this host, slowly and incompletely, so Linux does not boot in a guest",
+            "measure sim/kvm/linux, or qemu-tcg/linux",
+        )),
         _ => Ok(()),
     }
 }
 
-/// `KVM_CHECK_EXTENSION`, `KVM_CAP_X86_DISABLE_EXITS` and its bit for halts (the same file).
+/// `KVM_CHECK_EXTENSION`, `KVM_CAP_X86_DISABLE_EXITS` and its bit for HLT (same file).
 const CHECK_EXTENSION: libc::c_ulong = 0xae03;
 const DISABLE_EXITS: libc::c_ulong = 143;
 const DISABLE_HALTS: libc::c_int = 1 << 1;
 
-fn leaves_halts() -> bool {
+fn can_disable_halt_exits() -> bool {
     let device = OpenOptions::new().read(true).write(true).open(DEVICE);
     device.is_ok_and(|device| {
         // SAFETY: this request takes a number and returns one.
@@ -81,33 +96,20 @@ fn leaves_halts() -> bool {
     })
 }
 
-const HALTS_BY_PORT: &str = "KVM emulates ring 0 here, so that the image runs at ring 3 and halts \
-                             by a port: leave --idle halt-in-guest out, or measure sim/kvm";
-const KEEPS_HALTS: &str = "this kernel's KVM leaves no halts to guests \
-                             (KVM_CAP_X86_DISABLE_EXITS): leave --idle halt-in-guest out, or \
-                             measure sim/kvm";
-const EMULATED: &str = "KVM emulates ring 0 here, at a million instructions a second and not \
-                        all of them, so that no Linux starts in a guest: measure \
-                        sim/kvm/linux, or qemu-tcg/linux";
-const ABSENT: &str = "there is no /dev/kvm: sudo modprobe kvm_amd || sudo modprobe kvm_intel \
-                      (in a virtual machine, its host has to allow nesting)";
-const FORBIDDEN: &str = "/dev/kvm may not be used by this user: sudo usermod -aG kvm $USER, \
-                         then log in again";
-
-/// What the processor offers for virtualization.
+/// Hardware virtualization of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hardware {
-    /// Intel's.
+    /// Intel VMX.
     Vmx,
-    /// AMD's.
+    /// AMD SVM.
     Svm,
-    /// None: a /dev/kvm that is there all the same emulates ring 0.
+    /// None: /dev/kvm, if it exists, emulates ring 0.
     None,
 }
 
 impl Hardware {
-    /// That of this host.
-    pub fn of_this_host() -> Self {
+    /// Returns that of this host.
+    pub fn of_host() -> Self {
         Self::in_cpuinfo(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
     }
 
@@ -123,7 +125,7 @@ impl Hardware {
         }
     }
 
-    /// The ring for an image that QEMU starts at ring 0.
+    /// Returns the ring in which the image runs in QEMU on KVM.
     pub fn ring(self) -> u8 {
         match self {
             Self::None => 3,
@@ -131,7 +133,7 @@ impl Hardware {
         }
     }
 
-    /// What it is, for the facts.
+    /// Describes it for the facts.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Vmx => "VMX",
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hardware_is_told_by_whole_flags() {
+    fn hardware_is_found_by_whole_flags() {
         let cpuinfo = |flags: &str| format!("processor : 0\nflags\t\t: fpu {flags} sse\n");
         assert_eq!(Hardware::in_cpuinfo(&cpuinfo("vmx")), Hardware::Vmx);
         assert_eq!(Hardware::in_cpuinfo(&cpuinfo("svm")), Hardware::Svm);
@@ -159,18 +161,18 @@ mod tests {
     }
 
     #[test]
-    fn where_ring_0_is_emulated_no_linux_starts_in_a_guest() {
-        let told = check_ring0().map_err(|error| error.to_string());
-        assert_eq!(told.is_err(), Hardware::of_this_host() == Hardware::None);
-        assert!(told.err().is_none_or(|why| why.contains("sim/kvm/linux")));
+    fn emulated_ring_0_is_rejected_for_linux_guests() {
+        let error = check_ring0().err().map(|error| error.to_string());
+        assert_eq!(error.is_some(), Hardware::of_host() == Hardware::None);
+        assert!(error.is_none_or(|error| error.contains("sim/kvm/linux")));
     }
 
     #[test]
-    fn where_ring_0_is_emulated_there_is_no_halt_in_the_guest() {
+    fn emulated_ring_0_is_rejected_for_halt_in_guest() {
         assert!(check_halt(Halt::Exits).is_ok());
-        let told = check_halt(Halt::InGuest).map_err(|error| error.to_string());
-        if Hardware::of_this_host() == Hardware::None {
-            let reason = told.unwrap_err();
+        let result = check_halt(Halt::InGuest).map_err(|error| error.to_string());
+        if Hardware::of_host() == Hardware::None {
+            let reason = result.unwrap_err();
             assert!(
                 reason.contains("leave --idle halt-in-guest out"),
                 "{reason}"

@@ -1,8 +1,8 @@
-//! Environments made of layers: availability and facts follow from the needs, guests from a
-//! launcher for each machine.
+//! Environments as stacks of layers: availability and facts follow from their needs, guests from the launcher
+//! of their machine.
 
 use crate::bochs::{self, Bochs};
-use crate::environment::{Availability, Environment, Guest, Requirements};
+use crate::environment::{Environment, Guest};
 use crate::kvm::{self, Hardware};
 use crate::linux_guest;
 use crate::needs::{self, Need};
@@ -12,7 +12,7 @@ use crate::wall;
 use std::path::PathBuf;
 use trapline_host::{custom_vmm, facts, sha256_of_file, toolchain, Error, Facts, GuestImage, Part};
 use trapline_model::layers::Machine;
-use trapline_model::{EnvironmentId, GuestConfig};
+use trapline_model::{EnvironmentId, GuestConfig, Unavailable};
 use trapline_sim::capabilities::{check_counting, check_nesting};
 use trapline_sim::kernel::Maker;
 use trapline_sim::machine;
@@ -32,22 +32,19 @@ impl Environment for Layered {
         self.id
     }
 
-    fn supports(&self, need: &Requirements) -> Availability {
+    fn check(&self, guest: &GuestConfig) -> Result<(), Unavailable> {
         if let Some(recordings) = self.settings.recordings() {
-            return replay::supports(&recordings, self.id);
+            return replay::check(&recordings, self.id);
         }
         let mut needs = self.needs().into_iter();
-        let met = needs.try_for_each(|need| self.check(need));
-        match met.and_then(|()| check_memory(self.memory_mib(&need.guest))) {
-            Ok(()) => Availability::Ready,
-            Err(error) => Availability::Missing(error.to_string()),
-        }
+        needs.try_for_each(|need| self.check_need(need))?;
+        Ok(check_memory(self.memory_mib(guest))?)
     }
 
     fn facts(&self) -> Facts {
         let mut facts = facts::host_facts();
         for need in self.needs() {
-            self.note(need, &mut facts);
+            self.add_facts(need, &mut facts);
         }
         if let Some(recordings) = self.settings.recordings() {
             let recordings = recordings.display().to_string();
@@ -56,15 +53,15 @@ impl Environment for Layered {
         facts
     }
 
-    fn launch(&self, image: &GuestImage, machine: &GuestConfig) -> Result<Box<dyn Guest>, Error> {
+    fn launch(&self, image: &GuestImage, guest: &GuestConfig) -> Result<Box<dyn Guest>, Error> {
         if let Some(recordings) = self.settings.recordings() {
-            return replay::launch(&recordings, self.id, &self.settings, image, machine);
+            return replay::launch(&recordings, self.id, &self.settings, image, guest);
         }
         let stack = self.id.stack();
         match stack.machine {
-            Machine::Host => wall::launch(&stack, &self.settings, image, machine),
-            Machine::Sim => sim::launch(&stack, &self.settings, image, machine),
-            Machine::SimVmx => bochs::launch(&stack, &self.settings, image, machine),
+            Machine::Host => wall::launch(&stack, &self.settings, image, guest),
+            Machine::Sim => sim::launch(&stack, &self.settings, image, guest),
+            Machine::SimVmx => bochs::launch(&stack, &self.settings, image, guest),
         }
     }
 }
@@ -74,7 +71,7 @@ impl Layered {
         needs::of(&self.id.stack())
     }
 
-    fn check(&self, need: Need) -> Result<(), Error> {
+    fn check_need(&self, need: Need) -> Result<(), Error> {
         match need {
             Need::Part(part) => self.settings.parts.get(part).map(drop),
             Need::Qemu(machine) => self.qemu()?.firmware(machine).map(drop),
@@ -100,23 +97,23 @@ impl Layered {
         }
     }
 
-    fn note(&self, need: Need, facts: &mut Facts) {
-        let mut note = |name: &str, value: String| facts.insert(name.to_owned(), value);
+    fn add_facts(&self, need: Need, facts: &mut Facts) {
+        let mut add = |name: &str, value: String| facts.insert(name.to_owned(), value);
         match need {
-            Need::Part(part) => self.note_part(part, facts),
+            Need::Part(part) => self.add_part(part, facts),
             Need::Qemu(_) => {
                 if let Ok(qemu) = self.qemu() {
-                    note("qemu", qemu.version);
+                    add("qemu", qemu.version);
                 }
             }
-            Need::CustomVmm => self.note_vmm(facts),
+            Need::CustomVmm => self.add_vmm(facts),
             Need::PackableVmm | Need::XenDeviceModel | Need::Ring0 | Need::GuestLinux => {}
             Need::Uml => facts.extend(linux_guest::uml_facts(&self.settings.cache)),
             Need::Kvm => {
-                note("hardware", Hardware::of_this_host().describe().to_owned());
+                add("hardware", Hardware::of_host().describe().to_owned());
             }
             Need::Counting => {
-                note("machine", qemu::COUNTING.to_owned());
+                add("machine", qemu::COUNTING.to_owned());
             }
             Need::Bochs => {
                 if let Ok(bochs) = Bochs::find() {
@@ -131,7 +128,7 @@ impl Layered {
         }
     }
 
-    fn note_part(&self, part: Part, facts: &mut Facts) {
+    fn add_part(&self, part: Part, facts: &mut Facts) {
         let Ok(path) = self.settings.parts.get(part) else {
             return;
         };
@@ -139,14 +136,14 @@ impl Layered {
             let name = part.file_name().trim_start_matches("trapline-");
             facts.insert(format!("{name}-sha256"), hash);
         }
-        if let Some(told) = toolchain::compilers_of(&path) {
+        if let Some(compilers) = toolchain::compilers_of(&path) {
             let known = facts.get(TOOLCHAIN).map(String::as_str);
-            let told = toolchain::merge_compilers(known, &told);
-            facts.insert(TOOLCHAIN.to_owned(), told);
+            let merged = toolchain::merge_compilers(known, &compilers);
+            facts.insert(TOOLCHAIN.to_owned(), merged);
         }
     }
 
-    fn note_vmm(&self, facts: &mut Facts) {
+    fn add_vmm(&self, facts: &mut Facts) {
         let Some(vmm) = &self.settings.vmm else {
             return;
         };
@@ -156,45 +153,45 @@ impl Layered {
         }
     }
 
-    /// The program of the VMM that the user gave.
+    /// Returns the program of the custom VMM.
     fn vmm(&self) -> Result<PathBuf, Error> {
         let vmm = self.settings.vmm.as_ref();
         vmm.ok_or_else(custom_vmm::none_given)?.program()
     }
 
     fn qemu(&self) -> Result<Qemu, Error> {
-        Qemu::find(self.settings.qemu.as_deref())
+        self.settings.qemu()
     }
 
-    /// QEMU, and what its clock needs to be exact.
+    /// Returns QEMU if the preload library for an exact clock exists.
     fn steady_qemu(&self) -> Result<Qemu, Error> {
         self.settings.parts.get(Part::Steady)?;
         self.qemu()
     }
 
-    /// Memory that a guest's machine takes of the host, with whoever runs it.
-    fn memory_mib(&self, machine: &GuestConfig) -> u64 {
+    /// Returns the host memory of a guest with its machine and VMM, in MiB.
+    fn memory_mib(&self, guest: &GuestConfig) -> u64 {
         let around = self.needs().into_iter().map(|need| match need {
             Need::Linux | Need::IntelLinux | Need::Xen | Need::IntelXen => machine::OWN_MEMORY_MIB,
             Need::XenAlone => sim::XEN_MEMORY_MIB,
             _ => 0,
         });
-        u64::from(machine.memory_mib + around.max().unwrap_or(0)) + VMM_MEMORY_MIB
+        u64::from(guest.memory_mib + around.max().unwrap_or(0)) + VMM_MEMORY_MIB
     }
 }
 
-/// The fact that says what built the parts.
+/// Fact: the compilers of the parts.
 const TOOLCHAIN: &str = "toolchain";
 
-/// More than any VMM takes for itself.
+/// Upper limit of a VMM's own memory.
 const VMM_MEMORY_MIB: u64 = 128;
 
 fn check_memory(needed: u64) -> Result<(), Error> {
     match facts::available_mib() {
-        Some(available) if available < needed => Err(Error::unavailable(format!(
-            "{needed} MiB of memory are needed, {available} MiB are available: \
-             end something large, or ask for a smaller guest"
-        ))),
+        Some(available) if available < needed => Err(Error::missing(
+            format!("{needed} MiB of memory are needed, {available} MiB are available"),
+            "end a large program, or set a smaller guest",
+        )),
         _ => Ok(()),
     }
 }

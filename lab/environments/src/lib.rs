@@ -1,37 +1,39 @@
-//! Environments: stacks of layers that can run the image or the agent, each
-//! behind one small interface.
+//! Environments: stacks of layers that run the image or the agent.
 //!
-//! [`all`] gives them, [`boot`] takes one through a planned boot. In between
-//! stand the two traits that every environment keeps, [`Environment`] and
-//! [`Guest`]; from here on up it does not matter any more whether a figure comes
-//! from a process, a virtual machine or a simulated one. VMMs, ours like any
-//! other, are processes of their own, so that none can disturb the one who
-//! measures; what guests say is untrusted and goes through [`trapline_protocol`].
+//! [`all`] returns them, [`boot`] executes a planned boot of one. They implement [`Environment`] and their
+//! guests [`Guest`], so that crates above do not distinguish processes, virtual machines and simulated
+//! machines. VMMs are separate processes. Output of guests is untrusted, and decoded by
+//! [`trapline_protocol`].
 
 mod bochs;
 mod boot;
 pub mod disk;
 mod environment;
-mod guest;
+mod guest_output;
 pub mod kernel_build;
 mod kvm;
+mod launch;
 mod layered;
 mod linux_guest;
 mod loads;
 mod needs;
 mod observe;
+mod process_guest;
 mod recording;
 mod replay;
 pub mod sim;
+pub mod symbols;
+mod vmm_command;
 mod wall;
 mod window;
 
 pub use bochs::unpacked_kernel;
 pub use boot::{boot, Booted};
-pub use environment::{Availability, Environment, Guest, Progress, Requirements, SampleSink, Work};
+pub use environment::{Environment, Guest, Progress, SampleSink, Work};
 pub use kvm::ready_for_linux;
+pub use launch::{ClockOffset, FinishedLaunch};
 pub use linux_guest::{stock_kernel, Root};
-pub use observe::{last_stage, Finished, Offset};
+pub use observe::last_stage;
 pub use trapline_host::custom_vmm::{CustomVmm, InvalidCommand};
 pub use trapline_host::{
     cache, sha256_of_file, Cache, Error as EnvError, Facts, GuestImage, Limits, Part, Parts,
@@ -43,11 +45,15 @@ pub use trapline_sim::trace::Trace;
 
 use trapline_model::EnvironmentId;
 
-/// Every environment, in the order in which tables show them.
+/// Returns an environment with these settings.
+pub fn environment(id: EnvironmentId, settings: &Settings) -> Box<dyn Environment> {
+    let settings = settings.clone();
+    Box::new(layered::Layered { id, settings })
+}
+
+/// Returns all environments in table order.
 pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
-    let environment = |id| {
-        let settings = settings.clone();
-        Box::new(layered::Layered { id, settings }) as Box<dyn Environment>
-    };
-    EnvironmentId::ALL.map(environment).into()
+    EnvironmentId::ALL
+        .map(|id| environment(id, settings))
+        .into()
 }

@@ -10,9 +10,9 @@ pub enum Need {
     Part(Part),
     /// QEMU with the firmware of a machine.
     Qemu(QemuMachine),
-    /// A VMM of the user's.
+    /// A custom VMM.
     CustomVmm,
-    /// A VMM of the user's that can be copied to the simulated machine.
+    /// A custom VMM that can be copied to the simulated machine.
     PackableVmm,
     /// A usable /dev/kvm.
     Kvm,

@@ -1,12 +1,15 @@
-//! From the accounts of a boot's launches to its [`Observation`]. Pure.
+//! Converts the launches of a boot to its [`Observation`]. Pure.
 //!
-//! Each launch has two clocks: that of whoever started the VMM (*ours*: the
-//! host's TSC, or the simulated machine's) and the guest's. They tick at one
-//! rate and differ by an offset. Where it is known, every stage is placed on our
-//! clock; where it can only be bounded - nothing is heard before it was said -
-//! the bound is used and the observation says so.
+//! Each launch has two clocks, the host clock and the guest's, see [`ClockOffset`]. They have the same rate
+//! and differ by an offset. If it is known, all stages are converted to the host clock. Otherwise the
+//! arrival of records bounds it; the bound is used, and a fact says so.
+
+mod stages;
+
+pub use stages::last_stage;
 
 use crate::environment::{Progress, SampleSink};
+use crate::launch::{ClockOffset, FinishedLaunch};
 use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
 use trapline_abi::record::Sender;
@@ -16,101 +19,35 @@ use trapline_model::observed::{Launch, Observation, Operation, Outcome, Sample, 
 use trapline_model::{irq, EnvironmentId};
 use trapline_protocol::{Elapsed, EndState, GuestReport};
 
-/// How the guest's clock relates to ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offset {
-    /// They are one clock.
-    Same,
-    /// The guest's is ahead of ours by this many ticks.
-    Known(i64),
-    /// Only what was heard bounds the offset.
-    Heard,
-}
-
-/// A launch that is over.
-#[derive(Debug)]
-pub struct Finished {
-    /// What was heard.
-    pub report: GuestReport,
-    /// When it was started, in ticks of our clock.
-    pub exec: u64,
-    /// When it was seen to have ended, in ticks of our clock, if it was.
-    pub reaped: Option<u64>,
-    /// How its clock relates to ours.
-    pub offset: Offset,
-    /// Peak memory of the VMM beyond guest RAM that was seen, in bytes.
-    pub own_memory: Option<u64>,
-    /// Whether the VMM stayed when its guest was done, so that it had to be killed.
-    pub outlived_guest: bool,
-}
-
-/// What the observation of an environment needs to know about it.
+/// The boot to observe.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// The environment.
+pub struct BootInfo {
+    /// Its environment.
     pub environment: EnvironmentId,
-    /// Which repetition.
+    /// Number of its repetition.
     pub replicate: u32,
-    /// Nanoseconds or instructions per tick, of the guest's clock and of ours.
+    /// Nanoseconds or instructions per tick of both clocks.
     pub unit_per_tick: f64,
 }
 
-/// Returns the reason why an operation of workload boot is not applicable to an environment.
-fn not_applicable(environment: EnvironmentId, op: Op) -> Option<&'static str> {
-    let is_before_entry = matches!(op, Op::BootCreated | Op::BootEntry);
-    let is_created = op == Op::BootCreated;
-    match environment {
-        id if id.is_xen() && id.starts_with_machine() => {
-            Some("Xen's first domain starts with the machine, and no VMM is executed")
-        }
-        id if id.starts_with_machine() => {
-            Some("the bare machine has no VMM that could be executed")
-        }
-        id if id.is_native() && is_before_entry => {
-            Some("a process has no virtual machine around it")
-        }
-        id if id.is_user_mode() && is_before_entry => {
-            Some("user-mode Linux is the program that is executed: nothing comes before its kernel")
-        }
-        id if id.is_linux_guest() && id.has_qemu_vmm() && op == Op::BootEntry => {
-            Some("QEMU does not tell when its guest's kernel is entered")
-        }
-        id if id.has_qemu_vmm() && is_created => {
-            Some("QEMU does not tell when it has created the machine")
-        }
-        id if id.is_xen() && op != Op::BootExit => Some(match id.clock() {
-            trapline_model::Clock::Insn => {
-                "Xen does not tell how a domain's clock relates to the machine's; \
-                            'trapline explain' of boot/exit tells the stages"
-            }
-            _ => "Xen does not tell how a domain's clock relates to the machine's",
-        }),
-        id if id.is_custom() && is_created => {
-            Some("a VMM given with --vmm does not tell when it has created the machine")
-        }
-        _ => None,
-    }
-}
+/// Reason and fact for a VMM that had to be killed.
+const OUTLIVED_GUEST: &str = "the VMM did not exit with its guest, and was killed";
 
-/// What there is to say of a VMM that had to be killed.
-const OUTLIVED_GUEST: &str = "the VMM did not end with its guest, and was killed";
+/// Reason for the failure of operations that need the offset of the guest's clock.
+const NO_OFFSET: &str = "the offset between the guest's clock and the host's is unknown here, \
+    and with it the lateness of interrupts of the host's timer";
 
-/// The stage until which an operation of the boot workload counts.
-pub fn last_stage(op: Op) -> Option<Stage> {
-    match op {
-        Op::BootCreated => Some(Stage::VmCreated),
-        Op::BootEntry => Some(Stage::GuestEntry),
-        Op::BootMain => Some(Stage::GuestMain),
-        Op::BootSample => Some(Stage::FirstSample),
-        Op::BootExit => Some(Stage::Reaped),
-        _ => None,
-    }
-}
+/// Bytes of log kept per boot.
+const MAX_LOG: usize = 256 << 10;
 
-/// Takes the launches of a boot and makes its observation.
+/// Shortest time over which clocks are compared, in nanoseconds. Jitter of record arrival must stay below
+/// the 1% at which clocks count as different.
+const MIN_COMPARED_NS: u64 = 20_000_000;
+
+/// Builds the observation of a boot from its launches.
 pub struct Recorder<'a> {
-    setting: Setting,
-    wanted_of_boot: OpSet,
+    info: BootInfo,
+    boot_operations: OpSet,
     operations: Vec<Operation>,
     launches: Vec<Launch>,
     boot_samples: BTreeMap<Op, Vec<Sample>>,
@@ -121,21 +58,17 @@ pub struct Recorder<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// Log that is kept of one boot, in bytes.
-const MOST_LOG: usize = 256 << 10;
-
 impl<'a> Recorder<'a> {
-    /// A recorder of a boot in which operations `wanted_of_boot` of the boot
-    /// workload are measured.
+    /// Returns a recorder of a boot that measures `boot_operations` of the boot workload.
     pub fn new(
-        setting: Setting,
-        wanted_of_boot: OpSet,
+        info: BootInfo,
+        boot_operations: OpSet,
         facts: Facts,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Self {
         Self {
-            setting,
-            wanted_of_boot,
+            info,
+            boot_operations,
             operations: Vec::new(),
             launches: Vec::new(),
             boot_samples: BTreeMap::new(),
@@ -147,16 +80,16 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// The observation. Operations of the boot workload that no launch reached
-    /// have failed for the reason `unreached`.
+    /// Returns the observation. Operations of the boot workload that no launch reached failed with
+    /// `unreached`.
     pub fn finish(mut self, unreached: &str) -> Observation {
-        self.conclude_boot(unreached);
+        self.finish_boot_operations(unreached);
         Observation {
-            environment: self.setting.environment,
+            environment: self.info.environment,
             overrides: Default::default(),
-            clock: self.setting.environment.clock(),
-            replicate: self.setting.replicate,
-            unit_per_tick: self.setting.unit_per_tick,
+            clock: self.info.environment.clock(),
+            replicate: self.info.replicate,
+            unit_per_tick: self.info.unit_per_tick,
             operations: self.operations,
             launches: self.launches,
             facts: self.facts,
@@ -165,13 +98,13 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn conclude_boot(&mut self, unreached: &str) {
+    fn finish_boot_operations(&mut self, unreached: &str) {
         for op in Workload::Boot.operations() {
-            if self.wanted_of_boot & op.bit() == 0 {
+            if self.boot_operations & op.bit() == 0 {
                 continue;
             }
             let samples = self.boot_samples.remove(&op).unwrap_or_default();
-            let outcome = match not_applicable(self.setting.environment, op) {
+            let outcome = match stages::not_applicable(self.info.environment, op) {
                 Some(reason) => Outcome::Skipped(reason.to_owned()),
                 None if samples.is_empty() && op == Op::BootExit && self.outlived_guest => {
                     Outcome::Skipped(OUTLIVED_GUEST.to_owned())
@@ -183,9 +116,9 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Ticks of our clock in units of the observation's clock.
+    /// Converts ticks to units of the observation's clock.
     fn units(&self, ticks: u64) -> u64 {
-        (ticks as f64 * self.setting.unit_per_tick).round() as u64
+        (ticks as f64 * self.info.unit_per_tick).round() as u64
     }
 
     fn problem(&mut self, problem: String) {
@@ -194,64 +127,47 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn stages(&mut self, finished: &Finished) -> BTreeMap<Stage, u64> {
-        let report = &finished.report;
-        let mut stages = report.vmm_stages.clone();
-        if let Some(offset) = self.offset(finished) {
-            let on_our_clock =
-                |(&stage, &at): (&Stage, &u64)| (stage, at.wrapping_sub(offset as u64));
-            stages.extend(report.stages.iter().map(on_our_clock));
-        }
-        if self.setting.environment.is_linux_guest() {
-            // The agent tells of itself; the guest's first instruction is its kernel's.
+    /// Returns the stages on the host clock. Impossible ones are reported and left out.
+    fn stages(&mut self, launch: &FinishedLaunch) -> BTreeMap<Stage, u64> {
+        let offset = self.offset(launch);
+        let mut stages = stages::on_host_clock(&launch.report, offset);
+        if self.info.environment.is_linux_guest() {
+            // The agent reports its own entry; the guest's first instruction is the kernel's.
             stages.remove(&Stage::GuestEntry);
         }
-        stages.extend(finished.reaped.map(|at| (Stage::Reaped, at)));
-        let possible = finished.exec..=finished.reaped.unwrap_or(u64::MAX);
+        stages.extend(launch.reaped.map(|at| (Stage::Reaped, at)));
+        let possible = launch.exec..=launch.reaped.unwrap_or(u64::MAX);
         for (stage, _) in stages.iter().filter(|(_, at)| !possible.contains(at)) {
             let name = stage.name();
             self.problem(format!(
-                "stage {name} is said to be before the start or after the end"
+                "stage {name} was reported before the start or after the end"
             ));
         }
         stages.retain(|_, at| possible.contains(at));
-        stages.insert(Stage::Exec, finished.exec);
+        stages.insert(Stage::Exec, launch.exec);
         stages
     }
 
-    /// The guest's clock minus ours, in ticks.
-    fn offset(&mut self, finished: &Finished) -> Option<i64> {
-        let report = &finished.report;
-        let told = report.counters.get(&Counter::TscOffset);
-        match (finished.offset, told) {
-            (Offset::Same, _) => Some(0),
-            (Offset::Known(offset), _) => Some(offset),
-            (Offset::Heard, Some(&told)) => Some(told as i64),
-            (Offset::Heard, None) => {
-                let lag = report.min_lag?;
-                self.facts.insert(
-                    "guest-clock".to_owned(),
-                    "the offset of the guest's clock is not told; stages of the guest are placed \
-                     by when its words arrived, and are late by the delay of the quickest"
-                        .to_owned(),
-                );
-                Some(lag.wrapping_neg())
-            }
+    /// Returns the guest's clock minus the host clock in ticks, or its bound.
+    fn offset(&mut self, launch: &FinishedLaunch) -> Option<i64> {
+        let exact = exact_offset(launch);
+        if exact.is_some() {
+            return exact;
         }
+        let lag = launch.report.min_lag?;
+        self.facts.insert(
+            "guest-clock".to_owned(),
+            "the offset of the guest's clock is not reported; stages of the guest are placed by the \
+             arrival of records, and are late by the delay of the quickest"
+                .to_owned(),
+        );
+        Some(lag.wrapping_neg())
     }
 
-    /// No record marks the first instruction of a Linux, but our VMM reports when it is about to
-    /// enter it.
-    fn last_stage(&self, op: Op) -> Option<Stage> {
-        match op {
-            Op::BootEntry if self.setting.environment.is_linux_guest() => Some(Stage::VmmEntry),
-            _ => last_stage(op),
-        }
-    }
-
-    fn boot_samples_of(&mut self, stages: &BTreeMap<Stage, u64>) {
+    fn add_boot_samples(&mut self, stages: &BTreeMap<Stage, u64>) {
         for op in Workload::Boot.operations() {
-            let end = self.last_stage(op).and_then(|stage| stages.get(&stage));
+            let end = stages::last_stage_in(self.info.environment, op);
+            let end = end.and_then(|stage| stages.get(&stage));
             if let (Some(&end), Some(&start)) = (end, stages.get(&Stage::Exec)) {
                 self.boot_samples.entry(op).or_default().push(Sample {
                     start,
@@ -268,15 +184,16 @@ impl<'a> Recorder<'a> {
         stages.iter().map(since_exec).collect()
     }
 
-    /// Puts the stamps of the host's clock into nanoseconds since the start.
-    fn stamped(&self, mut operation: Operation, finished: &Finished) -> Operation {
-        let elapsed_here = |elapsed: &&Elapsed| elapsed.op == operation.op;
-        let found = finished.report.elapsed.iter().find(elapsed_here);
+    /// Converts host timestamps to nanoseconds since the start.
+    fn with_host_time(&self, mut operation: Operation, launch: &FinishedLaunch) -> Operation {
+        let is_same = |elapsed: &&Elapsed| elapsed.op == operation.op;
+        let found = launch.report.elapsed.iter().find(is_same);
         if let (Op::HostTimer, Outcome::Measured { interrupts, .. }) =
             (operation.op, &mut operation.outcome)
         {
-            match self.raiser_offset(finished) {
-                Some(offset) => put_on_guests_clock(interrupts, offset),
+            // The bound from record arrival would not do: records arrive later than most interrupts.
+            match exact_offset(launch) {
+                Some(offset) => to_guest_clock(interrupts, offset),
                 None => operation.outcome = Outcome::Failed(NO_OFFSET.to_owned()),
             }
         }
@@ -285,82 +202,42 @@ impl<'a> Recorder<'a> {
         } = &mut operation.outcome
         {
             for sample in samples {
-                let heard = sample.host_ns.map(|at| at.saturating_sub(finished.exec));
-                sample.host_ns = heard.map(|ticks| self.units(ticks));
+                let since_exec = sample.host_ns.map(|at| at.saturating_sub(launch.exec));
+                sample.host_ns = since_exec.map(|ticks| self.units(ticks));
             }
             *elapsed = found
                 .map(|elapsed| (elapsed.guest, self.units(elapsed.host)))
-                .filter(|(_, host_ns)| *host_ns >= COMPARABLE_NS);
+                .filter(|(_, host_ns)| *host_ns >= MIN_COMPARED_NS);
         }
         operation
     }
 
-    /// The guest's clock minus that of whoever raises its interrupts, in ticks, if it
-    /// is known. When words arrived is no answer to that: they arrive later than most
-    /// interrupts.
-    fn raiser_offset(&self, finished: &Finished) -> Option<i64> {
-        let told = finished.report.counters.get(&Counter::TscOffset);
-        match finished.offset {
-            Offset::Same => Some(0),
-            Offset::Known(offset) => Some(offset),
-            Offset::Heard => told.map(|&told| told as i64),
-        }
-    }
-
-    fn counters(&self, finished: &Finished) -> BTreeMap<Counter, u64> {
-        let mut counters = finished.report.counters.clone();
-        if let Some(seen) = finished.own_memory {
-            let told = counters.entry(Counter::OwnMemory).or_default();
-            *told = seen.max(*told);
-        }
-        if let (Offset::Known(offset), false) =
-            (finished.offset, counters.contains_key(&Counter::TscOffset))
-        {
-            counters.insert(Counter::TscOffset, offset as u64);
-        }
-        if let Some(hello) = finished.report.hello {
-            counters.insert(Counter::Ring, hello.ring.into());
-        }
-        counters
-    }
-
-    /// On an exact clock a VMM's own word is all that is known of the CPU time that
-    /// interrupts take: what polling costs has to be seen there, too.
-    fn take_cpu_time(&mut self, finished: &Finished) {
-        let is_exact = self.setting.environment.clock().is_exact();
-        let asked = finished.report.requested & irq::operations() != 0;
-        let told = finished.report.counters.get(&Counter::CpuTime);
-        if let (Some(ns), true) = (told, is_exact && asked) {
+    /// Adds the CPU time that the VMM reports. On an exact clock it is the only measure of CPU time, and
+    /// shows the cost of polling.
+    fn add_cpu_time(&mut self, launch: &FinishedLaunch) {
+        let is_exact = self.info.environment.clock().is_exact();
+        let is_requested = launch.report.requested & irq::operations() != 0;
+        let reported = launch.report.counters.get(&Counter::CpuTime);
+        if let (Some(ns), true) = (reported, is_exact && is_requested) {
             let us = (ns / 1000).to_string();
             self.facts.insert(irq::CPU_TIME_US.to_owned(), us);
         }
     }
 
-    /// What the init of a simulated machine tells of loads is among what its programs
-    /// wrote.
-    fn take_loads(&mut self, errors: &str) {
-        let told = errors.lines().filter_map(|line| {
-            let (load, did) = line.strip_prefix(LOAD_PREFIX)?.split_once(' ')?;
-            Some((format!("load-{load}"), did.to_owned()))
-        });
-        self.facts.extend(told);
-    }
-
-    /// What the agent tells of its disk is among what it printed.
-    fn take_disk(&mut self, finished: &Finished) {
-        if finished.report.requested & block::operations() == 0 {
-            return;
+    /// Adds the facts about a disk, which the agent prints, and about loads, which the init of a simulated
+    /// machine prints to standard error.
+    fn add_printed_facts(&mut self, report: &GuestReport) {
+        self.facts
+            .extend(printed_facts(&report.errors, LOAD_PREFIX, "load-"));
+        if report.requested & block::operations() != 0 {
+            self.facts
+                .extend(printed_facts(&report.log, block::FACT_PREFIX, "disk-"));
         }
-        let told = finished.report.log.lines().filter_map(|line| {
-            let (name, fact) = line.strip_prefix(block::FACT_PREFIX)?.split_once(' ')?;
-            Some((format!("disk-{name}"), fact.to_owned()))
-        });
-        self.facts.extend(told);
     }
 
-    fn take_log(&mut self, report: &GuestReport) {
+    fn add_log(&mut self, report: &GuestReport) {
         for text in [&report.log, &report.errors] {
-            if !text.trim().is_empty() && self.log.len() + text.len() < MOST_LOG {
+            if !text.trim().is_empty() && self.log.len() + text.len() < MAX_LOG {
                 self.log.push_str(text);
                 if !text.ends_with('\n') {
                     self.log.push('\n');
@@ -370,15 +247,43 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Time over which clocks can be compared, in nanoseconds: how irregularly words
-/// arrive must not matter at the percent at which clocks are called wrong.
-const COMPARABLE_NS: u64 = 20_000_000;
+/// Returns the guest's clock minus the host clock in ticks, if it is known.
+fn exact_offset(launch: &FinishedLaunch) -> Option<i64> {
+    let reported = launch.report.counters.get(&Counter::TscOffset);
+    match launch.offset {
+        ClockOffset::Same => Some(0),
+        ClockOffset::Known(offset) => Some(offset),
+        ClockOffset::Unknown => reported.map(|&offset| offset as i64),
+    }
+}
 
-/// Why interrupts of the host's timer may have no figures.
-const NO_OFFSET: &str = "how the guest's clock relates to the host's is not known here, \
-    so nobody can tell how late an interrupt of the host's timer is";
+fn counters(launch: &FinishedLaunch) -> BTreeMap<Counter, u64> {
+    let mut counters = launch.report.counters.clone();
+    if let Some(sampled) = launch.own_memory {
+        let reported = counters.entry(Counter::OwnMemory).or_default();
+        *reported = sampled.max(*reported);
+    }
+    if let ClockOffset::Known(offset) = launch.offset {
+        let offset = offset as u64;
+        counters.entry(Counter::TscOffset).or_insert(offset);
+    }
+    if let Some(hello) = launch.report.hello {
+        counters.insert(Counter::Ring, hello.ring.into());
+    }
+    counters
+}
 
-fn put_on_guests_clock(interrupts: &mut [Interrupt], offset: i64) {
+/// Returns facts from lines `PREFIX NAME VALUE` of `text`, with `namespace` before their names.
+fn printed_facts(text: &str, prefix: &str, namespace: &str) -> Facts {
+    let lines = text.lines();
+    let facts = lines.filter_map(|line| {
+        let (name, value) = line.strip_prefix(prefix)?.split_once(' ')?;
+        Some((format!("{namespace}{name}"), value.to_owned()))
+    });
+    facts.collect()
+}
+
+fn to_guest_clock(interrupts: &mut [Interrupt], offset: i64) {
     let moved = |at: u64| at.wrapping_add(offset as u64);
     for interrupt in interrupts {
         interrupt.due = moved(interrupt.due);
@@ -414,27 +319,26 @@ impl SampleSink for Recorder<'_> {
         self.facts.insert(name.to_owned(), value);
     }
 
-    fn finished(&mut self, finished: Finished) {
-        if finished.outlived_guest {
+    fn finished(&mut self, launch: FinishedLaunch) {
+        if launch.outlived_guest {
             self.outlived_guest = true;
             self.fact("custom-vmm-end", OUTLIVED_GUEST.to_owned());
         }
-        let stages = self.stages(&finished);
-        let of_boot = Workload::Boot
-            .operations()
-            .any(|op| finished.report.requested & op.bit() != 0);
-        if of_boot && finished.report.end == EndState::Done {
-            self.boot_samples_of(&stages);
+        let stages = self.stages(&launch);
+        let is_requested = |op: Op| launch.report.requested & op.bit() != 0;
+        let has_boot_operations = Workload::Boot.operations().any(is_requested);
+        if has_boot_operations && launch.report.end == EndState::Done {
+            self.add_boot_samples(&stages);
         }
-        for operation in &finished.report.operations {
-            let stamped = self.stamped(operation.clone(), &finished);
-            self.operations.push(stamped);
+        for operation in &launch.report.operations {
+            let operation = self.with_host_time(operation.clone(), &launch);
+            self.operations.push(operation);
         }
         self.launches.push(Launch {
-            timeline: self.timeline(&stages, finished.exec),
-            counters: self.counters(&finished),
+            timeline: self.timeline(&stages, launch.exec),
+            counters: counters(&launch),
         });
-        if let Some(hello) = finished.report.hello {
+        if let Some(hello) = launch.report.hello {
             let sender = match hello.sender {
                 Sender::Image => "image",
                 Sender::Agent => "agent",
@@ -442,11 +346,10 @@ impl SampleSink for Recorder<'_> {
             let ring = format!("{sender} at ring {}", hello.ring);
             self.facts.insert("guest".to_owned(), ring);
         }
-        self.take_cpu_time(&finished);
-        self.take_loads(&finished.report.errors);
-        self.take_disk(&finished);
-        self.take_log(&finished.report);
-        for problem in finished.report.problems {
+        self.add_cpu_time(&launch);
+        self.add_printed_facts(&launch.report);
+        self.add_log(&launch.report);
+        for problem in launch.report.problems {
             self.problem(problem);
         }
     }

@@ -1,4 +1,4 @@
-//! Where processes of guests are recorded, see [`crate::replay`].
+//! Paths of recorded guest processes, see `replay`.
 
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;

@@ -6,33 +6,36 @@
 //! of the environment is replaced by `-`. Decoder, runner, store and report are the real ones. Figures of
 //! the wall clock are scaled by the TSC rate of the replaying host.
 
-use crate::environment::{Availability, Guest, SampleSink, Work};
-use crate::guest::{BootClock, ProcessGuest, Recipe};
+use crate::environment::Guest;
+use crate::launch::BootClock;
+use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::recording::run_name;
-use crate::sim::{self, Contents, Guests, STREAM_HASH};
+use crate::sim::{self, Contents, MachineGuest, ScriptMachine, NOT_STARTED};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::{Command, Process};
-use trapline_host::{Error, GuestImage, Limits};
+use trapline_host::{Error, Facts, GuestImage, Limits};
 use trapline_model::layers::{self, Machine, Vmm};
-use trapline_model::{EnvironmentId, GuestConfig};
-use trapline_sim::listener::{Emulator, MachineOutput};
-use trapline_sim::nested;
+use trapline_model::{EnvironmentId, GuestConfig, Unavailable};
+use trapline_sim::listener::{Emulator, MachineOutput, ProgramObserver};
+use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
 /// Replays the recording in its first argument.
 const SCRIPT: &str = r#"cd "$0"; cat events >&3; cat errors >&2; cat console; . ./end"#;
 
-/// Returns whether `recordings` contain the environment.
-pub fn supports(recordings: &Path, id: EnvironmentId) -> Availability {
+/// Checks that `recordings` contain the environment.
+///
+/// # Errors
+/// They do not.
+pub fn check(recordings: &Path, id: EnvironmentId) -> Result<(), Unavailable> {
     match directory(recordings, id).is_dir() {
-        true => Availability::Ready,
-        false => Availability::Missing(format!(
-            "{} has no recording of {id}: record it with TRAPLINE_RECORD",
-            recordings.display()
-        )),
+        true => Ok(()),
+        false => {
+            let reason = format!("{} has no recording of {id}", recordings.display());
+            Err(Unavailable::new(reason).help("record it with TRAPLINE_RECORD"))
+        }
     }
 }
 
@@ -45,7 +48,7 @@ pub fn launch(
     id: EnvironmentId,
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn Guest>, Error> {
     let stack = id.stack();
     let directory = directory(recordings, id);
@@ -56,19 +59,16 @@ pub fn launch(
             (Machine::Host, Some(Vmm::Trapline)) => ExitCodes::VMM,
             _ => ExitCodes::QEMU,
         };
-        let recipe = Recording {
+        let process = RecordedProcess {
             directory,
             exit_codes,
         };
-        return Ok(Box::new(ProcessGuest::new(Box::new(recipe))));
+        return Ok(Box::new(ProcessGuest::new(Box::new(process))));
     }
-    let contents = sim::contents(&stack, settings, image, machine)?;
-    Ok(Box::new(RecordedMachine {
-        directory,
-        contents,
-        jobs: Vec::new(),
-        running: None,
-    }))
+    let contents = sim::contents(&stack, settings, image, guest)?;
+    let running = None;
+    let machine = Box::new(RecordedMachine { directory, running });
+    Ok(MachineGuest::boxed(machine, contents))
 }
 
 fn directory(recordings: &Path, id: EnvironmentId) -> PathBuf {
@@ -79,22 +79,22 @@ fn directory(recordings: &Path, id: EnvironmentId) -> PathBuf {
 fn command(directory: &Path, job: &Job) -> Result<Command, Error> {
     let recording = directory.join(run_name(job));
     if !recording.join("end").is_file() {
-        return Err(Error::unavailable(format!(
-            "there is no recording {}: record these operations with TRAPLINE_RECORD",
-            recording.display()
-        )));
+        return Err(Error::missing(
+            format!("there is no recording {}", recording.display()),
+            "record these operations with TRAPLINE_RECORD",
+        ));
     }
     let shell = Command::new("/bin/sh").words("-euc").arg(SCRIPT);
     Ok(shell.arg(recording))
 }
 
 /// A recorded process whose output is the guest's.
-struct Recording {
+struct RecordedProcess {
     directory: PathBuf,
     exit_codes: ExitCodes,
 }
 
-impl Recipe for Recording {
+impl GuestCommand for RecordedProcess {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         command(&self.directory, job)
     }
@@ -111,41 +111,36 @@ impl Recipe for Recording {
 /// A recorded machine whose init reports its guests.
 struct RecordedMachine {
     directory: PathBuf,
-    contents: Box<dyn Contents>,
-    jobs: Vec<Job>,
     running: Option<Process>,
 }
 
-impl Guest for RecordedMachine {
-    fn ready(&mut self, work: &Work, _: &Limits) -> Result<(), Error> {
-        self.jobs = work.jobs();
-        Ok(())
+impl ScriptMachine for RecordedMachine {
+    fn prepare(&mut self, _: &dyn Contents, _: &Script, _: &Limits) -> Result<Facts, Error> {
+        Ok(Facts::new())
     }
 
-    fn go(&mut self, _: &Limits) -> Result<(), Error> {
-        if let Some(job) = self.jobs.first() {
+    fn start(&mut self, jobs: &[Job], _: &Limits) -> Result<(), Error> {
+        if let Some(job) = jobs.first() {
             self.running = Some(Process::start(&command(&self.directory, job)?)?);
         }
         Ok(())
     }
 
-    fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error> {
-        let Some(mut running) = self.running.take() else {
-            return Ok(());
-        };
-        let mut guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
-        let programs = nested::at_level(self.contents.nesting(), &mut guests);
+    fn wait(
+        &mut self,
+        programs: &mut dyn ProgramObserver,
+        limits: &Limits,
+    ) -> (String, Result<(), Error>) {
         let mut output = MachineOutput::new(Emulator::QEMU, programs);
-        let exited = running.wait(&mut output, limits);
+        let exited = match self.running.take() {
+            Some(mut running) => running.wait(&mut output, limits),
+            None => Err(Error::Machine(NOT_STARTED.to_owned())),
+        };
         let (_, hash, result) = output.finish(exited);
-        drop(guests);
-        out.fact(STREAM_HASH, hash);
-        result
+        (hash, result)
     }
 
-    fn stop(mut self: Box<Self>, grace: Duration) {
-        if let Some(running) = &mut self.running {
-            running.terminate(grace);
-        }
+    fn process(&mut self) -> Option<&mut Process> {
+        self.running.as_mut()
     }
 }

@@ -1,34 +1,33 @@
-//! The environments on the wall clock: the agent as a process, the image in our
-//! VMM, and the image in QEMU with and without KVM.
+//! Environments of this host: the agent as a process, and the image in a VMM.
 
 use crate::disk;
-use crate::environment;
-use crate::guest::{BootClock, ProcessGuest, Recipe};
+use crate::environment::Guest;
 use crate::kvm::{self, Hardware};
+use crate::launch::BootClock;
 use crate::linux_guest;
-use crate::loads::Crew;
-use std::ffi::OsString;
+use crate::loads::LoadPrograms;
+use crate::process_guest::{GuestCommand, ProcessGuest};
+use crate::vmm_command::image_command;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::block::{self, Disk};
-use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
 use trapline_host::affinity::Threads;
 use trapline_host::custom_vmm::{none_given, CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
-use trapline_model::layers::{Guest, Hypervisor, Level, QemuMachine, Stack, Vmm};
-use trapline_model::{populate, GuestConfig, Halt, MemoryPages, Serial};
+use trapline_model::layers::{self, Hypervisor, Level, QemuMachine, Stack, Vmm};
+use trapline_model::{GuestConfig, Serial};
 use trapline_sim::plugin::{with_plugin, Plugin};
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
 use trapline_sim::{bzimage, qemu};
 
-/// Prepares a guest on this host.
+/// Creates a guest on this host.
 ///
 /// # Errors
 /// A part or program is missing.
@@ -36,84 +35,72 @@ pub fn launch(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
-) -> Result<Box<dyn environment::Guest>, Error> {
-    let recipe: Box<dyn Recipe> = match (stack.guest, stack.innermost()) {
+    guest: &GuestConfig,
+) -> Result<Box<dyn Guest>, Error> {
+    let command: Box<dyn GuestCommand> = match (stack.guest, stack.innermost()) {
         (_, None) => Box::new(Agent {
             agent: settings.parts.get(Part::Agent)?,
             settings: settings.clone(),
         }),
-        (Guest::Linux, Some(level)) => linux_guest::recipe(level, settings, machine)?,
-        (Guest::Image, Some(level)) => image_recipe(level, settings, image, machine)?,
+        (layers::Guest::Linux, Some(level)) => linux_guest::guest_command(level, settings, guest)?,
+        (layers::Guest::Image, Some(level)) => image_in_vmm(level, settings, image, guest)?,
     };
-    let guest = ProcessGuest::new(recipe);
-    Ok(Box::new(guest.beside(crew(settings, image))))
+    let programs = LoadPrograms {
+        parts: settings.parts.clone(),
+        image: image.path.clone(),
+    };
+    Ok(Box::new(ProcessGuest::new(command).with_loads(programs)))
 }
 
-fn image_recipe(
+fn image_in_vmm(
     level: Level,
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
-) -> Result<Box<dyn Recipe>, Error> {
-    let (image, machine) = (image.path.clone(), *machine);
-    kvm::check_halt(machine.scheduling.halt)?;
+    guest: &GuestConfig,
+) -> Result<Box<dyn GuestCommand>, Error> {
+    let (image, guest) = (image.path.clone(), *guest);
+    kvm::check_halt(guest.scheduling.halt)?;
     Ok(match level.vmm {
-        Some(Vmm::Trapline) => Box::new(OurVmm {
+        Some(Vmm::Trapline) => Box::new(ImageInTraplineVmm {
             vmm: settings.parts.get(Part::Vmm)?,
             image,
-            machine,
+            guest,
         }),
-        Some(Vmm::Qemu(kind)) => {
+        Some(Vmm::Qemu(machine)) => {
             let (accelerator, ring) = match level.hypervisor {
-                Hypervisor::Kvm => (qemu::KVM, Hardware::of_this_host().ring()),
+                Hypervisor::Kvm => (qemu::KVM, Hardware::of_host().ring()),
                 _ => (qemu::TCG, 0),
             };
-            Box::new(InQemu {
-                qemu: Qemu::find(settings.qemu.as_deref())?,
-                kind,
-                image,
+            Box::new(ImageInQemu {
+                qemu: settings.qemu()?,
                 machine,
+                image,
+                guest,
                 accelerator,
                 ring,
                 plugin: None,
                 steady: None,
-                clock: BootClock::Guests,
+                clock: BootClock::Guest,
             })
         }
-        Some(Vmm::Custom) | None => custom_recipe(settings, &image, &machine)?,
+        Some(Vmm::Custom) | None => {
+            let ring = Hardware::of_host().ring();
+            let (bzimage, file) = bzimage_file(settings, &image)?;
+            Box::new(ImageInCustomVmm {
+                custom: CustomGuest {
+                    bzimage,
+                    ..custom_guest(settings, &image, &guest, ring)?
+                },
+                _bzimage: file,
+            })
+        }
     })
 }
 
-fn custom_recipe(
-    settings: &Settings,
-    image: &Path,
-    machine: &GuestConfig,
-) -> Result<Box<dyn Recipe>, Error> {
-    let ring = Hardware::of_this_host().ring();
-    let (bzimage, file) = bzimage_file(settings, image)?;
-    let foreign = CustomGuest {
-        bzimage,
-        ..foreign(settings, image, machine, ring)?
-    };
-    Ok(Box::new(Theirs {
-        foreign,
-        _bzimage: file,
-    }))
-}
-
-/// Who disturbs guests on this host.
-pub(crate) fn crew(settings: &Settings, image: &GuestImage) -> Crew {
-    Crew {
-        parts: settings.parts.clone(),
-        image: image.path.clone(),
-    }
-}
-
-/// The image as a bzImage in a file, if the user's VMM wants that.
+/// Writes the image as a bzImage to a temporary file, if the custom VMM needs one.
 fn bzimage_file(settings: &Settings, image: &Path) -> Result<(PathBuf, Option<TempPath>), Error> {
-    let wanted = settings.vmm.as_ref().is_some_and(CustomVmm::wants_bzimage);
-    if !wanted {
+    let is_needed = settings.vmm.as_ref().is_some_and(CustomVmm::wants_bzimage);
+    if !is_needed {
         return Ok((PathBuf::new(), None));
     }
     let mut file = NamedTempFile::new().map_err(Error::file(std::env::temp_dir()))?;
@@ -123,21 +110,14 @@ fn bzimage_file(settings: &Settings, image: &Path) -> Result<(PathBuf, Option<Te
     Ok((path.to_path_buf(), Some(path)))
 }
 
-/// The image in the VMM that the user gave.
-struct Theirs {
-    foreign: CustomGuest,
-    /// Is removed when nobody needs it any more.
-    _bzimage: Option<TempPath>,
-}
-
-/// The VMM that the user gave, with `image` where it will find it.
+/// Returns the custom VMM with the image at `image`.
 ///
 /// # Errors
-/// There is none, or its program is not there.
-pub(crate) fn foreign(
+/// No custom VMM is configured, or its program does not exist.
+pub(crate) fn custom_guest(
     settings: &Settings,
     image: &Path,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
     ring: u8,
 ) -> Result<CustomGuest, Error> {
     let vmm = settings.vmm.clone().ok_or_else(none_given)?;
@@ -146,38 +126,44 @@ pub(crate) fn foreign(
         vmm,
         image: image.to_owned(),
         bzimage: PathBuf::new(),
-        machine: *machine,
+        machine: *guest,
         ring,
     })
 }
 
-impl Recipe for Theirs {
+struct ImageInCustomVmm {
+    custom: CustomGuest,
+    /// Removed when dropped.
+    _bzimage: Option<TempPath>,
+}
+
+impl GuestCommand for ImageInCustomVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
-        Ok(self.foreign.command(job))
+        Ok(self.custom.command(job))
     }
 
-    /// Those of the agent, which nobody looks at.
+    /// Not evaluated for custom VMMs.
     fn exit_codes(&self) -> ExitCodes {
         ExitCodes::AGENT
     }
 
     fn clock(&self) -> BootClock {
-        BootClock::Guests
+        BootClock::Guest
     }
 
-    fn foreign(&self) -> Option<&CustomGuest> {
-        Some(&self.foreign)
+    fn custom(&self) -> Option<&CustomGuest> {
+        Some(&self.custom)
     }
 }
 
 /// The agent as a process.
 struct Agent {
     agent: PathBuf,
-    /// They say where its disk is to be.
+    /// Location of disks.
     settings: Settings,
 }
 
-impl Recipe for Agent {
+impl GuestCommand for Agent {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let mut command = Command::new(&self.agent);
         let mut job = *job;
@@ -197,114 +183,65 @@ impl Recipe for Agent {
     }
 
     fn clock(&self) -> BootClock {
-        BootClock::Ours
+        BootClock::Host
     }
 }
 
-/// The image in our VMM.
-struct OurVmm {
+struct ImageInTraplineVmm {
     vmm: PathBuf,
     image: PathBuf,
-    machine: GuestConfig,
+    guest: GuestConfig,
 }
 
-impl Recipe for OurVmm {
+impl GuestCommand for ImageInTraplineVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
-        Ok(our_vmm(
-            Command::new(&self.vmm),
-            &self.image,
-            &self.machine,
-            job,
-        ))
+        let vmm = Command::new(&self.vmm);
+        Ok(image_command(vmm, &self.image, &self.guest, job))
     }
 
     fn exit_codes(&self) -> ExitCodes {
         ExitCodes::VMM
     }
 
-    /// Its first thread runs the virtual CPU.
+    /// The first thread runs the vCPU.
     fn threads(&self, job: &Job) -> Option<Threads> {
         let ticker = job.selects(Op::HostTimer);
-        let line = self.machine.serial == Serial::Buffered;
+        let writer = self.guest.serial == Serial::Buffered;
         Some(Threads {
-            helpers: usize::from(ticker) + usize::from(line),
+            helpers: usize::from(ticker) + usize::from(writer),
             ..Threads::FIRST
         })
     }
 
     fn clock(&self) -> BootClock {
-        BootClock::Guests
-    }
-}
-
-/// The arguments of our VMM for `job`, with its events on descriptor 3.
-pub(crate) fn our_vmm(
-    vmm: Command,
-    image: impl Into<OsString>,
-    machine: &GuestConfig,
-    job: &Job,
-) -> Command {
-    let job = Job {
-        console: Console::Frames,
-        ports: true,
-        ..*job
-    };
-    let vmm = match job.selects(Op::HostTimer) {
-        true => vmm.arg("--ticker"),
-        false => vmm,
-    };
-    let vmm = match job.run & populate::operations() {
-        0 => vmm,
-        _ => vmm.words("--populate steps"),
-    };
-    let vmm = match machine.serial {
-        Serial::Lines => vmm,
-        serial => vmm.words("--serial").arg(serial.name()),
-    };
-    let vmm = match machine.scheduling.halt {
-        Halt::Exits => vmm,
-        Halt::InGuest => vmm.arg("--halt-in-guest"),
-    };
-    with_pages(vmm, machine.pages)
-        .arg("--image")
-        .arg(image)
-        .words(&format!("--memory {}M", machine.memory_mib))
-        .words(&format!("--cpus {} --events 3 --cmdline", machine.cpus))
-        .arg(job.to_string())
-}
-
-/// The arguments that say of which pages a guest's memory is.
-pub(crate) fn with_pages(vmm: Command, pages: MemoryPages) -> Command {
-    match pages {
-        MemoryPages::File => vmm,
-        pages => vmm.words("--pages").arg(pages.name()),
+        BootClock::Guest
     }
 }
 
 /// The image in QEMU.
-pub(crate) struct InQemu {
+pub(crate) struct ImageInQemu {
     pub qemu: Qemu,
-    pub kind: QemuMachine,
+    pub machine: QemuMachine,
     pub image: PathBuf,
-    pub machine: GuestConfig,
-    /// In QEMU's words.
+    pub guest: GuestConfig,
+    /// Option `-accel` and related ones.
     pub accelerator: &'static str,
-    /// The ring for the image.
+    /// Ring in which the image runs.
     pub ring: u8,
-    /// Who watches.
+    /// Instruction counter.
     pub plugin: Option<Plugin>,
-    /// What keeps its clock steady, if that counts instructions.
+    /// Preload library of a QEMU that counts instructions.
     pub steady: Option<Arc<File>>,
     pub clock: BootClock,
 }
 
-impl Recipe for InQemu {
+impl GuestCommand for ImageInQemu {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let job = qemu::adapt(job, self.ring);
         let command = self.qemu.for_image(
-            self.kind,
+            self.machine,
             &self.image,
-            &self.machine,
+            &self.guest,
             self.accelerator,
             &job,
         );

@@ -1,23 +1,24 @@
-//! Whether there is memory for what a guest is given while it runs.
+//! Memory for hotplug of workload populate.
 
 use trapline_model::expand::PlannedBoot;
 use trapline_model::{populate, LeftOut};
 
-/// Of the memory of this host, what is left to others, in MiB.
-const LEFT_MIB: u64 = 512;
+/// Memory of this host reserved for other programs, in MiB.
+const RESERVED_MIB: u64 = 512;
 
-/// A boot without what this host has no memory for, with the reason.
-pub fn fit(planned: &PlannedBoot, available_mib: Option<u64>) -> PlannedBoot {
+/// Returns a boot without the operations that need more memory than available.
+pub fn without_unavailable(planned: &PlannedBoot, available_mib: Option<u64>) -> PlannedBoot {
     let mut planned = planned.clone();
     let window = u64::from(planned.guest.window_mib);
-    let Some(available) = available_mib.filter(|mib| window > 0 && *mib < window + LEFT_MIB) else {
+    let Some(available) = available_mib.filter(|mib| window > 0 && *mib < window + RESERVED_MIB)
+    else {
         return planned;
     };
     planned.left_out.push(LeftOut {
         operations: planned.job.run & populate::large(),
         reason: format!(
-            "{} MiB of memory are needed, {available} MiB are available: end something large",
-            window + LEFT_MIB
+            "{} MiB of memory are needed, {available} MiB are available: end a large program",
+            window + RESERVED_MIB
         ),
     });
     planned.job.run &= !populate::large();
@@ -45,17 +46,17 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_memory_for_is_left_out_and_told() {
+    fn operations_without_memory_are_left_out_with_a_reason() {
         let plan = planned();
         for enough in [None, Some(1536), Some(9999)] {
-            assert_eq!(fit(&plan, enough), plan);
+            assert_eq!(without_unavailable(&plan, enough), plan);
         }
-        let fitted = fit(&plan, Some(1535));
+        let fitted = without_unavailable(&plan, Some(1535));
         assert_eq!(fitted.job.run, plan.job.run & !populate::large());
         assert_eq!(fitted.guest.window_mib, 0);
-        let told = &fitted.left_out[0];
-        assert_eq!(told.operations, populate::large());
-        assert!(told
+        let left_out = &fitted.left_out[0];
+        assert_eq!(left_out.operations, populate::large());
+        assert!(left_out
             .reason
             .starts_with("1536 MiB of memory are needed, 1535"));
     }

@@ -39,7 +39,7 @@ pub enum Error {
     #[error("cannot read the guest's output: {0}")]
     Output(io::Error),
     /// The guest did not end in time and was killed.
-    #[error("guest timed out after {} s and was killed (--timeout allows more){}", .after.as_secs(), last(.output))]
+    #[error("guest timed out after {} s and was killed{}", .after.as_secs(), last(.output))]
     TimedOut {
         /// The time limit.
         after: Duration,
@@ -61,7 +61,10 @@ pub enum Error {
         output: String,
     },
     /// The guest uses another version of the protocol.
-    #[error("guest has protocol version {theirs}, expected {}: build all parts from one source with 'make build'", trapline_abi::VERSION)]
+    #[error(
+        "guest has protocol version {theirs}, expected {}",
+        trapline_abi::VERSION
+    )]
     Version {
         /// Version of the guest.
         theirs: u16,
@@ -161,6 +164,34 @@ impl Error {
         move |source| Self::Start { program, source }
     }
 
+    /// Returns the remedy, if there is one.
+    pub fn remedy(&self) -> Option<&str> {
+        match self {
+            Self::Unavailable(unavailable) => unavailable.remedy.as_deref(),
+            Self::TimedOut { .. } => Some("--timeout allows more"),
+            Self::Version { .. } => Some("build all parts from one source with 'make build'"),
+            _ => None,
+        }
+    }
+
+    /// Returns the message without the remedy.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Unavailable(unavailable) => unavailable.reason.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Returns message and remedy, as failures are stored and shown.
+    pub fn with_remedy(&self) -> String {
+        let reason = self.reason();
+        match self.remedy() {
+            None => reason,
+            Some(remedy) if reason.contains('\n') => format!("{reason}\nhelp: {remedy}"),
+            Some(remedy) => format!("{reason}: {remedy}"),
+        }
+    }
+
     /// Returns a missing capability without a remedy.
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(Unavailable::new(reason))
@@ -180,9 +211,9 @@ impl From<Unavailable> for Error {
 
 impl From<Error> for Unavailable {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Unavailable(unavailable) => unavailable,
-            other => Self::new(other.to_string()),
+        Self {
+            reason: error.reason(),
+            remedy: error.remedy().map(str::to_owned),
         }
     }
 }
@@ -197,13 +228,15 @@ mod tests {
             after: Duration::from_secs(30),
             output: "one\ntwo".to_owned(),
         };
-        let text = "guest timed out after 30 s and was killed (--timeout allows more); \
-                    last output:\n  one\n  two";
+        let text = "guest timed out after 30 s and was killed; last output:\n  one\n  two";
         assert_eq!(error.to_string(), text);
+        let text = format!("{text}\nhelp: --timeout allows more");
+        assert_eq!(error.with_remedy(), text);
+        assert_eq!(Error::Stopped.with_remedy(), Error::Stopped.to_string());
     }
 
     #[test]
-    fn missing_capability_keeps_its_remedy() {
+    fn remedy_is_a_field() {
         let error = Error::missing("no QEMU in $PATH", "install it");
         assert_eq!(error.to_string(), "no QEMU in $PATH: install it");
         let unavailable = Unavailable::from(error);

@@ -105,7 +105,7 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
     let operations = Op::ALL.into_iter().filter(is_requested);
     let operations = operations.map(|op| Operation {
         op,
-        outcome: Outcome::Failed(error.to_string()),
+        outcome: Outcome::Failed(error.with_remedy()),
     });
     Observation {
         environment: boot.environment,
@@ -123,7 +123,7 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
 
 impl From<trapline_environments::Booted> for BootResult {
     fn from(booted: trapline_environments::Booted) -> Self {
-        match booted.trouble {
+        match booted.error {
             // Operations that a cancelled boot did not reach have not failed.
             Some(EnvError::Stopped) => Self::Cancelled,
             Some(EnvError::TimedOut { .. } | EnvError::SimulatedTimeout { .. }) => {

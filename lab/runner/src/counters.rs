@@ -13,10 +13,10 @@ use trapline_profile::{format, Window};
 /// Environment and replicate of a boot.
 type Key = (EnvironmentId, u32);
 
-/// The counts of a boot, or the reason why they are missing.
-type Counted = Result<Vec<Window>, String>;
+/// The counts of a boot, or the failure to read them.
+type Counted = Result<Vec<Window>, Failure>;
 
-/// Remedy of errors without one.
+/// Remedy for counts that cannot be read.
 const REBUILD: &str = "'make build' rebuilds the lab and the plugin";
 
 /// Instruction counters, and their counts so far.
@@ -55,12 +55,13 @@ impl Counter {
     fn windows(&self) -> Counted {
         match self {
             Self::Plugin(plugin) => {
-                let text = plugin.written().map_err(|error| error.to_string())?;
-                format::read(&text).map_err(|error| error.to_string())
+                let text = plugin.written()?;
+                format::read(&text).map_err(|error| Failure::from_error(&error).help(REBUILD))
             }
             Self::Debugger(reader) => {
                 let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-                reader.take().map_err(|error| error.to_string())
+                let taken = reader.take();
+                taken.map_err(|error| Failure::from_error(&error).help(REBUILD))
             }
         }
     }
@@ -92,7 +93,7 @@ impl Counters {
     /// Returns the environment of a boot with a counter.
     ///
     /// # Errors
-    /// Memory for the counts cannot be allocated, or there is no such environment.
+    /// Memory for the counts cannot be allocated, or instructions cannot be counted there.
     pub fn attach(&self, id: EnvironmentId) -> Result<CountedEnvironment, EnvError> {
         let levels = id.stack().levels.len();
         let is_nested = id.stack().is_nested();
@@ -117,11 +118,8 @@ impl Counters {
             }
         };
         let settings = counter.settings(&self.settings);
-        let mut all = trapline_environments::all(&settings).into_iter();
-        let environment = all.find(|environment| environment.id() == id);
-        let missing = || EnvError::unavailable("no such environment");
         Ok(CountedEnvironment {
-            environment: environment.ok_or_else(missing)?,
+            environment: trapline_environments::environment(id, &settings),
             counter,
         })
     }
@@ -140,10 +138,8 @@ impl Counters {
     pub fn take(&self, environment: EnvironmentId, replicate: u32) -> Result<Vec<Window>, Failure> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let windows = counted.remove(&(environment, replicate));
-        let windows = windows.unwrap_or_else(|| Err("no instructions were counted".to_owned()));
-        windows.map_err(|why| {
-            let (why, help) = why.split_once("; ").unwrap_or((&why, REBUILD));
-            Failure::new(format!("{environment}: {why}")).help(help)
-        })
+        let missing = || Err(Failure::new("no instructions were counted").help(REBUILD));
+        let windows = windows.unwrap_or_else(missing);
+        windows.map_err(|failure| failure.about(environment.name()))
     }
 }

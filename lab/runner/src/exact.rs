@@ -49,8 +49,8 @@ pub fn measure(
     context: &RunContext<'_>,
 ) -> Result<Run, Failure> {
     for id in environments {
-        if let Some(reason) = context.inventory.unavailable_reason(*id) {
-            return Err(unmeasured(*id, reason));
+        if let Some(unavailable) = context.inventory.unavailable(*id) {
+            return Err(unmeasured(*id, &unavailable.to_string()));
         }
     }
     let options = BootOptions {

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use trapline_environments::EnvError;
+use trapline_model::Unavailable;
 use trapline_store::StoreError;
 
 /// Outcome of a command.
@@ -81,13 +82,9 @@ impl Failure {
         }
     }
 
-    /// Creates a failure from the error of a library, which has its remedy after a semicolon.
+    /// Creates a failure from an error and its causes.
     pub fn from_error(error: &dyn Error) -> Self {
-        let text = error.to_string();
-        match text.split_once("; ") {
-            Some((message, help)) => Self::new(message).help(help),
-            None => Self::new(with_causes(text, error)),
-        }
+        Self::new(with_causes(error.to_string(), error))
     }
 }
 
@@ -102,7 +99,25 @@ impl From<StoreError> for Failure {
 
 impl From<EnvError> for Failure {
     fn from(error: EnvError) -> Self {
-        Self::from_error(&error)
+        Self::from(&error)
+    }
+}
+
+impl From<&EnvError> for Failure {
+    fn from(error: &EnvError) -> Self {
+        Self {
+            help: error.remedy().map(str::to_owned),
+            ..Self::new(with_causes(error.reason(), error))
+        }
+    }
+}
+
+impl From<&Unavailable> for Failure {
+    fn from(unavailable: &Unavailable) -> Self {
+        Self {
+            help: unavailable.remedy.clone(),
+            ..Self::new(&unavailable.reason)
+        }
     }
 }
 

@@ -86,8 +86,8 @@ fn on_host(program: &Path) -> Result<Output, Failure> {
 }
 
 fn simulated(file: PathBuf, context: &RunContext<'_>) -> Result<Output, Failure> {
-    if let Some(reason) = context.inventory.unavailable_reason(EnvironmentId::SIM_KVM) {
-        return Ok(Err(reason.to_owned()));
+    if let Some(reason) = context.inventory.unavailable(EnvironmentId::SIM_KVM) {
+        return Ok(Err(reason.to_string()));
     }
     let watch = Limits {
         timeout: timeout::EXACT,
@@ -101,7 +101,7 @@ fn simulated(file: PathBuf, context: &RunContext<'_>) -> Result<Output, Failure>
     context.events.handle(RunEvent::TaskStarted(task));
     let ran = programs::run(context.inventory.settings(), &[program], &watch);
     context.events.handle(RunEvent::Finished);
-    let (outputs, _) = ran.map_err(|error| context.interrupt.explain(&error))?;
+    let (outputs, _) = ran.map_err(|error| context.interrupt.explain(error))?;
     match outputs.first() {
         Some(output) => check(output.status, &output.console, &output.errors),
         None => Err(Failure::new(

@@ -53,11 +53,11 @@ impl Interrupt {
         self.requested.load(Ordering::Relaxed)
     }
 
-    /// Returns the failure for `error`, or [`Failure::interrupted`] after a signal, its likely cause.
-    pub fn explain(&self, error: &dyn std::error::Error) -> Failure {
+    /// Returns `failure`, or [`Failure::interrupted`] after a signal, its likely cause.
+    pub fn explain(&self, failure: impl Into<Failure>) -> Failure {
         match self.check() {
             Err(interrupted) => interrupted,
-            Ok(()) => Failure::from_error(error),
+            Ok(()) => failure.into(),
         }
     }
 

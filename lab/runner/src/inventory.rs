@@ -1,15 +1,14 @@
-//! The environments of this host and their availability.
+//! The environments of this host and their availability, which is checked on first use.
 
 use crate::failure::Failure;
 use crate::file_overrides;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use trapline_environments::{
-    Availability, EnvError, Environment, GuestImage, Requirements, Settings,
-};
+use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::request::usual_operations;
 use trapline_model::{
-    expand, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched, Scheduling,
+    expand, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched,
+    Scheduling, Unavailable,
 };
 
 /// All environments, with the settings they are made from.
@@ -34,37 +33,36 @@ pub struct EnvironmentEntry {
     pub id: EnvironmentId,
     /// Launches guests.
     pub environment: Box<dyn Environment>,
-    /// Ready, or the reason why not.
-    pub availability: Availability,
+    overrides: Overrides,
+    availability: OnceLock<Result<(), Unavailable>>,
 }
 
 impl EnvironmentEntry {
     fn new(environment: Box<dyn Environment>, overrides: &Overrides) -> Self {
-        let id = environment.id();
-        let availability = match overrides.unsupported_options(id) {
-            Some(reason) => Availability::Missing(reason),
-            None => environment.supports(&Requirements {
-                guest: guest(id, overrides),
-            }),
-        };
         Self {
-            id,
-            availability,
+            id: environment.id(),
             environment,
+            overrides: overrides.clone(),
+            availability: OnceLock::new(),
         }
     }
 
-    /// Returns the reason why the environment is unavailable, if it is.
-    pub fn unavailable_reason(&self) -> Option<&str> {
-        match &self.availability {
-            Availability::Ready => None,
-            Availability::Missing(reason) => Some(reason),
+    /// Returns the reason why the environment is unavailable, if it is. The first call checks it.
+    pub fn unavailable(&self) -> Option<&Unavailable> {
+        let checked = self.availability.get_or_init(|| self.check());
+        checked.as_ref().err()
+    }
+
+    fn check(&self) -> Result<(), Unavailable> {
+        match self.overrides.unsupported_options(self.id) {
+            Some(reason) => Err(Unavailable::new(reason)),
+            None => self.environment.check(&guest(self.id, &self.overrides)),
         }
     }
 }
 
 impl Inventory {
-    /// Checks the availability of every environment. Starts no guest.
+    /// Returns all environments. Checks none.
     pub fn new(settings: Settings, overrides: Overrides, sched: Sched) -> Self {
         let environments = trapline_environments::all(&settings).into_iter();
         let entries = environments.map(|it| EnvironmentEntry::new(it, &overrides));
@@ -132,14 +130,14 @@ impl Inventory {
     }
 
     /// Returns the reason why an environment is unavailable, if it is.
-    pub fn unavailable_reason(&self, id: EnvironmentId) -> Option<&str> {
-        self.entry(id)?.unavailable_reason()
+    pub fn unavailable(&self, id: EnvironmentId) -> Option<&Unavailable> {
+        self.entry(id)?.unavailable()
     }
 
     /// Returns the reason why a config cannot be measured, if it cannot.
-    pub fn unavailable_config(&self, config: &Config) -> Option<&str> {
+    pub fn unavailable_config(&self, config: &Config) -> Option<&Unavailable> {
         let inventory = self.with_files_of(&config.overrides);
-        inventory.unavailable_reason(config.environment)
+        inventory.unavailable(config.environment)
     }
 
     /// Returns the entry of one environment.
@@ -147,11 +145,15 @@ impl Inventory {
         self.entries.iter().find(|entry| entry.id == id)
     }
 
-    /// Returns the environments that are available, in their default configuration.
-    pub fn ready(&self) -> Vec<Config> {
-        let ready = self.entries.iter();
-        let ready = ready.filter(|entry| entry.unavailable_reason().is_none());
-        ready.map(|entry| entry.id.into()).collect()
+    /// Returns those of `configs` that can be measured. Checks them in parallel.
+    pub fn ready(&self, configs: &[Config]) -> Vec<Config> {
+        std::thread::scope(|scope| {
+            for config in configs {
+                scope.spawn(|| self.unavailable_config(config).is_none());
+            }
+        });
+        let is_ready = |config: &&Config| self.unavailable_config(config).is_none();
+        configs.iter().filter(is_ready).cloned().collect()
     }
 
     /// Returns `chosen`, or if it is empty the environments that are measured by default: the usual

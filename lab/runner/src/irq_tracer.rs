@@ -34,9 +34,8 @@ impl IrqTracers {
     pub fn find(context: &RunContext<'_>, environments: &[EnvironmentId]) -> Self {
         let inventory = context.inventory;
         let settings = inventory.settings().clone();
-        let is_exact = |id: &EnvironmentId| {
-            id.clock().is_exact() && inventory.unavailable_reason(*id).is_none()
-        };
+        let is_exact =
+            |id: &EnvironmentId| id.clock().is_exact() && inventory.unavailable(*id).is_none();
         let exact: Vec<_> = environments.iter().copied().filter(is_exact).collect();
         let is_any_traceable = exact.iter().any(|id| is_traceable(*id));
         let plugin = is_any_traceable.then(|| settings.load_plugin(&format::ready()));
@@ -70,10 +69,8 @@ impl IrqTracers {
             plugin: Some(plugin.clone()),
             ..self.settings.clone()
         };
-        let mut all = trapline_environments::all(&settings).into_iter();
-        let environment = all.find(|environment| environment.id() == id);
-        Ok(environment.map(|environment| TracedEnvironment {
-            environment,
+        Ok(Some(TracedEnvironment {
+            environment: trapline_environments::environment(id, &settings),
             plugin,
         }))
     }

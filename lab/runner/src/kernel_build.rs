@@ -97,7 +97,7 @@ pub fn unavailable_reason(
     column: Column,
 ) -> Option<String> {
     let unsupported = kernel_build::unsupported_reason(environment, column);
-    let unavailable = || inventory.unavailable_reason(environment).map(str::to_owned);
+    let unavailable = || inventory.unavailable(environment).map(ToString::to_string);
     let root = || {
         let checked = kernel_build::check(&inventory.settings().cache, size);
         checked.err().map(|error| error.to_string())
@@ -166,7 +166,7 @@ impl Builder<'_> {
                 Err(EnvError::Unavailable(missing)) => {
                     not_done(BuildOutcome::Skipped(missing.to_string()))
                 }
-                Err(error) => not_done(BuildOutcome::Failed(error.to_string())),
+                Err(error) => not_done(BuildOutcome::Failed(error.with_remedy())),
             },
         };
         Ok(Build {

@@ -119,8 +119,8 @@ pub fn begin(
     }
     let number = create(store, request.seed, recorded, plan_text, context)?;
     for config in &plan.left_out {
-        if let Some(reason) = inventory.unavailable_config(config) {
-            store.add_skip(number, config, reason)?;
+        if let Some(unavailable) = inventory.unavailable_config(config) {
+            store.add_skip(number, config, &unavailable.to_string())?;
         }
     }
     for (config, reason) in &plan.without_work {

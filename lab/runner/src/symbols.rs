@@ -3,10 +3,8 @@
 use crate::context::RunContext;
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
-use trapline_environments::sim::{
-    symbols::{locate, Located},
-    xen_code, XenCode,
-};
+use trapline_environments::sim::{xen_code, XenCode};
+use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
 use trapline_model::EnvironmentId;
 use trapline_profile::symbols::{build_id, code_ranges, lowest_address, mappings, Mapping};
@@ -101,13 +99,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the addresses of code on the simulated machine.
-    fn locate(&self, environment: EnvironmentId, watch: &Limits) -> Result<Located, Failure> {
+    fn locate(&self, environment: EnvironmentId, watch: &Limits) -> Result<CodeAddresses, Failure> {
         let inventory = self.context.inventory;
         let machine = inventory.guest(environment);
         let located = inventory
             .image()
             .and_then(|image| locate(inventory.settings(), environment, &image, &machine, watch));
-        located.map_err(|error| self.context.interrupt.explain(&error))
+        located.map_err(|error| self.context.interrupt.explain(error))
     }
 
     fn part(&self, part: Part) -> Result<PathBuf, Failure> {
@@ -151,13 +149,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn add_kernel(&mut self, located: &Located) {
+    fn add_kernel(&mut self, located: &CodeAddresses) {
         let symbols = &mut self.symbols;
         symbols.add_kallsyms(AddressSpace::Kernel, "kernel", &located.kernel);
     }
 
     /// Adds the kernels of guests that host guests, and their programs.
-    fn add_nested(&mut self, located: &Located) -> Result<(), Failure> {
+    fn add_nested(&mut self, located: &CodeAddresses) -> Result<(), Failure> {
         for (kernel, level) in located.nested_kernels.iter().zip(1..) {
             let space = AddressSpace::NestedKernel(level);
             self.symbols.add_kallsyms(space, "kernel", kernel);
@@ -172,7 +170,7 @@ impl<'a> Reader<'a> {
     fn add_programs(
         &mut self,
         environment: EnvironmentId,
-        located: &Located,
+        located: &CodeAddresses,
     ) -> Result<(), Failure> {
         self.add(AddressSpace::User, "trapline-agent", Part::Agent)?;
         if environment.has_trapline_vmm() {
@@ -209,7 +207,7 @@ impl<'a> Reader<'a> {
 
     fn add_hypervisor(&mut self) -> Result<XenCode, Failure> {
         let code = xen_code(self.context.inventory.settings());
-        let code = code.map_err(|error| self.context.interrupt.explain(&error))?;
+        let code = code.map_err(|error| self.context.interrupt.explain(error))?;
         let symbols = &mut self.symbols;
         symbols.add_range(AddressSpace::Hypervisor, XEN.start, XEN.end, HYPERVISOR);
         match xen_symbols(&code)? {

@@ -35,11 +35,13 @@ pub fn check_nesting(qemu: &Qemu) -> Result<(), Error> {
     // A QEMU that does not know the property may have SVM.
     match answers.lines().any(is_no) {
         false => Ok(()),
-        true => Err(Error::unavailable(format!(
-            "the CPU that {} simulates has no SVM, and KVM does not load without; use QEMU as \
-             the distribution builds it: {REMEDY} ('sim' works with this one)",
-            of(qemu)
-        ))),
+        true => Err(Error::missing(
+            format!(
+                "the CPU that {} simulates has no SVM, and KVM does not load without",
+                of(qemu)
+            ),
+            format!("use QEMU of the distribution ('sim' works with this one): {REMEDY}"),
+        )),
     }
 }
 
@@ -58,12 +60,14 @@ fn counting(qemu: &Qemu) -> Result<String, Error> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let words = String::from_utf8_lossy(&output.stderr);
-    Err(Error::unavailable(format!(
-        "{} cannot be the machine that counts instructions ({}); use QEMU as the distribution \
-         builds it: {REMEDY}",
-        of(qemu),
-        words.lines().next().unwrap_or("it does not say why").trim()
-    )))
+    Err(Error::missing(
+        format!(
+            "{} cannot be the machine that counts instructions ({})",
+            of(qemu),
+            words.lines().next().unwrap_or("without a message").trim()
+        ),
+        format!("use QEMU of the distribution: {REMEDY}"),
+    ))
 }
 
 fn of(qemu: &Qemu) -> String {
@@ -97,7 +101,7 @@ mod tests {
         };
         let error = check_counting(&qemu("/bin/false")).unwrap_err().to_string();
         assert!(error.starts_with("QEMU 99 (/bin/false) cannot"), "{error}");
-        assert!(error.contains("it does not say why"), "{error}");
+        assert!(error.contains("without a message"), "{error}");
         assert!(error.ends_with(REMEDY), "{error}");
         let error = check_nesting(&qemu("/nonexistent")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent"), "{error}");

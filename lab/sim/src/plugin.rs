@@ -118,18 +118,20 @@ fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), Error> {
         return Ok(());
     }
     if words.lines().any(|line| line.starts_with(PLUGIN_SAYS)) {
-        return Err(Error::unavailable(format!(
-            "{} is of another build than this lab; build both from one source with 'make build'",
-            library.display()
-        )));
+        return Err(Error::missing(
+            format!("{} is of another build than this lab", library.display()),
+            "build both from one source with 'make build'",
+        ));
     }
-    Err(Error::unavailable(format!(
-        "QEMU {} cannot load the plugin that counts ({}); this needs a QEMU with plugins \
-         of API version 1, as Debian 12 and Ubuntu 24.04 have it, and the plugin as 'make build' \
-         makes it",
-        qemu.version,
-        words.lines().next().unwrap_or("it does not say why").trim()
-    )))
+    Err(Error::missing(
+        format!(
+            "QEMU {} cannot load the plugin that counts ({})",
+            qemu.version,
+            words.lines().next().unwrap_or("without a message").trim()
+        ),
+        "use a QEMU with plugins of API version 1, as in Debian 12 and Ubuntu 24.04, and the plugin of \
+         'make build'",
+    ))
 }
 
 #[cfg(test)]

@@ -34,9 +34,8 @@ impl Qemu {
     pub fn find(program: Option<&Path>) -> Result<Self, Error> {
         let program = match program {
             Some(program) => program.to_owned(),
-            None => find_program("qemu-system-x86_64").ok_or_else(|| {
-                Error::unavailable(format!("there is no qemu-system-x86_64 in $PATH: {REMEDY}"))
-            })?,
+            None => find_program("qemu-system-x86_64")
+                .ok_or_else(|| Error::missing("there is no qemu-system-x86_64 in $PATH", REMEDY))?,
         };
         let output = std::process::Command::new(&program)
             .arg("--version")
@@ -45,9 +44,8 @@ impl Qemu {
                 program: program.clone(),
                 source,
             })?;
-        let version = version_in(&String::from_utf8_lossy(&output.stdout)).map_err(|reason| {
-            Error::unavailable(format!("{}: {reason}: {REMEDY}", program.display()))
-        })?;
+        let version = version_in(&String::from_utf8_lossy(&output.stdout))
+            .map_err(|reason| Error::missing(format!("{}: {reason}", program.display()), REMEDY))?;
         Ok(Self { program, version })
     }
 
@@ -69,7 +67,7 @@ impl Qemu {
             let mut present = paths.filter_map(|path| path.canonicalize().ok());
             present.next().ok_or_else(|| {
                 let program = self.program.display();
-                Error::unavailable(format!("{program} has no {name}: {REMEDY}"))
+                Error::missing(format!("{program} has no {name}"), REMEDY)
             })
         };
         hardware(machine).firmware.iter().map(find).collect()

@@ -18,7 +18,7 @@ fn boot(id: EnvironmentId, operations: OpSet) -> Option<Observation> {
     let environment = ready(id, &settings)?;
     let plan = planned(id, operations);
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
-    if let Some(trouble) = booted.trouble {
+    if let Some(trouble) = booted.error {
         panic!("{id}: {trouble}");
     }
     Some(booted.observation)
@@ -98,7 +98,7 @@ fn scheduler_and_share_of_xen_domain_are_applied() {
         ..Scheduling::DEFAULT
     };
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
-    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    assert!(booted.error.is_none(), "{:?}", booted.error);
     let observation = booted.observation;
     let told = &observation.facts["xen-command-line"];
     assert!(told.ends_with(" sched=credit"), "{told}");
@@ -121,14 +121,14 @@ fn exceeded_deadline_is_reported_and_ends_the_machine() {
     let patience = Duration::from_millis(500);
     let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
     assert!(
-        matches!(booted.trouble, Some(EnvError::TimedOut { .. })),
+        matches!(booted.error, Some(EnvError::TimedOut { .. })),
         "{:?}",
-        booted.trouble
+        booted.error
     );
     let told = booted.observation.operations.iter();
     let told: Vec<_> = told
         .map(|operation| (operation.op, failure(&operation.outcome)))
         .collect();
-    let expected = booted.trouble.map(|trouble| trouble.to_string());
+    let expected = booted.error.map(|trouble| trouble.to_string());
     assert_eq!(told, [(Op::Getpid, expected.as_deref())]);
 }

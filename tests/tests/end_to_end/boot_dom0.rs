@@ -25,7 +25,7 @@ fn panic_message_of_dom0_is_reported() {
     let Some(booted) = booted(Fault::Panic) else {
         return;
     };
-    match booted.trouble {
+    match booted.error {
         Some(EnvError::Panicked { message }) => assert!(!message.is_empty()),
         other => panic!("{other:?}"),
     }
@@ -36,7 +36,7 @@ fn crash_of_dom0_is_reported_by_xen() {
     let Some(booted) = booted(Fault::Triple) else {
         return;
     };
-    let told = booted.trouble.expect("it did not do its job").to_string();
+    let told = booted.error.expect("it did not do its job").to_string();
     assert!(told.contains("(XEN) "), "{told}");
 }
 
@@ -45,7 +45,7 @@ fn frame_like_bytes_lose_no_frame() {
     let Some(booted) = booted(Fault::Garble) else {
         return;
     };
-    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    assert!(booted.error.is_none(), "{:?}", booted.error);
     let operations = &booted.observation.operations;
     assert_eq!(operations.len(), 1);
     assert_eq!(failure(&operations[0].outcome), None);

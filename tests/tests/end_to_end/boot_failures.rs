@@ -39,7 +39,7 @@ fn with_agent(script: &str, patience: Duration) -> Booted {
 
 fn trouble_with_agent(script: &str) -> String {
     let booted = with_agent(script, PATIENCE);
-    let trouble = booted.trouble.unwrap().to_string();
+    let trouble = booted.error.unwrap().to_string();
     let outcome = &booted.observation.operations[0].outcome;
     assert_eq!(failure(outcome), Some(&trouble[..]));
     trouble
@@ -77,7 +77,7 @@ fn panic_message_of_the_guest_is_reported() {
 #[test]
 fn hanging_guest_is_killed_at_its_deadline() {
     let booted = with_agent("echo waiting; exec sleep 1000", Duration::from_millis(500));
-    let trouble = booted.trouble.unwrap();
+    let trouble = booted.error.unwrap();
     assert!(matches!(trouble, EnvError::TimedOut { .. }), "{trouble}");
     assert!(trouble.to_string().ends_with("waiting"), "{trouble}");
     assert!(booted.observation.log.contains("waiting"));
@@ -86,7 +86,7 @@ fn hanging_guest_is_killed_at_its_deadline() {
 #[test]
 fn console_flood_is_ended_and_bounded_in_memory() {
     let booted = with_agent("exec yes 0123456789", PATIENCE);
-    assert!(matches!(booted.trouble, Some(EnvError::Flooded { .. })));
+    assert!(matches!(booted.error, Some(EnvError::Flooded { .. })));
     assert!(booted.observation.log.len() < 1 << 20);
 }
 
@@ -96,7 +96,7 @@ fn text_between_records_is_logged_and_damage_counted() {
     damaged.replace_range(damaged.len() - 4.., "\\000");
     let done = octal(&Record::Done);
     let booted = with_agent(&format!("printf 'hi{damaged}there{done}'"), PATIENCE);
-    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    assert!(booted.error.is_none(), "{:?}", booted.error);
     assert!(booted.observation.log.contains("there"));
     let problems = &booted.observation.problems;
     assert!(
@@ -118,16 +118,10 @@ fn missing_part_is_named_before_and_at_the_launch() {
         "{error}"
     );
     for environment in all(&settings) {
-        let need = trapline_environments::Requirements { guest: plan.guest };
-        let availability = environment.supports(&need);
-        let trapline_environments::Availability::Missing(reason) = availability else {
-            panic!("{} is ready without parts", environment.id());
-        };
-        assert!(
-            reason.contains("make build"),
-            "{}: {reason}",
-            environment.id()
-        );
+        let id = environment.id();
+        let unavailable = environment.check(&plan.guest).unwrap_err();
+        let remedy = unavailable.remedy.unwrap_or_default();
+        assert!(remedy.contains("make build"), "{id}: {remedy}");
     }
 }
 
@@ -167,7 +161,7 @@ fn invalid_image_is_rejected_in_every_environment() {
             let plan = planned(id, Op::Getpid.bit());
             let patience = Duration::from_secs(10);
             let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
-            assert!(booted.trouble.is_some(), "{id} ran {} bytes", bytes.len());
+            assert!(booted.error.is_some(), "{id} ran {} bytes", bytes.len());
         }
     }
 }
@@ -182,7 +176,7 @@ fn invalid_kernel_or_modules_are_named() {
         let environment = of(EnvironmentId::SIM_LINUX, settings);
         let plan = planned(EnvironmentId::SIM_LINUX, Op::Getpid.bit());
         let booted = observe(environment.as_ref(), settings, &plan, PATIENCE);
-        booted.map_or_else(|error| error, |booted| booted.trouble.unwrap())
+        booted.map_or_else(|error| error, |booted| booted.error.unwrap())
     };
     let modules = tempfile::tempdir().unwrap();
     settings.kernel = Some(("/nonexistent/vmlinuz".into(), modules.path().into()));

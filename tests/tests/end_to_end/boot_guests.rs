@@ -26,7 +26,7 @@ fn whole(id: EnvironmentId) -> Option<Observation> {
     let wanted = operations(&[Workload::Basic, Workload::Exits, Workload::Boot]);
     let plan = planned(id, wanted);
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
-    if let Some(trouble) = booted.trouble {
+    if let Some(trouble) = booted.error {
         panic!("{id}: {trouble}");
     }
     let observation = booted.observation;

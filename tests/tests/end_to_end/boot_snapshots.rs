@@ -49,7 +49,7 @@ fn boot(settings: &Settings) -> Observation {
     let plan = planned(EnvironmentId::SIM_KVM, operations);
     let environment = environment(settings);
     let booted = observe(environment.as_ref(), settings, &plan, PATIENCE).unwrap();
-    assert!(booted.trouble.is_none(), "{:?}", booted.trouble);
+    assert!(booted.error.is_none(), "{:?}", booted.error);
     for operation in &booted.observation.operations {
         assert_eq!(failure(&operation.outcome), None, "{:?}", operation.op);
     }

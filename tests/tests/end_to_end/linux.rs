@@ -97,7 +97,7 @@ fn distribution_kernel_on_sim_kvm_is_reproducible() {
     assert_eq!(of(both[0]), of(both[1]), "both boot the same");
     let entered = estimate(&told, both[0], "first-instruction");
     assert!(entered < estimate(&told, both[0], "main") / 2.0);
-    assert!(reason(&told, both[1], "first-instruction").contains("QEMU does not tell"));
+    assert!(reason(&told, both[1], "first-instruction").contains("QEMU does not report"));
 }
 
 #[test]

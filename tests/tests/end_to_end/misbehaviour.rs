@@ -5,9 +5,7 @@
 use std::time::Duration;
 use trapline_abi::job::Fault;
 use trapline_abi::{Job, Op};
-use trapline_environments::{
-    all, boot, Availability, Booted, Environment, Limits, Requirements, Settings,
-};
+use trapline_environments::{all, boot, Booted, Environment, Limits, Settings};
 use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Preset, Request};
 use trapline_tests::{settings, skip};
 
@@ -62,10 +60,13 @@ fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
     let mut known = all(&settings).into_iter();
     let environment = known.find(|environment| environment.id() == id)?;
     let guest = planned(id, Fault::Hang).guest;
-    match environment.supports(&Requirements { guest }) {
-        Availability::Ready => Some(environment),
-        Availability::Missing(reason) => {
-            skip(&format!("misbehaving guests in {id}"), &reason);
+    match environment.check(&guest) {
+        Ok(()) => Some(environment),
+        Err(unavailable) => {
+            skip(
+                &format!("misbehaving guests in {id}"),
+                &unavailable.to_string(),
+            );
             None
         }
     }
@@ -93,7 +94,7 @@ fn assert_told(id: EnvironmentId, fault: Fault, patience: u64, words: &[&str]) {
         return;
     };
     let trouble = booted
-        .trouble
+        .error
         .unwrap_or_else(|| panic!("{id}: no trouble with {fault:?}"));
     let told = trouble.to_string();
     let fits = words.iter().any(|words| told.contains(words));
@@ -174,7 +175,7 @@ fn console_noise_loses_no_record() {
         let Some(booted) = misbehave(id, Fault::Garble, 30) else {
             continue;
         };
-        assert!(booted.trouble.is_none(), "{id}: {:?}", booted.trouble);
+        assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
         let observation = booted.observation;
         let measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
         assert!(

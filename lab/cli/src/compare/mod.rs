@@ -134,8 +134,8 @@ fn request(
 fn require_ready(inventory: &Inventory, config: &Config) -> Result<(), Failure> {
     match inventory.unavailable_config(config) {
         None => Ok(()),
-        Some(reason) => {
-            let failure = Failure::new(format!("{config} cannot be measured: {reason}"));
+        Some(unavailable) => {
+            let failure = Failure::new(format!("{config} cannot be measured: {unavailable}"));
             let failure = failure.help("'trapline list' lists the environments that can");
             Err(failure.status(Status::Unmeasured))
         }

@@ -1,8 +1,7 @@
-//! The environments on the simulated machine with Intel's virtualization.
+//! Environments of the simulated machine with VMX.
 //!
-//! QEMU's translator emulates AMD's virtualization only. Bochs emulates Intel's,
-//! one instruction after the other, and its clock is their number: a machine as
-//! exact as the other, but another, whose figures stand in a table of their own.
+//! QEMU's TCG emulates SVM, not VMX. Bochs emulates VMX; its clock counts instructions, too, and is as exact.
+//! It is another machine, so its figures have a table of their own.
 
 mod linux;
 
@@ -12,9 +11,9 @@ pub(crate) use trapline_sim::bochs::program::Bochs;
 pub use trapline_sim::bochs::unpack::kernel as unpacked_kernel;
 
 use crate::environment;
-use crate::guest::{BootClock, ProcessGuest, Recipe};
-use crate::sim;
-use linux::LinuxGuest;
+use crate::launch::BootClock;
+use crate::process_guest::{GuestCommand, ProcessGuest};
+use crate::sim::{self, MachineGuest};
 use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
@@ -27,8 +26,8 @@ use trapline_sim::bochs::memory::Memory;
 use trapline_sim::bochs::watch::{Segment, Watcher};
 use trapline_sim::settings::Settings;
 
-/// Prepares a guest on the simulated machine with Intel's virtualization. The image cannot be
-/// Xen's initial domain: Xen requires an IOMMU for that, and Bochs has none.
+/// Creates a guest on the simulated machine with VMX. The image cannot be Xen's initial domain: Xen requires
+/// an IOMMU for that, and Bochs has none.
 ///
 /// # Errors
 /// A part or program is missing.
@@ -36,7 +35,7 @@ pub fn launch(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn environment::Guest>, Error> {
     let bochs = Bochs::find()?;
     let (file, segment) = match (stack.guest, stack.levels) {
@@ -46,27 +45,27 @@ pub fn launch(
     let watcher = |trace| Watcher::of(trace, &file, segment, &bochs);
     let watcher = settings.trace.as_ref().map(watcher).transpose()?;
     if stack.levels.is_empty() && stack.guest == Guest::Image {
-        return Ok(Box::new(ProcessGuest::new(Box::new(Image {
+        return Ok(Box::new(ProcessGuest::new(Box::new(BareImage {
             watcher,
             bochs,
             memory: Memory::of_image(&image.path)?,
-            memory_mib: machine.memory_mib,
+            memory_mib: guest.memory_mib,
         }))));
     }
-    let contents = sim::contents(stack, settings, image, machine)?;
-    let machine = LinuxMachine::new(settings, machine, contents, watcher);
-    Ok(LinuxGuest::boxed(machine))
+    let contents = sim::contents(stack, settings, image, guest)?;
+    let machine = LinuxMachine::new(settings, guest, watcher);
+    Ok(MachineGuest::boxed(Box::new(machine), contents))
 }
 
-/// The image on the machine itself.
-struct Image {
+/// The image directly on the machine.
+struct BareImage {
     bochs: Bochs,
     watcher: Option<Watcher>,
     memory: Memory,
     memory_mib: u32,
 }
 
-impl Recipe for Image {
+impl GuestCommand for BareImage {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let job = Job {
             console: Console::Port,

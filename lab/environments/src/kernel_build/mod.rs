@@ -1,26 +1,26 @@
 //! The workload `kernel-build`: the distribution's compiler builds the distribution's
 //! kernel, from memory to memory, with a job for each CPU.
 //!
-//! [`Root`] is what it is built in and from, the same in every environment: a guest has it
-//! as its own root, and a process of this host, or of the simulated machine's Linux, in a
-//! ground of its own. [`build`] does it once, in one [`Column`]'s places, and gives the time
-//! by two clocks with a [`Proof`] of what was made.
+//! [`Root`] has compiler and source, and is the same in every environment: a guest has it as its root file
+//! system; a process of this host, or of the simulated machine's Linux, in a mount namespace. [`build`] runs
+//! one build with the CPUs of a [`Column`], and returns its duration on two clocks and a [`Proof`] of its
+//! result.
 
-mod ear;
+mod access_times;
+mod affinity;
+mod output;
 mod packages;
-mod read;
 mod recipe;
 mod root;
-mod seats;
-mod work;
+mod work_directory;
 
-pub use ear::Proof;
+pub use output::Proof;
 pub use root::{check, Root};
 
 use crate::linux_guest;
 use crate::sim;
-use ear::{Builder, Heard};
-use seats::{Seats, Threads};
+use affinity::{BuildAffinity, VcpuThreads};
+use output::{BuildDecoder, BuildReport};
 use trapline_abi::Job;
 use trapline_host::process::{Command, Process};
 use trapline_host::{facts, Error, Facts, Limits, Part, TscRate};
@@ -28,33 +28,35 @@ use trapline_model::kernel_build::Column;
 use trapline_model::{Clock, EnvironmentId, GuestConfig};
 use trapline_sim::settings::{Settings, Start};
 
-/// A build that is over.
+/// A build that ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Built {
-    /// How long it took by the clock of the Linux in which it ran, in nanoseconds.
+    /// Duration on the clock of the Linux in which it ran, in nanoseconds.
     pub own_ns: u64,
-    /// The same by the clock of its environment: nanoseconds of this host, or
-    /// instructions.
+    /// Duration on the clock of its environment: nanoseconds of this host, or instructions.
     pub took: u64,
-    /// What was made.
+    /// Result.
     pub proof: Proof,
-    /// What is to be told about it.
+    /// Facts about it.
     pub facts: Facts,
 }
 
-/// Why nothing can be built there on this host, with what mends it.
+/// Returns the reason why an environment does not support a column on this host.
 pub fn unsupported_reason(environment: EnvironmentId, column: Column) -> Option<String> {
     let on_host = environment.clock() == Clock::Wall;
     let several = trapline_model::cpus::unsupported_reason(environment, column.cpus);
-    let unsupported_reason = column.unsupported_reason(environment).or(several);
-    unsupported_reason.or_else(|| on_host.then(|| seats::unsupported_reason(column)).flatten())
+    let reason = column.unsupported_reason(environment).or(several);
+    reason.or_else(|| {
+        on_host
+            .then(|| affinity::unsupported_reason(column))
+            .flatten()
+    })
 }
 
-/// Builds once. Must be called from a thread that lives as long: processes die with the
-/// thread that started them.
+/// Runs one build. The calling thread must outlive it: processes die with the thread that started them.
 ///
 /// # Errors
-/// It cannot be built there, or was not.
+/// A requirement is missing, or the build failed.
 pub fn build(
     settings: &Settings,
     environment: EnvironmentId,
@@ -67,27 +69,27 @@ pub fn build(
     }
     let settings = Settings {
         root: vec![root.archive.clone()],
-        // It is used once, and a machine with a root in memory is a large one to keep.
+        // The machine is used once, and the snapshot of one with a root in memory is large.
         start: Start::Boot,
         ..settings.clone()
     };
-    let (heard, facts) = match environment.clock() {
+    let (report, facts) = match environment.clock() {
         Clock::Wall => on_host(&settings, environment, root, column, limits)?,
         Clock::Insn | Clock::InsnVmx => on_machine(&settings, environment, root, limits)?,
     };
     let rate = TscRate::host().ns_per_tick();
-    let by_host = |(began, ended): (u64, u64)| (ended.saturating_sub(began) as f64 * rate) as u64;
+    let on_host_clock =
+        |(began, ended): (u64, u64)| (ended.saturating_sub(began) as f64 * rate) as u64;
     let mut all = root.facts.clone();
     all.extend(facts);
     Ok(Built {
-        own_ns: heard.own_ns,
-        took: heard.at.map_or(heard.ticks, by_host),
-        proof: heard.proof,
+        own_ns: report.own_ns,
+        took: report.arrival.map_or(report.ticks, on_host_clock),
+        proof: report.proof,
         facts: all,
     })
 }
 
-/// What the guest or the process is asked.
 fn job(column: Column) -> Job {
     Job {
         build: column.cpus,
@@ -95,8 +97,7 @@ fn job(column: Column) -> Job {
     }
 }
 
-/// The machine of a guest.
-fn machine(root: &Root, column: Column) -> GuestConfig {
+fn guest_config(root: &Root, column: Column) -> GuestConfig {
     GuestConfig {
         memory_mib: root.size.memory_mib(),
         cpus: column.cpus,
@@ -110,28 +111,30 @@ fn on_host(
     root: &Root,
     column: Column,
     limits: &Limits,
-) -> Result<(Heard, Facts), Error> {
+) -> Result<(BuildReport, Facts), Error> {
     let mut facts = facts::host_facts();
     let (command, threads) = match environment.stack().innermost() {
-        None => (native(settings, root, column)?, Threads::Any),
+        None => (native(settings, root, column)?, VcpuThreads::Unknown),
         Some(level) => {
-            let recipe = linux_guest::recipe(level, settings, &machine(root, column))?;
-            facts.extend(recipe.facts());
-            let command = recipe.command(&job(column))?;
-            (recipe.with_named_threads(command), Threads::of(environment))
+            let guest = guest_config(root, column);
+            let guest = linux_guest::guest_command(level, settings, &guest)?;
+            facts.extend(guest.facts());
+            let command = guest.command(&job(column))?;
+            let threads = VcpuThreads::of(environment);
+            (guest.with_named_threads(command), threads)
         }
     };
-    let seats = Seats::of(column, threads)?;
-    facts.insert("placement".to_owned(), seats.describe());
-    let mut running = seats.start(|| Process::start(&command))?;
-    seats.take(running.pid())?;
-    let mut ear = Builder::default();
-    let over = running.wait(&mut ear, limits)?;
-    let heard = ear.finish_after(&command.name(), &over)?;
-    Ok((heard, facts))
+    let affinity = BuildAffinity::new(column, threads)?;
+    facts.insert("placement".to_owned(), affinity.describe());
+    let mut running = affinity.start(|| Process::start(&command))?;
+    affinity.pin_vcpus(running.pid())?;
+    let mut output = BuildDecoder::default();
+    let exited = running.wait(&mut output, limits)?;
+    let report = output.finish_after(&command.name(), &exited)?;
+    Ok((report, facts))
 }
 
-/// The agent as a process, in a ground of its own.
+/// Returns the command of the agent as a process with the root in a mount namespace.
 fn native(settings: &Settings, root: &Root, column: Column) -> Result<Command, Error> {
     let mut command = Command::new(settings.parts.get(Part::Agent)?);
     let number = command.pass_file(root.open()?);
@@ -145,14 +148,14 @@ fn on_machine(
     environment: EnvironmentId,
     root: &Root,
     limits: &Limits,
-) -> Result<(Heard, Facts), Error> {
+) -> Result<(BuildReport, Facts), Error> {
     let column = Column {
         cpus: 1,
         ..Column::BASE
     };
-    let machine = machine(root, column);
-    let (console, facts) = sim::build(settings, environment, &machine, &job(column), limits)?;
-    let mut builder = Builder::default();
-    builder.hear(&console, None);
-    Ok((builder.finish()?, facts))
+    let guest = guest_config(root, column);
+    let (console, facts) = sim::build(settings, environment, &guest, &job(column), limits)?;
+    let mut output = BuildDecoder::default();
+    output.decode(&console, None);
+    Ok((output.finish()?, facts))
 }

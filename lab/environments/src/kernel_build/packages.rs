@@ -1,21 +1,21 @@
-//! The packages of a compiler with all that it needs, and of the kernel's source, as they
-//! come: kept in the cache, and never installed.
+//! Packages of the compiler, its dependencies, and the kernel's source: downloaded to the cache, never
+//! installed.
 
 use super::recipe::{SOURCE, TOOLS};
-use super::work::work_in;
+use super::work_directory::create_in;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::cache::Kind;
 use trapline_host::{package, Cache, Error};
 
-/// What the name of their directory begins with.
+/// Prefix of their directory.
 const PREFIX: &str = "packages-";
 
-/// What the name of a package's file ends with.
-const PACKAGE: &str = "deb";
+/// Extension of package files.
+const EXTENSION: &str = "deb";
 
-/// Their directory in the cache, if they were fetched before; of several the last by name.
+/// Returns their directory in the cache, the last by name, if they were downloaded.
 pub fn in_cache(cache: &Cache) -> Option<PathBuf> {
     let entries = fs::read_dir(cache.of(Kind::KernelBuild)).ok()?;
     let entries = entries.flatten();
@@ -23,19 +23,19 @@ pub fn in_cache(cache: &Cache) -> Option<PathBuf> {
     ours.map(|entry| entry.path()).max()
 }
 
-/// The same, or else downloaded into it.
+/// Returns their directory in the cache, downloading them if needed.
 ///
 /// # Errors
-/// They are not in the cache and cannot be had.
+/// They are not in the cache and cannot be downloaded.
 pub fn fetched(cache: &Cache) -> Result<PathBuf, Error> {
     if let Some(directory) = in_cache(cache) {
         return Ok(directory);
     }
     let source = source()?;
-    let mut wanted = needed()?;
-    wanted.insert(source.clone());
-    let work = work_in(&cache.of(Kind::KernelBuild))?;
-    package::download(wanted.iter().map(String::as_str), work.path())?;
+    let mut packages = tool_packages()?;
+    packages.insert(source.clone());
+    let work = create_in(&cache.of(Kind::KernelBuild))?;
+    package::download(packages.iter().map(String::as_str), work.path())?;
     let version = version_of(&source, work.path()).unwrap_or(source);
     let directory = cache
         .of(Kind::KernelBuild)
@@ -43,16 +43,16 @@ pub fn fetched(cache: &Cache) -> Result<PathBuf, Error> {
     package::publish(work.path(), directory, Path::is_dir)
 }
 
-/// Which source they are, from their directory.
+/// Returns name and version of the source of a directory.
 pub fn origin(directory: &Path) -> String {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     name.strip_prefix(PREFIX).unwrap_or(&name).to_owned()
 }
 
-/// Whether they can be expected to be had.
+/// Checks that they are in the cache, or that the distribution has them.
 ///
 /// # Errors
-/// Why not.
+/// It does not.
 pub fn check(cache: &Cache) -> Result<(), Error> {
     match in_cache(cache) {
         Some(_) => Ok(()),
@@ -60,7 +60,7 @@ pub fn check(cache: &Cache) -> Result<(), Error> {
     }
 }
 
-/// The files of all packages in a directory, in order.
+/// Returns the package files of a directory in order.
 ///
 /// # Errors
 /// It cannot be read.
@@ -68,28 +68,31 @@ pub fn files(directory: &Path) -> Result<BTreeSet<PathBuf>, Error> {
     let entries = fs::read_dir(directory).map_err(Error::file(directory))?;
     let paths = entries.flatten().map(|entry| entry.path());
     Ok(paths
-        .filter(|path| path.extension().is_some_and(|ending| ending == PACKAGE))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == EXTENSION)
+        })
         .collect())
 }
 
-/// The package of the source.
+/// Returns the name of the source's package.
 fn source() -> Result<String, Error> {
-    let told = depends(&["--important", SOURCE])?;
-    let mut names = package::dependencies(&told);
+    let output = depends(&["--important", SOURCE])?;
+    let mut names = package::dependencies(&output);
     let name = names.find(|name| name.starts_with(SOURCE));
     name.map(str::to_owned).ok_or_else(no_source)
 }
 
-/// The error where the distribution has no source of its kernel.
+/// Returns the error of a distribution without the source of its kernel.
 pub fn no_source() -> Error {
     Error::missing(
-        format!("no package {SOURCE} is known, the source of kernels"),
+        format!("the distribution has no package {SOURCE}"),
         "sudo apt-get update",
     )
 }
 
-/// The tools with all that they need.
-fn needed() -> Result<BTreeSet<String>, Error> {
+/// Returns the packages of the tools with all dependencies.
+fn tool_packages() -> Result<BTreeSet<String>, Error> {
     let arguments = ["--recurse", "--important"].into_iter().chain(TOOLS);
     Ok(packages_in(&depends(&arguments.collect::<Vec<_>>())?))
 }
@@ -100,15 +103,15 @@ fn depends(arguments: &[&str]) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The real ones among the packages that apt-cache speaks of: each begins a line, and
-/// those that are only names for others stand in brackets.
-fn packages_in(told: &str) -> BTreeSet<String> {
-    let lines = told.lines();
+/// Returns the packages in the output of `apt-cache depends --recurse`: each begins a line. Virtual packages
+/// are in angle brackets and are left out.
+fn packages_in(output: &str) -> BTreeSet<String> {
+    let lines = output.lines();
     let real = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
     real.map(str::to_owned).collect()
 }
 
-/// Name and version of a package whose file is in a directory.
+/// Returns name and version of a package whose file is in a directory.
 fn version_of(package: &str, directory: &Path) -> Option<String> {
     let start = format!("{package}_");
     let files = files(directory).ok()?.into_iter();
@@ -123,14 +126,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_that_are_only_names_are_left_out() {
-        let told = "gcc\n  Depends: cpp\n  Depends: <awk>\n    mawk\ncpp\n<awk>\nlibc6\n";
-        let names: Vec<_> = packages_in(told).into_iter().collect();
+    fn virtual_packages_are_left_out() {
+        let output = "gcc\n  Depends: cpp\n  Depends: <awk>\n    mawk\ncpp\n<awk>\nlibc6\n";
+        let names: Vec<_> = packages_in(output).into_iter().collect();
         assert_eq!(names, ["cpp", "gcc", "libc6"]);
     }
 
     #[test]
-    fn a_source_is_known_by_its_version() {
+    fn source_is_named_with_its_version() {
         let directory = tempfile::tempdir().unwrap();
         for name in [
             "linux-source-6.1_6.1.192-2_all.deb",
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_is_found_and_nothing_else() {
+    fn only_complete_downloads_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache {
             directory: directory.path().to_owned(),

@@ -1,13 +1,13 @@
-//! What is built, from which packages, and how a source is made ready for it.
+//! Targets of the builds, their packages, and the preparation of the source.
 
 use sha2::{Digest, Sha256};
 use trapline_host::hexadecimal;
 use trapline_model::kernel_build::Size;
 
-/// What stands for the distribution's source of its kernel.
+/// Metapackage of the kernel's source.
 pub const SOURCE: &str = "linux-source";
 
-/// Packages of programs that work on it; what they need comes with them.
+/// Packages of the build tools; their dependencies are added.
 pub const TOOLS: [&str; 22] = [
     "bash",
     "bc",
@@ -33,13 +33,13 @@ pub const TOOLS: [&str; 22] = [
     "xz-utils",
 ];
 
-/// Where the source is in the root, and the program that builds it.
+/// Directory of the source in the root, and path of `make`.
 pub const DIRECTORY: &str = "/build";
 const MAKE: &str = "/usr/bin/make";
 
-/// What every `make` is told: few words, the processor, and who built it when, which a
-/// kernel writes down.
-const WORDS: [&str; 5] = [
+/// Arguments of every `make`: little output, the architecture, and constants for time and user, which a kernel
+/// contains.
+const ARGUMENTS: [&str; 5] = [
     "-s",
     "ARCH=x86_64",
     "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970",
@@ -47,15 +47,14 @@ const WORDS: [&str; 5] = [
     "KBUILD_BUILD_HOST=trapline",
 ];
 
-/// Parts of the source that are large and that no kernel for PCs needs: descriptions of
-/// other processors' boards, and of registers of a driver that is built nowhere here.
-pub const WITHOUT: [&str; 2] = [
+/// Large parts of the source that are not built: device trees of other architectures, and register
+/// definitions of a driver.
+pub const EXCLUDED: [&str; 2] = [
     "*/boot/dts/*.dts*",
     "*/drivers/gpu/drm/amd/include/asic_reg",
 ];
 
-/// The files of [`Size::Mini`]: of the kernel's library those that each take a compiler
-/// little time.
+/// Targets of [`Size::Mini`]: files of the kernel's library that compile quickly.
 const MINI: [&str; 30] = [
     "lib/argv_split.o",
     "lib/bcd.o",
@@ -89,7 +88,7 @@ const MINI: [&str; 30] = [
     "lib/win_minmax.o",
 ];
 
-/// What `make` is to make.
+/// Returns the targets of `make`.
 fn targets(size: Size) -> &'static [&'static str] {
     match size {
         Size::Mini => &MINI,
@@ -97,9 +96,8 @@ fn targets(size: Size) -> &'static [&'static str] {
     }
 }
 
-/// What makes the source ready. All that is made here is as old as the source when the
-/// clock starts, so it ends with what `make` would else do first: what it finds is
-/// up to date.
+/// Returns the targets that prepare the source. Archived files have equal times, so the last target is the
+/// first step of the build: `make` finds it up to date.
 fn preparation(size: Size) -> [&'static str; 2] {
     match size {
         Size::Mini => ["tinyconfig", "prepare"],
@@ -108,39 +106,39 @@ fn preparation(size: Size) -> [&'static str; 2] {
     }
 }
 
-/// The recipe that the agent reads in the root: a word a line.
+/// Returns the file that the agent reads in the root: directory, program and arguments, one per line.
 pub fn text(size: Size) -> String {
-    let words = [DIRECTORY, MAKE].into_iter().chain(WORDS);
-    let words = words.chain(targets(size).iter().copied());
-    words.map(|word| format!("{word}\n")).collect()
+    let lines = [DIRECTORY, MAKE].into_iter().chain(ARGUMENTS);
+    let lines = lines.chain(targets(size).iter().copied());
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// What a shell does in the root to make the source ready, and to build it once.
+/// Returns the shell command that prepares the source in the root.
 pub fn prepare(size: Size) -> String {
     let [configure, generate] = preparation(size);
     format!("{} && {}", make(&[configure]), make(&[generate]))
 }
 
-/// The same to build it once.
+/// Returns the shell command that builds it.
 pub fn build(size: Size) -> String {
     make(targets(size))
 }
 
-/// The same to take back all that was made.
+/// Returns the shell command that removes all generated files.
 pub fn clean() -> String {
     make(&["mrproper"])
 }
 
 fn make(targets: &[&str]) -> String {
-    let words = WORDS.map(|word| format!("'{word}'")).join(" ");
+    let arguments = ARGUMENTS.map(|word| format!("'{word}'")).join(" ");
     let targets = targets.join(" ");
-    format!("cd {DIRECTORY} && {MAKE} {words} -j$(nproc) {targets}")
+    format!("cd {DIRECTORY} && {MAKE} {arguments} -j$(nproc) {targets}")
 }
 
-/// What tells one way to make a root from another, as a few digits.
+/// Returns the first digits of a hash of everything that determines a root besides its packages.
 pub fn digest(size: Size) -> String {
     let all = [prepare(size), build(size), clean(), text(size)];
-    let all = all.into_iter().chain(WITHOUT.map(str::to_owned));
+    let all = all.into_iter().chain(EXCLUDED.map(str::to_owned));
     let hash = hexadecimal(&Sha256::digest(all.collect::<Vec<_>>().join("\n")));
     hash[..8].to_owned()
 }
@@ -150,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_size_has_a_recipe_of_its_own() {
+    fn recipes_of_sizes_differ() {
         let text = text(Size::Tiny);
         assert!(text.starts_with("/build\n/usr/bin/make\n-s\n"), "{text}");
         assert!(text.ends_with("\nbzImage\n"), "{text}");
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_gets_words_that_have_spaces_as_one() {
+    fn arguments_with_spaces_are_quoted() {
         let line = prepare(Size::Mini);
         assert!(
             line.contains(" 'KBUILD_BUILD_TIMESTAMP=Thu Jan  1 "),

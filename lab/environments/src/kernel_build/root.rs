@@ -1,14 +1,13 @@
-//! The root in which a kernel is built: compiler, tools and prepared source, as one archive.
+//! Root of kernel builds: compiler, tools and prepared source, as one archive.
 //!
-//! It is made once from the distribution's packages, without being an administrator: they
-//! are unpacked into a directory, and in a ground of its own (the agent's) the source is
-//! configured and built there. What nobody has read until then is left out, all made is
-//! taken back, and what remains is packed. So it is small enough for memory, and a guest
-//! and its host build with the very same files.
+//! It is created once from the distribution's packages, without root privileges: they are unpacked into a
+//! directory, and the agent configures and builds the source there in a mount namespace. Files that were not
+//! read are left out, generated files are removed, and the rest is archived. So it fits into memory, and
+//! guests and host build with the same files.
 
-use super::ear::Words;
-use super::work::work_in;
-use super::{packages, read, recipe};
+use super::output::LastOutput;
+use super::work_directory::create_in;
+use super::{access_times, packages, recipe};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -23,46 +22,46 @@ use trapline_model::kernel_build::Size;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::settings::Settings;
 
-/// A root.
+/// A root for builds.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// What is built in it.
+    /// Size of the build.
     pub size: Size,
-    /// Its archive.
+    /// Archive.
     pub archive: PathBuf,
-    /// What is to be told about it.
+    /// Facts about it.
     pub facts: Facts,
 }
 
-/// Its files in the cache; the second is written last.
+/// Files of a root in the cache; the second is written last.
 const ARCHIVE: &str = "root.cpio";
 const ORIGIN: &str = "origin";
 
-/// Where it has what is to be done in it.
+/// File with the commands of the build in the root.
 const RECIPE: &str = "trapline/recipe";
 
-/// What stands where the packages leave a choice to whoever installs them.
-const CHOICES: [(&str, &str); 1] = [("usr/bin/awk", "mawk")];
+/// Links that the installation of packages would create.
+const ALTERNATIVES: [(&str, &str); 1] = [("usr/bin/awk", "mawk")];
 
 impl Root {
-    /// The root from the cache, or else made there. That takes minutes.
+    /// Returns the root from the cache, creating it if needed, which takes minutes.
     ///
     /// # Errors
-    /// It is not there and cannot be made.
+    /// It is not in the cache and cannot be created.
     pub fn prepared(settings: &Settings, size: Size, limits: &Limits) -> Result<Self, Error> {
-        if let Some(root) = Self::kept(&settings.cache, size)? {
+        if let Some(root) = Self::cached(&settings.cache, size)? {
             return Ok(root);
         }
-        make(settings, size, limits)?;
-        let made = Self::kept(&settings.cache, size)?;
-        made.ok_or_else(|| Error::KernelBuild("its root has gone from the cache".to_owned()))
+        create(settings, size, limits)?;
+        let made = Self::cached(&settings.cache, size)?;
+        made.ok_or_else(|| Error::KernelBuild("its root was removed from the cache".to_owned()))
     }
 
-    /// The root from the cache, if it is there.
+    /// Returns the root from the cache, if it is there.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn kept(cache: &Cache, size: Size) -> Result<Option<Self>, Error> {
+    pub fn cached(cache: &Cache, size: Size) -> Result<Option<Self>, Error> {
         let Some(directory) = in_cache(cache, size) else {
             return Ok(None);
         };
@@ -81,7 +80,7 @@ impl Root {
         }))
     }
 
-    /// Its archive, to be read.
+    /// Opens its archive.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -91,18 +90,18 @@ impl Root {
     }
 }
 
-/// Whether [`Root::prepared`] can be expected to succeed.
+/// Checks the requirements of [`Root::prepared`].
 ///
 /// # Errors
-/// Why not.
+/// One is missing.
 pub fn check(cache: &Cache, size: Size) -> Result<(), Error> {
     match in_cache(cache, size) {
         Some(_) => Ok(()),
-        None => Ok(packages::check(cache)?),
+        None => packages::check(cache),
     }
 }
 
-/// What the name of its directory begins with: what is built, and how it is made ready.
+/// Returns the prefix of a root's directory: size, and hash of the recipe.
 fn prefix(size: Size) -> String {
     format!("{size}-{}-", recipe::digest(size))
 }
@@ -116,103 +115,105 @@ fn in_cache(cache: &Cache, size: Size) -> Option<PathBuf> {
     complete.filter(|path| path.join(ORIGIN).is_file()).max()
 }
 
-fn make(settings: &Settings, size: Size, limits: &Limits) -> Result<(), Error> {
+fn create(settings: &Settings, size: Size, limits: &Limits) -> Result<(), Error> {
     let cache = &settings.cache;
     let packages = packages::fetched(cache)?;
-    let work = work_in(&cache.of(Kind::KernelBuild))?;
+    let work = create_in(&cache.of(Kind::KernelBuild))?;
     for package in packages::files(&packages)? {
         let name = package.file_name().unwrap_or_default();
         let link = fs::hard_link(&package, work.path().join(name));
         link.map_err(Error::file(&package))?;
     }
     package::unpack_all(work.path(), recipe::SOURCE)?;
-    let workshop = Workshop {
+    let draft = Draft {
         root: work.path().join("unpacked"),
         agent: settings.parts.get(Part::Agent)?,
         limits,
     };
-    let kept = workshop.try_out(size)?;
+    let kept = draft.build_once(size)?;
     let complete = work.path().join("complete");
     fs::create_dir(&complete).map_err(Error::file(&complete))?;
-    workshop.pack(size, &kept, &complete.join(ARCHIVE))?;
+    draft.pack(size, &kept, &complete.join(ARCHIVE))?;
     let origin = packages::origin(&packages);
     let written = fs::write(complete.join(ORIGIN), &origin);
     written.map_err(Error::file(&complete))?;
     let place = cache.of(Kind::KernelBuild);
     let place = place.join(format!("{}{origin}", prefix(size)));
     match fs::rename(&complete, &place) {
-        // Somebody else was as quick; what is there is complete as well.
+        // Another process was faster; its root is complete.
         Err(_) if place.join(ORIGIN).is_file() => Ok(()),
         Err(error) => Err(Error::file(place)(error)),
         Ok(()) => Ok(()),
     }
 }
 
-/// A root in the making.
-struct Workshop<'a> {
+/// An incomplete root.
+struct Draft<'a> {
     root: PathBuf,
     agent: PathBuf,
     limits: &'a Limits,
 }
 
-impl Workshop<'_> {
-    /// Makes the source ready, builds it once, and makes it ready again; what is to be
-    /// kept.
-    fn try_out(&self, size: Size) -> Result<BTreeSet<PathBuf>, Error> {
-        let about = |error| Error::file(&self.root)(error);
-        for (name, target) in CHOICES {
+impl Draft<'_> {
+    /// Prepares the source, builds it once, and prepares it again. Returns the files to archive.
+    fn build_once(&self, size: Size) -> Result<BTreeSet<PathBuf>, Error> {
+        let failed = |error| Error::file(&self.root)(error);
+        for (name, target) in ALTERNATIVES {
             let path = self.root.join(name);
             if !path.exists() {
                 symlink(target, &path).map_err(Error::file(path))?;
             }
         }
         self.unpack_source()?;
-        let original = read::all(&self.root).map_err(about)?;
-        read::forget(&self.root).map_err(about)?;
+        let original = access_times::files(&self.root).map_err(failed)?;
+        access_times::reset_all(&self.root).map_err(failed)?;
         self.run(&recipe::prepare(size))?;
         self.run(&recipe::build(size))?;
-        let needed = read::since(&self.root).map_err(about)?;
+        let needed = access_times::accessed(&self.root).map_err(failed)?;
         if needed.is_empty() {
-            return Err(Error::KernelBuild(format!(
-                "{} does not note when files are read (it is mounted with noatime): set \
-                 XDG_CACHE_HOME to a directory on another file system",
-                self.root.display()
-            )));
+            return Err(Error::missing(
+                format!(
+                    "{} is on a file system without access times (noatime)",
+                    self.root.display()
+                ),
+                "set XDG_CACHE_HOME to a directory on another file system",
+            ));
         }
         self.run(&recipe::clean())?;
         self.run(&recipe::prepare(size))?;
-        let mut all = read::all(&self.root).map_err(about)?;
-        all.retain(|path| needed.contains(path) || self.was_made(path, &original));
+        let mut all = access_times::files(&self.root).map_err(failed)?;
+        all.retain(|path| needed.contains(path) || self.is_generated(path, &original));
         Ok(all)
     }
 
-    /// Whether a file of the source was made, or only is there: such are never read.
-    fn was_made(&self, path: &Path, original: &BTreeSet<PathBuf>) -> bool {
+    /// Returns whether a file of the source was generated, or is empty: such files are never read.
+    fn is_generated(&self, path: &Path, original: &BTreeSet<PathBuf>) -> bool {
         let source = recipe::DIRECTORY.trim_start_matches('/');
-        let is_empty = || fs::metadata(self.root.join(path)).is_ok_and(|about| about.len() == 0);
+        let is_empty =
+            || fs::metadata(self.root.join(path)).is_ok_and(|metadata| metadata.len() == 0);
         path.starts_with(source) && (!original.contains(path) || is_empty())
     }
 
     fn unpack_source(&self) -> Result<(), Error> {
         let directory = self.root.join("usr/src");
-        let packed = read::all(&directory).map_err(Error::file(&directory))?;
+        let packed = access_times::files(&directory).map_err(Error::file(&directory))?;
         let is_source = |path: &&PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(recipe::SOURCE) && name.contains(".tar.")
         };
         let packed = packed.iter().find(is_source);
         let packed = packed.ok_or_else(packages::no_source)?;
-        let without = recipe::WITHOUT.map(|pattern| format!("--exclude='{pattern}'"));
-        let place = recipe::DIRECTORY;
+        let excluded = recipe::EXCLUDED.map(|pattern| format!("--exclude='{pattern}'"));
+        let directory = recipe::DIRECTORY;
         self.run(&format!(
-            "mkdir {place} && tar -xf '/usr/src/{}' -C {place} --strip-components=1 \
+            "mkdir {directory} && tar -xf '/usr/src/{}' -C {directory} --strip-components=1 \
              --no-same-owner {}",
             packed.display(),
-            without.join(" ")
+            excluded.join(" ")
         ))
     }
 
-    /// Lets a shell in the root do something.
+    /// Runs a shell command in the root.
     fn run(&self, line: &str) -> Result<(), Error> {
         let mut confine = std::ffi::OsString::from("trapline.confine=");
         confine.push(&self.root);
@@ -220,11 +221,11 @@ impl Workshop<'_> {
             .arg(confine)
             .words("/bin/sh -c")
             .arg(line);
-        let mut ear = Words::default();
-        let over = Process::start(&command)?.wait(&mut ear, self.limits)?;
-        match over.status.success() {
+        let mut output = LastOutput::default();
+        let exited = Process::start(&command)?.wait(&mut output, self.limits)?;
+        match exited.status.success() {
             true => Ok(()),
-            false => Err(Error::KernelBuild(ear.last())),
+            false => Err(Error::KernelBuild(output.lines())),
         }
     }
 
@@ -243,10 +244,10 @@ impl Workshop<'_> {
 }
 
 fn add(archive: &mut Archive, path: &Path, from: &Path) -> io::Result<()> {
-    let about = fs::symlink_metadata(from)?;
-    if about.is_symlink() {
+    let metadata = fs::symlink_metadata(from)?;
+    if metadata.is_symlink() {
         archive.link(path, &fs::read_link(from)?);
-    } else if about.permissions().mode() & 0o100 != 0 {
+    } else if metadata.permissions().mode() & 0o100 != 0 {
         archive.file(path, fs::read(from)?);
     } else {
         archive.document(path, fs::read(from)?);
@@ -257,7 +258,7 @@ fn add(archive: &mut Archive, path: &Path, from: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_build::work::MAKING;
+    use crate::kernel_build::work_directory::PREFIX;
 
     fn cache() -> (tempfile::TempDir, Cache) {
         let directory = tempfile::tempdir().unwrap();
@@ -269,36 +270,36 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_not_complete_is_never_used() {
+    fn incomplete_root_is_not_used() {
         let (_directory, cache) = cache();
         let name = format!("{}linux-source-1_1", prefix(Size::Mini));
         let place = cache.of(Kind::KernelBuild).join(name);
         fs::create_dir_all(&place).unwrap();
         fs::write(place.join(ARCHIVE), "archive").unwrap();
-        assert!(Root::kept(&cache, Size::Mini).unwrap().is_none());
+        assert!(Root::cached(&cache, Size::Mini).unwrap().is_none());
         fs::write(place.join(ORIGIN), "linux-source-1_1").unwrap();
-        let root = Root::kept(&cache, Size::Mini).unwrap().unwrap();
+        let root = Root::cached(&cache, Size::Mini).unwrap().unwrap();
         assert_eq!(root.facts["build-source"], "package linux-source-1_1");
         assert_eq!(root.facts["build-root-sha256"].len(), 64);
-        assert!(Root::kept(&cache, Size::Tiny).unwrap().is_none());
+        assert!(Root::cached(&cache, Size::Tiny).unwrap().is_none());
     }
 
     #[test]
-    fn what_a_killed_process_left_behind_goes() {
+    fn directories_of_killed_processes_are_removed() {
         let (_directory, cache) = cache();
         let place = cache.of(Kind::KernelBuild);
-        let ours = work_in(&place).unwrap();
-        let orphan = place.join(format!("{MAKING}{}-x", u32::MAX));
-        let other = place.join(format!("{MAKING}1-x"));
+        let ours = create_in(&place).unwrap();
+        let orphan = place.join(format!("{PREFIX}{}-x", u32::MAX));
+        let other = place.join(format!("{PREFIX}1-x"));
         fs::create_dir(&orphan).unwrap();
         fs::create_dir(&other).unwrap();
-        let _second = work_in(&place).unwrap();
+        let _second = create_in(&place).unwrap();
         assert!(ours.path().is_dir() && other.is_dir());
         assert!(!orphan.exists());
     }
 
     #[test]
-    fn what_is_packed_is_what_it_was() {
+    fn modes_and_links_are_archived() {
         let (directory, _) = cache();
         let root = directory.path();
         fs::write(root.join("document"), "text").unwrap();

@@ -1,11 +1,10 @@
-//! The disk of a Linux guest whose requests are measured: a new file of the host, past its
-//! cache where that can be had, and the drivers that the guest's kernel has as modules.
+//! Disk of a Linux guest for workload block: a new file of the host, with direct I/O if its file system
+//! supports that, and the guest's drivers, which are modules.
 
+use super::root::memory_file;
 use super::Root;
 use crate::disk::{is_direct, scratch};
-use rustix::fs::MemfdFlags;
 use std::fs::File;
-use std::io::Write;
 use std::sync::Arc;
 use trapline_abi::block;
 use trapline_abi::Job;
@@ -14,20 +13,20 @@ use trapline_host::Error;
 use trapline_sim::drivers;
 use trapline_sim::settings::Settings;
 
-/// What a kernel of a distribution needs to find it.
+/// Modules that a distribution's kernel needs for the disk.
 const DRIVERS: [&str; 2] = ["virtio_mmio", "virtio_blk"];
 
-/// A disk for one boot.
+/// The disk of one launch.
 pub struct GuestDisk {
     file: Arc<File>,
 }
 
 impl GuestDisk {
-    /// The disk that `job` measures, if it measures any.
+    /// Creates the disk that `job` measures, if it measures any.
     ///
     /// # Errors
-    /// It cannot be made.
-    pub fn of(settings: &Settings, job: &Job) -> Result<Option<Self>, Error> {
+    /// It cannot be created.
+    pub fn new(settings: &Settings, job: &Job) -> Result<Option<Self>, Error> {
         if job.run & block::operations() == 0 {
             return Ok(None);
         }
@@ -35,7 +34,7 @@ impl GuestDisk {
         Ok(Some(Self { file }))
     }
 
-    /// The job of a guest that finds it under this name.
+    /// Returns the job of a guest in which the disk has this name.
     pub fn job(&self, job: &Job, name: &str) -> Job {
         Job {
             disk: block::Disk::from_name(name),
@@ -43,30 +42,26 @@ impl GuestDisk {
         }
     }
 
-    /// The root of a guest with the drivers that it needs.
+    /// Returns the initramfs `root` with the drivers.
     ///
     /// # Errors
-    /// The drivers cannot be had, or there is no memory for it.
-    pub fn root(&self, root: &Root, settings: &Settings) -> Result<Arc<File>, Error> {
+    /// A driver is missing, or memory cannot be allocated.
+    pub fn initrd(&self, root: &Root, settings: &Settings) -> Result<Arc<File>, Error> {
         let drivers = drivers::archive(&drivers::chosen(settings, &DRIVERS)?);
-        let file = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC);
-        let failed = || Error::file("initramfs in memory");
-        let mut file = File::from(file.map_err(|error| failed()(error.into()))?);
-        // What comes first ends where the next may begin.
+        // An archive's end is aligned for the next one.
         let bytes = [root.bytes()?, drivers].concat();
-        file.write_all(&bytes).map_err(failed())?;
-        Ok(Arc::new(file))
+        memory_file(|file| std::io::Write::write_all(file, &bytes))
     }
 
-    /// Gives it to our VMM.
-    pub fn to_our_vmm(&self, mut vmm: Command) -> Command {
+    /// Adds the disk to a command of `trapline-vmm`.
+    pub fn for_trapline_vmm(&self, mut vmm: Command) -> Command {
         let number = vmm.pass_file(Arc::clone(&self.file));
         let direct = if is_direct(&self.file) { ",direct" } else { "" };
         vmm.words(&format!("--disk /proc/self/fd/{number}{direct}"))
     }
 
-    /// Gives it to QEMU.
-    pub fn to_qemu(&self, mut qemu: Command) -> Command {
+    /// Adds the disk to a command of QEMU.
+    pub fn for_qemu(&self, mut qemu: Command) -> Command {
         let number = qemu.pass_file(Arc::clone(&self.file));
         let direct = if is_direct(&self.file) { "on" } else { "off" };
         let drive =
@@ -76,8 +71,9 @@ impl GuestDisk {
             .words("-device virtio-blk-device,drive=disk")
     }
 
-    /// The number of a descriptor by which user-mode Linux has it.
-    pub fn to_user_mode(&self, uml: &mut Command) -> usize {
-        uml.pass_file(Arc::clone(&self.file))
+    /// Adds the disk to a command of user-mode Linux.
+    pub fn for_user_mode_linux(&self, mut uml: Command) -> Command {
+        let number = uml.pass_file(Arc::clone(&self.file));
+        uml.words(&format!("ubd0=/proc/self/fd/{number}"))
     }
 }

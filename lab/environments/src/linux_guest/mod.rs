@@ -1,182 +1,174 @@
-//! A Linux guest: the kernel of the simulated machine, an initramfs with the agent as its
-//! init, and one command line - the same whatever runs it, here or on the simulated
-//! machine, so that what differs is the virtualization.
+//! Linux guests: the kernel of the simulated machine, an initramfs with the agent as its init, and one
+//! command line. They are the same in every VMM, on this host and on the simulated machine, so that
+//! only the virtualization differs.
 //!
-//! [`Linux`] is that; who runs it is in [`wall`], in [`uml`], whose kernel is a program
-//! of its own, and in `sim::inner`.
+//! [`host`] runs them on this host, `sim::inner` on the simulated machine. [`uml`] runs user-mode Linux, whose
+//! kernel is a program.
 
 mod disk;
+mod host;
 mod root;
 mod uml;
-mod wall;
 
 pub use root::Root;
 pub use uml::{check as check_uml, facts as uml_facts};
 
-use crate::guest::Recipe;
-use crate::wall::with_pages;
+use crate::process_guest::GuestCommand;
+use crate::vmm_command;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::Job;
+use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts};
 use trapline_model::layers::{Hypervisor, Level};
 use trapline_model::GuestConfig;
-use trapline_sim::kernel;
-use trapline_sim::kernel::{Kernel, Maker};
+use trapline_sim::kernel::{self, Kernel, Maker};
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
 
-/// What every guest's Linux is told, as the simulated machine's own is: no randomness, no
-/// self-tests, its warnings on the serial port, to end where it cannot go on, and to leave
-/// the processor's random numbers alone.
-pub(crate) const WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests \
+/// Kernel command line of every guest, as of the simulated machine: no randomness, no self-tests, warnings
+/// on the serial port, exit on panic, and no use of the CPU's random numbers.
+pub(crate) const KERNEL_OPTIONS: &str =
+    "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests \
                      panic=-1 clearcpuid=rdrand,rdseed";
 
-/// What a guest boots, and the machine that it gets.
+/// A Linux guest.
 pub struct Linux {
-    /// The kernel's file.
+    /// Kernel image.
     pub kernel: PathBuf,
-    /// What it unpacks into its root.
+    /// Initramfs.
     pub root: Root,
     origin: String,
-    machine: GuestConfig,
-    /// What it is told besides, where that depends on who runs it.
-    further: String,
+    guest: GuestConfig,
+    /// Kernel options that depend on the VMM, after a space.
+    vmm_options: String,
+}
+
+/// The VMM of a Linux guest.
+pub enum LinuxVmm {
+    /// `trapline-vmm`: program and first arguments.
+    Trapline(Command),
+    /// QEMU.
+    Qemu {
+        /// Program.
+        qemu: Qemu,
+        /// Option `-accel` and related ones.
+        accelerator: &'static str,
+    },
+}
+
+impl LinuxVmm {
+    /// Returns the meaning of its exit statuses.
+    pub fn exit_codes(&self) -> ExitCodes {
+        match self {
+            Self::Trapline(_) => ExitCodes::VMM,
+            Self::Qemu { .. } => ExitCodes::QEMU,
+        }
+    }
 }
 
 impl Linux {
-    /// The user's kernel or the distribution's, for this machine.
+    /// Returns a guest with the user's kernel, or else the distribution's.
     ///
     /// # Errors
     /// A part or the kernel is missing.
-    pub fn new(settings: &Settings, machine: &GuestConfig) -> Result<Self, Error> {
+    pub fn new(settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
         let Kernel { image, origin, .. } = kernel::chosen(settings, Maker::Amd)?;
         Ok(Self {
             kernel: image,
             root: Root::new(settings)?,
             origin,
-            machine: *machine,
-            further: String::new(),
+            guest: *guest,
+            vmm_options: String::new(),
         })
     }
 
-    /// The same on a machine without a clock by which its time stamp counter could be
-    /// measured for sure: it is told the counter's rate, and to trust it.
-    pub fn with_rate(self, hertz: f64) -> Self {
+    /// Sets the TSC rate, for machines without a clock that is reliable enough to measure it.
+    pub fn with_tsc_rate(self, hertz: f64) -> Self {
         let khz = hertz / 1e3;
         Self {
-            further: format!(" tsc_early_khz={khz:.0} tsc=reliable"),
+            vmm_options: format!(" tsc_early_khz={khz:.0} tsc=reliable"),
             ..self
         }
     }
 
-    /// What is to be told about it.
+    /// Returns facts about kernel, initramfs and machine.
     ///
     /// # Errors
     /// The kernel or a file of the initramfs cannot be read.
     pub fn facts(&self) -> Result<Facts, Error> {
-        let facts = [
+        let options = format!("{KERNEL_OPTIONS}{}", self.vmm_options);
+        let mut facts = named([
             ("guest-kernel", self.origin.clone()),
             ("guest-kernel-sha256", sha256_of_file(&self.kernel)?),
-            ("guest-command-line", format!("{WORDS}{}", self.further)),
-        ];
-        let mut facts: Facts = named(facts);
+            ("guest-command-line", options),
+        ]);
         facts.extend(self.root.facts()?);
-        facts.extend(machine_facts(&self.machine));
+        facts.extend(machine_facts(&self.guest));
         Ok(facts)
     }
 
-    /// The command line for `job`. The agent's records leave through a port.
-    fn words(&self, job: &Job) -> String {
+    /// Returns the kernel command line for `job`. The agent writes its records to a port.
+    fn command_line(&self, job: &Job) -> String {
         let job = Job {
             console: Console::Port,
             ports: false,
             ..*job
         };
-        let (further, cpus) = (&self.further, self.machine.cpus);
-        format!("{WORDS}{further} {CPUS}{cpus} {job}")
+        let (vmm_options, cpus) = (&self.vmm_options, self.guest.cpus);
+        format!("{KERNEL_OPTIONS}{vmm_options} {CPUS}{cpus} {job}")
     }
 
-    /// Lets our VMM run it with its events on descriptor 3. `initrd` appends the path of
-    /// its initramfs.
-    pub fn in_our_vmm(
+    /// Returns the command that runs `job` in `vmm`. `initrd` appends the path of the initramfs.
+    pub fn command(
         &self,
-        vmm: Command,
+        vmm: &LinuxVmm,
         kernel: &Path,
         initrd: impl FnOnce(Command) -> Command,
         job: &Job,
     ) -> Command {
-        linux_in_our_vmm(vmm, kernel, initrd, &self.machine, &self.words(job))
-    }
-
-    /// Lets QEMU run it, with `accelerator` in QEMU's words.
-    pub fn in_qemu(
-        &self,
-        qemu: &Qemu,
-        kernel: &Path,
-        initrd: impl FnOnce(Command) -> Command,
-        accelerator: &str,
-        job: &Job,
-    ) -> Command {
-        let command = qemu.for_linux(&self.machine, accelerator);
-        let command = command.arg("-kernel").arg(kernel).arg("-initrd");
-        initrd(command).arg("-append").arg(self.words(job))
+        let command_line = self.command_line(job);
+        match vmm {
+            LinuxVmm::Trapline(vmm) => {
+                vmm_command::linux_command(vmm.clone(), kernel, initrd, &self.guest, &command_line)
+            }
+            LinuxVmm::Qemu { qemu, accelerator } => {
+                let command = qemu.for_linux(&self.guest, accelerator);
+                let command = command.arg("-kernel").arg(kernel).arg("-initrd");
+                initrd(command).arg("-append").arg(command_line)
+            }
+        }
     }
 }
 
-/// Returns the command of our VMM for a Linux guest, with its events on descriptor 3. `initrd` appends the
-/// path of its initramfs.
-pub(crate) fn linux_in_our_vmm(
-    vmm: Command,
-    kernel: &Path,
-    initrd: impl FnOnce(Command) -> Command,
-    machine: &GuestConfig,
-    command_line: &str,
-) -> Command {
-    let GuestConfig {
-        memory_mib,
-        cpus,
-        pages,
-        ..
-    } = *machine;
-    let vmm = with_pages(vmm, pages);
-    let command = vmm.arg("--kernel").arg(kernel).arg("--initrd");
-    initrd(command)
-        .words(&format!("--memory {memory_mib}M --cpus {cpus} --events 3"))
-        .arg("--cmdline")
-        .arg(command_line)
-}
-
-/// The kernel that guests boot where nobody names one: the distribution's for clouds, or
-/// what was given for the simulated machine.
+/// Returns the default kernel of guests: the distribution's for clouds, or that of the simulated machine.
 ///
 /// # Errors
-/// There is none, and it cannot be fetched.
+/// It is neither in the cache nor available for download.
 pub fn stock_kernel(settings: &Settings) -> Result<PathBuf, Error> {
     Ok(kernel::chosen(settings, Maker::Amd)?.image)
 }
 
-/// Returns how a Linux guest of this level of this host is run.
+/// Returns the command of a Linux guest of this level on this host.
 ///
 /// # Errors
-/// Something that it is made of is missing.
-pub fn recipe(
+/// A part, a program or the kernel is missing.
+pub fn guest_command(
     level: Level,
     settings: &Settings,
-    machine: &GuestConfig,
-) -> Result<Box<dyn Recipe>, Error> {
+    guest: &GuestConfig,
+) -> Result<Box<dyn GuestCommand>, Error> {
     Ok(match level.hypervisor {
-        Hypervisor::Uml => Box::new(uml::recipe(settings, machine)?),
-        _ => Box::new(wall::recipe(level, settings, machine)?),
+        Hypervisor::Uml => Box::new(uml::UserModeLinux::new(settings, guest)?),
+        _ => Box::new(host::LinuxInVmm::new(level, settings, guest)?),
     })
 }
 
-/// The machine that a guest's Linux was given.
-fn machine_facts(machine: &GuestConfig) -> Facts {
+fn machine_facts(guest: &GuestConfig) -> Facts {
     named([
-        ("guest-cpus", machine.cpus.to_string()),
-        ("guest-memory-mib", machine.memory_mib.to_string()),
+        ("guest-cpus", guest.cpus.to_string()),
+        ("guest-memory-mib", guest.memory_mib.to_string()),
     ])
 }
 

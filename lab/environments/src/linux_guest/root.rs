@@ -1,9 +1,7 @@
-//! What a guest's Linux has in its root: the agent as its init, and below that whatever
-//! else somebody wants there.
+//! Initramfs of a Linux guest: the agent as init, after the archives of [`Settings::root`].
 //!
-//! A kernel unpacks one archive after the other, and what comes later replaces what was
-//! there. So a root is composed of archives without unpacking any: those that
-//! [`Settings::root`] names, as they are, then the agent's.
+//! A kernel unpacks concatenated archives in order, and later files replace earlier ones. So an initramfs is
+//! composed without unpacking any.
 
 use super::named;
 use rustix::fs::MemfdFlags;
@@ -17,20 +15,19 @@ use trapline_sim::initramfs::{add_program, Archive};
 use trapline_sim::settings::Settings;
 use trapline_sim::AGENT;
 
-/// The archives of a guest's root.
+/// Archives of an initramfs.
 pub struct Root {
-    /// Those below the agent's, each a file: "newc" cpio, which may be compressed.
-    below: Vec<PathBuf>,
-    /// The agent's, and what it is on besides.
+    /// The first archives, each a file: "newc" cpio, which may be compressed.
+    files: Vec<PathBuf>,
+    /// The last archive, which has the agent.
     agent: Vec<u8>,
 }
 
-/// Where a kernel looks for the next archive (Linux
-/// `Documentation/driver-api/early-userspace/buffer-format.rst`).
-const ALIGNED: u64 = 4;
+/// Alignment of archives (Linux `Documentation/driver-api/early-userspace/buffer-format.rst`).
+const ALIGNMENT: u64 = 4;
 
 impl Root {
-    /// The agent, on what `settings` say.
+    /// Returns an initramfs with the agent and the archives of `settings`.
     ///
     /// # Errors
     /// The agent is missing, or cannot be read.
@@ -41,15 +38,15 @@ impl Root {
         }
         add_program(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
         Ok(Self {
-            below: settings.root.clone(),
+            files: settings.root.clone(),
             agent: archive.bytes(),
         })
     }
 
-    /// The same on another archive, of this process's making.
+    /// Inserts an archive before the agent's.
     #[must_use]
     pub fn on(self, mut archive: Vec<u8>) -> Self {
-        archive.resize(archive.len().next_multiple_of(ALIGNED as usize), 0);
+        archive.resize(archive.len().next_multiple_of(ALIGNMENT as usize), 0);
         archive.extend(self.agent);
         Self {
             agent: archive,
@@ -57,7 +54,7 @@ impl Root {
         }
     }
 
-    /// All of it, in one piece.
+    /// Returns the initramfs.
     ///
     /// # Errors
     /// An archive cannot be read.
@@ -67,19 +64,16 @@ impl Root {
         Ok(bytes)
     }
 
-    /// All of it as a file without a name, which is gone when nobody uses it any more.
+    /// Returns the initramfs as an unnamed file in memory.
     ///
     /// # Errors
-    /// An archive cannot be read, or there is no memory for it.
+    /// An archive cannot be read, or memory cannot be allocated.
     pub fn file(&self) -> Result<Arc<File>, Error> {
-        let file = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC);
-        let file = file.map_err(|error| Error::file("initramfs in memory")(error.into()))?;
-        let mut file = File::from(file);
-        self.write_to(&mut file)?;
-        Ok(Arc::new(file))
+        let bytes = self.bytes()?;
+        memory_file(|file| file.write_all(&bytes))
     }
 
-    /// What is to be told about it.
+    /// Returns its hash as a fact.
     ///
     /// # Errors
     /// An archive cannot be read.
@@ -91,7 +85,7 @@ impl Root {
     }
 
     fn write_to(&self, out: &mut impl Write) -> Result<(), Error> {
-        for path in &self.below {
+        for path in &self.files {
             let copied = File::open(path).and_then(|file| copy_aligned(file, out));
             copied.map_err(Error::file(path))?;
         }
@@ -100,10 +94,24 @@ impl Root {
     }
 }
 
+/// Creates an unnamed initramfs file in memory with the contents that `write` writes.
+///
+/// # Errors
+/// Memory cannot be allocated.
+pub fn memory_file(write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<Arc<File>, Error> {
+    let file = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC);
+    let written = file.map_err(io::Error::from).and_then(|file| {
+        let mut file = File::from(file);
+        write(&mut file).map(|()| file)
+    });
+    let file = written.map_err(Error::file("initramfs in memory"))?;
+    Ok(Arc::new(file))
+}
+
 fn copy_aligned(mut from: impl Read, out: &mut impl Write) -> io::Result<()> {
     let length = io::copy(&mut from, out)?;
-    let padding = length.next_multiple_of(ALIGNED) - length;
-    out.write_all(&[0; ALIGNED as usize][..padding as usize])
+    let padding = length.next_multiple_of(ALIGNMENT) - length;
+    out.write_all(&[0; ALIGNMENT as usize][..padding as usize])
 }
 
 #[cfg(test)]
@@ -121,15 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn archives_lie_below_the_agents_each_where_a_kernel_looks_for_it() {
+    fn archives_are_aligned_and_precede_the_agent() {
         let directory = tempfile::tempdir().unwrap();
         let settings = settings(directory.path());
         let alone = Root::new(&settings).unwrap().bytes().unwrap();
         assert!(alone.starts_with(b"070701"));
-        let below = directory.path().join("below.cpio");
-        std::fs::write(&below, b"five!").unwrap();
+        let first = directory.path().join("first.cpio");
+        std::fs::write(&first, b"five!").unwrap();
         let with = Settings {
-            root: vec![below.clone(), below],
+            root: vec![first.clone(), first],
             ..settings
         };
         let root = Root::new(&with).unwrap();
@@ -141,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_that_is_not_there_is_named() {
+    fn missing_archive_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let missing = Settings {
             root: vec!["/nonexistent/root.cpio".into()],

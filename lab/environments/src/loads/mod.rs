@@ -1,43 +1,41 @@
-//! What disturbs a guest on this host: processes that are started before it goes, are
-//! shown to work before it goes and to have worked when it has ended, and die with
-//! whoever started them.
+//! Loads on this host: processes that run beside a guest. They must work before the guest starts and until
+//! it ends, and die with the process that started them.
 //!
-//! A load that cannot be started is a reason to skip; one that does nothing, or ends
-//! before the guest, is a failure of what was measured, for it was measured without.
+//! A load that cannot start is a reason to skip. A load that does nothing, or ends before the guest, is a
+//! failure of the measurement.
 
-mod crew;
+mod co_tenant;
 mod process;
+mod programs;
 
-mod neighbour;
-
-pub use crew::{populated, Crew, EXITING};
-pub use neighbour::{neighbourly, NEIGHBOUR};
-use trapline_host::{Error, Limits};
+pub use co_tenant::{co_tenant_job, CO_TENANT};
+pub use programs::{create_vm_command, LoadPrograms, EXITING_JOB};
 
 use crate::environment::SampleSink;
 use process::Process;
 use trapline_host::affinity::{Affinity, Threads};
 use trapline_host::process::Command;
+use trapline_host::{Error, Limits};
 use trapline_model::Loads;
 
-/// All that runs beside a guest.
+/// Load processes of a guest. Dropping them ends them.
 #[derive(Default)]
-pub struct Beside(Vec<Process>);
+pub struct RunningLoads(Vec<Process>);
 
-impl Beside {
-    /// Starts what `loads` name and waits until all of it works.
+impl RunningLoads {
+    /// Starts `loads` and waits until all of them work.
     ///
     /// # Errors
-    /// Something is missing for it, or it does not work.
+    /// A requirement is missing, or a load does not work.
     pub fn start(
         loads: &Loads,
-        crew: &Crew,
+        programs: &LoadPrograms,
         affinity: &Affinity,
         limits: &Limits,
     ) -> Result<Self, Error> {
         let mut all = Self::default();
-        for task in crew.tasks(loads, limits.timeout)? {
-            all.0.push(affinity.start_load(|| Process::start(&task))?);
+        for load in programs.commands(loads, limits.timeout)? {
+            all.0.push(affinity.start_load(|| Process::start(&load))?);
         }
         for process in &mut all.0 {
             process.await_work(limits)?;
@@ -45,35 +43,34 @@ impl Beside {
         Ok(all)
     }
 
-    /// Starts a second guest, whose virtual CPU gets the place of the first one's, and
-    /// waits until it is at work.
+    /// Starts a second guest whose vCPU shares the CPU of the first one's, and waits until it works.
     ///
     /// # Errors
-    /// It cannot be started or placed, or does nothing.
-    pub fn join(
+    /// It cannot be started or placed, or does not work.
+    pub fn start_co_tenant(
         &mut self,
         command: Command,
         threads: Threads,
         affinity: &Affinity,
         limits: &Limits,
     ) -> Result<(), Error> {
-        let task = neighbour::task(command);
-        let mut guest = affinity.start_guest(|| Process::start(&task))?;
+        let load = co_tenant::load(command);
+        let mut guest = affinity.start_guest(|| Process::start(&load))?;
         affinity.apply(guest.pid(), threads)?;
         guest.await_work(limits)?;
         self.0.push(guest);
         Ok(())
     }
 
-    /// From here on it counts.
+    /// Begins to count their work.
     pub fn begin(&mut self) {
         self.0.iter_mut().for_each(Process::begin);
     }
 
-    /// Ends all of it and tells what it did.
+    /// Ends them and reports their work as facts.
     ///
     /// # Errors
-    /// Some of it did not work to the end.
+    /// One did not work to the end.
     pub fn end(self, out: &mut dyn SampleSink) -> Result<(), Error> {
         let ended: Result<Vec<_>, Error> = self.0.into_iter().map(Process::end).collect();
         for (number, done) in ended?.iter().enumerate() {

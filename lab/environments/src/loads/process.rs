@@ -1,6 +1,6 @@
-//! One process of a load.
+//! Load processes.
 
-use super::crew::{Task, Telling};
+use super::programs::{LoadCommand, WorkCounter};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{memfd_create, MemfdFlags};
 use std::fmt;
@@ -14,31 +14,31 @@ use trapline_host::usage::family_cpu_ns;
 use trapline_host::{Error, Limits};
 use trapline_spawn::{Program, Started};
 
-/// A process that works beside a guest. Dropping it ends it.
+/// A load process. Dropping it ends it.
 pub struct Process {
-    task: Task,
+    load: LoadCommand,
     started: Started,
     reaped: bool,
-    /// Its standard output, where that is its count.
+    /// Its standard output, if that counts its work.
     count: File,
     errors: File,
     events: File,
-    /// When what it does began to count.
+    /// Its work when counting began.
     before: State,
 }
 
-/// How far it has come.
+/// Work of a load.
 #[derive(Clone, Copy, Default)]
 struct State {
     cpu_ns: u64,
-    /// What it counts itself, where that can be seen while it runs.
+    /// Its own count, if it can be read while it runs.
     done: u64,
 }
 
-/// What one process of a load did while a guest was measured.
+/// Work of a load process while a guest was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The load's name.
+    /// Name of the load.
     pub name: &'static str,
     cpu_ns: u64,
     done: u64,
@@ -52,43 +52,40 @@ impl fmt::Display for Done {
     }
 }
 
-/// How long it may take until it works.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time until it works.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long it may take to end when it is asked to.
+/// Time to exit after SIGTERM.
 const GRACE: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
 
-/// In so many bytes a guest has said that it begins, or why it does not.
-const FIRST_WORDS: u64 = 4096;
+/// Bytes of a guest's output that contain the begin of its operation, or the reason why it does not begin.
+const FIRST_OUTPUT: u64 = 4096;
 
-/// CPU time by which a machine shows that its guest runs, in nanoseconds.
-const AT_WORK_NS: u64 = 20_000_000;
+/// CPU time after which the guest of a VMM counts as running, in nanoseconds.
+const RUNNING_NS: u64 = 20_000_000;
 
 impl Process {
     /// Starts it.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(task: &Task) -> Result<Self, Error> {
-        Self::try_start(task).map_err(|source| Error::Start {
-            program: task.command.program.clone(),
-            source,
-        })
+    pub fn start(load: &LoadCommand) -> Result<Self, Error> {
+        Self::try_start(load).map_err(Error::start(&load.command.program))
     }
 
-    fn try_start(task: &Task) -> io::Result<Self> {
-        let mut program = Program::new(&task.command.program)?;
-        for argument in &task.command.arguments {
+    fn try_start(load: &LoadCommand) -> io::Result<Self> {
+        let mut program = Program::new(&load.command.program)?;
+        for argument in &load.command.arguments {
             program.argument(argument)?;
         }
-        let count = match task.telling {
-            Telling::Count | Telling::Output => {
+        let count = match load.counter {
+            WorkCounter::Number | WorkCounter::Output => {
                 File::from(memfd_create("count", MemfdFlags::CLOEXEC)?)
             }
-            Telling::Events => File::options().write(true).open("/dev/null")?,
+            WorkCounter::Events => File::options().write(true).open("/dev/null")?,
         };
         let (errors, errors_end) = stream()?;
         let (events, events_end) = stream()?;
@@ -97,7 +94,7 @@ impl Process {
             program.descriptor(end.as_fd())?;
         }
         Ok(Self {
-            task: task.clone(),
+            load: load.clone(),
             started: trapline_spawn::start(&program)?,
             reaped: false,
             count,
@@ -107,43 +104,45 @@ impl Process {
         })
     }
 
-    /// Waits until it has done something.
+    /// Waits until it works.
     ///
     /// # Errors
-    /// It has ended, or does nothing.
+    /// It ended, or does nothing.
     pub fn await_work(&mut self, limits: &Limits) -> Result<(), Error> {
         let since = Instant::now();
-        while !self.is_at_work()? {
+        while !self.is_working()? {
             self.check()?;
             limits.check(since, String::new)?;
-            if since.elapsed() > PATIENCE {
-                return Err(self.failure("has done nothing"));
+            if since.elapsed() > START_TIMEOUT {
+                return Err(self.failure("does nothing"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    fn is_at_work(&self) -> Result<bool, Error> {
+    fn is_working(&self) -> Result<bool, Error> {
         let State { cpu_ns, done } = self.state();
-        match self.task.telling {
-            Telling::Count => Ok(done > 0),
-            Telling::Events => Ok(cpu_ns > AT_WORK_NS),
-            Telling::Output => self.has_begun(),
+        match self.load.counter {
+            WorkCounter::Number => Ok(done > 0),
+            WorkCounter::Events => Ok(cpu_ns > RUNNING_NS),
+            WorkCounter::Output => self.has_begun(),
         }
     }
 
-    /// Whether a guest has begun with what it is to do. If it cannot do that, nor can the
-    /// one beside which it was to run.
+    /// Returns whether a guest has begun its operation.
+    ///
+    /// # Errors
+    /// It cannot run the operation, and so neither can the measured guest.
     fn has_begun(&self) -> Result<bool, Error> {
         let length = self.count.metadata().map_or(0, |file| file.len());
-        let mut said = vec![0; length.min(FIRST_WORDS) as usize];
-        let said = match self.count.read_exact_at(&mut said, 0) {
-            Ok(()) => said,
+        let mut output = vec![0; length.min(FIRST_OUTPUT) as usize];
+        let output = match self.count.read_exact_at(&mut output, 0) {
+            Ok(()) => output,
             Err(_) => Vec::new(),
         };
         let mut begun = Ok(false);
-        Decoder::new().feed(&said, &mut |item: Item<'_>| {
+        Decoder::new().feed(&output, &mut |item: Item<'_>| {
             if let Item::Record(record, _) = item {
                 match record {
                     Record::Begin { .. } => begun = Ok(true),
@@ -158,10 +157,10 @@ impl Process {
     }
 
     fn state(&self) -> State {
-        let done = match self.task.telling {
-            Telling::Count => number_in(&self.count),
-            Telling::Output => self.count.metadata().ok().map(|file| file.len()),
-            Telling::Events => None,
+        let done = match self.load.counter {
+            WorkCounter::Number => number_in(&self.count),
+            WorkCounter::Output => self.count.metadata().ok().map(|file| file.len()),
+            WorkCounter::Events => None,
         };
         State {
             cpu_ns: family_cpu_ns(self.started.pid),
@@ -169,59 +168,59 @@ impl Process {
         }
     }
 
-    /// Its number.
+    /// Returns its process id.
     pub fn pid(&self) -> i32 {
         self.started.pid
     }
 
-    /// From here on it counts.
+    /// Begins to count its work.
     pub fn begin(&mut self) {
         self.before = self.state();
     }
 
-    /// Ends it; what it did since it began to count.
+    /// Ends it and returns its work since [`Self::begin`].
     ///
     /// # Errors
-    /// It has ended by itself, or did nothing.
+    /// It ended early, or did nothing.
     pub fn end(mut self) -> Result<Done, Error> {
         self.check()?;
         let State { cpu_ns, mut done } = self.state();
-        if self.task.telling == Telling::Events {
-            self.ask_to_end();
+        if self.load.counter == WorkCounter::Events {
+            self.terminate();
             done = self.exits();
         }
         let done = Done {
-            name: self.task.name,
+            name: self.load.name,
             cpu_ns: cpu_ns.saturating_sub(self.before.cpu_ns),
             done: done.saturating_sub(self.before.done),
-            unit: self.task.unit,
+            unit: self.load.unit,
         };
-        // What takes long may have been at it all the time and not have ended once.
+        // A load with a long unit of work may not have completed one.
         match done.cpu_ns > 0 {
             true => Ok(done),
             false => Err(self.failure("did nothing while the guest was measured")),
         }
     }
 
-    /// Whether it still runs.
+    /// Checks that it still runs.
     fn check(&mut self) -> Result<(), Error> {
         match self.has_ended(&Timespec::default()) {
             false => Ok(()),
-            true => Err(self.failure("has ended by itself")),
+            true => Err(self.failure("ended early")),
         }
     }
 
-    fn has_ended(&self, patience: &Timespec) -> bool {
+    fn has_ended(&self, timeout: &Timespec) -> bool {
         let mut ended = [PollFd::new(&self.started.pidfd, PollFlags::IN)];
-        matches!(poll(&mut ended, Some(patience)), Ok(1..))
+        matches!(poll(&mut ended, Some(timeout)), Ok(1..))
     }
 
-    fn ask_to_end(&self) {
+    fn terminate(&self) {
         self.started.signal(libc::SIGTERM);
         self.has_ended(&GRACE);
     }
 
-    /// What a VMM of ours says of its guest's exits.
+    /// Returns the number of exits that `trapline-vmm` reports.
     fn exits(&mut self) -> u64 {
         let mut exits = 0;
         let mut take = |item: Item<'_>| {
@@ -236,11 +235,11 @@ impl Process {
     }
 
     fn failure(&mut self, what: &str) -> Error {
-        let words = rest_of(&mut self.errors);
+        let errors = rest_of(&mut self.errors);
         Error::Load {
-            name: self.task.name,
+            name: self.load.name,
             what: what.to_owned(),
-            output: String::from_utf8_lossy(&words).trim_end().to_owned(),
+            output: String::from_utf8_lossy(&errors).trim_end().to_owned(),
         }
     }
 }
@@ -249,14 +248,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !self.reaped {
             self.started.kill_group();
-            // Fails only if there is nothing to reap.
+            // Fails only if it was reaped already.
             let _ = self.started.reap();
             self.reaped = true;
         }
     }
 }
 
-/// A pipe whose reader never waits.
+/// Returns a pipe with a non-blocking reader.
 fn stream() -> io::Result<(File, File)> {
     let (ours, theirs) = trapline_spawn::pipe()?;
     rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
@@ -269,10 +268,10 @@ fn number_in(file: &File) -> Option<u64> {
     Some(u64::from_le_bytes(number))
 }
 
-/// What can be read now.
+/// Returns the bytes that can be read without waiting.
 fn rest_of(pipe: &mut File) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // It ends with the writer's end, or with the word that there is no more yet.
-    let _more_later = pipe.read_to_end(&mut bytes);
+    // Ends at the end of the stream, or with EAGAIN.
+    let _ = pipe.read_to_end(&mut bytes);
     bytes
 }

@@ -1,7 +1,7 @@
-use super::crew::{populated, populating, Task, Telling};
+use super::programs::{create_vm_command, touching_job, LoadCommand, WorkCounter};
 use super::*;
 use crate::environment::Progress;
-use crate::observe::Finished;
+use crate::launch::FinishedLaunch;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
@@ -10,16 +10,16 @@ use trapline_host::process::Command;
 use trapline_host::Parts;
 use trapline_model::{Pin, Sched};
 
-/// A shell that counts as a burner does, and then does `rest`.
-fn shell(rest: &str) -> Task {
+/// Returns a shell that writes its count as the agent does, and then runs `rest`.
+fn shell(rest: &str) -> LoadCommand {
     let count = "printf '\\001\\000\\000\\000\\000\\000\\000\\000'";
-    Task {
+    LoadCommand {
         name: "cpu",
         command: Command::new("/bin/sh")
             .arg("-c")
             .arg(format!("{count}; {rest}")),
         unit: "turns",
-        telling: Telling::Count,
+        counter: WorkCounter::Number,
     }
 }
 
@@ -27,33 +27,32 @@ fn limits() -> Limits {
     Limits::timeout(Duration::from_secs(60))
 }
 
-fn started(task: &Task) -> Result<Process, Error> {
-    let mut process = Process::start(task)?;
+fn started(load: &LoadCommand) -> Result<Process, Error> {
+    let mut process = Process::start(load)?;
     process.await_work(&limits())?;
     Ok(process)
 }
 
 #[test]
-fn a_load_that_never_works_is_an_error_with_its_last_words() {
-    let silent = Task {
+fn load_that_does_not_start_is_an_error_with_its_last_output() {
+    let silent = LoadCommand {
         command: Command::new("/bin/sh").arg("-c").arg("echo no luck >&2"),
         ..shell("")
     };
     let error = started(&silent).err().unwrap().to_string();
-    let told = "load cpu has ended by itself; last output:\n  no luck";
-    assert_eq!(error, told);
+    assert_eq!(error, "load cpu ended early; last output:\n  no luck");
 }
 
 #[test]
-fn a_load_that_ends_early_or_rests_is_an_error() {
+fn load_that_ends_early_or_idles_is_an_error() {
     let early = started(&shell("read word < /dev/null; exit 3"));
-    // It may end before it was seen to work, or afterwards.
+    // It may end before or after it is found to work.
     let error = early.and_then(|process| {
         std::thread::sleep(Duration::from_millis(300));
         process.end().map(drop)
     });
     let error = error.err().unwrap().to_string();
-    assert_eq!(error, "load cpu has ended by itself");
+    assert_eq!(error, "load cpu ended early");
     let mut lazy = started(&shell("exec sleep 60")).unwrap();
     lazy.begin();
     let error = lazy.end().err().unwrap().to_string();
@@ -61,9 +60,9 @@ fn a_load_that_ends_early_or_rests_is_an_error() {
 }
 
 #[test]
-fn what_worked_is_told() {
+fn work_of_a_busy_load_is_returned() {
     let mut busy = started(&shell("while :; do :; done")).unwrap();
-    // What it has done before it counts is not counted, but its shell never counts on.
+    // Only the CPU time grows: the shell writes its count once.
     std::thread::sleep(Duration::from_millis(100));
     assert!(matches!(busy.end(), Ok(done) if done.name == "cpu"));
     busy = started(&shell("while :; do :; done")).unwrap();
@@ -81,60 +80,60 @@ impl SampleSink for Facts {
         self.0.insert(name.to_owned(), value);
     }
 
-    fn finished(&mut self, _: Finished) {}
+    fn finished(&mut self, _: FinishedLaunch) {}
 }
 
-fn crew() -> Option<Crew> {
+fn load_programs() -> Option<LoadPrograms> {
     let parts = Parts::find().ok()?;
     let image = parts.image().ok()?.path;
-    Some(Crew { parts, image })
+    Some(LoadPrograms { parts, image })
 }
 
-/// Needs the agent, which is there when all parts were built.
+/// Requires the agent, which 'make build' builds.
 #[test]
-fn burners_burn_and_their_work_is_stored() {
-    let Some(crew) = crew() else {
+fn agent_loads_work_and_their_work_is_a_fact() {
+    let Some(programs) = load_programs() else {
         eprintln!("skipped: no parts here; build them with 'make build'");
         return;
     };
     let affinity = Affinity::choose(Pin::Shared, Sched::Other).unwrap();
     let loads = "cpu:2,memory".parse().unwrap();
-    let mut beside = Beside::start(&loads, &crew, &affinity, &limits()).unwrap();
-    beside.begin();
+    let mut running = RunningLoads::start(&loads, &programs, &affinity, &limits()).unwrap();
+    running.begin();
     std::thread::sleep(Duration::from_secs(1));
     let mut facts = Facts(BTreeMap::new());
-    beside.end(&mut facts).unwrap();
+    running.end(&mut facts).unwrap();
     let names: Vec<_> = facts.0.keys().map(String::as_str).collect();
     assert_eq!(names, ["load-0-cpu", "load-1-cpu", "load-2-memory"]);
-    for told in facts.0.values() {
-        assert!(told.ends_with(" ms of CPU time"), "{told}");
+    for work in facts.0.values() {
+        assert!(work.ends_with(" ms of CPU time"), "{work}");
     }
 }
 
 #[test]
-fn what_cannot_be_started_is_a_reason_to_skip() {
-    let crew = Crew {
+fn missing_requirement_is_a_reason_to_skip() {
+    let programs = LoadPrograms {
         parts: Parts::in_directory("/nonexistent"),
         image: "/nonexistent".into(),
     };
-    let tasks = |loads: &str| crew.tasks(&loads.parse().unwrap(), Duration::from_secs(1));
-    let error = tasks("cpu").err().unwrap().to_string();
+    let commands = |loads: &str| programs.commands(&loads.parse().unwrap(), Duration::from_secs(1));
+    let error = commands("cpu").err().unwrap().to_string();
     assert!(error.contains("make build"), "{error}");
-    let error = tasks("create-vm:65536").err().unwrap().to_string();
+    let error = commands("create-vm:65536").err().unwrap().to_string();
     assert!(
         error.contains("create-vm:512") || error.contains("kvm"),
         "{error}"
     );
-    assert!(tasks("console-buffered").unwrap().is_empty());
+    assert!(commands("console-buffered").unwrap().is_empty());
 }
 
 #[test]
-fn who_populates_a_created_machine_is_in_its_words() {
-    let words = |load: &str| {
+fn population_of_a_created_machine_is_an_option() {
+    let arguments = |load: &str| {
         let Ok(trapline_model::Load::CreateVm(created)) = load.parse() else {
             panic!("{load} is another load");
         };
-        let vmm = populated(Command::new("vmm"), 64, created);
+        let vmm = create_vm_command(Command::new("vmm"), 64, created);
         let words: Vec<_> = vmm
             .arguments
             .iter()
@@ -142,49 +141,52 @@ fn who_populates_a_created_machine_is_in_its_words() {
             .collect();
         words.join(" ")
     };
-    let demand = words("create-vm:64");
-    assert_eq!(demand, format!("--memory 64M --cmdline {}", populating(64)));
-    let whole = words("create-vm:64:2m:whole");
+    let demand = arguments("create-vm:64");
+    assert_eq!(
+        demand,
+        format!("--memory 64M --cmdline {}", touching_job(64))
+    );
+    let whole = arguments("create-vm:64:2m:whole");
     let expected = "--memory 64M --pages 2m --prefault whole --cmdline trapline.run=none ";
     assert!(whole.starts_with(expected), "{whole}");
 }
 
 #[test]
 fn a_created_machine_fills_its_memory() {
-    let words = populating(2048);
+    let words = touching_job(2048);
     let job = Job::parse(words.split_ascii_whitespace()).unwrap();
     let touched = (24 * u64::from(job.doubles)) >> 20;
     assert!((2000..2048).contains(&touched), "{touched} MiB");
 }
 
-/// A second guest that says `record` and then rests.
-fn guest_that_says(record: &Record<'_>) -> (tempfile::TempDir, Task) {
+/// Returns a co-tenant that sends `record` and then idles.
+fn guest_that_sends(record: &Record<'_>) -> (tempfile::TempDir, LoadCommand) {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("said");
+    let path = directory.path().join("output");
     let mut frame = [0; MAX_FRAME];
     let length = encode(record, 1, &mut frame).unwrap();
     std::fs::write(&path, &frame[..length]).unwrap();
     let script = format!("cat {}; exec sleep 60", path.display());
     let command = Command::new("/bin/sh").arg("-c").arg(script);
-    (directory, super::neighbour::task(command))
+    (directory, super::co_tenant::load(command))
 }
 
 #[test]
-fn a_second_guest_is_at_work_when_it_says_that_it_begins() {
+fn co_tenant_works_when_it_sends_begin() {
     let begins = Record::Begin {
         op: Op::OwnTimer,
         clock_cost: 0,
         loop_cost: 0,
         exits: None,
     };
-    let (_kept, task) = guest_that_says(&begins);
-    let process = started(&task).unwrap();
+    let (_directory, load) = guest_that_sends(&begins);
+    let process = started(&load).unwrap();
     drop(process);
     let cannot = Record::Skip {
         op: Op::OwnTimer,
         reason: "ring 3 cannot halt",
     };
-    let (_kept, task) = guest_that_says(&cannot);
-    let error = started(&task).err().unwrap();
+    let (_directory, load) = guest_that_sends(&cannot);
+    let error = started(&load).err().unwrap();
     assert!(error.to_string() == "ring 3 cannot halt", "{error}");
 }

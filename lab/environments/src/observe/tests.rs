@@ -24,56 +24,56 @@ fn stage(stage: Stage, at: u64) -> Record<'static> {
     Record::Stage { stage, at }
 }
 
-/// A guest whose clock is 1,000 ticks behind ours.
-fn report(offset_told: bool) -> GuestReport {
+/// Returns the report of a guest whose clock is 1,000 ticks behind the host's.
+fn report(with_offset: bool) -> GuestReport {
     let job = Job {
         run: BOOT,
         ..Job::EMPTY
     };
     let mut decoder = GuestDecoder::new(&job);
     decoder.events(&frames(&[(stage(Stage::VmCreated, 5_200), 0)]));
-    if offset_told {
+    if with_offset {
         let counter = Counter::TscOffset;
         let value = -1_000i64 as u64;
         decoder.events(&frames(&[(Record::Count { counter, value }, 0)]));
     }
-    let said = [
+    let records = [
         (stage(Stage::GuestEntry, 4_300), 4_500),
         (stage(Stage::GuestMain, 4_400), 4_510),
         (stage(Stage::FirstSample, 4_450), 4_520),
         (Record::Done, 4_600),
     ];
-    decoder.console(&frames(&said), Some(5_650), &mut NoProbe);
+    decoder.console(&frames(&records), Some(5_650), &mut NoProbe);
     decoder.finish("")
 }
 
-fn finished(offset_told: bool) -> Finished {
-    Finished {
+fn finished(with_offset: bool) -> FinishedLaunch {
+    FinishedLaunch {
         outlived_guest: false,
-        report: report(offset_told),
+        report: report(with_offset),
         exec: 5_000,
         reaped: Some(6_000),
-        offset: Offset::Heard,
+        offset: ClockOffset::Unknown,
         own_memory: Some(4096),
     }
 }
 
-fn observe(environment: EnvironmentId, launches: Vec<Finished>) -> Observation {
-    let setting = Setting {
+fn observe(environment: EnvironmentId, launches: Vec<FinishedLaunch>) -> Observation {
+    let info = BootInfo {
         environment,
         replicate: 0,
         unit_per_tick: 0.5,
     };
     let mut ignore = |_| {};
-    let mut recorder = Recorder::new(setting, BOOT, Facts::new(), &mut ignore);
+    let mut recorder = Recorder::new(info, BOOT, Facts::new(), &mut ignore);
     for launch in launches {
         recorder.finished(launch);
     }
     recorder.finish("never reached")
 }
 
-/// Ticks from exec to the end of the only sample of `op`.
-fn took(observation: &Observation, op: Op) -> Option<u64> {
+/// Returns the ticks from exec to the end of the only sample of `op`.
+fn duration(observation: &Observation, op: Op) -> Option<u64> {
     let found = observation.operations.iter().find(|found| found.op == op)?;
     match &found.outcome {
         Outcome::Measured { samples, .. } => Some(samples[0].end - samples[0].start),
@@ -82,7 +82,7 @@ fn took(observation: &Observation, op: Op) -> Option<u64> {
 }
 
 #[test]
-fn stages_are_placed_on_our_clock_by_the_offset_that_was_told() {
+fn stages_are_converted_to_the_host_clock_by_the_reported_offset() {
     let observation = observe(EnvironmentId::KVM, vec![finished(true)]);
     let expected = [
         (Op::BootCreated, 200),
@@ -92,7 +92,7 @@ fn stages_are_placed_on_our_clock_by_the_offset_that_was_told() {
         (Op::BootExit, 1000),
     ];
     for (op, ticks) in expected {
-        assert_eq!(took(&observation, op), Some(ticks), "{op:?}");
+        assert_eq!(duration(&observation, op), Some(ticks), "{op:?}");
     }
     let timeline = &observation.launches[0].timeline;
     assert_eq!(timeline[&Stage::Exec], 0);
@@ -102,27 +102,27 @@ fn stages_are_placed_on_our_clock_by_the_offset_that_was_told() {
 }
 
 #[test]
-fn without_an_offset_the_quickest_word_bounds_it_and_the_facts_say_so() {
+fn unknown_offset_is_bounded_by_the_quickest_record_and_noted() {
     let observation = observe(EnvironmentId::QEMU_KVM, vec![finished(false)]);
-    // Done was said at 4,600 and heard at 5,650: 50 ticks too late.
-    assert_eq!(took(&observation, Op::BootMain), Some(450));
+    // Done was sent at 4,600 and arrived at 5,650: 50 ticks too late.
+    assert_eq!(duration(&observation, Op::BootMain), Some(450));
     assert!(observation.facts["guest-clock"].contains("late by the delay"));
     let skipped = &observation.operations[0];
     assert!(matches!(&skipped.outcome, Outcome::Skipped(why) if why.contains("QEMU")));
 }
 
 #[test]
-fn stages_that_cannot_be_are_dropped_and_told() {
+fn impossible_stages_are_dropped_and_reported() {
     let mut early = finished(true);
     early.report.stages.insert(Stage::GuestEntry, 12);
     let observation = observe(EnvironmentId::KVM, vec![early]);
-    assert_eq!(took(&observation, Op::BootEntry), None);
-    assert_eq!(took(&observation, Op::BootMain), Some(400));
+    assert_eq!(duration(&observation, Op::BootEntry), None);
+    assert_eq!(duration(&observation, Op::BootMain), Some(400));
     assert!(observation.problems[0].contains("stage guest-entry"));
 }
 
 #[test]
-fn what_no_launch_reached_has_failed_and_what_has_no_meaning_is_skipped() {
+fn unreached_operations_fail_and_inapplicable_ones_are_skipped() {
     let mut cut = finished(true);
     cut.report.end = EndState::Incomplete;
     let observation = observe(EnvironmentId::KVM, vec![cut]);
@@ -140,26 +140,26 @@ fn what_no_launch_reached_has_failed_and_what_has_no_meaning_is_skipped() {
 }
 
 #[test]
-fn the_end_of_a_vmm_that_stayed_is_skipped_and_nothing_else() {
-    let stayed = Finished {
+fn only_the_exit_of_a_vmm_that_outlived_its_guest_is_skipped() {
+    let outlived = FinishedLaunch {
         outlived_guest: true,
         reaped: None,
         ..finished(true)
     };
-    let observation = observe(EnvironmentId::SIM_CUSTOM, vec![stayed]);
-    assert!(took(&observation, Op::BootSample).is_some());
+    let observation = observe(EnvironmentId::SIM_CUSTOM, vec![outlived]);
+    assert!(duration(&observation, Op::BootSample).is_some());
     let end = observation.operations.iter().find(|o| o.op == Op::BootExit);
     let outcome = &end.unwrap().outcome;
     assert!(matches!(outcome, Outcome::Skipped(reason) if reason == OUTLIVED_GUEST));
     assert_eq!(observation.facts["custom-vmm-end"], OUTLIVED_GUEST);
     let left = observe(EnvironmentId::SIM_CUSTOM, vec![finished(true)]);
-    assert!(took(&left, Op::BootExit).is_some());
+    assert!(duration(&left, Op::BootExit).is_some());
     assert!(!left.facts.contains_key("custom-vmm-end"));
 }
 
-/// A guest of a host whose timer was due at 5,000 by the host's clock, 120 ticks before
-/// its handler was entered, where the guest's clock is 1,000 ticks behind.
-fn interrupted(offset: Offset, told: bool) -> Outcome {
+/// Returns the outcome of a host timer that was due at 5,000 on the host clock, 120 ticks before the guest
+/// entered its handler. The guest's clock is 1,000 ticks behind.
+fn interrupted(offset: ClockOffset, with_offset: bool) -> Outcome {
     let op = Op::HostTimer;
     let interrupt = Interrupt {
         sequence: 3,
@@ -192,19 +192,19 @@ fn interrupted(offset: Offset, told: bool) -> Outcome {
         ..Job::EMPTY
     };
     let mut decoder = GuestDecoder::new(&job);
-    if told {
+    if with_offset {
         let counter = Counter::TscOffset;
         let value = -1_000i64 as u64;
         decoder.events(&frames(&[(Record::Count { counter, value }, 0)]));
     }
-    let said = [
+    let records = [
         (begin, 1),
         (Record::Interrupts { op, packed }, 4_200),
         (end, 4_300),
         (Record::Done, 4_400),
     ];
-    decoder.console(&frames(&said), Some(5_500), &mut NoProbe);
-    let launch = Finished {
+    decoder.console(&frames(&records), Some(5_500), &mut NoProbe);
+    let launch = FinishedLaunch {
         report: decoder.finish(""),
         offset,
         ..finished(false)
@@ -214,9 +214,12 @@ fn interrupted(offset: Offset, told: bool) -> Outcome {
 }
 
 #[test]
-fn interrupts_of_the_hosts_timer_are_put_on_the_guests_clock() {
-    for (offset, told) in [(Offset::Known(-1_000), false), (Offset::Heard, true)] {
-        let outcome = interrupted(offset, told);
+fn host_timer_interrupts_are_converted_to_the_guest_clock() {
+    for (offset, with_offset) in [
+        (ClockOffset::Known(-1_000), false),
+        (ClockOffset::Unknown, true),
+    ] {
+        let outcome = interrupted(offset, with_offset);
         let Outcome::Measured { interrupts, .. } = &outcome else {
             panic!("{outcome:?}");
         };
@@ -231,21 +234,21 @@ fn interrupts_of_the_hosts_timer_are_put_on_the_guests_clock() {
         );
         assert_eq!(outcome.batches()[0].end - outcome.batches()[0].start, 120);
     }
-    let same = interrupted(Offset::Same, false);
+    let same = interrupted(ClockOffset::Same, false);
     assert!(matches!(same, Outcome::Measured { interrupts, .. } if interrupts[0].due == 5_000));
 }
 
 #[test]
-fn where_nobody_knows_the_offset_the_hosts_timer_has_no_figures() {
-    let outcome = interrupted(Offset::Heard, false);
+fn host_timer_fails_without_the_offset() {
+    let outcome = interrupted(ClockOffset::Unknown, false);
     assert_eq!(outcome, Outcome::Failed(NO_OFFSET.to_owned()));
 }
 
 #[test]
-fn a_window_is_told_in_units_of_the_clock() {
-    let mut told = Vec::new();
-    let mut tell = |progress| told.push(progress);
-    let setting = Setting {
+fn windows_are_reported_in_units_of_the_clock() {
+    let mut reported = Vec::new();
+    let mut report = |progress| reported.push(progress);
+    let info = BootInfo {
         environment: EnvironmentId::KVM,
         replicate: 0,
         unit_per_tick: 0.5,
@@ -256,7 +259,7 @@ fn a_window_is_told_in_units_of_the_clock() {
         of: 4,
         lateness: Some(Lateness { mean, p99, max }),
     };
-    let mut recorder = Recorder::new(setting, 0, Facts::new(), &mut tell);
+    let mut recorder = Recorder::new(info, 0, Facts::new(), &mut report);
     recorder.progress(Progress::Window(window(100, 200, 400)));
-    assert_eq!(told, [Progress::Window(window(50, 100, 200))]);
+    assert_eq!(reported, [Progress::Window(window(50, 100, 200))]);
 }

@@ -1,7 +1,7 @@
-//! A kernel that is built on the simulated machine: by its Linux itself, or in a guest.
+//! Kernel builds on the simulated machine: in its Linux, or in a Linux guest.
 
+use super::contents::Contents;
 use super::inner::InnerLinux;
-use super::linux::Contents;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
@@ -15,43 +15,44 @@ use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::AGENT;
 
-/// Where the machine's Linux has the archive of the root in which it builds.
+/// Archive of the build root on the machine.
 const ROOT: &str = "/trapline/root.cpio";
 
-/// Lets the Linux of an environment do `job` in the root that `settings` name; what it
-/// said, and what is known about the machine.
+/// Runs the build `job` in the root of `settings` in the Linux of an environment. Returns its console output,
+/// and facts about the machine.
 ///
 /// # Errors
-/// There is no such Linux, or the machine did not end well.
+/// A requirement is missing, or the machine failed.
 pub fn build(
     settings: &Settings,
     environment: EnvironmentId,
-    machine: &GuestConfig,
+    config: &GuestConfig,
     job: &Job,
     limits: &Limits,
 ) -> Result<(Vec<u8>, Facts), Error> {
     let level = environment.stack().innermost();
-    let guest = level.map(|level| InnerLinux::of(level, settings, machine));
+    let guest = level.map(|level| InnerLinux::new(level, settings, config));
     let guest = guest.transpose()?;
     let base = match &guest {
         Some(guest) => guest.base(settings, Maker::Amd)?,
         None => Base::linux(settings, Maker::Amd)?,
     };
-    let whole = SimMachine::new(
-        settings,
-        base,
-        machine.memory_mib,
-        &mut |archive, script| match &guest {
-            Some(guest) => {
-                guest.prepare(script);
-                guest.add_to(archive)
-            }
-            None => settings
-                .root
-                .iter()
-                .try_for_each(|root| add_as(archive, ROOT, root)),
-        },
-    )?;
+    let machine =
+        SimMachine::new(
+            settings,
+            base,
+            config.memory_mib,
+            &mut |archive, script| match &guest {
+                Some(guest) => {
+                    guest.prepare(script);
+                    guest.add_to(archive)
+                }
+                None => settings
+                    .root
+                    .iter()
+                    .try_for_each(|root| add_as(archive, ROOT, root)),
+            },
+        )?;
     let mut script = Script::default();
     match &guest {
         Some(guest) => guest.launch(&mut script, job),
@@ -61,14 +62,14 @@ pub fn build(
         Some(guest) => guest.facts()?,
         None => Facts::new(),
     };
-    facts.extend(whole.known());
-    let (outputs, _) = run_script(&whole, &script, 1, limits)?;
+    facts.extend(machine.known());
+    let (outputs, _) = run_script(&machine, &script, 1, limits)?;
     let outputs = outputs.into_iter().next();
-    let output = outputs.ok_or_else(|| Error::Machine("it built nothing".to_owned()))?;
+    let output = outputs.ok_or_else(|| Error::Machine("the build did not start".to_owned()))?;
     Ok((output.console, facts))
 }
 
-/// The agent as a process of the machine's Linux.
+/// Returns the command of the agent in the machine's Linux.
 fn command(job: &Job) -> Command {
     Command::new(AGENT)
         .arg(format!("trapline.build={}", job.build))

@@ -1,11 +1,10 @@
-//! The environment of a VMM that the user gave, on the simulated machine: its
-//! program, the libraries that it is linked to and the files that its command
-//! names, each where it is on this host.
+//! A custom VMM on the simulated machine. Its program, shared libraries and the files that its command names
+//! have the same paths as on this host.
 
+use super::contents::Contents;
 use super::guests::GuestKind;
-use super::linux::Contents;
-use crate::observe::Offset;
-use crate::wall::foreign;
+use crate::launch::ClockOffset;
+use crate::wall::custom_guest;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::Fault;
 use trapline_abi::Job;
@@ -18,88 +17,87 @@ use trapline_sim::initramfs::{add_as, Archive};
 use trapline_sim::settings::Settings;
 use trapline_sim::{bzimage, closure, IMAGE};
 
-/// The user's VMM with all that it needs, and the image.
+/// Returns the custom VMM with its files, and the image.
 ///
 /// # Errors
-/// There is none, or its program is not there.
+/// No custom VMM is configured, or its program does not exist.
 pub fn contents(
     settings: &Settings,
     image: PathBuf,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
-    let foreign = CustomGuest {
+    let custom = CustomGuest {
         bzimage: BZIMAGE.into(),
-        ..foreign(settings, Path::new(IMAGE), machine, 0)?
+        ..custom_guest(settings, Path::new(IMAGE), guest, 0)?
     };
-    Ok(Box::new(Packed { foreign, image }))
+    Ok(Box::new(InnerCustomVmm { custom, image }))
 }
 
-/// Where the machine has the image as a bzImage.
+/// The image as a bzImage on the machine.
 const BZIMAGE: &str = "/trapline/bzimage";
 
-/// The VMM with all that it needs, and the image.
-struct Packed {
-    foreign: CustomGuest,
+struct InnerCustomVmm {
+    custom: CustomGuest,
     /// The image on this host.
     image: PathBuf,
 }
 
-impl Contents for Packed {
+impl Contents for InnerCustomVmm {
     fn guest_kind(&self) -> GuestKind {
         GuestKind {
-            // Not evaluated for custom VMMs.
-            exit_codes: ExitCodes::AGENT,
-            offset: Offset::Heard,
-            program: "the VMM",
-            custom: Some(self.foreign.clone()),
+            custom: Some(self.custom.clone()),
+            // Exit codes are not evaluated for custom VMMs.
+            ..GuestKind::new("the VMM", ExitCodes::AGENT, ClockOffset::Unknown)
         }
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
-        add(archive, &self.foreign, &self.image)
+        add(archive, &self.custom, &self.image)
     }
 
     fn command(&self, job: &Job) -> Command {
-        self.foreign.command(job)
+        self.custom.command(job)
     }
 
-    /// It stays for as long as its guest does nothing.
-    fn observed(&self) -> Option<Command> {
-        Some(self.foreign.command(&Job {
+    /// With a guest that hangs, the VMM does not exit.
+    fn located_command(&self) -> Option<Command> {
+        Some(self.custom.command(&Job {
             fault: Some(Fault::Hang),
             ..Job::EMPTY
         }))
     }
 }
 
-/// What each file of a user's VMM may take of the machine's memory, in MiB.
-const MOST_PACKED: u64 = 256;
+/// Size limit of each file of a custom VMM, in MiB.
+const MAX_FILE_MIB: u64 = 256;
 
 /// # Errors
-/// It is too large for the machine, a disk perhaps.
+/// The file is too large for the machine's memory.
 fn check_size(path: &Path) -> Result<(), Error> {
     let size = std::fs::metadata(path).map_err(Error::file(path))?.len() >> 20;
-    if size <= MOST_PACKED {
+    if size <= MAX_FILE_MIB {
         return Ok(());
     }
-    Err(Error::unavailable(format!(
-        "{} has {size} MiB, and at most {MOST_PACKED} MiB can be put on the simulated \
-         machine: leave it out of --vmm",
-        path.display()
-    )))
+    Err(Error::missing(
+        format!(
+            "{} has {size} MiB, and the limit for files on the simulated machine is {MAX_FILE_MIB} MiB",
+            path.display()
+        ),
+        "leave it out of --vmm",
+    ))
 }
 
-/// A program that the command names is packed with its own libraries.
-fn add(archive: &mut Archive, foreign: &CustomGuest, image: &Path) -> Result<(), Error> {
-    let named = foreign.vmm.files();
-    for path in named.iter().chain([&foreign.program]) {
+/// Adds the files of the command; programs among them with their libraries.
+fn add(archive: &mut Archive, custom: &CustomGuest, image: &Path) -> Result<(), Error> {
+    let named = custom.vmm.files();
+    for path in named.iter().chain([&custom.program]) {
         check_size(path)?;
     }
-    closure::add(archive, &foreign.program)?;
+    closure::add(archive, &custom.program)?;
     for file in &named {
         closure::add(archive, file)?;
     }
-    if foreign.vmm.wants_bzimage() {
+    if custom.vmm.wants_bzimage() {
         archive.file(BZIMAGE, bzimage::of(image)?);
     }
     add_as(archive, IMAGE, image)
@@ -110,10 +108,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_too_large_for_the_machine() {
+    fn large_file_is_rejected() {
         let disk = tempfile::NamedTempFile::new().unwrap();
         assert!(check_size(disk.path()).is_ok());
-        // Without a single block on the host's disk.
+        // A sparse file.
         disk.as_file().set_len(300 << 20).unwrap();
         let error = check_size(disk.path()).unwrap_err().to_string();
         assert!(error.contains("has 300 MiB"), "{error}");

@@ -1,7 +1,7 @@
 //! Guests on the Linux of a simulated machine.
 
 use crate::environment::{Progress, SampleSink};
-use crate::observe::{Finished, Offset};
+use crate::launch::{ClockOffset, FinishedLaunch};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -20,11 +20,28 @@ pub struct GuestKind {
     /// Exit statuses of the program that runs them.
     pub exit_codes: ExitCodes,
     /// Relation of their clock to the machine's.
-    pub offset: Offset,
+    pub offset: ClockOffset,
     /// Name of the program that runs them.
     pub program: &'static str,
     /// The custom VMM that runs them, if any.
     pub custom: Option<CustomGuest>,
+}
+
+impl GuestKind {
+    /// Guests of `trapline-vmm`.
+    pub const TRAPLINE_VMM: Self = Self::new("trapline-vmm", ExitCodes::VMM, ClockOffset::Unknown);
+    /// Guests of QEMU.
+    pub const QEMU: Self = Self::new("qemu-system-x86_64", ExitCodes::QEMU, ClockOffset::Unknown);
+
+    /// Returns guests of `program`, which is no custom VMM.
+    pub const fn new(program: &'static str, exit_codes: ExitCodes, offset: ClockOffset) -> Self {
+        Self {
+            exit_codes,
+            offset,
+            program,
+            custom: None,
+        }
+    }
 }
 
 /// Decodes guests that run jobs.
@@ -50,7 +67,7 @@ impl<'a> Guests<'a> {
 
     fn finish_launch(&mut self, reaped: Option<u64>, outlived_guest: bool, unreached: &str) {
         if let Some((decoder, exec)) = self.current.take() {
-            self.out.finished(Finished {
+            self.out.finished(FinishedLaunch {
                 report: decoder.finish(unreached),
                 exec,
                 reaped: reaped.filter(|_| !outlived_guest),
@@ -68,11 +85,8 @@ impl<'a> Guests<'a> {
         let after = Duration::from_nanos(at.saturating_sub(*exec));
         let limit = self.job().map_or(TIMEOUT, timeout);
         if status.signal() == Some(libc::SIGKILL) && after >= limit {
-            let words = decoder.last_output();
-            return Err(Error::SimulatedTimeout {
-                after,
-                output: words,
-            });
+            let output = decoder.last_output();
+            return Err(Error::SimulatedTimeout { after, output });
         }
         if let Some(theirs) = decoder.version_mismatch() {
             return Err(Error::Version { theirs });
@@ -148,10 +162,10 @@ impl ProgramObserver for Guests<'_> {
             decoder.close();
         }
         let result = self.check_exit(status, at);
-        let unreached = result
-            .as_ref()
-            .err()
-            .map_or_else(|| NOT_REPORTED.to_owned(), Error::to_string);
+        let unreached = match &result {
+            Ok(()) => NOT_REPORTED.to_owned(),
+            Err(error) => error.with_remedy(),
+        };
         let outlived_guest = self.is_custom_done() && status.signal() == Some(libc::SIGKILL);
         self.finish_launch(Some(at), outlived_guest, &unreached);
         result

@@ -1,26 +1,23 @@
-//! The environments on the instruction clock.
+//! Environments of the simulated machine.
 //!
-//! A QEMU that counts instructions is the simulated machine: one executed
-//! instruction is one tick is one nanosecond of its time, and two runs are the
-//! same to the last digit. `sim` runs the image on it directly. The others boot a
-//! distribution's Linux on it, with an initramfs that holds the agent as init and
-//! exactly what one environment needs, so that no figure depends on what else
-//! was planned.
+//! The simulated machine is a QEMU that counts instructions: one instruction is one tick and one nanosecond
+//! of its time, and two runs are identical to the last digit. `sim` runs the image on it directly. The
+//! other environments boot a distribution's Linux on it. Its initramfs has the agent as init and the files
+//! of one environment, so that no figure depends on other environments of the plan.
 
-mod beside;
 mod build;
+mod contents;
 mod custom;
 mod guests;
 mod inner;
-mod linux;
+mod loads;
+mod machine_guest;
 mod nested;
-pub mod symbols;
 mod xen;
 
 pub(crate) use build::build;
-use guests::GuestKind;
-pub(crate) use guests::Guests;
-pub(crate) use linux::{script, Contents};
+pub(crate) use contents::Contents;
+pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine, NOT_STARTED};
 pub use trapline_sim::initramfs::Archive;
 pub use trapline_sim::ready::START;
 pub use trapline_sim::xen::code::{code as xen_code, Code as XenCode};
@@ -31,13 +28,15 @@ pub(crate) use xen::{
 };
 
 use crate::environment;
-use crate::guest::{BootClock, ProcessGuest};
-use crate::loads::NEIGHBOUR;
-use crate::observe::Offset;
-use crate::wall::{our_vmm, InQemu};
+use crate::launch::{BootClock, ClockOffset};
+use crate::process_guest::ProcessGuest;
+use crate::vmm_command::image_command;
+use crate::wall::ImageInQemu;
+use contents::LoadSupport;
+use guests::GuestKind;
 use inner::InnerLinux;
 use kernel::Maker;
-use linux::LinuxGuest;
+use machine_guest::SimLinuxMachine;
 use nested::NestedLinux;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
@@ -45,18 +44,16 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
 use trapline_model::layers::{Guest, Hypervisor, Level, QemuMachine, Stack, Vmm};
-use trapline_model::{GuestConfig, Load};
+use trapline_model::GuestConfig;
 use trapline_sim::initramfs::{add_as, add_program};
 use trapline_sim::qemu::Qemu;
-use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::{closure, qemu, AGENT, IMAGE, VMM};
 
-/// The fact that two runs of a simulated machine have in common if all that they
-/// said was the same, byte for byte.
+/// Fact: the hash of all output of a simulated machine.
 pub const STREAM_HASH: &str = "stream-sha256";
 
-/// Prepares a guest on the simulated machine.
+/// Creates a guest on the simulated machine.
 ///
 /// # Errors
 /// A part or program is missing.
@@ -64,29 +61,30 @@ pub fn launch(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn environment::Guest>, Error> {
     match (stack.guest, stack.innermost()) {
-        (Guest::Image, None) => Ok(Box::new(ProcessGuest::new(Box::new(InQemu {
-            qemu: Qemu::find(settings.qemu.as_deref())?,
-            kind: QemuMachine::DEFAULT,
+        (Guest::Image, None) => Ok(Box::new(ProcessGuest::new(Box::new(ImageInQemu {
+            qemu: settings.qemu()?,
+            machine: QemuMachine::DEFAULT,
             image: image.path.clone(),
-            machine: *machine,
+            guest: *guest,
             accelerator: qemu::COUNTING,
             ring: 0,
             plugin: settings.plugin.clone(),
             steady: Some(settings.parts.open(Part::Steady)?),
             clock: BootClock::Machine,
         })))),
-        (Guest::Image, Some(Level::XEN_DOM0)) => xen::launch_dom0(settings, image, machine),
+        (Guest::Image, Some(Level::XEN_DOM0)) => xen::launch_dom0(settings, image, guest),
         _ => {
-            let contents = contents(stack, settings, image, machine)?;
-            Ok(LinuxGuest::boxed(settings, machine, contents))
+            let contents = contents(stack, settings, image, guest)?;
+            let machine = Box::new(SimLinuxMachine::new(settings, guest));
+            Ok(MachineGuest::boxed(machine, contents))
         }
     }
 }
 
-/// Returns what the machine of a stack has besides its Linux and the agent.
+/// Returns the contents of the machine of a stack.
 ///
 /// # Errors
 /// A part, a program or a package is missing.
@@ -94,11 +92,11 @@ pub(crate) fn contents(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
-    let mut contents = innermost_contents(stack, settings, image, machine)?;
+    let mut contents = innermost_contents(stack, settings, image, guest)?;
     for _outer in stack.levels.iter().skip(1) {
-        contents = Box::new(NestedLinux::new(settings, machine, contents)?);
+        contents = Box::new(NestedLinux::new(settings, guest, contents)?);
     }
     Ok(contents)
 }
@@ -107,55 +105,49 @@ fn innermost_contents(
     stack: &Stack,
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
-    let (image, machine) = (image.path.clone(), *machine);
+    let (image, guest) = (image.path.clone(), *guest);
     let Some(level) = stack.innermost() else {
         return Ok(Box::new(Agent));
     };
     if stack.guest == Guest::Linux {
-        return Ok(Box::new(InnerLinux::of(level, settings, &machine)?));
+        return Ok(Box::new(InnerLinux::new(level, settings, &guest)?));
     }
     match (level.hypervisor, level.vmm) {
-        (Hypervisor::Xen(domain), _) => xen::contents(settings, domain, image, &machine),
-        (_, Some(Vmm::Trapline)) => Ok(Box::new(OurVmm {
+        (Hypervisor::Xen(domain), _) => xen::contents(settings, domain, image, &guest),
+        (_, Some(Vmm::Trapline)) => Ok(Box::new(InnerTraplineVmm {
             vmm: settings.parts.get(Part::Vmm)?,
             image,
-            machine,
+            guest,
         })),
-        (_, Some(Vmm::Qemu(kind))) => Ok(Box::new(InnerQemu {
-            qemu: Qemu::find(settings.qemu.as_deref())?,
-            kind,
+        (_, Some(Vmm::Qemu(machine))) => Ok(Box::new(InnerQemu {
+            qemu: settings.qemu()?,
+            machine,
             image,
-            machine,
+            guest,
         })),
-        (_, Some(Vmm::Custom) | None) => custom::contents(settings, image, &machine),
+        (_, Some(Vmm::Custom) | None) => custom::contents(settings, image, &guest),
     }
 }
 
-/// Whether there is a kernel for the machine's Linux.
+/// Checks that a kernel for the machine's Linux is in the cache or can be downloaded.
 ///
 /// # Errors
-/// Why not.
+/// It cannot.
 pub(crate) fn check_kernel(settings: &Settings, maker: Maker) -> Result<(), Error> {
     match &settings.kernel {
-        Some((image, modules)) => kernel::given(image, modules, maker).map(drop)?,
-        None => kernel::check(&settings.cache.directory, maker)?,
+        Some((image, modules)) => kernel::given(image, modules, maker).map(drop),
+        None => kernel::check(&settings.cache.directory, maker),
     }
-    Ok(())
 }
 
-/// The agent, a second time, as an ordinary process.
+/// The agent as a process of the machine's Linux.
 struct Agent;
 
 impl Contents for Agent {
     fn guest_kind(&self) -> GuestKind {
-        GuestKind {
-            exit_codes: ExitCodes::AGENT,
-            offset: Offset::Same,
-            program: "trapline-agent",
-            custom: None,
-        }
+        GuestKind::new("trapline-agent", ExitCodes::AGENT, ClockOffset::Same)
     }
 
     fn add_to(&self, _: &mut Archive) -> Result<(), Error> {
@@ -166,26 +158,21 @@ impl Contents for Agent {
         Command::new(AGENT).words(&job.to_string())
     }
 
-    fn observed(&self) -> Option<Command> {
+    fn located_command(&self) -> Option<Command> {
         Some(Command::new(AGENT).words("trapline.run=basic"))
     }
 }
 
-/// Our VMM and the image.
-struct OurVmm {
+/// The image in `trapline-vmm`.
+struct InnerTraplineVmm {
     vmm: PathBuf,
     image: PathBuf,
-    machine: GuestConfig,
+    guest: GuestConfig,
 }
 
-impl Contents for OurVmm {
+impl Contents for InnerTraplineVmm {
     fn guest_kind(&self) -> GuestKind {
-        GuestKind {
-            exit_codes: ExitCodes::VMM,
-            offset: Offset::Heard,
-            program: "trapline-vmm",
-            custom: None,
-        }
+        GuestKind::TRAPLINE_VMM
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
@@ -194,57 +181,52 @@ impl Contents for OurVmm {
     }
 
     fn command(&self, job: &Job) -> Command {
-        our_vmm(Command::new(VMM), IMAGE, &self.machine, job)
+        image_command(Command::new(VMM), IMAGE, &self.guest, job)
     }
 
-    fn load(&self, script: &mut Script, load: Load) -> Result<(), Error> {
-        beside::in_our_vmm(script, load)
-    }
-
-    fn neighbour(&self, script: &mut Script, job: &Job) -> Result<(), Error> {
-        script.load(NEIGHBOUR, "exits", "exits", &self.command(job));
-        Ok(())
+    fn load_support(&self) -> LoadSupport {
+        LoadSupport::Vmm
     }
 }
 
-/// QEMU with all that it needs, and the image.
+/// The image in QEMU.
 struct InnerQemu {
     qemu: Qemu,
-    kind: QemuMachine,
+    machine: QemuMachine,
     image: PathBuf,
-    machine: GuestConfig,
+    guest: GuestConfig,
 }
 
 impl Contents for InnerQemu {
     fn guest_kind(&self) -> GuestKind {
-        GuestKind {
-            exit_codes: ExitCodes::QEMU,
-            offset: Offset::Heard,
-            program: "qemu-system-x86_64",
-            custom: None,
-        }
+        GuestKind::QEMU
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
-        closure::add(archive, &self.qemu.program)?;
-        for file in self.qemu.firmware(self.kind)? {
-            closure::add_file(archive, &file)?;
-        }
+        add_qemu(archive, &self.qemu, self.machine)?;
         add_as(archive, IMAGE, &self.image)
     }
 
     fn command(&self, job: &Job) -> Command {
         let job = qemu::adapt(job, 0);
+        let image = Path::new(IMAGE);
         self.qemu
-            .for_image(self.kind, Path::new(IMAGE), &self.machine, qemu::KVM, &job)
+            .for_image(self.machine, image, &self.guest, qemu::KVM, &job)
     }
 
     fn asks_offset(&self) -> bool {
         true
     }
 
-    fn observed(&self) -> Option<Command> {
+    fn located_command(&self) -> Option<Command> {
         let words = "-M none -nodefaults -no-user-config -display none";
         Some(Command::new(&self.qemu.program).words(words))
     }
+}
+
+/// Adds QEMU with its libraries and the firmware of a machine type.
+fn add_qemu(archive: &mut Archive, qemu: &Qemu, machine: QemuMachine) -> Result<(), Error> {
+    closure::add(archive, &qemu.program)?;
+    let mut files = qemu.firmware(machine)?.into_iter();
+    files.try_for_each(|file| closure::add_file(archive, &file))
 }

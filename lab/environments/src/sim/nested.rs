@@ -4,10 +4,11 @@
 //!
 //! It has one CPU, and no paravirtual end of interrupts, see [`inner`](super::inner).
 
+use super::contents::Contents;
 use super::guests::GuestKind;
-use super::inner::{INITRD, KERNEL};
-use super::linux::Contents;
-use crate::linux_guest::{linux_in_our_vmm, WORDS};
+use super::inner::{without_pv_eoi, INITRD, KERNEL};
+use crate::linux_guest::KERNEL_OPTIONS;
+use crate::vmm_command::linux_command;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -22,7 +23,7 @@ use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::VMM;
 
-/// Memory of such a guest beside that of its guest, in MiB.
+/// Memory of such a guest beyond that of its guest, in MiB.
 const OWN_MEMORY_MIB: u32 = 512;
 
 /// A Linux guest that hosts guests.
@@ -30,18 +31,18 @@ pub struct NestedLinux {
     vmm: PathBuf,
     kernel: Vec<u8>,
     initramfs: Vec<u8>,
-    machine: GuestConfig,
+    guest: GuestConfig,
     inner: Box<dyn Contents>,
 }
 
 impl NestedLinux {
-    /// Returns a Linux guest that hosts the guests of `inner`, which get `machine`.
+    /// Returns a Linux guest that hosts the guests of `inner`, which have configuration `guest`.
     ///
     /// # Errors
     /// A part or the kernel is missing.
     pub fn new(
         settings: &Settings,
-        machine: &GuestConfig,
+        guest: &GuestConfig,
         inner: Box<dyn Contents>,
     ) -> Result<Self, Error> {
         let Kernel { image, modules, .. } = kernel::chosen(settings, Maker::Amd)?;
@@ -58,20 +59,20 @@ impl NestedLinux {
             vmm: settings.parts.get(Part::Vmm)?,
             kernel: unpacked(&image)?,
             initramfs: initramfs.bytes(),
-            machine: GuestConfig {
-                memory_mib: inner.memory_mib(machine) + OWN_MEMORY_MIB,
+            guest: GuestConfig {
+                memory_mib: inner.memory_mib(guest) + OWN_MEMORY_MIB,
                 cpus: 1,
-                ..*machine
+                ..*guest
             },
             inner,
         })
     }
 
     fn command_of(&self, script: &Script) -> Command {
-        let line = format!("{WORDS} {}", script.command_line_word());
+        let line = format!("{KERNEL_OPTIONS} {}", script.command_line_word());
         let vmm = Command::new(VMM).arg("--no-pv-eoi");
         let initrd = |command: Command| command.arg(INITRD);
-        linux_in_our_vmm(vmm, Path::new(KERNEL), initrd, &self.machine, &line)
+        linux_command(vmm, Path::new(KERNEL), initrd, &self.guest, &line)
     }
 }
 
@@ -87,12 +88,12 @@ impl Contents for NestedLinux {
     fn facts(&self) -> Result<Facts, Error> {
         let mut facts = self.inner.facts()?;
         let level = self.nesting() + 1;
-        facts.insert(format!("l{level}-command-line"), WORDS.to_owned());
+        facts.insert(format!("l{level}-command-line"), KERNEL_OPTIONS.to_owned());
         facts.insert(
             format!("l{level}-memory-mib"),
-            self.machine.memory_mib.to_string(),
+            self.guest.memory_mib.to_string(),
         );
-        facts.insert("guest-without".to_owned(), "kvm-pv-eoi".to_owned());
+        facts.extend([without_pv_eoi()]);
         Ok(facts)
     }
 
@@ -103,7 +104,7 @@ impl Contents for NestedLinux {
     }
 
     fn memory_mib(&self, _: &GuestConfig) -> u32 {
-        self.machine.memory_mib
+        self.guest.memory_mib
     }
 
     fn command(&self, job: &Job) -> Command {

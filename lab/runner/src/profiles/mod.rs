@@ -78,12 +78,12 @@ impl Profiler<'_> {
     ) -> Result<ProfiledRun, Failure> {
         let (inventory, interrupt) = (self.context.inventory, self.context.interrupt);
         for id in environments {
-            if let Some(reason) = inventory.unavailable_reason(*id) {
-                return Err(Failure::new(format!("{id}: {reason}")));
+            if let Some(unavailable) = inventory.unavailable(*id) {
+                return Err(Failure::from(unavailable).about(id.name()));
             }
         }
         let counters = Counters::find(inventory.settings(), environments, self.stacks);
-        let counters = counters.map_err(|error| interrupt.explain(&error))?;
+        let counters = counters.map_err(|error| interrupt.explain(error))?;
         let plan = expand(&run::exact_request(environments, operations, inventory));
         let options = BootOptions {
             counters: Some(&counters),

@@ -38,14 +38,14 @@ impl Bochs {
 
     fn called(names: &[&str]) -> Result<Self, Error> {
         let found = names.iter().copied().find_map(trapline_host::find_program);
-        let none = || Error::unavailable(format!("there is no Bochs in $PATH: {REMEDY}"));
+        let none = || Error::missing("there is no Bochs in $PATH", REMEDY);
         Self::at(found.ok_or_else(none)?)
     }
 
     fn at(program: PathBuf) -> Result<Self, Error> {
         let lacks = |what: &str| {
             let program = program.display();
-            Error::unavailable(format!("{program} {what}: {REMEDY}"))
+            Error::missing(format!("{program} {what}"), REMEDY)
         };
         let help = ask(&program, &["--help"])?;
         let version = after(&help, "Bochs x86 Emulator ")

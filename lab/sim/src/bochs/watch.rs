@@ -62,9 +62,9 @@ impl Watcher {
     ) -> Result<Self, Error> {
         if !bochs.debugger {
             let bochs = bochs.program.display();
-            return Err(Error::unavailable(format!(
-                "{bochs} was built without its debugger, which traces instructions: {REMEDY}"
-            )));
+            let reason =
+                format!("{bochs} was built without its debugger, which lists instructions");
+            return Err(Error::missing(reason, REMEDY));
         }
         let bytes = std::fs::read(program).map_err(Error::file(program))?;
         let script = script(&Markers::of(&bytes, segment), segment);

@@ -1,33 +1,27 @@
 use super::*;
 use crate::environment::SampleSink;
-use crate::observe::Finished;
+use crate::launch::FinishedLaunch;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::platform::EXIT_STATUS_DONE;
 use trapline_abi::record::Sender;
 use trapline_abi::Op;
 use trapline_abi::{Record, VERSION};
-use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::{Exited, OutputHandler};
 use trapline_model::observed::Outcome;
 use trapline_sim::listener::{Emulator, MachineOutput};
 
 #[derive(Default)]
-struct Sink(Vec<Finished>);
+struct Sink(Vec<FinishedLaunch>);
 
 impl SampleSink for Sink {
     fn progress(&mut self, _: Progress) {}
     fn fact(&mut self, _: &str, _: String) {}
-    fn finished(&mut self, finished: Finished) {
+    fn finished(&mut self, finished: FinishedLaunch) {
         self.0.push(finished);
     }
 }
 
-const INSIDE: GuestKind = GuestKind {
-    custom: None,
-    exit_codes: ExitCodes::VMM,
-    offset: Offset::Heard,
-    program: "trapline-vmm",
-};
+const INSIDE: GuestKind = GuestKind::TRAPLINE_VMM;
 
 fn job() -> Job {
     Job {
@@ -65,8 +59,8 @@ fn reaped(child: u16, status: i32) -> Vec<u8> {
     frame(&record, 2000)
 }
 
-/// What an honest guest says of its one operation.
-fn words() -> Vec<u8> {
+/// Returns the records of a guest with one operation.
+fn records() -> Vec<u8> {
     let op = Op::Getpid;
     let begin = Record::Begin {
         op,
@@ -86,49 +80,53 @@ fn words() -> Vec<u8> {
         check: 0,
         exits: None,
     };
-    let records = [begin, sample, end, Record::Done];
-    records.iter().flat_map(|record| frame(record, 7)).collect()
+    let all = [begin, sample, end, Record::Done];
+    all.iter().flat_map(|record| frame(record, 7)).collect()
 }
 
-/// Plays `stream` of a machine for two guests, whose QEMU then ends with `code`.
-fn play(stream: &[Vec<u8>], code: i32) -> (Vec<Finished>, Result<(), Error>) {
-    play_in(INSIDE, stream, code)
+/// Decodes `stream` of a machine with two guests, whose QEMU then exits with `code`.
+fn decode(stream: &[Vec<u8>], code: i32) -> (Vec<FinishedLaunch>, Result<(), Error>) {
+    decode_as(INSIDE, stream, code)
 }
 
-fn play_in(kind: GuestKind, stream: &[Vec<u8>], code: i32) -> (Vec<Finished>, Result<(), Error>) {
+fn decode_as(
+    kind: GuestKind,
+    stream: &[Vec<u8>],
+    code: i32,
+) -> (Vec<FinishedLaunch>, Result<(), Error>) {
     let jobs = [job(), job()];
     let mut sink = Sink::default();
-    let mut ear = MachineOutput::new(Emulator::QEMU, Guests::new(kind, &jobs, &mut sink));
-    let mut heard = Ok(Exited {
+    let mut output = MachineOutput::new(Emulator::QEMU, Guests::new(kind, &jobs, &mut sink));
+    let mut exited = Ok(Exited {
         outlived_guest: false,
         end: 1,
         status: ExitStatus::from_raw(code << 8),
     });
-    ear.events(b"[  0.1] Linux says\n");
+    output.events(b"[  0.1] Linux says\n");
     for piece in stream.concat().chunks(7) {
-        ear.console(piece, 0, &mut NoProbe);
-        if let Err(error) = ear.check() {
-            heard = Err(error);
+        output.console(piece, 0, &mut NoProbe);
+        if let Err(error) = output.check() {
+            exited = Err(error);
             break;
         }
     }
-    let (_, _, judged) = ear.finish(heard);
-    (sink.0, judged)
+    let (_, _, result) = output.finish(exited);
+    (sink.0, result)
 }
 
 fn done() -> Vec<u8> {
     frame(&Record::Done, 3000)
 }
 
-fn objection(stream: &[Vec<u8>]) -> String {
-    play(stream, EXIT_STATUS_DONE).1.unwrap_err().to_string()
+fn error_of(stream: &[Vec<u8>]) -> String {
+    decode(stream, EXIT_STATUS_DONE).1.unwrap_err().to_string()
 }
 
 #[test]
-fn guests_are_told_apart_and_handed_on_one_by_one() {
-    let guest = |child| [launch(child), relay(child, &words()), reaped(child, 0)].concat();
-    let (finished, judged) = play(&[guest(0), guest(1), done()], EXIT_STATUS_DONE);
-    judged.unwrap();
+fn guests_are_decoded_one_by_one() {
+    let guest = |child| [launch(child), relay(child, &records()), reaped(child, 0)].concat();
+    let (finished, result) = decode(&[guest(0), guest(1), done()], EXIT_STATUS_DONE);
+    result.unwrap();
     assert_eq!(finished.len(), 2);
     for guest in &finished {
         assert_eq!((guest.exec, guest.reaped), (1000, Some(2000)));
@@ -138,22 +136,22 @@ fn guests_are_told_apart_and_handed_on_one_by_one() {
 }
 
 #[test]
-fn two_machines_that_say_the_same_have_one_hash() {
-    let hash = |word: &[u8]| {
+fn equal_output_has_equal_hashes() {
+    let hash = |stream: &[u8]| {
         let jobs = [job()];
         let mut sink = Sink::default();
-        let mut ear = MachineOutput::new(Emulator::QEMU, Guests::new(INSIDE, &jobs, &mut sink));
-        for piece in word.chunks(3) {
-            ear.console(piece, 0, &mut NoProbe);
+        let mut output = MachineOutput::new(Emulator::QEMU, Guests::new(INSIDE, &jobs, &mut sink));
+        for piece in stream.chunks(3) {
+            output.console(piece, 0, &mut NoProbe);
         }
-        ear.finish(Err(Error::Stopped)).1
+        output.finish(Err(Error::Stopped)).1
     };
-    assert_eq!(hash(&words()), hash(&words()));
-    assert_ne!(hash(&words()), hash(&words()[1..]));
+    assert_eq!(hash(&records()), hash(&records()));
+    assert_ne!(hash(&records()), hash(&records()[1..]));
 }
 
 #[test]
-fn what_runs_out_of_turn_is_refused() {
+fn records_out_of_sequence_are_rejected() {
     let cases = [
         vec![launch(1)],
         vec![launch(0), launch(1)],
@@ -163,31 +161,31 @@ fn what_runs_out_of_turn_is_refused() {
         vec![frame(&Record::Ready, 1)],
     ];
     for stream in cases {
-        let text = objection(&stream);
+        let text = error_of(&stream);
         assert!(text.contains("out of sequence"), "{text}");
     }
-    let guest = |child| [launch(child), relay(child, &words()), reaped(child, 0)].concat();
-    let text = objection(&[guest(0), guest(1), launch(2)]);
+    let guest = |child| [launch(child), relay(child, &records()), reaped(child, 0)].concat();
+    let text = error_of(&[guest(0), guest(1), launch(2)]);
     assert!(text.contains("out of sequence"), "{text}");
 }
 
 #[test]
-fn a_guest_that_ends_badly_ends_the_machine_and_keeps_its_words() {
+fn failed_guest_fails_the_machine_and_keeps_its_records() {
     for (status, expected) in [
         (libc::SIGSEGV, "trapline-vmm ended by signal 11"),
         (5 << 8, "trapline-vmm ended with status 5"),
         (36 << 8, "reset its CPU"),
     ] {
-        let stream = [launch(0), relay(0, &words()), reaped(0, status)];
-        let (finished, judged) = play(&stream, EXIT_STATUS_DONE);
-        let text = judged.unwrap_err().to_string();
+        let stream = [launch(0), relay(0, &records()), reaped(0, status)];
+        let (finished, result) = decode(&stream, EXIT_STATUS_DONE);
+        let text = result.unwrap_err().to_string();
         assert!(text.contains(expected), "{text}");
         assert_eq!(finished.len(), 1);
     }
 }
 
 #[test]
-fn a_guest_that_its_init_had_to_end_has_hung() {
+fn guest_killed_by_init_timed_out() {
     let late = 1000 + TIMEOUT.as_nanos() as u64;
     let killed = Record::Reaped {
         child: 0,
@@ -195,16 +193,16 @@ fn a_guest_that_its_init_had_to_end_has_hung() {
         peak_kib: 0,
     };
     let stream = [launch(0), relay(0, b"waiting"), frame(&killed, late)];
-    let error = play(&stream, EXIT_STATUS_DONE).1.unwrap_err();
+    let error = decode(&stream, EXIT_STATUS_DONE).1.unwrap_err();
     assert!(matches!(error, Error::SimulatedTimeout { .. }), "{error}");
     assert!(error.to_string().ends_with("waiting"), "{error}");
 }
 
 #[test]
-fn a_machine_that_ends_badly_says_why() {
+fn failed_machine_is_reported_with_its_reason() {
     let started = || vec![launch(0), relay(0, b"half a wo")];
-    let (finished, judged) = play(&started(), 0);
-    let text = judged.unwrap_err().to_string();
+    let (finished, result) = decode(&started(), 0);
+    let text = result.unwrap_err().to_string();
     assert!(
         text.contains("its Linux stopped") && text.contains("Linux says"),
         "{text}"
@@ -213,15 +211,15 @@ fn a_machine_that_ends_badly_says_why() {
     assert!(matches!(outcome, Outcome::Failed(why) if why.contains("Linux stopped")));
     let message = "module /kvm.ko: no such file";
     let panic = frame(&Record::Panic { message }, 1);
-    let text = play(&[panic], 35).1.unwrap_err().to_string();
+    let text = decode(&[panic], 35).1.unwrap_err().to_string();
     assert!(text.contains(message), "{text}");
-    let guest = [launch(0), relay(0, &words()), reaped(0, 0), done()];
-    let text = objection(&guest);
+    let guest = [launch(0), relay(0, &records()), reaped(0, 0), done()];
+    let text = error_of(&guest);
     assert!(text.contains("skipped programs"), "{text}");
 }
 
 #[test]
-fn a_machine_of_another_version_or_with_damage_is_not_believed() {
+fn other_protocol_version_and_damaged_records_are_rejected() {
     let hello = Record::Hello {
         version: VERSION + 1,
         sender: Sender::Agent,
@@ -229,18 +227,18 @@ fn a_machine_of_another_version_or_with_damage_is_not_believed() {
         memory: 0,
         planned: 0,
     };
-    let text = objection(&[frame(&hello, 1)]);
+    let text = error_of(&[frame(&hello, 1)]);
     assert!(
         text.contains(&format!("protocol version {}", VERSION + 1)),
         "{text}"
     );
     let mut damaged = launch(0);
     damaged[6] ^= 4;
-    let text = objection(&[damaged, launch(0)]);
+    let text = error_of(&[damaged, launch(0)]);
     assert!(text.contains("damaged"), "{text}");
 }
 
-fn foreign() -> GuestKind {
+fn custom() -> GuestKind {
     GuestKind {
         custom: Some(CustomGuest {
             vmm: "vmm {image} {cmdline}".parse().unwrap(),
@@ -258,14 +256,20 @@ fn foreign() -> GuestKind {
 }
 
 #[test]
-fn a_foreign_vmm_may_end_as_it_likes_once_its_guest_was_done() {
-    let guest = |child, status| [launch(child), relay(child, &words()), reaped(child, status)];
-    // Init had to end the first, whose guest was started again.
-    let again = [words(), words()].concat();
+fn exit_of_a_custom_vmm_is_ignored_after_done() {
+    let guest = |child, status| {
+        [
+            launch(child),
+            relay(child, &records()),
+            reaped(child, status),
+        ]
+    };
+    // Init killed the first VMM, whose guest restarted.
+    let again = [records(), records()].concat();
     let stayed = [launch(0), relay(0, &again), reaped(0, libc::SIGKILL)].concat();
     let stream = [stayed, guest(1, 7 << 8).concat(), done()];
-    let (finished, judged) = play_in(foreign(), &stream, EXIT_STATUS_DONE);
-    judged.unwrap();
+    let (finished, result) = decode_as(custom(), &stream, EXIT_STATUS_DONE);
+    result.unwrap();
     let ends: Vec<_> = finished
         .iter()
         .map(|f| (f.outlived_guest, f.reaped))
@@ -279,12 +283,12 @@ fn a_foreign_vmm_may_end_as_it_likes_once_its_guest_was_done() {
 }
 
 #[test]
-fn a_foreign_vmm_whose_guest_was_never_heard_is_told_with_its_command() {
+fn silent_custom_vmm_is_reported_with_its_command() {
     let silent = [launch(0), relay(0, b"starting\n"), reaped(0, libc::SIGKILL)];
-    let (finished, judged) = play_in(foreign(), &silent, EXIT_STATUS_DONE);
-    let told = judged.unwrap_err().to_string();
+    let (finished, result) = decode_as(custom(), &silent, EXIT_STATUS_DONE);
+    let error = result.unwrap_err().to_string();
     for words in ["vmm was killed after 20 s", "starting", "/bin/vmm /image"] {
-        assert!(told.contains(words), "{told}");
+        assert!(error.contains(words), "{error}");
     }
     assert!(!finished[0].outlived_guest);
 }

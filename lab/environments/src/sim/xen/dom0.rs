@@ -1,12 +1,12 @@
-//! The image as Xen's first domain, alone on the machine: no Linux, no toolstack.
+//! The image as Xen's dom0, without Linux and toolstack.
 //!
-//! Xen hands the ports of the machine to its first domain, except those that it uses.
-//! So the image speaks on the first serial port, as on a bare machine, and Xen on the
-//! second. Xen boots anew for each job, which lies beside the image: the state of such
-//! a machine cannot be kept, because nobody in it would read another job later.
+//! Xen passes the ports of the machine that it does not use to dom0. So the image writes to the first serial
+//! port, as on a bare machine, and Xen to the second. The job is in the command line of the image, so Xen boots
+//! for each job, and there are no snapshots.
 
 use crate::environment::Guest;
-use crate::guest::{BootClock, ProcessGuest, Recipe};
+use crate::launch::BootClock;
+use crate::process_guest::{GuestCommand, ProcessGuest};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,53 +21,52 @@ use trapline_sim::qemu::{with_steady_clock, Qemu, COUNTING};
 use trapline_sim::settings::Settings;
 use trapline_sim::xen::packages::Xen;
 
-/// The machine. Xen runs its first domain fully virtualized only with an IOMMU.
+/// The machine. Xen requires an IOMMU for a PVH dom0.
 const MACHINE: &str = "q35";
 const DEVICES: &str = "-device amd-iommu";
 
-/// Its processor, as for other domains of Xen, and with a time stamp counter that is
-/// called invariant. It is, for it counts instructions, but QEMU grants the bit on
-/// hardware only, unless forced. Xen would emulate `rdtsc` without it.
+/// The CPU, as for other domains of Xen, with an invariant TSC: Xen would emulate `rdtsc` otherwise. QEMU
+/// offers the bit under TCG only if forced.
 const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed,+invtsc,x-force-features=on,check=off";
 
-/// Where the image speaks, and where Xen does.
+/// Serial ports of the image and of Xen.
 const SERIAL_PORTS: &str = "-chardev file,id=console,path=/proc/self/fd/1 \
                             -serial chardev:console -serial file:/proc/self/fd/2";
 
-/// What Xen is told.
-const XEN_WORDS: &str = "dom0=pvh com2=115200,8n1 console=com2 loglvl=warning \
+/// Options of Xen.
+const XEN_OPTIONS: &str = "dom0=pvh com2=115200,8n1 console=com2 loglvl=warning \
                          guest_loglvl=warning";
 
-/// What Xen takes of the machine for itself, in MiB.
+/// Memory of Xen, in MiB.
 pub const OWN_MEMORY_MIB: u32 = 128;
 
-/// A machine that Xen restarts ends.
-const STATUSES: ExitCodes = ExitCodes {
+/// Exit codes: QEMU exits with 0 when Xen restarts the machine.
+const EXIT_CODES: ExitCodes = ExitCodes {
     done: 0,
     panicked: None,
     reset: None,
 };
 
-/// Prepares the image as the initial domain.
+/// Creates a guest that is the initial domain.
 ///
 /// # Errors
 /// QEMU or Xen is missing.
 pub fn launch(
     settings: &Settings,
     image: &GuestImage,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn Guest>, Error> {
-    Ok(Box::new(ProcessGuest::new(Box::new(FirstDomain {
-        qemu: Qemu::find(settings.qemu.as_deref())?,
+    Ok(Box::new(ProcessGuest::new(Box::new(ImageAsDom0 {
+        qemu: settings.qemu()?,
         steady: settings.parts.open(Part::Steady)?,
         xen: Xen::fetched(&settings.cache)?,
         image: image.path.clone(),
-        memory_mib: machine.memory_mib,
+        memory_mib: guest.memory_mib,
         plugin: settings.plugin.clone(),
     }))))
 }
 
-/// What is known about the machine, and about its Xen if that is here.
+/// Returns facts about the machine, and about Xen if it is in the cache.
 pub(crate) fn facts(settings: &Settings) -> Facts {
     let mut facts = Facts::from(
         [
@@ -75,7 +74,7 @@ pub(crate) fn facts(settings: &Settings) -> Facts {
                 "machine",
                 format!("-M {MACHINE} {DEVICES} {COUNTING} {PROCESSOR}"),
             ),
-            ("xen-command-line", XEN_WORDS.to_owned()),
+            ("xen-command-line", XEN_OPTIONS.to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
@@ -87,8 +86,7 @@ pub(crate) fn facts(settings: &Settings) -> Facts {
     facts
 }
 
-/// Xen with the image as its first domain.
-struct FirstDomain {
+struct ImageAsDom0 {
     qemu: Qemu,
     steady: Arc<File>,
     xen: Xen,
@@ -97,8 +95,8 @@ struct FirstDomain {
     plugin: Option<Plugin>,
 }
 
-impl FirstDomain {
-    /// The image and its job as a module. A comma would end it, two are one.
+impl ImageAsDom0 {
+    /// Returns the option of a module: the image with its job. Commas are doubled, since one separates modules.
     fn module(&self, job: &Job) -> String {
         let job = Job {
             console: Console::Serial,
@@ -111,7 +109,7 @@ impl FirstDomain {
     }
 }
 
-impl Recipe for FirstDomain {
+impl GuestCommand for ImageAsDom0 {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let mib = self.memory_mib;
         let command = self.qemu.machine(MACHINE, mib + OWN_MEMORY_MIB, 1);
@@ -123,14 +121,14 @@ impl Recipe for FirstDomain {
             .arg("-kernel")
             .arg(self.xen.hypervisor())
             .arg("-append")
-            .arg(format!("{XEN_WORDS} dom0_mem={mib}M"))
+            .arg(format!("{XEN_OPTIONS} dom0_mem={mib}M"))
             .arg("-initrd")
             .arg(self.module(job));
         Ok(with_plugin(command, self.plugin.as_ref()))
     }
 
     fn exit_codes(&self) -> ExitCodes {
-        STATUSES
+        EXIT_CODES
     }
 
     fn clock(&self) -> BootClock {

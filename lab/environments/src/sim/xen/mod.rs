@@ -1,17 +1,16 @@
-//! Xen on the simulated machine, with the image in a domain of its own.
+//! The image as a domain of Xen on the simulated machine.
 //!
-//! The machine boots Xen with a distribution's Linux as its first domain, whose init
-//! is the agent, as on other machines. It starts Xen's daemons, and for each job
-//! `xl`, which makes the image a domain and ends with it.
+//! The machine boots Xen with a distribution's Linux as dom0, whose init is the agent. Init starts Xen's
+//! daemons, and runs `xl` for each job, which creates the domain of the image and exits with it.
 
 mod dom0;
 
 pub use dom0::launch as launch_dom0;
 pub(crate) use dom0::{facts as dom0_facts, OWN_MEMORY_MIB};
 
+use super::contents::{Contents, LoadSupport};
 use super::guests::GuestKind;
-use super::linux::Contents;
-use crate::observe::Offset;
+use crate::launch::ClockOffset;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::platform::DOMAIN;
@@ -20,7 +19,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts};
 use trapline_model::layers::Domain as DomainKind;
-use trapline_model::{GuestConfig, Load, Scheduler};
+use trapline_model::{GuestConfig, Scheduler};
 use trapline_sim::base::{Base, BootFiles};
 use trapline_sim::closure::LOADER;
 use trapline_sim::initramfs::{add_as, Archive};
@@ -31,75 +30,66 @@ use trapline_sim::xen::packages;
 use trapline_sim::xen::packages::{Xen, DEVICE_MODEL, PROGRAMS};
 use trapline_sim::IMAGE;
 
-/// The machine: one with ACPI as Xen expects it, and a processor that lets the kernel
-/// of a paravirtualized first domain reach user memory. It makes no random numbers: QEMU
-/// keeps their source to itself when it saves a machine, and the device model uses them.
+/// The machine has ACPI, which Xen needs. The CPU has no SMAP, with which the kernel of a paravirtualized
+/// dom0 cannot access user memory, and no random numbers: a snapshot does not contain their generator, and the
+/// device model uses them.
 const MACHINE: &str = "-M q35 -device pvpanic";
 const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed";
 
-/// What Xen is told: where to speak, only what is of use, and how much of the machine
-/// its first domain gets.
-const XEN_WORDS: &str = "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning \
+/// Options of Xen: console, log level, and memory of dom0.
+const XEN_OPTIONS: &str = "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning \
                          dom0_mem=640M,max:640M";
 
-/// The same on Bochs: that there is no firmware to be asked in real mode, to halt where
-/// nothing is to be done, because Bochs steps through the other way to sleep, and not to
-/// clear memory that is clear.
-const XEN_WORDS_ON_BOCHS: &str = "no-real-mode mwait-idle=0 bootscrub=0";
+/// Additional options on Bochs: no firmware calls in real mode, HLT instead of MWAIT, which Bochs executes
+/// step by step, and no clearing of memory, which is clear.
+const XEN_OPTIONS_ON_BOCHS: &str = "no-real-mode mwait-idle=0 bootscrub=0";
 
-/// What the Linux of the first domain is told, as on other machines.
-const KERNEL_WORDS: &str = "console=hvc0 loglevel=4 nokaslr norandmaps \
+/// Options of dom0's kernel, as on other machines.
+const KERNEL_OPTIONS: &str = "console=hvc0 loglevel=4 nokaslr norandmaps \
                             cryptomgr.notests panic=-1";
 
-/// The same on Bochs: to leave the processor's random numbers alone, which begin with the
-/// second in which Bochs was started.
-const KERNEL_WORDS_ON_BOCHS: &str = "clearcpuid=rdrand,rdseed";
+/// Additional options on Bochs: no random numbers of the CPU, whose seed is the start time of Bochs.
+const KERNEL_OPTIONS_ON_BOCHS: &str = "clearcpuid=rdrand,rdseed";
 
-/// What Xen is told on the machine of this maker; also which scheduler to use, if not its
-/// own choice.
-fn xen_words(maker: Maker, scheduler: Option<Scheduler>) -> String {
-    let scheduler = scheduler.map(|known| format!("sched={}", known.name()));
-    let further = (maker == Maker::Intel).then_some(XEN_WORDS_ON_BOCHS);
-    together(&[Some(XEN_WORDS), further, scheduler.as_deref()])
+/// Returns the options of Xen on a machine of this maker, with `scheduler` in place of the default.
+fn xen_options(maker: Maker, scheduler: Option<Scheduler>) -> String {
+    let scheduler = scheduler.map(|scheduler| format!("sched={}", scheduler.name()));
+    let further = (maker == Maker::Intel).then_some(XEN_OPTIONS_ON_BOCHS);
+    join(&[Some(XEN_OPTIONS), further, scheduler.as_deref()])
 }
 
-fn kernel_words(maker: Maker) -> String {
-    let further = (maker == Maker::Intel).then_some(KERNEL_WORDS_ON_BOCHS);
-    together(&[Some(KERNEL_WORDS), further])
+fn kernel_options(maker: Maker) -> String {
+    let further = (maker == Maker::Intel).then_some(KERNEL_OPTIONS_ON_BOCHS);
+    join(&[Some(KERNEL_OPTIONS), further])
 }
 
-fn together(words: &[Option<&str>]) -> String {
-    words
-        .iter()
-        .copied()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(" ")
+fn join(options: &[Option<&str>]) -> String {
+    let options = options.iter().copied().flatten();
+    options.collect::<Vec<_>>().join(" ")
 }
 
-/// Where the first domain has Xen's programs, its libraries, and what the domain that
-/// runs the image is made of.
+/// Paths in dom0: Xen's programs, its libraries, and the configuration of the image's domain.
 const DIRECTORY: &str = "/trapline/xen";
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 const DOMAIN_FILE: &str = "/trapline/domain";
 
-/// Whether there is a Xen.
+/// Checks that Xen is in the cache or can be downloaded.
 ///
 /// # Errors
-/// Why not.
+/// It cannot.
 pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     packages::check(&settings.cache)
 }
 
-/// Whether there is what models devices for its domains.
+/// Checks that the device model is in the cache or can be downloaded.
 ///
 /// # Errors
-/// Why not.
+/// It cannot.
 pub(crate) fn check_device_model(settings: &Settings) -> Result<(), Error> {
     packages::check_device_model(&settings.cache)
 }
 
-/// What is known about every machine of QEMU's with Xen before it is started.
+/// Returns facts known before a machine of QEMU with Xen is started.
 pub(crate) fn facts() -> Facts {
     let counting = trapline_sim::qemu::COUNTING;
     let machine = format!("{MACHINE} {counting} {PROCESSOR}");
@@ -108,55 +98,50 @@ pub(crate) fn facts() -> Facts {
     facts
 }
 
-/// What is known about Xen on every machine of this maker.
+/// Returns facts about Xen on a machine of this maker.
 pub(crate) fn facts_on(maker: Maker) -> Facts {
     [
-        ("xen-command-line", xen_words(maker, None)),
-        ("l1-command-line", kernel_words(maker)),
+        ("xen-command-line", xen_options(maker, None)),
+        ("l1-command-line", kernel_options(maker)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
 }
 
-/// Xen with the image.
+/// Returns Xen with the image.
 ///
 /// # Errors
-/// There is no Xen.
+/// Xen is missing.
 pub fn contents(
     settings: &Settings,
     kind: DomainKind,
     image: PathBuf,
-    machine: &GuestConfig,
+    guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
     Ok(Box::new(Domain {
         kind,
         xen: Xen::fetched(&settings.cache)?,
         image,
-        machine: *machine,
+        guest: *guest,
     }))
 }
 
-/// The domain that runs the image, and all that is needed to start it.
+/// The domain of the image, with Xen's toolstack.
 struct Domain {
     kind: DomainKind,
     xen: Xen,
     image: PathBuf,
-    machine: GuestConfig,
+    guest: GuestConfig,
 }
 
 impl Contents for Domain {
     fn guest_kind(&self) -> GuestKind {
-        GuestKind {
-            // What `xl` ends with when its domain has ended by itself.
-            exit_codes: ExitCodes::AGENT,
-            offset: Offset::Heard,
-            program: "xl",
-            custom: None,
-        }
+        // `xl` exits with 0 after its domain, as the agent does.
+        GuestKind::new("xl", ExitCodes::AGENT, ClockOffset::Unknown)
     }
 
     fn base(&self, _: &Settings, maker: Maker) -> Result<Base, Error> {
-        base(&self.xen, maker, self.machine.scheduling.sched.of_xen())
+        base(&self.xen, maker, self.guest.scheduling.sched.of_xen())
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
@@ -168,27 +153,21 @@ impl Contents for Domain {
             )?;
         }
         if self.kind == DomainKind::Hvm {
-            add_as(
-                archive,
-                PLACE_OF_DEVICE_MODEL,
-                &self.xen.program(DEVICE_MODEL),
-            )?;
+            add_as(archive, DEVICE_MODEL_PATH, &self.xen.program(DEVICE_MODEL))?;
             archive.file(KEYMAP, b"# no keyboard\n".to_vec());
             archive.file(SYSTEM_FIRMWARE, b"none".to_vec());
         }
         for library in packages::libraries(&self.xen, &self.programs(), LOADER)? {
             add_library(archive, &library, &self.xen)?;
         }
-        archive.file("/etc/xen/xl.conf", XL.as_bytes().to_vec());
+        archive.file("/etc/xen/xl.conf", XL_CONFIGURATION.as_bytes().to_vec());
         archive.file(DOMAIN_FILE, self.configuration().into_bytes());
         add_as(archive, IMAGE, &self.image)
     }
 
-    /// Another domain would be a load, not a process of this one's.
-    fn load(&self, _: &mut Script, load: Load) -> Result<(), Error> {
-        Err(Error::unavailable(format!(
-            "load {load} cannot run beside a domain of Xen: leave it out, or measure sim/kvm"
-        )))
+    /// Loads would have to be domains, not processes of dom0.
+    fn load_support(&self) -> LoadSupport {
+        LoadSupport::None
     }
 
     fn prepare(&self, script: &mut Script) {
@@ -218,16 +197,15 @@ impl Contents for Domain {
     }
 }
 
-/// Where the toolstack looks for the device model, and that for how a keyboard is laid
-/// out that nobody has.
-const PLACE_OF_DEVICE_MODEL: &str = "/usr/libexec/xen-qemu-system-i386";
+/// Paths of the device model and of its keyboard layout, which it requires.
+const DEVICE_MODEL_PATH: &str = "/usr/libexec/xen-qemu-system-i386";
 const KEYMAP: &str = "/usr/share/qemu/keymaps/en-us";
 
-/// A fully virtualized domain has to name a firmware; the image takes its place.
+/// Firmware of an HVM domain. It is required; `firmware_override` replaces it with the image.
 const SYSTEM_FIRMWARE: &str = "/trapline/firmware";
 
-/// What `xl` is told about the machine: nothing that takes time.
-const XL: &str = "autoballoon=\"off\"\nrun_hotplug_scripts=0\n";
+/// Configuration of `xl`: without ballooning and hotplug scripts, which take time.
+const XL_CONFIGURATION: &str = "autoballoon=\"off\"\nrun_hotplug_scripts=0\n";
 
 impl Domain {
     fn programs(&self) -> Vec<&'static str> {
@@ -235,16 +213,15 @@ impl Domain {
         PROGRAMS.into_iter().chain(further).collect()
     }
 
-    /// Without a restart whatever happens, and with the processor's own TSC. Without
-    /// the keyboard that fully virtualized domains get: when one ends, `xl` waits two
-    /// seconds for it.
+    /// Returns the domain's configuration: no restart, native TSC, and no virtual keyboard, for which `xl`
+    /// waits two seconds when the domain ends.
     fn configuration(&self) -> String {
         let GuestConfig {
             memory_mib,
             cpus,
             scheduling,
             ..
-        } = self.machine;
+        } = self.guest;
         let cap = scheduling.cap.map(|percent| format!("cap={percent}\n"));
         let weight = scheduling
             .weight
@@ -272,7 +249,7 @@ impl Domain {
     }
 }
 
-/// One of Xen's own where the loader looks by itself, another where it is here.
+/// Adds a library of Xen to the loader's default path, another one at its path on this host.
 fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), Error> {
     let place = match library.strip_prefix(xen.libraries()) {
         Ok(name) => Path::new(LIBRARIES).join(name),
@@ -286,13 +263,13 @@ fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, E
         Maker::Amd => (MACHINE, PROCESSOR),
         Maker::Intel => ("", ""),
     };
-    let words = xen_words(maker, scheduler);
+    let options = xen_options(maker, scheduler);
     let (hypervisor, kernel) = (xen.hypervisor(), xen.kernel());
     let hash = |path: &Path| sha256_of_file(path);
     let facts = [
         ("xen", xen.origin()),
         ("xen-sha256", hash(&hypervisor)?),
-        ("xen-command-line", words.clone()),
+        ("xen-command-line", options.clone()),
         ("l1-kernel-sha256", hash(&kernel)?),
     ];
     Ok(Base {
@@ -300,8 +277,8 @@ fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, E
         processor,
         loaded: BootFiles {
             kernel: hypervisor,
-            words,
-            module: Some((kernel, kernel_words(maker))),
+            words: options,
+            module: Some((kernel, kernel_options(maker))),
         },
         modules: xen.modules()?,
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),

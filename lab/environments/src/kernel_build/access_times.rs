@@ -1,5 +1,5 @@
-//! Which files were read: a file system notes when, and with `relatime` it does so at the
-//! first time after that note was set back.
+//! Finds the files that were read, by their access times: with `relatime` a file system updates them at the
+//! first access after a reset.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -9,14 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The moment to which notes are set back.
-const NEVER: i64 = 0;
+/// Access time of files that were not read.
+const UNREAD: i64 = 0;
 
-/// All files and links below a directory, by their paths from there.
+/// Returns the relative paths of all files and links below a directory.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn all(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
+pub fn files(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     walk(root, root, &mut |path, _| {
         found.insert(path.to_owned());
@@ -25,22 +25,22 @@ pub fn all(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// Lets all files and links below a directory be as if nobody had read them.
+/// Resets the access times of all files and links below a directory.
 ///
 /// # Errors
 /// One cannot be changed.
-pub fn forget(root: &Path) -> io::Result<()> {
-    walk(root, root, &mut |path, _| set_back(&root.join(path)))
+pub fn reset_all(root: &Path) -> io::Result<()> {
+    walk(root, root, &mut |path, _| reset(&root.join(path)))
 }
 
-/// Those that somebody has read since.
+/// Returns the files and links that were read since [`reset_all`].
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn since(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
+pub fn accessed(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     walk(root, root, &mut |path, about| {
-        if about.atime() != NEVER {
+        if about.atime() != UNREAD {
             found.insert(path.to_owned());
         }
         Ok(())
@@ -63,19 +63,19 @@ fn walk(root: &Path, directory: &Path, visit: Visit<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn set_back(path: &Path) -> io::Result<()> {
+fn reset(path: &Path) -> io::Result<()> {
     let name = CString::new(path.as_os_str().as_bytes())?;
-    let never = libc::timespec {
-        tv_sec: NEVER,
+    let unread = libc::timespec {
+        tv_sec: UNREAD,
         tv_nsec: 0,
     };
-    let keep = libc::timespec {
+    let unchanged = libc::timespec {
         tv_sec: 0,
         tv_nsec: libc::UTIME_OMIT,
     };
-    let times = [never, keep];
+    let times = [unread, unchanged];
     let flags = libc::AT_SYMLINK_NOFOLLOW;
-    // SAFETY: a string and an array of two times, both of which outlive the call.
+    // SAFETY: both pointers are valid during the call: a C string, and an array of two times.
     match unsafe { libc::utimensat(libc::AT_FDCWD, name.as_ptr(), times.as_ptr(), flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_noted() {
+    fn read_files_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         fs::create_dir(root.join("lib")).unwrap();
@@ -95,16 +95,16 @@ mod tests {
             fs::write(root.join(name), name).unwrap();
         }
         std::os::unix::fs::symlink("lib/read", root.join("link")).unwrap();
-        forget(root).unwrap();
-        assert_eq!(since(root).unwrap().len(), 0);
+        reset_all(root).unwrap();
+        assert_eq!(accessed(root).unwrap().len(), 0);
         fs::read(root.join("link")).unwrap();
-        let found = since(root).unwrap();
+        let found = accessed(root).unwrap();
         if found.is_empty() {
-            eprintln!("skipped: {} does not note who reads", root.display());
+            eprintln!("skipped: {} has no access times", root.display());
             return;
         }
         let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(found, ["lib/read", "link"]);
-        assert_eq!(all(root).unwrap().len(), 3);
+        assert_eq!(files(root).unwrap().len(), 3);
     }
 }

@@ -1,5 +1,5 @@
-//! On which CPUs of this host who works: each virtual CPU on one of its own, and all other
-//! threads of its VMM on the first. Set from outside, as for every other measurement.
+//! CPU affinity of a build's processes on this host: each vCPU has its own CPU, and the other threads of the
+//! VMM run on the first CPU.
 
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use std::fs;
@@ -9,41 +9,43 @@ use trapline_host::Error;
 use trapline_model::kernel_build::Column;
 use trapline_model::EnvironmentId;
 
-/// What tells the threads of virtual CPUs from others.
+/// Identification of vCPU threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
-    /// Nothing: all work, on all CPUs that there are for it.
-    Any,
-    /// Their names: `CPU 0/…`.
-    Qemus,
-    /// The first virtual CPU is the first thread, and the others have names: `vcpu1`.
-    Ours,
+pub enum VcpuThreads {
+    /// None: all threads share all CPUs.
+    Unknown,
+    /// Names `CPU 0/…`.
+    Qemu,
+    /// The first thread is the first vCPU; the others have names, as `vcpu1`.
+    Trapline,
 }
 
-impl Threads {
-    /// Those of the VMM of a guest on this host.
+impl VcpuThreads {
+    /// Returns the identification for the VMM of an environment.
     pub fn of(environment: EnvironmentId) -> Self {
         match environment {
-            id if id.has_qemu_vmm() => Self::Qemus,
-            id if id.has_trapline_vmm() => Self::Ours,
-            _ => Self::Any,
+            id if id.has_qemu_vmm() => Self::Qemu,
+            id if id.has_trapline_vmm() => Self::Trapline,
+            _ => Self::Unknown,
         }
     }
 }
 
-/// Who works where.
-pub struct Seats {
-    threads: Threads,
-    /// The CPU of each virtual one.
-    virtual_cpus: Vec<usize>,
+/// CPUs of the threads of a build.
+pub struct BuildAffinity {
+    threads: VcpuThreads,
+    /// CPU of each vCPU.
+    vcpus: Vec<usize>,
+    /// CPU of the other threads.
     others: usize,
-    before: CpuSet,
+    /// CPUs of this process.
+    original: CpuSet,
 }
 
-/// How long a process may take until its threads are there.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time until the threads of a process exist.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why this host has not CPUs enough, and what to do about that.
+/// Returns the reason why this host has too few CPUs for a column.
 pub fn unsupported_reason(column: Column) -> Option<String> {
     let here = usable().ok()?.len();
     let needed = column.host_cpus() as usize;
@@ -51,15 +53,15 @@ pub fn unsupported_reason(column: Column) -> Option<String> {
         .then(|| format!("{column} needs {needed} CPUs, and this process may use {here}"))
 }
 
-impl Seats {
-    /// The seats of a column.
+impl BuildAffinity {
+    /// Returns the affinity of a column.
     ///
     /// # Errors
-    /// There are not CPUs enough.
-    pub fn of(column: Column, threads: Threads) -> Result<Self, Error> {
-        let before = sched_getaffinity(None);
-        let before = before.map_err(|error| unplaced(error.into()))?;
-        let usable = usable().map_err(unplaced)?;
+    /// This host has too few CPUs.
+    pub fn new(column: Column, threads: VcpuThreads) -> Result<Self, Error> {
+        let original = sched_getaffinity(None);
+        let original = original.map_err(|error| failed(error.into()))?;
+        let usable = usable().map_err(failed)?;
         let cpu = |number: u32| {
             let reason = || Error::unavailable(unsupported_reason(column).unwrap_or_default());
             usable
@@ -67,53 +69,53 @@ impl Seats {
                 .copied()
                 .ok_or_else(reason)
         };
-        let virtual_cpus = (0..column.cpus).map(cpu).collect::<Result<_, _>>()?;
+        let vcpus = (0..column.cpus).map(cpu).collect::<Result<_, _>>()?;
         Ok(Self {
             threads,
-            virtual_cpus,
+            vcpus,
             others: usable.first().copied().unwrap_or(0),
-            before,
+            original,
         })
     }
 
-    /// Starts a process, all of whose threads are where those are that have no other place.
+    /// Starts a process whose threads run where threads other than vCPUs do.
     pub fn start<T>(&self, start: impl FnOnce() -> T) -> T {
         let cpus = match self.threads {
-            Threads::Any => set_of(&self.virtual_cpus),
-            Threads::Qemus | Threads::Ours => set_of(&[self.others]),
+            VcpuThreads::Unknown => set_of(&self.vcpus),
+            VcpuThreads::Qemu | VcpuThreads::Trapline => set_of(&[self.others]),
         };
-        // A CPU that was there a moment ago may be gone; then it runs where we do.
-        let _stays = sched_setaffinity(None, &cpus);
+        // If a CPU was removed meanwhile, the process inherits our affinity.
+        let _ = sched_setaffinity(None, &cpus);
         let started = start();
-        let _stays = sched_setaffinity(None, &self.before);
+        let _ = sched_setaffinity(None, &self.original);
         started
     }
 
-    /// Lets the threads of virtual CPUs take their places, once they are there.
+    /// Waits for the vCPU threads and sets their affinity.
     ///
     /// # Errors
-    /// They do not come, or the kernel refuses.
-    pub fn take(&self, pid: i32) -> Result<(), Error> {
-        if self.threads == Threads::Any {
+    /// A thread does not start, or the kernel rejects the affinity.
+    pub fn pin_vcpus(&self, pid: i32) -> Result<(), Error> {
+        if self.threads == VcpuThreads::Unknown {
             return Ok(());
         }
-        for (number, cpu) in self.virtual_cpus.iter().enumerate() {
+        for (number, cpu) in self.vcpus.iter().enumerate() {
             let Some(thread) = self.find(pid, number)? else {
-                // Whatever went wrong with it, hearing it will tell.
+                // The process ended; its output and status are read later.
                 return Ok(());
             };
-            let placed = sched_setaffinity(Pid::from_raw(thread), &set_of(&[*cpu]));
-            placed.map_err(|error| unplaced(error.into()))?;
+            let set = sched_setaffinity(Pid::from_raw(thread), &set_of(&[*cpu]));
+            set.map_err(|error| failed(error.into()))?;
         }
         Ok(())
     }
 
-    /// The thread of a virtual CPU; `None` of a process that is gone.
+    /// Returns the thread of a vCPU, or `None` if the process ended.
     fn find(&self, pid: i32, number: usize) -> Result<Option<i32>, Error> {
         let since = Instant::now();
         let name = match (self.threads, number) {
-            (Threads::Ours, 0) => return Ok(Some(pid)),
-            (Threads::Ours, _) => format!("vcpu{number}"),
+            (VcpuThreads::Trapline, 0) => return Ok(Some(pid)),
+            (VcpuThreads::Trapline, _) => format!("vcpu{number}"),
             _ => format!("CPU {number}/"),
         };
         loop {
@@ -122,9 +124,9 @@ impl Seats {
             match found {
                 Some((thread, _)) => return Ok(Some(*thread)),
                 None if threads.is_empty() => return Ok(None),
-                None if since.elapsed() > PATIENCE => {
+                None if since.elapsed() > START_TIMEOUT => {
                     return Err(Error::unavailable(format!(
-                        "the thread '{name}' of a virtual CPU cannot be found"
+                        "there is no thread '{name}' of a vCPU"
                     )))
                 }
                 None => std::thread::sleep(Duration::from_millis(1)),
@@ -132,18 +134,18 @@ impl Seats {
         }
     }
 
-    /// Who works where, for the facts.
+    /// Describes the affinity for the facts.
     pub fn describe(&self) -> String {
-        let cpus: Vec<_> = self.virtual_cpus.iter().map(ToString::to_string).collect();
+        let cpus: Vec<_> = self.vcpus.iter().map(ToString::to_string).collect();
         let cpus = cpus.join(",");
         match self.threads {
-            Threads::Any => format!("all on CPU {cpus}"),
+            VcpuThreads::Unknown => format!("all on CPU {cpus}"),
             _ => format!("virtual CPUs on CPU {cpus}, all else on {}", self.others),
         }
     }
 }
 
-/// The CPUs that this process may use.
+/// Returns the CPUs that this process may use.
 fn usable() -> io::Result<Vec<usize>> {
     let all = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)
@@ -157,11 +159,11 @@ fn set_of(cpus: &[usize]) -> CpuSet {
     set
 }
 
-fn unplaced(error: io::Error) -> Error {
-    Error::unavailable(format!("virtual CPUs cannot be given places: {error}"))
+fn failed(error: io::Error) -> Error {
+    Error::unavailable(format!("the affinity of vCPUs cannot be set: {error}"))
 }
 
-/// Numbers and names of a process's threads.
+/// Returns ids and names of a process's threads.
 fn threads_of(pid: i32) -> Vec<(i32, String)> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
     let entries = entries.into_iter().flatten().flatten();
@@ -179,21 +181,21 @@ mod tests {
     use trapline_model::kernel_build::Place;
 
     #[test]
-    fn who_starts_others_stays_where_it_was() {
-        let before = sched_getaffinity(None).unwrap();
+    fn start_restores_the_own_affinity() {
+        let original = sched_getaffinity(None).unwrap();
         let column = Column {
             cpus: 1,
             place: Place::Same,
         };
-        let seats = Seats::of(column, Threads::Any).unwrap();
-        let there = seats.start(|| sched_getaffinity(None).unwrap());
+        let affinity = BuildAffinity::new(column, VcpuThreads::Unknown).unwrap();
+        let there = affinity.start(|| sched_getaffinity(None).unwrap());
         assert_eq!(there.count(), 1);
-        assert_eq!(sched_getaffinity(None).unwrap(), before);
-        assert!(seats.describe().starts_with("all on CPU "));
+        assert_eq!(sched_getaffinity(None).unwrap(), original);
+        assert!(affinity.describe().starts_with("all on CPU "));
     }
 
     #[test]
-    fn a_named_thread_takes_its_seat() {
+    fn named_thread_is_pinned() {
         let column = Column {
             cpus: 1,
             place: Place::Disjoint,
@@ -205,18 +207,18 @@ mod tests {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::Builder::new().name("CPU 0/TEST".to_owned());
         let thread = thread.spawn(move || stopped.recv().ok()).unwrap();
-        let seats = Seats::of(column, Threads::Qemus).unwrap();
+        let affinity = BuildAffinity::new(column, VcpuThreads::Qemu).unwrap();
         let pid = std::process::id() as i32;
-        seats.take(pid).unwrap();
-        let found = seats.find(pid, 0).unwrap();
-        let seat = sched_getaffinity(found.and_then(Pid::from_raw)).unwrap();
-        assert_eq!(seat, set_of(&seats.virtual_cpus));
+        affinity.pin_vcpus(pid).unwrap();
+        let found = affinity.find(pid, 0).unwrap();
+        let cpus = sched_getaffinity(found.and_then(Pid::from_raw)).unwrap();
+        assert_eq!(cpus, set_of(&affinity.vcpus));
         drop(stop);
         thread.join().unwrap();
     }
 
     #[test]
-    fn a_host_that_is_too_small_is_told_so() {
+    fn too_few_cpus_are_reported() {
         let column = Column {
             cpus: 4096,
             place: Place::Same,

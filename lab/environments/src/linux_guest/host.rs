@@ -1,0 +1,99 @@
+//! Linux guests on this host, in `trapline-vmm` and in QEMU.
+
+use super::disk::GuestDisk;
+use super::{Linux, LinuxVmm};
+use crate::launch::BootClock;
+use crate::process_guest::GuestCommand;
+use std::fs::File;
+use std::sync::Arc;
+use trapline_abi::Job;
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::Command;
+use trapline_host::{Error, Facts, Part, TscRate};
+use trapline_model::layers::{Hypervisor, Level, Vmm};
+use trapline_model::GuestConfig;
+use trapline_sim::qemu;
+use trapline_sim::settings::Settings;
+
+/// A Linux guest in a VMM.
+pub struct LinuxInVmm {
+    vmm: LinuxVmm,
+    linux: Linux,
+    initrd: Arc<File>,
+    facts: Facts,
+    /// Location of disks and drivers.
+    settings: Settings,
+}
+
+impl LinuxInVmm {
+    /// Returns the Linux guest of this level.
+    ///
+    /// # Errors
+    /// A part, a program or the kernel is missing.
+    pub fn new(level: Level, settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
+        let linux = Linux::new(settings, guest)?;
+        let (vmm, linux) = match (level.hypervisor, level.vmm) {
+            (_, Some(Vmm::Trapline)) => {
+                let vmm = Command::new(settings.parts.get(Part::Vmm)?);
+                (LinuxVmm::Trapline(vmm), linux)
+            }
+            (Hypervisor::Kvm, _) => (in_qemu(settings, qemu::KVM)?, linux),
+            // The guest's TSC is the host's, and the kernel fails to calibrate it on a loaded host.
+            _ => (
+                in_qemu(settings, qemu::TCG)?,
+                linux.with_tsc_rate(TscRate::host().hertz),
+            ),
+        };
+        Ok(Self {
+            initrd: linux.root.file()?,
+            facts: linux.facts()?,
+            linux,
+            vmm,
+            settings: settings.clone(),
+        })
+    }
+
+    fn without_disk(&self, initrd: &Arc<File>, job: &Job) -> Command {
+        let initrd = |command: Command| command.arg_file(Arc::clone(initrd));
+        self.linux
+            .command(&self.vmm, &self.linux.kernel, initrd, job)
+    }
+}
+
+fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<LinuxVmm, Error> {
+    let qemu = settings.qemu()?;
+    Ok(LinuxVmm::Qemu { qemu, accelerator })
+}
+
+impl GuestCommand for LinuxInVmm {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
+        let Some(disk) = GuestDisk::new(&self.settings, job)? else {
+            return Ok(self.without_disk(&self.initrd, job));
+        };
+        let initrd = disk.initrd(&self.linux.root, &self.settings)?;
+        let command = self.without_disk(&initrd, &disk.job(job, "vda"));
+        Ok(match self.vmm {
+            LinuxVmm::Trapline(_) => disk.for_trapline_vmm(command),
+            LinuxVmm::Qemu { .. } => disk.for_qemu(command),
+        })
+    }
+
+    fn exit_codes(&self) -> ExitCodes {
+        self.vmm.exit_codes()
+    }
+
+    fn with_named_threads(&self, command: Command) -> Command {
+        match self.vmm {
+            LinuxVmm::Trapline(_) => command,
+            LinuxVmm::Qemu { .. } => qemu::with_named_threads(command),
+        }
+    }
+
+    fn clock(&self) -> BootClock {
+        BootClock::Guest
+    }
+
+    fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+}

@@ -1,0 +1,269 @@
+//! Guests that are processes of this host, one per launch: the agent, a VMM, or an emulator.
+
+use crate::environment::{Guest, Progress, SampleSink, Work};
+use crate::guest_output::GuestOutput;
+use crate::launch::{BootClock, ClockOffset, FinishedLaunch};
+use crate::loads::{co_tenant_job, LoadPrograms, RunningLoads};
+use crate::recording::record_path;
+use std::time::Duration;
+use trapline_abi::Job;
+use trapline_host::affinity::{Affinity, Threads};
+use trapline_host::custom_vmm::CustomGuest;
+use trapline_host::exit_status::ExitCodes;
+use trapline_host::process::{Command, Exited, Process};
+use trapline_host::{Error, Facts, Limits, TscRate};
+use trapline_model::{PerCpu, Scheduling};
+use trapline_protocol::{GuestDecoder, GuestReport, NOT_REPORTED};
+
+/// Process that runs the jobs of an environment.
+pub trait GuestCommand {
+    /// Returns the command that runs `job`.
+    ///
+    /// # Errors
+    /// An input of the command cannot be created.
+    fn command(&self, job: &Job) -> Result<Command, Error>;
+
+    /// Returns the meaning of its exit statuses.
+    fn exit_codes(&self) -> ExitCodes;
+
+    /// Returns the clock of the guest's boot stages.
+    fn clock(&self) -> BootClock;
+
+    /// Returns the threads of its process for `job`, or `None` if they cannot be distinguished.
+    fn threads(&self, _: &Job) -> Option<Threads> {
+        None
+    }
+
+    /// Adds the options that give its threads names.
+    fn with_named_threads(&self, command: Command) -> Command {
+        command
+    }
+
+    /// Returns facts about the guest beyond those of its environment.
+    fn facts(&self) -> Facts {
+        Facts::new()
+    }
+
+    /// Returns the custom VMM, if it is one.
+    fn custom(&self) -> Option<&CustomGuest> {
+        None
+    }
+
+    /// Checks the exit status of the process that ran `job`.
+    ///
+    /// # Errors
+    /// The guest did not end successfully.
+    fn check_exit(&self, job: &Job, exited: &Exited, records: &GuestDecoder) -> Result<(), Error> {
+        if let Some(custom) = self.custom() {
+            return custom.check_exit(job, exited.status, records);
+        }
+        let name = self.command(job)?.name();
+        self.exit_codes().check(&name, exited.status, records)
+    }
+}
+
+/// A guest whose launches are processes.
+pub struct ProcessGuest {
+    program: Box<dyn GuestCommand>,
+    jobs: Vec<Job>,
+    running: Option<Process>,
+    /// Load programs, if loads are supported.
+    load_programs: Option<LoadPrograms>,
+    /// Dropped before `affinity` restores the CPUs.
+    loads: RunningLoads,
+    affinity: Option<Affinity>,
+}
+
+impl ProcessGuest {
+    /// Returns a guest run by `program`, without loads.
+    pub fn new(program: Box<dyn GuestCommand>) -> Self {
+        Self {
+            program,
+            jobs: Vec::new(),
+            running: None,
+            load_programs: None,
+            loads: RunningLoads::default(),
+            affinity: None,
+        }
+    }
+
+    /// Adds support for loads and CPU placement.
+    pub fn with_loads(self, programs: LoadPrograms) -> Self {
+        Self {
+            load_programs: Some(programs),
+            ..self
+        }
+    }
+
+    fn spawn(&self, job: &Job) -> Result<Process, Error> {
+        let command = self.program.command(job)?;
+        let Some(affinity) = &self.affinity else {
+            return Process::start(&command);
+        };
+        if !affinity.needs_vcpu_thread() {
+            return affinity.start_guest(|| Process::start(&command));
+        }
+        let threads = self.threads(job)?;
+        let command = self.program.with_named_threads(command);
+        let running = affinity.start_guest(|| Process::start(&command))?;
+        affinity.apply(running.pid(), threads)?;
+        Ok(running)
+    }
+
+    fn threads(&self, job: &Job) -> Result<Threads, Error> {
+        let unknown = || {
+            Error::missing(
+                "the vCPU thread of a VMM given with --vmm, or of a VMM with a Linux guest, cannot be \
+                 identified",
+                "leave --pin exclusive out",
+            )
+        };
+        self.program.threads(job).ok_or_else(unknown)
+    }
+
+    /// Chooses CPUs and starts loads.
+    fn apply(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
+        let Work {
+            conditions,
+            scheduling,
+            ..
+        } = work;
+        if !conditions.has_co_tenants() && *scheduling == Scheduling::DEFAULT {
+            return Ok(());
+        }
+        let unsupported = || {
+            Error::missing(
+                "a machine that runs only the image has no other programs, and no threads to place",
+                "leave --load and --pin out",
+            )
+        };
+        let programs = self.load_programs.as_ref().ok_or_else(unsupported)?;
+        let affinity = Affinity::choose(scheduling.pin, scheduling.sched)?;
+        affinity.move_lab();
+        self.loads = RunningLoads::start(&conditions.loads, programs, &affinity, limits)?;
+        if conditions.per_cpu == PerCpu::Two {
+            self.start_co_tenant(&affinity, limits)?;
+        }
+        self.affinity = Some(affinity);
+        Ok(())
+    }
+
+    /// Starts a second guest whose vCPU shares the CPU of the measured one.
+    fn start_co_tenant(&mut self, affinity: &Affinity, limits: &Limits) -> Result<(), Error> {
+        let Some(job) = self.jobs.first() else {
+            return Ok(());
+        };
+        let job = co_tenant_job(job, expiries(job, limits.timeout));
+        let threads = self.threads(&job)?;
+        let command = self.program.with_named_threads(self.program.command(&job)?);
+        self.loads
+            .start_co_tenant(command, threads, affinity, limits)
+    }
+
+    /// Decodes one launch until it ends, and passes it to `out`.
+    fn decode(
+        &self,
+        mut running: Process,
+        job: &Job,
+        limits: &Limits,
+        out: &mut dyn SampleSink,
+    ) -> Result<(), Error> {
+        let mut output = GuestOutput::new(job, self.program.clock(), self.program.custom(), out);
+        running.record(record_path(job));
+        let exited = running.wait(&mut output, limits);
+        let mut decoder = output.into_decoder();
+        decoder.close();
+        let checked = exited.and_then(|exited| {
+            self.program.check_exit(job, &exited, &decoder)?;
+            Ok(exited)
+        });
+        let unreached = match &checked {
+            Ok(_) => NOT_REPORTED.to_owned(),
+            Err(error) => error.with_remedy(),
+        };
+        let report = decoder.finish(&unreached);
+        out.finished(self.finished(report, &running, checked.as_ref().ok()));
+        checked.map(drop)
+    }
+
+    fn finished(
+        &self,
+        report: GuestReport,
+        running: &Process,
+        exited: Option<&Exited>,
+    ) -> FinishedLaunch {
+        let outlived_guest = exited.is_some_and(|exited| exited.outlived_guest);
+        let end = exited.filter(|_| !outlived_guest).map(|exited| exited.end);
+        let known = running.probe().tsc_offset.map(ClockOffset::Known);
+        let (exec, reaped, offset) = match self.program.clock() {
+            BootClock::Machine => (0, None, ClockOffset::Same),
+            BootClock::Host => (running.exec(), end, ClockOffset::Same),
+            BootClock::Guest => (running.exec(), end, known.unwrap_or(ClockOffset::Unknown)),
+        };
+        FinishedLaunch {
+            report,
+            exec,
+            reaped,
+            offset,
+            // The memory of a process includes that of its workloads, and the memory of a custom VMM may
+            // include that of its guest.
+            own_memory: match (self.program.clock(), self.program.custom()) {
+                (BootClock::Guest, None) => running.probe().own_memory,
+                _ => None,
+            },
+            outlived_guest,
+        }
+    }
+}
+
+/// Returns the number of timer expiries that take twice `timeout`.
+fn expiries(job: &Job, timeout: Duration) -> u32 {
+    let period = job.period as f64 * TscRate::host().ns_per_tick();
+    (2.0 * timeout.as_nanos() as f64 / period.max(1.0)) as u32
+}
+
+impl Guest for ProcessGuest {
+    fn prepare(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
+        self.jobs = work.jobs();
+        self.apply(work, limits)
+    }
+
+    fn start(&mut self, _: &Limits) -> Result<(), Error> {
+        self.loads.begin();
+        if let Some(job) = self.jobs.first() {
+            self.running = Some(self.spawn(job)?);
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error> {
+        for (name, value) in self.program.facts() {
+            out.fact(&name, value);
+        }
+        if let Some(affinity) = &self.affinity {
+            out.fact("placement", affinity.describe());
+        }
+        let of = self.jobs.len();
+        for number in 0..of {
+            let job = self.jobs[number];
+            let running = match self.running.take() {
+                Some(running) => running,
+                None => self.spawn(&job)?,
+            };
+            out.progress(Progress::Launch { number, of });
+            self.decode(running, &job, limits, out)?;
+            if number == 0 {
+                // Further launches are measured without conditions.
+                std::mem::take(&mut self.loads).end(out)?;
+                self.affinity = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>, grace: Duration) {
+        if let Some(running) = &mut self.running {
+            running.terminate(grace);
+        }
+    }
+}

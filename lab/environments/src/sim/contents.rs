@@ -1,0 +1,96 @@
+//! Contents of a machine with Linux.
+
+use super::guests::GuestKind;
+use trapline_abi::Job;
+use trapline_host::process::Command;
+use trapline_host::{Error, Facts};
+use trapline_model::GuestConfig;
+use trapline_sim::base::Base;
+use trapline_sim::initramfs::Archive;
+use trapline_sim::kernel::Maker;
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
+
+/// Programs on a machine that can run loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadSupport {
+    /// None: programs cannot run beside its guests.
+    None,
+    /// The agent.
+    Agent,
+    /// The agent and `trapline-vmm` with the image.
+    Vmm,
+}
+
+/// Files and commands that an environment adds to a machine with the agent as init.
+pub trait Contents {
+    /// Returns the kind of its guests.
+    fn guest_kind(&self) -> GuestKind;
+
+    /// Returns the machine without contents.
+    ///
+    /// # Errors
+    /// The kernel is missing.
+    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
+        Base::linux(settings, maker)
+    }
+
+    /// Returns facts about the guests.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    fn facts(&self) -> Result<Facts, Error> {
+        Ok(Facts::new())
+    }
+
+    /// Adds files.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    fn add_to(&self, archive: &mut Archive) -> Result<(), Error>;
+
+    /// Adds commands that prepare the machine.
+    fn prepare(&self, _: &mut Script) {}
+
+    /// Returns the command on the machine that runs `job`.
+    fn command(&self, job: &Job) -> Command;
+
+    /// Adds the launch of `job`.
+    fn launch(&self, script: &mut Script, job: &Job) {
+        let command = self.command(job);
+        match self.guest_kind().custom {
+            Some(_) => script.launch_foreign(&command),
+            None => script.launch(&command, self.asks_offset()),
+        }
+    }
+
+    /// Returns whether init reads a guest's TSC offset from the kernel.
+    fn asks_offset(&self) -> bool {
+        false
+    }
+
+    /// Returns the programs that can run loads.
+    fn load_support(&self) -> LoadSupport {
+        LoadSupport::Agent
+    }
+
+    /// Returns the memory of guests with configuration `guest`, in MiB.
+    fn memory_mib(&self, guest: &GuestConfig) -> u32 {
+        guest.memory_mib + guest.window_mib
+    }
+
+    /// Returns the number of Linux guests between the machine and the program that runs guests.
+    fn nesting(&self) -> u32 {
+        0
+    }
+
+    /// Adds the launch of a program without a guest at a level of nesting: 0 is the machine.
+    fn launch_at(&self, _level: u32, script: &mut Script, command: &Command) {
+        script.launch(command, false);
+    }
+
+    /// Returns a command of the program that runs guests, if its load address depends on the loader.
+    fn located_command(&self) -> Option<Command> {
+        None
+    }
+}

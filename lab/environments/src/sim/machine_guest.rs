@@ -1,0 +1,199 @@
+//! Guests in the Linux of a simulated machine.
+
+use super::contents::Contents;
+use super::guests::Guests;
+use super::{loads, STREAM_HASH};
+use crate::environment::{Guest, SampleSink, Work};
+use crate::recording::record_path;
+use std::time::Duration;
+use trapline_abi::Job;
+use trapline_host::process::Process;
+use trapline_host::{Error, Facts, Limits};
+use trapline_model::GuestConfig;
+use trapline_sim::kernel::Maker;
+use trapline_sim::listener::ProgramObserver;
+use trapline_sim::machine::SimMachine;
+use trapline_sim::nested;
+use trapline_sim::ready::ReadyMachine;
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
+
+/// A machine with Linux that runs scripts.
+pub trait ScriptMachine {
+    /// Prepares the machine with `contents` to run `script`. Returns facts about it.
+    ///
+    /// # Errors
+    /// A requirement is missing, or the machine does not boot.
+    fn prepare(
+        &mut self,
+        contents: &dyn Contents,
+        script: &Script,
+        limits: &Limits,
+    ) -> Result<Facts, Error>;
+
+    /// Starts the script of `jobs`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn start(&mut self, jobs: &[Job], limits: &Limits) -> Result<(), Error>;
+
+    /// Passes its output to `programs` until it ends. Returns the hash of the output, too.
+    fn wait(
+        &mut self,
+        programs: &mut dyn ProgramObserver,
+        limits: &Limits,
+    ) -> (String, Result<(), Error>);
+
+    /// Returns its process, if it runs.
+    fn process(&mut self) -> Option<&mut Process>;
+}
+
+/// Guests of a machine.
+pub struct MachineGuest {
+    machine: Box<dyn ScriptMachine>,
+    contents: Box<dyn Contents>,
+    jobs: Vec<Job>,
+    facts: Facts,
+}
+
+impl MachineGuest {
+    /// Returns the guests of a machine with `contents`.
+    pub fn boxed(machine: Box<dyn ScriptMachine>, contents: Box<dyn Contents>) -> Box<dyn Guest> {
+        Box::new(Self {
+            machine,
+            contents,
+            jobs: Vec::new(),
+            facts: Facts::new(),
+        })
+    }
+}
+
+/// Returns the script that runs `jobs`, which are those of `work`.
+fn script(contents: &dyn Contents, jobs: &[Job], work: &Work) -> Result<Script, Error> {
+    let mut script = Script::default();
+    loads::prepare(&mut script, contents, work, jobs.first())?;
+    for job in jobs {
+        script.allow(job);
+        contents.launch(&mut script, job);
+    }
+    Ok(script)
+}
+
+impl Guest for MachineGuest {
+    fn prepare(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
+        self.jobs = work.jobs();
+        let contents = self.contents.as_ref();
+        let script = script(contents, &self.jobs, work)?;
+        self.facts = self.machine.prepare(contents, &script, limits)?;
+        Ok(())
+    }
+
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.machine.start(&self.jobs, limits)
+    }
+
+    fn collect(&mut self, limits: &Limits, out: &mut dyn SampleSink) -> Result<(), Error> {
+        for (name, value) in std::mem::take(&mut self.facts) {
+            out.fact(&name, value);
+        }
+        for (name, value) in self.contents.facts()? {
+            out.fact(&name, value);
+        }
+        if let Some(process) = self.machine.process() {
+            process.record(self.jobs.first().and_then(record_path));
+        }
+        let mut guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
+        let mut programs = nested::at_level(self.contents.nesting(), &mut guests);
+        let (hash, result) = self.machine.wait(programs.as_mut(), limits);
+        drop(programs);
+        drop(guests);
+        out.fact(STREAM_HASH, hash);
+        result
+    }
+
+    fn stop(mut self: Box<Self>, grace: Duration) {
+        if let Some(process) = self.machine.process() {
+            process.terminate(grace);
+        }
+    }
+}
+
+/// Returns the simulated machine with `contents` for guests with configuration `guest`.
+///
+/// # Errors
+/// A part, QEMU or the kernel is missing.
+pub fn machine(
+    settings: &Settings,
+    guest: &GuestConfig,
+    contents: &dyn Contents,
+) -> Result<SimMachine, Error> {
+    let base = contents.base(settings, Maker::Amd)?;
+    SimMachine::new(
+        settings,
+        base,
+        contents.memory_mib(guest),
+        &mut |archive, script| {
+            contents.prepare(script);
+            contents.add_to(archive)
+        },
+    )
+}
+
+/// The simulated machine, run by QEMU.
+pub struct SimLinuxMachine {
+    settings: Settings,
+    guest: GuestConfig,
+    ready: Option<ReadyMachine>,
+}
+
+impl SimLinuxMachine {
+    /// Returns a machine for guests with configuration `guest`.
+    pub fn new(settings: &Settings, guest: &GuestConfig) -> Self {
+        Self {
+            settings: settings.clone(),
+            guest: *guest,
+            ready: None,
+        }
+    }
+}
+
+impl ScriptMachine for SimLinuxMachine {
+    fn prepare(
+        &mut self,
+        contents: &dyn Contents,
+        script: &Script,
+        limits: &Limits,
+    ) -> Result<Facts, Error> {
+        let machine = machine(&self.settings, &self.guest, contents)?;
+        let ready = self.ready.insert(machine.prepare(script, limits)?);
+        Ok(ready.facts.clone())
+    }
+
+    fn start(&mut self, _: &[Job], limits: &Limits) -> Result<(), Error> {
+        match &mut self.ready {
+            Some(ready) => ready.go(limits),
+            None => Ok(()),
+        }
+    }
+
+    fn wait(
+        &mut self,
+        programs: &mut dyn ProgramObserver,
+        limits: &Limits,
+    ) -> (String, Result<(), Error>) {
+        match self.ready.take() {
+            Some(mut ready) => {
+                let (_, hash, result) = ready.wait(programs, limits);
+                (hash, result)
+            }
+            None => (String::new(), Err(Error::Machine(NOT_STARTED.to_owned()))),
+        }
+    }
+
+    fn process(&mut self) -> Option<&mut Process> {
+        self.ready.as_mut().map(ReadyMachine::running)
+    }
+}
+
+/// Reason for a wait before the start.
+pub const NOT_STARTED: &str = "it was not started";

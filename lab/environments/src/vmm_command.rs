@@ -1,0 +1,68 @@
+//! Command lines of `trapline-vmm`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use trapline_abi::job::Console;
+use trapline_abi::{Job, Op};
+use trapline_host::process::Command;
+use trapline_model::{populate, GuestConfig, Halt, MemoryPages, Serial};
+
+/// Returns the command that runs `job` in the image, with events on descriptor 3.
+pub fn image_command(
+    vmm: Command,
+    image: impl Into<OsString>,
+    guest: &GuestConfig,
+    job: &Job,
+) -> Command {
+    let job = Job {
+        console: Console::Frames,
+        ports: true,
+        ..*job
+    };
+    let optional = [
+        (job.selects(Op::HostTimer), "--ticker".to_owned()),
+        (
+            job.run & populate::operations() != 0,
+            "--populate steps".to_owned(),
+        ),
+        (
+            guest.serial != Serial::Lines,
+            format!("--serial {}", guest.serial.name()),
+        ),
+        (
+            guest.scheduling.halt == Halt::InGuest,
+            "--halt-in-guest".to_owned(),
+        ),
+    ];
+    let selected = optional.iter().filter(|(is_selected, _)| *is_selected);
+    let vmm = selected.fold(vmm, |vmm, (_, words)| vmm.words(words));
+    with_pages(vmm, guest.pages)
+        .arg("--image")
+        .arg(image)
+        .words(&format!("--memory {}M", guest.memory_mib))
+        .words(&format!("--cpus {} --events 3 --cmdline", guest.cpus))
+        .arg(job.to_string())
+}
+
+/// Returns the command of a Linux guest, with events on descriptor 3. `initrd` appends the path of its
+/// initramfs.
+pub fn linux_command(
+    vmm: Command,
+    kernel: &Path,
+    initrd: impl FnOnce(Command) -> Command,
+    guest: &GuestConfig,
+    command_line: &str,
+) -> Command {
+    let command = with_pages(vmm, guest.pages).arg("--kernel").arg(kernel);
+    initrd(command.arg("--initrd"))
+        .words(&format!("--memory {}M", guest.memory_mib))
+        .words(&format!("--cpus {} --events 3 --cmdline", guest.cpus))
+        .arg(command_line)
+}
+
+fn with_pages(vmm: Command, pages: MemoryPages) -> Command {
+    match pages {
+        MemoryPages::File => vmm,
+        pages => vmm.words("--pages").arg(pages.name()),
+    }
+}
