@@ -2,8 +2,7 @@
 //! SVM. The machine is created, queried and ended before it executes anything.
 
 use crate::qemu::{Qemu, COUNTING, REMEDY};
-use std::io::{self, Write};
-use std::process::{Command, Output, Stdio};
+use crate::query;
 use trapline_host::Error;
 
 /// Options of a paused machine with QMP on standard input.
@@ -52,10 +51,9 @@ fn is_no(answer: &str) -> bool {
 
 /// Returns the answers of the counting machine.
 fn counting(qemu: &Qemu) -> Result<String, Error> {
-    let output = ask(qemu).map_err(|source| Error::Start {
-        program: qemu.program.clone(),
-        source,
-    })?;
+    let options = STANDING.split_ascii_whitespace();
+    let options: Vec<_> = options.chain(COUNTING.split_ascii_whitespace()).collect();
+    let output = query::output(&qemu.program, &options, QUESTIONS)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -72,21 +70,6 @@ fn counting(qemu: &Qemu) -> Result<String, Error> {
 
 fn of(qemu: &Qemu) -> String {
     format!("QEMU {} ({})", qemu.version, qemu.program.display())
-}
-
-fn ask(qemu: &Qemu) -> io::Result<Output> {
-    let mut child = Command::new(&qemu.program)
-        .args(STANDING.split_ascii_whitespace())
-        .args(COUNTING.split_ascii_whitespace())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // Fails if QEMU ended already; its status is checked below.
-        let _ = stdin.write_all(QUESTIONS.as_bytes());
-    }
-    child.wait_with_output()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! QEMU: its version, and the machines it creates for the image and for Linux, the same in all environments.
 
+use crate::query;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,13 +38,7 @@ impl Qemu {
             None => find_program("qemu-system-x86_64")
                 .ok_or_else(|| Error::missing("there is no qemu-system-x86_64 in $PATH", REMEDY))?,
         };
-        let output = std::process::Command::new(&program)
-            .arg("--version")
-            .output()
-            .map_err(|source| Error::Start {
-                program: program.clone(),
-                source,
-            })?;
+        let output = query::output(&program, &["--version"], "")?;
         let version = version_in(&String::from_utf8_lossy(&output.stdout))
             .map_err(|reason| Error::missing(format!("{}: {reason}", program.display()), REMEDY))?;
         Ok(Self { program, version })
@@ -54,13 +49,7 @@ impl Qemu {
     /// # Errors
     /// QEMU does not report its directories, or a file is missing.
     pub fn firmware(&self, machine: QemuMachine) -> Result<Vec<PathBuf>, Error> {
-        let output = std::process::Command::new(&self.program)
-            .args(["-L", "help"])
-            .output()
-            .map_err(|source| Error::Start {
-                program: self.program.clone(),
-                source,
-            })?;
+        let output = query::output(&self.program, &["-L", "help"], "")?;
         let directories = String::from_utf8_lossy(&output.stdout);
         let find = |name: &&str| {
             let paths = directories.lines().map(|path| Path::new(path).join(name));

@@ -1,5 +1,6 @@
 //! Finds Bochs and checks its capabilities.
 
+use crate::query;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use trapline_host::Error;
@@ -77,15 +78,7 @@ fn after<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
 
 /// Returns the output of Bochs on both streams. It starts no machine.
 fn ask(program: &Path, question: &[&str]) -> Result<String, Error> {
-    let output = std::process::Command::new(program)
-        .args(question)
-        .env_remove("LTDL_LIBRARY_PATH")
-        .stdin(std::process::Stdio::null())
-        .output();
-    let Output { stdout, stderr, .. } = output.map_err(|source| Error::Start {
-        program: program.to_owned(),
-        source,
-    })?;
+    let Output { stdout, stderr, .. } = query::output(program, question, "")?;
     Ok(String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
 }
 
