@@ -1,4 +1,4 @@
-//! Boots single environments through the library, for tests that need no command line.
+//! Single boots through the library, for tests that need no command line.
 
 use crate::skip;
 use std::path::Path;
@@ -12,11 +12,11 @@ use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Request};
 /// Returns settings for parts in `directory`.
 ///
 /// # Panics
-/// If this program's path is unknown.
+/// The path of this program is unknown.
 pub fn settings(directory: &Path) -> Settings {
     Settings {
         parts: Parts::in_directory(directory),
-        ..Settings::find().expect("the path of this program is known")
+        ..Settings::find().expect("path of this program")
     }
 }
 

@@ -1,23 +1,22 @@
-//! A guest without the lab: the image in a QEMU of the test's own, and what it
-//! says on its console.
+//! The image in QEMU without the lab, and its decoded console output.
 
 use crate::parts;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use trapline_abi::{Decoder, Item, Op, Record};
 
-/// Decoded output of a guest, as far as the tests use it.
+/// Decoded records of a guest.
 #[derive(Debug, Default, PartialEq)]
-pub struct Said {
-    /// The ring it said it runs in.
+pub struct GuestOutput {
+    /// Ring that the guest reported.
     pub ring: Option<u8>,
-    /// Checksum of the work of each operation that was measured.
+    /// Checksum of each measured operation.
     pub checks: BTreeMap<Op, u64>,
     /// Batches of each operation: ticks and count.
     pub batches: BTreeMap<Op, Vec<(u64, u64)>>,
     /// Operations that were skipped or failed, with the reason.
     pub reasons: BTreeMap<Op, String>,
-    /// Its last words, if it panicked.
+    /// Panic message, if any.
     pub panic: Option<String>,
     /// The `Done` record was received.
     pub done: bool,
@@ -25,19 +24,19 @@ pub struct Said {
     pub damaged: usize,
 }
 
-impl Said {
-    /// Reads all that a console received.
+impl GuestOutput {
+    /// Decodes the bytes of a console.
     pub fn read(console: &[u8]) -> Self {
-        let mut said = Self::default();
+        let mut output = Self::default();
         let mut decoder = Decoder::new();
         let mut take = |item: Item<'_>| match item {
-            Item::Record(record, _) => said.take(&record),
-            Item::Damaged => said.damaged += 1,
+            Item::Record(record, _) => output.take(&record),
+            Item::Damaged => output.damaged += 1,
             Item::Text(_) => {}
         };
         decoder.feed(console, &mut take);
         decoder.finish(&mut take);
-        said
+        output
     }
 
     fn take(&mut self, record: &Record<'_>) {
@@ -65,17 +64,16 @@ impl Said {
     }
 }
 
-/// A machine of QEMU's for the image.
+/// A QEMU microvm for the image.
 pub struct Machine {
     command: Command,
 }
 
 impl Machine {
-    /// A microvm with everything the workloads touch, on the processor that
-    /// `accelerator` (words for QEMU) offers.
+    /// Returns a microvm with all devices of the workloads and the QEMU options `accelerator`.
     ///
     /// # Panics
-    /// If nothing was built.
+    /// Nothing was built.
     pub fn new(accelerator: &[&str]) -> Self {
         let mut command = Command::new("qemu-system-x86_64");
         command
@@ -103,7 +101,7 @@ impl Machine {
         Self { command }
     }
 
-    /// One instruction is one tick: the simulated machine.
+    /// Returns the simulated machine, in which one instruction is one tick.
     pub fn counting() -> Self {
         Self::new(&[
             "-accel",
@@ -119,17 +117,17 @@ impl Machine {
         ])
     }
 
-    /// Boots the image with these words of a job; its exit status and its words.
+    /// Boots the image with a job and returns its exit status and output.
     ///
     /// # Panics
-    /// If QEMU cannot be started.
-    pub fn boot(mut self, job: &str) -> (Option<i32>, Said) {
+    /// QEMU does not start.
+    pub fn boot(mut self, job: &str) -> (Option<i32>, GuestOutput) {
         let output = self
             .command
             .args(["-append", &format!("trapline.console=port {job}")])
             .stdin(Stdio::null())
             .output()
-            .expect("QEMU can be started");
-        (output.status.code(), Said::read(&output.stdout))
+            .expect("QEMU starts");
+        (output.status.code(), GuestOutput::read(&output.stdout))
     }
 }

@@ -1,8 +1,7 @@
-//! What the end-to-end tests stand on: the built parts, a private place for each
-//! test, and a way to say that a test could not run here.
+//! Support for the end-to-end tests: built parts, a private directory for each test, skips.
 //!
-//! The tests run what `make build` put into `target/dist`, as people do, and read
-//! what it prints. A build that is not there is a failure, not a skip.
+//! The tests run the programs that `make build` put into `target/dist` and read their output.
+//! Missing programs fail a test.
 
 pub mod boots;
 pub mod browser;
@@ -10,6 +9,7 @@ pub mod cycles;
 pub mod examples;
 pub mod guest;
 pub mod linux;
+pub mod measurements;
 pub mod modules;
 pub mod processes;
 pub mod run;
@@ -23,10 +23,10 @@ pub use slow::slow_image;
 use std::path::{Path, PathBuf};
 use trapline_environments::{Parts, Settings};
 
-/// The directory of the built parts: `$TRAPLINE_PARTS`, or `target/dist`.
+/// Returns the directory of the built parts: `$TRAPLINE_PARTS`, or `target/dist`.
 ///
 /// # Panics
-/// If there is no `trapline` in it: nothing was built.
+/// There is no `trapline` in it.
 pub fn parts() -> PathBuf {
     let named = std::env::var_os("TRAPLINE_PARTS").map(PathBuf::from);
     let parts = named.unwrap_or_else(|| root().join("target/dist"));
@@ -41,54 +41,54 @@ pub fn parts() -> PathBuf {
 /// Returns settings with the built parts.
 ///
 /// # Panics
-/// If nothing was built.
+/// Nothing was built.
 pub fn settings() -> Settings {
     Settings {
         parts: Parts::in_directory(parts()),
-        ..Settings::find().expect("the kernel says where this program is")
+        ..Settings::find().expect("path of this program")
     }
 }
 
-/// The repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("the tests have a parent").to_owned()
+    here.parent().expect("tests/ has a parent").to_owned()
 }
 
 /// Returns whether QEMU is installed; otherwise records `what` as skipped.
-pub fn has_qemu(what: &str) -> bool {
+pub fn has_qemu(feature: &str) -> bool {
     let found = on_path("qemu-system-x86_64").is_some();
     if !found {
-        skip(what, "QEMU is not installed (package qemu-system-x86)");
+        skip(feature, "QEMU is not installed (package qemu-system-x86)");
     }
     found
 }
 
 /// Returns whether Bochs is installed; otherwise records `what` as skipped.
-pub fn has_bochs(what: &str) -> bool {
+pub fn has_bochs(feature: &str) -> bool {
     let found = on_path("bochs-bin").or_else(|| on_path("bochs")).is_some();
     if !found {
-        skip(what, "Bochs is not installed (package bochs)");
+        skip(feature, "Bochs is not installed (package bochs)");
     }
     found
 }
 
 /// Returns whether git is installed; otherwise records `what` as skipped.
-pub fn has_git(what: &str) -> bool {
+pub fn has_git(feature: &str) -> bool {
     let found = on_path("git").is_some();
     if !found {
-        skip(what, "git is not installed (package git)");
+        skip(feature, "git is not installed (package git)");
     }
     found
 }
 
 /// Returns whether `/dev/kvm` can be opened; otherwise records `what` as skipped.
-pub fn has_kvm(what: &str) -> bool {
+pub fn has_kvm(feature: &str) -> bool {
     let mut options = std::fs::OpenOptions::new();
     match options.read(true).write(true).open("/dev/kvm") {
         Ok(_) => true,
         Err(error) => {
-            skip(what, &format!("/dev/kvm cannot be used: {error}"));
+            skip(feature, &format!("/dev/kvm cannot be used: {error}"));
             false
         }
     }

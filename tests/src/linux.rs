@@ -1,5 +1,4 @@
-//! A distribution's Linux in our VMM on the simulated machine: what it boots, and the words
-//! that the VMM is started with.
+//! A distribution's Linux in trapline-vmm on the simulated machine: its files and the VMM's arguments.
 
 use std::ffi::OsString;
 use trapline_environments::sim::drivers::{self, Module};
@@ -15,32 +14,32 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// The simulated machine's own kernel, and our init with these drivers.
+    /// Returns the kernel of the simulated machine, and an initramfs with the agent and `drivers`.
     ///
     /// # Panics
-    /// If there is no such kernel, or the agent was not built.
+    /// The kernel is missing, or the agent was not built.
     pub fn with(settings: &Settings, drivers: &[Module]) -> Self {
-        let kernel = kernel::chosen(settings, Maker::Amd).expect("it was there just now");
-        let kernel = std::fs::read(kernel.image).expect("it can be read");
-        let root = Root::new(settings).expect("the agent is built");
+        let kernel = kernel::chosen(settings, Maker::Amd).expect("a kernel is available");
+        let kernel = std::fs::read(kernel.image).expect("file is readable");
+        let root = Root::new(settings).expect("agent is built");
         let root = root.on(drivers::archive(drivers)).bytes();
         Self {
-            files: [kernel, root.expect("it is composed")],
+            files: [kernel, root.expect("initramfs is packed")],
         }
     }
 
-    /// Its files, for the machine.
+    /// Returns its files with their paths in the machine.
     pub fn files(&self) -> [(&str, &[u8]); 2] {
         [(FILES[0], &self.files[0]), (FILES[1], &self.files[1])]
     }
 }
 
-/// The VMM's arguments for a guest whose kernel is told so, with these options more. The
-/// guest leaves the processor's random numbers alone, so that its boots are alike.
-pub fn arguments(told: &str, options: &[&str]) -> Vec<OsString> {
+/// Returns the VMM's arguments for a guest with kernel `parameters`, followed by `options`. The
+/// guest does not use random numbers of the CPU, so its boots are reproducible.
+pub fn arguments(parameters: &str, options: &[&str]) -> Vec<OsString> {
     let words = format!(
         "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests panic=-1 \
-         clearcpuid=rdrand,rdseed {told}"
+         clearcpuid=rdrand,rdseed {parameters}"
     );
     let always = [
         "--kernel",

@@ -37,7 +37,7 @@ impl Modules {
     /// If a file of the crate is missing or is not Rust.
     pub fn read(root: &Path) -> Self {
         let mut modules = Self::default();
-        modules.read_file(root, root.parent().expect("a file has a parent"), &[]);
+        modules.read_file(root, root.parent().expect("file has a parent"), &[]);
         modules
     }
 

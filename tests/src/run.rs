@@ -1,5 +1,6 @@
-//! Running the lab as people do, each test in a place of its own.
+//! Runs `trapline`, each test in a directory of its own.
 
+use crate::measurements::estimate;
 use crate::parts;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -7,36 +8,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The name under which the lab looks for QEMU.
+/// Program name of QEMU.
 const QEMU: &str = "qemu-system-x86_64";
 
-/// A place of a test's own: parts, store and data live in it, and go with it.
+/// A temporary directory of a test with its parts, store and data.
 pub struct Place {
     directory: TempDir,
 }
 
 impl Place {
-    /// A new place with every built part in it (as links, so that a test may
-    /// replace one).
+    /// Creates a directory with links to every built part, which a test may replace.
     ///
     /// # Panics
-    /// If nothing was built, or there is no room for temporary files.
+    /// Nothing was built, or a file cannot be created.
     pub fn new() -> Self {
         let place = Self {
-            directory: tempfile::tempdir().expect("a temporary directory can be made"),
+            directory: tempfile::tempdir().expect("temporary directory"),
         };
-        std::fs::create_dir(place.parts()).expect("the directory is new");
+        std::fs::create_dir(place.parts()).expect("path is unused");
         for part in std::fs::read_dir(parts())
-            .expect("parts can be listed")
+            .expect("directory of parts")
             .flatten()
         {
             let link = place.parts().join(part.file_name());
-            std::os::unix::fs::symlink(part.path(), link).expect("the link is new");
+            std::os::unix::fs::symlink(part.path(), link).expect("path is unused");
         }
         place
     }
 
-    /// The directory of it all.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -51,47 +51,47 @@ impl Place {
         self.path().join("samples.db")
     }
 
-    /// Replaces a part by other bytes.
+    /// Replaces the content of a part.
     ///
     /// # Panics
-    /// If the file cannot be written.
+    /// The file cannot be written.
     pub fn replace(&self, part: &str, bytes: &[u8]) {
         let path = self.parts().join(part);
-        std::fs::remove_file(&path).expect("the part was there");
-        std::fs::write(&path, bytes).expect("the part can be replaced");
+        std::fs::remove_file(&path).expect("part exists");
+        std::fs::write(&path, bytes).expect("write succeeds");
     }
 
-    /// Replaces a part by another program.
+    /// Replaces the program of a part.
     ///
     /// # Panics
-    /// As [`Self::replace`].
+    /// The file cannot be written.
     pub fn replace_program(&self, part: &str, bytes: &[u8]) {
         self.replace(part, bytes);
         let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(self.parts().join(part), executable).expect("it is ours");
+        std::fs::set_permissions(self.parts().join(part), executable)
+            .expect("file is owned by the test");
     }
 
-    /// Lets this place's lab find a QEMU that first does what `script`, in the words
-    /// of a shell, says, and then is the one that is installed.
+    /// Puts a wrapper before QEMU in $PATH that runs the shell script `script` first.
     ///
     /// # Panics
-    /// If none is installed, or this place has one of its own already.
+    /// QEMU is not installed, or has a wrapper already.
     pub fn wrap_qemu(&self, script: &str) {
         let real = crate::on_path(QEMU).expect("QEMU is installed");
-        std::fs::create_dir(self.bin()).expect("the directory is new");
+        std::fs::create_dir(self.bin()).expect("path is unused");
         let wrapper = self.bin().join(QEMU);
         let text = format!("#!/bin/sh\n{script}\nexec {} \"$@\"\n", real.display());
-        std::fs::write(&wrapper, text).expect("the wrapper is new");
+        std::fs::write(&wrapper, text).expect("path is unused");
         let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&wrapper, executable).expect("it is ours");
+        std::fs::set_permissions(&wrapper, executable).expect("file is owned by the test");
     }
 
-    /// Directory that comes first in $PATH.
+    /// Returns the first directory of $PATH.
     fn bin(&self) -> PathBuf {
         self.path().join("bin")
     }
 
-    /// A command of this place, ready to be started: `trapline WORD...`.
+    /// Returns the command `trapline WORD...` with this directory's parts and data.
     pub fn trapline(&self, words: &[&str]) -> Command {
         let mut command = Command::new(parts().join("trapline"));
         command
@@ -105,44 +105,66 @@ impl Place {
         command
     }
 
+    /// Returns the figure of one operation, given as `WORKLOAD/NAME`.
+    ///
+    /// # Panics
+    /// It was not measured.
+    #[track_caller]
+    pub fn figure(&self, environment: &str, operation: &str) -> f64 {
+        let run = self.measure(&["-q", "--env", environment, "--workload", operation]);
+        estimate(&run, environment, operation)
+    }
+
+    /// Returns why `trapline list` reports an environment as unavailable, if it does.
+    ///
+    /// # Panics
+    /// There is no such environment.
+    pub fn unavailable_reason(&self, environment: &str) -> Option<String> {
+        unavailable_reason(&self.run(&["list", "--format", "json"]), environment)
+    }
+
+    /// Returns whether an environment is available; otherwise records `feature` as skipped.
+    pub fn has(&self, environment: &str, feature: &str) -> bool {
+        let reason = self.unavailable_reason(environment);
+        if let Some(reason) = &reason {
+            crate::skip(&format!("{feature} in {environment}"), reason);
+        }
+        reason.is_none()
+    }
+
     fn search_path(&self) -> OsString {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let all = std::iter::once(self.bin()).chain(std::env::split_paths(&path));
-        std::env::join_paths(all).expect("no directory has a colon in its name")
+        std::env::join_paths(all).expect("no colon in $PATH entries")
     }
 
-    /// Runs `trapline WORD...` to its end.
+    /// Runs `trapline WORD...`.
     ///
     /// # Panics
-    /// If it cannot be started.
-    pub fn run(&self, words: &[&str]) -> Ended {
-        Ended::from(
-            self.trapline(words)
-                .output()
-                .expect("trapline can be started"),
-        )
+    /// It does not start.
+    pub fn run(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.trapline(words).output().expect("trapline starts"))
     }
 
-    /// Runs a command of `trapline` that stores, with this place's store and `words`, which are
-    /// separated by spaces.
-    pub fn run_storing(&self, command: &str, words: &str) -> Ended {
+    /// Runs a command of `trapline` with `--store` and `words`, which are separated by spaces.
+    pub fn run_storing(&self, command: &str, words: &str) -> CommandOutput {
         let store = self.store();
-        let store = store.to_str().expect("the path is text");
+        let store = store.to_str().expect("path is UTF-8");
         let mut all = vec![command, "--store", store];
         all.extend(words.split(' '));
         self.run(&all)
     }
 
-    /// Runs `trapline run --store … --format json WORD...`, whatever comes of it.
+    /// Returns the JSON of `trapline run --store … --format json WORD...`, whatever its exit status.
     ///
     /// # Panics
-    /// If it prints anything but one JSON object.
+    /// It does not print one JSON object.
     pub fn measure(&self, words: &[&str]) -> serde_json::Value {
         let store = self.store();
-        let store = store.to_str().expect("the path is text");
+        let store = store.to_str().expect("path is UTF-8");
         let fixed = ["run", "--format", "json", "--store", store];
-        let ended = self.run(&[&fixed[..], words].concat());
-        ended.json()
+        let result = self.run(&[&fixed[..], words].concat());
+        result.json()
     }
 }
 
@@ -152,33 +174,45 @@ impl Default for Place {
     }
 }
 
-/// A command that ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// Exit status; `None` if a signal ended it.
-    pub status: Option<i32>,
-    /// Standard output.
-    pub output: String,
-    /// Standard error.
-    pub errors: String,
+/// Returns why the output of `trapline list --format json` has an environment as unavailable.
+///
+/// # Panics
+/// There is no such environment.
+pub fn unavailable_reason(list: &CommandOutput, environment: &str) -> Option<String> {
+    let list = list.json();
+    let environments = list["environments"].as_array().expect("list");
+    let found = environments.iter().find(|it| it["name"] == environment);
+    let reason = found.expect("environment is listed")["reason"].as_str();
+    reason.map(str::to_owned)
 }
 
-impl Ended {
+/// Exit status and output of a command.
+#[derive(Debug)]
+pub struct CommandOutput {
+    /// Exit status; `None` after a signal.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl CommandOutput {
     /// Parses standard output as JSON.
     ///
     /// # Panics
-    /// If it is not.
+    /// It is not JSON.
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-impl From<Output> for Ended {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
             status: output.status.code(),
-            output: String::from_utf8_lossy(&output.stdout).into_owned(),
-            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }
 }

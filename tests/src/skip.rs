@@ -1,11 +1,11 @@
-//! Reports tests that cannot run here. Crates that tests/ depends on include this file by its path.
+//! Reports skipped tests. Crates that tests/ depends on include this file by its path.
 
 use std::io::Write;
 
-/// Says that something could not be tested here, and why: on standard error, and
-/// in the file that `make test` prints at its end.
-pub fn skip(what: &str, why: &str) {
-    let line = format!("{what}: {why}\n");
+/// Reports a skipped test with its reason, on standard error and in the file `$TRAPLINE_SKIPS`,
+/// which `make test` prints at its end.
+pub fn skip(feature: &str, why: &str) {
+    let line = format!("{feature}: {why}\n");
     eprint!("skipped: {line}");
     let Some(file) = std::env::var_os("TRAPLINE_SKIPS") else {
         return;

@@ -42,14 +42,13 @@ pub fn crates() -> Vec<Crate> {
         ])
         .current_dir(crate::root())
         .output()
-        .expect("cargo can be run");
+        .expect("cargo starts");
     assert!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let mut crates: Vec<Crate> = list(&metadata["packages"]).iter().map(read).collect();
     let order = members();
     crates.sort_by_key(|read| order.iter().position(|member| *member == read.directory));
@@ -101,12 +100,12 @@ fn directory_of(manifest: &str) -> String {
 /// # Panics
 /// If the manifest cannot be read.
 pub fn members() -> Vec<String> {
-    let manifest = std::fs::read_to_string(crate::root().join("Cargo.toml")).expect("it is there");
+    let manifest = std::fs::read_to_string(crate::root().join("Cargo.toml")).expect("file exists");
     let list = manifest
         .split_once("members = [")
-        .expect("there are members")
+        .expect("list of members")
         .1;
-    let list = list.split_once(']').expect("the list ends").0;
+    let list = list.split_once(']').expect("closing bracket").0;
     let names = list
         .split(',')
         .map(|name| name.trim().trim_matches('"').to_owned());

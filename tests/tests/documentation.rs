@@ -9,8 +9,8 @@ use trapline_tests::root;
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md"), root().join("CHANGELOG.md")];
     for directory in ["docs", "docs/internals"] {
-        let entries = fs::read_dir(root().join(directory)).expect("the directory exists");
-        let files = entries.map(|entry| entry.expect("it is readable").path());
+        let entries = fs::read_dir(root().join(directory)).expect("directory exists");
+        let files = entries.map(|entry| entry.expect("file is readable").path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|name| name == "md")));
     }
     pages
@@ -38,7 +38,7 @@ fn anchor(heading: &str) -> String {
 }
 
 fn has_heading(page: &Path, wanted: &str) -> bool {
-    let text = fs::read_to_string(page).expect("the page is readable");
+    let text = fs::read_to_string(page).expect("page is UTF-8");
     let mut headings = prose(&text).filter(|line| line.starts_with('#'));
     headings.any(|line| anchor(line) == wanted)
 }
@@ -52,13 +52,13 @@ fn relative_links(text: &str) -> Vec<String> {
 }
 
 fn broken_links(page: &Path) -> Vec<String> {
-    let text = fs::read_to_string(page).expect("the page is readable");
+    let text = fs::read_to_string(page).expect("page is UTF-8");
     let mut links = relative_links(&text);
     links.retain(|link| {
         let (file, heading) = link.split_once('#').unwrap_or((link, ""));
         let target = match file {
             "" => page.to_owned(),
-            file => page.parent().expect("pages are in a directory").join(file),
+            file => page.parent().expect("page has a parent").join(file),
         };
         !target.exists() || (!heading.is_empty() && !has_heading(&target, heading))
     });
@@ -74,7 +74,7 @@ fn relative_links_lead_to_files_and_headings() {
 
 #[test]
 fn every_page_is_in_the_index() {
-    let index = fs::read_to_string(root().join("docs/README.md")).expect("the index exists");
+    let index = fs::read_to_string(root().join("docs/README.md")).expect("index exists");
     let links = relative_links(&index);
     let missing: Vec<_> = pages()
         .iter()
@@ -90,12 +90,12 @@ fn every_page_is_in_the_index() {
 
 /// Returns the paths `docs/….md` that Rust sources below `directory` mention.
 fn mentioned_pages(directory: &Path, pages: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(directory).expect("the directory exists") {
-        let path = entry.expect("it is readable").path();
+    for entry in fs::read_dir(directory).expect("directory exists") {
+        let path = entry.expect("file is readable").path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
             mentioned_pages(&path, pages);
         } else if path.extension().is_some_and(|name| name == "rs") {
-            let text = fs::read_to_string(&path).expect("sources are text");
+            let text = fs::read_to_string(&path).expect("source is UTF-8");
             for rest in text.split("docs/").skip(1) {
                 let is_path = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
                 let end = rest.find(|c| !is_path(c)).unwrap_or(rest.len());

@@ -1,6 +1,6 @@
-//! `make endure`: power-cycles a Linux guest until either everything that is planned has
-//! gone well, or something that was flushed is not there. Arguments: how many runs end by a
-//! power-off, by a SIGKILL of the VMM, by a power cut of its machine, and the seed.
+//! `make endure`: power-cycles a Linux guest until the plan is complete or a flushed record is lost.
+//! Arguments: number of runs that end by a power-off, by SIGKILL of the VMM, by a power cut of its
+//! machine, and the seed.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -25,25 +25,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn endure(tell: &mut dyn FnMut(&Sum, &str)) -> Result<Sum, String> {
+fn endure(progress: &mut dyn FnMut(&Sum, &str)) -> Result<Sum, String> {
     let plan = plan(std::env::args().skip(1))?;
     let parts = Parts::find(settings())?;
     let place = tempfile::tempdir().map_err(|error| error.to_string())?;
-    cycles::run(&parts, &plan, place.path(), tell)
+    cycles::run(&parts, &plan, place.path(), progress)
 }
 
 fn plan(words: impl Iterator<Item = String>) -> Result<Plan, String> {
     let mut numbers = PLAN;
     for (at, word) in words.enumerate() {
-        let number = numbers.get_mut(at).ok_or("four numbers at the most")?;
-        *number = word.parse().map_err(|_| format!("'{word}' is no number"))?;
+        let number = numbers.get_mut(at).ok_or("more than four numbers")?;
+        *number = word
+            .parse()
+            .map_err(|_| format!("'{word}' is not a number"))?;
     }
     let [own, kills, cuts] = [0, 1, 2].map(|at| u32::try_from(numbers[at]));
-    let told = |_| "as many runs cannot be".to_owned();
+    let too_many = |_| "the number of runs is too large".to_owned();
     Ok(Plan {
-        own: own.map_err(told)?,
-        kills: kills.map_err(told)?,
-        cuts: cuts.map_err(told)?,
+        own: own.map_err(too_many)?,
+        kills: kills.map_err(too_many)?,
+        cuts: cuts.map_err(too_many)?,
         seed: numbers[3],
     })
 }
@@ -58,13 +60,13 @@ fn say(seconds: f64, sum: &Sum, line: &str) {
 fn summary(seconds: f64, sum: &Sum) -> String {
     let runs = sum.own + sum.kills + sum.cuts;
     format!(
-        "{} power-offs, {} kills and {} power cuts, {:.1} s each; {} records were told when\n\
-         they were flushed, and all were there the {} times that a file was read",
+        "{} power-offs, {} kills and {} power cuts, {:.1} s each; {} flushed records;\n\
+         all existed in {} reads",
         sum.own,
         sum.kills,
         sum.cuts,
         seconds / f64::from(runs.max(1)),
-        sum.told,
+        sum.flushed,
         sum.found
     )
 }

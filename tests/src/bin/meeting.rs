@@ -1,5 +1,5 @@
-//! On the simulated machine: makes a tap, starts a VMM with the words that it was given, and
-//! meets the guest, whose agent says back what it is told (guest/agent/src/init/network.rs).
+//! Runs on the simulated machine: creates a tap, starts a VMM with the given arguments, and exchanges
+//! data with the guest's agent, which echoes it (guest/agent/src/init/network.rs).
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -53,8 +53,8 @@ fn main() -> io::Result<()> {
 /// Says back what programs of the guest say.
 fn echo(listener: &UnixListener) {
     for stream in listener.incoming() {
-        let stream = stream.expect("a program of the guest");
-        let back = stream.try_clone().expect("another descriptor");
+        let stream = stream.expect("guest program");
+        let back = stream.try_clone().expect("descriptor");
         let _ended = io::copy(&mut &stream, &mut &back);
     }
 }
@@ -67,7 +67,7 @@ fn meet_by_socket() -> io::Result<(BufReader<UnixStream>, UnixStream)> {
         reader.read_line(&mut line)?;
         match line.starts_with("OK ") {
             true => Ok((reader, stream)),
-            false => Err(io::Error::other("nobody listens")),
+            false => Err(io::Error::other("connection refused")),
         }
     })
 }
@@ -85,7 +85,7 @@ fn persistently<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
 
 /// Says something, hears what comes back, and says whether it is the same.
 fn talk<W: Write + Send + 'static>(
-    what: &str,
+    transport: &str,
     mut reader: impl Read,
     mut writer: W,
     end: impl FnOnce(&W) -> io::Result<()> + Send + 'static,
@@ -98,13 +98,13 @@ fn talk<W: Write + Send + 'static>(
     });
     let mut heard = Vec::new();
     reader.read_to_end(&mut heard)?;
-    saying.join().expect("it does not panic")?;
+    saying.join().expect("no panic")?;
     let verdict = if heard == said {
         "the same"
     } else {
         "something else"
     };
-    println!("by {what}: {} bytes came back, {verdict}", heard.len());
+    println!("by {transport}: {} bytes came back, {verdict}", heard.len());
     Ok(())
 }
 
@@ -128,9 +128,9 @@ fn make_tap() -> io::Result<File> {
     // SAFETY: makes a new descriptor from numbers.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) };
     check(fd.into())?;
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    for (what, address) in [
+    for (operation, address) in [
         (libc::SIOCSIFADDR, HOST),
         (libc::SIOCSIFNETMASK, Ipv4Addr::new(255, 255, 255, 0)),
     ] {
@@ -142,7 +142,7 @@ fn make_tap() -> io::Result<File> {
         // SAFETY: one kind of address is as long as the other.
         let any = unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(internet) };
         request.ifr_ifru.ifru_addr = any;
-        ask(socket.as_raw_fd(), what as libc::Ioctl, &mut request)?;
+        ask(socket.as_raw_fd(), operation as libc::Ioctl, &mut request)?;
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
     ask(
@@ -162,9 +162,9 @@ fn request() -> libc::ifreq {
     request
 }
 
-fn ask(fd: i32, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+fn ask(fd: i32, operation: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: each of these requests reads or writes this structure.
-    check(unsafe { libc::ioctl(fd, what, &raw mut *request) }.into())
+    check(unsafe { libc::ioctl(fd, operation, &raw mut *request) }.into())
 }
 
 fn check(status: libc::c_long) -> io::Result<()> {

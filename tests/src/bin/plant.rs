@@ -1,20 +1,19 @@
-//! A slower world for the agent, made on purpose: installs a filter of system calls that
-//! allows everything after so many instructions that do nothing of use, and becomes the agent
-//! that lies beside it. How many says the number behind the last `-` of its own file's name.
+//! Slows down the agent on purpose: installs a seccomp filter that executes N redundant instructions
+//! and allows every system call, then executes the agent in its own directory. N is the number after
+//! the last `-` of its file name.
 //!
-//! So every system call costs a little more, by an amount that is known to be there and that
-//! no source of ours contains: what comparisons have to find.
+//! Comparisons must detect this slowdown, which no source of the measured programs contains.
 
 use std::env::{args_os, current_exe};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{exit, Command};
 
-/// Beside it.
+/// File name of the agent.
 const AGENT: &str = "trapline-agent";
 
-/// Where the first argument of a system call stands (`struct seccomp_data`, seccomp(2)). A
-/// filter that looks at it is run each time; the answer of one that does not is kept.
+/// Offset of the first argument of a system call (`struct seccomp_data`, seccomp(2)). The kernel caches
+/// the result of a filter that does not read arguments.
 const FIRST_ARGUMENT: u32 = 16;
 
 fn main() {

@@ -1,7 +1,7 @@
-//! A real browser without a window, spoken to as its own tools speak to it: the
-//! DevTools protocol over two pipes, JSON with a zero byte behind each message.
+//! A headless browser, controlled by the DevTools protocol over two pipes: JSON messages, each
+//! followed by a zero byte.
 //!
-//! Requests, console messages and exceptions of the page are recorded as they happen.
+//! Requests, console messages and exceptions of the page are recorded.
 
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The programs that are looked for.
+/// Program names of supported browsers.
 const PROGRAMS: [&str; 4] = [
     "chromium",
     "chromium-headless-shell",
@@ -19,14 +19,14 @@ const PROGRAMS: [&str; 4] = [
     "chromium-browser",
 ];
 
-/// A browser on a busy machine takes its time.
+/// Time limit of an answer on a busy host.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns whether a browser is installed; otherwise records `what` as skipped.
-pub fn has_browser(what: &str) -> bool {
+pub fn has_browser(feature: &str) -> bool {
     let found = program().is_some();
     if !found {
-        crate::skip(what, "no browser is installed (package chromium)");
+        crate::skip(feature, "no browser is installed (package chromium)");
     }
     found
 }
@@ -39,26 +39,26 @@ fn program() -> Option<std::path::PathBuf> {
 pub struct Browser {
     child: Child,
     words: ChildStdin,
-    heard: Receiver<Value>,
+    messages: Receiver<Value>,
     session: String,
     number: u64,
-    /// Addresses that the page asked for, the page itself first.
+    /// Requested URLs, that of the page first.
     pub requests: Vec<String>,
     /// Console messages, exceptions and violations of the content security policy.
     pub console: Vec<String>,
-    /// Its profile, which goes with it.
+    /// Directory of the browser profile, removed with the browser.
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Starts one with an empty page.
+    /// Starts a browser with an empty page.
     ///
     /// # Panics
-    /// If there is none or it cannot be started.
+    /// No browser is installed, or it does not start.
     pub fn start() -> Self {
-        let program = program().expect("the test asked whether there is one");
-        let profile = tempfile::tempdir().expect("a temporary directory can be made");
-        // The protocol is spoken on descriptors 3 and 4; a shell has them at hand.
+        let program = program().expect("a browser is installed");
+        let profile = tempfile::tempdir().expect("temporary directory");
+        // The protocol uses descriptors 3 and 4, which a shell can redirect.
         let script = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
         let mut child = Command::new("sh")
             .args(["-c", script, "sh"])
@@ -75,13 +75,13 @@ impl Browser {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("a shell can be started");
-        let words = child.stdin.take().expect("it is a pipe");
-        let heard = listen(child.stdout.take().expect("it is a pipe"));
+            .expect("sh starts");
+        let words = child.stdin.take().expect("piped");
+        let messages = read_messages(child.stdout.take().expect("piped"));
         let mut browser = Self {
             child,
             words,
-            heard,
+            messages,
             session: String::new(),
             number: 0,
             requests: Vec::new(),
@@ -94,15 +94,15 @@ impl Browser {
 
     fn attach(&mut self) {
         let target = self.ask("Target.createTarget", json!({"url": "about:blank"}));
-        let told = json!({"targetId": target["targetId"], "flatten": true});
-        let session = self.ask("Target.attachToTarget", told);
-        self.session = session["sessionId"].as_str().expect("a name").to_owned();
+        let parameters = json!({"targetId": target["targetId"], "flatten": true});
+        let session = self.ask("Target.attachToTarget", parameters);
+        self.session = session["sessionId"].as_str().expect("name").to_owned();
         for domain in ["Page", "Runtime", "Network", "Log"] {
             self.ask(&format!("{domain}.enable"), json!({}));
         }
     }
 
-    /// Shows a file and waits until it is loaded.
+    /// Loads a file.
     pub fn open(&mut self, file: &Path) {
         let url = format!("file://{}", file.display());
         self.ask("Page.navigate", json!({"url": url}));
@@ -110,20 +110,20 @@ impl Browser {
         self.wait_for(loaded);
     }
 
-    /// Lets a page of this size be shown, as on a phone if it is `mobile`.
+    /// Sets the size of the viewport and emulates a phone if `mobile`.
     pub fn resize(&mut self, width: u32, height: u32, mobile: bool) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
         self.ask("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Lets the system seem to want `light` or `dark`.
+    /// Sets the preferred colour scheme: `light` or `dark`.
     pub fn prefer(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.ask("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// Lets no page run its scripts from now on.
+    /// Disables scripts of pages that are loaded later.
     pub fn forbid_scripts(&mut self) {
         self.ask(
             "Emulation.setScriptExecutionDisabled",
@@ -131,7 +131,7 @@ impl Browser {
         );
     }
 
-    /// Presses a key, as a person does: `Tab`, `Enter`, `ArrowRight`, or a letter.
+    /// Presses a key: `Tab`, `Enter`, `ArrowRight`, or a letter.
     pub fn press(&mut self, key: &str) {
         let (code, text) = match key {
             "Tab" => (9, None),
@@ -170,10 +170,11 @@ impl Browser {
     /// Evaluates an expression and returns its value.
     ///
     /// # Panics
-    /// If it throws.
+    /// The expression throws.
     pub fn value(&mut self, expression: &str) -> Value {
-        let told = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let answer = self.ask("Runtime.evaluate", told);
+        let parameters =
+            json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let answer = self.ask("Runtime.evaluate", parameters);
         assert!(
             answer["exceptionDetails"].is_null(),
             "{expression}: {answer}"
@@ -184,28 +185,25 @@ impl Browser {
     /// Returns accessibility problems of the page in its current state; see `audit.js`.
     pub fn audit(&mut self) -> Vec<String> {
         let found = self.value(include_str!("audit.js"));
-        let found = found.as_array().expect("a list").iter();
+        let found = found.as_array().expect("list").iter();
         found
-            .map(|told| told.as_str().expect("a sentence").to_owned())
+            .map(|problem| problem.as_str().expect("text").to_owned())
             .collect()
     }
 
-    /// Waits until an expression holds.
+    /// Waits until an expression is true.
     ///
     /// # Panics
-    /// If it does not come to hold.
+    /// It stays false.
     pub fn wait_for(&mut self, expression: &str) {
         let start = Instant::now();
         while self.value(expression) != json!(true) {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "never came to hold: {expression}"
-            );
+            assert!(start.elapsed() < PATIENCE, "never true: {expression}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Sends a message and waits for its answer; what is heard meanwhile is noted.
+    /// Sends a message and waits for its answer. Events before the answer are recorded.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.number += 1;
         let mut message = json!({"id": self.number, "method": method, "params": params});
@@ -214,15 +212,17 @@ impl Browser {
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.words.write_all(&bytes).expect("the browser listens");
+        self.words
+            .write_all(&bytes)
+            .expect("browser reads its pipe");
         loop {
-            let heard = self.heard.recv_timeout(PATIENCE);
-            let heard = heard.unwrap_or_else(|error| panic!("{method}: no answer: {error}"));
-            if heard["id"] == json!(self.number) {
-                assert!(heard["error"].is_null(), "{method}: {heard}");
-                return heard["result"].clone();
+            let message = self.messages.recv_timeout(PATIENCE);
+            let message = message.unwrap_or_else(|error| panic!("{method}: no answer: {error}"));
+            if message["id"] == json!(self.number) {
+                assert!(message["error"].is_null(), "{method}: {message}");
+                return message["result"].clone();
             }
-            self.note(&heard);
+            self.note(&message);
         }
     }
 
@@ -245,14 +245,14 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It is the child itself: the shell has become it. Its own children end with it.
+        // The shell has replaced itself by the browser, whose children exit with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Hears what the browser says, on a thread of its own.
-fn listen(from: impl std::io::Read + Send + 'static) -> Receiver<Value> {
+/// Reads messages of the browser on a thread.
+fn read_messages(from: impl std::io::Read + Send + 'static) -> Receiver<Value> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);

@@ -1,5 +1,5 @@
-//! The machine that the VMM is on: QEMU's translator with AMD's virtualization, a stock
-//! kernel with KVM, and the agent as the init that starts the VMM over and over.
+//! The VMM's machine: QEMU's TCG with SVM, a distribution kernel with KVM, and the agent as init, which
+//! starts the VMM repeatedly.
 
 use super::judge::Source;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use trapline_environments::{unpacked_kernel, Part, Root, Settings, TscRate};
 pub struct Parts {
     settings: Settings,
     kernel: PathBuf,
-    /// The same for the guest: it would take longer to unpack itself than to boot.
+    /// The unpacked kernel of the guest, which boots faster.
     unpacked: Vec<u8>,
     /// Drivers of the machine: KVM's, and its disk's.
     host: Vec<u8>,
@@ -31,53 +31,53 @@ const DRIVERS: [&str; 2] = ["virtio_mmio", "virtio_blk"];
 const FILES: [&str; 2] = ["/trapline/cycles/kernel", "/trapline/cycles/initrd"];
 const VMM: &str = "/trapline/cycles/vmm";
 
-/// What the guest's kernel is told, before the last word.
+/// Kernel parameters of the guest, except the last.
 const GUEST: &str = "console=ttyS0 loglevel=4 panic=-1 cryptomgr.notests nokaslr trapline-log=vda";
 
 const HOST: &str = "console=ttyS0 loglevel=4 panic=-1 reboot=t cryptomgr.notests nokaslr";
 
 impl Parts {
-    /// Finds them.
+    /// Returns the files.
     ///
     /// # Errors
     /// One is missing.
     pub fn find(settings: Settings) -> Result<Self, String> {
-        let told = |error: &dyn std::fmt::Display| error.to_string();
-        let chosen = drivers::chosen(&settings, &DRIVERS).map_err(|error| told(&error))?;
-        let kernel = kernel::chosen(&settings, Maker::Amd).map_err(|error| told(&error))?;
-        let guest = Root::new(&settings).map_err(|error| told(&error))?;
+        let text_of = |error: &dyn std::fmt::Display| error.to_string();
+        let chosen = drivers::chosen(&settings, &DRIVERS).map_err(|error| text_of(&error))?;
+        let kernel = kernel::chosen(&settings, Maker::Amd).map_err(|error| text_of(&error))?;
+        let guest = Root::new(&settings).map_err(|error| text_of(&error))?;
         let guest = guest.on(drivers::archive(&chosen)).bytes();
         let host = [kernel.modules, chosen].concat();
         let unpacked = unpacked_kernel(&read(&kernel.image)?);
         Ok(Self {
             settings,
             kernel: kernel.image,
-            unpacked: unpacked.map_err(|error| told(&error))?,
+            unpacked: unpacked.map_err(|error| text_of(&error))?,
             host: drivers::archive(&host),
-            guest: guest.map_err(|error| told(&error))?,
+            guest: guest.map_err(|error| text_of(&error))?,
         })
     }
 
-    /// The machine's root, with a schedule of runs.
+    /// Returns the machine's initramfs with a schedule of runs.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn root(&self, runs: &[String]) -> Result<Vec<u8>, String> {
-        let told = |error: &dyn std::fmt::Display| error.to_string();
+        let text_of = |error: &dyn std::fmt::Display| error.to_string();
         let vmm = self.settings.parts.get(Part::Vmm);
-        let vmm = vmm.map_err(|error| told(&error))?;
+        let vmm = vmm.map_err(|error| text_of(&error))?;
         let mut archive = Archive::default();
         archive.file(FILES[0], self.unpacked.clone());
         archive.file(FILES[1], self.guest.clone());
         archive.file(VMM, read(&vmm)?);
         archive.file("/trapline/cycles/command", command().into_bytes());
         archive.file("/trapline/cycles/schedule", runs.join("\n").into_bytes());
-        let root = Root::new(&self.settings).map_err(|error| told(&error))?;
+        let root = Root::new(&self.settings).map_err(|error| text_of(&error))?;
         let root = root.on(self.host.clone()).on(archive.bytes()).bytes();
-        root.map_err(|error| told(&error))
+        root.map_err(|error| text_of(&error))
     }
 
-    /// Starts a machine that may run for so long.
+    /// Starts a machine with a time limit.
     ///
     /// # Errors
     /// QEMU is missing.
@@ -93,10 +93,13 @@ impl Parts {
         command.args(words.split_ascii_whitespace());
         command.arg("-drive").arg(drive);
         command.arg("-kernel").arg(&self.kernel);
-        // It has no clock by which its counter, which is this host's, could be measured.
+        // The machine has no clock to calibrate its TSC, which is that of the host.
         let khz = TscRate::host().hertz / 1e3;
-        let told = format!("{HOST} tsc_early_khz={khz:.0} tsc=reliable");
-        command.arg("-initrd").arg(initrd).args(["-append", &told]);
+        let command_line = format!("{HOST} tsc_early_khz={khz:.0} tsc=reliable");
+        command
+            .arg("-initrd")
+            .arg(initrd)
+            .args(["-append", &command_line]);
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut qemu = quiet.spawn().map_err(|error| format!("QEMU: {error}"))?;
         let output = qemu.stdout.take().ok_or("QEMU has no output")?;
@@ -112,7 +115,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The VMM as it is started each time, a word a line, up to the last words for the kernel.
+/// Returns the VMM's command, one argument per line, up to the last kernel parameters.
 fn command() -> String {
     let [kernel, initrd] = FILES;
     let words = [
@@ -150,10 +153,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Ends it, if it has not ended.
+    /// Kills the machine if it still runs.
     pub fn end(mut self) {
         self.cut();
-        // It was started here, and was killed just now.
+        // The child was started here and was killed.
         let _ = self.qemu.wait();
     }
 }
@@ -169,7 +172,7 @@ impl Source for Machine {
     }
 
     fn cut(&mut self) {
-        // One that has ended needs no end.
+        // Fails if the machine has exited.
         let _ = self.qemu.kill();
     }
 }

@@ -1,11 +1,9 @@
-//! Power-cycles of a Linux guest in our VMM, one after the other: some end by a power-off,
-//! some by a SIGKILL of the VMM while the guest writes to a journalled disk, and some by a
-//! power cut of the whole machine that the VMM is on. What the guest was told to be on the
-//! disk must be there at the next boot.
+//! Power-cycles of a Linux guest in trapline-vmm. A run ends by a power-off, by SIGKILL of the VMM
+//! while the guest writes to a journalled disk, or by a power cut of the VMM's machine. Every record
+//! that was flushed must exist at the next boot.
 //!
-//! The VMM is on a machine of QEMU's, as the KVM of a host may emulate ring 0. Times
-//! matter there, so no instructions are counted. The disk is one of that machine, a file
-//! here: after a power cut nothing is left of the caches of the machine's kernel.
+//! The VMM runs on a QEMU machine without instruction counter, since KVM of the host may emulate
+//! ring 0. The disk is a file of the host: a power cut discards the caches of the machine's kernel.
 
 mod judge;
 mod machine;
@@ -22,16 +20,15 @@ use std::time::Duration;
 /// Time limit of each run of a machine, and of its start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Does all that is planned with a new disk in `directory`, and calls `tell` with every line
-/// that says something about a run.
+/// Executes a plan with a new disk in `directory`, and calls `progress` with every line about a run.
 ///
 /// # Errors
-/// Something is missing, or was not as it must be: what, and after which lines.
+/// A file or program is missing, or a record is lost; with the last console lines.
 pub fn run(
     parts: &Parts,
     plan: &Plan,
     directory: &Path,
-    tell: &mut dyn FnMut(&Sum, &str),
+    progress: &mut dyn FnMut(&Sum, &str),
 ) -> Result<Sum, String> {
     let disk = directory.join("disk");
     make(&disk)?;
@@ -41,7 +38,7 @@ pub fn run(
         let initrd = directory.join("initrd");
         std::fs::write(&initrd, parts.root(&part.runs)?).map_err(|error| error.to_string())?;
         let mut machine = parts.start(&initrd, &disk, patience)?;
-        let end = judge.follow(&mut machine, part.cut, tell);
+        let end = judge.follow(&mut machine, part.cut, progress);
         machine.end();
         end?;
         check(&disk, part.cut)?;
@@ -63,7 +60,7 @@ pub fn has_tools() -> bool {
         .all(|tool| find(tool).is_some())
 }
 
-/// They lie where only an administrator's shell looks.
+/// Returns the path of a tool, which may be outside of a user's $PATH.
 fn find(tool: &str) -> Option<PathBuf> {
     let place = Path::new("/usr/sbin").join(tool);
     super::on_path(tool).or_else(|| place.is_file().then_some(place))
@@ -75,8 +72,7 @@ fn make(disk: &Path) -> Result<(), String> {
     tool(MAKER, &["-q", "-F", "-E", "lazy_itable_init=0"], disk)
 }
 
-/// What lies on the disk is a filesystem without any flaw, once its journal is replayed: on
-/// a copy, as the guest is to do that itself.
+/// Checks the filesystem after replay of its journal, on a copy: the guest replays the journal itself.
 fn check(disk: &Path, cut: Option<Cut>) -> Result<(), String> {
     let copy = disk.with_extension("copy");
     std::fs::copy(disk, &copy).map_err(|error| error.to_string())?;
@@ -91,7 +87,7 @@ fn tool(tool: &str, words: &[&str], disk: &Path) -> Result<(), String> {
     let mut command = Command::new(find(tool).ok_or_else(missing)?);
     let ran = command.args(words).arg(disk).output();
     let ran = ran.map_err(|error| format!("{tool}: {error}"))?;
-    // 1: e2fsck has changed something, here by replaying the journal.
+    // 1: e2fsck replayed the journal.
     let is_well = ran.status.success() || words.contains(&"-p") && ran.status.code() == Some(1);
     match is_well {
         true => Ok(()),

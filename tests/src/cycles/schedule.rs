@@ -1,5 +1,4 @@
-//! Which power-cycles there are, in which order, and when the hard ones fall: by a seed, so
-//! that the same can be tried again.
+//! Order of power-cycles and times of kills and power cuts, derived from a seed.
 
 /// Numbers of ends of each kind.
 #[derive(Clone, Copy, Debug)]
@@ -10,11 +9,11 @@ pub struct Plan {
     pub kills: u32,
     /// Power cuts of the machine with VMM and guest.
     pub cuts: u32,
-    /// Seed of the moments.
+    /// Seed.
     pub seed: u64,
 }
 
-/// A power cut after so many records were told by the last run of a machine.
+/// A power cut after this number of flushed records of the last run of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut(pub u64);
 
@@ -30,18 +29,18 @@ pub struct Part {
 /// Records that a guest writes before it powers off.
 const RECORDS: u64 = 4;
 
-/// A guest is killed after at most so many records, and so many milliseconds more.
+/// Largest number of records, and of further milliseconds, before a guest is killed.
 const MOST_LINES: u64 = 48;
 const MOST_DELAY: u64 = 25;
 
-/// A guest's word for how many records it writes.
+/// Returns the guest's parameter for the number of records to write.
 fn until(records: u64) -> String {
     format!("trapline-records={records}")
 }
 
 impl Plan {
-    /// Machines, one after the other, between which the power is cut; a run more at the
-    /// end finds what the last hard end has left.
+    /// Returns the machines, separated by power cuts. A further run at the end reads the records after
+    /// the last kill or cut.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         let mut draw = Draw(self.seed);
@@ -52,7 +51,7 @@ impl Plan {
             let rest = runs.split_off(each.min(runs.len()));
             let mut runs = std::mem::replace(&mut runs, rest);
             let cut = (number < self.cuts).then(|| Cut(1 + draw.below(MOST_LINES)));
-            // A guest that writes until the power is cut, or looks a last time.
+            // The guest writes until the power is cut, or reads a last time.
             let last = if cut.is_some() { u64::MAX } else { RECORDS };
             runs.push(format!("own:{}", until(last)));
             parts.push(Part { runs, cut });
@@ -61,7 +60,7 @@ impl Plan {
     }
 
     fn shuffled(&self, draw: &mut Draw) -> Vec<String> {
-        // The last one of all is that which looks again.
+        // The last run reads only.
         let own = self.own.saturating_sub(1);
         let mut kills = self.kills;
         let all = own + kills;
@@ -80,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Numbers by chance: Marsaglia's xorshift, times a constant (Vigna 2016, xorshift64*).
+/// Pseudorandom numbers: Marsaglia's xorshift, times a constant (Vigna 2016, xorshift64*).
 struct Draw(u64);
 
 impl Draw {
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_is_there_once_and_the_same_seed_gives_the_same() {
+    fn plan_has_every_run_once_and_depends_on_the_seed_only() {
         let plan = Plan {
             own: 200,
             kills: 50,
@@ -111,7 +110,7 @@ mod tests {
         assert_ne!(parts, Plan { seed: 8, ..plan }.parts());
         let runs = || parts.iter().flat_map(|part| &part.runs);
         assert_eq!(runs().filter(|run| run.starts_with("kill ")).count(), 50);
-        // A power-off each, and three that the power is cut under.
+        // One power-off each, and three runs that end by a power cut.
         assert_eq!(runs().filter(|run| run.starts_with("own:")).count(), 203);
         let cut: Vec<_> = parts.iter().map(|part| part.cut.is_some()).collect();
         assert_eq!(cut, [true, true, true, false]);
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn few_runs_are_few() {
+    fn smallest_plan_has_one_run() {
         let plan = Plan {
             own: 1,
             kills: 0,

@@ -1,16 +1,14 @@
-//! `trapline bisect` in small repositories. A commit's build copies the parts that
-//! were built here, with one of two images: ours, and the same source built with
-//! less optimisation - figures that differ for a real reason. Searches that are not slow replay
-//! recordings of both.
+//! `trapline bisect` in small repositories. A commit's build copies the built parts with one of two
+//! images: the default one, or one with less optimisation. Fast tests replay recordings of both.
 
 use std::path::PathBuf;
 use std::process::Command;
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_git, has_qemu, parts, root, slow_image};
 
 /// Returns whether git and QEMU are installed; otherwise records `what` as skipped.
-fn can_search(what: &str) -> bool {
-    has_git(what) && has_qemu(what)
+fn can_search(feature: &str) -> bool {
+    has_git(feature) && has_qemu(feature)
 }
 
 /// Kind of a commit.
@@ -43,10 +41,10 @@ impl Repository {
             place: Place::new(),
             replays: false,
         };
-        std::fs::create_dir(repository.path()).expect("it is new");
+        std::fs::create_dir(repository.path()).expect("path is unused");
         repository.git(&["init", "--quiet"]);
-        std::fs::write(repository.path().join("build.sh"), BUILD).expect("ours");
-        std::fs::write(repository.path().join(".gitignore"), "/target\n").expect("ours");
+        std::fs::write(repository.path().join("build.sh"), BUILD).expect("write succeeds");
+        std::fs::write(repository.path().join(".gitignore"), "/target\n").expect("write succeeds");
         repository.commit(0, Kind::Fast);
         for (number, kind) in (1..).zip(kinds) {
             repository.commit(number, *kind);
@@ -56,7 +54,7 @@ impl Repository {
 
     /// Replays recordings instead of booting.
     fn replaying(self) -> Self {
-        std::fs::write(self.slow_image(), "another image").expect("ours");
+        std::fs::write(self.slow_image(), "another image").expect("write succeeds");
         Self {
             replays: true,
             ..self
@@ -79,7 +77,7 @@ impl Repository {
         for (name, there) in is_there {
             let path = self.path().join(name);
             match there {
-                true => std::fs::write(&path, "").expect("ours"),
+                true => std::fs::write(&path, "").expect("write succeeds"),
                 false => drop(std::fs::remove_file(&path)),
             }
         }
@@ -100,7 +98,7 @@ impl Repository {
             .args(words)
             .current_dir(self.path())
             .output()
-            .expect("git can be started");
+            .expect("git starts");
         assert!(
             output.status.success(),
             "{}",
@@ -109,7 +107,7 @@ impl Repository {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn bisect(&self, words: &[&str]) -> Ended {
+    fn bisect(&self, words: &[&str]) -> CommandOutput {
         let path = self.path();
         let fixed = [
             "bisect",
@@ -128,12 +126,12 @@ impl Repository {
                 .env("TRAPLINE_REPLAY", "recordings"),
             false => command.env("SLOW", slow_image()),
         };
-        Ended::from(command.output().expect("it starts"))
+        CommandOutput::from(command.output().expect("program starts"))
     }
 
     /// From the first commit to the last.
-    fn bisect_all(&self) -> Ended {
-        let ended = self.bisect(&["--good", "HEAD~16", "--bad", "HEAD"]);
+    fn bisect_all(&self) -> CommandOutput {
+        let result = self.bisect(&["--good", "HEAD~16", "--bad", "HEAD"]);
         let places = self.git(&["worktree", "list"]);
         assert_eq!(places.lines().count(), 1, "a checkout was left: {places}");
         assert_eq!(
@@ -141,7 +139,7 @@ impl Repository {
             "",
             "the user's files changed"
         );
-        ended
+        result
     }
 }
 
@@ -156,28 +154,28 @@ fn sixteen(culprit: usize, broken: &[usize]) -> Vec<Kind> {
 }
 
 #[track_caller]
-fn assert_found(ended: &Ended, number: usize) {
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let found = ended
-        .output
+fn assert_found(result: &CommandOutput, number: usize) {
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let found = result
+        .stdout
         .lines()
         .find(|line| line.starts_with("found: "));
     let subject = format!("  change {number}");
     assert!(
         found.is_some_and(|line| line.ends_with(&subject)),
         "{}",
-        ended.output
+        result.stdout
     );
     assert!(
-        ended.output.contains("\nbasic/"),
+        result.stdout.contains("\nbasic/"),
         "no figures: {}",
-        ended.output
+        result.stdout
     );
 }
 
-fn tried(ended: &Ended) -> usize {
+fn tried(result: &CommandOutput) -> usize {
     let words = ["good ", "bad ", "skipped "];
-    let steps = ended.output.lines().skip(3);
+    let steps = result.stdout.lines().skip(3);
     steps
         .filter(|line| words.iter().any(|word| line.starts_with(word)))
         .count()
@@ -189,9 +187,9 @@ fn bad_commit_among_sixteen_is_found_in_four_trials() {
         return;
     }
     let repository = Repository::new(&sixteen(11, &[])).replaying();
-    let ended = repository.bisect_all();
-    assert_found(&ended, 11);
-    assert!(tried(&ended) <= 4, "{}", ended.output);
+    let result = repository.bisect_all();
+    assert_found(&result, 11);
+    assert!(tried(&result) <= 4, "{}", result.stdout);
 }
 
 #[test]
@@ -200,10 +198,10 @@ fn commits_that_do_not_build_are_skipped() {
     if !can_search("a search among commits that do not build") {
         return;
     }
-    let ended = Repository::new(&sixteen(7, &[3, 8, 12])).bisect_all();
-    assert_found(&ended, 7);
-    assert!(ended.output.contains("skipped "), "{}", ended.output);
-    assert!(ended.output.contains("no luck today"), "{}", ended.output);
+    let result = Repository::new(&sixteen(7, &[3, 8, 12])).bisect_all();
+    assert_found(&result, 7);
+    assert!(result.stdout.contains("skipped "), "{}", result.stdout);
+    assert!(result.stdout.contains("no luck today"), "{}", result.stdout);
 }
 
 #[test]
@@ -212,9 +210,9 @@ fn undecidable_range_is_reported() {
     if !can_search("a search that cannot be decided") {
         return;
     }
-    let ended = Repository::new(&sixteen(9, &[8, 9, 10])).bisect_all();
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    let (_, range) = ended.output.split_once("one of these").expect("a range");
+    let result = Repository::new(&sixteen(9, &[8, 9, 10])).bisect_all();
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let (_, range) = result.stdout.split_once("one of these").expect("range");
     for number in 8..=11 {
         assert!(range.contains(&format!("  change {number}\n")), "{range}");
     }
@@ -229,7 +227,7 @@ fn invalid_end_commits_are_rejected() {
         return;
     }
     let repository = Repository::new(&[Kind::Fast, Kind::Fast]);
-    for (words, status, told) in [
+    for (words, status, message) in [
         (
             &["--good", "nonsense", "--bad", "HEAD"][..],
             2,
@@ -256,9 +254,13 @@ fn invalid_end_commits_are_rejected() {
             "--build",
         ),
     ] {
-        let ended = repository.bisect(words);
-        assert_eq!(ended.status, Some(status), "{words:?}: {ended:?}");
-        assert!(ended.errors.contains(told), "{words:?}: {}", ended.errors);
+        let result = repository.bisect(words);
+        assert_eq!(result.status, Some(status), "{words:?}: {result:?}");
+        assert!(
+            result.stderr.contains(message),
+            "{words:?}: {}",
+            result.stderr
+        );
     }
 }
 
@@ -270,8 +272,8 @@ fn unchanged_figures_yield_no_commit() {
     let repository = Repository::new(&[Kind::Fast, Kind::Broken]).replaying();
     let same = repository.bisect(&["--good", "HEAD~2", "--bad", "HEAD~1"]);
     assert_eq!(same.status, Some(1), "{same:?}");
-    assert!(same.output.contains("nothing to find"), "{same:?}");
+    assert!(same.stdout.contains("nothing to find"), "{same:?}");
     let broken = repository.bisect(&["--good", "HEAD~2", "--bad", "HEAD"]);
     assert_eq!(broken.status, Some(4), "{broken:?}");
-    assert!(broken.errors.contains("no luck today"), "{broken:?}");
+    assert!(broken.stderr.contains("no luck today"), "{broken:?}");
 }

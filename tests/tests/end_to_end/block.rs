@@ -1,11 +1,11 @@
-//! `trapline block` as people use it: a file of this host, whose every request is stored, and
-//! a reason where there is no disk.
+//! `trapline block`: a file of this host whose requests are all stored, disks of Linux guests, and
+//! environments without a disk.
 
 use serde_json::Value;
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_qemu, skip};
 
-fn block(place: &Place, words: &str) -> Ended {
+fn block(place: &Place, words: &str) -> CommandOutput {
     place.run_storing("block", words)
 }
 
@@ -15,42 +15,42 @@ const SMALL: &str = "--size 4M --requests 512 --boots 1";
 fn every_file_request_is_reported_and_stored() {
     let place = Place::new();
     let file = place.path().join("measured");
-    let file = file.to_str().expect("the path is text");
-    let ended = block(&place, &format!("{SMALL} --file {file} --format json"));
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = ended.json();
-    let requests = told["requests"].as_array().expect("a list");
-    assert_eq!(requests.len(), 9, "{told:#}");
+    let file = file.to_str().expect("path is UTF-8");
+    let result = block(&place, &format!("{SMALL} --file {file} --format json"));
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let json = result.json();
+    let requests = json["requests"].as_array().expect("list");
+    assert_eq!(requests.len(), 9, "{json:#}");
     for one in requests {
-        let of = |key: &str| one[key].as_f64().expect("a number");
+        let of = |key: &str| one[key].as_f64().expect("number");
         let ascending = ["p50", "p90", "p99", "p999", "max"].map(of);
         assert!(ascending.is_sorted() && ascending[0] > 0.0, "{one:#}");
         assert!((of("rate") * of("bytes") / 1e6 - of("megabytes")).abs() < 1e-6);
-        // So many were under way on average while any was.
+        // Little's law: average number of requests in flight.
         let together = of("rate") * of("mean") / 1e9;
         let depth = of("depth");
         assert!(together > 0.999 && together < depth + 0.001, "{one:#}");
     }
     let count = |operation: &str| {
         let its = requests.iter().find(|one| one["operation"] == operation);
-        its.expect("every operation is there")["count"].as_u64()
+        its.expect("operation is listed")["count"].as_u64()
     };
     assert_eq!(count("read-4k-32"), Some(512));
     assert_eq!(count("read-4k-1"), Some(128));
     assert_eq!(
         count("write-1m-1"),
         Some(4),
-        "no more than there are places"
+        "4 MiB have four places of 1 MiB"
     );
-    let facts = &told["environments"]["host"]["facts"];
+    let facts = &json["environments"]["host"]["facts"];
     assert!(facts["disk-engine"].is_string(), "{facts:#}");
-    assert_eq!(told["facts"]["disk-mib"], "4");
+    assert_eq!(json["facts"]["disk-mib"], "4");
     assert!(
         !std::path::Path::new(file).exists(),
         "nothing is left behind"
     );
     let shown = place.run(&["show", "--store", place.store().to_str().unwrap()]);
-    let text = &shown.output;
+    let text = &shown.stdout;
     assert!(text.contains("Requests to a disk, wall clock"), "{text}");
     let wide = |line: &&str| line.chars().count() > 80;
     assert_eq!(text.lines().find(wide), None, "{text}");
@@ -60,9 +60,9 @@ fn every_file_request_is_reported_and_stored() {
 fn existing_files_are_kept_and_invalid_options_rejected() {
     let place = Place::new();
     let precious = place.path().join("precious");
-    std::fs::write(&precious, "precious").expect("there is room");
-    let name = precious.to_str().expect("the path is text");
-    for (words, told) in [
+    std::fs::write(&precious, "precious").expect("write succeeds");
+    let name = precious.to_str().expect("path is UTF-8");
+    for (words, message) in [
         (format!("--file {name}"), "would be lost"),
         (
             "--file /no/such/directory/file".to_owned(),
@@ -74,10 +74,18 @@ fn existing_files_are_kept_and_invalid_options_rejected() {
         ("--requests 0".to_owned(), "--requests"),
         ("--env hots".to_owned(), "did you mean 'host'?"),
     ] {
-        let ended = block(&place, &words);
-        assert_eq!(ended.status, Some(2), "{words}: {ended:?}");
-        assert!(ended.errors.contains(told), "{words}: {}", ended.errors);
-        assert!(ended.errors.contains("help: "), "{words}: {}", ended.errors);
+        let result = block(&place, &words);
+        assert_eq!(result.status, Some(2), "{words}: {result:?}");
+        assert!(
+            result.stderr.contains(message),
+            "{words}: {}",
+            result.stderr
+        );
+        assert!(
+            result.stderr.contains("help: "),
+            "{words}: {}",
+            result.stderr
+        );
     }
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
 }
@@ -86,38 +94,38 @@ fn existing_files_are_kept_and_invalid_options_rejected() {
 fn missing_disk_is_reported() {
     let place = Place::new();
     let words = format!("{SMALL} --env host,kvm,sim --op read-4k-1 --format json");
-    let told = block(&place, &words).json();
+    let json = block(&place, &words).json();
     for environment in ["kvm", "sim"] {
-        let cells = told["cells"].as_array().expect("a list");
+        let cells = json["cells"].as_array().expect("list");
         let cell = cells.iter().find(|cell| cell["environment"] == environment);
-        let cell = cell.expect("it was asked for");
+        let cell = cell.expect("cell of the environment");
         assert!(cell["skip"].is_string(), "{cell:#}");
     }
-    assert_eq!(told["requests"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["requests"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
 fn linux_guest_disk_requests_are_verified() {
-    let what = "the disk of a Linux guest";
-    if !has_qemu(what) {
+    let feature = "the disk of a Linux guest";
+    if !has_qemu(feature) {
         return;
     }
     let place = Place::new();
     let ops = "read-4k-1,read-1m-32,write-4k-sync";
     let words = format!("{SMALL} --env qemu-tcg/linux --op {ops} --format json");
-    let ended = block(&place, &words);
-    let told = ended.json();
-    let cells = told["cells"].as_array().expect("a list");
+    let result = block(&place, &words);
+    let json = result.json();
+    let cells = json["cells"].as_array().expect("list");
     if let Some(reason) = cells[0]["skip"].as_str() {
-        return skip(what, reason);
+        return skip(feature, reason);
     }
-    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(result.status, Some(0), "{result:?}");
     assert_eq!(
-        told["requests"].as_array().map(Vec::len),
+        json["requests"].as_array().map(Vec::len),
         Some(3),
-        "{told:#}"
+        "{json:#}"
     );
-    let facts = &told["environments"]["qemu-tcg/linux"]["facts"];
+    let facts = &json["environments"]["qemu-tcg/linux"]["facts"];
     assert_eq!(facts["disk-cache"], "none (O_DIRECT)");
 }
 
@@ -132,13 +140,13 @@ fn default_run_measures_no_disk() {
         "--boots",
         "1",
     ];
-    let told = place.measure(&words);
-    assert_eq!(told["requests"][0]["operation"], "read-4k-1", "if named");
+    let json = place.measure(&words);
+    assert_eq!(json["requests"][0]["operation"], "read-4k-1", "if named");
     let listed = place.run(&["list", "--format", "json"]);
-    let list: Value = serde_json::from_str(&listed.output).expect("JSON");
-    let workloads = list["workloads"].as_array().expect("a list");
+    let list: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let workloads = list["workloads"].as_array().expect("list");
     let block = workloads
         .iter()
         .find(|workload| workload["name"] == "block");
-    assert_eq!(block.expect("it is listed")["by_default"], false);
+    assert_eq!(block.expect("environment is listed")["by_default"], false);
 }

@@ -1,4 +1,4 @@
-//! The machine with Intel's virtualization, where Bochs is there.
+//! Boots of the simulated machine with VMX, in Bochs.
 
 use std::time::Duration;
 use trapline_abi::{Op, OpSet};
@@ -79,7 +79,7 @@ fn image_in_xen_is_reproducible() {
     assert!(first.facts["xen-command-line"].contains("mwait-idle=0"));
 }
 
-/// Xen's scheduler and the domain's share are settings of this machine, too.
+/// Scheduler and domain share of Xen are settings of this machine, too.
 #[test]
 #[ignore = "slow: make test-all"]
 fn scheduler_and_share_of_xen_domain_are_applied() {
@@ -100,8 +100,8 @@ fn scheduler_and_share_of_xen_domain_are_applied() {
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
     assert!(booted.error.is_none(), "{:?}", booted.error);
     let observation = booted.observation;
-    let told = &observation.facts["xen-command-line"];
-    assert!(told.ends_with(" sched=credit"), "{told}");
+    let command_line = &observation.facts["xen-command-line"];
+    assert!(command_line.ends_with(" sched=credit"), "{command_line}");
     let outcomes = observation.operations.iter().map(|found| &found.outcome);
     let outcomes: Vec<_> = outcomes.collect();
     assert!(
@@ -125,10 +125,10 @@ fn exceeded_deadline_is_reported_and_ends_the_machine() {
         "{:?}",
         booted.error
     );
-    let told = booted.observation.operations.iter();
-    let told: Vec<_> = told
+    let failures = booted.observation.operations.iter();
+    let failures: Vec<_> = failures
         .map(|operation| (operation.op, failure(&operation.outcome)))
         .collect();
     let expected = booted.error.map(|trouble| trouble.to_string());
-    assert_eq!(told, [(Op::Getpid, expected.as_deref())]);
+    assert_eq!(failures, [(Op::Getpid, expected.as_deref())]);
 }

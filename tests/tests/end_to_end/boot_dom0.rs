@@ -1,4 +1,4 @@
-//! The image as Xen's first domain when it misbehaves.
+//! Faults of the image as Xen's initial domain.
 
 use std::time::Duration;
 use trapline_abi::job::Fault;
@@ -36,8 +36,8 @@ fn crash_of_dom0_is_reported_by_xen() {
     let Some(booted) = booted(Fault::Triple) else {
         return;
     };
-    let told = booted.error.expect("it did not do its job").to_string();
-    assert!(told.contains("(XEN) "), "{told}");
+    let reason = booted.error.expect("boot failed").to_string();
+    assert!(reason.contains("(XEN) "), "{reason}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Guests, VMMs and kernels that are missing, broken or hostile: each is a clear
-//! error that names what is wrong, and what was measured before is kept.
+//! Missing, broken or hostile guests, VMMs and kernels: the error names the cause.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +13,7 @@ use trapline_tests::parts;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with an agent that does what `script` says.
+/// Returns a directory whose agent is the shell script `script`.
 fn false_agent(script: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trapline-agent");
@@ -28,7 +27,7 @@ fn of(id: EnvironmentId, settings: &Settings) -> Box<dyn Environment> {
     environments.find(|found| found.id() == id).unwrap()
 }
 
-/// Boots `host` with such an agent.
+/// Boots `host` with the shell script `script` as agent.
 fn with_agent(script: &str, patience: Duration) -> Booted {
     let directory = false_agent(script);
     let settings = settings(directory.path());
@@ -45,7 +44,7 @@ fn trouble_with_agent(script: &str) -> String {
     trouble
 }
 
-/// A frame as words of printf(1).
+/// Returns a frame as a format of printf(1).
 fn octal(record: &Record<'_>) -> String {
     let mut buffer = [0; MAX_FRAME];
     let length = encode(record, 1, &mut buffer).unwrap();
@@ -190,7 +189,7 @@ fn invalid_kernel_or_modules_are_named() {
     assert!(error.starts_with("simulated machine failed"), "{error}");
 }
 
-/// A machine whose kernel panics is told with what the kernel said last.
+/// The error has the last lines of the kernel.
 #[test]
 fn kernel_panic_at_boot_is_reported() {
     let directory = false_agent("");
@@ -209,7 +208,7 @@ fn kernel_panic_at_boot_is_reported() {
         parts: Parts::in_directory(directory.path()),
         ..settings
     };
-    // There is no shell on the machine that could run such an init.
+    // The machine has no shell for an init that is a script.
     let environment = of(EnvironmentId::SIM_LINUX, &settings);
     let plan = planned(EnvironmentId::SIM_LINUX, Op::Getpid.bit());
     let error = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
@@ -218,9 +217,8 @@ fn kernel_panic_at_boot_is_reported() {
     assert!(error.contains("Kernel panic - not syncing"), "{error}");
 }
 
-/// A program that lets a Linux crash: it opens `/proc/sysrq-trigger` and writes `c`
-/// to it. An ELF file of one segment (System V ABI, chapters 4 and 5), loaded as it is
-/// at [`CRASHER_AT`].
+/// Returns a program that crashes Linux by writing `c` to `/proc/sysrq-trigger`: an ELF file of one
+/// segment (System V ABI, chapters 4 and 5), loaded at [`CRASHER_AT`].
 fn crasher() -> Vec<u8> {
     const HEADERS: u64 = 64 + 56;
     let code = [
@@ -228,7 +226,7 @@ fn crasher() -> Vec<u8> {
         &b"\xb8\x02\0\0\0\x48\x8d\x3d\x1e\0\0\0\xbe\x01\0\0\0\x0f\x05"[..],
         // mov edi, eax; mov eax, 1 (write); lea rsi, [rip + path + 4]; mov edx, 1; syscall
         b"\x89\xc7\xb8\x01\0\0\0\x48\x8d\x35\x0d\0\0\0\xba\x01\0\0\0\x0f\x05",
-        // ud2, and the path, which has a 'c' in it.
+        // ud2, and the path, which contains a 'c'.
         b"\x0f\x0b/proc/sysrq-trigger\0",
     ]
     .concat();
@@ -249,7 +247,7 @@ fn crasher() -> Vec<u8> {
 
 const CRASHER_AT: u64 = 0x40_0000;
 
-/// The machine was restored, or has been saved: nothing of that is looked at any more.
+/// The machine was restored from its snapshot.
 #[test]
 fn kernel_panic_during_a_job_is_reported() {
     let settings = settings(&parts());

@@ -1,11 +1,12 @@
-//! Machines that are restored: the same digits as one that was booted, and what
-//! becomes of snapshots that cannot be used or kept.
+//! Snapshots of simulated machines: restored machines have the figures of booted ones; unusable
+//! snapshots are replaced.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trapline_abi::Workload;
+use trapline_environments::sim::kernel::{self, Maker};
 use trapline_environments::sim::{START, STREAM_HASH};
 use trapline_environments::{Cache, Environment, Settings, Start};
 use trapline_model::{EnvironmentId, Observation};
@@ -14,16 +15,12 @@ use trapline_tests::parts;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Settings with a cache of its own that has the user's kernels; `None` where
-/// there is no such machine.
+/// Returns settings with a new cache that has the user's kernels, if the machine is available.
 fn own_cache(directory: &Path) -> Option<Settings> {
     let settings = settings(&parts());
     ready(EnvironmentId::SIM_KVM, &settings)?;
-    // Somebody may have to fetch the kernel; in the user's cache it serves all.
-    boot(&Settings {
-        start: Start::Boot,
-        ..settings.clone()
-    });
+    // Downloads the kernel into the user's cache if necessary.
+    kernel::chosen(&settings, Maker::Amd).expect("a kernel is available");
     let kernels = settings.cache.directory.join("kernels");
     if settings.kernel.is_none() {
         std::os::unix::fs::symlink(kernels, directory.join("kernels")).unwrap();
@@ -92,7 +89,7 @@ fn restored_machine_prints_the_same_bytes_as_a_booted_one() {
     assert_alike(&never_kept, &kept);
     assert_alike(&kept, &restored);
 
-    // What is damaged is not used, and is made again.
+    // A damaged snapshot is replaced.
     let snapshot = &snapshots(&settings)[..];
     let [snapshot] = snapshot else {
         panic!("one machine, one snapshot: {snapshot:?}");
@@ -104,7 +101,7 @@ fn restored_machine_prints_the_same_bytes_as_a_booted_one() {
     assert_alike(&restored, &again);
     assert_eq!(start(&boot(&settings)), "restored");
 
-    // What QEMU refuses neither, though it is what was kept.
+    // So is one that QEMU rejects.
     fs::write(snapshot, sealed(b"QEVM, but of another QEMU")).unwrap();
     let refused = boot(&settings);
     assert_eq!(start(&refused), "booted");
@@ -112,7 +109,7 @@ fn restored_machine_prints_the_same_bytes_as_a_booted_one() {
     assert_eq!(start(&boot(&settings)), "restored");
 }
 
-/// A snapshot that is whole, whatever is in it.
+/// Returns a snapshot file with a valid checksum.
 fn sealed(state: &[u8]) -> Vec<u8> {
     let length = (state.len() as u64).to_le_bytes();
     let checksum = crc32fast::hash(state).to_le_bytes();
@@ -136,7 +133,6 @@ fn concurrent_users_of_a_machine_boot_it_once() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn full_or_read_only_cache_changes_no_figure() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut settings) = own_cache(directory.path()) else {
@@ -146,12 +142,15 @@ fn full_or_read_only_cache_changes_no_figure() {
     let full = boot(&settings);
     assert!(start(&full).contains("--cache-limit"), "{}", start(&full));
     assert_eq!(snapshots(&settings), Vec::<PathBuf>::new());
-    // Nobody, not even root, can make a directory where there is a file.
+    // Not even root can create a directory in place of a file.
     fs::remove_dir(directory.path().join("snapshots")).unwrap();
     fs::write(directory.path().join("snapshots"), "in the way").unwrap();
     let unwritable = boot(&settings);
-    let told = start(&unwritable);
-    assert!(told.starts_with("booted; it could not be kept: "), "{told}");
+    let reason = start(&unwritable);
+    assert!(
+        reason.starts_with("booted; it could not be kept: "),
+        "{reason}"
+    );
     assert_alike(&full, &unwritable);
 }
 

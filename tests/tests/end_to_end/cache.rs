@@ -1,50 +1,47 @@
-//! The cache under a run: missing, unreadable, full, pruned meanwhile, or left by a
-//! lab that was killed. A run is at most slower for it, and nothing that is half
-//! written, or not ours, is used or removed.
+//! The cache: missing, unreadable, full, pruned during a run, or left by a killed run. Incomplete entries
+//! are not used, foreign files are not removed.
 
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use trapline_environments::Settings;
+use trapline_environments::sim::kernel::{self, Maker};
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
-use trapline_tests::run::{Ended, Place};
-use trapline_tests::{has_qemu, skip};
+use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::{has_qemu, settings};
 
 const MACHINE: &str = "sim/linux";
 
-/// A place with a cache of its own.
+/// A test directory with a cache of its own.
 struct Cached {
     place: Place,
 }
 
 impl Cached {
-    /// One whose cache is not there yet.
+    /// Creates one without a cache.
     fn new() -> Self {
         Self {
             place: Place::new(),
         }
     }
 
-    /// One that has the user's kernels, so that none is fetched again, and has a
-    /// machine to run; `None` where there is none.
-    fn with_kernels(what: &str) -> Option<Self> {
-        if !has_qemu(what) {
-            return None;
-        }
-        // Somebody may have to fetch the kernel; in the user's cache it serves all.
-        let words = ["-q", "--env", MACHINE, "--workload", "basic/getpid"];
-        let json = Place::new().measure(&words);
-        if let Some(reason) = json["environments"][MACHINE]["skip"].as_str() {
-            skip(what, reason);
+    /// Creates one whose cache has the user's kernels, if the machine is available.
+    fn with_kernels(feature: &str) -> Option<Self> {
+        if !has_qemu(feature) {
             return None;
         }
         let cached = Self::new();
-        let users = Settings::find().expect("it is found").cache.directory;
-        fs::create_dir_all(cached.directory()).expect("it is new");
+        if !cached.place.has(MACHINE, feature) {
+            return None;
+        }
+        // Downloads the kernel into the user's cache if necessary.
+        let settings = settings();
+        kernel::chosen(&settings, Maker::Amd).expect("a kernel is available");
+        let users = settings.cache.directory;
+        fs::create_dir_all(cached.directory()).expect("path is unused");
         let kernels = cached.directory().join("kernels");
-        std::os::unix::fs::symlink(users.join("kernels"), kernels).expect("it is new");
+        std::os::unix::fs::symlink(users.join("kernels"), kernels).expect("path is unused");
         Some(cached)
     }
 
@@ -62,40 +59,40 @@ impl Cached {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Ended {
-        Ended::from(self.command(words).output().expect("it starts"))
+    fn run(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.command(words).output().expect("program starts"))
     }
 
-    /// Starts a run of a machine that has to be booted, or restored.
+    /// Starts a run on [`MACHINE`].
     fn start(&self, more: &[&str]) -> Child {
         let store = self.place.store();
-        let store = store.to_str().expect("a plain name");
+        let store = store.to_str().expect("path is UTF-8");
         let words = ["run", "-q", "--format", "json", "--store", store];
-        let what = ["--env", MACHINE, "--workload", "basic/getpid"];
-        let mut command = self.command(&[&words[..], &what, more].concat());
+        let feature = ["--env", MACHINE, "--workload", "basic/getpid"];
+        let mut command = self.command(&[&words[..], &feature, more].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("it starts")
+        command.spawn().expect("program starts")
     }
 
-    /// Lets such a run end well; how the machine got to where it works.
+    /// Runs on [`MACHINE`] and returns how it started: booted or restored.
     #[track_caller]
     fn measure(&self, more: &[&str]) -> String {
         start_of(self.start(more))
     }
 }
 
-/// Awaits the end of a run, which has to be a good one.
+/// Waits for a run, which must succeed, and returns how its machine started.
 #[track_caller]
 fn start_of(run: Child) -> String {
-    let ended = Ended::from(run.wait_with_output().expect("it ends"));
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let json: Value = serde_json::from_str(&ended.output).expect("JSON");
+    let result = CommandOutput::from(run.wait_with_output().expect("child is reaped"));
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
     assert!(json["cells"][0]["estimate"].is_number(), "{json}");
     let facts = &json["environments"][MACHINE]["facts"];
-    facts["l1-start"].as_str().expect("a fact").to_owned()
+    facts["l1-start"].as_str().expect("fact").to_owned()
 }
 
-/// Names in a directory that begin so.
+/// Returns the number of names in a directory that begin with `with`.
 fn beginning(directory: &Path, with: &str) -> usize {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -103,11 +100,11 @@ fn beginning(directory: &Path, with: &str) -> usize {
 }
 
 #[track_caller]
-fn assert_told(ended: &Ended, status: i32, words: &[&str]) {
-    assert_eq!(ended.status, Some(status), "{ended:?}");
-    assert!(ended.errors.contains("\n  help: "), "{ended:?}");
+fn assert_rejected(result: &CommandOutput, status: i32, words: &[&str]) {
+    assert_eq!(result.status, Some(status), "{result:?}");
+    assert!(result.stderr.contains("\n  help: "), "{result:?}");
     for word in words {
-        assert!(ended.errors.contains(word), "no '{word}' in {ended:?}");
+        assert!(result.stderr.contains(word), "no '{word}' in {result:?}");
     }
 }
 
@@ -118,37 +115,37 @@ fn missing_cache_is_empty() {
     assert_eq!(listed.status, Some(0), "{listed:?}");
     let directory = cached.directory();
     let expected = format!("0 B in {}\n", directory.display());
-    assert_eq!(listed.output, expected);
+    assert_eq!(listed.stdout, expected);
     let pruned = cached.run(&["cache", "prune"]);
     assert_eq!(pruned.status, Some(0), "{pruned:?}");
-    assert_eq!(pruned.output, "nothing to remove\n");
-    assert!(!directory.exists(), "looking made it");
+    assert_eq!(pruned.stdout, "nothing to remove\n");
+    assert!(!directory.exists(), "listing created the directory");
 }
 
 #[test]
 fn unreadable_cache_is_named_with_a_remedy() {
     let cached = Cached::new();
-    fs::create_dir_all(cached.directory()).expect("it is new");
+    fs::create_dir_all(cached.directory()).expect("path is unused");
     // Not even root can list a file.
-    fs::write(cached.snapshots(), "in the way").expect("it is new");
+    fs::write(cached.snapshots(), "in the way").expect("path is unused");
     for words in [&["cache", "list"][..], &["cache", "prune"]] {
-        let told = ["cache/trapline/snapshots: ", "XDG_CACHE_HOME"];
-        assert_told(&cached.run(words), 1, &told);
+        let messages = ["cache/trapline/snapshots: ", "XDG_CACHE_HOME"];
+        assert_rejected(&cached.run(words), 1, &messages);
     }
 }
 
 #[test]
 fn foreign_files_are_neither_listed_nor_removed() {
     let cached = Cached::new();
-    fs::create_dir_all(cached.snapshots()).expect("it is new");
+    fs::create_dir_all(cached.snapshots()).expect("path is unused");
     let ours = cached.snapshots().join("0a".repeat(32));
     let theirs = cached.snapshots().join("letter.txt");
-    fs::write(&ours, "state").expect("it is new");
-    fs::write(&theirs, "Dear cache").expect("it is new");
+    fs::write(&ours, "state").expect("path is unused");
+    fs::write(&theirs, "Dear cache").expect("path is unused");
     let listed = cached.run(&["cache", "list"]);
-    assert!(!listed.output.contains("letter"), "{listed:?}");
+    assert!(!listed.stdout.contains("letter"), "{listed:?}");
     let pruned = cached.run(&["cache", "prune", "--all"]);
-    assert_eq!(pruned.output, "removed 1 entry, 5 B\n");
+    assert_eq!(pruned.stdout, "removed 1 entry, 5 B\n");
     assert!(!ours.exists() && theirs.exists());
 }
 
@@ -160,14 +157,16 @@ fn invalid_sizes_are_rejected_with_an_example() {
         &["cache", "prune", "--to", "1.5G"],
         &["run", "--cache-limit", "lots"],
     ] {
-        let mistyped = words.last().expect("a word");
-        let told = [&format!("'{mistyped}'")[..], "500M or 4G"];
-        assert_told(&cached.run(words), 2, &told);
+        let mistyped = words.last().expect("last argument");
+        let messages = [&format!("'{mistyped}'")[..], "500M or 4G"];
+        assert_rejected(&cached.run(words), 2, &messages);
     }
-    assert_told(&cached.run(&["cache"]), 2, &["a command is missing"]);
+    assert_rejected(&cached.run(&["cache"]), 2, &["a command is missing"]);
 }
 
+/// The fast test of this is in `boot_snapshots`.
 #[test]
+#[ignore = "slow: make test-all"]
 fn full_or_read_only_cache_is_recorded_as_a_fact() {
     let Some(cached) = Cached::with_kernels("a cache that is full") else {
         return;
@@ -177,8 +176,8 @@ fn full_or_read_only_cache_is_recorded_as_a_fact() {
         start.contains("more than the cache may take: --cache-limit"),
         "{start}"
     );
-    fs::remove_dir(cached.snapshots()).expect("nothing is in it");
-    fs::write(cached.snapshots(), "in the way").expect("it is gone");
+    fs::remove_dir(cached.snapshots()).expect("directory is empty");
+    fs::write(cached.snapshots(), "in the way").expect("path is unused");
     let start = cached.measure(&[]);
     assert!(
         start.starts_with("booted; it could not be kept: "),
@@ -193,10 +192,10 @@ fn pruning_does_not_disturb_a_run() {
     let Some(cached) = Cached::with_kernels("pruning during a run") else {
         return;
     };
-    // Once while it boots and keeps a snapshot, once while it is restored.
+    // The machine boots and creates a snapshot first, and is restored then.
     for _ in 0..2 {
         let mut run = cached.start(&[]);
-        while run.try_wait().expect("it is ours").is_none() {
+        while run.try_wait().expect("file is owned by the test").is_none() {
             let pruned = cached.run(&["cache", "prune"]);
             assert_eq!(pruned.status, Some(0), "{pruned:?}");
         }
@@ -206,18 +205,18 @@ fn pruning_does_not_disturb_a_run() {
     }
 }
 
-/// Ends a run as soon as `ready` holds for its cache, with a signal.
+/// Sends a signal to a run as soon as `ready` holds for its cache.
 #[track_caller]
-fn ended_when(cached: &Cached, number: i32, ready: fn(&Path) -> bool) -> Ended {
+fn ended_when(cached: &Cached, number: i32, ready: fn(&Path) -> bool) -> CommandOutput {
     let run = cached.start(&[]);
     let snapshots = cached.snapshots();
     assert!(wait_until(TO_BEGIN, || ready(&snapshots)));
     signal(&run, number);
-    let ended = Ended::from(run.wait_with_output().expect("it ends"));
+    let result = CommandOutput::from(run.wait_with_output().expect("child is reaped"));
     let place = cached.place.path();
     let gone = wait_until(Duration::from_secs(5), || naming(place).is_empty());
     assert!(gone, "still running: {:?}", naming(place));
-    ended
+    result
 }
 
 #[test]
@@ -234,16 +233,16 @@ fn interrupted_snapshot_is_not_used() {
         (libc::SIGKILL, boots),
         (libc::SIGKILL, saves),
     ] {
-        let ended = ended_when(&cached, number, ready);
+        let result = ended_when(&cached, number, ready);
         let status = (number == libc::SIGINT).then_some(128 + number);
-        assert_eq!(ended.status, status, "{ended:?}");
+        assert_eq!(result.status, status, "{result:?}");
         let listed = cached.run(&["cache", "list", "--format", "json"]);
-        assert!(!listed.output.contains("\"snapshot\""), "{listed:?}");
+        assert!(!listed.stdout.contains("\"snapshot\""), "{listed:?}");
         if number == libc::SIGINT {
-            assert_eq!(beginning(&cached.snapshots(), ""), 0, "something is left");
+            assert_eq!(beginning(&cached.snapshots(), ""), 0, "files are left");
         }
     }
-    // What the killed ones have left is in nobody's way.
+    // Files of killed runs are ignored.
     assert_eq!(cached.measure(&[]), "booted");
     assert_eq!(cached.measure(&[]), "restored");
 }

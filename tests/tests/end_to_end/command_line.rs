@@ -1,5 +1,4 @@
-//! The command line without any guest: what it says to a mistyped name, how it
-//! prints, and how it ends.
+//! The command line without guests: mistyped names, output formats and exit statuses.
 
 use std::process::Stdio;
 use trapline_model::EnvironmentId;
@@ -15,9 +14,9 @@ fn mistyped_name_suggests_the_nearest() {
         (&["run", "--boot", "2"], "error: unknown argument '--boot'\n  help: did you mean '--boots'?\n"),
         (&["dcotor"], "error: unknown command 'dcotor'\n  help: did you mean 'doctor'?\n"),
     ] {
-        let ended = place.run(words);
-        assert_eq!(ended.errors, expected, "{words:?}");
-        assert_eq!((ended.status, ended.output.as_str()), (Some(2), ""), "{words:?}");
+        let result = place.run(words);
+        assert_eq!(result.stderr, expected, "{words:?}");
+        assert_eq!((result.status, result.stdout.as_str()), (Some(2), ""), "{words:?}");
     }
 }
 
@@ -30,10 +29,10 @@ fn invalid_numbers_are_rejected() {
         ["run", "--seed", "-1"],
         ["show", "--run", "x"],
     ] {
-        let ended = place.run(&words);
-        assert_eq!(ended.status, Some(2), "{words:?}: {}", ended.errors);
-        assert!(ended.errors.starts_with("error: "), "{}", ended.errors);
-        assert!(ended.errors.contains("\n  help: "), "{}", ended.errors);
+        let result = place.run(&words);
+        assert_eq!(result.status, Some(2), "{words:?}: {}", result.stderr);
+        assert!(result.stderr.starts_with("error: "), "{}", result.stderr);
+        assert!(result.stderr.contains("\n  help: "), "{}", result.stderr);
     }
 }
 
@@ -49,16 +48,16 @@ fn missing_kernel_is_rejected_before_the_run() {
         "--modules",
         "/no/modules",
     ];
-    let ended = place.run(&words);
-    assert_eq!(ended.status, Some(2), "{}", ended.errors);
+    let result = place.run(&words);
+    assert_eq!(result.status, Some(2), "{}", result.stderr);
     let expected = "error: kernel=/no/kernel: no such file\n  help: ";
-    assert!(ended.errors.starts_with(expected), "{}", ended.errors);
+    assert!(result.stderr.starts_with(expected), "{}", result.stderr);
     let alone = place.run(&["run", "--kernel", "/bin/sh"]);
-    assert_eq!(alone.status, Some(2), "{}", alone.errors);
-    assert!(alone.errors.contains("modules=DIR"), "{}", alone.errors);
+    assert_eq!(alone.status, Some(2), "{}", alone.stderr);
+    assert!(alone.stderr.contains("modules=DIR"), "{}", alone.stderr);
 }
 
-/// Everything a person reads fits 80 columns where no terminal tells a width.
+/// Without a terminal the width is 80 columns.
 #[test]
 fn piped_text_is_plain_and_fits_80_columns() {
     let place = Place::new();
@@ -79,10 +78,10 @@ fn piped_text_is_plain_and_fits_80_columns() {
         &["block", "--help"],
         &["kernel-build", "--help"],
     ] {
-        let ended = place.run(words);
-        assert_eq!(ended.status, Some(0), "{words:?}: {}", ended.errors);
-        assert!(!ended.output.contains('\x1b'), "{words:?} colours a pipe");
-        for line in ended.output.lines() {
+        let result = place.run(words);
+        assert_eq!(result.status, Some(0), "{words:?}: {}", result.stderr);
+        assert!(!result.stdout.contains('\x1b'), "{words:?} colours a pipe");
+        for line in result.stdout.lines() {
             assert!(line.chars().count() <= 80, "{words:?}: too wide: {line}");
         }
     }
@@ -91,10 +90,9 @@ fn piped_text_is_plain_and_fits_80_columns() {
 #[test]
 fn doctor_rates_every_topic_with_remedies() {
     let place = Place::new();
-    let ended = place.run(&["doctor", "--format", "json"]);
-    let json: serde_json::Value =
-        serde_json::from_str(&ended.output).expect("JSON and nothing else");
-    let findings = json["findings"].as_array().expect("a list");
+    let result = place.run(&["doctor", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("JSON");
+    let findings = json["findings"].as_array().expect("list");
     for topic in [
         "cpu",
         "tsc",
@@ -110,7 +108,7 @@ fn doctor_rates_every_topic_with_remedies() {
     ] {
         assert!(
             findings.iter().any(|f| f["topic"] == topic),
-            "nothing is said of {topic}"
+            "no finding on {topic}"
         );
     }
     for finding in findings.iter().filter(|f| f["verdict"] == "problem") {
@@ -119,24 +117,23 @@ fn doctor_rates_every_topic_with_remedies() {
     let parts = findings
         .iter()
         .find(|f| f["topic"] == "parts")
-        .expect("there is one");
+        .expect("finding exists");
     assert_eq!(parts["verdict"], "ok", "{parts}");
 }
 
 #[test]
 fn list_has_every_environment_with_its_reason() {
     let place = Place::new();
-    let ended = place.run(&["list", "--format", "json"]);
-    let json: serde_json::Value =
-        serde_json::from_str(&ended.output).expect("JSON and nothing else");
-    let environments = json["environments"].as_array().expect("a list");
+    let result = place.run(&["list", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("JSON");
+    let environments = json["environments"].as_array().expect("list");
     let names: Vec<_> = environments
         .iter()
         .filter_map(|e| e["name"].as_str())
         .collect();
     assert_eq!(names, EnvironmentId::ALL.map(EnvironmentId::name));
     for environment in environments {
-        let ready = environment["ready"].as_bool().expect("it is ready or not");
+        let ready = environment["ready"].as_bool().expect("boolean");
         assert_eq!(ready, environment["reason"].is_null(), "{environment}");
     }
     assert_eq!(
@@ -145,7 +142,7 @@ fn list_has_every_environment_with_its_reason() {
     );
     let operations: usize = json["workloads"]
         .as_array()
-        .expect("a list")
+        .expect("list")
         .iter()
         .map(|workload| workload["operations"].as_array().map_or(0, Vec::len))
         .sum();
@@ -160,9 +157,9 @@ fn closed_pipe_is_no_error() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts");
+        .expect("program starts");
     drop(child.stdout.take());
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("child is reaped");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success(), "{}", output.status);
 }
@@ -173,12 +170,12 @@ fn full_disk_is_reported() {
     let full = std::fs::OpenOptions::new()
         .write(true)
         .open("/dev/full")
-        .expect("Linux has it");
+        .expect("/dev/full exists");
     let output = place
         .trapline(&["man"])
         .stdout(full)
         .output()
-        .expect("it starts");
+        .expect("program starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         errors.starts_with("error: cannot write to standard output: No space left"),
@@ -191,12 +188,12 @@ fn full_disk_is_reported() {
 fn completions_and_manual_cover_every_command() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
-        let script = place.run(&["completions", shell]).output;
+        let script = place.run(&["completions", shell]).stdout;
         for word in ["doctor", "preset", "qemu-kvm"] {
             assert!(script.contains(word), "{shell}: {word} is not completed");
         }
     }
-    let manual = place.run(&["man"]).output;
+    let manual = place.run(&["man"]).stdout;
     assert!(
         manual.starts_with(".ie") || manual.starts_with(".TH"),
         "{manual}"
@@ -206,7 +203,7 @@ fn completions_and_manual_cover_every_command() {
 
 #[test]
 fn help_lists_exit_statuses() {
-    let help = Place::new().run(&["--help"]).output;
+    let help = Place::new().run(&["--help"]).stdout;
     for line in [
         "0    success",
         "2    invalid command line",

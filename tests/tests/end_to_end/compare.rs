@@ -2,18 +2,18 @@
 //! what this host does is its own.
 
 use serde_json::Value;
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_qemu, slow_image};
 
-fn compare(place: &Place, words: &str) -> Ended {
+fn compare(place: &Place, words: &str) -> CommandOutput {
     place.run_storing("compare", words)
 }
 
 #[track_caller]
-fn operation<'a>(told: &'a Value, name: &str) -> &'a Value {
-    let all = told["operations"].as_array().expect("there are operations");
+fn operation<'a>(json: &'a Value, name: &str) -> &'a Value {
+    let all = json["operations"].as_array().expect("list of operations");
     let found = all.iter().find(|one| one["operation"] == name);
-    found.unwrap_or_else(|| panic!("no {name} in {told}"))
+    found.unwrap_or_else(|| panic!("no {name} in {json}"))
 }
 
 #[test]
@@ -22,40 +22,40 @@ fn slower_build_is_changed_and_identical_build_is_not() {
         return;
     }
     let place = Place::new();
-    let told = compare(&place, "sim sim --workload exits,basic --format json").json();
-    assert_eq!(told["b"], "sim:again");
-    for one in told["operations"].as_array().expect("there are operations") {
+    let json = compare(&place, "sim sim --workload exits,basic --format json").json();
+    assert_eq!(json["b"], "sim:again");
+    for one in json["operations"].as_array().expect("list of operations") {
         assert!(
             one["effect"] == 1.0 && one["verdict"] == "equivalent" || one["reason"].is_string(),
             "{one}"
         );
     }
-    assert_eq!(told["counts"]["changed"], 0);
+    assert_eq!(json["counts"]["changed"], 0);
     let slow = slow_image().to_str().expect("text");
     let words = format!("sim:image={slow} sim --workload exits --format json");
-    let told = compare(&place, &words).json();
-    let cpuid = operation(&told, "cpuid");
+    let json = compare(&place, &words).json();
+    let cpuid = operation(&json, "cpuid");
     let (a, b) = (&cpuid["a"]["estimate"], &cpuid["b"]["estimate"]);
-    let effect = b.as_f64().expect("a figure") / a.as_f64().expect("a figure");
+    let effect = b.as_f64().expect("figure") / a.as_f64().expect("figure");
     assert!(
-        (cpuid["effect"].as_f64().expect("it is told") - effect).abs() < 1e-12,
+        (cpuid["effect"].as_f64().expect("effect") - effect).abs() < 1e-12,
         "{cpuid}"
     );
     assert!(
-        told["counts"]["changed"].as_u64().expect("a count") > 0,
-        "less optimisation costs nothing: {told}"
+        json["counts"]["changed"].as_u64().expect("count") > 0,
+        "less optimisation costs nothing: {json}"
     );
 }
 
 #[test]
 fn every_block_measures_both_and_stored_runs_compare_alike() {
     let place = Place::new();
-    let told = compare(
+    let json = compare(
         &place,
         "host host:pin=free --workload basic/getpid --boots 8 --format json",
     );
-    let told = told.json();
-    let getpid = operation(&told, "getpid");
+    let json = json.json();
+    let getpid = operation(&json, "getpid");
     assert_eq!(getpid["blocks"], 8);
     assert_eq!(getpid["boots"], serde_json::json!([8, 8]));
     assert_eq!(getpid["method"], "block-bootstrap");
@@ -86,18 +86,18 @@ fn every_block_measures_both_and_stored_runs_compare_alike() {
 fn sequential_comparison_adds_blocks_within_its_budget() {
     let place = Place::new();
     let words = "host host --workload basic/getpid,basic/malloc-1m --sequential --format json";
-    let told = compare(&place, &format!("{words} --boots 14")).json();
-    let blocks = operation(&told, "getpid")["boots"][0]
+    let json = compare(&place, &format!("{words} --boots 14")).json();
+    let blocks = operation(&json, "getpid")["boots"][0]
         .as_u64()
-        .expect("a count");
+        .expect("count");
     assert!(
         blocks == 10 || blocks == 14,
-        "looks are after 10 and 14 blocks: {told}"
+        "looks are after 10 and 14 blocks: {json}"
     );
-    let settled = told["counts"]["unsure"] == 0;
+    let settled = json["counts"]["unsure"] == 0;
     assert!(
-        settled || operation(&told, "malloc-1m")["boots"][0] == 14,
-        "{told}"
+        settled || operation(&json, "malloc-1m")["boots"][0] == 14,
+        "{json}"
     );
     let place = Place::new();
     let hurried = compare(&place, &format!("{words} --boots 5000 --budget 1s")).json();
@@ -116,11 +116,11 @@ fn concurrent_boots_have_one_cpu_each() {
     }
     let place = Place::new();
     let words = "host host --workload basic/getpid --boots 8 --concurrent --format json";
-    let told = compare(&place, words).json();
+    let json = compare(&place, words).json();
     assert_eq!(
-        operation(&told, "getpid")["boots"],
+        operation(&json, "getpid")["boots"],
         serde_json::json!([8, 8]),
-        "{told}"
+        "{json}"
     );
     let store = place.store();
     let store = store.to_str().expect("text");
@@ -136,7 +136,7 @@ fn incomparable_sides_are_rejected_with_a_remedy() {
         compare(&place, "host host --workload basic/getpid --boots 1").status,
         Some(0)
     );
-    for (words, told) in [
+    for (words, message) in [
         ("host sim", "figures of different clocks cannot be compared"),
         ("1 host", "one side is stored"),
         ("1 7", "no run 7"),
@@ -150,26 +150,26 @@ fn incomparable_sides_are_rejected_with_a_remedy() {
         ("host host --concurrent", "not supported by stream"),
         ("sim sim --concurrent", "not supported by exact clocks"),
     ] {
-        let ended = compare(&place, words);
-        assert!(ended.errors.contains(told), "{words}: {ended:?}");
-        assert!(ended.errors.contains("\n  help: "), "{words}: {ended:?}");
-        assert_ne!(ended.status, Some(0), "{words}");
-        assert_eq!(ended.output, "", "{words}");
+        let result = compare(&place, words);
+        assert!(result.stderr.contains(message), "{words}: {result:?}");
+        assert!(result.stderr.contains("\n  help: "), "{words}: {result:?}");
+        assert_ne!(result.status, Some(0), "{words}");
+        assert_eq!(result.stdout, "", "{words}");
     }
 }
 
 #[test]
 fn comparison_fits_80_columns() {
     let place = Place::new();
-    let ended = compare(&place, "host host --workload basic --boots 2");
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let result = compare(&place, "host host --workload basic --boots 2");
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(
-        ended.output.contains(" A: host\n B: host:again\n"),
+        result.stdout.contains(" A: host\n B: host:again\n"),
         "{}",
-        ended.output
+        result.stdout
     );
-    assert!(ended.output.contains("a false alarm"), "{}", ended.output);
-    for line in ended.output.lines() {
+    assert!(result.stdout.contains("a false alarm"), "{}", result.stdout);
+    for line in result.stdout.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }
@@ -179,8 +179,8 @@ fn only_long_comparisons_report_false_discoveries() {
     let place = Place::new();
     let words = "--env host,qemu-tcg --workload basic/getpid,basic/first-touch-4k --boots 8";
     let words: Vec<&str> = words.split(' ').collect();
-    let told = place.measure(&words);
-    let chance = &told["chance"];
+    let json = place.measure(&words);
+    let chance = &json["chance"];
     assert_eq!(
         (&chance["contender"], &chance["blocks"]),
         (&"host".into(), &8.into())
@@ -190,12 +190,12 @@ fn only_long_comparisons_report_false_discoveries() {
         chance["smallest"]["basic/getpid"].as_f64() > Some(0.0),
         "{chance}"
     );
-    let cells = told["cells"].as_array().expect("there are cells");
+    let cells = json["cells"].as_array().expect("run has cells");
     assert!(
         cells
             .iter()
             .all(|cell| cell["boots"].as_u64().unwrap_or(8) == 8),
-        "{told}"
+        "{json}"
     );
     let short = place.measure(&[
         "--env",

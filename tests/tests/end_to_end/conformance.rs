@@ -1,6 +1,5 @@
-//! Every kernel under our VMM behaves alike: the same tiny guests leave the same
-//! trace of exits, on this host's `/dev/kvm` and on the simulated machine's, which
-//! can always be tried.
+//! The conformance suite: its guests leave the same trace of exits on `/dev/kvm` of this host and of the
+//! simulated machine.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,7 +11,7 @@ use trapline_tests::{has_kvm, has_qemu, parts, settings, skip};
 
 const PROGRAM: &str = "trapline-conformance";
 
-/// Runs programs of ours in Linux on the simulated machine.
+/// Runs parts in Linux on the simulated machine.
 fn simulate(names: &[&str]) -> Vec<Output> {
     let program = |name: &&str| Program {
         file: parts().join(name),
@@ -24,8 +23,7 @@ fn simulate(names: &[&str]) -> Vec<Output> {
     ran.unwrap_or_else(|error| panic!("{error}")).0
 }
 
-/// What the program printed of each part of the suite; the line before tells what this kernel can
-/// do.
+/// Returns the output of each part of the suite. The first line lists capabilities of the kernel.
 fn parts_of(output: &[u8]) -> BTreeMap<String, Vec<String>> {
     let text = String::from_utf8_lossy(output).into_owned();
     let mut parts = BTreeMap::new();
@@ -42,7 +40,7 @@ fn parts_of(output: &[u8]) -> BTreeMap<String, Vec<String>> {
     parts
 }
 
-/// Skipped parts, with reasons.
+/// Returns the skipped parts, with reasons.
 fn skipped(output: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(output).into_owned();
     let split = |line: &str| {
@@ -66,7 +64,7 @@ fn simulated_machine_and_host_conform() {
         "{}",
         String::from_utf8_lossy(&conformance.errors)
     );
-    // Nothing is missing there: as many vCPUs, pins and halts as the suite asks for.
+    // The simulated machine supports every part of the suite.
     assert_eq!(skipped(&conformance.console), []);
     let simulated = parts_of(&conformance.console);
     assert_eq!(simulated.len(), 8, "{simulated:?}");
@@ -75,7 +73,7 @@ fn simulated_machine_and_host_conform() {
     }
     let here = Command::new(parts().join(PROGRAM))
         .output()
-        .expect("it can be started");
+        .expect("program starts");
     assert!(
         here.status.success(),
         "{}",
@@ -94,13 +92,13 @@ fn floor_is_measured_with_kvm() {
     if !has_qemu("the floor on the simulated machine") {
         return;
     }
-    let ended = Place::new().run(&["floor", "--format", "json"]);
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    let json: serde_json::Value = serde_json::from_str(&ended.output).expect("JSON");
-    let floors = json["floors"].as_array().expect("a list");
+    let result = Place::new().run(&["floor", "--format", "json"]);
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("JSON");
+    let floors = json["floors"].as_array().expect("list");
     for around in ["unfiltered", "filtered", "vmm"] {
         let fits = |f: &&serde_json::Value| f["environment"] == "sim/kvm" && f["loop"] == around;
-        let floor = floors.iter().find(fits).expect("each loop has a floor");
+        let floor = floors.iter().find(fits).expect("floor of the loop");
         assert!(floor["median"].as_f64() > Some(1000.0), "{floor}");
         assert_eq!(floor["unit"], "insn");
     }

@@ -1,16 +1,14 @@
-//! A VMM of the user's own: commands that cannot work, VMMs that never start
-//! their guest, and VMMs that know nothing of Trapline and run it all the same.
-//! QEMU and our own VMM, started like strangers, stand for those; a real one is
-//! taken if this machine has it.
+//! `--vmm COMMAND`: invalid commands, VMMs that do not start their guest, and VMMs without support for
+//! Trapline. QEMU and trapline-vmm with plain command lines are examples of the latter, and a
+//! third-party VMM if one is installed.
 
-use serde_json::Value;
 use std::time::{Duration, Instant};
+use trapline_tests::measurements::{cell, estimate, facts, fastest, functions};
 use trapline_tests::processes::{naming, wait_until};
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{unavailable_reason, CommandOutput, Place};
 use trapline_tests::{has_kvm, has_qemu, parts};
 
-/// QEMU as somebody who knows nothing of Trapline would start it, with
-/// `accelerator` in its words and `kernel` for what it boots.
+/// Returns a plain QEMU command line that boots `kernel`.
 fn qemu(accelerator: &str, kernel: &str) -> String {
     let bios = "/usr/share/qemu/qboot.rom";
     format!(
@@ -31,8 +29,8 @@ fn our_vmm() -> String {
     )
 }
 
-/// `trapline run` with one short boot in `environments`.
-fn run(place: &Place, environments: &str, vmm: &str, workload: &str) -> Ended {
+/// Runs `trapline run` with one short boot in `environments`.
+fn run(place: &Place, environments: &str, vmm: &str, workload: &str) -> CommandOutput {
     let store = place.store();
     place.run(&[
         "run",
@@ -47,35 +45,16 @@ fn run(place: &Place, environments: &str, vmm: &str, workload: &str) -> Ended {
         "--workload",
         workload,
         "--store",
-        store.to_str().expect("the path is text"),
+        store.to_str().expect("path is UTF-8"),
     ])
-}
-
-fn parse(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
-}
-
-fn cell<'a>(json: &'a Value, environment: &str, operation: &str) -> &'a Value {
-    let cells = json["cells"].as_array().expect("there are cells");
-    cells
-        .iter()
-        .find(|cell| cell["environment"] == environment && cell["operation"] == operation)
-        .unwrap_or_else(|| panic!("no {operation} in {environment}: {json:#}"))
-}
-
-fn figure(json: &Value, environment: &str, operation: &str) -> f64 {
-    let cell = cell(json, environment, operation);
-    cell["estimate"]
-        .as_f64()
-        .unwrap_or_else(|| panic!("no figure: {cell}"))
 }
 
 #[track_caller]
 fn assert_refused(vmm: &str, words: &[&str]) {
-    let ended = run(&Place::new(), "custom", vmm, "basic/getpid");
-    assert_eq!(ended.status, Some(2), "{vmm}: {ended:?}");
+    let result = run(&Place::new(), "custom", vmm, "basic/getpid");
+    assert_eq!(result.status, Some(2), "{vmm}: {result:?}");
     for words in words {
-        assert!(ended.errors.contains(words), "{vmm}: {}", ended.errors);
+        assert!(result.stderr.contains(words), "{vmm}: {}", result.stderr);
     }
 }
 
@@ -97,28 +76,28 @@ fn invalid_command_is_rejected_before_the_run() {
     );
 }
 
-/// A VMM that never starts its guest: what is told, and how soon.
+/// Checks the failure of a VMM that does not start its guest, and its time limit.
 #[track_caller]
-fn assert_never_spoke(environment: &str, vmm: &str, most: u64, words: &[&str]) {
+fn assert_no_record(environment: &str, vmm: &str, most: u64, words: &[&str]) {
     let place = Place::new();
     let start = Instant::now();
-    let ended = run(&place, environment, vmm, "basic/getpid");
+    let result = run(&place, environment, vmm, "basic/getpid");
     let took = start.elapsed();
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    let json = parse(&ended);
-    let told = cell(&json, environment, "getpid")["failed"]
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let json = result.json();
+    let reason = cell(&json, environment, "getpid")["failed"]
         .as_str()
         .unwrap_or_else(|| panic!("{json:#}"))
         .to_owned();
     for words in words {
-        assert!(told.contains(words), "{words} is not in: {told}");
+        assert!(reason.contains(words), "{words} is not in: {reason}");
     }
     assert!(
-        told.contains("no record arrived from the guest's serial port"),
-        "{told}"
+        reason.contains("no record arrived from the guest's serial port"),
+        "{reason}"
     );
-    assert!(told.contains("command: /"), "{told}");
-    assert!(told.contains("trapline.run=basic/getpid"), "{told}");
+    assert!(reason.contains("command: /"), "{reason}");
+    assert!(reason.contains("trapline.run=basic/getpid"), "{reason}");
     assert!(took < Duration::from_secs(most), "{took:?}");
     let gone = wait_until(Duration::from_secs(5), || naming(place.path()).is_empty());
     assert!(gone, "still running: {:?}", naming(place.path()));
@@ -128,34 +107,34 @@ fn assert_never_spoke(environment: &str, vmm: &str, most: u64, words: &[&str]) {
 fn failing_vmm_is_reported_with_its_last_output() {
     let vmm = "sh -c 'echo no such device >&2; exit 3' {image} {cmdline}";
     let words = ["sh ended with status 3", "no such device"];
-    assert_never_spoke("custom", vmm, 15, &words);
+    assert_no_record("custom", vmm, 15, &words);
 }
 
 #[test]
 fn vmm_that_exits_without_output_is_reported() {
     let words = ["true ended with status 0"];
-    assert_never_spoke("custom", "true {image} {cmdline}", 15, &words);
+    assert_no_record("custom", "true {image} {cmdline}", 15, &words);
 }
 
-/// So is what it has started itself.
+/// Its children are killed, too.
 #[test]
 fn hanging_vmm_is_killed_early() {
     let vmm = r#"sh -c 'echo waiting; sh -c "sleep 1000; true" "$0"; true' {image} {cmdline}"#;
     let words = ["sh was killed after 20 s", "waiting"];
-    assert_never_spoke("custom", vmm, 60, &words);
+    assert_no_record("custom", vmm, 60, &words);
 }
 
 #[test]
 fn flooding_vmm_is_killed() {
     let vmm = "sh -c 'while true; do echo noise noise noise noise; done' {image} {cmdline}";
-    let ended = run(&Place::new(), "custom", vmm, "basic/getpid");
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    let json = parse(&ended);
-    let told = cell(&json, "custom", "getpid")["failed"].as_str();
-    let told = told.unwrap_or_default();
+    let result = run(&Place::new(), "custom", vmm, "basic/getpid");
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let json = result.json();
+    let reason = cell(&json, "custom", "getpid")["failed"].as_str();
+    let reason = reason.unwrap_or_default();
     let fits = ["flooded its console", "no record arrived"];
-    assert!(fits.iter().any(|words| told.contains(words)), "{json:#}");
-    assert!(told.contains("noise"), "{told}");
+    assert!(fits.iter().any(|words| reason.contains(words)), "{json:#}");
+    assert!(reason.contains("noise"), "{reason}");
 }
 
 #[test]
@@ -165,18 +144,15 @@ fn hanging_vmm_on_the_simulated_machine_is_reported() {
     }
     let vmm = "sh -c 'echo waiting; read forever' {image} {cmdline}";
     let words = ["sh was killed after 20 s", "waiting", "/trapline/image"];
-    assert_never_spoke("sim/custom", vmm, 300, &words);
+    assert_no_record("sim/custom", vmm, 300, &words);
 }
 
 /// Returns whether `sim/custom` is ready.
-fn has_machine(what: &str) -> bool {
-    let listed = Place::new().run(&["list", "--format", "json", "--vmm", &our_vmm()]);
-    let json = parse(&listed);
-    let environments = json["environments"].as_array().expect("a list");
-    let found = environments.iter().find(|e| e["name"] == "sim/custom");
-    let reason = found.expect("it is listed")["reason"].as_str();
-    if let Some(reason) = reason {
-        trapline_tests::skip(what, reason);
+fn has_machine(feature: &str) -> bool {
+    let list = Place::new().run(&["list", "--format", "json", "--vmm", &our_vmm()]);
+    let reason = unavailable_reason(&list, "sim/custom");
+    if let Some(reason) = &reason {
+        trapline_tests::skip(feature, reason);
     }
     reason.is_none()
 }
@@ -185,49 +161,49 @@ fn has_machine(what: &str) -> bool {
 fn script_runs_on_the_host_only() {
     let place = Place::new();
     let script = place.path().join("vmm");
-    std::fs::write(&script, "#!/bin/sh\nexit 0\n").expect("it is new");
+    std::fs::write(&script, "#!/bin/sh\nexit 0\n").expect("path is unused");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).expect("it is ours");
+    std::fs::set_permissions(&script, mode).expect("file is owned by the test");
     let vmm = format!("{} {{image}} {{cmdline}}", script.display());
-    let ended = run(&place, "sim/custom", &vmm, "basic/getpid");
-    let json = parse(&ended);
-    let told = cell(&json, "sim/custom", "getpid")["skip"]
+    let result = run(&place, "sim/custom", &vmm, "basic/getpid");
+    let json = result.json();
+    let reason = cell(&json, "sim/custom", "getpid")["skip"]
         .as_str()
-        .expect("a reason");
-    assert!(told.contains("is a script"), "{told}");
+        .expect("reason");
+    assert!(reason.contains("is a script"), "{reason}");
 }
 
-/// That they are not measured by default `measured` shows, which counts cells.
+/// They are not measured by default: `measured` counts cells.
 #[test]
 fn environments_without_a_vmm_are_listed_with_a_reason() {
     let place = Place::new();
     let listed = place.run(&["list"]);
     for words in ["  custom ", "  sim/custom ", "no custom VMM is given"] {
-        assert!(listed.output.contains(words), "{}", listed.output);
+        assert!(listed.stdout.contains(words), "{}", listed.stdout);
     }
-    let ended = place.run(&["floor", "--vmm", "vmm {image} {cmdline}"]);
-    assert_eq!(ended.status, Some(2), "{}", ended.errors);
+    let result = place.run(&["floor", "--vmm", "vmm {image} {cmdline}"]);
+    assert_eq!(result.status, Some(2), "{}", result.stderr);
 }
 
-/// A guest that resets its machine is started again by a QEMU that was not told
-/// otherwise: only the first counts, and the end is ours.
+/// QEMU without `-no-reboot` restarts a guest that resets its machine: only the first start counts, and
+/// Trapline ends QEMU.
 #[test]
 fn vmm_that_outlives_its_guest_is_ended_without_failure() {
     if !has_qemu("a VMM that stays when its guest is done") {
         return;
     }
     let vmm = qemu(TRANSLATED, "{image}");
-    let ended = run(&Place::new(), "custom", &vmm, "basic/getpid,boot");
-    let json = parse(&ended);
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert!(figure(&json, "custom", "getpid") > 0.0);
-    assert!(figure(&json, "custom", "first-instruction") > 0.0);
+    let result = run(&Place::new(), "custom", &vmm, "basic/getpid,boot");
+    let json = result.json();
+    assert_eq!(result.status, Some(0), "{result:?}");
+    assert!(estimate(&json, "custom", "getpid") > 0.0);
+    assert!(estimate(&json, "custom", "first-instruction") > 0.0);
     let end = cell(&json, "custom", "exit")["skip"].as_str();
     assert!(
         end.is_some_and(|reason| reason.contains("was killed")),
         "{json:#}"
     );
-    let facts = &json["environments"]["custom"]["facts"];
+    let facts = facts(&json, "custom");
     assert_eq!(facts["custom-vmm-command"], vmm.as_str(), "{facts:#}");
     assert!(facts["custom-vmm-sha256"].is_string() && facts["custom-vmm-end"].is_string());
 }
@@ -238,12 +214,11 @@ fn bzimage_boots_through_its_real_mode_entry() {
         return;
     }
     let vmm = qemu(TRANSLATED, "{bzimage}");
-    let json = parse(&run(&Place::new(), "custom", &vmm, "basic/getpid"));
-    assert!(figure(&json, "custom", "getpid") > 0.0);
+    let json = run(&Place::new(), "custom", &vmm, "basic/getpid").json();
+    assert!(estimate(&json, "custom", "getpid") > 0.0);
 }
 
-/// The same VMM takes the same path, whether we know it or not: the fastest batch, for timer
-/// interrupts of the machine fall into others.
+/// Compares the fastest batch, since timer interrupts of the machine slow others down.
 #[test]
 fn custom_vmm_has_the_figures_of_the_built_in_one() {
     if !has_machine("a VMM given with --vmm on the simulated machine") {
@@ -255,44 +230,45 @@ fn custom_vmm_has_the_figures_of_the_built_in_one() {
         ("sim/qemu-kvm", qemu(ON_KVM, "{image}")),
     ] {
         let both = format!("{environment},sim/custom");
-        let json = parse(&run(&place, &both, &vmm, "exits/port-out,exits/cpuid,boot"));
+        let json = run(&place, &both, &vmm, "exits/port-out,exits/cpuid,boot").json();
         for operation in ["port-out", "cpuid"] {
-            let fastest = |name: &str| cell(&json, name, operation)["min"].as_f64();
-            let known = fastest(environment).expect("it was measured");
-            let foreign = fastest("sim/custom").expect("it was measured");
-            let off = (foreign / known - 1.0).abs();
-            assert!(off < 0.01, "{operation}: {foreign} is not {known}");
+            let built_in = fastest(&json, environment, operation);
+            let custom = fastest(&json, "sim/custom", operation);
+            let difference = (custom / built_in - 1.0).abs();
+            assert!(difference < 0.01, "{operation}: {custom} is not {built_in}");
         }
         for operation in ["first-instruction", "main", "first-sample", "exit"] {
-            assert!(figure(&json, "sim/custom", operation) > 1e6, "{operation}");
+            assert!(
+                estimate(&json, "sim/custom", operation) > 1e6,
+                "{operation}"
+            );
         }
     }
 }
 
 #[test]
 fn profile_of_a_custom_vmm_adds_up() {
-    let what = "the profile of a VMM given with --vmm";
-    if !has_machine(what) {
+    let feature = "the profile of a VMM given with --vmm";
+    if !has_machine(feature) {
         return;
     }
     let vmm = our_vmm();
     let words = "explain sim/custom exits/port-out --format json --vmm";
     let words: Vec<_> = words.split(' ').chain([vmm.as_str()]).collect();
-    let ended = Place::new().run(&words);
-    if ended.errors.contains("cannot load the plugin") {
-        return trapline_tests::skip(what, ended.errors.trim());
+    let result = Place::new().run(&words);
+    if result.stderr.contains("cannot load the plugin") {
+        return trapline_tests::skip(feature, result.stderr.trim());
     }
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    let profile = parse(&ended);
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let profile = result.json();
     assert_eq!(profile["residual"], 0, "{profile:#}");
-    let functions = profile["functions"].as_array().expect("a list");
-    let is_vmm = |function: &Value| function["component"] == "trapline-vmm";
-    assert!(functions.iter().any(is_vmm), "{profile:#}");
+    let vmm = functions(&profile, "trapline-vmm").count();
+    assert!(vmm > 0, "{profile:#}");
 }
 
-/// A VMM that is neither ours nor QEMU: `alioth` in $PATH, or the command in
+/// Returns the command of a third-party VMM: `alioth` in $PATH, or the command in
 /// $TRAPLINE_TEST_VMM.
-fn real_stranger() -> Option<String> {
+fn third_party_vmm() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut directories = std::env::split_paths(&path);
     let alioth = "alioth boot --pvh {image} -m size={memory}M --cpu count={cpus} -c {cmdline}";
@@ -304,22 +280,22 @@ fn real_stranger() -> Option<String> {
 #[test]
 #[ignore = "slow: make test-all"]
 fn third_party_vmm_is_measured() {
-    let what = "a VMM that is neither ours nor QEMU";
-    let Some(vmm) = real_stranger() else {
-        return trapline_tests::skip(what, "none is here: cargo install alioth-cli");
+    let feature = "a VMM that is neither ours nor QEMU";
+    let Some(vmm) = third_party_vmm() else {
+        return trapline_tests::skip(feature, "none is installed: cargo install alioth-cli");
     };
     let place = Place::new();
-    if has_machine(what) {
-        let json = parse(&run(&place, "sim,sim/custom", &vmm, "basic,exits,boot"));
+    if has_machine(feature) {
+        let json = run(&place, "sim,sim/custom", &vmm, "basic,exits,boot").json();
         assert_eq!(
-            figure(&json, "sim/custom", "getpid"),
-            figure(&json, "sim", "getpid")
+            estimate(&json, "sim/custom", "getpid"),
+            estimate(&json, "sim", "getpid")
         );
-        assert!(figure(&json, "sim/custom", "port-out") > 2000.0);
-        assert!(figure(&json, "sim/custom", "first-instruction") > 1e6);
+        assert!(estimate(&json, "sim/custom", "port-out") > 2000.0);
+        assert!(estimate(&json, "sim/custom", "first-instruction") > 1e6);
     }
-    if has_kvm(what) {
-        let json = parse(&run(&place, "custom", &vmm, "basic,exits"));
-        assert!(figure(&json, "custom", "port-out") > 100.0);
+    if has_kvm(feature) {
+        let json = run(&place, "custom", &vmm, "basic,exits").json();
+        assert!(estimate(&json, "custom", "port-out") > 100.0);
     }
 }

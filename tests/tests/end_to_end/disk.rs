@@ -1,5 +1,5 @@
-//! Disks of a Linux in our VMM, end to end: on the simulated machine a distribution's kernel
-//! with its own driver writes, flushes, discards and reads, whoever does the work.
+//! Disks of a Linux guest in trapline-vmm on the simulated machine: a distribution's driver writes, flushes,
+//! discards and reads with both I/O engines.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use trapline_environments::Limits;
 use trapline_tests::linux::{self, Linux};
 use trapline_tests::{has_qemu, parts, settings, skip};
 
-const WHAT: &str = "disks of a Linux guest";
+const FEATURE: &str = "disks of a Linux guest";
 const PATIENCE: Duration = Duration::from_secs(500);
 
 /// 2 MiB, and 1 MiB that is read-only.
 const LENGTHS: [usize; 2] = [2 << 20, 1 << 20];
 
-/// Our VMM with a Linux that is told so and has these disks.
-fn vmm(told: &str, options: &[&str]) -> programs::Program {
+/// Returns trapline-vmm with kernel `parameters` for its guest, and options for its disks.
+fn vmm(parameters: &str, options: &[&str]) -> programs::Program {
     programs::Program {
         file: parts().join("trapline-vmm"),
-        arguments: linux::arguments(told, options),
+        arguments: linux::arguments(parameters, options),
     }
 }
 
 /// Runs VMMs one after the other with the same disks; returns nothing if skipped.
 fn run(vmms: &[programs::Program]) -> Vec<programs::Output> {
-    if !has_qemu(WHAT) {
+    if !has_qemu(FEATURE) {
         return Vec::new();
     }
     let settings = settings();
     let drivers = match drivers::chosen(&settings, &["virtio_mmio", "virtio_blk"]) {
         Ok(drivers) => drivers,
         Err(error) => {
-            skip(WHAT, &error.to_string());
+            skip(FEATURE, &error.to_string());
             return Vec::new();
         }
     };
@@ -40,13 +40,13 @@ fn run(vmms: &[programs::Program]) -> Vec<programs::Output> {
     let linux = Linux::with(&settings, &drivers);
     let files = [linux.files(), disks].concat();
     let ran = programs::run_with(&settings, vmms, &files, &Limits::timeout(PATIENCE));
-    ran.expect("the machine works").0
+    ran.expect("simulated machine runs").0
 }
 
 #[test]
 fn distribution_kernel_uses_disks_of_both_engines() {
-    let told = "trapline-disk=vda trapline-disk=vdb";
-    let disks = |first, second| vmm(told, &["--disk", first, "--disk", second]);
+    let line = "trapline-disk=vda trapline-disk=vdb";
+    let disks = |first, second| vmm(line, &["--disk", first, "--disk", second]);
     let outputs = run(&[
         disks("/disk,engine=uring", "/other,ro"),
         disks("/disk,engine=pool,direct", "/other,ro,engine=pool"),
@@ -59,16 +59,16 @@ fn distribution_kernel_uses_disks_of_both_engines() {
             "{}: {console}{errors}",
             output.status
         );
-        for told in [
+        for line in [
             "vda: 4096 sectors, write back, read-only 0, all that was written was read",
             "vdb: 2048 sectors, write back, read-only 1",
         ] {
-            assert!(console.contains(told), "{console}{errors}");
+            assert!(console.contains(line), "{console}{errors}");
         }
     }
 }
 
-/// The number behind `word` in the last whole line that has it.
+/// Returns the number after `word` in the last complete line that has it.
 fn last(console: &str, word: &str) -> Option<u64> {
     let whole = &console[..=console.rfind('\n')?];
     let mut numbers = whole.lines().rev().filter_map(|line| line.split_once(word));
@@ -83,15 +83,15 @@ fn flushed_data_survives_a_killed_vmm() {
     for output in outputs {
         let console = String::from_utf8_lossy(&output.console);
         assert_eq!(output.status.signal(), Some(14), "{console}");
-        let found = last(&console, ": found ").expect("it looked");
-        // The one that was under way may have come to its end.
+        let found = last(&console, ": found ").expect("journal was read");
+        // The record in flight may be complete.
         assert!(
             (stable..=stable + 1).contains(&found),
             "{found} of {stable}"
         );
-        let unbroken = last(&console, ", unbroken ").expect("it looked");
+        let unbroken = last(&console, ", unbroken ").expect("journal was read");
         assert_eq!(unbroken, found.min(63));
-        stable = last(&console, ": stable ").expect("it wrote");
+        stable = last(&console, ": stable ").expect("journal was written");
         assert!(stable > found + 20, "{console}");
     }
 }

@@ -10,12 +10,12 @@ use trapline_tests::{on_path, parts, root, skip};
 fn packed(suffix: &str) -> Option<PathBuf> {
     static PACKED: OnceLock<TempDir> = OnceLock::new();
     let output = PACKED.get_or_init(|| {
-        let output = TempDir::new().expect("a temporary directory can be made");
+        let output = TempDir::new().expect("temporary directory");
         let mut command = Command::new(root().join("scripts/dist.sh"));
         run(command.arg(parts()).arg(output.path()));
         output
     });
-    let mut files = std::fs::read_dir(output).expect("it was made").flatten();
+    let mut files = std::fs::read_dir(output).expect("file exists").flatten();
     files.find_map(|file| {
         let path = file.path();
         path.to_string_lossy().ends_with(suffix).then_some(path)
@@ -24,12 +24,12 @@ fn packed(suffix: &str) -> Option<PathBuf> {
 
 #[track_caller]
 fn run(command: &mut Command) -> String {
-    let output = command.output().expect("the program can be started");
+    let output = command.output().expect("program starts");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Measures with the unpacked program alone: nothing else is in its environment.
+/// Measures with the unpacked program in an empty environment.
 #[track_caller]
 fn assert_measures(prefix: &Path, home: &Path) {
     let mut command = Command::new(prefix.join("bin/trapline"));
@@ -55,17 +55,17 @@ fn assert_measures(prefix: &Path, home: &Path) {
 
 #[test]
 fn unpacked_archive_measures() {
-    let place = TempDir::new().expect("a temporary directory can be made");
-    let archive = packed(".tar.gz").expect("an archive is made");
+    let place = TempDir::new().expect("temporary directory");
+    let archive = packed(".tar.gz").expect("archive exists");
     let target = place.path().join("unpacked");
-    std::fs::create_dir(&target).expect("it is new");
+    std::fs::create_dir(&target).expect("path is unused");
     run(Command::new("tar")
         .arg("-xf")
         .arg(archive)
         .arg("-C")
         .arg(&target));
-    let mut trees = std::fs::read_dir(&target).expect("it is there").flatten();
-    let tree = trees.next().expect("the archive has one directory").path();
+    let mut trees = std::fs::read_dir(&target).expect("file exists").flatten();
+    let tree = trees.next().expect("archive has one directory").path();
     assert_measures(&tree, place.path());
 }
 
@@ -74,8 +74,8 @@ fn unpacked_debian_package_measures() {
     if on_path("dpkg-deb").is_none() {
         return skip("the Debian package", "dpkg-deb is not installed");
     }
-    let place = TempDir::new().expect("a temporary directory can be made");
-    let package = packed(".deb").expect("a package is made");
+    let place = TempDir::new().expect("temporary directory");
+    let package = packed(".deb").expect("package exists");
     let target = place.path().join("unpacked");
     run(Command::new("dpkg-deb")
         .arg("-x")

@@ -1,4 +1,4 @@
-//! Figures and samples taken elsewhere: forms for other programs, and files of raw samples.
+//! Export of figures (JUnit, Bencher) and of raw samples (Parquet, CSV, JSON).
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use quick_xml::events::Event;
@@ -16,7 +16,7 @@ fn elements(xml: &str) -> BTreeMap<String, usize> {
     let mut reader = Reader::from_str(xml);
     let mut counts = BTreeMap::new();
     loop {
-        match reader.read_event().expect("it is XML") {
+        match reader.read_event().expect("well-formed XML") {
             Event::Eof => return counts,
             Event::Start(tag) | Event::Empty(tag) => {
                 let name = String::from_utf8_lossy(tag.name().as_ref()).into_owned();
@@ -27,11 +27,11 @@ fn elements(xml: &str) -> BTreeMap<String, usize> {
     }
 }
 
-/// A place with a run of two boots in its store.
+/// Returns a directory with a stored run of two boots.
 fn measured() -> Place {
     let place = Place::new();
-    let ended = place.run_storing("run", MEASURED);
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let result = place.run_storing("run", MEASURED);
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
     place
 }
 
@@ -39,39 +39,39 @@ fn measured() -> Place {
 fn junit_is_well_formed_xml() {
     let place = Place::new();
     let hostile = "--fact why=</property><evil\u{1b}[31m>";
-    let ended = place.run_storing("run", &format!("{MEASURED} {hostile} --format junit"));
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    let counts = elements(&ended.output);
-    assert_eq!(counts["testcase"], 2, "{}", ended.output);
+    let result = place.run_storing("run", &format!("{MEASURED} {hostile} --format junit"));
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let counts = elements(&result.stdout);
+    assert_eq!(counts["testcase"], 2, "{}", result.stdout);
     assert_eq!(counts["skipped"], 1, "a process has no ports");
-    assert_eq!(counts["system-out"], 1, "{}", ended.output);
-    assert!(!counts.contains_key("evil") && !ended.output.contains('\u{1b}'));
-    assert!(ended
-        .output
+    assert_eq!(counts["system-out"], 1, "{}", result.stdout);
+    assert!(!counts.contains_key("evil") && !result.stdout.contains('\u{1b}'));
+    assert!(result
+        .stdout
         .contains("name=\"host/why\" value=\"&lt;/property&gt;"));
     let shown = place.run_storing("show", "--format junit");
-    assert_eq!(shown.output, ended.output, "the store has all of it");
+    assert_eq!(shown.stdout, result.stdout, "show prints the stored run");
     let compared = place.run_storing("compare", "1/host 1/host --format junit");
-    assert_eq!(compared.status, Some(0), "{}", compared.errors);
-    let counts = elements(&compared.output);
+    assert_eq!(compared.status, Some(0), "{}", compared.stderr);
+    let counts = elements(&compared.stdout);
     assert!(counts["testcase"] >= 1 && !counts.contains_key("failure"));
     assert!(
-        compared.output.contains("<testsuite name=\"host\""),
+        compared.stdout.contains("<testsuite name=\"host\""),
         "{}",
-        compared.output
+        compared.stdout
     );
 }
 
 #[test]
 fn bencher_has_figures_with_intervals() {
     let place = measured();
-    let told = place.run_storing("show", "--format bencher").json();
-    assert_eq!(told.as_object().expect("an object").len(), 1, "{told}");
+    let json = place.run_storing("show", "--format bencher").json();
+    assert_eq!(json.as_object().expect("object").len(), 1, "{json}");
     let figures = place.run_storing("show", "--format json").json();
-    let cells = figures["cells"].as_array().expect("there are cells");
+    let cells = figures["cells"].as_array().expect("run has cells");
     let cell = cells.iter().find(|cell| cell["operation"] == "getpid");
-    let cell = cell.expect("it was measured");
-    let metric = &told["host/basic/getpid"]["latency"];
+    let cell = cell.expect("operation was measured");
+    let metric = &json["host/basic/getpid"]["latency"];
     assert_eq!(metric["value"], cell["estimate"]);
     assert_eq!(metric["lower_value"], cell["low"]);
     assert_eq!(metric["upper_value"], cell["high"]);
@@ -81,8 +81,8 @@ fn bencher_has_figures_with_intervals() {
 
 /// Returns the number of stored samples of run 1.
 fn stored(place: &Place) -> usize {
-    let mut store = Store::open_existing(&place.store()).expect("there is a store");
-    let run = store.load(RunId(1)).expect("there is a run");
+    let mut store = Store::open_existing(&place.store()).expect("store exists");
+    let run = store.load(RunId(1)).expect("run exists");
     let operations = run.observations.iter().flat_map(|boot| &boot.operations);
     operations.map(|one| one.outcome.batches().len()).sum()
 }
@@ -94,17 +94,17 @@ fn every_stored_sample_is_exported() {
     assert!(samples >= 60, "{samples}");
     let file = |name: &str| {
         let path = place.path().join(name);
-        let ended = place.run_storing("export", path.to_str().expect("text"));
-        assert_eq!(ended.status, Some(0), "{}", ended.errors);
-        let told = format!("{name} ({samples} samples of run 1, ");
-        assert!(ended.output.contains(&told), "{}", ended.output);
+        let result = place.run_storing("export", path.to_str().expect("text"));
+        assert_eq!(result.status, Some(0), "{}", result.stderr);
+        let expected = format!("{name} ({samples} samples of run 1, ");
+        assert!(result.stdout.contains(&expected), "{}", result.stdout);
         path
     };
-    let parquet = File::open(file("a.parquet")).expect("it was written");
-    let parquet = SerializedFileReader::new(parquet).expect("it is Parquet");
+    let parquet = File::open(file("a.parquet")).expect("file exists");
+    let parquet = SerializedFileReader::new(parquet).expect("Parquet file");
     let rows = parquet.metadata().file_metadata().num_rows();
     assert_eq!(usize::try_from(rows), Ok(samples));
-    let read = |name: &str| fs::read_to_string(file(name)).expect("it was written");
+    let read = |name: &str| fs::read_to_string(file(name)).expect("file exists");
     let csv = read("a.csv");
     assert_eq!(csv.lines().count(), 1 + samples);
     assert!(
@@ -114,7 +114,7 @@ fn every_stored_sample_is_exported() {
     let json = read("a.json");
     let rows: Vec<Value> = json
         .lines()
-        .map(|line| serde_json::from_str(line).expect("each line is an object"))
+        .map(|line| serde_json::from_str(line).expect("JSON object per line"))
         .collect();
     assert_eq!(rows.len(), samples);
     let of_boot = |boot: u64| rows.iter().filter(move |row| row["boot"] == boot).count();
@@ -122,9 +122,12 @@ fn every_stored_sample_is_exported() {
     let shown = place.run_storing("show", "--format json").json();
     let smallest = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
     let least = smallest(&mut rows.iter().filter_map(|row| row["value"].as_f64()));
-    let cells = shown["cells"].as_array().expect("there are cells");
-    let told = smallest(&mut cells.iter().filter_map(|cell| cell["min"].as_f64()));
-    assert_eq!(least, told, "a sample's figure is that of the tables");
+    let cells = shown["cells"].as_array().expect("run has cells");
+    let expected = smallest(&mut cells.iter().filter_map(|cell| cell["min"].as_f64()));
+    assert_eq!(
+        least, expected,
+        "values of samples equal those of the tables"
+    );
 }
 
 #[test]
@@ -135,12 +138,12 @@ fn disk_requests_are_exported() {
         "--env host --size 4M --requests 512 --boots 1 --quiet --file {}",
         file.display()
     );
-    let ended = place.run_storing("block", &words);
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let result = place.run_storing("block", &words);
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
     let csv = place.path().join("requests.csv");
-    let ended = place.run_storing("export", csv.to_str().expect("text"));
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    let text = fs::read_to_string(&csv).expect("it was written");
+    let result = place.run_storing("export", csv.to_str().expect("text"));
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let text = fs::read_to_string(&csv).expect("file exists");
     assert_eq!(text.lines().count(), 1 + stored(&place));
     let of = |operation: &str| text.lines().filter(|line| line.contains(operation)).count();
     assert_eq!(of(",read-4k-32,"), 512);
@@ -150,7 +153,7 @@ fn disk_requests_are_exported() {
 fn invalid_exports_are_rejected_with_a_remedy() {
     let place = measured();
     let there = place.path().join("there.csv");
-    fs::write(&there, "mine").expect("it can be written");
+    fs::write(&there, "mine").expect("write succeeds");
     let there = there.to_str().expect("text");
     for (words, status, message, help) in [
         (
@@ -173,16 +176,16 @@ fn invalid_exports_are_rejected_with_a_remedy() {
         ),
         ("/no/such/a.csv --run 7", 1, "run 7", "--list"),
     ] {
-        let ended = place.run_storing("export", words);
-        assert_eq!(ended.status, Some(status), "{words}: {}", ended.errors);
-        let (told, remedy) = ended
-            .errors
+        let result = place.run_storing("export", words);
+        assert_eq!(result.status, Some(status), "{words}: {}", result.stderr);
+        let (error, remedy) = result
+            .stderr
             .split_once("\n  help: ")
-            .expect("there is help");
-        assert!(told.contains(message), "{words}: {}", ended.errors);
-        assert!(remedy.contains(help), "{words}: {}", ended.errors);
+            .expect("message has a help line");
+        assert!(error.contains(message), "{words}: {}", result.stderr);
+        assert!(remedy.contains(help), "{words}: {}", result.stderr);
     }
-    assert_eq!(fs::read_to_string(there).expect("it is there"), "mine");
-    let ended = place.run_storing("export", &format!("--force {there}"));
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    assert_eq!(fs::read_to_string(there).expect("file exists"), "mine");
+    let result = place.run_storing("export", &format!("--force {there}"));
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
 }

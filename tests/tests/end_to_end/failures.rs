@@ -1,13 +1,12 @@
-//! What can go wrong around the lab: a store it cannot use, parts that are
-//! missing, broken or hostile, and somebody who ends it. Nothing that was
-//! measured is lost, nothing is left running, and the message says what to do.
+//! Failures around a run: an unusable store, missing, broken or hostile parts, signals. Stored boots are
+//! kept, no process is left, and the message has a remedy.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_kvm, has_qemu, skip};
 
 /// A quick run of one boot on the host.
@@ -20,28 +19,28 @@ const QUICK: [&str; 6] = [
     "1",
 ];
 
-fn run_with_store(place: &Place, store: &Path) -> Ended {
-    let store = store.to_str().expect("the path is text");
+fn run_with_store(place: &Place, store: &Path) -> CommandOutput {
+    let store = store.to_str().expect("path is UTF-8");
     place.run(&[&["run", "--store", store][..], &QUICK].concat())
 }
 
 #[track_caller]
-fn assert_fails(ended: &Ended, told: &[&str]) {
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    assert_eq!(ended.output, "", "nothing was measured");
-    assert!(ended.errors.starts_with("error: "), "{}", ended.errors);
-    assert!(ended.errors.contains("\n  help: "), "{}", ended.errors);
-    for words in told {
+fn assert_fails(result: &CommandOutput, messages: &[&str]) {
+    assert_eq!(result.status, Some(1), "{result:?}");
+    assert_eq!(result.stdout, "", "a table was printed");
+    assert!(result.stderr.starts_with("error: "), "{}", result.stderr);
+    assert!(result.stderr.contains("\n  help: "), "{}", result.stderr);
+    for words in messages {
         assert!(
-            ended.errors.contains(words),
+            result.stderr.contains(words),
             "'{words}' is not in: {}",
-            ended.errors
+            result.stderr
         );
     }
 }
 
-/// The shortest run there is, in `environments`.
-fn getpid_once(place: &Place, environments: &str) -> Ended {
+/// Runs one operation in one boot.
+fn getpid_once(place: &Place, environments: &str) -> CommandOutput {
     let words = "--workload basic/getpid --boots 1 --format json";
     let mut all = vec!["run", "--env", environments];
     all.extend(words.split(' '));
@@ -63,7 +62,7 @@ fn unwritable_store_is_rejected_before_the_run() {
 fn foreign_file_as_store_is_rejected_unchanged() {
     let place = Place::new();
     let letter = "Dear store, this is a letter and no database. ".repeat(100);
-    std::fs::write(place.store(), &letter).expect("it can be written");
+    std::fs::write(place.store(), &letter).expect("write succeeds");
     assert_fails(
         &run_with_store(&place, &place.store()),
         &["damaged or not a store", "--store FILE"],
@@ -72,7 +71,7 @@ fn foreign_file_as_store_is_rejected_unchanged() {
     let shown = place.run(&["show", "--store", store.to_str().expect("text")]);
     assert_fails(&shown, &["damaged or not a store"]);
     assert_eq!(
-        std::fs::read_to_string(place.store()).expect("it is there"),
+        std::fs::read_to_string(place.store()).expect("file exists"),
         letter
     );
 }
@@ -84,48 +83,48 @@ const USER_VERSION: std::ops::Range<usize> = 60..64;
 fn newer_store_is_rejected_unchanged() {
     let place = Place::new();
     let first = run_with_store(&place, &place.store());
-    assert_eq!(first.status, Some(0), "{}", first.errors);
-    let mut bytes = std::fs::read(place.store()).expect("it was made");
+    assert_eq!(first.status, Some(0), "{}", first.stderr);
+    let mut bytes = std::fs::read(place.store()).expect("file exists");
     bytes[USER_VERSION].copy_from_slice(&999_999_u32.to_be_bytes());
-    std::fs::write(place.store(), &bytes).expect("it can be written");
+    std::fs::write(place.store(), &bytes).expect("write succeeds");
     assert_fails(
         &run_with_store(&place, &place.store()),
         &["999999", "newer version"],
     );
-    assert_eq!(std::fs::read(place.store()).expect("it is there"), bytes);
+    assert_eq!(std::fs::read(place.store()).expect("file exists"), bytes);
 }
 
 #[test]
 fn unknown_run_is_rejected() {
     let place = Place::new();
     let store = place.store();
-    let store = store.to_str().expect("the path is text");
+    let store = store.to_str().expect("path is UTF-8");
     let none = place.run(&["show", "--store", store]);
     assert_fails(&none, &["no such file", "trapline run"]);
-    assert!(!place.store().exists(), "showing made a store");
+    assert!(!place.store().exists(), "show created a store");
     assert_eq!(run_with_store(&place, &place.store()).status, Some(0));
     let other = place.run(&["show", "--store", store, "--run", "7"]);
     assert_fails(&other, &["no run 7", "trapline show --list"]);
     let list = place.run(&["show", "--store", store, "--list"]);
     assert!(
-        list.output.contains("--env host --workload basic/getpid"),
+        list.stdout.contains("--env host --workload basic/getpid"),
         "{}",
-        list.output
+        list.stdout
     );
 }
 
 #[test]
 fn default_store_is_in_the_data_directory() {
     let place = Place::new();
-    let ended = place.run(&[&["run"][..], &QUICK].concat());
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
+    let result = place.run(&[&["run"][..], &QUICK].concat());
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(place.path().join("trapline/trapline.db").is_file());
-    assert_eq!(place.run(&["show"]).output, ended.output);
+    assert_eq!(place.run(&["show"]).stdout, result.stdout);
 }
 
-/// Every cell of an environment, by `skip` or `failed`.
+/// Returns the texts of `key` (`skip` or `failed`) in all cells of an environment.
 fn reasons(json: &serde_json::Value, environment: &str, key: &str) -> Vec<String> {
-    let cells = json["cells"].as_array().expect("there are cells");
+    let cells = json["cells"].as_array().expect("run has cells");
     let of_environment = cells
         .iter()
         .filter(|cell| cell["environment"] == environment);
@@ -135,14 +134,13 @@ fn reasons(json: &serde_json::Value, environment: &str, key: &str) -> Vec<String
         .collect()
 }
 
-fn parse(ended: &Ended) -> serde_json::Value {
-    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+fn parse(result: &CommandOutput) -> serde_json::Value {
+    serde_json::from_str(&result.stdout).unwrap_or_else(|error| panic!("{error}: {result:?}"))
 }
 
-/// What was told of environments one of whose parts was replaced by a script: the
-/// agent for `host`, our VMM for `kvm` where that is offered. Each has to fail.
+/// Checks the failure of `host` with a script as agent, and of `kvm`, if available, with a script as VMM.
 #[track_caller]
-fn assert_told_of_broken(script: &str, words: &[&str]) {
+fn assert_broken_parts_fail(script: &str, words: &[&str]) {
     assert_broken_part("trapline-agent", script, "host", words);
     if has_kvm("a VMM that is broken") {
         assert_broken_part("trapline-vmm", script, "kvm", words);
@@ -163,14 +161,14 @@ fn assert_broken_part(part: &str, script: &str, environment: &str, words: &[&str
         "--format",
         "json",
     ];
-    let ended = place.run(&[&["run", "--env", environment][..], &quick].concat());
-    assert_eq!(ended.status, Some(1), "{}", ended.errors);
+    let result = place.run(&[&["run", "--env", environment][..], &quick].concat());
+    assert_eq!(result.status, Some(1), "{}", result.stderr);
     assert!(naming(place.path()).is_empty(), "something still runs");
-    let told = reasons(&parse(&ended), environment, "failed").join("\n");
+    let reason = reasons(&parse(&result), environment, "failed").join("\n");
     for words in words {
         assert!(
-            told.contains(words),
-            "{environment}: '{words}' is not in: {told}"
+            reason.contains(words),
+            "{environment}: '{words}' is not in: {reason}"
         );
     }
 }
@@ -178,27 +176,27 @@ fn assert_broken_part(part: &str, script: &str, environment: &str, words: &[&str
 #[test]
 fn part_that_exits_is_reported_with_its_last_output() {
     let script = "#!/bin/sh\necho no luck today >&2\nexit 7\n";
-    assert_told_of_broken(script, &["status 7", "no luck today"]);
+    assert_broken_parts_fail(script, &["status 7", "no luck today"]);
 }
 
 #[test]
 fn killed_part_is_reported() {
-    assert_told_of_broken("#!/bin/sh\nkill -SEGV $$\n", &["signal 11"]);
+    assert_broken_parts_fail("#!/bin/sh\nkill -SEGV $$\n", &["signal 11"]);
 }
 
 #[test]
 fn hanging_part_is_killed() {
-    assert_told_of_broken("#!/bin/sh\nexec sleep 1000\n", &["timed out after 3 s"]);
+    assert_broken_parts_fail("#!/bin/sh\nexec sleep 1000\n", &["timed out after 3 s"]);
 }
 
 #[test]
 fn flooding_part_is_killed() {
-    assert_told_of_broken("#!/bin/sh\nexec cat /dev/zero\n", &["flooded"]);
+    assert_broken_parts_fail("#!/bin/sh\nexec cat /dev/zero\n", &["flooded"]);
 }
 
 #[test]
 fn console_noise_is_no_figure() {
-    assert_told_of_broken(
+    assert_broken_parts_fail(
         "#!/bin/sh\nhead -c 300000 /dev/urandom\n",
         &["without a Done record"],
     );
@@ -206,10 +204,9 @@ fn console_noise_is_no_figure() {
 
 #[test]
 fn invalid_program_as_part_is_reported() {
-    assert_told_of_broken("this is no program", &["cannot start"]);
+    assert_broken_parts_fail("this is no program", &["cannot start"]);
 }
 
-/// The others are measured all the same.
 #[test]
 fn broken_environment_does_not_affect_others() {
     if !has_qemu("an environment beside a broken one") {
@@ -217,14 +214,14 @@ fn broken_environment_does_not_affect_others() {
     }
     let place = Place::new();
     place.replace_program("trapline-agent", b"#!/bin/sh\nexit 7\n");
-    let ended = getpid_once(&place, "host,sim");
-    assert_eq!(ended.status, Some(1), "{}", ended.errors);
-    let json = parse(&ended);
+    let result = getpid_once(&place, "host,sim");
+    assert_eq!(result.status, Some(1), "{}", result.stderr);
+    let json = parse(&result);
     assert!(json["cells"][0]["failed"].is_string(), "{json}");
     assert!(json["cells"][1]["estimate"].is_number(), "{json}");
 }
 
-/// No Linux can start this as its init.
+/// The init of the machine is not a program.
 #[test]
 fn kernel_panic_is_reported_with_its_last_lines() {
     if !has_qemu("a simulated machine that panics") {
@@ -232,14 +229,14 @@ fn kernel_panic_is_reported_with_its_last_lines() {
     }
     let place = Place::new();
     place.replace_program("trapline-agent", b"no program");
-    let ended = getpid_once(&place, "sim/linux,sim");
-    let json = parse(&ended);
+    let result = getpid_once(&place, "sim/linux,sim");
+    let json = parse(&result);
     if let Some(reason) = reasons(&json, "sim/linux", "skip").first() {
         return skip("a simulated machine that panics", reason);
     }
-    assert_eq!(ended.status, Some(1), "{}", ended.errors);
-    let told = reasons(&json, "sim/linux", "failed").join("\n");
-    assert!(told.contains("Kernel panic - not syncing"), "{told}");
+    assert_eq!(result.status, Some(1), "{}", result.stderr);
+    let failure = reasons(&json, "sim/linux", "failed").join("\n");
+    assert!(failure.contains("Kernel panic - not syncing"), "{failure}");
     let sim = &json["cells"][0];
     assert_eq!(sim["environment"], "sim", "{json}");
     assert!(sim["estimate"].is_number(), "{json}");
@@ -253,23 +250,23 @@ fn invalid_image_is_reported() {
     for bytes in [&b"this is no image"[..], b"\x7fELF", b""] {
         let place = Place::new();
         place.replace("trapline-image", bytes);
-        let ended = getpid_once(&place, "kvm");
-        let told = reasons(&parse(&ended), "kvm", "failed").join("\n");
-        assert_eq!(ended.status, Some(1), "{ended:?}");
-        assert!(told.contains("trapline-image"), "{told}");
+        let result = getpid_once(&place, "kvm");
+        let reason = reasons(&parse(&result), "kvm", "failed").join("\n");
+        assert_eq!(result.status, Some(1), "{result:?}");
+        assert!(reason.contains("trapline-image"), "{reason}");
     }
 }
 
 #[test]
 fn missing_part_is_a_skip() {
     let place = Place::new();
-    std::fs::remove_file(place.parts().join("trapline-image")).expect("it was there");
-    let ended = getpid_once(&place, "host,sim");
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    let told = reasons(&parse(&ended), "sim", "skip").join("\n");
+    std::fs::remove_file(place.parts().join("trapline-image")).expect("file exists");
+    let result = getpid_once(&place, "host,sim");
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let reason = reasons(&parse(&result), "sim", "skip").join("\n");
     assert!(
-        told.contains("trapline-image") && told.contains("make build"),
-        "{told}"
+        reason.contains("trapline-image") && reason.contains("make build"),
+        "{reason}"
     );
 }
 
@@ -277,27 +274,29 @@ fn missing_part_is_a_skip() {
 fn missing_or_old_qemu_is_a_skip() {
     let place = Place::new();
     let bin = place.path().join("bin");
-    std::fs::create_dir(&bin).expect("it is new");
+    std::fs::create_dir(&bin).expect("path is unused");
     let list = |words: &str| {
         let mut command = place.trapline(&["list", "--format", "json"]);
-        let output = command.env("PATH", &bin).output().expect("it starts");
+        let output = command.env("PATH", &bin).output().expect("program starts");
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let tcg = json["environments"].as_array().expect("a list")[3].clone();
+        let tcg = json["environments"].as_array().expect("list")[3].clone();
         assert_eq!(
             (tcg["name"].as_str(), tcg["ready"].as_bool()),
             (Some("qemu-tcg"), Some(false))
         );
-        let reason = tcg["reason"].as_str().expect("a reason").to_owned();
+        let reason = tcg["reason"].as_str().expect("reason").to_owned();
         assert!(reason.contains(words), "{reason}");
     };
     list("qemu-system-x86");
     let old = bin.join("qemu-system-x86_64");
-    std::fs::write(&old, "#!/bin/sh\necho QEMU emulator version 2.5.0\n").expect("it is ours");
-    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::write(&old, "#!/bin/sh\necho QEMU emulator version 2.5.0\n")
+        .expect("file is owned by the test");
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755))
+        .expect("file is owned by the test");
     list("2.5");
 }
 
-/// Starts a run that would take minutes, and waits until boots were stored.
+/// Starts a run of minutes and waits until boots are stored.
 fn start_long_run(place: &Place) -> Child {
     let environments = match has_qemu("ending a run with QEMU in it") {
         true => "host,qemu-tcg",
@@ -313,25 +312,25 @@ fn start_long_run(place: &Place) -> Child {
         "--boots",
         "1000",
         "--store",
-        store.to_str().expect("the path is text"),
+        store.to_str().expect("path is UTF-8"),
     ];
     let mut command = place.trapline(&words);
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts");
+        .expect("program starts");
     let stored = wait_until(TO_BEGIN, || boots_stored(place) >= 4);
     assert!(stored, "no boots were stored");
     child
 }
 
-/// Boots of the latest run, as `show --list` tells.
+/// Returns the number of boots of the latest run in `show --list`.
 fn boots_stored(place: &Place) -> usize {
     let store = place.store();
     let list = place
         .run(&["show", "--list", "--store", store.to_str().expect("text")])
-        .output;
+        .stdout;
     let before = list.split(" boots, ").next().unwrap_or_default();
     before
         .rsplit(' ')
@@ -345,7 +344,7 @@ fn assert_nothing_was_lost(place: &Place) {
     let gone = wait_until(Duration::from_secs(5), || naming(place.path()).is_empty());
     assert!(gone, "still running: {:?}", naming(place.path()));
     let boots = boots_stored(place);
-    assert!(boots >= 4, "{boots} boots were kept");
+    assert!(boots >= 4, "{boots} boots are stored");
     let store = place.store();
     let shown = place.run(&[
         "show",
@@ -354,11 +353,11 @@ fn assert_nothing_was_lost(place: &Place) {
         "--store",
         store.to_str().expect("text"),
     ]);
-    assert_eq!(shown.status, Some(0), "{}", shown.errors);
+    assert_eq!(shown.status, Some(0), "{}", shown.stderr);
     assert!(
         parse(&shown)["cells"][0]["estimate"].is_number(),
         "{}",
-        shown.output
+        shown.stdout
     );
 }
 
@@ -367,17 +366,17 @@ fn ctrl_c_keeps_samples_and_ends_all_processes() {
     let place = Place::new();
     let child = start_long_run(&place);
     signal(&child, libc::SIGINT);
-    let ended = Ended::from(child.wait_with_output().expect("it ends"));
-    assert_eq!(ended.status, Some(130), "{}", ended.errors);
+    let result = CommandOutput::from(child.wait_with_output().expect("child is reaped"));
+    assert_eq!(result.status, Some(130), "{}", result.stderr);
     assert!(
-        ended.errors.contains("finished boots are stored"),
+        result.stderr.contains("finished boots are stored"),
         "{}",
-        ended.errors
+        result.stderr
     );
     assert!(
-        ended.output.contains("getpid"),
+        result.stdout.contains("getpid"),
         "no partial table: {}",
-        ended.output
+        result.stdout
     );
     assert_nothing_was_lost(&place);
 }
@@ -387,6 +386,6 @@ fn kill_ends_all_processes_and_keeps_the_store_readable() {
     let place = Place::new();
     let mut child = start_long_run(&place);
     signal(&child, libc::SIGKILL);
-    child.wait().expect("it was killed");
+    child.wait().expect("child can be reaped");
     assert_nothing_was_lost(&place);
 }

@@ -3,19 +3,19 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_qemu, root, skip};
 
-fn check(place: &Place, file: &Path, words: &[&str]) -> Ended {
-    let file = file.to_str().expect("the path is text");
+fn check(place: &Place, file: &Path, words: &[&str]) -> CommandOutput {
+    let file = file.to_str().expect("path is UTF-8");
     place.run(&[&["check", "--baseline", file][..], words].concat())
 }
 
-/// Measures a baseline of one workload on the bare simulated machine.
+/// Returns a baseline of one workload on the bare simulated machine.
 fn measure_baseline() -> String {
     let made = Place::new().run(&["baseline", "--env", "sim", "--workload", "basic"]);
-    assert_eq!(made.status, Some(0), "{}", made.errors);
-    made.output
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    made.stdout
 }
 
 /// Writes the baseline that all tests share.
@@ -23,36 +23,36 @@ fn baseline(place: &Place) -> PathBuf {
     static BASELINE: OnceLock<String> = OnceLock::new();
     let file = place.path().join("baseline.json");
     let text = BASELINE.get_or_init(measure_baseline);
-    std::fs::write(&file, text).expect("it can be written");
+    std::fs::write(&file, text).expect("write succeeds");
     file
 }
 
-/// Changes a baseline that was just made.
+/// Edits a baseline file.
 fn edit(file: &Path, change: impl Fn(&mut Value)) {
-    let text = std::fs::read_to_string(file).expect("it was made");
-    let mut value = serde_json::from_str(&text).expect("it is JSON");
+    let text = std::fs::read_to_string(file).expect("file exists");
+    let mut value = serde_json::from_str(&text).expect("JSON");
     change(&mut value);
-    std::fs::write(file, format!("{value:#}")).expect("it can be written");
+    std::fs::write(file, format!("{value:#}")).expect("write succeeds");
 }
 
 fn figures(baseline: &mut Value) -> &mut Value {
     &mut baseline["environments"]["sim"]["figures"]["insn"]
 }
 
-/// Takes `insn` from a figure.
+/// Subtracts `insn` from a figure.
 fn take(value: &mut Value, insn: f64) {
-    *value = (value.as_f64().expect("a figure") - insn).into();
+    *value = (value.as_f64().expect("figure") - insn).into();
 }
 
-/// A baseline with profiles; `None` where this QEMU cannot count.
-fn baseline_with_profiles(place: &Place, what: &str) -> Option<PathBuf> {
-    if !has_qemu(what) {
+/// Writes a baseline with profiles, if this QEMU loads the plugin.
+fn baseline_with_profiles(place: &Place, feature: &str) -> Option<PathBuf> {
+    if !has_qemu(feature) {
         return None;
     }
     let file = baseline(place);
-    let text = std::fs::read_to_string(&file).expect("it was made");
+    let text = std::fs::read_to_string(&file).expect("file exists");
     if !text.contains("\"ledgers\"") {
-        skip(what, "this QEMU cannot load the plugin that counts");
+        skip(feature, "this QEMU cannot load the plugin that counts");
         return None;
     }
     Some(file)
@@ -65,11 +65,11 @@ fn unchanged_figures_pass() {
     }
     let place = Place::new();
     let file = baseline(&place);
-    let ended = check(&place, &file, &[]);
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert_eq!(ended.output, "same: 4 figures as in the baseline\n");
-    assert_eq!(ended.errors, "");
-    let first = std::fs::read_to_string(file).expect("it was made");
+    let result = check(&place, &file, &[]);
+    assert_eq!(result.status, Some(0), "{result:?}");
+    assert_eq!(result.stdout, "same: 4 figures as in the baseline\n");
+    assert_eq!(result.stderr, "");
+    let first = std::fs::read_to_string(file).expect("file exists");
     assert_eq!(measure_baseline(), first, "two baselines differ");
 }
 
@@ -84,53 +84,51 @@ fn one_instruction_is_a_change_without_tolerance() {
         take(&mut figures(json)["basic/getpid"], 1.0);
         json["environments"]["sim"]["facts"]["qemu"] = "0.1".into();
     });
-    let ended = check(&place, &file, &[]);
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    let told: Vec<&str> = ended.output.lines().collect();
+    let result = check(&place, &file, &[]);
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let lines: Vec<&str> = result.stdout.lines().collect();
     assert!(
-        told[0].starts_with("likely cause: QEMU, 0.1 -> "),
-        "{told:?}"
+        lines[0].starts_with("likely cause: QEMU, 0.1 -> "),
+        "{lines:?}"
     );
-    let row = told.iter().find(|line| line.starts_with("basic/getpid"));
-    assert!(row.is_some_and(|row| row.contains(" +1.000 ")), "{told:?}");
-    assert_eq!(told.last(), Some(&"changed: 1 of 4 figures"));
-    assert!(!ended.output.contains("basic/yield"), "{}", ended.output);
+    let row = lines.iter().find(|line| line.starts_with("basic/getpid"));
+    assert!(row.is_some_and(|row| row.contains(" +1.000 ")), "{lines:?}");
+    assert_eq!(lines.last(), Some(&"changed: 1 of 4 figures"));
+    assert!(!result.stdout.contains("basic/yield"), "{}", result.stdout);
 
     let let_pass = check(&place, &file, &["--tolerance", "basic=1"]);
     assert_eq!(let_pass.status, Some(0), "{let_pass:?}");
-    assert!(let_pass.output.contains("1 of them within"), "{let_pass:?}");
+    assert!(let_pass.stdout.contains("1 of them within"), "{let_pass:?}");
     assert_forms(&place, &file);
 }
 
-/// The figures come from runs in which every instruction was counted, or was not:
-/// the machine does not know.
 #[test]
 fn plugin_does_not_change_figures() {
-    let what = "figures with and without the plugin";
+    let feature = "figures with and without the plugin";
     let place = Place::new();
-    let Some(file) = baseline_with_profiles(&place, what) else {
+    let Some(file) = baseline_with_profiles(&place, feature) else {
         return;
     };
     let mut counted: Value =
-        serde_json::from_str(&std::fs::read_to_string(file).expect("it was made")).expect("JSON");
+        serde_json::from_str(&std::fs::read_to_string(file).expect("file exists")).expect("JSON");
     place.replace("libtrapline_profile.so", b"no library");
     let alone = place.run(&["baseline", "--env", "sim", "--workload", "basic"]);
     assert_eq!(alone.status, Some(0), "{alone:?}");
     assert!(
         alone
-            .errors
+            .stderr
             .starts_with("note: the baseline has no profiles: QEMU "),
         "{alone:?}"
     );
-    let alone: Value = serde_json::from_str(&alone.output).expect("JSON");
+    let alone: Value = serde_json::from_str(&alone.stdout).expect("JSON");
     let sim = counted["environments"]["sim"].as_object_mut();
-    let profiles = sim.expect("an object").remove("ledgers");
+    let profiles = sim.expect("object").remove("ledgers");
     assert!(profiles.is_some_and(|profiles| profiles["basic/yield"].is_object()));
     assert_eq!(alone, counted);
 }
 
-/// Lowers the stored cost of `function` by `insn`, in each batch and in the profile.
-/// The function's whole name.
+/// Lowers the stored cost of the function that begins with `function` by `insn`, in figure and profile,
+/// and returns its name.
 fn shrink(
     file: &Path,
     (environment, operation): (&str, &str),
@@ -138,8 +136,8 @@ fn shrink(
     insn: f64,
 ) -> String {
     let mut whole = String::new();
-    let text = std::fs::read_to_string(file).expect("it was made");
-    let mut json: Value = serde_json::from_str(&text).expect("it is JSON");
+    let text = std::fs::read_to_string(file).expect("file exists");
+    let mut json: Value = serde_json::from_str(&text).expect("JSON");
     let kept = &mut json["environments"][environment];
     take(&mut kept["figures"]["insn"][operation], insn);
     let fastest = kept.get_mut("fastest");
@@ -152,11 +150,11 @@ fn shrink(
         take(value, insn);
         whole.clone_from(name);
     }
-    std::fs::write(file, format!("{json:#}")).expect("it can be written");
+    std::fs::write(file, format!("{json:#}")).expect("write succeeds");
     whole
 }
 
-/// Returns the lines below that of an operation.
+/// Returns the indented lines after that of an operation.
 fn below<'a>(output: &'a str, operation: &str) -> Vec<&'a str> {
     let mut lines = output.lines();
     lines.find(|line| line.starts_with(operation));
@@ -174,46 +172,45 @@ fn function_that_gained_instructions_is_named() {
     for insn in [1.0, 19.0] {
         gained += insn;
         let whole = shrink(&file, getpid, "guest trapline_workloads", insn);
-        let (_, function) = whole.split_once(' ').expect("a function");
-        let ended = check(&place, &file, &[]);
-        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let (_, function) = whole.split_once(' ').expect("function name");
+        let result = check(&place, &file, &[]);
+        assert_eq!(result.status, Some(1), "{result:?}");
         let gain = format!("+{gained:.3}");
         let line = format!("{gain:>15}  {:<18} {function}", "guest");
-        assert_eq!(below(&ended.output, getpid.1), [line]);
+        assert_eq!(below(&result.stdout, getpid.1), [line]);
     }
     edit(&file, |json| take(&mut figures(json)["basic/getpid"], 1.0));
-    let ended = check(&place, &file, &[]);
-    let told = below(&ended.output, getpid.1);
+    let result = check(&place, &file, &[]);
+    let lines = below(&result.stdout, getpid.1);
     let caveat = "    not the figures themselves: profiles of ";
     assert!(
-        told.last().is_some_and(|line| line.starts_with(caveat)),
-        "{told:?}"
+        lines.last().is_some_and(|line| line.starts_with(caveat)),
+        "{lines:?}"
     );
 }
 
-/// The VMM's loop, of which every exit takes a turn.
 #[test]
 fn change_of_the_vmm_loop_is_named() {
-    let what = "a change of the VMM's loop";
-    if !has_qemu(what) {
+    let feature = "a change of the VMM's loop";
+    if !has_qemu(feature) {
         return;
     }
     let place = Place::new();
     let (environment, operation) = ("sim/kvm", "exits/port-out");
     let made = place.run(&["baseline", "--env", environment, "--workload", operation]);
-    if made.status == Some(4) || made.errors.contains("the baseline has no profiles") {
-        return skip(what, made.errors.trim());
+    if made.status == Some(4) || made.stderr.contains("the baseline has no profiles") {
+        return skip(feature, made.stderr.trim());
     }
-    assert_eq!(made.status, Some(0), "{}", made.errors);
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
     let file = place.path().join("baseline.json");
-    std::fs::write(&file, made.output).expect("it can be written");
+    std::fs::write(&file, made.stdout).expect("write succeeds");
     let vmm = "trapline-vmm trapline_machine::machine::Machine";
     shrink(&file, (environment, operation), vmm, 20.0);
-    let ended = check(&place, &file, &[]);
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    let told = below(&ended.output, operation);
-    let [line] = told[..] else {
-        panic!("one function gained: {}", ended.output);
+    let result = check(&place, &file, &[]);
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let lines = below(&result.stdout, operation);
+    let [line] = lines[..] else {
+        panic!("one function gained instructions: {}", result.stdout);
     };
     assert!(
         line.starts_with("        +20.000  trapline-vmm  "),
@@ -230,25 +227,25 @@ fn missing_profiles_are_reported_with_the_reason() {
     };
     edit(&file, |json| take(&mut figures(json)["basic/getpid"], 1.0));
     place.replace("libtrapline_profile.so", b"no library");
-    let ended = check(&place, &file, &[]);
-    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let result = check(&place, &file, &[]);
+    assert_eq!(result.status, Some(1), "{result:?}");
     let lead = "note: the functions that gained or lost are unknown: QEMU ";
-    assert!(ended.output.contains(lead), "{}", ended.output);
-    assert!(ended.output.contains("API version 1"), "{}", ended.output);
+    assert!(result.stdout.contains(lead), "{}", result.stdout);
+    assert!(result.stdout.contains("API version 1"), "{}", result.stdout);
     // The first format had no profiles.
     edit(&file, |json| {
         json["trapline-baseline"] = 1.into();
         let sim = json["environments"]["sim"].as_object_mut();
-        sim.expect("an object").remove("ledgers");
+        sim.expect("object").remove("ledgers");
     });
-    let ended = check(&place, &file, &["--format", "json"]);
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    let json: Value = serde_json::from_str(&ended.output).expect("JSON");
-    let note = json["notes"][0].as_str().expect("a note");
+    let result = check(&place, &file, &["--format", "json"]);
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
+    let note = json["notes"][0].as_str().expect("note");
     assert!(note.contains("the baseline has no profiles; "), "{note}");
 }
 
-/// Every form tells of the same change, with the same status.
+/// Checks that every format reports the change with the same status.
 #[track_caller]
 fn assert_forms(place: &Place, file: &Path) {
     for (format, words) in [
@@ -257,9 +254,9 @@ fn assert_forms(place: &Place, file: &Path) {
         ("bencher", "\"sim basic/getpid\": {"),
         ("json", "\"outcome\": \"changed\""),
     ] {
-        let ended = check(place, file, &["--format", format]);
-        assert_eq!(ended.status, Some(1), "{format}: {ended:?}");
-        assert!(ended.output.contains(words), "{format}: {}", ended.output);
+        let result = check(place, file, &["--format", format]);
+        assert_eq!(result.status, Some(1), "{format}: {result:?}");
+        assert!(result.stdout.contains(words), "{format}: {}", result.stdout);
     }
 }
 
@@ -275,27 +272,27 @@ fn missing_and_new_operations_are_changes() {
         all.remove("basic/yield");
         all.insert("basic/later".to_owned(), 1.0.into());
     });
-    let ended = check(&place, &file, &[]);
-    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let result = check(&place, &file, &[]);
+    assert_eq!(result.status, Some(1), "{result:?}");
     let row = |name: &str, word: &str| {
-        let mut lines = ended.output.lines();
+        let mut lines = result.stdout.lines();
         lines.any(|line| line.starts_with(name) && line.ends_with(word))
     };
-    assert!(row("basic/yield", "appeared"), "{}", ended.output);
-    assert!(row("basic/later", "vanished"), "{}", ended.output);
+    assert!(row("basic/yield", "appeared"), "{}", result.stdout);
+    assert!(row("basic/later", "vanished"), "{}", result.stdout);
 }
 
 #[track_caller]
-fn assert_usage(ended: &Ended, words: &[&str]) {
+fn assert_usage(result: &CommandOutput, words: &[&str]) {
     assert_eq!(
-        (ended.status, ended.output.as_str()),
+        (result.status, result.stdout.as_str()),
         (Some(2), ""),
-        "{ended:?}"
+        "{result:?}"
     );
     for word in words {
-        assert!(ended.errors.contains(word), "{word}: {}", ended.errors);
+        assert!(result.stderr.contains(word), "{word}: {}", result.stderr);
     }
-    assert!(ended.errors.contains("\n  help: "), "{}", ended.errors);
+    assert!(result.stderr.contains("\n  help: "), "{}", result.stderr);
 }
 
 #[test]
@@ -316,7 +313,7 @@ fn invalid_baseline_is_a_usage_error_with_a_remedy() {
             "no figures",
         ),
     ] {
-        std::fs::write(&file, text).expect("it can be written");
+        std::fs::write(&file, text).expect("write succeeds");
         assert_usage(&check(&place, &file, &[]), &["baseline.json", words]);
     }
 }
@@ -338,60 +335,67 @@ fn wall_clock_figures_have_no_baseline() {
             ],
             _ => &[],
         };
-        let ended = place.run(&[&[command, "--env", "sim,kvm"][..], rest].concat());
-        assert_usage(&ended, &["baselines are not supported by kvm", "sim/kvm"]);
+        let result = place.run(&[&[command, "--env", "sim,kvm"][..], rest].concat());
+        assert_usage(&result, &["baselines are not supported by kvm", "sim/kvm"]);
     }
-    let ended = place.run(&["check", "--baseline", "x", "--tolerance", "basic=-1"]);
-    assert_usage(&ended, &["--tolerance"]);
+    let result = place.run(&["check", "--baseline", "x", "--tolerance", "basic=-1"]);
+    assert_usage(&result, &["--tolerance"]);
 }
 
 #[test]
 fn unmeasurable_baseline_has_its_own_status() {
     let place = Place::new();
     let empty = place.path().join("bin");
-    std::fs::create_dir(&empty).expect("it is new");
+    std::fs::create_dir(&empty).expect("path is unused");
     let mut command = place.trapline(&["baseline", "--env", "sim"]);
-    let output = command.env("PATH", &empty).output().expect("it starts");
-    let ended = Ended::from(output);
+    let output = command
+        .env("PATH", &empty)
+        .output()
+        .expect("program starts");
+    let result = CommandOutput::from(output);
     assert_eq!(
-        (ended.status, ended.output.as_str()),
+        (result.status, result.stdout.as_str()),
         (Some(4), ""),
-        "{ended:?}"
+        "{result:?}"
     );
-    assert!(ended.errors.contains("qemu-system-x86"), "{}", ended.errors);
+    assert!(
+        result.stderr.contains("qemu-system-x86"),
+        "{}",
+        result.stderr
+    );
 }
 
-/// Ourselves. Digits are those of one kernel, QEMU and toolchain: where others are
-/// here, nobody is to blame for a difference.
+/// Compares with a baseline of the repository. Exact figures belong to one kernel, QEMU and toolchain:
+/// with others the test is skipped.
 #[track_caller]
 fn assert_as_kept(name: &str) {
-    let what = format!("the baseline {name}");
-    if !has_qemu(&what) {
+    let feature = format!("the baseline {name}");
+    if !has_qemu(&feature) {
         return;
     }
     let place = Place::new();
     let file = root().join("baselines").join(name);
-    let ended = check(&place, &file, &["--format", "json"]);
-    if ended.status == Some(4) {
-        return skip(&what, ended.errors.trim());
+    let result = check(&place, &file, &["--format", "json"]);
+    if result.status == Some(4) {
+        return skip(&feature, result.stderr.trim());
     }
     let json: Value =
-        serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
-    let causes = json["causes"].as_array().expect("a list");
+        serde_json::from_str(&result.stdout).unwrap_or_else(|error| panic!("{error}: {result:?}"));
+    let causes = json["causes"].as_array().expect("list");
     let around = causes.iter().find(|cause| cause["around"] == true);
     if let Some(cause) = around {
-        assert_ne!(ended.status, Some(3), "{}", ended.output);
+        assert_ne!(result.status, Some(3), "{}", result.stdout);
         let why = format!(
-            "it was made with another {}; `make baseline` makes it anew",
-            cause["fact"].as_str().expect("a name")
+            "it has another {}; `make baseline` updates it",
+            cause["fact"].as_str().expect("name")
         );
-        return skip(&what, &why);
+        return skip(&feature, &why);
     }
     assert_eq!(
-        ended.status,
+        result.status,
         Some(0),
-        "a figure of ours changed; if that is meant, `make baseline` and say why:\n{}",
-        check(&place, &file, &[]).output
+        "a figure changed; if intended, run `make baseline` and explain it:\n{}",
+        check(&place, &file, &[]).stdout
     );
 }
 

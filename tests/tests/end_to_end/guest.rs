@@ -1,21 +1,28 @@
-//! The image and the agent themselves, without the lab between: the same work
-//! everywhere, proved by checksums, and the same digits twice.
+//! Image and agent without the lab: identical checksums in all machines, and reproducible instruction
+//! counts.
 
 use std::process::Command;
+use std::sync::OnceLock;
 use trapline_abi::platform::{EXIT_STATUS_DONE, EXIT_STATUS_PANIC};
 use trapline_abi::Workload;
-use trapline_tests::guest::{Machine, Said};
+use trapline_tests::guest::{GuestOutput, Machine};
 use trapline_tests::{has_kvm, has_qemu, parts};
 
-/// Small, but every operation that leaves a checksum.
+/// A small job with every operation that has a checksum.
 const JOB: &str = "trapline.run=basic,stream,exits trapline.batches=3 trapline.batch-ticks=20000 \
                    trapline.pages=512 trapline.blocks=8 trapline.doubles=20000 trapline.passes=2";
 
-fn boot_counting(extra: &str) -> Said {
-    let (status, said) = Machine::counting().boot(&format!("{JOB} {extra}"));
-    assert_eq!(status, Some(EXIT_STATUS_DONE), "{said:?}");
-    assert!(said.done && said.damaged == 0, "{said:?}");
-    said
+/// Returns the output of [`JOB`] in the simulated machine, which all tests share.
+fn shared_output() -> &'static GuestOutput {
+    static OUTPUT: OnceLock<GuestOutput> = OnceLock::new();
+    OUTPUT.get_or_init(|| boot_counting(""))
+}
+
+fn boot_counting(extra: &str) -> GuestOutput {
+    let (status, output) = Machine::counting().boot(&format!("{JOB} {extra}"));
+    assert_eq!(status, Some(EXIT_STATUS_DONE), "{output:?}");
+    assert!(output.done && output.damaged == 0, "{output:?}");
+    output
 }
 
 #[test]
@@ -45,7 +52,7 @@ fn instruction_clock_is_reproducible() {
     if !has_qemu("the same digits twice, without the lab") {
         return;
     }
-    let (one, other) = (boot_counting(""), boot_counting(""));
+    let (one, other) = (shared_output(), &boot_counting(""));
     assert!(!one.batches.is_empty());
     assert_eq!(one, other);
 }
@@ -58,13 +65,13 @@ fn agent_and_image_do_the_same_work() {
     let output = Command::new(parts().join("trapline-agent"))
         .args(JOB.split_whitespace())
         .output()
-        .expect("the agent can be started");
+        .expect("agent starts");
     assert!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let (agent, image) = (Said::read(&output.stdout), boot_counting(""));
+    let (agent, image) = (GuestOutput::read(&output.stdout), shared_output());
     for op in Workload::Basic
         .operations()
         .chain(Workload::Stream.operations())
@@ -77,8 +84,8 @@ fn agent_and_image_do_the_same_work() {
         assert_eq!(agent.checks.get(&op), image.checks.get(&op), "{op:?}");
     }
     for op in Workload::Exits.operations() {
-        let told = agent.checks.contains_key(&op) || agent.reasons.contains_key(&op);
-        assert!(told, "the agent says nothing of {op:?}");
+        let is_reported = agent.checks.contains_key(&op) || agent.reasons.contains_key(&op);
+        assert!(is_reported, "the agent reported nothing on {op:?}");
     }
 }
 
@@ -87,9 +94,9 @@ fn tcg_does_the_same_work() {
     if !has_qemu("the image in translating QEMU") {
         return;
     }
-    let (status, said) = Machine::new(&["-accel", "tcg", "-cpu", "max"]).boot(JOB);
-    assert_eq!(status, Some(EXIT_STATUS_DONE), "{said:?}");
-    assert_eq!(said.checks, boot_counting("").checks);
+    let (status, output) = Machine::new(&["-accel", "tcg", "-cpu", "max"]).boot(JOB);
+    assert_eq!(status, Some(EXIT_STATUS_DONE), "{output:?}");
+    assert_eq!(output.checks, shared_output().checks);
 }
 
 #[test]
@@ -98,13 +105,17 @@ fn qemu_with_kvm_does_the_same_work() {
         return;
     }
     let machine = Machine::new(&["-accel", "kvm", "-cpu", "host,-arch-capabilities"]);
-    let (status, said) = machine.boot(&format!("{JOB} trapline.ring=3"));
-    assert_eq!(status, Some(EXIT_STATUS_DONE), "{said:?}");
-    let counted = boot_counting("");
+    let (status, output) = machine.boot(&format!("{JOB} trapline.ring=3"));
+    assert_eq!(status, Some(EXIT_STATUS_DONE), "{output:?}");
+    let counted = shared_output();
     for workload in [Workload::Basic, Workload::Stream] {
         for op in workload.operations() {
-            assert!(said.checks.contains_key(&op), "{op:?}: {:?}", said.reasons);
-            assert_eq!(said.checks.get(&op), counted.checks.get(&op), "{op:?}");
+            assert!(
+                output.checks.contains_key(&op),
+                "{op:?}: {:?}",
+                output.reasons
+            );
+            assert_eq!(output.checks.get(&op), counted.checks.get(&op), "{op:?}");
         }
     }
 }
@@ -114,8 +125,8 @@ fn invalid_job_is_quoted_in_the_panic_message() {
     if !has_qemu("last words of the image") {
         return;
     }
-    let (status, said) = Machine::counting().boot("trapline.rum=basic");
-    assert_eq!(status, Some(EXIT_STATUS_PANIC), "{said:?}");
-    let message = said.panic.expect("it panicked");
+    let (status, output) = Machine::counting().boot("trapline.rum=basic");
+    assert_eq!(status, Some(EXIT_STATUS_PANIC), "{output:?}");
+    let message = output.panic.expect("panic message");
     assert!(message.contains("trapline.rum=basic"), "{message}");
 }

@@ -1,64 +1,22 @@
-//! The machine with Intel's virtualization, end to end: its figures are explained to
-//! the instruction, and what can go wrong with Bochs is told with what helps.
+//! The simulated machine with VMX: complete profiles of its figures, and failures of Bochs.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
+use trapline_tests::measurements::{component_insn, total_insn};
 use trapline_tests::processes::{children, signal, wait_until, TO_BEGIN};
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{unavailable_reason, CommandOutput, Place};
 use trapline_tests::skip;
 
-/// The program of Bochs, as the kernel calls its processes.
+/// Process name of Bochs.
 const BOCHS: &str = "bochs-bin";
 
-/// Returns whether an environment is ready; otherwise records `what` as skipped.
-fn is_ready(place: &Place, environment: &str, what: &str) -> bool {
-    let (_, reason) = availability(place, environment, None);
-    if let Some(reason) = &reason {
-        skip(what, reason);
-    }
-    reason.is_none()
-}
-
-/// What `trapline list` says of an environment, with another $PATH if one is given:
-/// how it ended, and why the environment is not ready.
-fn availability(place: &Place, environment: &str, path: Option<&Path>) -> (Ended, Option<String>) {
-    let mut command = place.trapline(&["list", "--format", "json"]);
-    if let Some(path) = path {
-        command.env("PATH", path);
-    }
-    let ended = Ended::from(command.output().expect("it starts"));
-    let json: Value = serde_json::from_str(&ended.output).expect("one JSON object");
-    let all = json["environments"].as_array().expect("a list");
-    let found = all.iter().find(|one| one["name"] == environment);
-    let reason = found.expect("it is known")["reason"].as_str();
-    let reason = reason.map(str::to_owned);
-    (ended, reason)
-}
-
 fn profile(place: &Place, environment: &str, operation: &str) -> (String, Value) {
-    let ended = place.run(&["explain", environment, operation, "--format", "json"]);
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    let json = serde_json::from_str(&ended.output).expect("one JSON object");
-    (ended.output, json)
-}
-
-/// Returns the figure of `trapline run` for the same operation, without a profiler.
-fn figure(place: &Place, environment: &str, operation: &str) -> f64 {
-    let json = place.measure(&["-q", "--env", environment, "--workload", operation]);
-    json["cells"][0]["estimate"]
-        .as_f64()
-        .expect("it was measured")
-}
-
-/// Instructions of a component.
-fn of_component(profile: &Value, component: &str) -> f64 {
-    let functions = profile["functions"].as_array().expect("a list");
-    let own = functions
-        .iter()
-        .filter(|item| item["component"] == component);
-    own.filter_map(|item| item["insn"].as_f64()).sum()
+    let result = place.run(&["explain", environment, operation, "--format", "json"]);
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let json = serde_json::from_str(&result.stdout).expect("JSON object");
+    (result.stdout, json)
 }
 
 #[track_caller]
@@ -67,33 +25,27 @@ fn assert_explains(profile: &Value, figure: f64) {
     assert_eq!(
         profile["total"].as_f64(),
         Some(figure),
-        "watching changes it"
+        "profiling changes the figure"
     );
-    let functions = profile["functions"].as_array().expect("a list");
-    let sum: f64 = functions
-        .iter()
-        .filter_map(|item| item["insn"].as_f64())
-        .sum();
-    assert!((sum - figure).abs() < 1e-6, "{profile:#}");
+    assert!((total_insn(profile) - figure).abs() < 1e-6, "{profile:#}");
 }
 
 #[test]
 fn all_instructions_of_the_bare_machine_belong_to_the_image() {
     let place = Place::new();
-    if !is_ready(&place, "sim-vmx", "explaining Intel's bare machine") {
+    if !place.has("sim-vmx", "explaining Intel's bare machine") {
         return;
     }
     let (text, json) = profile(&place, "sim-vmx", "basic/getpid");
-    assert_explains(&json, figure(&place, "sim-vmx", "basic/getpid"));
-    assert!(of_component(&json, "guest") >= 1.0, "{text}");
+    assert_explains(&json, place.figure("sim-vmx", "basic/getpid"));
+    assert!(component_insn(&json, "guest") >= 1.0, "{text}");
 }
 
 #[test]
 #[ignore = "slow: make test-all"]
 fn profile_of_an_exit_to_kvm_is_complete() {
     let place = Place::new();
-    if !is_ready(
-        &place,
+    if !place.has(
         "sim-vmx/kvm",
         "explaining an exit to KVM on Intel's machine",
     ) {
@@ -101,34 +53,30 @@ fn profile_of_an_exit_to_kvm_is_complete() {
     }
     let operation = "exits/port-out";
     let (text, json) = profile(&place, "sim-vmx/kvm", operation);
-    assert_explains(&json, figure(&place, "sim-vmx/kvm", operation));
+    assert_explains(&json, place.figure("sim-vmx/kvm", operation));
     assert_eq!(json["exits"], json["operations"], "one exit each");
     for component in ["guest", "kvm_intel", "kvm", "kernel", "trapline-vmm"] {
-        let insn = of_component(&json, component);
+        let insn = component_insn(&json, component);
         assert!(insn >= 1.0, "nothing of {component}: {text}");
     }
     assert!(text.contains("\"vmx_vcpu_run\""), "{text}");
 }
 
-/// From the image to Xen and back, with nobody else on the way.
+/// The path contains the image and Xen only.
 #[test]
 #[ignore = "slow: make test-all"]
 fn profile_of_an_exit_to_xen_is_complete() {
     let place = Place::new();
     let environment = "sim-vmx/xen-pvh";
-    if !is_ready(
-        &place,
-        environment,
-        "explaining an exit to Xen on Intel's machine",
-    ) {
+    if !place.has(environment, "explaining an exit to Xen on Intel's machine") {
         return;
     }
     let operation = "exits/cpuid";
     let (text, json) = profile(&place, environment, operation);
-    assert_explains(&json, figure(&place, environment, operation));
+    assert_explains(&json, place.figure(environment, operation));
     assert_eq!(json["exits"], json["operations"], "one exit each");
     for component in ["guest", "xen"] {
-        let insn = of_component(&json, component);
+        let insn = component_insn(&json, component);
         assert!(insn >= 1.0, "nothing of {component}: {text}");
     }
     if text.contains("\"[xen]\"") {
@@ -142,25 +90,21 @@ fn profile_of_an_exit_to_xen_is_complete() {
 #[ignore = "slow: make test-all"]
 fn profile_of_a_system_call_is_complete() {
     let place = Place::new();
-    if !is_ready(
-        &place,
-        "sim-vmx/linux",
-        "explaining Linux on Intel's machine",
-    ) {
+    if !place.has("sim-vmx/linux", "explaining Linux on Intel's machine") {
         return;
     }
     let (text, json) = profile(&place, "sim-vmx/linux", "basic/getpid");
     assert_eq!(json["residual"], 0, "{text}");
-    assert!(of_component(&json, "kernel") > 10.0, "{text}");
-    assert!(of_component(&json, "trapline-agent") >= 1.0, "{text}");
+    assert!(component_insn(&json, "kernel") > 10.0, "{text}");
+    assert!(component_insn(&json, "trapline-agent") >= 1.0, "{text}");
 }
 
 #[test]
 fn explanations_without_plugin_support_are_rejected() {
     let place = Place::new();
     let drawn = place.path().join("one.svg");
-    let drawn = drawn.to_str().expect("a plain name");
-    for (words, told) in [
+    let drawn = drawn.to_str().expect("path is UTF-8");
+    for (words, message) in [
         (
             vec!["sim-vmx/kvm", "boot"],
             "explain boot is not supported by",
@@ -178,21 +122,21 @@ fn explanations_without_plugin_support_are_rejected() {
             "cannot be compared",
         ),
     ] {
-        let ended = place.run(&[&["explain"], &words[..]].concat());
-        assert_eq!(ended.status, Some(2), "{ended:?}");
-        assert!(ended.errors.contains(told), "{ended:?}");
-        assert!(ended.errors.contains("help: "), "{ended:?}");
+        let result = place.run(&[&["explain"], &words[..]].concat());
+        assert_eq!(result.status, Some(2), "{result:?}");
+        assert!(result.stderr.contains(message), "{result:?}");
+        assert!(result.stderr.contains("help: "), "{result:?}");
     }
 }
 
-/// A directory in which a script stands for Bochs.
+/// Creates a directory with a script in place of Bochs.
 fn false_bochs(place: &Place, script: &str) -> std::path::PathBuf {
     let bin = place.path().join("only");
-    std::fs::create_dir_all(&bin).expect("it can be made");
+    std::fs::create_dir_all(&bin).expect("directory can be created");
     let program = bin.join(BOCHS);
-    std::fs::write(&program, script).expect("it can be written");
+    std::fs::write(&program, script).expect("write succeeds");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&program, executable).expect("it is ours");
+    std::fs::set_permissions(&program, executable).expect("file is owned by the test");
     bin
 }
 
@@ -200,38 +144,41 @@ fn false_bochs(place: &Place, script: &str) -> std::path::PathBuf {
 fn missing_bochs_or_vmx_is_reported_with_a_remedy() {
     let place = Place::new();
     let empty = place.path().join("nothing");
-    std::fs::create_dir(&empty).expect("it is new");
+    std::fs::create_dir(&empty).expect("path is unused");
     let without = "#!/bin/sh\n[ \"$2\" = cpu ] && echo bx_generic || echo Bochs x86 Emulator 2.7\n";
     let without = false_bochs(&place, without);
-    for (path, told) in [(empty, "there is no Bochs"), (without, "has no processor")] {
+    for (path, message) in [(empty, "there is no Bochs"), (without, "has no processor")] {
+        let mut command = place.trapline(&["list", "--format", "json"]);
+        let list = command.env("PATH", path).output().expect("program starts");
+        let list = CommandOutput::from(list);
         for environment in ["sim-vmx", "sim-vmx/kvm", "sim-vmx/xen-pvh"] {
-            let (_, reason) = availability(&place, environment, Some(&path));
-            let reason = reason.expect("it is not ready");
-            assert!(reason.contains(told), "{reason}");
+            let reason = unavailable_reason(&list, environment);
+            let reason = reason.expect("environment is unavailable");
+            assert!(reason.contains(message), "{reason}");
             assert!(reason.contains("apt-get install"), "{reason}");
         }
     }
 }
 
-/// Starts a run on Intel's machine, and waits until Bochs runs for it.
+/// Starts a run and waits until Bochs runs its machine.
 fn start(place: &Place) -> (Child, i32) {
     let store = place.store();
-    let store = store.to_str().expect("the path is text");
+    let store = store.to_str().expect("path is UTF-8");
     let words = "--env sim-vmx/linux --workload basic/getpid --format json";
     let mut all = vec!["run", "--store", store];
     all.extend(words.split(' '));
     let mut command = place.trapline(&all);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("it starts");
+    let child = command.spawn().expect("program starts");
     let runs = wait_until(TO_BEGIN, || !machines(&child).is_empty());
     assert!(runs, "no Bochs was started");
     let bochs = machines(&child)[0];
     (child, bochs)
 }
 
-/// The Bochs that make machines for a lab.
-fn machines(lab: &Child) -> Vec<i32> {
-    let mut all = children(lab.id(), BOCHS);
+/// Returns the Bochs processes of a run's machines.
+fn machines(run: &Child) -> Vec<i32> {
+    let mut all = children(run.id(), BOCHS);
     all.retain(is_machine);
     all
 }
@@ -249,35 +196,38 @@ fn is_alive(process: i32) -> bool {
 #[test]
 fn killed_bochs_is_reported() {
     let place = Place::new();
-    if !is_ready(&place, "sim-vmx/linux", "killing Bochs") {
+    if !place.has("sim-vmx/linux", "killing Bochs") {
         return;
     }
     let (mut child, _) = start(&place);
-    // Both boots of the machine, at the same time or one after the other.
+    // The run boots the machine twice, concurrently or one after the other.
     let over = wait_until(Duration::from_secs(60), || {
         for bochs in machines(&child) {
-            // SAFETY: kill(2) touches no memory of ours. The process is one that our
-            // child has started and that runs for seconds: this is its number still.
+            // SAFETY: kill(2) accesses no memory of this process. The child of the run was just listed
+            // and runs for seconds.
             unsafe { libc::kill(bochs, libc::SIGKILL) };
         }
-        child.try_wait().expect("it is ours").is_some()
+        child
+            .try_wait()
+            .expect("file is owned by the test")
+            .is_some()
     });
-    assert!(over, "the lab waits for what was killed");
-    let ended = Ended::from(child.wait_with_output().expect("it ends"));
-    assert_eq!(ended.status, Some(1), "{}", ended.errors);
-    assert!(ended.output.contains("signal 9"), "{ended:?}");
+    assert!(over, "the run does not end");
+    let result = CommandOutput::from(child.wait_with_output().expect("child is reaped"));
+    assert_eq!(result.status, Some(1), "{}", result.stderr);
+    assert!(result.stdout.contains("signal 9"), "{result:?}");
 }
 
 #[test]
 fn ctrl_c_ends_bochs() {
     let place = Place::new();
-    if !is_ready(&place, "sim-vmx/linux", "interrupting Bochs") {
+    if !place.has("sim-vmx/linux", "interrupting Bochs") {
         return;
     }
     let (child, bochs) = start(&place);
     signal(&child, libc::SIGINT);
-    let ended = Ended::from(child.wait_with_output().expect("it ends"));
-    assert_eq!(ended.status, Some(130), "{}", ended.errors);
+    let result = CommandOutput::from(child.wait_with_output().expect("child is reaped"));
+    assert_eq!(result.status, Some(130), "{}", result.stderr);
     assert!(
         wait_until(Duration::from_secs(5), || !is_alive(bochs)),
         "Bochs still runs"
@@ -287,12 +237,14 @@ fn ctrl_c_ends_bochs() {
 #[test]
 fn exceeded_deadline_is_reported_with_the_option_to_raise_it() {
     let place = Place::new();
-    if !is_ready(&place, "sim-vmx/linux", "a deadline for Bochs") {
+    if !place.has("sim-vmx/linux", "a deadline for Bochs") {
         return;
     }
     let words = "--env sim-vmx/linux --workload basic/getpid --timeout 1";
     let json = place.measure(&words.split(' ').collect::<Vec<_>>());
-    let told = json["cells"][0]["failed"].as_str().expect("it failed");
-    assert!(told.contains("timed out after 1 s"), "{told}");
-    assert!(told.contains("--timeout allows more"), "{told}");
+    let reason = json["cells"][0]["failed"]
+        .as_str()
+        .expect("operation failed");
+    assert!(reason.contains("timed out after 1 s"), "{reason}");
+    assert!(reason.contains("--timeout allows more"), "{reason}");
 }

@@ -1,18 +1,18 @@
-//! Real runs, as people start them: every environment that this machine offers,
-//! with real guests. The expensive run is made once and looked at by many tests.
+//! Runs of every environment that this host offers. The tests share one run.
 
 use serde_json::Value;
 use std::sync::OnceLock;
 use trapline_tests::has_qemu;
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::measurements::{cell, cells, estimate};
+use trapline_tests::run::{CommandOutput, Place};
 
-/// Environments of a plan that names none, by the operations of its workloads.
+/// Environments of a default plan times operations of its workloads.
 const CELLS: usize = 8 * 31;
 
-/// One run of everything, and where it was stored.
+/// A run of all environments, and its store.
 struct Everything {
     place: Place,
-    ended: Ended,
+    result: CommandOutput,
     json: Value,
 }
 
@@ -21,22 +21,25 @@ fn everything() -> &'static Everything {
     RUN.get_or_init(|| {
         let place = Place::new();
         let store = place.store();
-        let store = store.to_str().expect("the path is text");
-        let ended = place.run(&["run", "--boots", "2", "--format", "json", "--store", store]);
-        let json = serde_json::from_str(&ended.output).unwrap_or_else(|error| {
-            panic!("standard output is not one JSON object: {error}: {ended:?}")
+        let store = store.to_str().expect("path is UTF-8");
+        let result = place.run(&["run", "--boots", "2", "--format", "json", "--store", store]);
+        let json = serde_json::from_str(&result.stdout).unwrap_or_else(|error| {
+            panic!("standard output is not one JSON object: {error}: {result:?}")
         });
         note_skips(&json);
-        Everything { place, ended, json }
+        Everything {
+            place,
+            result,
+            json,
+        }
     })
 }
 
-/// Environments that this machine does not offer belong into the list of what
-/// was not tested.
+/// Records unavailable environments as skipped.
 fn note_skips(json: &Value) {
     let environments = json["environments"]
         .as_object()
-        .expect("there are environments");
+        .expect("object of environments");
     for (name, environment) in environments {
         if let Some(reason) = environment["skip"].as_str() {
             trapline_tests::skip(&format!("environment {name}"), reason);
@@ -54,12 +57,8 @@ fn show(format: &str) -> String {
         "--store",
         store.to_str().expect("text"),
     ]);
-    assert_eq!(shown.status, Some(0), "{}", shown.errors);
-    shown.output
-}
-
-fn cells(json: &Value) -> &[Value] {
-    json["cells"].as_array().expect("there are cells")
+    assert_eq!(shown.status, Some(0), "{}", shown.stderr);
+    shown.stdout
 }
 
 fn text<'a>(cell: &'a Value, key: &str) -> &'a str {
@@ -68,31 +67,10 @@ fn text<'a>(cell: &'a Value, key: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {key} in {cell}"))
 }
 
-/// The cell of `workload/operation` in an environment.
-fn cell<'a>(json: &'a Value, environment: &str, path: &str) -> &'a Value {
-    let (workload, operation) = path.split_once('/').expect("a path");
-    let fits = |cell: &&Value| {
-        cell["environment"] == environment
-            && cell["workload"] == workload
-            && cell["operation"] == operation
-    };
-    cells(json)
-        .iter()
-        .find(fits)
-        .unwrap_or_else(|| panic!("no {path} in {environment}"))
-}
-
-fn estimate(json: &Value, environment: &str, path: &str) -> f64 {
-    let cell = cell(json, environment, path);
-    cell["estimate"]
-        .as_f64()
-        .unwrap_or_else(|| panic!("no figure: {cell}"))
-}
-
 #[test]
 fn every_cell_has_a_figure_or_a_reason() {
     let run = everything();
-    assert_eq!(run.ended.status, Some(0), "{}", run.ended.errors);
+    assert_eq!(run.result.status, Some(0), "{}", run.result.stderr);
     assert_eq!(cells(&run.json).len(), CELLS, "environments by operations");
     for cell in cells(&run.json) {
         assert!(cell.get("failed").is_none(), "{cell}");
@@ -103,7 +81,7 @@ fn every_cell_has_a_figure_or_a_reason() {
     }
 }
 
-/// Operations that used to cost 42 to 116 instructions more beside others, in QEMU: see
+/// In QEMU these operations once cost 42 to 116 instructions more after others:
 /// docs/internals/neighbour-independence.md.
 #[test]
 fn exact_figures_are_independent_of_other_operations() {
@@ -173,7 +151,7 @@ fn exact_figures_are_verified_by_a_second_boot() {
             cell["low"].is_null() && cell["ratio_low"].is_null(),
             "{cell}"
         );
-        let flags = cell["flags"].as_array().expect("a list");
+        let flags = cell["flags"].as_array().expect("list");
         assert!(!flags.contains(&"unproved".into()), "{cell}");
     }
 }
@@ -193,8 +171,7 @@ fn host_is_always_measured() {
     }
 }
 
-/// An exit must have been one: on the bare machine it is an instruction, under a
-/// hypervisor it is a way through kernel and VMM and back.
+/// A port write is one instruction on the bare machine, and an exit under a hypervisor.
 #[test]
 fn exits_leave_the_guest() {
     if !has_qemu("exits on the simulated machine") {
@@ -214,7 +191,7 @@ fn exits_leave_the_guest() {
         assert!(there > 1000.0, "{there} insn in {environment}");
         let ratio = cell(json, environment, "exits/port-out")["ratio"]
             .as_f64()
-            .expect("a ratio");
+            .expect("ratio");
         assert!(
             (ratio - there / bare).abs() < 0.01 * ratio,
             "{ratio} is not {there} / {bare}"
@@ -228,7 +205,9 @@ fn another_run_gives_the_same_figures() {
         return;
     }
     let first = everything();
-    let second = first.place.measure(&["--env", "sim,sim/kvm"]);
+    let second = first
+        .place
+        .measure(&["--env", "sim,sim/kvm", "--workload", "exits,boot"]);
     let exact: Vec<_> = cells(&second)
         .iter()
         .filter(|cell| cell["estimate"].is_number())
@@ -249,10 +228,10 @@ fn another_run_gives_the_same_figures() {
 #[test]
 fn show_prints_what_run_printed() {
     let run = everything();
-    assert_eq!(first_run("json"), run.ended.output);
+    assert_eq!(first_run("json"), run.result.stdout);
 }
 
-/// Other tests add runs to the same store.
+/// Returns the first run of the shared store in a format; other tests add runs.
 fn first_run(format: &str) -> String {
     let place = &everything().place;
     let store = place.store();
@@ -265,7 +244,7 @@ fn first_run(format: &str) -> String {
         "--store",
         store.to_str().expect("text"),
     ];
-    place.run(&words).output
+    place.run(&words).stdout
 }
 
 #[test]
@@ -298,12 +277,12 @@ fn all_formats_have_the_same_cells() {
             .any(|line| line.starts_with('|') && line.contains("port-out")),
         "{markdown}"
     );
-    assert!(show("csv").starts_with(csv.lines().next().expect("a header")));
+    assert!(show("csv").starts_with(csv.lines().next().expect("header line")));
 }
 
 #[test]
 fn quiet_run_prints_only_the_result() {
     let run = everything();
-    assert!(run.ended.output.starts_with('{') && run.ended.output.ends_with("}\n"));
-    assert_eq!(run.ended.errors, "", "nobody watches, so nothing is told");
+    assert!(run.result.stdout.starts_with('{') && run.result.stdout.ends_with("}\n"));
+    assert_eq!(run.result.stderr, "", "no progress without a terminal");
 }

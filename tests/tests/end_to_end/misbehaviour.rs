@@ -1,6 +1,5 @@
-//! Guests that do what guests under development do: panic, hang, reset their CPU,
-//! flood their console, or write nonsense to it. A real image does it on request,
-//! in every environment, and each time the lab says what happened.
+//! Guests that panic, hang, reset their CPU, flood their console, or write noise to it. The image does
+//! so on request, and the cause is reported in every environment.
 
 use std::time::Duration;
 use trapline_abi::job::Fault;
@@ -9,7 +8,7 @@ use trapline_environments::{all, boot, Booted, Environment, Limits, Settings};
 use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Preset, Request};
 use trapline_tests::{settings, skip};
 
-/// Environments whose guests can be asked, and that take a second at most.
+/// Environments that boot within a second.
 const QUICK: [EnvironmentId; 4] = [
     EnvironmentId::KVM,
     EnvironmentId::QEMU_KVM,
@@ -17,8 +16,8 @@ const QUICK: [EnvironmentId; 4] = [
     EnvironmentId::SIM,
 ];
 
-/// The same, and QEMU as a VMM that nobody knows.
-const WITH_FOREIGN: [EnvironmentId; 5] = [
+/// The same, and QEMU as custom VMM.
+const WITH_CUSTOM: [EnvironmentId; 5] = [
     EnvironmentId::KVM,
     EnvironmentId::QEMU_KVM,
     EnvironmentId::QEMU_TCG,
@@ -26,10 +25,10 @@ const WITH_FOREIGN: [EnvironmentId; 5] = [
     EnvironmentId::SIM,
 ];
 
-const FOREIGN: &str = "qemu-system-x86_64 -M microvm -nodefaults -display none -no-reboot \
+const CUSTOM_QEMU: &str = "qemu-system-x86_64 -M microvm -nodefaults -display none -no-reboot \
     -m {memory} -smp {cpus} -serial stdio -kernel {image} -append {cmdline}";
 
-/// A boot that measures one operation after misbehaving.
+/// Returns a boot that injects `fault` before its operation.
 fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
     let plan = expand(&Request {
         configs: vec![id.into()],
@@ -44,7 +43,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         irq: Default::default(),
         block: Default::default(),
     });
-    let mut boot = plan.boots.into_iter().next().expect("one boot is planned");
+    let mut boot = plan.boots.into_iter().next().expect("plan has one boot");
     boot.job = Job {
         fault: Some(fault),
         ..boot.job
@@ -54,7 +53,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
 
 fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
     let settings = Settings {
-        vmm: Some(FOREIGN.parse().expect("the command has all it needs")),
+        vmm: Some(CUSTOM_QEMU.parse().expect("valid command")),
         ..settings()
     };
     let mut known = all(&settings).into_iter();
@@ -72,10 +71,10 @@ fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
     }
 }
 
-/// Boots a guest that misbehaves; `None` where the environment is not offered.
-fn misbehave(id: EnvironmentId, fault: Fault, patience: u64) -> Option<Booted> {
+/// Boots a guest with `fault`, if the environment is available.
+fn boot_with_fault(id: EnvironmentId, fault: Fault, patience: u64) -> Option<Booted> {
     let environment = environment(id)?;
-    let image = settings().parts.image().expect("the image was built");
+    let image = settings().parts.image().expect("image is built");
     let watch = Limits::timeout(Duration::from_secs(patience));
     let booted = boot(
         environment.as_ref(),
@@ -87,18 +86,18 @@ fn misbehave(id: EnvironmentId, fault: Fault, patience: u64) -> Option<Booted> {
     Some(booted.unwrap_or_else(|error| panic!("{id}: {error}")))
 }
 
-/// The trouble that comes of it must be told, and nothing must have been measured.
+/// Checks the reported cause, and that no operation was measured.
 #[track_caller]
-fn assert_told(id: EnvironmentId, fault: Fault, patience: u64, words: &[&str]) {
-    let Some(booted) = misbehave(id, fault, patience) else {
+fn assert_reported(id: EnvironmentId, fault: Fault, patience: u64, words: &[&str]) {
+    let Some(booted) = boot_with_fault(id, fault, patience) else {
         return;
     };
     let trouble = booted
         .error
         .unwrap_or_else(|| panic!("{id}: no trouble with {fault:?}"));
-    let told = trouble.to_string();
-    let fits = words.iter().any(|words| told.contains(words));
-    assert!(fits, "{id}: {told}");
+    let reason = trouble.to_string();
+    let fits = words.iter().any(|words| reason.contains(words));
+    assert!(fits, "{id}: {reason}");
     for operation in &booted.observation.operations {
         assert!(
             matches!(operation.outcome, Outcome::Failed(_)),
@@ -109,8 +108,8 @@ fn assert_told(id: EnvironmentId, fault: Fault, patience: u64, words: &[&str]) {
 
 #[test]
 fn panic_message_is_reported() {
-    for id in WITH_FOREIGN {
-        assert_told(
+    for id in WITH_CUSTOM {
+        assert_reported(
             id,
             Fault::Panic,
             30,
@@ -121,12 +120,12 @@ fn panic_message_is_reported() {
 
 #[test]
 fn hanging_guest_is_killed_at_its_deadline() {
-    for id in WITH_FOREIGN {
-        assert_told(id, Fault::Hang, 2, &["timed out after 2 s and was killed"]);
+    for id in WITH_CUSTOM {
+        assert_reported(id, Fault::Hang, 2, &["timed out after 2 s and was killed"]);
     }
 }
 
-/// At ring 3 only our VMM lets a guest sleep, so KVM with QEMU may be unable to.
+/// Guests of QEMU with KVM may be unable to halt: at ring 3 this requires trapline-vmm.
 #[test]
 fn sleeping_guest_is_killed_at_its_deadline() {
     let words = ["timed out after 2 s and was killed"];
@@ -135,32 +134,31 @@ fn sleeping_guest_is_killed_at_its_deadline() {
         EnvironmentId::QEMU_TCG,
         EnvironmentId::SIM,
     ] {
-        assert_told(id, Fault::Sleep, 2, &words);
+        assert_reported(id, Fault::Sleep, 2, &words);
     }
 }
 
-/// Where time passes as fast as nothing happens, the machine's own init ends the
-/// guest, and the machine with it: no process of the host's hangs.
+/// The clock of an idle simulated machine advances at once, so its init enforces the deadline.
 #[test]
 fn lingering_program_in_the_simulated_machine_is_ended() {
     let words = ["600 s of the simulated clock and was killed"];
-    assert_told(EnvironmentId::SIM_KVM, Fault::Sleep, 300, &words);
-    assert_told(EnvironmentId::SIM_XEN_PVH, Fault::Sleep, 600, &words);
+    assert_reported(EnvironmentId::SIM_KVM, Fault::Sleep, 300, &words);
+    assert_reported(EnvironmentId::SIM_XEN_PVH, Fault::Sleep, 600, &words);
 }
 
-/// A guest at ring 3 cannot reset the CPU; it says so instead.
+/// A guest at ring 3 cannot reset the CPU and reports that.
 #[test]
 fn triple_fault_is_reported() {
     for id in QUICK {
-        assert_told(id, Fault::Triple, 30, &["triple fault"]);
+        assert_reported(id, Fault::Triple, 30, &["triple fault"]);
     }
 }
 
-/// If a byte takes many instructions to write, the deadline comes first.
+/// If a byte takes many instructions, the deadline expires first.
 #[test]
 fn console_flood_is_bounded() {
-    for id in WITH_FOREIGN {
-        assert_told(
+    for id in WITH_CUSTOM {
+        assert_reported(
             id,
             Fault::Flood,
             3,
@@ -171,8 +169,8 @@ fn console_flood_is_bounded() {
 
 #[test]
 fn console_noise_loses_no_record() {
-    for id in WITH_FOREIGN {
-        let Some(booted) = misbehave(id, Fault::Garble, 30) else {
+    for id in WITH_CUSTOM {
+        let Some(booted) = boot_with_fault(id, Fault::Garble, 30) else {
             continue;
         };
         assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
@@ -184,22 +182,20 @@ fn console_noise_loses_no_record() {
         );
         assert!(
             !observation.problems.is_empty(),
-            "{id}: nobody noticed the nonsense"
+            "{id}: no problem was reported"
         );
     }
 }
 
-/// Two machines away: what a guest in our VMM in the simulated machine's Linux
-/// says arrives all the same.
 #[test]
 fn failures_in_the_simulated_machine_are_reported() {
-    assert_told(
+    assert_reported(
         EnvironmentId::SIM_KVM,
         Fault::Panic,
         300,
         &["this guest was asked to panic"],
     );
-    assert_told(
+    assert_reported(
         EnvironmentId::SIM_KVM,
         Fault::Triple,
         300,
@@ -207,10 +203,9 @@ fn failures_in_the_simulated_machine_are_reported() {
     );
 }
 
-/// The panic message of a domain is reported, too.
 #[test]
 #[ignore = "slow: make test-all"]
 fn failures_in_a_xen_domain_are_reported() {
     let words = ["this guest was asked to panic"];
-    assert_told(EnvironmentId::SIM_XEN_PVH, Fault::Panic, 600, &words);
+    assert_reported(EnvironmentId::SIM_XEN_PVH, Fault::Panic, 600, &words);
 }

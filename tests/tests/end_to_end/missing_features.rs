@@ -1,27 +1,26 @@
-//! QEMUs that lack something, plugins and images of another build, programs without
-//! names: what can be measured is, and of the rest is told what does not fit and
-//! what would help.
+//! QEMU without optional features, plugins and images of another build, programs without symbols:
+//! unaffected figures are measured, the rest is reported with a remedy.
 
 use serde_json::Value;
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_qemu, skip};
 
-/// A place whose QEMU first does what `script` says; `None` without a QEMU.
-fn with_qemu(what: &str, script: &str) -> Option<Place> {
-    has_qemu(what).then(|| {
+/// Returns a directory whose QEMU runs the shell script `script` first, if QEMU is installed.
+fn with_qemu(feature: &str, script: &str) -> Option<Place> {
+    has_qemu(feature).then(|| {
         let place = Place::new();
         place.wrap_qemu(script);
         place
     })
 }
 
-/// Refuses an option as a QEMU does that was built without it.
+/// Rejects an option like a QEMU that was built without it.
 fn refusing(option: &str) -> String {
     let words = format!("qemu-system-x86_64: {option}: invalid option");
     format!("for word; do [ \"$word\" != {option} ] || {{ echo '{words}' >&2; exit 1; }}; done")
 }
 
-/// Refuses a plugin as a QEMU does whose API is too new for it.
+/// Rejects a plugin like a QEMU with a newer API.
 const NEWER_API: &str = "last=; for word; do\n\
     if [ \"$last\" = -plugin ]; then\n\
         echo \"qemu-system-x86_64: -plugin $word: TCG plugin ${word%%,*} requires API version \
@@ -30,21 +29,21 @@ const NEWER_API: &str = "last=; for word; do\n\
     fi\n\
     last=$word\ndone";
 
-/// Takes SVM from the CPU.
+/// Disables SVM of the CPU.
 const WITHOUT_SVM: &str = "count=$#\n\
     while [ $count -gt 0 ]; do\n\
         word=$1; shift; [ \"$word\" != max ] || word=max,-svm\n\
         set -- \"$@\" \"$word\"; count=$((count - 1))\n\
     done";
 
-/// The command failed, and said all of this and what would help.
+/// Checks that the command failed with these words and a remedy.
 #[track_caller]
-fn assert_told(ended: &Ended, words: &[&str]) {
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    assert!(ended.errors.starts_with("error: "), "{ended:?}");
-    assert!(ended.errors.contains("\n  help: "), "{ended:?}");
+fn assert_fails(result: &CommandOutput, words: &[&str]) {
+    assert_eq!(result.status, Some(1), "{result:?}");
+    assert!(result.stderr.starts_with("error: "), "{result:?}");
+    assert!(result.stderr.contains("\n  help: "), "{result:?}");
     for word in words {
-        assert!(ended.errors.contains(word), "no '{word}' in {ended:?}");
+        assert!(result.stderr.contains(word), "no '{word}' in {result:?}");
     }
 }
 
@@ -67,28 +66,28 @@ fn figures_need_no_plugin_but_explain_does() {
         };
         let remedy = "QEMU with plugins of API version 1";
         let explained = place.run(&["explain", "sim", "basic/getpid"]);
-        assert_told(&explained, &[why, remedy]);
+        assert_fails(&explained, &[why, remedy]);
 
         let made = place.run(&[&["baseline"][..], &SIM].concat());
         assert_eq!(made.status, Some(0), "{made:?}");
         let note = "note: the baseline has no profiles: QEMU ";
-        assert!(made.errors.starts_with(note), "{made:?}");
-        assert!(made.errors.contains(why), "{made:?}");
+        assert!(made.stderr.starts_with(note), "{made:?}");
+        assert!(made.stderr.contains(why), "{made:?}");
 
         let file = place.path().join("baseline.json");
-        std::fs::write(&file, &made.output).expect("it can be written");
-        let file = file.to_str().expect("a plain name");
+        std::fs::write(&file, &made.stdout).expect("write succeeds");
+        let file = file.to_str().expect("path is UTF-8");
         let same = place.run(&["check", "--baseline", file]);
         assert_eq!(same.status, Some(0), "{same:?}");
 
-        let mut json: Value = serde_json::from_str(&made.output).expect("JSON");
+        let mut json: Value = serde_json::from_str(&made.stdout).expect("JSON");
         json["environments"]["sim"]["figures"]["insn"]["basic/getpid"] = 1.into();
-        std::fs::write(file, json.to_string()).expect("it can be written");
+        std::fs::write(file, json.to_string()).expect("write succeeds");
         let changed = place.run(&["check", "--baseline", file]);
         assert_eq!(changed.status, Some(1), "{changed:?}");
         assert!(
             changed
-                .output
+                .stdout
                 .contains("note: the functions that gained or lost are unknown"),
             "{changed:?}"
         );
@@ -97,21 +96,21 @@ fn figures_need_no_plugin_but_explain_does() {
 
 #[test]
 fn plugin_of_another_build_is_reported() {
-    // Says what the plugin said before its output had a version.
+    // Prints the output of a plugin before its format had a version.
     let script = "for word; do case $word in *probe=on) \
                   echo 'trapline-profile: ready' >&2; exit 1;; esac; done";
     let Some(place) = with_qemu("a plugin of another build", script) else {
         return;
     };
-    let ended = place.run(&["explain", "sim", "basic/getpid"]);
-    let told = ["libtrapline_profile.so is of another build", "make build"];
-    assert_told(&ended, &told);
+    let result = place.run(&["explain", "sim", "basic/getpid"]);
+    let messages = ["libtrapline_profile.so is of another build", "make build"];
+    assert_fails(&result, &messages);
 }
 
 #[test]
 fn instruction_clock_requires_icount() {
-    let what = "a QEMU that cannot count";
-    let Some(place) = with_qemu(what, &refusing("-icount")) else {
+    let feature = "a QEMU that cannot count";
+    let Some(place) = with_qemu(feature, &refusing("-icount")) else {
         return;
     };
     for environment in ["sim", "sim/linux", "sim/kvm", "sim/qemu-kvm"] {
@@ -120,9 +119,12 @@ fn instruction_clock_requires_icount() {
             assert!(reason.contains(word), "{environment}: {reason}");
         }
     }
-    let ended = place.run(&[&["baseline"][..], &SIM].concat());
-    assert_eq!(ended.status, Some(4), "{ended:?}");
-    assert!(ended.errors.contains("cannot be the machine"), "{ended:?}");
+    let result = place.run(&[&["baseline"][..], &SIM].concat());
+    assert_eq!(result.status, Some(4), "{result:?}");
+    assert!(
+        result.stderr.contains("cannot be the machine"),
+        "{result:?}"
+    );
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn only_the_bare_machine_runs_without_svm() {
     }
 }
 
-/// A mark of the image, and the padding of an assembler in place of it.
+/// Returns a marker of the image. The assembler's padding replaces it.
 fn mark(kind: u8) -> [u8; 8] {
     let [a, b, c, d] = trapline_abi::marker::HEAD;
     let [e, f, g] = trapline_abi::marker::TAIL;
@@ -147,10 +149,10 @@ fn mark(kind: u8) -> [u8; 8] {
 }
 const PADDING: [u8; 8] = [0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
-/// A place whose image has no marks of this kind.
+/// Returns a directory whose image has no markers of these kinds.
 fn without_marks(kinds: &[u8]) -> Place {
     let place = Place::new();
-    let mut image = std::fs::read(place.parts().join("trapline-image")).expect("it is built");
+    let mut image = std::fs::read(place.parts().join("trapline-image")).expect("part is built");
     for kind in kinds {
         let mark = mark(*kind);
         let found: Vec<_> = (0..image.len() - 8)
@@ -171,7 +173,7 @@ fn invalid_markers_yield_no_profile() {
     if !has_qemu("an image whose marks do not fit") {
         return;
     }
-    for (kinds, told) in [
+    for (kinds, message) in [
         (
             &[BEGIN][..],
             "marks are missing: a batch ended that had not begun",
@@ -183,18 +185,17 @@ fn invalid_markers_yield_no_profile() {
         (&[BEGIN, END], "batches; plugin saw no markers"),
     ] {
         let place = without_marks(kinds);
-        let ended = place.run(&["explain", "sim", "basic/getpid"]);
-        if ended.errors.contains("cannot load the plugin") {
-            return skip("marks that do not fit", ended.errors.trim());
+        let result = place.run(&["explain", "sim", "basic/getpid"]);
+        if result.stderr.contains("cannot load the plugin") {
+            return skip("marks that do not fit", result.stderr.trim());
         }
-        assert_told(&ended, &["sim: ", told, "make build"]);
-        // The figures do not need marks.
+        assert_fails(&result, &["sim: ", message, "make build"]);
+        // Figures do not depend on markers.
         assert!(getpid(&place, "sim")["estimate"].is_number());
     }
 }
 
-/// An ELF file without its sections, and so without symbols: all that a loader looks at
-/// is still there (System V ABI, ELF header: `e_shoff`; `e_shentsize` to `e_shstrndx`).
+/// Removes the sections of an ELF file, which has no symbols then but still loads (System V ABI, ELF header: `e_shoff`; `e_shentsize` to `e_shstrndx`).
 fn stripped(mut elf: Vec<u8>) -> Vec<u8> {
     elf[0x28..0x30].fill(0);
     elf[0x3a..0x40].fill(0);
@@ -207,24 +208,24 @@ fn stripped_programs_are_profiled_as_one_entry() {
         ("trapline-image", "sim", "basic/getpid", "guest"),
         ("trapline-vmm", "sim/kvm", "exits/port-out", "trapline-vmm"),
     ] {
-        let what = "a program without symbols";
-        if !has_qemu(what) {
+        let feature = "a program without symbols";
+        if !has_qemu(feature) {
             return;
         }
         let place = Place::new();
-        let bytes = std::fs::read(place.parts().join(part)).expect("it is built");
+        let bytes = std::fs::read(place.parts().join(part)).expect("part is built");
         place.replace_program(part, &stripped(bytes));
-        let ended = place.run(&["explain", environment, operation, "--format", "json"]);
-        if ended.status == Some(1) {
-            return skip(what, ended.errors.trim());
+        let result = place.run(&["explain", environment, operation, "--format", "json"]);
+        if result.status == Some(1) {
+            return skip(feature, result.stderr.trim());
         }
         let note = format!("{part} has no symbols: its instructions are listed as [{name}]");
-        assert!(ended.errors.contains(&note), "{ended:?}");
-        let json: Value = serde_json::from_str(&ended.output).expect("JSON");
+        assert!(result.stderr.contains(&note), "{result:?}");
+        let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
         assert_eq!(json["residual"], 0);
-        let functions = json["functions"].as_array().expect("a list").iter();
+        let functions = json["functions"].as_array().expect("list").iter();
         let mut of_part = functions.filter(|item| item["component"] == name);
-        let only = of_part.next().expect("the program is in the profile");
+        let only = of_part.next().expect("component is in the profile");
         assert_eq!(only["function"], format!("[{name}]"));
         assert_eq!(of_part.next(), None);
     }

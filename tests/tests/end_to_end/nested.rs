@@ -1,52 +1,27 @@
 //! Nested virtualization on the simulated machine, end to end.
 
-use serde_json::Value;
+use trapline_tests::measurements::{cell, component_insn, facts, fastest};
 use trapline_tests::run::Place;
-use trapline_tests::{has_qemu, skip};
 
-const WHAT: &str = "nested virtualization";
+const FEATURE: &str = "nested virtualization";
 
-/// Returns whether an environment is ready; otherwise records a skip.
-fn is_ready(place: &Place, environment: &str) -> bool {
-    let ended = place.run(&["list", "--format", "json"]);
-    let json: Value = serde_json::from_str(&ended.output).expect("one JSON object");
-    let all = json["environments"].as_array().expect("a list");
-    let entry = all.iter().find(|entry| entry["name"] == environment);
-    let reason = entry.expect("the environment exists")["reason"].as_str();
-    if let Some(reason) = reason {
-        skip(WHAT, reason);
-    }
-    reason.is_none()
-}
-
-fn cell<'a>(run: &'a Value, environment: &str, operation: &str) -> &'a Value {
-    let cells = run["cells"].as_array().expect("a list");
-    let is_cell =
-        |cell: &&Value| cell["environment"] == environment && cell["operation"] == operation;
-    cells.iter().find(is_cell).expect("it was measured")
-}
-
-/// An exit of a nested guest costs about ten exits, and two boots measure the same.
+/// An exit of a nested guest costs about ten exits.
 #[test]
 #[ignore = "slow: make test-all"]
 fn nested_exits_are_measured_exactly() {
     let place = Place::new();
-    if !has_qemu(WHAT) || !is_ready(&place, "sim/kvm/kvm") {
+    if !place.has("sim/kvm/kvm", FEATURE) {
         return;
     }
     let words = "-q --env sim/kvm,sim/kvm/kvm --workload exits/port-out,exits/cpuid,boot/main";
     let run = place.measure(&words.split(' ').collect::<Vec<_>>());
     for (operation, expected) in [("port-out", 8.0..13.0), ("cpuid", 8.0..13.0)] {
-        let min = |environment| {
-            let cell = cell(&run, environment, operation);
-            cell["min"].as_f64().expect("a number")
-        };
-        let factor = min("sim/kvm/kvm") / min("sim/kvm");
+        let factor = fastest(&run, "sim/kvm/kvm", operation) / fastest(&run, "sim/kvm", operation);
         assert!(expected.contains(&factor), "{operation}: {factor}");
     }
     let boot = cell(&run, "sim/kvm/kvm", "main");
     assert!(boot["estimate"].as_f64() > Some(1e6), "{boot:#}");
-    let facts = &run["environments"]["sim/kvm/kvm"]["facts"];
+    let facts = facts(&run, "sim/kvm/kvm");
     assert_eq!(facts["guest-without"], "kvm-pv-eoi", "{facts:#}");
     assert!(facts["l2-memory-mib"].is_string(), "{facts:#}");
 }
@@ -57,7 +32,7 @@ fn nested_exits_are_measured_exactly() {
 #[ignore = "slow: make test-all"]
 fn nested_exits_are_explained_by_level() {
     let place = Place::new();
-    if !has_qemu(WHAT) || !is_ready(&place, "sim/kvm/kvm") {
+    if !place.has("sim/kvm/kvm", FEATURE) {
         return;
     }
     let words = [
@@ -67,18 +42,11 @@ fn nested_exits_are_explained_by_level() {
         "--format",
         "json",
     ];
-    let ended = place.run(&words);
-    assert_eq!(ended.status, Some(0), "{}", ended.errors);
-    let profile: Value = serde_json::from_str(&ended.output).expect("one JSON object");
-    let residual = profile["residual"].as_i64().expect("a number");
+    let result = place.run(&words);
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let profile = result.json();
+    let residual = profile["residual"].as_i64().expect("number");
     assert!(residual.abs() <= 10, "{residual}");
-    let functions = profile["functions"].as_array().expect("a list");
-    let insn = |component: &str| -> f64 {
-        let own = functions
-            .iter()
-            .filter(|item| item["component"] == component);
-        own.filter_map(|item| item["insn"].as_f64()).sum()
-    };
     for (component, expected) in [
         ("kvm", 10_000.0..30_000.0),
         ("L2/kvm", 800.0..2_000.0),
@@ -86,7 +54,7 @@ fn nested_exits_are_explained_by_level() {
         ("L2/trapline-vmm", 30.0..60.0),
         ("guest", 3.0..7.0),
     ] {
-        let insn = insn(component);
+        let insn = component_insn(&profile, component);
         assert!(expected.contains(&insn), "{component}: {insn}");
     }
 }

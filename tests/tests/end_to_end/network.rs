@@ -1,6 +1,6 @@
-//! Network cards and sockets of a Linux in our VMM, end to end: on the simulated machine a
-//! distribution's kernel with its own drivers meets programs of the machine around it. It has
-//! a disk and a console besides, so that the VMM tells what memory all of them take.
+//! Network devices and vsock of a Linux guest in trapline-vmm on the simulated machine: a distribution's
+//! drivers exchange data with programs of the machine. Disk and console are attached, too, so that the
+//! VMM reports the memory of all devices.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use trapline_environments::Limits;
 use trapline_tests::linux::{self, Linux};
 use trapline_tests::{has_qemu, parts, settings, skip};
 
-const WHAT: &str = "network and sockets of a Linux guest";
+const FEATURE: &str = "network and sockets of a Linux guest";
 const PATIENCE: Duration = Duration::from_secs(300);
 
 const DRIVERS: [&str; 5] = [
@@ -24,12 +24,11 @@ const DRIVERS: [&str; 5] = [
 
 const DISK_BYTES: usize = 2 << 20;
 
-/// The most that a VMM may take beyond its guest's memory with a console, a disk and a card,
-/// in bytes.
+/// Largest memory of the VMM beyond its guest's with console, disk and network device, in bytes.
 const MOST_MEMORY: u64 = 2_500_000;
 
 fn meeting() -> programs::Program {
-    let told = "trapline-disk=vda trapline-echo=10.9.0.2";
+    let parameters = "trapline-disk=vda trapline-echo=10.9.0.2";
     let options = [
         "--net",
         "tap=tap0",
@@ -42,13 +41,13 @@ fn meeting() -> programs::Program {
     ];
     programs::Program {
         file: PathBuf::from(env!("CARGO_BIN_EXE_meeting")),
-        arguments: linux::arguments(told, &options),
+        arguments: linux::arguments(parameters, &options),
     }
 }
 
 #[test]
 fn guest_and_host_programs_communicate() {
-    if !has_qemu(WHAT) {
+    if !has_qemu(FEATURE) {
         return;
     }
     let settings = settings();
@@ -56,10 +55,10 @@ fn guest_and_host_programs_communicate() {
         .and_then(|drivers| Ok((drivers, drivers::chosen(&settings, &["tun"])?)));
     let (drivers, tun) = match chosen {
         Ok((drivers, tun)) if drivers.len() > DRIVERS.len() && tun.len() == 1 => (drivers, tun),
-        Ok(_) => return skip(WHAT, "the kernel's drivers are not modules"),
-        Err(error) => return skip(WHAT, &error.to_string()),
+        Ok(_) => return skip(FEATURE, "the kernel's drivers are not modules"),
+        Err(error) => return skip(FEATURE, &error.to_string()),
     };
-    let vmm = std::fs::read(parts().join("trapline-vmm")).expect("it is built");
+    let vmm = std::fs::read(parts().join("trapline-vmm")).expect("part is built");
     let others: [programs::Extra<'_>; 3] = [
         ("/vmm", &vmm),
         ("/tun.ko", &tun[0].bytes),
@@ -69,24 +68,24 @@ fn guest_and_host_programs_communicate() {
     let files = [&linux.files()[..], &others].concat();
     let watch = Limits::timeout(PATIENCE);
     let ran = programs::run_with(&settings, &[meeting()], &files, &watch);
-    let (outputs, _) = ran.expect("the machine works");
+    let (outputs, _) = ran.expect("simulated machine runs");
     let console = String::from_utf8_lossy(&outputs[0].console);
     let errors = String::from_utf8_lossy(&outputs[0].errors);
     assert!(outputs[0].status.success(), "{console}{errors}");
-    for told in [
+    for line in [
         "vda: 4096 sectors, write back, read-only 0, all that was written was read",
         "by a socket: 262144 bytes came back, the same",
         "by TCP: 262144 bytes came back, the same",
         "echoed 262144 bytes of a socket, 262144 over TCP",
     ] {
-        assert!(console.contains(told), "{console}{errors}");
+        assert!(console.contains(line), "{console}{errors}");
     }
-    let memory = own_memory(&outputs[0].events).expect("the VMM told it");
-    println!("the VMM took {memory} bytes beyond its guest's memory");
+    let memory = own_memory(&outputs[0].events).expect("VMM reported its memory");
+    println!("the VMM used {memory} bytes beyond its guest's memory");
     assert!((200_000..=MOST_MEMORY).contains(&memory), "{memory} bytes");
 }
 
-/// Memory that a VMM reports for itself, in bytes.
+/// Returns the memory that the VMM reports for itself, in bytes.
 fn own_memory(events: &[u8]) -> Option<u64> {
     let mut found = None;
     Decoder::new().feed(events, &mut |item| {

@@ -1,29 +1,18 @@
-//! `trapline populate` as people use it: what giving memory costs, exact where
-//! instructions are counted, and a reason where nobody gives any.
+//! `trapline populate`: memory hotplug on wall and instruction clocks, and environments without it.
 
 use serde_json::Value;
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::measurements::{cell, cells, fastest, functions, total_insn};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_kvm, has_qemu, skip};
 
-fn populate(place: &Place, words: &str) -> Ended {
+fn populate(place: &Place, words: &str) -> CommandOutput {
     place.run_storing("populate", words)
-}
-
-fn cells(told: &Value) -> &[Value] {
-    told["cells"].as_array().expect("a list")
-}
-
-/// The cell of an operation.
-fn cell<'a>(told: &'a Value, environment: &str, operation: &str) -> &'a Value {
-    let its = |cell: &&Value| cell["environment"] == environment && cell["operation"] == operation;
-    let found = cells(told).iter().find(its);
-    found.unwrap_or_else(|| panic!("no {operation} in {environment}: {told:#}"))
 }
 
 #[test]
 fn invalid_options_are_rejected_and_help_fits_80_columns() {
     let place = Place::new();
-    for (words, told) in [
+    for (words, message) in [
         ("--order 1", "unknown value '1' for '--order <N,M>'"),
         ("--order 0,huge", "unknown value 'huge'"),
         ("--co-tenant 2G", "MIB"),
@@ -32,13 +21,17 @@ fn invalid_options_are_rejected_and_help_fits_80_columns() {
         ("--env sim/kmv", "did you mean 'sim/kvm'?"),
         ("--boots 0", "--boots"),
     ] {
-        let ended = populate(&place, words);
-        assert_eq!(ended.status, Some(2), "{words}: {ended:?}");
-        assert!(ended.errors.contains(told), "{words}: {}", ended.errors);
+        let result = populate(&place, words);
+        assert_eq!(result.status, Some(2), "{words}: {result:?}");
+        assert!(
+            result.stderr.contains(message),
+            "{words}: {}",
+            result.stderr
+        );
     }
     let help = place.run(&["populate", "--help"]);
-    assert_eq!(help.status, Some(0), "{}", help.errors);
-    for line in help.output.lines() {
+    assert_eq!(help.status, Some(0), "{}", help.stderr);
+    for line in help.stdout.lines() {
         assert!(line.chars().count() <= 80, "too wide: {line}");
     }
 }
@@ -47,30 +40,30 @@ fn invalid_options_are_rejected_and_help_fits_80_columns() {
 fn populating_a_process_is_measured_and_stored() {
     let place = Place::new();
     let words = "--env host --order 0,9 --boots 2 --format json";
-    let ended = populate(&place, words);
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told = ended.json();
-    assert_eq!(cells(&told).len(), 12, "{told:#}");
-    let given = told["populate"].as_array().expect("a list");
+    let result = populate(&place, words);
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let json = result.json();
+    assert_eq!(cells(&json).len(), 12, "{json:#}");
+    let given = json["populate"].as_array().expect("list");
     for one in given {
-        let of = |key: &str| one[key].as_f64().expect("a number");
+        let of = |key: &str| one[key].as_f64().expect("number");
         assert!((of("attach") + of("touch") - of("total")).abs() < 1e-6);
         assert!((of("per_page") * of("pages") - of("total")).abs() < 1e-3);
     }
-    // What is there already is quickly touched; the kernel clears no page for it.
-    let of = |operation| cell(&told, "host", operation)["min"].as_f64();
-    assert!(of("touch-9-prefault") < of("touch-9"), "{told:#}");
+    // Touching populated memory does not clear pages.
+    let of = |operation| fastest(&json, "host", operation);
+    assert!(of("touch-9-prefault") < of("touch-9"), "{json:#}");
     let shown = place.run(&[
         "show",
         "--store",
-        place.store().to_str().expect("the path is text"),
+        place.store().to_str().expect("path is UTF-8"),
     ]);
     assert!(
-        shown.output.contains("Memory given, wall clock"),
+        shown.stdout.contains("Memory given, wall clock"),
         "{}",
-        shown.output
+        shown.stdout
     );
-    for line in shown.output.lines() {
+    for line in shown.stdout.lines() {
         assert!(line.chars().count() <= 80, "too wide: {line}");
     }
 }
@@ -81,8 +74,8 @@ fn populating_a_guest_of_the_host_is_measured() {
         return;
     }
     let place = Place::new();
-    let told = populate(&place, "--env kvm --order 3,9 --boots 1 --format json").json();
-    for cell in cells(&told) {
+    let json = populate(&place, "--env kvm --order 3,9 --boots 1 --format json").json();
+    for cell in cells(&json) {
         let huge = cell["operation"]
             .as_str()
             .is_some_and(|name| name.contains("-2m"));
@@ -103,13 +96,12 @@ fn each_page_on_the_simulated_machine_is_one_exit() {
         return;
     }
     let words = "--env sim/kvm --order 0,9 --format json";
-    let runs = [Place::new(), Place::new()].map(|place| populate(&place, words).json());
-    let told = &runs[0];
-    if cells(told).iter().all(|cell| cell["skip"].is_string()) {
+    let json = populate(&Place::new(), words).json();
+    if cells(&json).iter().all(|cell| cell["skip"].is_string()) {
         skip("memory given in sim/kvm", "the machine cannot be made here");
         return;
     }
-    // The machine's own timer may take the guest away once or twice in twelve regions.
+    // Timer interrupts of the machine may add one or two exits in twelve regions.
     for (operation, pages) in [
         ("attach-0", 1.0),
         ("touch-0", 1.0),
@@ -118,22 +110,18 @@ fn each_page_on_the_simulated_machine_is_one_exit() {
         ("touch-9-2m", 1.0),
         ("touch-9-2m-prefault", 1.0),
     ] {
-        let exits = &cell(told, "sim/kvm", operation)["exits"];
-        let exits = exits.as_f64().expect("a number");
+        let exits = &cell(&json, "sim/kvm", operation)["exits"];
+        let exits = exits.as_f64().expect("number");
         assert!(
             (pages..pages + 1.0).contains(&exits),
             "{operation}: {exits}"
         );
     }
-    let figures = |told: &Value| -> Vec<(Value, Value)> {
-        let all = cells(told).iter();
-        all.map(|cell| (cell["operation"].clone(), cell["estimate"].clone()))
-            .collect()
-    };
-    assert_eq!(figures(told), figures(&runs[1]));
-    assert!(figures(told)
-        .iter()
-        .all(|(_, estimate)| estimate.is_number()));
+    for cell in cells(&json) {
+        assert!(cell["estimate"].is_number(), "{cell}");
+        assert_eq!(cell["boots"], 2, "{cell}");
+        assert_eq!(cell["flags"], serde_json::json!([]), "{cell}");
+    }
 }
 
 /// The profile lists functions of the VMM and the kernel, and adds up.
@@ -143,29 +131,24 @@ fn profile_of_populating_adds_up() {
         return;
     }
     let place = Place::new();
-    let ended = place.run(&[
+    let result = place.run(&[
         "explain",
         "sim/kvm",
         "populate/attach-9",
         "--format",
         "json",
     ]);
-    if ended.status != Some(0) {
-        skip("the profile of giving memory", ended.errors.trim());
+    if result.status != Some(0) {
+        skip("the profile of giving memory", result.stderr.trim());
         return;
     }
-    let told = ended.json();
-    let functions = told["functions"].as_array().expect("a list");
-    let sum: f64 = functions
-        .iter()
-        .filter_map(|one| one["insn"].as_f64())
-        .sum();
-    let total = told["total"].as_f64().expect("a number");
+    let json = result.json();
+    let sum = total_insn(&json);
+    let total = json["total"].as_f64().expect("number");
     assert!((sum - total).abs() < 1.0, "{sum} of {total}");
-    assert_eq!(told["residual"], 0, "{told:#}");
+    assert_eq!(json["residual"], 0, "{json:#}");
     for component in ["kernel", "kvm", "trapline-vmm", "guest"] {
-        let its = |one: &&Value| one["component"] == component;
-        assert!(functions.iter().any(|one| its(&one)), "{component}");
+        assert!(functions(&json, component).count() > 0, "{component}");
     }
 }
 
@@ -175,9 +158,9 @@ fn environments_without_hotplug_are_skipped_with_a_reason() {
         return;
     }
     let place = Place::new();
-    let ended = populate(&place, "--env sim,qemu-tcg --order 0,18");
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let words: Vec<&str> = ended.output.split_whitespace().collect();
+    let result = populate(&place, "--env sim,qemu-tcg --order 0,18");
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let words: Vec<&str> = result.stdout.split_whitespace().collect();
     let words = words.join(" ");
     assert!(
         words.contains("sim: a bare machine has the memory"),

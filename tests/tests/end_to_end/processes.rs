@@ -1,17 +1,9 @@
-//! What processes cost, as people measure it: on this host, exact where instructions are
-//! counted, explained to the instruction, and with a reason where there are none.
+//! Workload `system`: process operations on the host and on the instruction clock, and their profiles.
 
 use serde_json::Value;
+use trapline_tests::measurements::{cell, fastest, functions, total_insn};
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
-
-/// The cell of an operation.
-fn cell<'a>(told: &'a Value, environment: &str, operation: &str) -> &'a Value {
-    let cells = told["cells"].as_array().expect("a list");
-    let its = |cell: &&Value| cell["environment"] == environment && cell["operation"] == operation;
-    let found = cells.iter().find(its);
-    found.unwrap_or_else(|| panic!("no {operation} in {environment}: {told:#}"))
-}
 
 const OPERATIONS: [&str; 7] = [
     "fork",
@@ -23,33 +15,30 @@ const OPERATIONS: [&str; 7] = [
     "mmap",
 ];
 
-/// What holds wherever there is a Linux: of the least that each takes, which a busy host
-/// changes least.
-fn check_order(told: &Value, environment: &str) {
-    let of = |operation| {
-        let least = cell(told, environment, operation)["min"].as_f64();
-        least.unwrap_or_else(|| panic!("{operation} in {environment} was not measured: {told:#}"))
-    };
+/// Checks relations between operations that hold on every Linux, by the fastest batches, which load
+/// affects least.
+fn check_order(json: &Value, environment: &str) {
+    let of = |operation| fastest(json, environment, operation);
     assert!(OPERATIONS.into_iter().all(|op| of(op) > 0.0));
-    assert!(of("exec") > of("fork"), "an exec is a fork and more");
-    assert!(of("fork") > 10.0 * of("pipe"), "{told:#}");
-    // A copy is more than a page that is there.
-    assert!(of("page-fault-cow") > of("page-fault"), "{told:#}");
-    // A write, a read, and a switch are more than a write and a read.
-    assert!(of("context-switch") > of("pipe"), "{told:#}");
+    assert!(of("exec") > of("fork"), "exec includes a fork");
+    assert!(of("fork") > 10.0 * of("pipe"), "{json:#}");
+    // A copy costs more than a present page.
+    assert!(of("page-fault-cow") > of("page-fault"), "{json:#}");
+    // A context switch adds to a write and a read.
+    assert!(of("context-switch") > of("pipe"), "{json:#}");
 }
 
 #[test]
 fn process_operations_are_measured_on_the_host() {
-    let told = Place::new().measure(&["--env", "host", "--workload", "system", "--boots", "2"]);
-    check_order(&told, "host");
-    assert_eq!(cell(&told, "host", "fork")["ratio"], 1.0);
+    let json = Place::new().measure(&["--env", "host", "--workload", "system", "--boots", "2"]);
+    check_order(&json, "host");
+    assert_eq!(cell(&json, "host", "fork")["ratio"], 1.0);
 }
 
 #[test]
 fn process_operations_are_exact_or_skipped() {
-    let what = "processes on the instruction clock";
-    if !has_qemu(what) {
+    let feature = "processes on the instruction clock";
+    if !has_qemu(feature) {
         return;
     }
     let words = [
@@ -58,41 +47,39 @@ fn process_operations_are_exact_or_skipped() {
         "--workload",
         "system,basic/getpid",
     ];
-    let told = Place::new().measure(&words);
-    if let Some(reason) = cell(&told, "sim/linux", "fork")["skip"].as_str() {
-        return skip(what, reason);
+    let json = Place::new().measure(&words);
+    if let Some(reason) = cell(&json, "sim/linux", "fork")["skip"].as_str() {
+        return skip(feature, reason);
     }
-    check_order(&told, "sim/linux");
+    check_order(&json, "sim/linux");
     for operation in OPERATIONS {
-        let measured = cell(&told, "sim/linux", operation);
+        let measured = cell(&json, "sim/linux", operation);
         assert_eq!(measured["flags"], serde_json::json!([]), "{measured:#}");
-        assert_eq!(measured["boots"], 2, "two runs, the same digits");
-        let skip = cell(&told, "sim", operation)["skip"].as_str().unwrap();
+        assert_eq!(measured["boots"], 2, "two boots are identical");
+        let skip = cell(&json, "sim", operation)["skip"].as_str().unwrap();
         assert!(skip.contains("operating system"), "{skip}");
     }
 }
 
 #[test]
 fn profile_of_a_fork_includes_the_child() {
-    let what = "a fork's profile";
-    if !has_qemu(what) {
+    let feature = "a fork's profile";
+    if !has_qemu(feature) {
         return;
     }
     let place = Place::new();
-    let ended = place.run(&["explain", "sim/linux", "system/fork", "--format", "json"]);
-    if ended.status != Some(0) && ended.errors.contains("sim/linux:") {
-        return skip(what, &ended.errors);
+    let result = place.run(&["explain", "sim/linux", "system/fork", "--format", "json"]);
+    if result.status != Some(0) && result.stderr.contains("sim/linux:") {
+        return skip(feature, &result.stderr);
     }
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let told: Value = serde_json::from_str(&ended.output).expect("it is JSON");
-    assert_eq!(told["residual"], 0, "nothing is left unexplained");
-    let functions = told["functions"].as_array().expect("a list");
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
+    assert_eq!(json["residual"], 0, "residual");
     let insn = |name: &str| -> f64 {
-        let its = functions.iter().filter(|f| f["function"] == name);
-        its.filter_map(|f| f["insn"].as_f64()).sum()
+        let named = functions(&json, "kernel").filter(|item| item["function"] == name);
+        named.filter_map(|item| item["insn"].as_f64()).sum()
     };
-    let sum: f64 = functions.iter().filter_map(|f| f["insn"].as_f64()).sum();
-    assert!((sum - told["total"].as_f64().unwrap()).abs() < 0.01);
-    // The parent's part, and the child's.
+    assert!((total_insn(&json) - json["total"].as_f64().unwrap()).abs() < 0.01);
+    // Parent and child.
     assert!(insn("copy_page_range") > 0.0 && insn("do_exit") > 0.0);
 }

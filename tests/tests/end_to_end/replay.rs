@@ -1,11 +1,11 @@
-//! Replayed recordings: the lab behind the guest's process, without booting.
+//! Replayed recordings: decoder, runner, store and report without booting.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_qemu, root};
 
 const WORDS: [&str; 8] = [
@@ -19,13 +19,13 @@ const WORDS: [&str; 8] = [
     "--store",
 ];
 
-/// Copies the recording of workload basic to a directory of this test.
+/// Copies the recording of workload basic to this test's directory.
 fn recorded(place: &Place) -> PathBuf {
     let copy = place.path().join("recordings/sim/f");
-    std::fs::create_dir_all(&copy).expect("the directory is new");
+    std::fs::create_dir_all(&copy).expect("path is unused");
     for file in ["console", "errors", "events", "end"] {
         let from = root().join("tests/recordings/sim/f").join(file);
-        std::fs::copy(from, copy.join(file)).expect("the recording is complete");
+        std::fs::copy(from, copy.join(file)).expect("recording is complete");
     }
     copy
 }
@@ -37,12 +37,12 @@ fn command(place: &Place, words: &[&str]) -> std::process::Command {
     command
 }
 
-fn replay(place: &Place) -> Ended {
-    Ended::from(command(place, &WORDS).output().expect("it starts"))
+fn replay(place: &Place) -> CommandOutput {
+    CommandOutput::from(command(place, &WORDS).output().expect("program starts"))
 }
 
 fn reasons(json: &Value) -> Vec<String> {
-    let cells = json["cells"].as_array().expect("there are cells");
+    let cells = json["cells"].as_array().expect("run has cells");
     let reasons = cells.iter().filter_map(|cell| cell["failed"].as_str());
     reasons.map(str::to_owned).collect()
 }
@@ -56,14 +56,14 @@ fn replay_has_the_figures_of_the_recorded_boot() {
     let mut real = place.trapline(&WORDS);
     real.arg(place.path().join("real.db"));
     real.env("TRAPLINE_RECORD", place.path().join("recordings/sim"));
-    let real = Ended::from(real.output().expect("it starts"));
+    let real = CommandOutput::from(real.output().expect("program starts"));
     assert_eq!(real.status, Some(0), "{real:?}");
     let replayed = replay(&place);
     assert_eq!(replayed.status, Some(0), "{replayed:?}");
     assert_eq!(replayed.json()["cells"], real.json()["cells"]);
     let source = |json: &Value| json["environments"]["sim"]["facts"]["replayed-from"].is_string();
     assert_eq!(
-        [&real, &replayed].map(|ended| source(&ended.json())),
+        [&real, &replayed].map(|result| source(&result.json())),
         [false, true]
     );
 }
@@ -75,9 +75,9 @@ fn truncated_recording_has_no_done_record() {
     edit(&recording.join("console"), |bytes| {
         bytes.truncate(bytes.len() * 3 / 4)
     });
-    let ended = replay(&place);
-    assert!(ended.output.contains("Done record"), "{ended:?}");
-    assert!(!reasons(&ended.json()).is_empty(), "{ended:?}");
+    let result = replay(&place);
+    assert!(result.stdout.contains("Done record"), "{result:?}");
+    assert!(!reasons(&result.json()).is_empty(), "{result:?}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn damaged_frames_fail_their_operation_only() {
         bytes[at..at + 8].fill(0);
     });
     let json = replay(&place).json();
-    let all = json["cells"].as_array().expect("there are cells").len();
+    let all = json["cells"].as_array().expect("run has cells").len();
     let failed = reasons(&json).len();
     assert!(0 < failed && failed < all, "{json}");
 }
@@ -98,19 +98,19 @@ fn damaged_frames_fail_their_operation_only() {
 fn exit_status_of_the_recording_is_reported() {
     let place = Place::new();
     let recording = recorded(&place);
-    std::fs::write(recording.join("console"), "").expect("ours");
-    std::fs::write(recording.join("end"), "exit 7\n").expect("ours");
-    let ended = replay(&place);
-    assert!(ended.output.contains("status 7"), "{ended:?}");
+    std::fs::write(recording.join("console"), "").expect("write succeeds");
+    std::fs::write(recording.join("end"), "exit 7\n").expect("write succeeds");
+    let result = replay(&place);
+    assert!(result.stdout.contains("status 7"), "{result:?}");
 }
 
 #[test]
 fn missing_recording_is_unavailable_with_a_remedy() {
     let place = Place::new();
     let recording = recorded(&place);
-    std::fs::remove_file(recording.join("end")).expect("ours");
-    let ended = replay(&place);
-    assert!(ended.output.contains("TRAPLINE_RECORD"), "{ended:?}");
+    std::fs::remove_file(recording.join("end")).expect("write succeeds");
+    let result = replay(&place);
+    assert!(result.stdout.contains("TRAPLINE_RECORD"), "{result:?}");
 }
 
 #[test]
@@ -118,23 +118,23 @@ fn ctrl_c_and_kill_end_a_replayed_guest() {
     for (number, status) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
         let place = Place::new();
         let recording = recorded(&place);
-        std::fs::write(recording.join("end"), "kill -STOP $$\n").expect("ours");
+        std::fs::write(recording.join("end"), "kill -STOP $$\n").expect("write succeeds");
         let mut run = command(&place, &WORDS)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("it starts");
+            .expect("program starts");
         assert!(wait_until(TO_BEGIN, || !naming(&recording).is_empty()));
         signal(&run, number);
-        let ended = run.wait().expect("it is ours");
-        assert_eq!(ended.code(), status, "signal {number}");
+        let result = run.wait().expect("file is owned by the test");
+        assert_eq!(result.code(), status, "signal {number}");
         let ten = Duration::from_secs(10);
         assert!(wait_until(ten, || naming(&recording).is_empty()));
     }
 }
 
 fn edit(file: &Path, change: impl Fn(&mut Vec<u8>)) {
-    let mut bytes = std::fs::read(file).expect("it was copied");
+    let mut bytes = std::fs::read(file).expect("file exists");
     change(&mut bytes);
-    std::fs::write(file, bytes).expect("ours");
+    std::fs::write(file, bytes).expect("write succeeds");
 }

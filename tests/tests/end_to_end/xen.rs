@@ -1,9 +1,8 @@
-//! Xen, on both simulated machines: what is said where it cannot be had or does not come
-//! up, and settings of its domains that other environments do not have.
+//! Xen on both simulated machines: missing packages, failed boots, and settings of its domains.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use trapline_tests::run::{Ended, Place};
+use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_bochs, has_qemu, on_path, skip};
 
 /// Command lines that run a Xen domain on QEMU and on Bochs.
@@ -21,43 +20,43 @@ const fn on(environment: &'static str) -> [&'static str; 6] {
     ]
 }
 
-/// Those that this host has the emulator for; of the others is said that `what` is
-/// skipped.
-fn machines(what: &str) -> Vec<[&'static str; 6]> {
-    let qemu = has_qemu(what).then_some(XEN);
-    let bochs = has_bochs(what).then_some(XEN_ON_INTEL);
+/// Returns the command lines for emulators of this host; records `feature` as skipped for others.
+fn machines(feature: &str) -> Vec<[&'static str; 6]> {
+    let qemu = has_qemu(feature).then_some(XEN);
+    let bochs = has_bochs(feature).then_some(XEN_ON_INTEL);
     qemu.into_iter().chain(bochs).collect()
 }
 
-/// Runs `trapline WORD...` with what it keeps between runs in the place itself.
-fn run(place: &Place, words: &[&str]) -> Ended {
+/// Runs `trapline WORD...` with a cache in the test's directory.
+fn run(place: &Place, words: &[&str]) -> CommandOutput {
     let store = place.store();
-    let store = store.to_str().expect("the path is text");
+    let store = store.to_str().expect("path is UTF-8");
     let words = [words, &["--store", store]].concat();
     let mut command = place.trapline(&words);
     let output = command.env("XDG_CACHE_HOME", cache(place)).output();
-    Ended::from(output.expect("trapline can be started"))
+    CommandOutput::from(output.expect("trapline starts"))
 }
 
 fn cache(place: &Place) -> PathBuf {
     place.path().join("cache")
 }
 
-/// Puts a program of the test's own before one of the host.
+/// Puts a script before a program of the host in $PATH.
 fn replace(place: &Place, program: &str, script: &str) {
     let bin = place.path().join("bin");
-    std::fs::create_dir_all(&bin).expect("it is ours");
+    std::fs::create_dir_all(&bin).expect("file is owned by the test");
     let path = bin.join(program);
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("it is ours");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("file is owned by the test");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .expect("file is owned by the test");
 }
 
 #[track_caller]
-fn assert_says(ended: &Ended, words: &[&str]) {
-    let all = [&*ended.output, &*ended.errors].concat();
+fn assert_says(result: &CommandOutput, words: &[&str]) {
+    let all = [&*result.stdout, &*result.stderr].concat();
     let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in words {
-        assert!(all.contains(words), "no '{words}' in {ended:?}");
+        assert!(all.contains(words), "no '{words}' in {result:?}");
     }
 }
 
@@ -66,10 +65,10 @@ fn missing_xen_packages_are_a_skip_with_a_remedy() {
     for words in machines("a Xen that is not known") {
         let place = Place::new();
         replace(&place, "apt-cache", "");
-        let ended = run(&place, &words);
-        assert_eq!(ended.status, Some(0), "{ended:?}");
+        let result = run(&place, &words);
+        assert_eq!(result.status, Some(0), "{result:?}");
         assert_says(
-            &ended,
+            &result,
             &[
                 "no Xen package (xen-hypervisor-VERSION-amd64) is known",
                 "sudo apt-get update",
@@ -80,23 +79,23 @@ fn missing_xen_packages_are_a_skip_with_a_remedy() {
 
 #[test]
 fn failed_download_of_xen_leaves_no_files() {
-    let what = "a Xen that cannot be fetched";
+    let feature = "a Xen that cannot be fetched";
     if on_path("apt-cache").is_none() {
-        return skip(what, "there is no apt-cache");
+        return skip(feature, "there is no apt-cache");
     }
-    for words in machines(what) {
+    for words in machines(feature) {
         let place = Place::new();
         replace(
             &place,
             "apt-get",
             "echo \"E: Temporary failure resolving 'a mirror'\" >&2; exit 100",
         );
-        let ended = run(&place, &words);
-        if ended.output.contains("no Xen package") {
-            return skip(what, "the distribution has no Xen");
+        let result = run(&place, &words);
+        if result.stdout.contains("no Xen package") {
+            return skip(feature, "the distribution has no Xen");
         }
         assert_says(
-            &ended,
+            &result,
             &["Temporary failure resolving 'a mirror'", "apt-get"],
         );
         let entries = std::fs::read_dir(cache(&place).join("trapline/xen"));
@@ -104,26 +103,26 @@ fn failed_download_of_xen_leaves_no_files() {
     }
 }
 
-/// The user's Xen with some programs replaced; `None` where there is none.
-fn altered(place: &Place, what: &str, replaced: &[(&str, &Path)]) -> Option<()> {
+/// Links the user's Xen with some programs replaced, if it was downloaded.
+fn altered(place: &Place, feature: &str, replaced: &[(&str, &Path)]) -> Option<()> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let kept = base.or_else(home)?.join("trapline/xen");
     let mut entries = std::fs::read_dir(kept).into_iter().flatten().flatten();
     let is_whole = |path: &PathBuf| path.join("modules").is_file();
     let Some(found) = entries.find_map(|entry| Some(entry.path()).filter(is_whole)) else {
-        skip(what, "no Xen was fetched yet");
+        skip(feature, "no Xen was fetched yet");
         return None;
     };
     let copy = cache(place).join("trapline/xen").join(found.file_name()?);
-    std::fs::create_dir_all(copy.join("programs")).expect("it is ours");
-    for entry in std::fs::read_dir(&found).expect("it is there").flatten() {
+    std::fs::create_dir_all(copy.join("programs")).expect("file is owned by the test");
+    for entry in std::fs::read_dir(&found).expect("file exists").flatten() {
         if entry.file_name() != "programs" {
             link(&entry.path(), &copy.join(entry.file_name()));
         }
     }
     for entry in std::fs::read_dir(found.join("programs"))
-        .expect("it is there")
+        .expect("file exists")
         .flatten()
     {
         let name = entry.file_name();
@@ -135,66 +134,64 @@ fn altered(place: &Place, what: &str, replaced: &[(&str, &Path)]) -> Option<()> 
 }
 
 fn link(target: &Path, name: &Path) {
-    std::os::unix::fs::symlink(target, name).expect("the link is new");
+    std::os::unix::fs::symlink(target, name).expect("path is unused");
 }
 
-/// The exit status of the failed daemon or toolstack is reported with its name.
 #[test]
 #[ignore = "slow: make test-all"]
 fn failed_daemon_of_dom0_is_reported() {
-    let what = "a first domain without a daemon";
+    let feature = "a first domain without a daemon";
     let Some(program) = on_path("false") else {
-        return skip(what, "there is no program that only fails");
+        return skip(feature, "there is no false(1)");
     };
-    for words in machines(what) {
-        // What fails is the same on both machines; the second takes long to get there.
+    for words in machines(feature) {
+        // The daemons are the same on both machines; one suffices on the slower.
         let names: &[&str] = match words {
             XEN => &["xenstored", "xl"],
             _ => &["xl"],
         };
         for name in names {
             let place = Place::new();
-            if altered(&place, what, &[(name, &program)]).is_none() {
+            if altered(&place, feature, &[(name, &program)]).is_none() {
                 return;
             }
-            let ended = run(&place, &[&words[..], &["--fresh"]].concat());
-            assert_eq!(ended.status, Some(1), "{ended:?}");
-            let told = format!("/trapline/xen/{name}: exit status: 1");
-            assert_says(&ended, &["line", &told]);
+            let result = run(&place, &[&words[..], &["--fresh"]].concat());
+            assert_eq!(result.status, Some(1), "{result:?}");
+            let reason = format!("/trapline/xen/{name}: exit status: 1");
+            assert_says(&result, &["line", &reason]);
         }
     }
 }
 
-/// A machine whose first domain cannot go on ends by itself, and its last words are told.
-/// Xen waits for five seconds before that, which takes QEMU's machine minutes.
+/// Xen waits for five seconds before it resets the machine, which takes minutes in QEMU.
 #[test]
 #[ignore = "slow: make test-all"]
 fn panic_of_dom0_ends_the_machine_and_is_reported() {
-    let what = "a first domain that panics";
+    let feature = "a first domain that panics";
     let place = Place::new();
-    if !has_bochs(what) || altered(&place, what, &[]).is_none() {
+    if !has_bochs(feature) || altered(&place, feature, &[]).is_none() {
         return;
     }
-    // An init that only asks what the processor is, and ends.
+    // An init that exits at once.
     let probe = std::fs::read(place.parts().join("trapline-probe"));
-    place.replace("trapline-agent", &probe.expect("it is built"));
-    let ended = run(&place, &XEN_ON_INTEL);
-    assert_eq!(ended.status, Some(1), "{ended:?}");
-    assert_says(&ended, &["its Linux stopped", "Attempted to kill init"]);
+    place.replace("trapline-agent", &probe.expect("part is built"));
+    let result = run(&place, &XEN_ON_INTEL);
+    assert_eq!(result.status, Some(1), "{result:?}");
+    assert_says(&result, &["its Linux stopped", "Attempted to kill init"]);
 }
 
 #[test]
 fn exceeded_deadline_is_reported_with_the_option_to_raise_it() {
-    let what = "a Xen that boots too slowly";
-    for words in machines(what) {
+    let feature = "a Xen that boots too slowly";
+    for words in machines(feature) {
         let place = Place::new();
-        if altered(&place, what, &[]).is_none() {
+        if altered(&place, feature, &[]).is_none() {
             return;
         }
         let words = [&words[..], &["--fresh", "--timeout", "1"]].concat();
-        let ended = run(&place, &words);
-        assert_eq!(ended.status, Some(1), "{ended:?}");
-        assert_says(&ended, &["timed out after 1 s", "--timeout"]);
+        let result = run(&place, &words);
+        assert_eq!(result.status, Some(1), "{result:?}");
+        assert_says(&result, &["timed out after 1 s", "--timeout"]);
     }
 }
 
@@ -209,15 +206,14 @@ fn xen_settings_are_a_skip_elsewhere() {
         "--workload",
         "basic/getpid",
     ];
-    let ended = place.run(&[&words[..], &["--sched", "credit", "--cap", "25"]].concat());
-    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let result = place.run(&[&words[..], &["--sched", "credit", "--cap", "25"]].concat());
+    assert_eq!(result.status, Some(0), "{result:?}");
     for id in ["host", "sim"] {
-        let told = format!("--sched credit --cap 25 is not supported by {id}: leave it out");
-        assert_says(&ended, &[&told, "choose from sim/xen-pvh"]);
+        let reason = format!("--sched credit --cap 25 is not supported by {id}: leave it out");
+        assert_says(&result, &[&reason, "choose from sim/xen-pvh"]);
     }
 }
 
-/// Nothing is measured for that.
 #[test]
 fn figures_of_other_settings_are_not_compared() {
     let place = Place::new();
@@ -228,10 +224,10 @@ fn figures_of_other_settings_are_not_compared() {
              \"figures\": {{\"insn\": {{\"exits/cpuid\": 1.0}}}}}}}}}}"
         );
         let file = place.path().join("baseline.json");
-        std::fs::write(&file, text).expect("it is ours");
+        std::fs::write(&file, text).expect("file is owned by the test");
         file
     };
-    for (facts, words, told) in [
+    for (facts, words, message) in [
         (
             "",
             &["--cap", "25"][..],
@@ -244,9 +240,9 @@ fn figures_of_other_settings_are_not_compared() {
         ),
     ] {
         let file = kept(facts);
-        let file = file.to_str().expect("the path is text");
-        let ended = place.run(&[&["check", "-q", "--baseline", file], words].concat());
-        assert_eq!(ended.status, Some(2), "{ended:?}");
-        assert_says(&ended, &[told, "make another with 'trapline baseline'"]);
+        let file = file.to_str().expect("path is UTF-8");
+        let result = place.run(&[&["check", "-q", "--baseline", file], words].concat());
+        assert_eq!(result.status, Some(2), "{result:?}");
+        assert_says(&result, &[message, "make another with 'trapline baseline'"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Whether comparisons can be trusted on this host: how often two that are the same are
-//! called changed, and whether a slowdown that was planted is found.
+//! Error rates of comparisons on this host: false alarms between identical configurations, and
+//! detection of a planted slowdown.
 
 use crate::judge::Verdict;
 use serde_json::Value;
@@ -13,19 +13,19 @@ const TABLES: u32 = 20;
 /// Workloads that are compared, of about ten operations each.
 const OPERATIONS: &str = "basic,system";
 
-/// What is nominal: a comparison in a hundred.
+/// Nominal false discovery rate.
 const NOMINAL: f64 = 0.01;
 
-/// Blocks by which it is decided how much slower a plant is.
+/// Number of blocks that determine the size of a planted slowdown.
 const TRUTH: u32 = 60;
 
-/// The seed of those: they share nothing with the comparison that is to find it.
+/// Seed of these blocks, different from that of the tested comparison.
 const TRUTH_SEED: u64 = 2;
 
 /// Size of a planted slowdown.
 const PLANTED: f64 = 0.05;
 
-/// False alarms of a host that may be busy, then what was planted (13).
+/// Counts false alarms, then tests the detection of a planted slowdown (13).
 pub fn trusted(place: &Place) {
     println!("13. Comparisons: a config against itself, {TABLES} tables of {OPERATIONS}");
     alarms(place);
@@ -41,8 +41,8 @@ fn alarms(place: &Place) {
     let (mut judged, mut below, mut changed, mut unsure) = (0u32, 0u32, 0u32, 0u32);
     for seed in 1..=TABLES {
         let words = format!("host host --workload {OPERATIONS} --seed {seed} --format json");
-        let told = place.run_storing("compare", &words).json();
-        for one in told["operations"].as_array().into_iter().flatten() {
+        let json = place.run_storing("compare", &words).json();
+        for one in json["operations"].as_array().into_iter().flatten() {
             judged += u32::from(one["p"].is_number());
             below += u32::from(one["p"].as_f64().is_some_and(|p| p <= NOMINAL));
             changed += u32::from(one["verdict"] == "changed");
@@ -50,7 +50,7 @@ fn alarms(place: &Place) {
         }
     }
     let expected = f64::from(judged) * NOMINAL;
-    // Three standard deviations of a binomial count above what is expected.
+    // Three standard deviations of a binomial count above its mean.
     let most = expected + 3.0 * (expected * (1.0 - NOMINAL)).sqrt();
     println!("   {judged} comparisons, {unsure} unsure");
     println!(
@@ -60,7 +60,7 @@ fn alarms(place: &Place) {
     println!("   {changed} called changed after adjustment over their table\n");
 }
 
-/// Agents in worlds of which one is slower.
+/// Agents with and without a planted slowdown.
 struct Plants {
     directory: PathBuf,
 }
@@ -76,9 +76,9 @@ impl Plants {
         Ok(Self { directory })
     }
 
-    /// How many instructions make a call slower by this share, and how much slower they do
-    /// make it, by many blocks. A processor hides the first ones behind what stands around the
-    /// call, so it is searched for, and no other loop than the agent's can tell.
+    /// Returns the number of instructions that slow a call down by `share`, and the measured effect.
+    /// Found by bisection with the agent's own loop: the CPU executes the first ones in parallel with
+    /// the code around the call.
     fn slowdown(&self, place: &Place, share: f64) -> Option<(u32, f64)> {
         let flags = format!("--boots {TRUTH} --seed {TRUTH_SEED}");
         let effect = |instructions| self.compare(place, instructions, &flags)?["effect"].as_f64();
@@ -86,12 +86,12 @@ impl Plants {
         let mut nearest = (more, effect(more)?);
         while more - less > 4 {
             let middle = (less + more) / 2;
-            let told = effect(middle)?;
+            let measured = effect(middle)?;
             let distance = |effect: f64| (effect - 1.0 - share).abs();
-            if distance(told) < distance(nearest.1) {
-                nearest = (middle, told);
+            if distance(measured) < distance(nearest.1) {
+                nearest = (middle, measured);
             }
-            match told < 1.0 + share {
+            match measured < 1.0 + share {
                 true => less = middle,
                 false => more = middle,
             }
@@ -99,7 +99,7 @@ impl Plants {
         Some(nearest)
     }
 
-    /// What a comparison says of a call after so many instructions, and after none.
+    /// Returns the comparison of getpid with and without planted instructions.
     fn compare(&self, place: &Place, instructions: u32, flags: &str) -> Option<Value> {
         let usual = self.agent("usual", 0).ok()?;
         let other = self.agent("other", instructions).ok()?;
@@ -108,11 +108,11 @@ impl Plants {
             usual.display(),
             other.display()
         );
-        let told = place.run_storing("compare", &words).json();
-        Some(told["operations"].as_array()?.first()?.clone())
+        let json = place.run_storing("compare", &words).json();
+        Some(json["operations"].as_array()?.first()?.clone())
     }
 
-    /// The agent after so many instructions more at each system call.
+    /// Returns the path of an agent with additional instructions at each system call.
     fn agent(&self, name: &str, instructions: u32) -> std::io::Result<PathBuf> {
         let path = self.directory.join(format!("{name}-{instructions}"));
         std::fs::copy(own("plant")?, &path)?;
@@ -120,7 +120,7 @@ impl Plants {
     }
 }
 
-/// A program that was built with this one.
+/// Returns the path of a program that was built with this one.
 fn own(name: &str) -> std::io::Result<PathBuf> {
     let here = std::env::current_exe()?;
     Ok(here.with_file_name(name))
@@ -128,23 +128,23 @@ fn own(name: &str) -> std::io::Result<PathBuf> {
 
 fn planted(place: &Place, plants: &Plants) {
     let Some((wanted, effect)) = plants.slowdown(place, PLANTED) else {
-        return println!("   skipped: what was planted could not be compared");
+        return println!("   skipped: the planted slowdown could not be compared");
     };
     println!("   by {TRUTH} blocks {wanted} instructions of a filter make it {effect:.3} times");
     for (name, instructions, expected) in [("slower", wanted, "changed"), ("same", 0, "equivalent")]
     {
-        let Some(told) = plants.compare(place, instructions, "--until-sure") else {
+        let Some(json) = plants.compare(place, instructions, "--sequential") else {
             println!("   {name}: could not be compared");
             continue;
         };
         println!(
             "   {name}: {} after {} blocks, effect {:.4} ({:.4} to {:.4}) {}",
-            told["verdict"],
-            told["blocks"],
-            told["effect"].as_f64().unwrap_or(f64::NAN),
-            told["low"].as_f64().unwrap_or(f64::NAN),
-            told["high"].as_f64().unwrap_or(f64::NAN),
-            Verdict::of(told["verdict"] == expected)
+            json["verdict"],
+            json["blocks"],
+            json["effect"].as_f64().unwrap_or(f64::NAN),
+            json["low"].as_f64().unwrap_or(f64::NAN),
+            json["high"].as_f64().unwrap_or(f64::NAN),
+            Verdict::of(json["verdict"] == expected)
         );
     }
 }

@@ -1,7 +1,6 @@
-//! Whether our own thread with a timer (`host`, `own-timer`) measures what cyclictest
-//! does: both in turns, with the same interval, on the same CPU, by the same rules. They
-//! are not compared with a bound, for the host is another one in each second; both
-//! distributions are printed, and people look.
+//! Comparison of the timer thread of `trapline irq` (`host`, `own-timer`) with cyclictest: both run
+//! alternately with the same interval, CPU and scheduling policy. Only medians are compared with a
+//! bound, since load of the host varies; the distributions are printed.
 
 use crate::judge::Verdict;
 use serde_json::Value;
@@ -15,7 +14,7 @@ const EXPIRIES: u32 = 4_000;
 const INTERVAL_US: u32 = 1_000;
 const PRIORITY: u8 = 10;
 
-/// Both, by the rules of real time and by those of everybody (12).
+/// Prints both, with real-time and default scheduling (12).
 pub fn beside_ours(place: &Place) {
     println!("12. A thread with a timer: cyclictest and ours, {TURNS} turns of {EXPIRIES} each");
     let cyclictest = match Cyclictest::fetched(&settings().cache) {
@@ -34,9 +33,9 @@ pub fn beside_ours(place: &Place) {
     for (fifo, slack, name) in kinds {
         match turns(place, &cyclictest, fifo, slack) {
             Ok((theirs, ours)) => {
-                println!("   {name:<15} cyclictest {}", told(&theirs));
-                println!("   {name:<15} trapline   {}", told(&ours));
-                // It rounds down to microseconds.
+                println!("   {name:<15} cyclictest {}", format_percentiles(&theirs));
+                println!("   {name:<15} trapline   {}", format_percentiles(&ours));
+                // cyclictest rounds down to microseconds.
                 let apart = theirs.0[0] + 0.5 - ours.0[0];
                 let expected = if slack { SLACK_US } else { 0.0 };
                 let alike = Verdict::of((apart - expected).abs() <= 2.0);
@@ -48,14 +47,14 @@ pub fn beside_ours(place: &Place) {
     println!();
 }
 
-/// By so much cyclictest's timer may be late by request: it leaves the kernel's default
-/// as it is, which the kernel uses up where nobody else's timer is due before.
+/// Default timer slack of the kernel, which cyclictest leaves unchanged: its timer expires that much
+/// later unless another timer is due earlier.
 const SLACK_US: f64 = 50.0;
 
-/// Percentiles, in microseconds, and how many expiries had an interrupt.
+/// Percentiles, in microseconds, and the number of expiries with an interrupt.
 struct Percentiles([f64; 5], u64);
 
-fn told(Percentiles(values, count): &Percentiles) -> String {
+fn format_percentiles(Percentiles(values, count): &Percentiles) -> String {
     let values: Vec<_> = values.iter().map(|value| format!("{value:>8.1}")).collect();
     format!("{} of {count}", values.join(" "))
 }
@@ -71,7 +70,7 @@ fn turns(
         loops: EXPIRIES,
         fifo,
         slack,
-        cpu: last_cpu().ok_or("the kernel does not say which CPUs there are")?,
+        cpu: last_cpu().ok_or("/proc/self/status has no list of CPUs")?,
     };
     let mut theirs = Distribution::default();
     let mut ours = Vec::new();
@@ -100,17 +99,17 @@ fn of_values(all: &[f64]) -> Percentiles {
     Percentiles(values, all.len() as u64)
 }
 
-/// One turn of ours: the middle of the bucket that each interrupt is in, and the latest.
+/// Returns the latencies of one turn of ours: the centre of each interrupt's histogram bucket.
 fn our_turn(place: &Place, fifo: Option<u8>) -> Result<Vec<f64>, String> {
     let sched = fifo.map_or("other".to_owned(), |priority| format!("fifo:{priority}"));
     let words = format!(
         "irq -q --env host --timer own --samples {EXPIRIES} --period {INTERVAL_US}us --pin exclusive \
          --sched {sched} --format json"
     );
-    let ended = place.run(&words.split(' ').collect::<Vec<_>>());
-    let told: Value = serde_json::from_str(&ended.output).map_err(|_| ended.errors.clone())?;
-    let buckets = told["interrupts"][0]["histogram"].as_array();
-    let buckets = buckets.ok_or_else(|| reason(&told))?;
+    let result = place.run(&words.split(' ').collect::<Vec<_>>());
+    let json: Value = serde_json::from_str(&result.stdout).map_err(|_| result.stderr.clone())?;
+    let buckets = json["interrupts"][0]["histogram"].as_array();
+    let buckets = buckets.ok_or_else(|| reason(&json))?;
     let mut all = Vec::new();
     for bucket in buckets {
         let number = |field: usize| bucket[field].as_f64().unwrap_or_default();
@@ -120,12 +119,12 @@ fn our_turn(place: &Place, fifo: Option<u8>) -> Result<Vec<f64>, String> {
     Ok(all)
 }
 
-fn reason(told: &Value) -> String {
-    let of_environment = &told["environments"]["host"]["reason"];
+fn reason(json: &Value) -> String {
+    let of_environment = &json["environments"]["host"]["reason"];
     of_environment.as_str().unwrap_or("not measured").to_owned()
 }
 
-/// The CPU that `--pin` takes: the last that this process may use.
+/// Returns the CPU of `--pin`: the last that this process may use.
 fn last_cpu() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let list = status

@@ -1,5 +1,5 @@
-//! What the exact gate stands on: figures and profiles that are the same in every
-//! run, whatever else the machine does and however a run began; and how long that takes.
+//! Requirements of the exact gate: figures and profiles that are identical in every run, with and without
+//! load and snapshots; and the time that this takes.
 
 use crate::judge::Verdict;
 use crate::{Load, SIMULATED};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use trapline_tests::root;
 use trapline_tests::run::Place;
 
-/// Runs, of which half are with every core busy, and every third is booted anew.
+/// Number of runs. Half are on busy cores, every third boots without snapshot.
 const RUNS: usize = 10;
 
 /// Ten baselines with profiles, byte for byte the same (8).
@@ -22,15 +22,18 @@ pub fn ten_baselines(place: &Place) {
         words.extend(fresh.then_some("--fresh"));
         let (took, made) = timed(|| place.run(&words));
         drop(load);
-        let differs = texts.first().is_some_and(|first| *first != made.output);
-        let told = match made.status {
+        let differs = texts.first().is_some_and(|first| *first != made.stdout);
+        let outcome = match made.status {
             Some(0) => Verdict::of(!differs).to_string(),
-            status => format!("status {status:?}: {}", made.errors.trim()),
+            status => format!("status {status:?}: {}", made.stderr.trim()),
         };
         let start = if fresh { "booted" } else { "restored" };
         let around = if run % 2 == 1 { "busy" } else { "idle" };
-        println!("   {start}, {around}, {:.0} s {told}", took.as_secs_f64());
-        texts.push(made.output);
+        println!(
+            "   {start}, {around}, {:.0} s {outcome}",
+            took.as_secs_f64()
+        );
+        texts.push(made.stdout);
     }
     let lines = texts[0].lines().count();
     let same = texts
@@ -42,7 +45,7 @@ pub fn ten_baselines(place: &Place) {
     );
 }
 
-/// Times that users wait for (9).
+/// Durations of frequent commands (9).
 pub fn waiting(place: &Place) {
     println!("9. Waiting, where snapshots exist");
     let one = [
@@ -54,25 +57,25 @@ pub fn waiting(place: &Place) {
         "exits/port-out",
     ];
     let all = ["run", "-q", "--env", SIMULATED];
-    // The first of each makes what is missing.
+    // Creates missing snapshots.
     place.run(&one);
     place.run(&all);
-    tell("two runs of one job", timed(|| place.run(&one)).0, 6.0);
-    tell("the quick preset", timed(|| place.run(&all)).0, 45.0);
+    print_duration("two runs of one job", timed(|| place.run(&one)).0, 6.0);
+    print_duration("the quick preset", timed(|| place.run(&all)).0, 45.0);
     let checks = ["sim.json", "sim-kvm.json"].map(|name| root().join("baselines").join(name));
     let check = |file: &Path| {
-        let file = file.to_str().expect("the path is text");
+        let file = file.to_str().expect("path is UTF-8");
         place.run(&["check", "-q", "--baseline", file])
     };
     let (took, _) = timed(|| checks.each_ref().map(|file| check(file)));
-    tell("a check of ourselves", took, 30.0);
+    print_duration("a check of ourselves", took, 30.0);
     println!();
 }
 
-fn tell(what: &str, took: Duration, most: f64) {
+fn print_duration(label: &str, took: Duration, most: f64) {
     let seconds = took.as_secs_f64();
     let verdict = Verdict::of(seconds <= most);
-    println!("   {what}: {seconds:.1} s (at most {most:.0}) {verdict}");
+    println!("   {label}: {seconds:.1} s (at most {most:.0}) {verdict}");
 }
 
 fn timed<T>(act: impl FnOnce() -> T) -> (Duration, T) {

@@ -1,5 +1,5 @@
-//! The machine with Intel's virtualization: the same digits in every run, whatever
-//! else the host does, and how long that takes.
+//! Figures of the simulated machine with VMX: identical in every run with and without load, and the
+//! duration of a run.
 
 use crate::judge::{Figures, Verdict};
 use crate::Load;

@@ -1,20 +1,20 @@
-//! Reading figures out of the lab's JSON, and a word about each.
+//! Figures of a run's JSON, and their comparison with requirements.
 
 use serde_json::Value;
 use std::fmt;
 
 /// Comparison of a figure with its requirement.
 pub enum Verdict {
-    /// It is.
+    /// The figure meets it.
     Met,
-    /// It is not.
+    /// The figure does not meet it.
     Missed,
     /// There is no figure.
     Unknown,
 }
 
 impl Verdict {
-    /// Of a condition.
+    /// Returns the verdict on a condition.
     pub fn of(met: bool) -> Self {
         match met {
             true => Self::Met,
@@ -22,7 +22,7 @@ impl Verdict {
         }
     }
 
-    /// Of a condition on a figure that may not be there.
+    /// Returns the verdict on a condition on an optional figure.
     pub fn maybe(met: Option<bool>) -> Self {
         met.map_or(Self::Unknown, Self::of)
     }
@@ -42,12 +42,12 @@ impl fmt::Display for Verdict {
 pub struct Figures(Value);
 
 impl Figures {
-    /// Of a run's JSON.
+    /// Reads a run's JSON.
     pub fn new(json: Value) -> Self {
         Self(json)
     }
 
-    /// The estimate of `workload/operation` in an environment.
+    /// Returns the estimate of `workload/operation` in an environment.
     pub fn estimate(&self, environment: &str, path: &str) -> Option<f64> {
         self.cell(environment, path)?["estimate"].as_f64()
     }
@@ -61,7 +61,7 @@ impl Figures {
         self.0["cells"].as_array().into_iter().flatten()
     }
 
-    /// Peak memory of an environment's VMM beyond guest RAM, in bytes.
+    /// Returns the peak memory of an environment's VMM beyond guest RAM, in bytes.
     pub fn own_memory(&self, environment: &str) -> Option<f64> {
         let timelines = self.0["timelines"].as_array()?;
         let timeline = timelines
@@ -70,8 +70,8 @@ impl Figures {
         timeline["own_memory_bytes"].as_f64()
     }
 
-    /// How many estimates on the instruction clocks are the same in another run,
-    /// and a line for each that is not.
+    /// Returns the number of exact estimates that are identical in another run, and a line for each that
+    /// differs.
     pub fn compare_exact(&self, other: &Self) -> (usize, Vec<String>) {
         let exact = other
             .cells()

@@ -1,7 +1,6 @@
-//! `make bench`: measures and prints the figures that the project stands for, one
-//! after the other, each beside what it should be. It judges and never fails on a
-//! figure: times depend on the machine, and a bench is no test. With the argument
-//! `cyclictest` or `comparisons` only that is shown.
+//! `make bench`: measures and prints the figures that the documentation quotes, each with its
+//! requirement. A missed requirement is no failure, since times depend on the host. The argument
+//! `cyclictest` or `comparisons` selects one section.
 
 mod comparisons;
 mod cyclictest;
@@ -59,12 +58,12 @@ fn everything(place: &Place) -> Figures {
 /// The instruction clock twice, and once more with both cores busy (1).
 fn same_digits(place: &Place, quick: &Figures) {
     println!("1. The instruction clock gives the same digits");
-    let again = |what: &str| {
+    let again = |condition: &str| {
         let figures = Figures::new(place.measure(&["--env", SIMULATED]));
         let (same, differ) = quick.compare_exact(&figures);
         let verdict = Verdict::of(same > 0 && differ.is_empty());
         println!(
-            "   {what}: {same} estimates identical, {} differ {verdict}",
+            "   {condition}: {same} estimates identical, {} differ {verdict}",
             differ.len()
         );
         for line in differ {
@@ -78,7 +77,7 @@ fn same_digits(place: &Place, quick: &Figures) {
     println!();
 }
 
-/// Other work, ended when it is dropped.
+/// Busy loops that are killed on drop.
 struct Load(Vec<Child>);
 
 impl Load {
@@ -89,7 +88,7 @@ impl Load {
             command
                 .args(["-c", "while :; do :; done"])
                 .spawn()
-                .expect("sh can be started")
+                .expect("sh starts")
         };
         Self((0..cores).map(|_| busy()).collect())
     }
@@ -98,7 +97,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It runs for ever, so it is there to be killed and reaped.
+            // The loop never exits by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -112,18 +111,18 @@ fn exits_and_floor(quick: &Figures) {
     let peer = ours.map(|ours| ours < 3346.0);
     println!(
         "   port-out {} insn (below 3346, the best unsandboxed peer) {}",
-        told(ours),
+        format_figure(ours),
         Verdict::maybe(peer)
     );
     println!(
         "   port-out in QEMU {} insn",
-        told(quick.estimate("sim/qemu-kvm", "exits/port-out"))
+        format_figure(quick.estimate("sim/qemu-kvm", "exits/port-out"))
     );
     let entry = quick.estimate("sim/kvm", "boot/first-instruction");
     let quick_enough = entry.map(|insn| insn <= 2.0e6);
     println!(
         "   exec to first instruction {} insn (at most 2000000) {}",
-        told(entry),
+        format_figure(entry),
         Verdict::maybe(quick_enough)
     );
     floor();
@@ -135,7 +134,7 @@ fn floor() {
     let output = command
         .args(["floor", "--format", "json"])
         .output()
-        .expect("it starts");
+        .expect("program starts");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let floors = json["floors"].as_array().cloned().unwrap_or_default();
     let median = |environment: &str, around: &str| {
@@ -148,13 +147,13 @@ fn floor() {
         let times = ours.zip(filtered).map(|(ours, floor)| ours / floor);
         println!(
             "   the floor of {environment}: {} {unit} without filter, {} with; in our loop {}",
-            told(bare),
-            told(filtered),
-            told(ours)
+            format_figure(bare),
+            format_figure(filtered),
+            format_figure(ours)
         );
         let close = Verdict::maybe(times.map(|times| times <= 1.02));
         let times = times.map_or("not measured".to_owned(), |times| format!("{times:.3}"));
-        // The wall clock cannot tell 2%: one run of each loop says nothing there.
+        // One run of each loop cannot resolve 2% on the wall clock.
         match environment {
             "sim/kvm" => {
                 println!("     {times} times the floor with filter (at most 1.02) {close}")
@@ -165,7 +164,7 @@ fn floor() {
     println!("{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn told(figure: Option<f64>) -> String {
+fn format_figure(figure: Option<f64>) -> String {
     figure.map_or("not measured".to_owned(), |figure| format!("{figure:.0}"))
 }
 
@@ -180,16 +179,16 @@ fn hardware(quick: &Figures) {
     let quick_enough = times.map(|times| times >= 20.0);
     println!(
         "   exec to guest main: {} ns, QEMU microvm {} ns, {} times (at least 20) {}",
-        told(ours),
-        told(qemu),
-        told(times),
+        format_figure(ours),
+        format_figure(qemu),
+        format_figure(times),
         Verdict::maybe(quick_enough)
     );
     let memory = quick.own_memory("kvm");
     let small = memory.map(|bytes| bytes <= 1.5e6);
     println!(
         "   memory beyond guest RAM: {} bytes (at most 1500000) {}\n",
-        told(memory),
+        format_figure(memory),
         Verdict::maybe(small)
     );
 }
@@ -240,8 +239,11 @@ fn kvm_ring() -> String {
 fn conformance() {
     println!("7. Conformance");
     let mut command = Command::new(parts().join("trapline-conformance"));
-    let output = command.stdin(Stdio::null()).output().expect("it starts");
-    tell_conformance(
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .expect("program starts");
+    print_conformance(
         "/dev/kvm of this host",
         output.status.code(),
         &output.stdout,
@@ -256,7 +258,7 @@ fn conformance() {
         Ok((outputs, _)) => {
             for output in outputs {
                 let status = output.status.code();
-                tell_conformance(
+                print_conformance(
                     "KVM on the simulated machine",
                     status,
                     &output.console,
@@ -268,12 +270,12 @@ fn conformance() {
     }
 }
 
-fn tell_conformance(of: &str, status: Option<i32>, trace: &[u8], errors: &[u8]) {
+fn print_conformance(of: &str, status: Option<i32>, trace: &[u8], errors: &[u8]) {
     let lines = String::from_utf8_lossy(trace).lines().count();
     let errors = String::from_utf8_lossy(errors).trim().to_owned();
     match status {
         Some(0) => println!(
-            "   {of}: {lines} lines of trace as they should be {}",
+            "   {of}: {lines} expected lines of trace {}",
             Verdict::of(true)
         ),
         Some(77) => println!("   {of}: not tried: {errors}"),

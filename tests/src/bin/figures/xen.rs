@@ -1,20 +1,18 @@
-//! Xen's figures: the same in every run, whatever else the machine does and however a
-//! run began.
+//! Figures of Xen domains: identical in every run, with and without load and snapshots.
 
 use crate::judge::{Figures, Verdict};
 use crate::Load;
 use std::time::Instant;
 use trapline_tests::run::Place;
 
-/// Runs, of which those with an odd number are with every core busy, and two are booted
-/// anew: one idle, one busy.
+/// Number of runs. Odd ones are on busy cores; two boot without snapshot, one idle, one busy.
 const RUNS: usize = 5;
 const FRESH: [usize; 2] = [2, 3];
 
 /// Five runs of both kinds of domains, digit for digit the same (10).
 pub fn five_runs(place: &Place) {
     println!("10. Xen, {RUNS} times");
-    // Makes the snapshots that are missing, and gives the digits.
+    // Creates missing snapshots, and is the reference.
     let first = measure(place, false);
     for run in 1..=RUNS {
         let busy = run % 2 == 1;

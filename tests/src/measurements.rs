@@ -1,0 +1,81 @@
+//! Accessors for the JSON of runs and profiles.
+
+use serde_json::Value;
+
+/// Returns the cells of a run.
+///
+/// # Panics
+/// The run has no list of cells.
+pub fn cells(run: &Value) -> &[Value] {
+    run["cells"].as_array().expect("run has cells")
+}
+
+/// Returns the cell of an operation, given as `NAME` or `WORKLOAD/NAME`.
+///
+/// # Panics
+/// There is none.
+#[track_caller]
+pub fn cell<'a>(run: &'a Value, environment: &str, operation: &str) -> &'a Value {
+    let (workload, name) = match operation.split_once('/') {
+        Some((workload, name)) => (Some(workload), name),
+        None => (None, operation),
+    };
+    let mut of_environment = cells(run)
+        .iter()
+        .filter(|cell| cell["environment"] == environment && cell["operation"] == name);
+    let found = of_environment.find(|cell| workload.is_none_or(|it| cell["workload"] == it));
+    found.unwrap_or_else(|| panic!("no {operation} in {environment}: {run:#}"))
+}
+
+/// Returns the figure of an operation.
+///
+/// # Panics
+/// It was not measured.
+#[track_caller]
+pub fn estimate(run: &Value, environment: &str, operation: &str) -> f64 {
+    let cell = cell(run, environment, operation);
+    let estimate = cell["estimate"].as_f64();
+    estimate.unwrap_or_else(|| panic!("no figure: {cell}"))
+}
+
+/// Returns the fastest batch of an operation.
+///
+/// # Panics
+/// It was not measured.
+#[track_caller]
+pub fn fastest(run: &Value, environment: &str, operation: &str) -> f64 {
+    let cell = cell(run, environment, operation);
+    let fastest = cell["min"].as_f64();
+    fastest.unwrap_or_else(|| panic!("no figure: {cell}"))
+}
+
+/// Returns the facts of an environment.
+pub fn facts<'a>(run: &'a Value, environment: &str) -> &'a Value {
+    &run["environments"][environment]["facts"]
+}
+
+/// Returns the functions of a profile that belong to `component`, with their instructions.
+///
+/// # Panics
+/// The profile has no list of functions.
+pub fn functions<'a>(profile: &'a Value, component: &'a str) -> impl Iterator<Item = &'a Value> {
+    let functions = profile["functions"].as_array().expect("list of functions");
+    let functions = functions.iter();
+    functions.filter(move |function| function["component"] == component)
+}
+
+/// Returns the instructions of a component in a profile.
+pub fn component_insn(profile: &Value, component: &str) -> f64 {
+    let insn = functions(profile, component).filter_map(|function| function["insn"].as_f64());
+    insn.sum()
+}
+
+/// Returns the instructions of all functions in a profile.
+///
+/// # Panics
+/// The profile has no list of functions.
+pub fn total_insn(profile: &Value) -> f64 {
+    let functions = profile["functions"].as_array().expect("list of functions");
+    let insn = functions.iter().filter_map(|item| item["insn"].as_f64());
+    insn.sum()
+}
