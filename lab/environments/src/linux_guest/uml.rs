@@ -9,6 +9,7 @@ use super::{machine_facts, named, Root};
 use crate::launch::BootClock;
 use crate::process_guest::GuestCommand;
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use trapline_abi::job::{Console, CPUS};
@@ -16,9 +17,10 @@ use trapline_abi::Job;
 use trapline_host::cache::Kind;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::package::Package;
-use trapline_host::process::Command;
+use trapline_host::process::{Command, Exited};
 use trapline_host::{package, sha256_of_file, Cache, Error, Facts, Part};
 use trapline_model::GuestConfig;
+use trapline_protocol::{EndState, GuestDecoder};
 use trapline_sim::settings::Settings;
 
 /// Its package, without modules.
@@ -35,6 +37,9 @@ const PACKAGE: Package = Package {
 const OPTIONS: &str = "con=null con0=null,fd:2 ssl=null ssl0=null,fd:1 console=tty0 \
                        hostfs=/dev/null uml_dir=/dev/null/ noreboot quiet loglevel=4 \
                        norandmaps panic=-1";
+
+/// Message of the kernel before it exits.
+const HALTED: &str = "reboot: System halted";
 
 /// Directory of its memory file, which is unlinked.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -179,6 +184,16 @@ impl GuestCommand for UserModeLinux {
         BootClock::Host
     }
 
+    /// After the halt, a timer interrupt can abort the exit (docs/internals/linux-guests.md).
+    fn check_exit(&self, _: &Job, exited: &Exited, records: &GuestDecoder) -> Result<(), Error> {
+        let is_aborted = exited.status.signal() == Some(libc::SIGABRT);
+        let is_halted = || records.last_output().contains(HALTED);
+        match is_aborted && *records.end() == EndState::Done && is_halted() {
+            true => Ok(()),
+            false => self.exit_codes().check("linux.uml", exited.status, records),
+        }
+    }
+
     fn facts(&self) -> Facts {
         self.facts.clone()
     }
@@ -187,6 +202,55 @@ impl GuestCommand for UserModeLinux {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::ExitStatus;
+    use trapline_abi::frame::{encode, MAX_FRAME};
+    use trapline_abi::Record;
+    use trapline_protocol::NoProbe;
+
+    fn user_mode_linux() -> UserModeLinux {
+        UserModeLinux {
+            program: "linux.uml".into(),
+            agent: "agent".into(),
+            initrd: super::super::root::memory_file(|_| Ok(())).unwrap(),
+            facts: Facts::new(),
+            guest: GuestConfig::DEFAULT,
+            settings: Settings::find().unwrap(),
+        }
+    }
+
+    /// Returns the result of a guest that sends Done if `is_done`, prints `errors` and ends by `signal`.
+    fn result(is_done: bool, errors: &str, signal: i32) -> Result<(), String> {
+        let mut decoder = GuestDecoder::new(&Job::EMPTY);
+        if is_done {
+            let mut frame = [0; MAX_FRAME];
+            let length = encode(&Record::Done, 1, &mut frame).unwrap();
+            decoder.console(&frame[..length], None, &mut NoProbe);
+        }
+        decoder.errors(errors.as_bytes());
+        decoder.close();
+        let exited = Exited {
+            status: ExitStatus::from_raw(signal),
+            end: 1,
+            outlived_guest: false,
+        };
+        let checked = user_mode_linux().check_exit(&Job::EMPTY, &exited, &decoder);
+        checked.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_an_abort_after_done_and_halt_is_success() {
+        let halted = "reboot: System halted\nremove_umid_dir failed with err = -20\n";
+        assert_eq!(result(true, halted, libc::SIGABRT), Ok(()));
+        for (is_done, errors, signal) in [
+            (false, halted, libc::SIGABRT),
+            (true, "Kernel panic - not syncing\n", libc::SIGABRT),
+            (true, halted, libc::SIGSEGV),
+        ] {
+            let error = result(is_done, errors, signal).unwrap_err();
+            let expected = format!("linux.uml ended by signal {signal}");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
 
     #[test]
     fn insufficient_shared_memory_is_rejected() {
