@@ -36,6 +36,27 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
+    /// Maps `length` bytes of `file` from `at` over a part of this mapping, privately.
+    pub fn replace(
+        &mut self,
+        start: NonNull<u8>,
+        length: usize,
+        file: &File,
+        at: u64,
+    ) -> io::Result<()> {
+        assert!(self.holds(start, length));
+        let at = at.try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let address = start.as_ptr().cast();
+        // SAFETY: all of the range is this mapping's, to which `&mut self` excludes any other access.
+        let mapped = unsafe { libc::mmap(address, length, access, kind, file.as_raw_fd(), at) };
+        match mapped {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start

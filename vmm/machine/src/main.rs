@@ -69,7 +69,7 @@ fn run_image(settings: &VmConfig, mut events: Events) -> Result<Infallible, Fail
         interrupts,
         ring,
     } = ready;
-    let usage = events.wanted().then(MemoryUsage::open);
+    let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let mut host = Host::new(console(settings, &vcpu)?);
     if settings.ticker {
         host.ticker = Some(Ticker::start(&vm, Arc::clone(&memory), settings.sandbox)?);

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use trapline_abi::populate::NO_HUGE_PAGES;
 use trapline_interface::{
     has_huge_pages, Access, Controllers, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId,
-    Vm, VmSpec,
+    Vm, VmSpec, PAGE,
 };
-use trapline_monitor::boot::{prepare, EntryPoint, Image, Plan, Prepared};
+use trapline_monitor::boot::{
+    prepare, Chunk, EntryPoint, Image, Plan, Prepared, MAX_MEMORY,
+};
 
 /// A VM for an image.
 pub struct Ready<H: Hypervisor> {
@@ -31,7 +33,7 @@ pub struct Ready<H: Hypervisor> {
 /// # Errors
 /// The settings or the host are unsuitable.
 pub fn set_up<H: Hypervisor>(settings: &VmConfig, ring0: Ring0) -> Result<Ready<H>, Failure> {
-    let file = MappedFile::open(&settings.image)?;
+    let file = MappedFile::open(&settings.image, MAX_MEMORY)?;
     let image = Image::parse(file.bytes()).map_err(|source| Failure::Image {
         path: settings.image.clone(),
         source,
@@ -43,7 +45,7 @@ pub fn set_up<H: Hypervisor>(settings: &VmConfig, ring0: Ring0) -> Result<Ready<
         way,
     };
     let kind = (settings.pages, settings.prefault);
-    assemble_in::<H>(&image, &plan, settings.halt_in_guest, kind)
+    assemble_in::<H>(&image, &plan, settings.halt_in_guest, kind, Some(&file))
 }
 
 /// Creates a VM that boots `image` according to `plan`.
@@ -55,21 +57,22 @@ pub fn assemble<H: Hypervisor>(
     plan: &Plan<'_>,
     halt_in_guest: bool,
 ) -> Result<Ready<H>, Failure> {
-    assemble_in::<H>(image, plan, halt_in_guest, (None, None))
+    assemble_in::<H>(image, plan, halt_in_guest, (None, None), None)
 }
 
-/// Creates a VM with memory of this kind.
+/// Creates a VM with memory of this kind; `file` is that of the image, if any.
 fn assemble_in<H: Hypervisor>(
     image: &Image<'_>,
     plan: &Plan<'_>,
     halt_in_guest: bool,
     kind: Kind,
+    file: Option<&MappedFile>,
 ) -> Result<Ready<H>, Failure> {
     let prepared = prepare(image, plan)?;
     if halt_in_guest && prepared.boot.system.ring() != 0 {
         return Err(Failure::Usage(NO_HALT.to_owned()));
     }
-    let memory = fill(plan.memory, kind, &prepared)?;
+    let memory = fill(plan.memory, kind, &prepared, file)?;
     let vm = H::open()?.create_vm(&VmSpec {
         halt_in_guest,
         ..VmSpec::with(Controllers::Local)
@@ -115,16 +118,17 @@ fn choose_way(settings: &VmConfig, image: &Image<'_>, ring0: Ring0) -> EntryPoin
 /// Page size and population of guest memory.
 pub(crate) type Kind = (Option<Pages>, Option<Populate>);
 
-/// Creates guest memory and loads the pieces.
+/// Creates guest memory and loads the pieces. Those of `file` are mapped instead of copied, unless pages are selected.
 pub(crate) fn fill(
     length: u64,
     (pages, prefault): Kind,
     prepared: &Prepared<'_>,
+    file: Option<&MappedFile>,
 ) -> Result<Arc<Region>, Failure> {
     let no_memory = || Failure::system("make the guest's memory");
     let length =
         usize::try_from(length).map_err(|_| no_memory()(io::ErrorKind::OutOfMemory.into()))?;
-    let memory = match pages {
+    let mut memory = match pages {
         None => Region::new(length).map_err(no_memory())?,
         Some(Pages::Huge) if !has_huge_pages() => {
             return Err(Failure::Usage(format!("--pages 2m: {NO_HUGE_PAGES}")))
@@ -135,10 +139,24 @@ pub(crate) fn fill(
         let failed = Failure::system("populate the guest's memory");
         memory.populate(how).map_err(failed)?;
     }
+    let file = file.filter(|_| pages.is_none() && prefault.is_none());
     for piece in &prepared.pieces {
-        memory.load(piece.at.0, &piece.bytes).map_err(no_memory())?;
+        load(&mut memory, piece, file).map_err(no_memory())?;
     }
     Ok(Arc::new(memory))
+}
+
+/// Loads `piece`: whole pages of `file` are mapped, the rest is copied.
+fn load(memory: &mut Region, piece: &Chunk<'_>, file: Option<&MappedFile>) -> io::Result<()> {
+    let (start, bytes) = (piece.at.0, &piece.bytes);
+    let whole = bytes.len() / PAGE * PAGE;
+    let place = file.and_then(|file| file.locate(bytes));
+    let place = place.filter(|(_, at)| (start | at).is_multiple_of(PAGE as u64) && whole > 0);
+    let Some((file, at)) = place else {
+        return memory.load(start, bytes);
+    };
+    memory.map_file(start, file, at, whole)?;
+    memory.load(start + whole as u64, &bytes[whole..])
 }
 
 #[cfg(test)]

@@ -2,30 +2,35 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use trapline_interface::Region;
 
 /// `/proc/self/smaps`, opened before the sandbox is entered.
 pub struct MemoryUsage {
     maps: Option<File>,
+    guest: Range<usize>,
 }
 
 impl MemoryUsage {
-    /// Opens the file; without /proc, memory usage is unknown.
-    pub fn open() -> Self {
+    /// Opens the file; without /proc, memory usage is unknown. `memory` is the guest's at start; hotplugged regions are
+    /// recognized by their name.
+    pub fn open(memory: &Region) -> Self {
+        let start = memory.address().addr().get();
         Self {
             maps: File::open("/proc/self/smaps").ok(),
+            guest: start..start + memory.len(),
         }
     }
 
     /// Returns resident memory beyond the guest's, in bytes. At the end of a run this is the peak, because nothing
     /// is freed before. (`/proc/self/status` may be wrong by 64 pages per counter.)
     pub fn own_memory(&self) -> Option<u64> {
-        own_memory(BufReader::new(self.maps.as_ref()?))
+        own_memory(BufReader::new(self.maps.as_ref()?), &self.guest)
     }
 }
 
 /// Sums the resident size of all mappings but the guest's.
-fn own_memory(mut maps: impl BufRead) -> Option<u64> {
+fn own_memory(mut maps: impl BufRead, guest: &Range<usize>) -> Option<u64> {
     let mut line = String::new();
     let mut is_guest = false;
     let mut kib = None;
@@ -38,7 +43,9 @@ fn own_memory(mut maps: impl BufRead) -> Option<u64> {
             Some(_) => {}
             // A mapping starts with its addresses, its details with an upper-case name.
             None if line.starts_with(|c: char| !c.is_ascii_uppercase()) => {
-                is_guest = line.contains(Region::NAME);
+                let start = line.split('-').next()?;
+                let start = usize::from_str_radix(start, 16).ok()?;
+                is_guest = guest.contains(&start) || line.contains(Region::NAME);
             }
             None => {}
         }
@@ -68,15 +75,19 @@ mod tests {
                     Size:  1024 kB\nRss:    600 kB\nPss:    300 kB\n\
                     7f0000000000-7f0004000000 rw-s 00000000 00:01 9 /memfd:guest-memory (deleted)\n\
                     Size: 65536 kB\nRss:   4000 kB\n\
+                    7f0004000000-7f0004010000 rw-p 00001000 00:1d 8 /bin/image\n\
+                    Rss:     40 kB\n\
                     b0000000-b0001000 rw-p 00000000 00:00 0 [heap]\n\
                     Rss:    400 kB\nVmFlags: rd wr\n";
-        assert_eq!(own_memory(maps.as_bytes()), Some(1000 * 1024));
-        assert_eq!(own_memory(&b"Name:\tx\n"[..]), None);
+        let own_memory = |maps: &str| own_memory(maps.as_bytes(), &(0x7f00_0400_0000..0x7f00_0500_0000));
+        assert_eq!(own_memory(maps), Some(1000 * 1024));
+        assert_eq!(own_memory("Name:\tx\n"), None);
     }
 
     #[test]
     fn usage_is_positive() {
-        assert!(MemoryUsage::open().own_memory().unwrap() > 0);
+        let region = Region::new(4096).unwrap();
+        assert!(MemoryUsage::open(&region).own_memory().unwrap() > 0);
         assert!(cpu_time().unwrap() > 0);
     }
 }

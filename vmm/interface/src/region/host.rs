@@ -124,6 +124,23 @@ impl Region {
             _ => self.write(offset, bytes).map_err(io::Error::other),
         }
     }
+
+    /// Replaces whole pages at `offset` by those of `file` from `at`, without copying: a page is read at its first
+    /// access and copied at its first write. Guests of one file share what they do not change. As with shared
+    /// libraries, the file must be replaced by renaming, never overwritten, while it is mapped.
+    ///
+    /// # Errors
+    /// The range exceeds the region or is not one of whole pages, or the kernel refuses.
+    pub fn map_file(&mut self, offset: u64, file: &File, at: u64, length: usize) -> io::Result<()> {
+        let is_aligned = [offset, at, length as u64]
+            .iter()
+            .all(|value| value.is_multiple_of(PAGE as u64));
+        let start = self.pointer(offset, length).filter(|_| is_aligned);
+        match (&mut self.backing, start) {
+            (Some(backing), Some(start)) => backing.mapping.replace(start, length, file, at),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
 }
 
 fn whole_pages(length: usize) -> io::Result<usize> {
@@ -229,6 +246,27 @@ mod tests {
                 true => assert_eq!(account(&huge, "AnonHugePages:"), 3 * 2048),
                 false => eprintln!("skipped: the kernel here gives no pages of 2 MiB"),
             }
+        }
+    }
+
+    #[test]
+    fn mapped_file_is_read_and_not_written() {
+        let file = anonymous_file().unwrap();
+        file.write_all_at(&[7; 3 * PAGE], 0).unwrap();
+        let mut region = Region::new(4 * PAGE).unwrap();
+        let (page, two) = (PAGE as u64, 2 * PAGE);
+        region.map_file(page, &file, page, two).unwrap();
+        region.load(3 * page, &[9]).unwrap();
+        region.write(page, &[8]).unwrap();
+        let mut bytes = [1; 4 * PAGE];
+        region.read(0, &mut bytes).unwrap();
+        assert_eq!((bytes[PAGE - 1], &bytes[PAGE..][..2]), (0, &[8, 7][..]));
+        assert_eq!(&bytes[3 * PAGE - 1..][..3], [7, 9, 0]);
+        let mut unchanged = [0; 3 * PAGE];
+        file.read_exact_at(&mut unchanged, 0).unwrap();
+        assert_eq!(unchanged, [7; 3 * PAGE]);
+        for (offset, at, length) in [(1, 0, PAGE), (0, 1, PAGE), (0, 0, 1), (3 * page, 0, two)] {
+            assert!(region.map_file(offset, &file, at, length).is_err());
         }
     }
 

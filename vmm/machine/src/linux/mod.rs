@@ -23,6 +23,7 @@ use crate::usage::MemoryUsage;
 use crate::{sandbox, threads, Failure, StopReason, VmConfig};
 use std::convert::Infallible;
 use std::ops::DerefMut;
+use std::path::Path;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use trapline_abi::platform::COM1;
 use trapline_abi::{stamp, Stage};
@@ -30,7 +31,7 @@ use trapline_interface::{
     Access, BootState, Controllers, Gpa, Hypervisor, IrqLine, Region, Vcpu, VcpuId, Vm, VmSpec,
 };
 use trapline_monitor::boot::acpi::{Hardware, SerialPort, Transport};
-use trapline_monitor::boot::{prepare_linux, Kernel, LinuxPlan, Prepared};
+use trapline_monitor::boot::{prepare_linux, Kernel, LinuxPlan, Prepared, MAX_MEMORY};
 use trapline_monitor::devices::{IoBus, IoBusConfig};
 use trapline_monitor::{run as run_vcpu, Devices, ExitCounters, Platform};
 
@@ -53,9 +54,9 @@ pub struct Ready<H: Hypervisor> {
 /// # Errors
 /// The settings or the host are unsuitable.
 pub fn set_up<H: Hypervisor>(settings: &VmConfig) -> Result<Ready<H>, Failure> {
-    let kernel_file = MappedFile::open(&settings.image)?;
-    let initrd_file = settings.initrd.as_deref().map(MappedFile::open);
-    let initrd_file = initrd_file.transpose()?;
+    let open = |path: &Path| MappedFile::open(path, MAX_MEMORY);
+    let kernel_file = open(&settings.image)?;
+    let initrd_file = settings.initrd.as_deref().map(open).transpose()?;
     let kernel = Kernel::parse(kernel_file.bytes()).map_err(|source| Failure::Kernel {
         path: settings.image.clone(),
         source,
@@ -90,6 +91,7 @@ fn assemble<H: Hypervisor>(
         settings.memory,
         (settings.pages, settings.prefault),
         prepared,
+        None,
     )?;
     let vm = H::open()?.create_vm(&VmSpec {
         cpus: settings.cpus,
@@ -166,6 +168,7 @@ where
         serial: Some(ready.serial),
         ..Host::new(console(&first)?)
     };
+    let usage = events.wanted().then(|| MemoryUsage::open(&ready.memory));
     let common = Arc::new(Common {
         devices: Mutex::new(Devices {
             io: IoBus::new(IoBusConfig {
@@ -178,7 +181,7 @@ where
             interrupts: None,
         }),
         report: Mutex::new(Report {
-            usage: events.wanted().then(MemoryUsage::open),
+            usage,
             events,
             tsc_offset: first.tsc_offset(),
         }),
