@@ -66,7 +66,10 @@ impl MappedFile {
 /// Opens a regular file. Opening a FIFO does not block, and nothing is read from a device.
 fn open_regular(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::other(

@@ -10,9 +10,7 @@ use trapline_interface::{
     has_huge_pages, Access, Controllers, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId,
     Vm, VmSpec, PAGE,
 };
-use trapline_monitor::boot::{
-    prepare, Chunk, EntryPoint, Image, Plan, Prepared, MAX_MEMORY,
-};
+use trapline_monitor::boot::{prepare, Chunk, EntryPoint, Image, Plan, Prepared, MAX_MEMORY};
 
 /// A VM for an image.
 pub struct Ready<H: Hypervisor> {

@@ -79,7 +79,8 @@ mod tests {
                     Rss:     40 kB\n\
                     b0000000-b0001000 rw-p 00000000 00:00 0 [heap]\n\
                     Rss:    400 kB\nVmFlags: rd wr\n";
-        let own_memory = |maps: &str| own_memory(maps.as_bytes(), &(0x7f00_0400_0000..0x7f00_0500_0000));
+        let own_memory =
+            |maps: &str| own_memory(maps.as_bytes(), &(0x7f00_0400_0000..0x7f00_0500_0000));
         assert_eq!(own_memory(maps), Some(1000 * 1024));
         assert_eq!(own_memory("Name:\tx\n"), None);
     }

@@ -121,11 +121,57 @@ fn overlapping_or_out_of_range_segments_are_rejected() {
     image.segments[1] = (BASE + 0x2000, vec![1; 9], 8);
     assert!(matches!(refusal(&image), ImageError::SegmentShrinks { .. }));
 
+    image.segments = (0..1200).map(|i| (BASE + i * 16, vec![], 0)).collect();
+    let (count, max) = (1201, 1170);
+    assert_eq!(refusal(&image), ImageError::TooManyHeaders { count, max });
+
     image.segments = (0..40).map(|i| (BASE + i * 16, vec![1], 1)).collect();
     assert!(matches!(
         refusal(&image),
         ImageError::TooManySegments { .. }
     ));
+}
+
+#[test]
+fn notes_are_bounded_over_all_headers() {
+    let mut image = TestImage::pvh(&[0xf4]);
+    let filler = ("Filler", 1, vec![0; 1 << 10]);
+    image.notes.extend(vec![filler; 60]);
+    assert!(Image::parse(&image.bytes()).is_ok());
+    let many = ("Filler", 1, vec![]);
+    image.notes.extend(vec![many; 60_000]);
+    let max = 0x1_0000;
+    assert_eq!(refusal(&image), ImageError::NotesTooLong { max });
+    // The same notes named by many headers.
+    let mut image = TestImage::pvh(&[0xf4]);
+    image.notes.push(("Filler", 1, vec![0; 1 << 10]));
+    image.segments.extend((0..100).map(|_| (0, vec![], 0)));
+    let mut bytes = image.bytes();
+    let (first, last) = (64 + 56, 64 + 101 * 56);
+    let header = bytes[last..last + 56].to_vec();
+    for at in (first..last).step_by(56) {
+        bytes[at..at + 56].copy_from_slice(&header);
+    }
+    assert_eq!(Image::parse(&bytes), Err(ImageError::NotesTooLong { max }));
+}
+
+/// With 0xffff program headers (PN_XNUM) the real number is in the first section header.
+#[test]
+fn extended_header_count_is_bounded() {
+    let mut bytes = TestImage::pvh(&[0xf4]).bytes();
+    let section = bytes.len() as u64;
+    bytes.resize(bytes.len() + (1 << 20), 0);
+    bytes[40..48].copy_from_slice(&section.to_le_bytes());
+    bytes[56..58].copy_from_slice(&0xffff_u16.to_le_bytes());
+    bytes[60..62].copy_from_slice(&1_u16.to_le_bytes());
+    let count = 10_000_usize;
+    let info = section as usize + 44;
+    bytes[info..info + 4].copy_from_slice(&(count as u32).to_le_bytes());
+    let max = 1170;
+    assert_eq!(
+        Image::parse(&bytes),
+        Err(ImageError::TooManyHeaders { count, max })
+    );
 }
 
 #[test]

@@ -165,6 +165,16 @@ fn invalid_kernels_are_rejected() {
     let length = SETUP + 0x200;
     let truncated = KernelError::Truncated { needed, length };
     assert_eq!(refused(|file| file.truncate(SETUP + 0x200)), truncated);
+    let length = SETUP + 0x1000;
+    let needed = length + 16;
+    let truncated = KernelError::Truncated { needed, length };
+    let paragraphs = |count: u16| {
+        move |file: &mut Vec<u8>| {
+            file[0x1f4..0x1f6].copy_from_slice(&count.to_le_bytes());
+        }
+    };
+    assert_eq!(with(paragraphs(0x101)), Err(truncated.into()));
+    assert_eq!(with(paragraphs(0x100)), Ok(()));
     let direct = TestImage::direct(&[0xf4]).bytes();
     assert_eq!(Kernel::parse(&direct), Err(BootError::NoPvh));
 }
@@ -178,12 +188,22 @@ fn unsuitable_kernel_parameters_are_rejected() {
         change(&mut plan);
         prepare_linux(&kernel, &plan).unwrap_err()
     };
-    let needed = PREF_ADDRESS + u64::from(INIT_SIZE) + 4096;
+    let needed = PREF_ADDRESS + u64::from(INIT_SIZE) + 100;
     assert_eq!(
         refused(|plan| plan.memory = 24 << 20),
         BootError::MemoryTooSmall {
             given: 24 << 20,
             needed
+        }
+    );
+    let mut low_limit = file.clone();
+    low_limit[0x22c..0x230].copy_from_slice(&(needed as u32 - 2).to_le_bytes());
+    let low_limit = Kernel::parse(&low_limit).unwrap();
+    assert_eq!(
+        prepare_linux(&low_limit, &plan(&[0; 100], &hardware)).unwrap_err(),
+        BootError::InitrdTooLarge {
+            needed,
+            limit: needed - 1
         }
     );
     assert!(matches!(
@@ -208,6 +228,31 @@ fn unsuitable_kernel_parameters_are_rejected() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The initramfs begins behind the kernel's last byte in memory, wherever that is within a page.
+    #[test]
+    fn initramfs_never_overlaps_the_kernel(
+        size in 1_u64..0x10_0000,
+        spare in -5000_i64..10_000,
+        initrd in 1_usize..20_000,
+    ) {
+        let mut image = TestImage::pvh(&[0xf4]);
+        image.segments[0].2 = size;
+        let (file, initrd, hardware) = (image.bytes(), vec![1; initrd], hardware());
+        let end = BASE + size;
+        let memory = (end + initrd.len() as u64).max(2 << 20).saturating_add_signed(spare);
+        let plan = LinuxPlan { memory, ..plan(&initrd, &hardware) };
+        let kernel = Kernel::parse(&file).unwrap();
+        let needed = end.next_multiple_of(4096) + initrd.len() as u64;
+        match prepare_linux(&kernel, &plan) {
+            Err(_) => assert!(memory < needed.max(2 << 20)),
+            Ok(prepared) => {
+                assert_within(&prepared, memory);
+                let chunk = prepared.pieces.iter().find(|piece| piece.bytes == initrd).unwrap();
+                assert!(chunk.at.0 >= end && chunk.at.0 % 4096 == 0);
+            }
+        }
+    }
 
     /// Whatever a header says, what comes of it lies within memory and nothing overlaps.
     #[test]

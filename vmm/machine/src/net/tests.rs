@@ -251,5 +251,7 @@ fn flood_uses_bounded_memory_and_deleted_tap_no_cpu() {
 }
 
 fn resident() -> u64 {
-    crate::usage::MemoryUsage::open(&trapline_interface::Region::new(1).unwrap()).own_memory().unwrap()
+    crate::usage::MemoryUsage::open(&trapline_interface::Region::new(1).unwrap())
+        .own_memory()
+        .unwrap()
 }

@@ -30,8 +30,10 @@ pub enum BootError {
     Image(#[from] ImageError),
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    #[error("{given} bytes of memory are too few: the image init_size {needed}; give it --memory {}M or more", needed.div_ceil(1 << 20))]
+    #[error("{given} bytes of memory are too few: the guest needs {needed}; give it --memory {}M or more", needed.div_ceil(1 << 20))]
     MemoryTooSmall { given: u64, needed: u64 },
+    #[error("the initramfs is too large: behind the kernel it ends at {needed:#x}, and the limit is {limit:#x}; make it smaller")]
+    InitrdTooLarge { needed: u64, limit: u64 },
     #[error("{given} bytes of memory are too many: the limit is {MAX_MEMORY}; give it --memory 3328M or less")]
     MemoryTooLarge { given: u64 },
     #[error("the image's segment at {at} overlaps the start info, {BOOT_INFO:#x} to {BOOT_INFO_END:#x}; link it at 1 MiB or above")]

@@ -8,7 +8,7 @@ use elf::abi::{EM_X86_64, ET_EXEC, PT_LOAD, PT_NOTE};
 use elf::endian::LittleEndian;
 use elf::file::Class;
 use elf::note::Note;
-use elf::segment::ProgramHeader;
+use elf::segment::{Elf64_Phdr, ProgramHeader};
 use elf::{ElfBytes, ParseError};
 use thiserror::Error;
 use trapline_abi::platform::{DirectBoot, NOTE_DIRECT, NOTE_OWNER};
@@ -28,6 +28,10 @@ pub enum ImageError {
     WrongMachine { machine: u16, bits: u8 },
     #[error("it is of ELF type {kind}, not an executable for a fixed address: link it with -static -no-pie")]
     NotExecutable { kind: u16 },
+    #[error("its {count} program headers are more than the {max} that are supported; link it with fewer")]
+    TooManyHeaders { count: usize, max: usize },
+    #[error("its notes are longer than the {max} bytes that are supported; link it with fewer")]
+    NotesTooLong { max: u64 },
     #[error("its {count} segments are more than the {max} that are supported; link it with fewer")]
     TooManySegments { count: usize, max: usize },
     #[error("its segment at {at} holds {in_file} bytes in the file but {in_memory} in memory; build it again")]
@@ -44,7 +48,7 @@ pub enum ImageError {
     Overlap { first: Gpa, second: Gpa },
     #[error("it has no segment to load; build it again")]
     Empty,
-    #[error("it says nowhere how to start it: it init_size an ELF note 'Xen' type 18 (PVH entry) or '{NOTE_OWNER}' type {NOTE_DIRECT}; a Linux kernel has the former with CONFIG_PVH=y")]
+    #[error("it has no entry note: it needs an ELF note 'Xen' type 18 (PVH entry) or '{NOTE_OWNER}' type {NOTE_DIRECT}; a Linux kernel has the former with CONFIG_PVH=y")]
     NoEntry,
     #[error("its {what} at {at:#x} is not within what it loads; build it again")]
     OutsideImage { what: &'static str, at: u64 },
@@ -81,6 +85,12 @@ pub struct Image<'a> {
 /// Limit of segments.
 const MAX_SEGMENTS: usize = 32;
 
+/// Limit of program headers: the 64 KiB that Linux accepts (`load_elf_phdrs` in fs/binfmt_elf.c).
+const MAX_HEADERS: usize = 0x1_0000 / size_of::<Elf64_Phdr>();
+
+/// Limit of all notes together, in bytes. Kernels have less than 1 KiB.
+const MAX_NOTES: u64 = 0x1_0000;
+
 /// End of the addresses for images; device addresses follow.
 const ADDRESS_LIMIT: u64 = 0xd000_0000;
 
@@ -101,10 +111,21 @@ impl<'a> Image<'a> {
             direct: None,
         };
         let headers = file.segments().ok_or(ImageError::Empty)?;
+        let (count, max) = (headers.len(), MAX_HEADERS);
+        if count > max {
+            return Err(ImageError::TooManyHeaders { count, max });
+        }
+        let mut notes = 0u64;
         for header in headers.iter() {
             match header.p_type {
                 PT_LOAD => image.load(bytes, &header)?,
-                PT_NOTE => image.read_notes(&file, &header, bytes.len())?,
+                PT_NOTE => {
+                    notes = notes.saturating_add(header.p_filesz);
+                    if notes > MAX_NOTES {
+                        return Err(ImageError::NotesTooLong { max: MAX_NOTES });
+                    }
+                    image.read_notes(&file, &header, bytes.len())?;
+                }
                 _ => {}
             }
         }

@@ -26,6 +26,7 @@ pub const HEADER: usize = 0x1f1;
 
 // Offsets of fields in the file.
 const SETUP_SECTORS: usize = 0x1f1;
+const SYS_SIZE: usize = 0x1f4;
 const BOOT_FLAG: usize = 0x1fe;
 const HEADER_LENGTH: usize = 0x201;
 const MAGIC: usize = 0x202;
@@ -42,6 +43,8 @@ const FIELDS_END: usize = 0x264;
 const HEADER_LIMIT: usize = 0x290;
 
 const SECTOR: usize = 512;
+/// Unit of [`SYS_SIZE`], the length of the code.
+const PARAGRAPH: usize = 16;
 /// Meaning of `setup_sects` 0.
 const OLD_SETUP: u8 = 4;
 const FLAG: u16 = 0xaa55;
@@ -76,7 +79,8 @@ impl<'a> BzImage<'a> {
         }
         let code = fields.code_offset();
         let header = (MAGIC + usize::from(file[HEADER_LENGTH])).clamp(FIELDS_END, HEADER_LIMIT);
-        let needed = header.max(code + ENTRY as usize + 1);
+        let code_end = code.saturating_add(fields.word(SYS_SIZE) as usize * PARAGRAPH);
+        let needed = header.max(code + ENTRY as usize + 1).max(code_end);
         if file.len() < needed {
             let length = file.len();
             return Err(KernelError::Truncated { needed, length });

@@ -179,17 +179,23 @@ fn check_address(at: u64) -> Result<(), BootError> {
     }
 }
 
-/// Returns the address range of the initramfs: whole pages below `limit` and the end of memory, and not below `from`.
+/// Returns the address range of the initramfs: as high as possible below `limit` and the end of memory, from the start of
+/// a page that is not below `from`.
 fn initrd_range(plan: &LinuxPlan<'_>, from: u64, limit: u64) -> Result<Range<u64>, BootError> {
-    let length = plan.initrd.len() as u64;
-    let page = PAGE as u64;
-    let needed = from.saturating_add(length.next_multiple_of(page));
-    let end = plan.memory.min(limit);
-    if end < needed {
-        let given = plan.memory;
+    let (given, length, page) = (plan.memory, plan.initrd.len() as u64, PAGE as u64);
+    let lowest = match length {
+        0 => from,
+        _ => from.checked_next_multiple_of(page).unwrap_or(u64::MAX),
+    };
+    let needed = lowest.saturating_add(length);
+    let limit = limit.min(MAX_MEMORY);
+    if needed > limit && length > 0 {
+        return Err(BootError::InitrdTooLarge { needed, limit });
+    }
+    if needed > given {
         return Err(BootError::MemoryTooSmall { given, needed });
     }
-    let start = (end - length) / page * page;
+    let start = (given.min(limit) - length) / page * page;
     Ok(start..start + length)
 }
 
