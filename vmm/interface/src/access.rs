@@ -94,6 +94,8 @@ pub enum Stop {
     Shutdown,
     /// VM entry failed, with the hardware's reason.
     EntryFailed(u64),
+    /// The guest executed an instruction that the hypervisor cannot emulate.
+    Emulation,
     /// Internal error of the hypervisor, with its suberror.
     Internal(u32),
     /// Exit reason not covered by this interface.
@@ -106,6 +108,7 @@ impl fmt::Display for Stop {
             Self::TripleFault => f.write_str("triple-fault"),
             Self::Shutdown => f.write_str("shutdown"),
             Self::EntryFailed(reason) => write!(f, "entry-failed {reason:#x}"),
+            Self::Emulation => f.write_str("emulation-failed"),
             Self::Internal(reason) => write!(f, "internal {reason:#x}"),
             Self::Unknown(reason) => write!(f, "unknown {reason:#x}"),
         }

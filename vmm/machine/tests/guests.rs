@@ -62,6 +62,8 @@ fn leave(value: u32) -> Vec<u8> {
 }
 
 const FLOOD: [u8; 5] = [0xb0, b'x', 0xee, 0xeb, 0xfd]; // mov al, 'x'; out dx, al; jmp to the out
+/// Executes memory that does not exist: KVM cannot fetch the instruction that it is to emulate.
+const UNMAPPED: [u8; 7] = [0xb8, 0x00, 0x00, 0x00, 0xd0, 0xff, 0xe0]; // mov eax, 0xd0000000; jmp rax
 const CRASH: [u8; 2] = [0x0f, 0x0b]; // ud2
 
 #[test]
@@ -87,6 +89,7 @@ fn stop_reasons_have_exit_statuses() {
         (leave(EXIT_PANIC), 35, ""),
         (CRASH.to_vec(), 36, "triple fault"),
         (leave(0x1234), 37, "0x1234"),
+        (UNMAPPED.to_vec(), 37, "cannot emulate"),
     ] {
         let run = run(&TestImage::direct(&[say("last words"), code].concat()));
         assert_eq!(run.status.code(), Some(status), "{}", run.errors);

@@ -50,6 +50,9 @@ impl fmt::Display for StopReason {
             Self::Stopped(Stop::TripleFault) => {
                 f.write_str("guest triple fault: exception without a handler")
             }
+            Self::Stopped(Stop::Emulation) => {
+                f.write_str("guest executed an instruction that the hypervisor cannot emulate")
+            }
             Self::Stopped(Stop::Shutdown) => f.write_str("guest power-off"),
             Self::Stopped(stop) => write!(f, "the hypervisor cannot continue the guest: {stop}"),
             Self::Signal(number) => write!(f, "stopped by signal {number}"),

@@ -5,7 +5,7 @@
 use super::KvmVcpu;
 use kvm_bindings::{
     kvm_run, KVM_EXIT_FAIL_ENTRY, KVM_EXIT_HLT, KVM_EXIT_HYPERCALL, KVM_EXIT_INTERNAL_ERROR,
-    KVM_EXIT_IO_OUT, KVM_EXIT_SHUTDOWN, KVM_EXIT_SYSTEM_EVENT,
+    KVM_EXIT_IO_OUT, KVM_EXIT_SHUTDOWN, KVM_EXIT_SYSTEM_EVENT, KVM_INTERNAL_ERROR_EMULATION,
 };
 use std::io;
 use std::mem::offset_of;
@@ -139,7 +139,10 @@ impl KvmVcpu {
             }
             KVM_EXIT_INTERNAL_ERROR => {
                 // SAFETY: this exit reason says that the union holds `internal`.
-                Exit::Stopped(Stop::Internal(unsafe { union.internal.suberror }))
+                Exit::Stopped(match unsafe { union.internal.suberror } {
+                    KVM_INTERNAL_ERROR_EMULATION => Stop::Emulation,
+                    other => Stop::Internal(other),
+                })
             }
             other => Exit::Stopped(Stop::Unknown(other)),
         };
