@@ -1,8 +1,7 @@
 //! Configuration of a guest.
 
-use crate::load::Serial;
-use crate::named::named;
 use crate::scheduling::Scheduling;
+use crate::vmm_options::{MemoryPages, Serial};
 
 /// Configuration of a guest, as a launcher gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,17 +31,3 @@ impl GuestConfig {
         pages: MemoryPages::File,
     };
 }
-
-/// Host pages of guest memory, by the names of trapline-vmm's `--pages`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MemoryPages {
-    /// An anonymous file, which other processes can map.
-    #[default]
-    File,
-    /// Private pages of 4 KiB.
-    Small,
-    /// Private pages of 2 MiB, where the kernel has some.
-    Huge,
-}
-
-named!(MemoryPages { File "file", Small "4k", Huge "2m" });

@@ -3,8 +3,7 @@
 //! A load is only described here: a host and a simulated machine run it differently. Console loads are
 //! output of the measured guest itself; all others are processes beside it.
 
-use crate::guest_config::MemoryPages;
-use crate::named::named;
+use crate::vmm_options::{MemoryPages, Population, Serial};
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,34 +41,6 @@ pub struct Created {
     /// Population of the memory.
     pub population: Population,
 }
-
-/// Population of a virtual machine's memory, by the names of trapline-vmm's `--prefault`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Population {
-    /// On demand: the guest touches it.
-    #[default]
-    Demand,
-    /// By the VMM before the guest runs, in bounded steps.
-    Steps,
-    /// By the VMM before the guest runs, in one system call.
-    Whole,
-}
-
-named!(Population { Demand "demand", Steps "steps", Whole "whole" });
-
-/// Output of a guest's serial port, by the names of trapline-vmm's `--serial`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Serial {
-    /// The vCPU thread writes each complete line: the VMM's default.
-    #[default]
-    Lines,
-    /// The vCPU thread writes each byte.
-    Direct,
-    /// A separate thread writes.
-    Buffered,
-}
-
-named!(Serial { Lines "lines", Direct "direct", Buffered "buffered" });
 
 /// Invalid text of loads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,9 +6,10 @@
 
 use crate::cpus;
 use crate::environment::EnvironmentId;
-use crate::guest_config::{GuestConfig, MemoryPages};
+use crate::guest_config::GuestConfig;
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
+use crate::vmm_options::MemoryPages;
 use std::ops::RangeInclusive;
 
 /// A setting.
