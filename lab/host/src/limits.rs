@@ -3,12 +3,12 @@
 use crate::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time limit and stop request for processes: a VMM, or a whole simulated machine.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Maximum run time of one process.
+    /// Largest run time of one process: CPU time of an emulator, wall time of any other.
     pub timeout: Duration,
     /// Requests the end of all processes when set.
     pub stop: Arc<AtomicBool>,
@@ -23,15 +23,15 @@ impl Limits {
         }
     }
 
-    /// Checks the limits of a process started at `start`.
+    /// Checks the limits of a process that ran for `elapsed`.
     ///
     /// # Errors
     /// [`Error::Stopped`], or [`Error::TimedOut`] with `output`.
-    pub fn check(&self, start: Instant, output: impl Fn() -> String) -> Result<(), Error> {
+    pub fn check(&self, elapsed: Duration, output: impl Fn() -> String) -> Result<(), Error> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);
         }
-        if start.elapsed() >= self.timeout {
+        if elapsed >= self.timeout {
             return Err(Error::TimedOut {
                 after: self.timeout,
                 output: output(),

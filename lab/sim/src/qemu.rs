@@ -118,6 +118,7 @@ impl Qemu {
 pub fn with_steady_clock(mut command: Command, library: Arc<File>) -> Command {
     let number = command.pass_file(library);
     command
+        .as_emulator()
         .env("LD_PRELOAD", format!("/proc/self/fd/{number}"))
         .words("-name debug-threads=on")
 }

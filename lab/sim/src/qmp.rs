@@ -11,8 +11,8 @@ use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-use trapline_host::process::EventSource;
+use std::time::Duration;
+use trapline_host::process::{Deadline, EventSource};
 use trapline_host::{Error, Limits};
 
 /// A QMP connection.
@@ -20,6 +20,8 @@ pub struct Monitor {
     stream: UnixStream,
     /// Incomplete line.
     rest: Vec<u8>,
+    /// Process of QEMU, whose CPU time is limited.
+    emulator: Option<i32>,
 }
 
 /// Direction of a migration.
@@ -54,8 +56,21 @@ impl Monitor {
     pub fn pair() -> io::Result<(Self, File)> {
         let (stream, theirs) = UnixStream::pair()?;
         stream.set_nonblocking(true)?;
-        let rest = Vec::new();
-        Ok((Self { stream, rest }, File::from(OwnedFd::from(theirs))))
+        let monitor = Self {
+            stream,
+            rest: Vec::new(),
+            emulator: None,
+        };
+        Ok((monitor, File::from(OwnedFd::from(theirs))))
+    }
+
+    /// Limits the CPU time of process `pid` while waiting for answers, instead of wall time.
+    pub fn watch(&mut self, pid: i32) {
+        self.emulator = Some(pid);
+    }
+
+    fn deadline(&self) -> Deadline {
+        self.emulator.map_or_else(Deadline::wall, Deadline::cpu)
     }
 
     /// Negotiates capabilities and enables migration events.
@@ -111,10 +126,10 @@ impl Monitor {
 
     /// Waits for the end of the status `finish-migrate`, which follows the completion event.
     fn finalized(&mut self, limits: &Limits) -> Result<(), Error> {
-        let start = Instant::now();
+        let mut deadline = self.deadline();
         let none = json!({});
         while self.execute("query-status", &none, limits)?["status"] == "finish-migrate" {
-            limits.check(start, String::new)?;
+            deadline.check(limits, String::new)?;
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
@@ -160,7 +175,7 @@ impl Monitor {
         limits: &Limits,
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<Option<Value>, Error> {
-        let start = Instant::now();
+        let mut deadline = self.deadline();
         loop {
             while let Some(message) = self.next()? {
                 if wanted(&message) {
@@ -170,7 +185,7 @@ impl Monitor {
             if !self.fill().map_err(Error::Output)? {
                 return Ok(None);
             }
-            limits.check(start, String::new)?;
+            deadline.check(limits, String::new)?;
         }
     }
 

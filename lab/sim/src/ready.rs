@@ -28,15 +28,17 @@ impl ReadyMachine {
     /// # Errors
     /// QEMU cannot be started.
     pub(crate) fn start(mut command: Command, facts: &Facts, start: &str) -> Result<Self, Error> {
-        let (monitor, theirs) = Monitor::pair().map_err(Error::Output)?;
+        let (mut monitor, theirs) = Monitor::pair().map_err(Error::Output)?;
         let number = command.pass_file(Arc::new(theirs));
         let command = command
             .words(&format!("-chardev socket,id=monitor,fd={number}"))
             .words("-mon chardev=monitor,mode=control -S");
         let mut facts = facts.clone();
         facts.insert(START.to_owned(), start.to_owned());
+        let running = Process::start(&command)?;
+        monitor.watch(running.pid());
         Ok(Self {
-            running: Process::start(&command)?,
+            running,
             monitor,
             facts,
         })

@@ -7,6 +7,7 @@ use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::NamedTempFile;
 use trapline_host::cache::{is_abandoned, Kind, INCOMPLETE};
@@ -36,6 +37,9 @@ pub struct SnapshotDraft {
     file: NamedTempFile,
     place: PathBuf,
 }
+
+/// Wall time to wait for another process, in time limits: an emulator is limited by CPU time.
+const PATIENCE: u32 = 10;
 
 /// Trailer: this, length and CRC-32.
 const MAGIC: [u8; 8] = *b"trapline";
@@ -77,8 +81,12 @@ impl<'a> Snapshots<'a> {
         let path = self.directory.join(format!("{key}.lock"));
         let lock = File::create(&path).map_err(Error::file(&path))?;
         let start = Instant::now();
+        let limits = Limits {
+            timeout: PATIENCE * limits.timeout,
+            stop: Arc::clone(&limits.stop),
+        };
         while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            limits.check(start, || "another process boots this machine".to_owned())?;
+            limits.check(start.elapsed(), || "another process boots this machine".to_owned())?;
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(SnapshotLock { path, _lock: lock })

@@ -112,7 +112,7 @@ impl Process {
         let since = Instant::now();
         while !self.is_working()? {
             self.check()?;
-            limits.check(since, String::new)?;
+            limits.check(since.elapsed(), String::new)?;
             if since.elapsed() > START_TIMEOUT {
                 return Err(self.failure("does nothing"));
             }

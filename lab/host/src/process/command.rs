@@ -19,6 +19,7 @@ pub struct Command {
     pub(super) terminal: bool,
     pub(super) diversion: Option<Diversion>,
     pub(super) guard: Option<PathBuf>,
+    pub(super) is_emulator: bool,
 }
 
 /// First descriptor after standard input, output, error and events.
@@ -35,6 +36,7 @@ impl Command {
             terminal: false,
             diversion: None,
             guard: None,
+            is_emulator: false,
         }
     }
 
@@ -85,6 +87,13 @@ impl Command {
     /// that start processes of their own.
     pub fn guarded_by(mut self, agent: impl Into<PathBuf>) -> Self {
         self.guard = Some(agent.into());
+        self
+    }
+
+    /// Marks an emulator with a clock of its own: [`Limits::timeout`](crate::Limits::timeout) is CPU time
+    /// then.
+    pub fn as_emulator(mut self) -> Self {
+        self.is_emulator = true;
         self
     }
 

@@ -5,11 +5,13 @@
 //! custom VMM starts may survive a `kill -9` of this program.
 
 mod command;
+mod deadline;
 mod divert;
 mod guard;
 mod recording;
 
 pub use command::Command;
+pub use deadline::Deadline;
 pub use divert::Diversion;
 
 use crate::usage::ProcessProbe;
@@ -24,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trapline_protocol::UsageProbe;
 use trapline_spawn::{ticks, Program, Started};
 
@@ -81,7 +83,7 @@ pub struct Exited {
 pub struct Process {
     started: Started,
     reaped: bool,
-    since: Instant,
+    deadline: Deadline,
     console: Stream,
     errors: Stream,
     events: Stream,
@@ -146,9 +148,11 @@ impl Process {
         let started = trapline_spawn::start(&program)?;
         let mut process = Self {
             probe: ProcessProbe::new(started.pid),
-            started,
             reaped: false,
-            since: Instant::now(),
+            deadline: match command.is_emulator {
+                true => Deadline::cpu(started.pid),
+                false => Deadline::wall(),
+            },
             console,
             errors,
             events,
@@ -156,6 +160,7 @@ impl Process {
             filter: command.diversion.clone().map(Filter::new),
             recording: None,
             _guard: None,
+            started,
         };
         if let Some(agent) = &command.guard {
             process._guard = Some(Guard::start(agent, process.started.pid)?);
@@ -244,7 +249,7 @@ impl Process {
             };
             let end = ticks();
             self.read_streams(handler, &mut buffer, end)?;
-            let complete = !ready.exited && handler.is_complete(self.since.elapsed())?;
+            let complete = !ready.exited && handler.is_complete(self.deadline.elapsed())?;
             if ready.exited || complete {
                 self.started.kill_group();
                 let status = self.reap().map_err(Error::Output)?;
@@ -257,7 +262,7 @@ impl Process {
             if stop? {
                 return Ok(None);
             }
-            limits.check(self.since, || handler.last_output())?;
+            self.deadline.check(limits, || handler.last_output())?;
         }
     }
 

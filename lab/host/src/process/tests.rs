@@ -1,5 +1,6 @@
 use super::*;
 use std::os::fd::AsRawFd;
+use std::time::Instant;
 
 #[derive(Default)]
 struct Recorder {
@@ -68,6 +69,15 @@ fn hanging_process_is_killed_and_its_last_output_reported() {
     assert!(error.to_string().ends_with("working"), "{error}");
     drop(process);
     assert!(!exists(pid));
+}
+
+#[test]
+fn emulator_may_wait_longer_than_its_time_limit() {
+    let command = Command::new("/bin/sh").arg("-c").arg("sleep 0.5; exit 5");
+    let mut process = Process::start(&command.as_emulator()).unwrap();
+    let limits = Limits::timeout(Duration::from_millis(300));
+    let exited = process.wait(&mut Recorder::default(), &limits).unwrap();
+    assert_eq!(exited.status.code(), Some(5));
 }
 
 #[test]

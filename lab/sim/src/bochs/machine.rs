@@ -139,6 +139,7 @@ impl BochsMachine<'_> {
         let script = self.watcher.map_or(GO, |watcher| &watcher.script);
         let go = path(script.as_bytes())?;
         let command = command.divert(self.watcher.map(|watcher| watcher.trace.diversion()));
+        let command = command.as_emulator();
         let command = command.arg(TERMINAL).arg(&self.bochs.program);
         let command = command.words("-q -f").arg(words);
         Ok(match self.bochs.debugger {
