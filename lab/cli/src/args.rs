@@ -34,7 +34,7 @@ pub use kernel_build::KernelBuildArgs;
 pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{populate_methods, PopulateArgs};
 pub use report::ReportArgs;
-pub use run::{RunArgs, RunOptions, SizeOptions, StoreOptions};
+pub use run::{OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions};
 
 use clap::{Parser, Subcommand};
 use names::{environment_parser, workload_parser};

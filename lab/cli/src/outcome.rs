@@ -1,6 +1,6 @@
 //! Reports of stored runs, their output, and the status of the command.
 
-use crate::args::Format;
+use crate::args::{Format, OutputOptions, StoreOptions};
 use crate::failure::{Failure, Status};
 use crate::terminal;
 use std::collections::BTreeSet;
@@ -129,14 +129,10 @@ fn tables(run: &Run) -> Vec<Table> {
 /// # Errors
 /// Those of [`terminal::print_text`]; or the documents cannot be written in that format.
 pub fn print(documents: &[Document], format: Format) -> Result<(), Failure> {
-    let format = match format {
-        Format::Table => trapline_report::Format::Text(style()),
-        Format::Json => trapline_report::Format::Json,
-        Format::Csv => trapline_report::Format::Csv,
-        Format::Markdown => trapline_report::Format::Markdown,
-        Format::Junit => trapline_report::Format::Junit,
-        Format::Bencher => trapline_report::Format::Bencher,
-    };
+    print_as(documents, format.of_report(style()))
+}
+
+fn print_as(documents: &[Document], format: trapline_report::Format) -> Result<(), Failure> {
     let text = trapline_report::render(documents, format);
     terminal::print_text(&text.map_err(|error| Failure::from_error(&error))?)
 }
@@ -148,6 +144,41 @@ pub fn print(documents: &[Document], format: Format) -> Result<(), Failure> {
 pub fn print_reports(reports: &[Report], format: Format) -> Result<(), Failure> {
     let documents: Vec<Document> = reports.iter().map(Report::document).collect();
     print(&documents, format)
+}
+
+/// Prints the reports of a run as `output` says: in the brief form unless all is asked for.
+///
+/// # Errors
+/// Those of [`print`].
+pub fn print_run(
+    run: &Run,
+    reports: &[Report],
+    output: &OutputOptions,
+    store: &StoreOptions,
+) -> Result<(), Failure> {
+    let documents: Vec<Document> = reports.iter().map(Report::document).collect();
+    let is_brief = output.format == Format::Table && !output.all;
+    match is_brief {
+        true => print_as(&documents, trapline_report::Format::Brief(style()))?,
+        false => print(&documents, output.format)?,
+    }
+    if output.plot {
+        plot(run)?;
+    }
+    match is_brief {
+        true => terminal::print_text(&hint(run, store)),
+        false => Ok(()),
+    }
+}
+
+/// Returns the command that prints all of a run.
+fn hint(run: &Run, store: &StoreOptions) -> String {
+    let store = store.file.as_ref();
+    let store = store.map_or_else(String::new, |file| format!(" --store {}", file.display()));
+    format!(
+        "\n'trapline show --run {}{store} --all' prints everything.\n",
+        run.info.id
+    )
 }
 
 /// Returns the status of a cancelled command, and prints what is stored; `None` if it was not cancelled.

@@ -28,6 +28,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let mut store = open_store(options)?;
     let session = Session::open(options, inventory)?;
     let request = request(args, &session.inventory);
+    session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions::default();
     let run = perform(&mut store, &request, &session.context(), &options)?;
     finish(args, &run, &session.interrupt)
@@ -47,9 +48,17 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
             seed,
             ..builds.clone()
         };
-        return kernel_build::run_plan(&mut store, request, plan, session, deadline, args.format);
+        return kernel_build::run_plan(
+            &mut store,
+            request,
+            plan,
+            session,
+            deadline,
+            args.output.format,
+        );
     }
     let request = plan::request(study, &session.inventory, seed);
+    session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions {
         deadline,
         ..BootOptions::default()
@@ -59,11 +68,9 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
 }
 
 fn finish(args: &RunArgs, run: &Run, interrupt: &Interrupt) -> Result<Status, Failure> {
-    let status = show(run, &outcome::reports(run), args.format, interrupt)?;
-    if args.plot {
-        outcome::plot(run)?;
-    }
-    Ok(status)
+    let reports = outcome::reports(run);
+    outcome::print_run(run, &reports, &args.output, &args.run_options.store)?;
+    Ok(status(run, &reports, interrupt))
 }
 
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {
@@ -107,5 +114,9 @@ pub fn show(
     interrupt: &Interrupt,
 ) -> Result<Status, Failure> {
     outcome::print_reports(reports, format)?;
-    Ok(outcome::interrupted(run, interrupt).unwrap_or_else(|| outcome::status_of(reports)))
+    Ok(status(run, reports, interrupt))
+}
+
+fn status(run: &Run, reports: &[Report], interrupt: &Interrupt) -> Status {
+    outcome::interrupted(run, interrupt).unwrap_or_else(|| outcome::status_of(reports))
 }

@@ -7,7 +7,9 @@ use crate::store_path::store_path;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_environments::{Settings, Start};
-use trapline_model::Overrides;
+use trapline_host::host_noise::NoiseSampler;
+use trapline_model::{Config, Overrides};
+use trapline_report::host_noise;
 use trapline_runner::{file_overrides, Failure, Interrupt, Inventory, RunContext, Status};
 use trapline_store::Store;
 
@@ -18,6 +20,8 @@ pub struct Session {
     progress: Progress,
     timeout: Option<Duration>,
     host_facts: BTreeMap<String, String>,
+    /// Load on the host while the session was opened.
+    host_noise: Vec<(String, String)>,
     user_facts: BTreeMap<String, String>,
 }
 
@@ -27,8 +31,11 @@ impl Session {
     /// # Errors
     /// Signal handlers cannot be installed.
     pub fn open(options: &RunOptions, inventory: Inventory) -> Result<Self, Failure> {
+        let noise = NoiseSampler::begin();
+        let host_facts = doctor::facts();
         Ok(Self {
-            host_facts: doctor::facts(),
+            host_facts,
+            host_noise: noise.end(),
             user_facts: options.facts.iter().cloned().collect(),
             ..Self::without_store(inventory, options.timeout, options.quiet)?
         })
@@ -49,8 +56,22 @@ impl Session {
             progress: Progress::new(quiet),
             timeout: timeout.map(Duration::from_secs),
             host_facts: BTreeMap::new(),
+            host_noise: Vec::new(),
             user_facts: BTreeMap::new(),
         })
+    }
+
+    /// Warns of load on the host, if the wall clock is to be measured.
+    pub fn warn_of_load(&self, configs: &[Config], quiet: bool) {
+        let is_wall = |config: &Config| !config.environment.clock().is_exact();
+        if quiet || self.host_noise.is_empty() || !configs.iter().any(is_wall) {
+            return;
+        }
+        let noise = self.host_noise.iter();
+        let noise = noise.map(|(name, value)| host_noise::describe(doctor::kind(name), value));
+        let noise = noise.collect::<Vec<_>>().join(", ");
+        anstream::eprintln!("warning: the host is not at rest: {noise}");
+        anstream::eprintln!("help: {}", doctor::REST);
     }
 
     /// Returns the context of its runs.

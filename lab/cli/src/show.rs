@@ -22,13 +22,10 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
     let run = chosen(&mut store, args.run)?;
     let run = store.load(run)?;
     if let Some(builds) = outcome::builds(&run) {
-        kernel_build::print(&builds, args.format)?;
+        kernel_build::print(&builds, args.output.format)?;
         return Ok(Status::Done);
     }
-    outcome::print_reports(&outcome::reports(&run), args.format)?;
-    if args.plot {
-        outcome::plot(&run)?;
-    }
+    outcome::print_run(&run, &outcome::reports(&run), &args.output, &args.store)?;
     Ok(Status::Done)
 }
 

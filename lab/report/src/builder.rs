@@ -1,10 +1,11 @@
-//! Builds the document of a report: a table for each clock, the sections of the workload families,
-//! and what could not be measured.
+//! Builds the document of a report: findings, a table for each clock, the sections of the workload
+//! families, and what could not be measured; and its brief form.
 
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
-    aa_control, agreement, block, co_tenants, irq, notes, populate, ratios, table, timelines,
+    aa_control, agreement, block, brief, co_tenants, findings, host_noise, irq, notes, populate,
+    ratios, table, timelines,
 };
 use crate::{bencher, csv, json, junit};
 use trapline_model::{Clock, EnvironmentId};
@@ -16,70 +17,106 @@ const MOST_PROBLEMS: usize = 4;
 /// Returns the sections of one clock.
 type Family = fn(&Report, &[Cell], Clock) -> Vec<Section>;
 
-/// The families of sections, in reading order.
-const FAMILIES: [Family; 6] = [
-    table::sections,
+/// The families with sections of their own, in reading order.
+const FAMILIES: [Family; 4] = [
     irq::sections,
     populate::sections,
     co_tenants::sections,
     block::sections,
-    table::costs,
 ];
 
 impl Report {
     /// Builds the document of the report.
     pub fn document(&self) -> Document {
-        document(self)
+        let cells = &self.cells();
+        Document {
+            command: "trapline run",
+            head: head(self, cells),
+            sections: sections(self, cells),
+            brief: brief_sections(self, cells),
+            header: csv::HEADER,
+            records: csv::records(self, cells),
+            suites: junit::suites(self, cells),
+            metrics: bencher::metrics(self),
+            object: json::object(self, cells),
+        }
     }
 }
 
-fn document(report: &Report) -> Document {
-    let cells = report.cells();
-    let of_all = |families: &[Family]| {
-        let clocks = Clock::ALL.into_iter();
-        let sections = clocks.flat_map(|clock| {
-            let families = families.iter();
-            families
-                .flat_map(|family| family(report, &cells, clock))
-                .collect::<Vec<_>>()
-        });
-        sections.collect::<Vec<_>>()
-    };
-    let mut sections = of_all(&FAMILIES);
-    sections.extend(ratios::section(&cells));
-    sections.extend(agreement::section(report, &cells));
-    sections.extend(of_all(&[timelines::sections]));
-    sections.extend(remarks(report, &cells));
+fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
+    let families = [&[table::sections as Family][..], &FAMILIES, &[table::costs]].concat();
+    let mut sections: Vec<Section> = findings::section(cells).into_iter().collect();
+    sections.extend(of_all_clocks(report, cells, &families));
+    sections.extend(ratios::section(cells));
+    sections.extend(agreement::section(report, cells));
+    sections.extend(of_all_clocks(report, cells, &[timelines::sections]));
+    sections.extend(remarks(report, cells));
     sections.extend(aa_control_section(report));
-    Document {
-        command: "trapline run",
-        head: head(report),
-        sections,
-        header: csv::HEADER,
-        records: csv::records(report, &cells),
-        suites: junit::suites(report, &cells),
-        metrics: bencher::metrics(report),
-        object: json::object(report, &cells),
-    }
+    sections
 }
 
-fn head(report: &Report) -> Vec<Note> {
+fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
+    let families = [&[brief::tables as Family][..], &FAMILIES].concat();
+    let mut sections = vec![brief::conditions(report, cells)];
+    sections.extend(findings::section(cells));
+    sections.extend(of_all_clocks(report, cells, &families));
+    sections.extend(failures(cells));
+    sections.extend(brief::missing_environments(cells));
+    sections.extend(aa_control_section(report));
+    let of_clocks = |family: Family| of_all_clocks(report, cells, &[family]);
+    let list = |section: Option<Section>| section.into_iter().collect();
+    sections.extend(brief::left_out(&[
+        ("exits and CPU time", "operation", of_clocks(table::costs)),
+        ("boot stages", "stage", of_clocks(timelines::sections)),
+        (
+            "ratios of both exact clocks",
+            "operation",
+            list(ratios::section(cells)),
+        ),
+        (
+            "ranks of instructions and of time",
+            "pair",
+            list(agreement::section(report, cells)),
+        ),
+        ("not measured", "reason", list(skips(cells))),
+        ("noticed", "remark", list(problems(report))),
+    ]));
+    sections
+}
+
+/// Returns the sections of all clocks, one clock after the other.
+fn of_all_clocks(report: &Report, cells: &[Cell], families: &[Family]) -> Vec<Section> {
+    let of_clock = |clock| {
+        families
+            .iter()
+            .flat_map(move |family| family(report, cells, clock))
+    };
+    Clock::ALL.into_iter().flat_map(of_clock).collect()
+}
+
+fn head(report: &Report, cells: &[Cell]) -> Vec<Note> {
     let mut head = vec![Note::origin(&report.version, &report.facts, report.seed)];
     if !report.overrides.is_default() {
         let settings = format!("With {}", report.overrides);
         head.push(Note::new(Marker::Paragraph, &settings, Look::Strong));
     }
+    let noise = host_noise::sentence(cells);
+    head.extend(noise.map(|noise| Note::new(Marker::Paragraph, &noise, Look::Middling)));
     head
 }
 
 /// Returns failures, skips and problems.
 pub fn remarks(report: &Report, cells: &[Cell]) -> Vec<Section> {
-    let failures = reasons("Failed", Look::Bad, &notes::failures(cells));
-    let skips = reasons("Not measured", Look::Strong, &notes::skips(cells));
-    [failures, skips, problems(report)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [failures(cells), skips(cells), problems(report)];
+    all.into_iter().flatten().collect()
+}
+
+fn failures(cells: &[Cell]) -> Option<Section> {
+    reasons("Failed", Look::Bad, &notes::failures(cells))
+}
+
+fn skips(cells: &[Cell]) -> Option<Section> {
+    reasons("Not measured", Look::Strong, &notes::skips(cells))
 }
 
 fn reasons(title: &str, look: Look, reasons: &[notes::Reason]) -> Option<Section> {

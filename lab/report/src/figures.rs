@@ -34,6 +34,15 @@ pub fn value(value: f64, op: Op, clock: Clock) -> String {
     }
 }
 
+/// Returns both ends of an interval, the unit once if it is the same: `2.50..12.6 ms`.
+pub fn interval(low: f64, high: f64, op: Op, clock: Clock) -> String {
+    let (low, high) = (value(low, op, clock), value(high, op, clock));
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((low, unit)), Some((_, same))) if unit == same => format!("{low}..{high}"),
+        _ => format!("{low}..{high}"),
+    }
+}
+
 /// A rate with three significant digits, whose unit stands elsewhere.
 pub fn rate(value: f64) -> String {
     grouped(&three_digits(rounded(value)))
@@ -254,6 +263,17 @@ mod tests {
         assert_eq!(text.as_deref(), Some("10,497..13,671"));
         assert_eq!(range(3_264.096, 3_264.096), None);
         assert_eq!(range(3_264.096, 3_264.099), None);
+    }
+
+    #[test]
+    fn an_interval_has_its_unit_once() {
+        let text = |low, high| interval(low, high, Op::BootMain, Clock::Wall);
+        assert_eq!(text(2.5e6, 12.6e6), "2.50..12.6 ms");
+        assert_eq!(text(820.0, 4500.0), "820 ns..4.50 µs");
+        assert_eq!(
+            interval(9000.0, 38_400.0, Op::Copy, Clock::Wall),
+            "9,000..38,400"
+        );
     }
 
     #[test]

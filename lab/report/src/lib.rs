@@ -10,15 +10,18 @@ pub mod aa_control;
 mod agreement;
 mod bencher;
 mod block;
+mod brief;
 mod builder;
 mod co_tenants;
 pub mod compare;
 mod csv;
 mod document;
 pub mod figures;
+mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod history;
+pub mod host_noise;
 mod irq;
 mod json;
 mod junit;

@@ -1,12 +1,12 @@
 //! Footnotes of tables, and reasons of missing figures: each once, with the cells it concerns.
 
-use crate::{figures, printable};
-use std::collections::BTreeMap;
+use crate::{figures, host_noise, printable};
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, OpSet};
 use trapline_model::{names, Clock, EnvironmentId};
 use trapline_stats::{value::Work, Cell, Flag, Value};
 
-/// Footnotes on cells.
+/// Footnotes on cells. Load on the host is no footnote: [`host_noise`] reports it once.
 #[derive(Debug, Default)]
 pub struct Notes {
     subjects: Vec<Subject>,
@@ -19,8 +19,19 @@ type Subject = (&'static str, Option<EnvironmentId>);
 impl Notes {
     /// Numbers, from 1, of the notes on this cell.
     pub fn on(&mut self, cell: &Cell) -> Vec<usize> {
-        let flags = cell.value.figure().map_or(&[][..], |figure| &figure.flags);
-        flags.iter().map(|flag| self.number(cell, flag)).collect()
+        let flags = flags(cell).filter(|flag| !matches!(flag, Flag::HostNoise { .. }));
+        flags.map(|flag| self.number(cell, flag)).collect()
+    }
+
+    /// Marks row and column of this cell, in place of the cell itself, with caveats in few words.
+    pub fn on_titles(&mut self, cell: &Cell, row: &mut Numbers, column: &mut Numbers) {
+        for flag in flags(cell) {
+            match flag {
+                Flag::HostNoise { .. } | Flag::BelowResolution(_) | Flag::Unproved => {}
+                Flag::OtherMechanism(_) => _ = row.insert(self.number(cell, flag)),
+                _ => _ = column.insert(self.number(cell, flag)),
+            }
+        }
     }
 
     /// Returns the notes on all cells of a clock, for tables without room for marks.
@@ -50,8 +61,23 @@ impl Notes {
         index + 1
     }
 
-    /// The notes, in the order of their numbers.
+    /// Returns the notes in the order of their numbers.
     pub fn texts(&self) -> Vec<String> {
+        self.texts_by(describe)
+    }
+
+    /// Returns the same in one line each.
+    pub fn short_texts(&self) -> Vec<String> {
+        self.texts_by(|flags| match flags.first() {
+            Some(Flag::OtherMechanism(_)) => "another mechanism than in the bare row".to_owned(),
+            Some(Flag::OtherSize { .. }) => {
+                "no ratio: another amount of work than in the bare row".to_owned()
+            }
+            _ => describe(flags),
+        })
+    }
+
+    fn texts_by(&self, describe: impl Fn(&[Flag]) -> String) -> Vec<String> {
         let pairs = self.subjects.iter().zip(&self.flags);
         pairs
             .map(|((_, environment), flags)| match environment {
@@ -60,6 +86,14 @@ impl Notes {
             })
             .collect()
     }
+}
+
+/// Numbers of footnotes.
+pub type Numbers = BTreeSet<usize>;
+
+fn flags(cell: &Cell) -> impl Iterator<Item = &Flag> {
+    let figure = cell.value.figure();
+    figure.into_iter().flat_map(|figure| &figure.flags)
 }
 
 /// Flags of one kind in a sentence.
@@ -73,13 +107,13 @@ pub fn describe(flags: &[Flag]) -> String {
         Some(Flag::OtherMechanism(_)) => describe_mechanisms(flags),
         Some(Flag::OtherSize { .. }) => describe_sizes(flags),
         Some(Flag::BootsLost { .. }) => describe_losses(flags),
-        Some(Flag::HostNoise { .. }) => describe_unrest(flags),
+        Some(Flag::HostNoise { .. }) => describe_host_noise(flags),
         None => String::new(),
     }
 }
 
 /// Describes the host noise of the cell with the most boots affected.
-fn describe_unrest(flags: &[Flag]) -> String {
+fn describe_host_noise(flags: &[Flag]) -> String {
     let noise = flags.iter().filter_map(|flag| match flag {
         Flag::HostNoise { what, boots } => Some((what, *boots)),
         _ => None,
@@ -87,17 +121,10 @@ fn describe_unrest(flags: &[Flag]) -> String {
     let Some((what, boots)) = noise.max_by_key(|(_, boots)| *boots) else {
         return String::new();
     };
-    let what: Vec<String> = what
+    let what = what
         .iter()
-        .map(|(name, value)| match name.as_str() {
-            "others" => format!("other programs had {value}"),
-            "steal" => format!("another machine had {value}"),
-            "throttled" => format!("processors were slowed down {value} for their heat"),
-            "frequency" => format!("the processors' frequency fell {value}"),
-            "clock" => format!("the kernel kept time by {value}"),
-            _ => format!("{name} {value}"),
-        })
-        .collect();
+        .map(|(name, value)| host_noise::describe(name, value));
+    let what: Vec<String> = what.collect();
     let boots = match boots {
         1 => "one boot".to_owned(),
         more => format!("{more} boots"),

@@ -15,6 +15,9 @@ const AS_GOOD: f64 = 1.1;
 /// Larger ratios are highlighted.
 const DEAR: f64 = 10.0;
 
+/// A figure with a larger spread is shown as its interval.
+const UNUSABLE: f64 = 0.5;
+
 /// The cells of one clock that have anything to show, with their operations and environments. An
 /// operation or environment that has only skips is left out.
 pub struct Shown<'a> {
@@ -57,7 +60,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Returns an empty table with a column for each environment.
-    fn table(&self, parts: &[Align]) -> Table {
+    pub fn table(&self, parts: &[Align]) -> Table {
         Table::grouped(self.environments.iter().map(|id| id.name()), parts)
     }
 }
@@ -65,6 +68,19 @@ impl<'a> Shown<'a> {
 /// Returns the sections of one clock: the figures of all operations, or one section for each table
 /// of the plan. Interrupts, memory and disks have sections of their own.
 pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
+    sections_by(report, cells, clock, section)
+}
+
+/// Returns the section of the figures of a clock, under the title of a table of the plan if there is one.
+type Builder = fn(&[Cell], Clock, Option<&file::Table>) -> Option<Section>;
+
+/// Returns one section for all operations, or one for each table of the plan.
+pub fn sections_by(
+    report: &Report,
+    cells: &[Cell],
+    clock: Clock,
+    section: Builder,
+) -> Vec<Section> {
     let others = irq::operations() | populate::operations() | block::operations();
     let tables = report.tables.iter();
     match report.tables.is_empty() && report.operations & !others != 0 {
@@ -81,25 +97,24 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
 
 fn section(cells: &[Cell], clock: Clock, table: Option<&file::Table>) -> Option<Section> {
     let shown = Shown::measured(cells, clock)?;
-    let title = match table {
-        None => clock_title(clock).to_owned(),
-        Some(table) => format!("{}, {}", table.title, clock_name(clock)),
-    };
-    let mut section = Section::new(&title, explanation(cells, clock));
+    let mut section = Section::new(&title(clock, table), explanation(cells, clock));
     let mut notes = Notes::default();
     let mut table = shown.table(&[Align::Right; 4]);
-    push_rows(
-        &mut table,
-        &shown.operations,
-        |op| remark(op, clock),
-        |op| {
-            let cells = shown.environments.iter().map(|id| shown.cell(*id, op));
-            cells.map(|cell| figure_cell(cell, &mut notes)).collect()
-        },
-    );
+    push_rows(&mut table, &shown.operations, unit_remark(clock), |op| {
+        let cells = shown.environments.iter().map(|id| shown.cell(*id, op));
+        cells.map(|cell| figure_cell(cell, &mut notes)).collect()
+    });
     section.table(table);
     section.footnotes(notes.texts());
     Some(section)
+}
+
+/// Returns the title of a table of figures.
+pub fn title(clock: Clock, table: Option<&file::Table>) -> String {
+    match table {
+        None => clock_title(clock).to_owned(),
+        Some(table) => format!("{}, {}", table.title, clock_name(clock)),
+    }
 }
 
 /// Returns the method of the figures of `clock`.
@@ -118,7 +133,7 @@ fn explanation(cells: &[Cell], clock: Clock) -> String {
 }
 
 /// Returns the number of boots that gave the same figures of an exact clock, in words.
-fn reproduced(cells: &[Cell], clock: Clock) -> String {
+pub fn reproduced(cells: &[Cell], clock: Clock) -> String {
     let cells = cells.iter().filter(|cell| cell.clock == clock);
     let boots = cells.filter_map(|cell| Some(cell.value.figure()?.boots));
     match boots.min() {
@@ -136,8 +151,8 @@ pub fn costs(_: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     let Some(shown) = shown else {
         return Vec::new();
     };
-    let title = format!("Beside it, {}", clock_name(clock));
-    let explanation = "exits and host CPU time per operation (stream: per MB)";
+    let title = format!("Exits and host CPU time, {}", clock_name(clock));
+    let explanation = "per operation (stream: per MB)";
     let mut section = Section::new(&title, explanation);
     let mut table = shown.table(&[Align::Right; 2]);
     for op in &shown.operations {
@@ -184,17 +199,19 @@ pub fn push_rows(
     }
 }
 
-/// Returns the question of the workload of `op`, with the unit of rates.
-fn remark(op: Op, clock: Clock) -> String {
-    let question = op.workload().question();
-    match op.unit() {
-        Unit::Time => question.to_owned(),
-        Unit::Rate => format!("{question} In {}, more is better.", value::unit(op, clock)),
+/// Returns a function that returns the question of the workload of an operation, with the unit of rates.
+pub fn unit_remark(clock: Clock) -> impl Fn(Op) -> String {
+    move |op| {
+        let question = op.workload().question();
+        match op.unit() {
+            Unit::Time => question.to_owned(),
+            Unit::Rate => format!("{question} In {}, more is better.", value::unit(op, clock)),
+        }
     }
 }
 
 /// Returns value, spread, ratio and spread of the ratio; below them the range of an exact figure.
-fn figure_cell(cell: Option<&Cell>, notes: &mut Notes) -> TableCell {
+pub fn figure_cell(cell: Option<&Cell>, notes: &mut Notes) -> TableCell {
     match cell.map(|cell| (cell, &cell.value)) {
         None | Some((_, Value::Skip(_))) => Span::absent().into(),
         Some((_, Value::Failed(_))) => Span::new("failed", Look::Bad).into(),
@@ -211,17 +228,33 @@ fn figure_cell(cell: Option<&Cell>, notes: &mut Notes) -> TableCell {
     }
 }
 
-fn estimate(cell: &Cell, figure: &Figure) -> Span {
-    match figure.resolution() {
-        Some(limit) => {
-            let limit = figures::value(limit, cell.op, cell.clock);
-            Span::new(format!("<{limit}"), Look::Faint)
-        }
+/// Returns the figure, or its interval if the figure is too uncertain to be of use.
+pub fn estimate(cell: &Cell, figure: &Figure) -> Span {
+    if let Some(limit) = figure.resolution() {
+        let limit = figures::value(limit, cell.op, cell.clock);
+        return Span::new(format!("<{limit}"), Look::Faint);
+    }
+    match figure.interval.filter(|_| is_unusable(figure)) {
+        Some(interval) => Span::new(
+            figures::interval(interval.low, interval.high, cell.op, cell.clock),
+            Look::Faint,
+        ),
         None => {
             let value = figures::value(figure.estimate, cell.op, cell.clock);
             Span::new(value, Look::Strong)
         }
     }
+}
+
+/// Returns true if the interval reaches further than half the figure to one side.
+pub fn is_unusable(figure: &Figure) -> bool {
+    side(figure).is_some_and(|side| side > UNUSABLE)
+}
+
+/// Returns the larger side of the interval as a share of the figure.
+pub fn side(figure: &Figure) -> Option<f64> {
+    let interval = figure.interval.filter(|_| figure.estimate > 0.0)?;
+    Some(interval.larger_side(figure.estimate))
 }
 
 /// Returns the larger side of the interval of the ratio to the bare row, or nothing where there is none.
@@ -259,15 +292,9 @@ pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
     }
 }
 
-/// Returns the larger side of the interval, or nothing on an exact clock, whose figures are reproduced
-/// and have no interval.
+/// Returns the larger side of the interval, or nothing where the interval is shown, or there is none.
 pub fn spread(figure: &Figure) -> String {
-    if figure.resolution().is_some() || figure.estimate <= 0.0 {
-        return String::new();
-    }
-    let side = figure
-        .interval
-        .map(|interval| interval.larger_side(figure.estimate));
+    let side = side(figure).filter(|side| *side <= UNUSABLE && figure.resolution().is_none());
     side.map_or(String::new(), |side| format!("±{}", figures::percent(side)))
 }
 

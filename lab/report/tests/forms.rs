@@ -6,9 +6,13 @@ mod formats;
 #[path = "common/snapshot.rs"]
 mod snapshot;
 
-use formats::{csv, json, markdown, terminal};
+use formats::{brief, csv, json, markdown, terminal};
 use snapshot::assert_snapshot;
+use trapline_abi::Op;
+use trapline_model::EnvironmentId;
 use trapline_report::{page, Style};
+use trapline_stats::order::Interval;
+use trapline_stats::{Cell, Value};
 
 fn styled(width: usize, colour: bool, unicode: bool) -> String {
     let style = Style {
@@ -17,6 +21,14 @@ fn styled(width: usize, colour: bool, unicode: bool) -> String {
         unicode,
     };
     terminal(&common::report(), &style)
+}
+
+fn brief_of(width: usize) -> String {
+    let style = Style {
+        width,
+        ..Style::default()
+    };
+    brief(&common::report(), &style)
 }
 
 fn columns(text: &str) -> usize {
@@ -42,18 +54,53 @@ fn the_terminal_form_at_120_columns_in_ascii() {
 }
 
 #[test]
+fn the_brief_form_at_80_columns() {
+    assert_snapshot("brief-80.txt", &brief_of(80));
+}
+
+#[test]
 fn a_wider_terminal_never_needs_more_lines() {
-    let lines: Vec<usize> = [60, 80, 100, 120, 200]
-        .map(|width| {
-            let text = styled(width, false, true);
+    for form in [brief_of, |width| styled(width, false, true)] {
+        let lines = [60, 80, 100, 120, 200].map(|width| {
+            let text = form(width);
             assert!(columns(&text) <= width, "{width}:\n{text}");
             text.lines().count()
-        })
-        .to_vec();
+        });
+        let is_sorted = lines.is_sorted_by(|narrow, wide| narrow >= wide);
+        assert!(is_sorted, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_wider_terminal_shows_spreads_in_the_brief_form() {
+    assert!(!brief_of(80).contains("±2%"));
+    let text = brief_of(200);
     assert!(
-        lines.is_sorted_by(|narrow, wide| narrow >= wide),
-        "{lines:?}"
+        text.contains("±2%") && text.contains("(5,204..8,117.5)"),
+        "{text}"
     );
+}
+
+#[test]
+fn an_unusable_figure_is_shown_as_its_interval() {
+    let mut report = common::report();
+    let mut cells = report.summary.cells.iter_mut();
+    let is_it =
+        |cell: &&mut Cell| cell.environment == EnvironmentId::KVM && cell.op == Op::BootMain;
+    let cell = cells.find(is_it).unwrap();
+    let Value::Measured(figure) = &mut cell.value else {
+        panic!("it was measured");
+    };
+    figure.interval = Some(Interval {
+        level: 0.9375,
+        low: 1.2e6,
+        high: 12.6e6,
+    });
+    let style = Style::default();
+    for text in [brief(&report, &style), terminal(&report, &style)] {
+        assert!(text.contains("1.20..12.6 ms"), "{text}");
+        assert!(!text.contains("±860%"), "{text}");
+    }
 }
 
 #[test]
@@ -78,7 +125,7 @@ fn colour_changes_nothing_but_colour() {
 fn an_exact_figure_has_a_range_where_its_batches_differ_and_no_interval() {
     let text = styled(80, false, true);
     let (_, exact) = text.split_once("\nInstruction clock\n").unwrap();
-    let (exact, _) = exact.split_once("Beside it").unwrap();
+    let (exact, _) = exact.split_once("Exits and host CPU time").unwrap();
     assert!(exact.contains("5,587.4 1,862×"), "{exact}");
     assert!(exact.contains("(5,204..8,117.5)"), "{exact}");
     assert_eq!(exact.matches("..").count(), 2, "{exact}");

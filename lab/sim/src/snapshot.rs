@@ -86,7 +86,9 @@ impl<'a> Snapshots<'a> {
             stop: Arc::clone(&limits.stop),
         };
         while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            limits.check(start.elapsed(), || "another process boots this machine".to_owned())?;
+            limits.check(start.elapsed(), || {
+                "another process boots this machine".to_owned()
+            })?;
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(SnapshotLock { path, _lock: lock })

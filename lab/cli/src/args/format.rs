@@ -1,6 +1,7 @@
 //! Values of options that several commands share.
 
 use clap::ValueEnum;
+use trapline_report::Style;
 
 /// Output format of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -17,6 +18,20 @@ pub enum Format {
     Junit,
     /// Bencher Metric Format: every figure with its interval
     Bencher,
+}
+
+impl Format {
+    /// Returns the format of reports; text has all sections, in `style`.
+    pub fn of_report(self, style: Style) -> trapline_report::Format {
+        match self {
+            Self::Table => trapline_report::Format::Text(style),
+            Self::Json => trapline_report::Format::Json,
+            Self::Csv => trapline_report::Format::Csv,
+            Self::Markdown => trapline_report::Format::Markdown,
+            Self::Junit => trapline_report::Format::Junit,
+            Self::Bencher => trapline_report::Format::Bencher,
+        }
+    }
 }
 
 /// Output format of commands without reports.

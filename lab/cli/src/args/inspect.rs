@@ -1,7 +1,8 @@
 //! Arguments of `doctor`, `list`, `show`, `explain` and `floor`.
 
 use super::{
-    environment_parser, workload_parser, EnvironmentOptions, Format, PlainFormat, StoreOptions,
+    environment_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat,
+    StoreOptions,
 };
 use clap::Args;
 use std::path::PathBuf;
@@ -26,14 +27,10 @@ pub struct ShowArgs {
     #[arg(long, value_name = "N")]
     pub run: Option<u32>,
     /// List the stored runs instead
-    #[arg(long, conflicts_with_all = ["run", "format", "plot"])]
+    #[arg(long, conflicts_with_all = ["run", "format", "all", "plot"])]
     pub list: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-    /// Add bar charts below the tables
-    #[arg(long, conflicts_with = "format")]
-    pub plot: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 /// Arguments of `trapline explain`.

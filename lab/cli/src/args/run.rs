@@ -27,12 +27,8 @@ pub struct RunArgs {
     pub size_options: SizeOptions,
     #[command(flatten)]
     pub guest_options: GuestOptions,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-    /// Add bar charts below the tables
-    #[arg(long, conflicts_with = "format")]
-    pub plot: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }
@@ -44,6 +40,20 @@ impl RunArgs {
         overrides.extend(&self.guest_options.0);
         overrides
     }
+}
+
+/// Form of a report.
+#[derive(Args, Debug)]
+pub struct OutputOptions {
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Print all tables, with intervals, exits and CPU time, boot stages and what was not measured
+    #[arg(long, conflicts_with = "format")]
+    pub all: bool,
+    /// Add bar charts below the tables
+    #[arg(long, conflicts_with = "format")]
+    pub plot: bool,
 }
 
 /// Number and order of boots.

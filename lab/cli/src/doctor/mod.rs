@@ -11,10 +11,12 @@ mod settings;
 mod tools;
 
 pub use finding::{print, to_json, Finding, Verdict};
+pub use settings::kind;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use trapline_host::host_noise::NoiseSampler;
 
 /// Interval in which stolen CPU time is measured.
 const STEAL_WATCH: Duration = Duration::from_millis(500);
@@ -24,8 +26,10 @@ pub fn examine() -> Vec<Finding> {
     let cpuinfo = read("/proc/cpuinfo");
     let processor = processor::parse(&cpuinfo);
     let stat_before = read("/proc/stat");
+    let noise = NoiseSampler::begin();
     let tsc_hertz = processor::measure_tsc(STEAL_WATCH);
     let stat_after = read("/proc/stat");
+    let noise = noise.end();
     let mut findings = vec![
         processor::judge(&processor),
         processor::judge_tsc(&processor, &read(CLOCK_SOURCE), tsc_hertz),
@@ -34,12 +38,17 @@ pub fn examine() -> Vec<Finding> {
         settings::judge_governor(&read_each_cpu(GOVERNOR)),
         settings::judge_smt(&read(SMT)),
         settings::judge_steal(&stat_before, &stat_after),
+        settings::judge_load(&noise),
         settings::judge_mitigations(&read_directory(VULNERABILITIES)),
         settings::judge_huge_pages(&read(HUGE_PAGES)),
     ];
     findings.extend(tools::examine());
     findings
 }
+
+/// Advice for a host that is not at rest.
+pub const REST: &str =
+    "stop other programs, or use the instruction clock: --env sim,sim/linux,sim/kvm";
 
 /// Returns the facts of this host that are stored with its samples.
 pub fn facts() -> BTreeMap<String, String> {

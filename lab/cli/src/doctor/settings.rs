@@ -1,6 +1,8 @@
 //! Checks of kernel settings that change figures: frequency, SMT, steal time, mitigations, huge pages.
 
-use super::Finding;
+use super::{Finding, REST};
+use trapline_model::observed::HOST_NOISE;
+use trapline_report::host_noise;
 
 /// Returns the distinct frequency governors.
 pub fn distinct(governors: &[String]) -> String {
@@ -51,6 +53,22 @@ pub fn judge_steal(before: &str, after: &str) -> Finding {
             .remedy("stop co-tenants, pin this machine's CPUs, or use the instruction clock: --env sim,sim/linux,sim/kvm");
     }
     Finding::ok("steal", found)
+}
+
+/// Checks the CPU time of other programs.
+pub fn judge_load(noise: &[(String, String)]) -> Finding {
+    let load = noise.iter().find(|(name, _)| kind(name) == "others");
+    match load {
+        None => Finding::ok("load", "other programs use less than 10% of a CPU"),
+        Some((_, value)) => {
+            Finding::problem("load", host_noise::describe("others", value)).remedy(REST)
+        }
+    }
+}
+
+/// Returns the kind of load of a fact.
+pub fn kind(fact: &str) -> &str {
+    fact.strip_prefix(HOST_NOISE).unwrap_or(fact)
 }
 
 /// Parses user, nice, system, idle, iowait, irq, softirq and steal: proc_stat(5).
@@ -165,6 +183,16 @@ mod tests {
         assert!(stolen.found.starts_with("10.0% "), "{}", stolen.found);
         assert_eq!(judge_steal("", "").verdict, Verdict::Note);
         assert_eq!(judge_steal(before, before).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn load_of_other_programs_is_a_problem() {
+        assert_eq!(judge_load(&[]).verdict, Verdict::Ok);
+        let fact = (format!("{HOST_NOISE}others"), "112% of a CPU".to_owned());
+        let busy = judge_load(&[fact]);
+        assert_eq!(busy.verdict, Verdict::Problem);
+        assert_eq!(busy.found, "other programs used 112% of a CPU");
+        assert!(busy.remedy.is_some());
     }
 
     #[test]

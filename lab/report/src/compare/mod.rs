@@ -79,6 +79,7 @@ impl CompareReport {
             command: "trapline compare",
             head,
             sections,
+            brief: Vec::new(),
             header: csv::HEADER,
             records: csv::records(self),
             suites: junit::suites(self),

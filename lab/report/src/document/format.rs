@@ -10,6 +10,8 @@ use trapline_ci::{JunitError, Suite};
 pub enum Format {
     /// Text for a terminal.
     Text(Style),
+    /// The brief form of a document as text for a terminal, or all of it if there is none.
+    Brief(Style),
     /// Markdown.
     Markdown,
     /// JSON, described by `docs/json.md`.
@@ -33,6 +35,7 @@ pub fn render(documents: &[Document], format: Format) -> Result<String, JunitErr
     };
     Ok(match format {
         Format::Text(style) => joined(&|document| text::render(document, &style)),
+        Format::Brief(style) => joined(&|document| text::render_brief(document, &style)),
         Format::Markdown => joined(&markdown::render),
         Format::Json => {
             let objects: Vec<_> = documents.iter().map(|document| &document.object).collect();

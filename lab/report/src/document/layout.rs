@@ -1,19 +1,18 @@
 //! Lays a table out for a line width.
 //!
-//! Optional columns are left out first; the columns that still do not fit follow below, each time
-//! beside the labels. A column is never split. No table crate lays out cells of several aligned
+//! Optional columns and parts are left out first; the columns that still do not fit follow below, each
+//! time beside the labels, without the rows that have nothing there. A column is never split. No table crate lays out cells of several aligned
 //! parts with a second line, or drops columns by importance.
 
 use super::style::{marks, width, Style};
-use super::{Align, Cell, Column, Look, Row, Span, Table};
+use super::{Align, Cell, Look, Row, Span, Table, ABSENT};
 
 /// Spaces between columns.
 const GAP: usize = 2;
 
 /// Returns the lines of `table`, none longer than the style allows unless a single column is.
 pub fn render(table: &Table, style: &Style) -> String {
-    let mut layout = Layout::new(table, style);
-    layout.drop_optional();
+    let layout = Layout::fitting(table, style);
     let mut text = String::new();
     for (index, block) in layout.blocks().into_iter().enumerate() {
         if index > 0 {
@@ -47,10 +46,13 @@ struct Measured {
     /// Width of the column.
     width: usize,
     is_numeric: bool,
+    /// The sign of what is not known, as it is shown.
+    absent: String,
 }
 
 impl Measured {
-    fn new(table: &Table, index: usize, column: &Column, style: &Style) -> Self {
+    fn new(table: &Table, index: usize, dropped: &[usize], style: &Style) -> Self {
+        let column = &table.columns[index];
         let empty = Cell::default();
         let cells: Vec<&Cell> = cells(table)
             .map(|cells| cells.get(index).unwrap_or(&empty))
@@ -59,19 +61,15 @@ impl Measured {
         aligns.insert(1.min(aligns.len()), Align::Left);
         let rows: Vec<Vec<Span>> = cells
             .iter()
-            .map(|cell| spans(cell, aligns.len(), style))
+            .map(|cell| spans(cell, aligns.len(), dropped, style))
             .collect();
         let below: Vec<Span> = cells
             .iter()
             .map(|cell| style.span(&cell.below, Look::Faint))
             .collect();
-        let of_part = |part: usize| rows.iter().map(|row| row[part].width()).max();
-        let widths: Vec<usize> = (0..aligns.len())
-            .map(|part| of_part(part).unwrap_or(0))
-            .collect();
-        // Parts that hold nothing take no room, not even a space.
-        let used: Vec<usize> = widths.iter().copied().filter(|width| *width > 0).collect();
-        let inner = used.iter().sum::<usize>() + used.len().saturating_sub(1);
+        let widths = widths(&rows, aligns.len(), !table.optional_parts.is_empty());
+        let inner = rows.iter().map(|row| inner(row, &widths)).max();
+        let inner = inner.unwrap_or(0);
         let look = if table.is_grouped {
             Look::Strong
         } else {
@@ -85,6 +83,7 @@ impl Measured {
             inner,
             is_numeric: !table.is_grouped && aligns.first() == Some(&Align::Right),
             title,
+            absent: style.text(ABSENT),
             rows,
             below,
             aligns,
@@ -92,14 +91,22 @@ impl Measured {
         }
     }
 
+    /// Returns true if nothing is known of the row.
+    fn is_absent(&self, index: usize) -> bool {
+        let absent = self.absent.as_str();
+        self.rows[index]
+            .iter()
+            .all(|span| span.text.is_empty() || span.text == absent)
+    }
+
     fn put_row(&self, index: usize, at: usize, line: &mut Line<'_>) {
         let mut at = at + self.padding(self.inner);
         for (part, span) in self.rows[index].iter().enumerate() {
             let width = self.widths[part];
-            if width > 0 {
+            if width.max(span.width()) > 0 {
                 let padding = match self.aligns[part] {
                     Align::Left => 0,
-                    Align::Right => width - span.width(),
+                    Align::Right => width.saturating_sub(span.width()),
                 };
                 line.put(span, at + padding);
                 at += width + 1;
@@ -116,15 +123,38 @@ impl Measured {
     }
 }
 
-/// The spans of a cell: its parts, with the marks of its footnotes behind the first.
-fn spans(cell: &Cell, count: usize, style: &Style) -> Vec<Span> {
-    let mut parts = cell.parts.iter();
-    let mut shown = |_| {
-        parts
-            .next()
-            .map_or_else(Span::default, |span| style.span(&span.text, span.look))
+/// Returns the width of each part. In a dense table the last part of a cell is not counted where other
+/// cells of the column have more parts: it can extend into those.
+fn widths(rows: &[Vec<Span>], count: usize, is_dense: bool) -> Vec<usize> {
+    let most = rows.iter().filter_map(|row| last(row)).max();
+    let in_row = |row: &Vec<Span>, part: usize| match last(row) {
+        Some(last) if is_dense && last == part && Some(last) < most => 0,
+        _ => row[part].width(),
     };
-    let mut spans: Vec<Span> = (0..count.saturating_sub(1)).map(&mut shown).collect();
+    let of_part = |part: usize| rows.iter().map(|row| in_row(row, part)).max();
+    (0..count).map(|part| of_part(part).unwrap_or(0)).collect()
+}
+
+/// Returns the index of the last part that holds anything.
+fn last(row: &[Span]) -> Option<usize> {
+    row.iter().rposition(|span| span.width() > 0)
+}
+
+fn inner(row: &[Span], widths: &[usize]) -> usize {
+    let last = last(row).unwrap_or(0);
+    // Parts that hold nothing take no room, not even a space.
+    let before = widths[..last].iter().filter(|width| **width > 0);
+    let start: usize = before.map(|width| width + 1).sum();
+    start + row[last].width().max(widths[last])
+}
+
+/// The spans of a cell: its parts but the `dropped` ones, with the marks of its footnotes behind the first.
+fn spans(cell: &Cell, count: usize, dropped: &[usize], style: &Style) -> Vec<Span> {
+    let shown = |part: usize| {
+        let span = cell.parts.get(part).filter(|_| !dropped.contains(&part));
+        span.map_or_else(Span::default, |span| style.span(&span.text, span.look))
+    };
+    let mut spans: Vec<Span> = (0..count.saturating_sub(1)).map(shown).collect();
     let marks = Span::new(marks(&cell.notes, style.unicode), Look::Faint);
     spans.insert(1.min(spans.len()), marks);
     spans
@@ -138,31 +168,41 @@ fn cells(table: &Table) -> impl Iterator<Item = &Vec<Cell>> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(table: &'a Table, style: &'a Style) -> Self {
-        let labels = table.rows.iter().filter_map(|row| match row {
-            Row::Cells { label, .. } => Some(label.as_str()),
-            Row::Heading { .. } => None,
-        });
+    /// Returns the layout with as few optional columns and parts left out as the width needs.
+    fn fitting(table: &'a Table, style: &'a Style) -> Self {
+        let mut layout = Self::new(table, &[], style);
+        for dropped in 1..=table.optional_parts.len() {
+            if !layout.fits() {
+                layout = Self::new(table, &table.optional_parts[..dropped], style);
+            }
+        }
+        for index in &table.optional {
+            if !layout.fits() {
+                layout.columns.retain(|column| column.index != *index);
+            }
+        }
+        layout
+    }
+
+    fn new(table: &'a Table, dropped: &[usize], style: &'a Style) -> Self {
+        let labels = table.labels();
         let labels = labels.chain((!table.corner.is_empty()).then_some(table.corner.as_str()));
         let label_width = labels.map(|label| width(label) + 1).max().unwrap_or(0);
-        let columns = table.columns.iter().enumerate();
+        let columns = 0..table.columns.len();
         Self {
             table,
             style,
             label_width,
             columns: columns
-                .map(|(index, column)| Measured::new(table, index, column, style))
+                .map(|index| Measured::new(table, index, dropped, style))
                 .collect(),
         }
     }
 
-    fn drop_optional(&mut self) {
-        for index in &self.table.optional {
-            let columns = self.columns.iter().map(|column| column.width + GAP);
-            if self.label_width + columns.sum::<usize>() > self.style.width {
-                self.columns.retain(|column| column.index != *index);
-            }
-        }
+    /// Returns true if all columns fit side by side.
+    fn fits(&self) -> bool {
+        let columns = self.columns.iter().map(|column| column.width + GAP);
+        self.label_width + columns.sum::<usize>() <= self.style.width
     }
 
     /// The columns, as many together as fit.
@@ -214,35 +254,49 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// Writes the rows with anything in the block, and the headings above these.
     fn push_rows(&self, block: &[Measured], remarks: bool, text: &mut String) {
+        let is_whole = block.len() == self.columns.len();
+        let mut heading = None;
         let mut index = 0;
         for row in &self.table.rows {
             match row {
-                Row::Heading { name, remark } => {
-                    let mut line = Line::new(self.style);
-                    let name = self.style.span(name, Look::Heading);
-                    let remark = self.style.span(remark, Look::Faint);
-                    line.put(&name, 0);
-                    if remarks && name.width() + 2 + remark.width() <= self.style.width {
-                        line.put(&remark, name.width() + 2);
-                    }
-                    line.push_to(text);
-                }
+                Row::Heading { name, remark } => heading = Some((name, remark)),
                 Row::Cells { label, .. } => {
-                    let label = self.style.span(label, Look::Plain);
-                    let cells = |column: &Measured, at: usize, line: &mut Line<'_>| {
-                        column.put_row(index, at, line);
-                    };
-                    self.line(block, cells, &label).push_to(text);
-                    if block.iter().any(|column| column.below[index].width() > 0) {
-                        let below = |column: &Measured, at: usize, line: &mut Line<'_>| {
-                            line.put(&column.below[index], at);
-                        };
-                        self.line(block, below, &Span::default()).push_to(text);
+                    if is_whole || block.iter().any(|column| !column.is_absent(index)) {
+                        if let Some((name, remark)) = heading.take() {
+                            self.push_heading(name, if remarks { remark } else { "" }, text);
+                        }
+                        self.push_row(block, index, label, text);
                     }
                     index += 1;
                 }
             }
+        }
+    }
+
+    fn push_heading(&self, name: &str, remark: &str, text: &mut String) {
+        let mut line = Line::new(self.style);
+        let name = self.style.span(name, Look::Heading);
+        let remark = self.style.span(remark, Look::Faint);
+        line.put(&name, 0);
+        if name.width() + 2 + remark.width() <= self.style.width {
+            line.put(&remark, name.width() + 2);
+        }
+        line.push_to(text);
+    }
+
+    fn push_row(&self, block: &[Measured], index: usize, label: &str, text: &mut String) {
+        let label = self.style.span(label, Look::Plain);
+        let cells = |column: &Measured, at: usize, line: &mut Line<'_>| {
+            column.put_row(index, at, line);
+        };
+        self.line(block, cells, &label).push_to(text);
+        if block.iter().any(|column| column.below[index].width() > 0) {
+            let below = |column: &Measured, at: usize, line: &mut Line<'_>| {
+                line.put(&column.below[index], at);
+            };
+            self.line(block, below, &Span::default()).push_to(text);
         }
     }
 }

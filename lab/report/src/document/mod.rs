@@ -25,6 +25,8 @@ pub struct Document {
     pub head: Vec<Note>,
     /// The sections, in reading order.
     pub sections: Vec<Section>,
+    /// A shorter form of head and sections for terminals; empty if there is none.
+    pub brief: Vec<Section>,
     /// Names of the fields of the records.
     pub header: &'static [&'static str],
     /// Raw figures, one record for each operation; what is not known is empty.
@@ -150,6 +152,18 @@ impl Section {
             explanation: explanation.into(),
             blocks: Vec::new(),
         }
+    }
+
+    /// Returns the number of rows of tables and of notes that belong to no table.
+    pub fn len(&self) -> usize {
+        let rows = |block: &Block| match block {
+            Block::Table(table) => table.labels().count(),
+            Block::Bars(bars) => bars.bars.len(),
+            Block::Note(note) => {
+                usize::from(matches!(note.marker, Marker::Item | Marker::Subject(_)))
+            }
+        };
+        self.blocks.iter().map(rows).sum()
     }
 
     /// Adds a table.
@@ -310,6 +324,9 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Indices of columns that may be left out where there is no room, the least important first.
     pub optional: Vec<usize>,
+    /// Indices of parts that are left out of all columns where these do not fit side by side, the least
+    /// important first.
+    pub optional_parts: Vec<usize>,
     /// True if columns consist of several parts and have a rule below their title.
     pub is_grouped: bool,
 }
@@ -339,6 +356,14 @@ impl Table {
         }
         table.is_grouped = true;
         table
+    }
+
+    /// Returns the labels of rows with cells.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().filter_map(|row| match row {
+            Row::Cells { label, .. } => Some(label.as_str()),
+            Row::Heading { .. } => None,
+        })
     }
 
     /// Marks columns as optional, the least important first.

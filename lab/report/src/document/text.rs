@@ -12,14 +12,26 @@ const LEAST: usize = 10;
 /// Renders `document`, each line at most `style.width` columns wide unless one column of a table
 /// is wider.
 pub fn render(document: &Document, style: &Style) -> String {
+    render_parts(&document.head, &document.sections, style)
+}
+
+/// Renders the brief form of `document`, or all of it if it has none.
+pub fn render_brief(document: &Document, style: &Style) -> String {
+    match document.brief.is_empty() {
+        true => render(document, style),
+        false => render_parts(&[], &document.brief, style),
+    }
+}
+
+fn render_parts(head: &[Note], sections: &[Section], style: &Style) -> String {
     let mut writer = Writer {
         style,
         text: String::new(),
     };
-    for note in &document.head {
+    for note in head {
         writer.note(note);
     }
-    for section in &document.sections {
+    for section in sections {
         writer.section(section);
     }
     writer.text

@@ -9,8 +9,8 @@ use super::{clock_title, detail, heading, help, Section};
 use crate::document::html::percent_of;
 use crate::document::{Look, Span};
 use crate::notes::Notes;
+use crate::printable;
 use crate::table::{self, Shown};
-use crate::{figures, printable};
 use maud::{html, Markup};
 use trapline_abi::{Op, Workload};
 use trapline_model::Clock;
@@ -205,12 +205,10 @@ impl Table<'_> {
 }
 
 fn value(cell: &Cell, figure: &Figure) -> Markup {
-    match figure.resolution() {
-        Some(limit) => {
-            let limit = figures::value(limit, cell.op, cell.clock);
-            html! { span.faint { "<" (limit) } }
-        }
-        None => html! { b { (figures::value(figure.estimate, cell.op, cell.clock)) } },
+    let Span { text, look } = table::estimate(cell, figure);
+    match look {
+        Look::Faint => html! { span.faint { (text) } },
+        _ => html! { b { (text) } },
     }
 }
 

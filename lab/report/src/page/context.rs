@@ -1,7 +1,8 @@
 //! Input of all sections of a page: the cells, and the environments of each clock.
 
-use super::labels::{self, Palette, Row};
+use super::labels::{Palette, Row};
 use super::{Run, Section, Study};
+use crate::findings;
 use crate::printable;
 use crate::table::Shown;
 use crate::Report;
@@ -76,10 +77,7 @@ impl<'a> Context<'a> {
 
     /// Returns the figure of `op` in `row`, if it is above the resolution.
     pub fn figure(&self, row: Row, op: Op) -> Option<&Figure> {
-        let is_it = |cell: &&Cell| labels::row(cell) == row && cell.op == op;
-        let cell = self.cells.iter().find(is_it)?;
-        let figure = cell.value.figure()?;
-        figure.resolution().is_none().then_some(figure)
+        findings::figure(&self.cells, row, op)
     }
 }
 

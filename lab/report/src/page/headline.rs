@@ -1,43 +1,32 @@
-//! Findings of a run in sentences, the largest difference between hypervisors first.
-//!
-//! Sentences are chosen by the intervals, not by the estimates: a difference within noise is reported
-//! as not found.
-
-mod finding;
-mod ratio;
+//! The findings of a run: the first as the headline, the others as cards.
 
 use super::context::Context;
 use super::help::help;
 use super::{clock_title, Section};
+use crate::findings::{self, Finding, Kind, TITLE};
 use crate::printable;
-use finding::Finding;
 use maud::{html, Markup};
-use ratio::Kind;
 use trapline_model::Clock;
 
-/// Most findings below the headline.
-const MOST: usize = 6;
-
 pub fn section(context: &Context<'_>) -> Section {
-    let mut found = finding::all(context);
+    let mut found = findings::all(&context.cells);
     let first = (!found.is_empty()).then(|| found.remove(0));
-    found.truncate(MOST);
     let title = match &first {
         Some(first) => first.title.clone(),
         None => plain(context),
     };
     context.section(
         "headline",
-        "In words",
+        TITLE,
         html! {
             @if let Some(settings) = context.settings() {
                 p.place { "With " code { (settings) } }
             }
             @if context.is_first() {
-                div.head { p.place { (place(context)) } (help("In words", &HELP)) }
+                div.head { p.place { (place(context)) } (help(TITLE, &HELP)) }
                 h1 { (title) }
             } @else {
-                div.head { h2.words { (title) } (help("In words", &HELP)) }
+                div.head { h2.words { (title) } (help(TITLE, &HELP)) }
             }
             @if let Some(first) = &first { p.under { (first.text) " " (clock(first.clock)) } }
             @if !found.is_empty() {
@@ -53,7 +42,7 @@ pub fn of_builds(context: &Context<'_>, words: &str) -> Section {
         p.place { (place(context)) }
         h1 { (words) }
     };
-    context.section("headline", "In words", body)
+    context.section("headline", TITLE, body)
 }
 
 const HELP: [&str; 3] = [

@@ -17,21 +17,6 @@ pub fn name(row: Row) -> &'static str {
     row.name()
 }
 
-/// Returns the name of the program or hypervisor that runs the guest, where hardware virtualization
-/// is used. These are compared with each other.
-pub fn hypervisor(row: Row) -> Option<&'static str> {
-    let level = row.stack().innermost()?;
-    match (level.hypervisor, level.vmm) {
-        _ if row.is_linux_guest() => None,
-        (Hypervisor::Kvm, Some(Vmm::Trapline)) => Some("trapline-vmm"),
-        (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => Some("QEMU"),
-        (Hypervisor::Kvm, _) => Some("the VMM of your choice"),
-        (Hypervisor::Xen(Domain::Pvh), _) => Some("Xen (PVH)"),
-        (Hypervisor::Xen(Domain::Hvm), _) => Some("Xen (HVM)"),
-        _ => None,
-    }
-}
-
 /// Returns the labels of the layers of a row, outermost first; the innermost runs the workloads.
 pub fn layers(row: Row) -> Vec<&'static str> {
     let stack = row.stack();

@@ -8,6 +8,10 @@ pub fn terminal(report: &Report, style: &Style) -> String {
     rendered(report, Format::Text(*style))
 }
 
+pub fn brief(report: &Report, style: &Style) -> String {
+    rendered(report, Format::Brief(*style))
+}
+
 pub fn markdown(report: &Report) -> String {
     rendered(report, Format::Markdown)
 }

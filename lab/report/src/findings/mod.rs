@@ -1,14 +1,28 @@
-//! Findings about two figures of one operation and clock.
+//! Findings of a run in sentences, the largest difference between hypervisors first.
+//!
+//! Sentences are chosen by the intervals, not by the estimates: a difference within noise is reported
+//! as not found.
 
-use super::super::context::Context;
-use super::super::labels::{self, Row};
-use super::ratio::{Kind, Span, HARDLY};
+mod ratio;
+
+pub use ratio::Kind;
+
+use crate::document::{Look, Marker, Section};
 use crate::figures;
+use crate::table::Shown;
+use ratio::{Span, HARDLY};
 use trapline_abi::{Op, Workload};
-use trapline_model::{names, Clock};
-use trapline_stats::{Figure, Flag};
+use trapline_model::layers::{Domain, Hypervisor, Vmm};
+use trapline_model::{names, Clock, EnvironmentId};
+use trapline_stats::{Cell, Figure, Flag};
 
-/// A finding.
+/// Title of the section.
+pub const TITLE: &str = "In words";
+
+/// Most findings of a report.
+const MOST: usize = 5;
+
+/// A difference between two figures of one operation and clock, or its absence.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub kind: Kind,
@@ -25,54 +39,98 @@ pub struct Finding {
 const EXITS: [Op; 4] = [Op::PortOut, Op::MmioWrite, Op::PortIn, Op::Cpuid];
 const BOOTS: [Op; 3] = [Op::BootMain, Op::BootSample, Op::BootEntry];
 
-/// All findings, the most telling first: on the wall clock hypervisors against each other,
-/// then on the exact ones, then against bare.
-pub fn all(context: &Context<'_>) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for clock in Clock::ALL {
-        let palette = context.palette(clock);
-        let virtual_rows = palette.rows().iter().copied();
-        let virtual_rows: Vec<Row> = virtual_rows
-            .filter(|row| labels::hypervisor(*row).is_some())
-            .collect();
-        let mut of_clock: Vec<Finding> = [&EXITS[..], &BOOTS[..]]
-            .into_iter()
-            .filter_map(|operations| between(context, clock, &virtual_rows, operations))
-            .collect();
-        of_clock.sort_by(|a, b| (a.kind).cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
-        // In instructions memory has no speed, and what is mapped already costs nothing.
-        if clock == Clock::Wall {
-            of_clock.extend(dearest(context, clock, &virtual_rows));
-            of_clock.extend(bandwidth(context, clock, &virtual_rows));
-        }
-        found.push(of_clock);
+/// Returns the findings of a report as a section.
+pub fn section(cells: &[Cell]) -> Option<Section> {
+    let mut section = Section::new(TITLE, "");
+    for finding in &all(cells) {
+        let look = match finding.kind {
+            Kind::Differs => Look::Strong,
+            Kind::AsGood => Look::Plain,
+            Kind::Unsure => Look::Faint,
+        };
+        let title = finding.title.trim_end_matches('.');
+        section.note(Marker::Item, &format!("{title}: {}", finding.text), look);
     }
-    // What is certain comes first, whatever its clock; within that the wall clock.
-    let mut all: Vec<Finding> = found.into_iter().flatten().collect();
+    (!section.blocks.is_empty()).then_some(section)
+}
+
+/// Returns the most significant findings: certain ones first, among them those of the wall clock.
+pub fn all(cells: &[Cell]) -> Vec<Finding> {
+    let clocks = Clock::ALL.into_iter();
+    let mut all: Vec<Finding> = clocks.flat_map(|clock| of_clock(cells, clock)).collect();
     all.sort_by_key(|finding| finding.kind == Kind::Unsure);
+    all.truncate(MOST);
     all
+}
+
+/// Returns hypervisors compared with each other, then with the bare row.
+fn of_clock(cells: &[Cell], clock: Clock) -> Vec<Finding> {
+    let shown = Shown::measured(cells, clock);
+    let rows = shown.map_or_else(Vec::new, |shown| shown.environments);
+    let rows: Vec<_> = rows
+        .into_iter()
+        .filter(|row| hypervisor(*row).is_some())
+        .collect();
+    let mut found: Vec<Finding> = [&EXITS[..], &BOOTS[..]]
+        .into_iter()
+        .filter_map(|operations| between(cells, clock, &rows, operations))
+        .collect();
+    found.sort_by(|a, b| (a.kind).cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
+    // In instructions memory has no speed, and what is mapped already costs nothing.
+    if clock == Clock::Wall {
+        found.extend(dearest(cells, clock, &rows));
+        found.extend(bandwidth(cells, clock, &rows));
+    }
+    found
+}
+
+/// Returns the name of the program or hypervisor that runs the guest, where hardware virtualization
+/// is used. These are compared with each other.
+fn hypervisor(row: EnvironmentId) -> Option<&'static str> {
+    let level = row.stack().innermost()?;
+    match (level.hypervisor, level.vmm) {
+        _ if row.is_linux_guest() => None,
+        (Hypervisor::Kvm, Some(Vmm::Trapline)) => Some("trapline-vmm"),
+        (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => Some("QEMU"),
+        (Hypervisor::Kvm, _) => Some("the VMM of your choice"),
+        (Hypervisor::Xen(Domain::Pvh), _) => Some("Xen (PVH)"),
+        (Hypervisor::Xen(Domain::Hvm), _) => Some("Xen (HVM)"),
+        _ => None,
+    }
+}
+
+/// Returns the figure of `op` in `row`, if it is above the resolution.
+pub fn figure(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<&Figure> {
+    let is_it = |cell: &&Cell| cell.environment == row && cell.op == op;
+    let figure = cells.iter().find(is_it)?.value.figure()?;
+    figure.resolution().is_none().then_some(figure)
 }
 
 /// Compares the most expensive hypervisor with the cheapest, by the first of `operations` that two
 /// have.
 fn between(
-    context: &Context<'_>,
+    cells: &[Cell],
     clock: Clock,
-    rows: &[Row],
+    rows: &[EnvironmentId],
     operations: &[Op],
 ) -> Option<Finding> {
     operations.iter().find_map(|op| {
         let figures = rows
             .iter()
-            .filter_map(|row| Some((*row, trusted(context, *row, *op)?)));
-        let mut figures: Vec<(Row, &Figure)> = figures.collect();
+            .filter_map(|row| Some((*row, trusted(cells, *row, *op)?)));
+        let mut figures: Vec<(EnvironmentId, &Figure)> = figures.collect();
         figures.sort_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
         let (cheap, dear) = (*figures.first()?, *figures.last()?);
         (cheap.0 != dear.0 && cheap.1.estimate > 0.0).then(|| pair(*op, clock, cheap, dear))
     })
 }
 
-fn pair(op: Op, clock: Clock, cheap: (Row, &Figure), dear: (Row, &Figure)) -> Finding {
+fn pair(
+    op: Op,
+    clock: Clock,
+    cheap: (EnvironmentId, &Figure),
+    dear: (EnvironmentId, &Figure),
+) -> Finding {
     let ratio = Span::of(dear.1, cheap.1, clock);
     let kind = ratio.kind();
     let (one, other) = (people(cheap.0), people(dear.0));
@@ -109,7 +167,7 @@ fn pair(op: Op, clock: Clock, cheap: (Row, &Figure), dear: (Row, &Figure)) -> Fi
 }
 
 /// Returns the basic operation with the largest ratio to bare.
-fn dearest(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding> {
+fn dearest(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Finding> {
     let operations = || {
         Op::ALL
             .into_iter()
@@ -119,12 +177,12 @@ fn dearest(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding>
         .iter()
         .flat_map(|row| operations().map(move |op| (*row, op)));
     let ratios = all.filter_map(|(row, op)| {
-        let figure = trusted(context, row, op)?;
-        let ratio = Span::of(figure, trusted(context, clock.bare(), op)?, clock);
+        let figure = trusted(cells, row, op)?;
+        let ratio = Span::of(figure, trusted(cells, clock.bare(), op)?, clock);
         (ratio.kind() == Kind::Differs && ratio.low > HARDLY).then_some((row, op, figure, ratio))
     });
     let (row, op, figure, ratio) = ratios.max_by(|a, b| a.3.low.total_cmp(&b.3.low))?;
-    let bare = trusted(context, clock.bare(), op)?;
+    let bare = trusted(cells, clock.bare(), op)?;
     let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
     Some(Finding {
         kind: Kind::Differs,
@@ -147,12 +205,12 @@ fn dearest(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding>
 }
 
 /// Returns the lowest memory bandwidth against bare.
-fn bandwidth(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Finding> {
+fn bandwidth(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Finding> {
     let op = Op::Triad;
-    let bare = trusted(context, clock.bare(), op)?;
+    let bare = trusted(cells, clock.bare(), op)?;
     let ratios = rows
         .iter()
-        .filter_map(|row| Some((*row, trusted(context, *row, op)?)));
+        .filter_map(|row| Some((*row, trusted(cells, *row, op)?)));
     let (row, figure) = ratios.min_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate))?;
     let ratio = Span::of(figure, bare, clock);
     let kind = ratio.kind();
@@ -186,9 +244,9 @@ fn bandwidth(context: &Context<'_>, clock: Clock, rows: &[Row]) -> Option<Findin
 }
 
 /// Returns a figure without doubts.
-fn trusted<'a>(context: &'a Context<'_>, row: Row, op: Op) -> Option<&'a Figure> {
+fn trusted(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<&Figure> {
     let harmless = |flag: &Flag| matches!(flag, Flag::BootsLost { .. });
-    let figure = context.figure(row, op)?;
+    let figure = figure(cells, row, op)?;
     figure.flags.iter().all(harmless).then_some(figure)
 }
 
@@ -212,8 +270,8 @@ fn factor(ratio: f64) -> String {
     format!("{} times", figures::quantity(ratio))
 }
 
-fn people(row: Row) -> &'static str {
-    labels::hypervisor(row).unwrap_or_else(|| labels::name(row))
+fn people(row: EnvironmentId) -> &'static str {
+    hypervisor(row).unwrap_or_else(|| row.name())
 }
 
 /// Returns the name of an operation within a sentence.
@@ -235,41 +293,26 @@ fn subject(op: Op) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Run, Study};
     use super::*;
     use crate::fixture::{figure_between, measured};
-    use crate::Report;
-    use trapline_stats::{Cell, Summary};
 
-    fn cell(row: Row, estimate: f64, flags: Vec<Flag>) -> Cell {
+    fn cell(row: EnvironmentId, estimate: f64, flags: Vec<Flag>) -> Cell {
         let figure = figure_between(estimate * 0.99, estimate, estimate * 1.01);
         measured(row, Op::PortOut, Figure { flags, ..figure })
     }
 
-    fn titles(cells: Vec<Cell>) -> Vec<String> {
-        let summary = Summary {
-            cells,
-            ..Summary::default()
-        };
-        let study = Study {
-            report: Report {
-                summary,
-                ..Report::default()
-            },
-            ..Study::default()
-        };
-        let run = Run::default();
-        let found = all(&Context::new(&run, &study, 0));
-        found.into_iter().map(|finding| finding.title).collect()
+    fn titles(cells: &[Cell]) -> Vec<String> {
+        let found = all(cells).into_iter();
+        found.map(|finding| finding.title).collect()
     }
 
     #[test]
     fn most_expensive_hypervisor_is_compared_with_the_cheapest() {
-        let dear = cell(Row::QEMU_KVM, 28_000.0, vec![]);
-        let cheap = cell(Row::KVM, 5_000.0, vec![]);
+        let dear = cell(EnvironmentId::QEMU_KVM, 28_000.0, vec![]);
+        let cheap = cell(EnvironmentId::KVM, 5_000.0, vec![]);
         let expected =
             "On this host a guest's write to a port costs 5.60 times as much in QEMU as in trapline-vmm.";
-        assert_eq!(titles(vec![dear, cheap]), [expected]);
+        assert_eq!(titles(&[dear, cheap]), [expected]);
     }
 
     #[test]
@@ -278,8 +321,8 @@ mod tests {
             share: 0.6,
             boots: 2,
         };
-        let dear = cell(Row::QEMU_KVM, 28_000.0, vec![doubt]);
-        let cheap = cell(Row::KVM, 5_000.0, vec![]);
-        assert_eq!(titles(vec![dear, cheap]), [] as [&str; 0]);
+        let dear = cell(EnvironmentId::QEMU_KVM, 28_000.0, vec![doubt]);
+        let cheap = cell(EnvironmentId::KVM, 5_000.0, vec![]);
+        assert_eq!(titles(&[dear, cheap]), [] as [&str; 0]);
     }
 }

@@ -84,10 +84,10 @@ impl Span {
             false => "any factor".to_owned(),
         };
         format!(
-            "; the {} intervals of both allow {} to {}",
-            figures::level(self.level),
+            "; {} to {} by both {} intervals",
             times(self.low),
-            times(self.high)
+            times(self.high),
+            figures::level(self.level)
         )
     }
 }

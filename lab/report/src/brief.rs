@@ -1,0 +1,179 @@
+//! The brief form of a report for a terminal: conditions of the host, findings, one compact table for
+//! each clock, and what is left out.
+
+use crate::document::style::marks;
+use crate::document::{Align, Cell as TableCell, Look, Marker, Row, Section, Span};
+use crate::figures;
+use crate::host_noise;
+use crate::notes::{self, Notes, Numbers};
+use crate::report::Report;
+use crate::table::{self, Shown};
+use std::collections::BTreeMap;
+use trapline_abi::{Op, Unit};
+use trapline_model::{file, Clock};
+use trapline_stats::{Cell, Figure, Value};
+
+/// A figure with a larger spread is marked.
+const ROUGH: f64 = 0.1;
+
+/// Returns a section of the conditions of the host.
+pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
+    let fact = |name: &str| report.facts.get(name).cloned();
+    let nested = fact("nested in").map(|outer| format!("itself a guest of {outer}"));
+    let facts = [fact("cpu"), fact("kernel"), fact("kvm"), nested];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let mut section = Section::default();
+    if !facts.is_empty() {
+        section.note(Marker::Paragraph, &facts.join(" · "), Look::Faint);
+    }
+    if !report.overrides.is_default() {
+        let settings = format!("With {}", report.overrides);
+        section.note(Marker::Paragraph, &settings, Look::Strong);
+    }
+    if let Some(noise) = host_noise::sentence(cells) {
+        section.note(Marker::Paragraph, &noise, Look::Middling);
+    }
+    section
+}
+
+/// Returns the compact tables of one clock.
+pub fn tables(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
+    table::sections_by(report, cells, clock, compact_table)
+}
+
+fn compact_table(cells: &[Cell], clock: Clock, of: Option<&file::Table>) -> Option<Section> {
+    let shown = Shown::measured(cells, clock)?;
+    let mut section = Section::new(&table::title(clock, of), explanation(cells, clock));
+    let mut table = shown.table(&[Align::Right; 4]);
+    table.optional_parts = vec![3, 1];
+    let (mut notes, mut rows) = (Notes::default(), BTreeMap::<Op, Numbers>::new());
+    for (id, column) in shown.environments.iter().zip(&mut table.columns) {
+        let mut numbers = Numbers::new();
+        for op in &shown.operations {
+            if let Some(cell) = shown.cell(*id, *op) {
+                notes.on_titles(cell, rows.entry(*op).or_default(), &mut numbers);
+            }
+        }
+        column.title = marked(&column.title, &numbers);
+    }
+    table::push_rows(
+        &mut table,
+        &shown.operations,
+        table::unit_remark(clock),
+        |op| {
+            let cells = shown.environments.iter().map(|id| shown.cell(*id, op));
+            cells.map(compact_cell).collect()
+        },
+    );
+    let labels = table.rows.iter_mut().filter_map(|row| match row {
+        Row::Cells { label, .. } => Some(label),
+        Row::Heading { .. } => None,
+    });
+    for (label, op) in labels.zip(&shown.operations) {
+        *label = marked(label, rows.get(op).unwrap_or(&Numbers::new()));
+    }
+    section.table(table);
+    section.footnotes(notes.short_texts());
+    Some(section)
+}
+
+/// Returns a title with the marks of its footnotes.
+fn marked(title: &str, numbers: &Numbers) -> String {
+    let numbers: Vec<usize> = numbers.iter().copied().collect();
+    let marks = marks(&numbers, true);
+    format!("{title} {marks}").trim_end().to_owned()
+}
+
+fn explanation(cells: &[Cell], clock: Clock) -> String {
+    let bare = clock.bare();
+    match clock.is_exact() {
+        false => format!("median over boots, × = ratio to {bare}, ~ = spread above ±10%"),
+        true => format!(
+            "mean, {}, × = ratio to {bare}",
+            table::reproduced(cells, clock)
+        ),
+    }
+}
+
+/// Returns value, spread or range, ratio and spread of the ratio in as few columns as possible.
+fn compact_cell(cell: Option<&Cell>) -> TableCell {
+    let Some(Value::Measured(figure)) = cell.map(|cell| &cell.value) else {
+        return table::figure_cell(cell, &mut Notes::default());
+    };
+    let cell = cell.expect("it has a value");
+    let estimate = table::estimate(cell, figure);
+    let is_rough = table::side(figure).is_some_and(|side| side > ROUGH);
+    let text = match (figure.resolution(), table::is_unusable(figure)) {
+        (None, false) if is_rough => format!("~{}", short(figure.estimate, cell)),
+        (None, false) => short(figure.estimate, cell),
+        (Some(limit), _) => format!("<{}", short(limit, cell)),
+        _ => estimate.text,
+    };
+    let mut parts = vec![Span::new(text, estimate.look)];
+    if !table::is_unusable(figure) {
+        parts.push(Span::new(spread(cell, figure), Look::Faint));
+        parts.extend(compact_ratio(cell, figure));
+    }
+    parts.into()
+}
+
+/// Returns a figure with at most two decimals.
+fn short(value: f64, cell: &Cell) -> String {
+    match (cell.clock, cell.op.unit()) {
+        (Clock::Wall, Unit::Time) if value.abs() < 0.995 => format!("{value:.2} ns"),
+        _ => figures::value(value, cell.op, cell.clock),
+    }
+}
+
+fn spread(cell: &Cell, figure: &Figure) -> String {
+    let range = table::range(cell, figure);
+    range.map_or_else(|| table::spread(figure), |range| format!("({range})"))
+}
+
+fn compact_ratio(cell: &Cell, figure: &Figure) -> [Span; 2] {
+    let mut ratio = table::ratio(cell, figure);
+    let is_small = figure.ratio.is_some_and(|ratio| ratio.estimate < 0.00995);
+    if is_small && !ratio.text.is_empty() {
+        ratio.text = "<0.01×".to_owned();
+    }
+    let spread = Span::new(table::ratio_spread(cell, figure), Look::Faint);
+    [ratio, spread]
+}
+
+/// Returns the reasons why environments have no figure at all.
+pub fn missing_environments(cells: &[Cell]) -> Option<Section> {
+    let has_figure = |cell: &Cell| {
+        let mut here = cells
+            .iter()
+            .filter(|other| other.environment == cell.environment);
+        here.any(|other| !matches!(other.value, Value::Skip(_)))
+    };
+    let missing: Vec<Cell> = cells
+        .iter()
+        .filter(|cell| !has_figure(cell))
+        .cloned()
+        .collect();
+    let mut section = Section::new("Not available", "");
+    for reason in notes::skips(&missing) {
+        section.note(Marker::Subject(reason.cells), &reason.text, Look::Plain);
+    }
+    (!section.blocks.is_empty()).then_some(section)
+}
+
+/// Returns one line for each kind of section that the brief form leaves out, with its size.
+pub fn left_out(kinds: &[(&str, &str, Vec<Section>)]) -> Option<Section> {
+    let mut section = Section::new("Left out", "");
+    for (title, unit, sections) in kinds {
+        let size: usize = sections.iter().map(Section::len).sum();
+        let unit = if size == 1 {
+            unit.to_string()
+        } else {
+            format!("{unit}s")
+        };
+        if size > 0 {
+            let text = format!("{title}: {size} {unit}");
+            section.note(Marker::Item, &text, Look::Faint);
+        }
+    }
+    (!section.blocks.is_empty()).then_some(section)
+}
