@@ -62,6 +62,9 @@ fn usage_message(error: &clap::Error) -> String {
             about(ContextKind::InvalidValue),
             about(ContextKind::InvalidArg)
         ),
+        ErrorKind::UnknownArgument if is_negative(&about(ContextKind::InvalidArg)) => {
+            format!("negative value '{}'", about(ContextKind::InvalidArg))
+        }
         ErrorKind::UnknownArgument => {
             format!("unknown argument '{}'", about(ContextKind::InvalidArg))
         }
@@ -80,6 +83,12 @@ fn usage_message(error: &clap::Error) -> String {
     }
 }
 
+/// Returns true for `-5`, which clap takes for an option.
+fn is_negative(argument: &str) -> bool {
+    let digits = argument.strip_prefix('-').unwrap_or_default();
+    digits.starts_with(|c: char| c.is_ascii_digit())
+}
+
 /// Returns the first line of clap's own message without its "error: ".
 fn first_line(error: &clap::Error) -> String {
     let whole = error.to_string();
@@ -88,6 +97,12 @@ fn first_line(error: &clap::Error) -> String {
 }
 
 fn usage_help(error: &clap::Error) -> String {
+    if let Some(hint) = text(error, ContextKind::Custom) {
+        return hint;
+    }
+    if text(error, ContextKind::InvalidArg).is_some_and(|argument| is_negative(&argument)) {
+        return "numbers, times and sizes are not negative".to_owned();
+    }
     let nearest = [
         ContextKind::SuggestedValue,
         ContextKind::SuggestedSubcommand,
@@ -137,6 +152,16 @@ mod tests {
                 "unknown argument '--boot'",
                 "did you mean '--boots'?",
             ),
+            (
+                &["run", "--env", "kmv"],
+                "unknown value 'kmv' for '--env <A,B>'",
+                "did you mean 'kvm'?",
+            ),
+            (
+                &["irq", "--period", "-5ms"],
+                "negative value '-5'",
+                "numbers, times and sizes are not negative",
+            ),
             (&["runn"], "unknown command 'runn'", "did you mean 'run'?"),
         ] {
             let failure = failure(words);
@@ -151,6 +176,16 @@ mod tests {
         let failure = failure(&["run", "--env", "zzzzz"]);
         let help = failure.help.expect("there is help");
         assert!(help.starts_with("choose from host, kvm, "), "{help}");
+    }
+
+    #[test]
+    fn all_is_explained() {
+        let failure = failure(&["run", "--workload", "all"]);
+        let help = failure.help.expect("there is help");
+        assert!(
+            help.contains("list what to measure: basic,system"),
+            "{help}"
+        );
     }
 
     #[test]

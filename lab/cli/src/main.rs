@@ -25,6 +25,7 @@ mod parts;
 mod plan;
 mod populate;
 mod progress;
+mod recorded_command;
 mod report;
 mod run;
 mod session;

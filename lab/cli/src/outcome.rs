@@ -11,10 +11,10 @@ use trapline_model::{Config, Observation, Overrides};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::page::Study;
 use trapline_report::{Document, Report, Style};
-use trapline_runner::{request_text, Interrupt};
+use trapline_runner::{is_running, request_text, Interrupt};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::{verdict, FailureKind, Summary, Value};
-use trapline_store::Run;
+use trapline_store::{Run, RunInfo};
 
 /// Returns the reports of a stored run: one per set of settings, with all environments that support no
 /// other. A/A controls are left out.
@@ -86,6 +86,7 @@ fn report_of(run: &Run, overrides: &Overrides) -> Report {
     let irq = Settings::from_facts(&run.info.facts);
     let uses_seed = observations.iter().any(|seen| !seen.clock.is_exact());
     Report {
+        unfinished: unfinished(&run.info),
         version: run.info.version.clone(),
         seed: uses_seed.then_some(run.info.seed),
         overrides: overrides.clone(),
@@ -102,6 +103,21 @@ fn report_of(run: &Run, overrides: &Overrides) -> Report {
         tables: tables(run),
         operations: request_text::operations(&run.info.request),
     }
+}
+
+/// Returns the state of a run that is not finished, as a sentence.
+fn unfinished(run: &RunInfo) -> Option<String> {
+    let boots = run.boots;
+    match run.finished_at {
+        Some(_) => None,
+        None if is_in_progress(run) => Some(format!("In progress: {boots} boots so far")),
+        None => Some(format!("Interrupted after {boots} boots")),
+    }
+}
+
+/// Returns whether the process that measures a run still measures it.
+pub fn is_in_progress(run: &RunInfo) -> bool {
+    run.finished_at.is_none() && run.owner.as_deref().is_some_and(is_running)
 }
 
 fn observations_with(run: &Run, overrides: &Overrides) -> Vec<Observation> {

@@ -3,7 +3,7 @@
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
-use crate::{kernel_build, outcome, terminal};
+use crate::{kernel_build, outcome, recorded_command, terminal};
 use std::time::{Duration, SystemTime};
 use trapline_store::{RunId, RunInfo, Store};
 
@@ -48,14 +48,15 @@ fn list(runs: &[RunInfo]) -> String {
     let lines = runs.iter().map(|run| {
         let state = match run.finished_at {
             Some(_) => "complete",
-            None => "interrupted or in progress",
+            None if outcome::is_in_progress(run) => "in progress",
+            None => "interrupted",
         };
         format!(
             "{:>4}  {}  {} boots, {state}\n      {}\n",
             run.id.0,
             date(run.started_at),
             run.boots,
-            run.request
+            recorded_command::command(&run.request)
         )
     });
     lines.collect()
@@ -78,7 +79,7 @@ mod tests {
             started_at: 951_782_400_000 + 3_660_000,
             finished_at: None,
             seed: 1,
-            request: "--env host".to_owned(),
+            request: "--env host --workload basic".to_owned(),
             version: String::new(),
             facts: Default::default(),
             boots: 3,
@@ -86,7 +87,7 @@ mod tests {
             plan: None,
         };
         let expected =
-            "  12  2000-02-29T01:01:00Z  3 boots, interrupted or in progress\n      --env host\n";
+            "  12  2000-02-29T01:01:00Z  3 boots, interrupted\n      trapline run --env host --workload basic\n";
         assert_eq!(list(&[run]), expected);
     }
 }

@@ -65,7 +65,8 @@ pub fn check_halt(halt: Halt) -> Result<(), Error> {
 /// # Errors
 /// /dev/kvm is unusable, or emulates ring 0.
 pub fn ready_for_linux() -> Result<(), Error> {
-    check().and_then(|()| check_ring0())
+    check()?;
+    native_ring0("boot it on a host with VMX or SVM")
 }
 
 /// Checks that KVM executes ring 0 at full speed.
@@ -73,10 +74,14 @@ pub fn ready_for_linux() -> Result<(), Error> {
 /// # Errors
 /// It emulates ring 0.
 pub fn check_ring0() -> Result<(), Error> {
+    native_ring0("measure sim/kvm/linux, or qemu-tcg/linux")
+}
+
+fn native_ring0(remedy: &str) -> Result<(), Error> {
     match Hardware::of_host() {
         Hardware::None => Err(Error::missing(
             "KVM emulates ring 0 on this host, slowly and incompletely, so Linux does not boot in a guest",
-            "measure sim/kvm/linux, or qemu-tcg/linux",
+            remedy,
         )),
         _ => Ok(()),
     }

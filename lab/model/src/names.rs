@@ -23,6 +23,8 @@ pub enum Hint {
     Nearest(String),
     /// All names, if none is similar.
     Known(Vec<String>),
+    /// All names, if everything was asked for, which has no name.
+    All(Vec<String>),
 }
 
 impl std::fmt::Display for Hint {
@@ -30,6 +32,11 @@ impl std::fmt::Display for Hint {
         match self {
             Self::Nearest(name) => write!(f, "did you mean '{name}'?"),
             Self::Known(names) => write!(f, "choose from {}", names.join(", ")),
+            Self::All(names) => write!(
+                f,
+                "leave it out for the default selection, or list what to measure: {}",
+                names.join(",")
+            ),
         }
     }
 }
@@ -102,6 +109,18 @@ pub fn describe(set: OpSet) -> String {
     names.join(",")
 }
 
+/// Names that people type for everything.
+const EVERYTHING: [&str; 3] = ["all", "everything", "*"];
+
+/// Returns how much two names are alike, from 0 to 1: a single mistyped, missing or swapped letter
+/// counts as nothing.
+fn similarity(name: &str, known: &str) -> f64 {
+    match strsim::osa_distance(name, known) {
+        0 | 1 => 1.0,
+        _ => strsim::jaro_winkler(name, known),
+    }
+}
+
 fn split(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim)
 }
@@ -119,15 +138,17 @@ fn unknown_operation(name: &str) -> UnknownName {
     }
     let workloads = Workload::ALL.map(|workload| workload.name().to_owned());
     let mut error = unknown(kind, name, workloads.to_vec());
+    if EVERYTHING.contains(&name) {
+        return error;
+    }
     let paths: Vec<String> = Op::ALL.into_iter().map(path).collect();
     let names: Vec<String> = Op::ALL.iter().map(|op| op.name().to_owned()).collect();
     let candidates = workloads
         .into_iter()
-        .map(|workload| (strsim::jaro_winkler(name, &workload), workload))
+        .map(|workload| (similarity(name, &workload), workload))
         .chain(paths.into_iter().zip(names).map(|(path, short)| {
-            let similarity =
-                strsim::jaro_winkler(name, &path).max(strsim::jaro_winkler(name, &short));
-            (similarity, path)
+            let score = similarity(name, &path).max(similarity(name, &short));
+            (score, path)
         }));
     if let Some(nearest) = most_similar(candidates) {
         error.hint = Hint::Nearest(nearest);
@@ -138,8 +159,12 @@ fn unknown_operation(name: &str) -> UnknownName {
 fn unknown(kind: &'static str, name: &str, known: Vec<String>) -> UnknownName {
     let scored = known
         .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate.clone()));
-    let hint = most_similar(scored).map_or(Hint::Known(known.clone()), Hint::Nearest);
+        .map(|candidate| (similarity(name, candidate), candidate.clone()));
+    let hint = match most_similar(scored) {
+        _ if EVERYTHING.contains(&name) => Hint::All(known.clone()),
+        Some(nearest) => Hint::Nearest(nearest),
+        None => Hint::Known(known.clone()),
+    };
     UnknownName {
         kind,
         name: name.to_owned(),
@@ -180,6 +205,8 @@ mod tests {
             message,
             "there is no environment called 'qemu-kv'; did you mean 'qemu-kvm'?"
         );
+        let message = text(environments("kmv").unwrap_err());
+        assert!(message.ends_with("did you mean 'kvm'?"), "{message}");
         let message = text(operations("exits/port-oot").unwrap_err());
         assert!(
             message.ends_with("did you mean 'exits/port-out'?"),
@@ -197,7 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn all_names_are_listed_if_none_is_similar() {
+    fn everything_is_the_default_or_a_list() {
+        let message = operations("all").unwrap_err().to_string();
+        let hint = "leave it out for the default selection, or list what to measure: basic,system,";
+        assert!(message.contains(hint), "{message}");
+        assert!(matches!(
+            environments("all").unwrap_err().hint,
+            Hint::All(_)
+        ));
+    }
+
+    #[test]
+    fn where_nothing_is_alike_all_names_are_text() {
         let message = environments("xyz").unwrap_err().to_string();
         assert!(message.contains("choose from host, kvm,"), "{message}");
         assert!(environments("").is_err());

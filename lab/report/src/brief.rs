@@ -26,6 +26,9 @@ pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
     if !facts.is_empty() {
         section.note(Marker::Paragraph, &facts.join(" · "), Look::Faint);
     }
+    if let Some(state) = &report.unfinished {
+        section.note(Marker::Paragraph, state, Look::Bad);
+    }
     if !report.overrides.is_default() {
         let settings = format!("With {}", report.overrides);
         section.note(Marker::Paragraph, &settings, Look::Strong);

@@ -96,6 +96,8 @@ fn of_all_clocks(report: &Report, cells: &[Cell], families: &[Family]) -> Vec<Se
 
 fn head(report: &Report, cells: &[Cell]) -> Vec<Note> {
     let mut head = vec![Note::origin(&report.version, &report.facts, report.seed)];
+    let unfinished = report.unfinished.iter();
+    head.extend(unfinished.map(|state| Note::new(Marker::Paragraph, state, Look::Bad)));
     if !report.overrides.is_default() {
         let settings = format!("With {}", report.overrides);
         head.push(Note::new(Marker::Paragraph, &settings, Look::Strong));

@@ -13,6 +13,8 @@ use trapline_stats::{value, Cell, Summary, Value};
 /// The figures of a run with one set of settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
+    /// State of the run in a sentence, unless it is finished.
+    pub unfinished: Option<String>,
     /// The version of Trapline that measured.
     pub version: String,
     /// Seed of the order of boots and of resampling, if the wall clock was measured.

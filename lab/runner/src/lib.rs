@@ -28,6 +28,7 @@ pub mod request_text;
 mod resume;
 pub mod run;
 mod run_owner;
+pub use run_owner::is_running;
 mod seed;
 mod sink;
 mod symbols;

@@ -15,7 +15,7 @@ use trapline_model::EnvironmentId;
 #[command(after_help = REQUESTS)]
 pub struct BlockArgs {
     /// Environments to measure [default: host]
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Operations to measure [default: all]
     #[arg(long = "op", value_name = "A,B", value_delimiter = ',', value_parser = op_parser())]

@@ -35,7 +35,7 @@ pub struct CompareArgs {
     #[arg(long, alias = "duet")]
     pub concurrent: bool,
     /// Start no block after this time
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time::from_text)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time::positive_from_text)]
     pub budget: Duration,
     /// Largest difference reported as "equivalent"
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
@@ -181,7 +181,9 @@ mod tests {
         assert!(message(&["kvm", "host:memory=1G"])
             .contains("setting 'memory' is not supported by host"));
         assert!(message(&["kvm", "kvm", "--margin", "0"]).contains("from 0.01 to 50"));
-        assert!(message(&["kvm", "kvm", "--budget", "soon"]).contains("like 90s"));
+        for budget in ["soon", "0s"] {
+            assert!(message(&["kvm", "kvm", "--budget", budget]).contains("like 90s"));
+        }
         assert!(message(&["kvm"]).contains("<B>"));
     }
 }

@@ -13,7 +13,7 @@ use trapline_model::EnvironmentId;
 #[command(after_help = BASELINE_STATUS)]
 pub struct BaselineArgs {
     /// Environments to measure, on the instruction clock
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(),
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true,
           default_values = ["sim", "sim/kvm"], hide_default_value = false)]
     pub environments: Vec<EnvironmentId>,
     /// Workloads or operations to measure [default: all but boot and exits/timer-wake]
@@ -79,7 +79,7 @@ pub struct BisectArgs {
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true, required = true)]
     pub workloads: Vec<String>,
     /// Environments to compare, on the instruction clock
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(),
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true,
           default_values = ["sim/kvm"])]
     pub environments: Vec<EnvironmentId>,
     /// Repository; commits are checked out into a temporary worktree

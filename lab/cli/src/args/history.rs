@@ -8,7 +8,7 @@ use trapline_model::EnvironmentId;
 #[derive(Args, Debug)]
 pub struct HistoryArgs {
     /// Environments [default: all]
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Workloads or operations [default: all]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]

@@ -37,7 +37,7 @@ pub struct ShowArgs {
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
     /// Environment on the instruction clock; with a second one the differences are listed, largest first
-    #[arg(value_name = "ENV", value_parser = environment_parser(), num_args = 1..=2, required = true)]
+    #[arg(value_name = "ENV", value_parser = environment_parser(), hide_possible_values = true, num_args = 1..=2, required = true)]
     pub environments: Vec<EnvironmentId>,
     /// Operation of basic, system, exits, boot or populate, or one of these workloads
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]

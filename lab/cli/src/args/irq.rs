@@ -13,8 +13,8 @@ use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched, Sche
 #[derive(Args, Debug)]
 #[command(after_help = STATUS, mut_arg("boots", |boots| boots.help(BOOTS)))]
 pub struct IrqArgs {
-    /// Environments to measure [default: all]
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    /// Environments to measure, as listed by `trapline list` [default: all]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Expiries per timer [default: 10000; full: 1000000 on the wall clock]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(irq::MOST_EXPIRIES)))]

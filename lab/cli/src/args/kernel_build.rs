@@ -10,7 +10,7 @@ use trapline_model::EnvironmentId;
 #[derive(Args, Debug)]
 pub struct KernelBuildArgs {
     /// Environments to build in [default: host,uml,qemu-tcg/linux,kvm/linux,qemu-kvm/linux]
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Configuration to build
     #[arg(long, value_enum, default_value_t = SizeName::Mini)]

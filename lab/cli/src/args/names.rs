@@ -68,6 +68,9 @@ fn unknown_value(
         names::Hint::Nearest(name) => {
             error.insert(ContextKind::SuggestedValue, ContextValue::String(name))
         }
+        hint @ names::Hint::All(_) => {
+            error.insert(ContextKind::Custom, ContextValue::String(hint.to_string()))
+        }
         names::Hint::Known(all) => {
             error.insert(ContextKind::ValidValue, ContextValue::Strings(all))
         }

@@ -12,7 +12,7 @@ use trapline_model::{populate, EnvironmentId, Loads};
 #[command(after_help = ORDER)]
 pub struct PopulateArgs {
     /// Environments to measure [default: host, kvm, sim/linux, sim/kvm]
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Orders of the regions [default: 0, 3, 9, and 18 where that takes seconds]
     #[arg(long = "order", value_name = "N,M", value_delimiter = ',', value_parser = order_parser())]

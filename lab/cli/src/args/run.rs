@@ -16,8 +16,8 @@ pub struct RunArgs {
     /// Start another run of the plan even if one is unfinished
     #[arg(long, alias = "anew", requires = "plan")]
     pub restart: bool,
-    /// Environments to measure [default: all]
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser())]
+    /// Environments to measure, as listed by `trapline list` [default: all]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Workloads or operations to measure, as listed by `trapline list` [default: all but irq, populate
     /// and block]

@@ -254,7 +254,7 @@ impl Reader<'_> {
 
     fn budget(&self, budget: Option<&Spanned<String>>) -> Result<Option<Duration>, InvalidFile> {
         let parse = |text: &str| {
-            time::from_text(text).map_err(|error| format!("budget = '{text}': {error}"))
+            time::positive_from_text(text).map_err(|error| format!("budget = '{text}': {error}"))
         };
         budget.map(|text| self.each(text, parse)).transpose()
     }

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::help::help;
 use super::labels::{self, Row};
 use super::{heading, Section};
-use crate::document::{html as document, Cell, Look, Span, Table, ABSENT};
+use crate::document::{html as document, Cell, Look, Span, Table};
 use crate::figures;
 use crate::references::{cards, Card, Value};
 use maud::{html, Markup};
@@ -66,14 +66,14 @@ fn table(context: &Context<'_>, card: &Card) -> Table {
         |ratio: Option<f64>| Span::new(ratio.map_or(String::new(), figures::times), Look::Faint);
     for value in &card.values {
         let found = here(context, card, value);
-        let ratio = value.value.zip(base.and_then(|base| base.value));
+        let ratio = base.map(|base| value.value / base.value);
         // Never two clocks.
         let own = found
             .zip(base_here)
             .filter(|(a, b)| a.0.clock() == b.0.clock());
         let cells: [Cell; 4] = [
-            Span::plain(value.value.map_or(ABSENT.to_owned(), published)).into(),
-            times(ratio.map(|(value, base)| value / base)).into(),
+            Span::plain(published(value.value)).into(),
+            times(ratio).into(),
             found.map_or_else(Cell::default, |(row, figure)| own_figure(card, row, figure)),
             times(own.map(|(a, b)| a.1.estimate / b.1.estimate)).into(),
         ];

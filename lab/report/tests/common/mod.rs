@@ -355,6 +355,7 @@ pub fn report() -> Report {
     cells.extend(vmx_cells());
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
+        unfinished: None,
         overrides: Default::default(),
         aa_control: None,
         tables: Vec::new(),

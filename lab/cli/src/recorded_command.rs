@@ -1,0 +1,139 @@
+//! Commands that repeat stored runs, for pasting into a shell.
+
+use trapline_abi::{block, OpSet};
+use trapline_model::{irq, names};
+
+/// Returns the command of a run from its request.
+pub fn command(request: &str) -> String {
+    let options = options(request);
+    let Some(workloads) = value(&options, "workload") else {
+        return format!("trapline {request}");
+    };
+    let set = names::operations(workloads).unwrap_or(0);
+    let is_all_of = |family: OpSet| set != 0 && set & !family == 0;
+    let (name, rename): (_, Rename) = match () {
+        () if is_all_of(irq::operations()) => ("irq", irq_option),
+        () if is_all_of(block::operations()) => ("block", block_option),
+        () => ("run", run_option),
+    };
+    let options = options
+        .iter()
+        .filter_map(|(name, value)| rename(name, value));
+    let words: Vec<String> = options.collect();
+    format!("trapline {name} {}", words.join(" "))
+}
+
+/// Returns an option of the command, or nothing if it has none.
+type Rename = fn(&str, &str) -> Option<String>;
+
+fn options(request: &str) -> Vec<(&str, &str)> {
+    let words = request.strip_prefix("--").unwrap_or(request).split(" --");
+    words
+        .map(|word| word.split_once(' ').unwrap_or((word, "")))
+        .collect()
+}
+
+fn value<'a>(options: &[(&'a str, &'a str)], name: &str) -> Option<&'a str> {
+    let found = options.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value)
+}
+
+fn option(name: &str, value: &str) -> Option<String> {
+    Some(format!("--{name} {value}"))
+}
+
+/// Settings of interrupts and disks have no option here.
+fn run_option(name: &str, value: &str) -> Option<String> {
+    const OTHERS: [&str; 11] = [
+        "between",
+        "halt",
+        "load",
+        "period",
+        "require",
+        "samples",
+        "threshold",
+        "vcpus-per-cpu",
+        "size",
+        "requests",
+        "policy",
+    ];
+    option(name, value).filter(|_| !OTHERS.contains(&name))
+}
+
+fn irq_option(name: &str, value: &str) -> Option<String> {
+    match (name, value) {
+        ("workload", "irq/own-timer") => option("timer", "own"),
+        ("workload", "irq/host-timer") => option("timer", "host"),
+        ("between", "poll") => option("idle", "poll"),
+        ("halt", "in-guest") => option("idle", "halt-in-guest"),
+        ("workload" | "between" | "halt", _) => None,
+        _ => option(name, value),
+    }
+}
+
+fn block_option(name: &str, value: &str) -> Option<String> {
+    match (name, value) {
+        ("workload", "block") => None,
+        ("workload", list) => option("op", &list.replace("block/", "")),
+        _ => option(name, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+    use trapline_model::{Config, EnvironmentId, Halt, Request, Scheduling};
+    use trapline_runner::request_text::describe;
+
+    fn request(operations: OpSet) -> Request {
+        Request {
+            configs: vec![Config::new(EnvironmentId::HOST)],
+            operations,
+            ..Request::default()
+        }
+    }
+
+    fn assert_parses(request: &Request, start: &str) {
+        let text = command(&describe(request));
+        assert!(text.starts_with(start), "{text}");
+        let parsed = Cli::try_parse_from(text.split(' '));
+        assert!(parsed.is_ok(), "{text}: {:?}", parsed.err());
+    }
+
+    #[test]
+    fn every_kind_of_run_is_repeated_by_its_command() {
+        assert_parses(
+            &request(names::operations("basic,irq").unwrap()),
+            "trapline run --env host",
+        );
+        assert_parses(
+            &request(block::operations()),
+            "trapline block --env host --preset",
+        );
+        assert_parses(
+            &request(irq::operations()),
+            "trapline irq --env host --preset",
+        );
+        let halting = irq::Settings {
+            scheduling: Scheduling {
+                halt: Halt::InGuest,
+                ..Scheduling::DEFAULT
+            },
+            ..irq::Settings::default()
+        };
+        let halting = Request {
+            irq: halting,
+            ..request(irq::operations())
+        };
+        assert!(command(&describe(&halting)).contains("--idle halt-in-guest"));
+        assert_parses(&halting, "trapline irq");
+    }
+
+    #[test]
+    fn kernel_builds_have_a_command_of_their_own() {
+        let text = "kernel-build --env host --size mini --cpus 1";
+        assert_eq!(command(text), format!("trapline {text}"));
+    }
+}
