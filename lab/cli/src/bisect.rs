@@ -1,9 +1,9 @@
 //! `trapline bisect`: finds the commit that changed a figure.
 
-use crate::args::BisectArgs;
+use crate::args::{BisectArgs, EnvironmentOptions};
 use crate::session::{open_store, Session};
 use crate::{gate, terminal};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use trapline_environments::Settings;
 use trapline_gate::search::{Next, Trial};
 use trapline_gate::{forms, Comparison, Row};
@@ -17,16 +17,20 @@ use trapline_runner::{Failure, Inventory, Status};
 /// The range of commits is invalid, or its first or last commit cannot be measured.
 pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
     require_exact(&args.environments)?;
-    require_relative(&args.parts)?;
+    let parts = parts(args);
+    if let Some(parts) = &parts {
+        require_relative(parts)?;
+    }
     let repository = Repository::open(&args.repo)?;
     let commits = repository.commits(&args.good, &args.bad)?;
     let options = &args.run_options;
-    let session = Session::open(options, options.environment_options.inventory()?)?;
-    let inventory = |parts: &Path| inventory_of(args, parts);
+    // The VMM does not exist before a commit is built.
+    let session = Session::open(options, environment_options(args, None).inventory()?)?;
+    let inventory = |worktree: &Path| inventory_of(args, worktree, parts.as_deref());
     let mut bench = Bench {
         worktree: repository.worktree(&commits[0])?,
         build: args.build.clone(),
-        parts: args.parts.clone(),
+        parts: parts.clone(),
         environments: args.environments.clone(),
         operations: gate::operations(&args.workloads),
         store: open_store(options)?,
@@ -51,13 +55,41 @@ pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
     }
 }
 
-/// Returns the environments whose parts under test are in `parts`.
-fn inventory_of(args: &BisectArgs, parts: &Path) -> Result<Inventory, Failure> {
-    let options = &args.run_options.environment_options;
-    options.inventory_with(|settings| Settings {
-        parts: settings.parts.measuring(parts),
-        ..settings
+/// Default directory of the parts in the worktree.
+const PARTS: &str = "target/dist";
+
+/// Returns the directory of the parts in the worktree. `None` if commits build a VMM only, which is then
+/// measured with the parts of this program.
+fn parts(args: &BisectArgs) -> Option<PathBuf> {
+    let builds_vmm = args.run_options.environment_options.vmm.is_some();
+    let usual = || (!builds_vmm).then(|| PathBuf::from(PARTS));
+    args.parts.clone().or_else(usual)
+}
+
+/// Returns the environments with the parts under test and the VMM of `worktree`.
+fn inventory_of(
+    args: &BisectArgs,
+    worktree: &Path,
+    parts: Option<&Path>,
+) -> Result<Inventory, Failure> {
+    let options = environment_options(args, Some(worktree));
+    options.inventory_with(|settings| match parts {
+        Some(parts) => Settings {
+            parts: settings.parts.measuring(worktree.join(parts)),
+            ..settings
+        },
+        None => settings,
     })
+}
+
+/// Returns the options with the VMM of `worktree`; without one there is no VMM.
+fn environment_options(args: &BisectArgs, worktree: Option<&Path>) -> EnvironmentOptions {
+    let options = &args.run_options.environment_options;
+    let vmm = options.vmm.as_ref().zip(worktree);
+    EnvironmentOptions {
+        vmm: vmm.map(|(vmm, worktree)| vmm.in_directory(worktree)),
+        ..options.clone()
+    }
 }
 
 /// # Errors

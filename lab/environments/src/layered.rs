@@ -9,11 +9,16 @@ use crate::needs::{self, Need};
 use crate::replay;
 use crate::sim;
 use crate::wall;
-use std::path::PathBuf;
-use trapline_host::{custom_vmm, facts, sha256_of_file, toolchain, Error, Facts, GuestImage, Part};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use trapline_host::custom_vmm::{self, CustomVmm};
+use trapline_host::{
+    facts, hexadecimal, sha256_of_file, toolchain, Error, Facts, GuestImage, Part,
+};
 use trapline_model::layers::Machine;
 use trapline_model::{EnvironmentId, GuestConfig, Unavailable};
 use trapline_sim::capabilities::{check_counting, check_nesting};
+use trapline_sim::closure;
 use trapline_sim::kernel::Maker;
 use trapline_sim::machine;
 use trapline_sim::qemu::{self, Qemu};
@@ -148,8 +153,15 @@ impl Layered {
             return;
         };
         facts.insert("custom-vmm-command".to_owned(), vmm.text().to_owned());
-        if let Ok(hash) = vmm.program().and_then(|program| sha256_of_file(&program)) {
+        let Ok(program) = vmm.program() else { return };
+        if let Ok(hash) = sha256_of_file(&program) {
             facts.insert("custom-vmm-sha256".to_owned(), hash);
+        }
+        let files = files_of_vmm(vmm, &program);
+        if !files.is_empty() {
+            let hashes = files.iter().filter_map(|file| sha256_of_file(file).ok());
+            let hash = hexadecimal(&Sha256::digest(hashes.collect::<String>()));
+            facts.insert("custom-vmm-files-sha256".to_owned(), hash);
         }
     }
 
@@ -180,6 +192,18 @@ impl Layered {
     }
 }
 
+/// Returns the files of a custom VMM besides its program: those in its command, and all libraries.
+fn files_of_vmm(vmm: &CustomVmm, program: &Path) -> Vec<PathBuf> {
+    let mut files = closure::libraries(program);
+    for named in vmm.files() {
+        files.extend(closure::libraries(&named));
+        files.push(named);
+    }
+    files.sort();
+    files.dedup();
+    files
+}
+
 /// Fact: the compilers of the parts.
 const TOOLCHAIN: &str = "toolchain";
 
@@ -199,6 +223,16 @@ fn check_memory(needed: u64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn program_behind_a_wrapper_is_a_file_of_the_vmm() {
+        let directory = tempfile::tempdir().unwrap();
+        let named = directory.path().join("vmm");
+        std::fs::write(&named, "a VMM").unwrap();
+        let vmm = format!("env A=B {} {{image}} {{cmdline}}", named.display());
+        let files = files_of_vmm(&vmm.parse().unwrap(), Path::new("/nowhere/env"));
+        assert_eq!(files, [named]);
+    }
 
     #[test]
     fn insufficient_memory_is_rejected() {

@@ -36,7 +36,7 @@ const fn part(name: &'static str, title: &'static str) -> RelevantFact {
 
 /// The relevant facts, the one that explains most first. Facts of the host are not among them: the simulated
 /// machine is the same on every host.
-pub const RELEVANT_FACTS: [RelevantFact; 18] = [
+pub const RELEVANT_FACTS: [RelevantFact; 19] = [
     around("scheduler", "the scheduler of guests' CPUs"),
     around("scheduler-cap", "the cap of guests' CPUs"),
     around("scheduler-weight", "the weight of guests' CPUs"),
@@ -55,6 +55,10 @@ pub const RELEVANT_FACTS: [RelevantFact; 18] = [
     part("agent-sha256", "trapline-agent"),
     part("custom-vmm-command", "the command given with --vmm"),
     part("custom-vmm-sha256", "the program given with --vmm"),
+    part(
+        "custom-vmm-files-sha256",
+        "the other files and the libraries of that program",
+    ),
 ];
 
 /// A fact that differs.

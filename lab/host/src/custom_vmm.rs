@@ -142,6 +142,22 @@ impl CustomVmm {
         &self.text
     }
 
+    /// Returns the command with relative paths resolved in `directory`: of its program, and of words that
+    /// name a file there.
+    pub fn in_directory(&self, directory: &Path) -> Self {
+        let mut resolved = self.clone();
+        for (index, word) in resolved.words.iter_mut().enumerate() {
+            let [Piece::Text(text)] = word.as_mut_slice() else {
+                continue;
+            };
+            let path = directory.join(&text);
+            if text.contains('/') && (index == 0 || path.is_file()) {
+                *text = path.to_string_lossy().into_owned();
+            }
+        }
+        resolved
+    }
+
     /// Returns the path of the program, found in $PATH if it has no directory.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub fn add_file(archive: &mut Archive, path: &Path) -> Result<(), Error> {
 }
 
 /// Returns the libraries of a program; none if it is static.
-fn libraries(program: &Path) -> Vec<PathBuf> {
+pub fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new(LOADER).arg("--list").arg(program).output();
     let listed = output.ok().filter(|output| output.status.success());
     listed.map_or_else(Vec::new, |output| {

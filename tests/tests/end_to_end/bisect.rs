@@ -36,13 +36,18 @@ struct Repository {
 }
 
 impl Repository {
-    fn new(kinds: &[Kind]) -> Self {
+    fn empty() -> Self {
         let repository = Self {
             place: Place::new(),
             replays: false,
         };
         std::fs::create_dir(repository.path()).expect("path is unused");
         repository.git(&["init", "--quiet"]);
+        repository
+    }
+
+    fn new(kinds: &[Kind]) -> Self {
+        let repository = Self::empty();
         std::fs::write(repository.path().join("build.sh"), BUILD).expect("write succeeds");
         std::fs::write(repository.path().join(".gitignore"), "/target\n").expect("write succeeds");
         repository.commit(0, Kind::Fast);
@@ -81,6 +86,10 @@ impl Repository {
                 false => drop(std::fs::remove_file(&path)),
             }
         }
+        self.commit_all(number);
+    }
+
+    fn commit_all(&self, number: usize) {
         self.git(&["add", "--all"]);
         let subject = format!("change {number}");
         self.git(&["commit", "--quiet", "--allow-empty", "--message", &subject]);
@@ -155,6 +164,16 @@ fn sixteen(culprit: usize, broken: &[usize]) -> Vec<Kind> {
 
 #[track_caller]
 fn assert_found(result: &CommandOutput, number: usize) {
+    assert_names(result, number);
+    assert!(
+        result.stdout.contains("\nbasic/"),
+        "no figures: {}",
+        result.stdout
+    );
+}
+
+#[track_caller]
+fn assert_names(result: &CommandOutput, number: usize) {
     assert_eq!(result.status, Some(0), "{result:?}");
     let found = result
         .stdout
@@ -164,11 +183,6 @@ fn assert_found(result: &CommandOutput, number: usize) {
     assert!(
         found.is_some_and(|line| line.ends_with(&subject)),
         "{}",
-        result.stdout
-    );
-    assert!(
-        result.stdout.contains("\nbasic/"),
-        "no figures: {}",
         result.stdout
     );
 }
@@ -271,9 +285,74 @@ fn unchanged_figures_yield_no_commit() {
     }
     let repository = Repository::new(&[Kind::Fast, Kind::Broken]).replaying();
     let same = repository.bisect(&["--good", "HEAD~2", "--bad", "HEAD~1"]);
-    assert_eq!(same.status, Some(1), "{same:?}");
-    assert!(same.stdout.contains("nothing to find"), "{same:?}");
+    assert_eq!(same.status, Some(2), "{same:?}");
+    assert!(same.stderr.contains("are identical"), "{same:?}");
+    assert!(same.stderr.contains("help: --build has to"), "{same:?}");
+    let build = "sh build.sh && git rev-parse HEAD >> target/dist/trapline-image";
+    let words = ["--good", "HEAD~2", "--bad", "HEAD~1", "--build", build];
+    let equal = repository.bisect(&words);
+    assert_eq!(equal.status, Some(1), "{equal:?}");
+    assert!(equal.stdout.contains("nothing to find"), "{equal:?}");
     let broken = repository.bisect(&["--good", "HEAD~2", "--bad", "HEAD"]);
     assert_eq!(broken.status, Some(4), "{broken:?}");
     assert!(broken.stderr.contains("no luck today"), "{broken:?}");
+}
+
+/// A VMM that starts the one in its first argument, with further options.
+const VMM: &str = r#"
+use std::os::unix::process::CommandExt;
+
+fn main() {
+    let mut words = std::env::args_os().skip(1);
+    let vmm = words.next().expect("the path of a VMM");
+    let options = include_str!("options").split_whitespace();
+    let failure = std::process::Command::new(vmm).args(options).args(words).exec();
+    panic!("{failure}");
+}
+"#;
+
+/// The repository has no part of Trapline.
+#[test]
+#[ignore = "slow: make test-all"]
+fn commit_that_changed_a_foreign_vmm_is_found() {
+    if !can_search("a search in another project's repository") {
+        return;
+    }
+    let repository = Repository::empty();
+    let write = |name: &str, text: &str| {
+        std::fs::write(repository.path().join(name), text).expect("write succeeds");
+    };
+    write("vmm.rs", VMM);
+    write(".gitignore", "/out\n");
+    for number in 0..4 {
+        write("options", ["", "--no-sandbox"][usize::from(number >= 2)]);
+        write("README", &format!("Version {number}"));
+        repository.commit_all(number);
+    }
+    let vmm = format!(
+        "out/vmm {} --image {{image}} --memory {{memory}}M --cmdline {{cmdline}}",
+        parts().join("trapline-vmm").display()
+    );
+    let path = repository.path();
+    let words = [
+        "bisect",
+        "--repo",
+        path.to_str().expect("text"),
+        "--env",
+        "sim/custom",
+        "--build",
+        "mkdir -p out && rustc --edition 2021 -o out/vmm vmm.rs",
+        "--workload",
+        "exits/port-out",
+        "--good",
+        "HEAD~3",
+        "--bad",
+        "HEAD",
+        "--vmm",
+        &vmm,
+    ];
+    let ended = repository.place.run(&words);
+    assert_names(&ended, 2);
+    assert!(ended.stdout.contains("\nexits/port-out"), "{ended:?}");
+    assert!(ended.stdout.contains("-146"), "{}", ended.stdout);
 }

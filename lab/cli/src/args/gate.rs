@@ -72,7 +72,7 @@ pub struct BisectArgs {
     /// Later commit, with the change
     #[arg(long, value_name = "REV")]
     pub bad: String,
-    /// Shell command that builds the parts, run in the top directory
+    /// Shell command that builds the measured programs, run in the top directory
     #[arg(long, value_name = "CMD")]
     pub build: String,
     /// Workloads or operations to compare
@@ -85,9 +85,10 @@ pub struct BisectArgs {
     /// Repository; commits are checked out into a temporary worktree
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub repo: PathBuf,
-    /// Directory of the built parts, relative to the top directory
-    #[arg(long, value_name = "DIR", default_value = "target/dist")]
-    pub parts: PathBuf,
+    /// Directory of the built parts, relative to the top directory [default: target/dist; with --vmm the
+    /// parts of this program]
+    #[arg(long, value_name = "DIR")]
+    pub parts: Option<PathBuf>,
     #[command(flatten)]
     pub tolerances: ToleranceArgs,
     #[command(flatten)]
@@ -100,12 +101,12 @@ const BISECT_USAGE: &str = "trapline bisect [OPTIONS] --good <REV> --bad <REV>
 
 const BISECT_STATUS: &str = "\
 Commits that cannot be built or measured are skipped. The search follows first
-parents.
+parents. Relative paths in --vmm are resolved in the top directory of each commit.
 
 Exit status:
   0  the commit is found
   1  only a range is found, or no figure differs
-  2  invalid command line
+  2  invalid command line, or the programs of both commits are identical
   3  two runs of the good or the bad commit gave different figures
   4  the good or the bad commit cannot be built or measured on this host";
 

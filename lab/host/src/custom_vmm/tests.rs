@@ -51,6 +51,33 @@ fn words_are_split_like_a_shell_and_placeholders_filled() {
 }
 
 #[test]
+fn relative_paths_are_resolved_in_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("build")).unwrap();
+    std::fs::write(directory.path().join("build/firmware"), "").unwrap();
+    let text = "./vmm build/firmware build/none /bin/sh x{image} {cmdline}";
+    let resolved = vmm(text).in_directory(directory.path());
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let words = |vmm: &CustomVmm| -> Vec<String> {
+        let texts = vmm.words.iter().filter_map(|word| match word.as_slice() {
+            [Piece::Text(text)] => Some(text.clone()),
+            _ => None,
+        });
+        texts.collect()
+    };
+    let expected = [
+        path("./vmm"),
+        path("build/firmware"),
+        "build/none".to_owned(),
+        "/bin/sh".to_owned(),
+    ];
+    assert_eq!(words(&resolved), expected);
+    assert_eq!(resolved.text(), text);
+    let in_path = vmm("vmm {image} {cmdline}");
+    assert_eq!(in_path.in_directory(directory.path()), in_path);
+}
+
+#[test]
 fn bzimage_placeholder_is_supported() {
     let text = "vmm --kernel={bzimage} {cmdline}";
     assert!(vmm(text).wants_bzimage());

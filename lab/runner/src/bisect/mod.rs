@@ -25,15 +25,15 @@ pub struct Bench<'a> {
     pub worktree: Worktree<'a>,
     /// Shell command that builds the parts.
     pub build: String,
-    /// Directory of the parts, relative to the worktree.
-    pub parts: PathBuf,
+    /// Directory of the parts, relative to the worktree; `None` if commits do not build them.
+    pub parts: Option<PathBuf>,
     /// Environments to measure.
     pub environments: Vec<EnvironmentId>,
     /// Operations to measure, a set of [`trapline_abi::Op::bit`].
     pub operations: OpSet,
     /// Receives the observations.
     pub store: Store,
-    /// Returns the environments with the parts in a directory.
+    /// Returns the environments with the programs of a worktree.
     pub inventory: &'a dyn Fn(&Path) -> Result<Inventory, Failure>,
     /// Cancellation and progress.
     pub context: RunContext<'a>,
@@ -44,23 +44,34 @@ impl Bench<'_> {
     fn figures(&mut self, commit: &Commit) -> Result<Result<Summary, Failure>, Failure> {
         self.worktree.check_out(commit)?;
         let directory = self.worktree.path();
-        let parts = directory.join(&self.parts);
-        // Parts of an earlier commit must not be measured.
-        if parts.exists() {
-            std::fs::remove_dir_all(&parts).map_err(|error| {
-                Failure::new(format!("cannot remove {}: {error}", parts.display()))
-            })?;
-        }
+        self.remove_parts()?;
         let built = build::build(&self.build, &directory, self.context.interrupt)?;
         self.context.interrupt.check()?;
         if let Err(reason) = built {
             return Ok(Err(Failure::new(reason).status(Status::Unmeasured)));
         }
-        self.measure(&parts)
+        self.measure(&directory)
     }
 
-    fn measure(&mut self, parts: &Path) -> Result<Result<Summary, Failure>, Failure> {
-        let inventory = (self.inventory)(parts)?;
+    /// Removes the parts of an earlier commit, which must not be measured.
+    fn remove_parts(&self) -> Result<(), Failure> {
+        let parts = self
+            .parts
+            .iter()
+            .map(|parts| self.worktree.path().join(parts));
+        for parts in parts.filter(|parts| parts.exists()) {
+            std::fs::remove_dir_all(&parts).map_err(|error| {
+                Failure::new(format!("cannot remove {}: {error}", parts.display()))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, directory: &Path) -> Result<Result<Summary, Failure>, Failure> {
+        let inventory = match (self.inventory)(directory) {
+            Ok(inventory) => inventory,
+            Err(failure) => return Ok(Err(failure.status(Status::Unmeasured))),
+        };
         let context = RunContext {
             inventory: &inventory,
             ..self.context
@@ -114,7 +125,7 @@ impl<'a> Bisection<'a> {
     /// Measures the first and the last commit.
     ///
     /// # Errors
-    /// One of them cannot be measured, or there is only one commit.
+    /// One of them cannot be measured, there is only one commit, or both have the same programs and figures.
     pub fn start(
         bench: &mut Bench<'_>,
         commits: &'a [Commit],
@@ -127,6 +138,10 @@ impl<'a> Bisection<'a> {
         let after = bench.figures_of_end(&commits[last])?;
         let first = baseline(&before);
         let compared = compare(&first, &after, &tolerances);
+        let has_other_programs = compared.causes.iter().any(|cause| !cause.fact.around);
+        if compared.changes().next().is_none() && !has_other_programs {
+            return Err(same_programs(&commits[0], &commits[last]));
+        }
         Ok(Self {
             commits,
             tolerances,
@@ -190,6 +205,15 @@ impl<'a> Bisection<'a> {
         let (before, after) = (self.known.get(&before)?, self.known.get(&after)?);
         Some(compare(&baseline(before), after, &self.tolerances))
     }
+}
+
+fn same_programs(first: &Commit, last: &Commit) -> Failure {
+    let (first, last) = (first.short(), last.short());
+    Failure::usage(
+        format!("the measured programs of {first} and {last} are identical"),
+        "--build has to write the programs that are measured: those in --parts, or the one of --vmm, \
+         whose path is relative to the top directory",
+    )
 }
 
 fn baseline(summary: &Summary) -> Baseline {
