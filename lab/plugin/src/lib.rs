@@ -7,21 +7,35 @@
 
 mod qemu;
 
-use qemu::{Id, Info, Insn, Tb};
+use qemu::{Code, Id, Info, InlineCounter, Insn, Tb};
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::OnceLock;
 use trapline_profile::counter::{self, Counter, Flow, InsnSite, StackSlot};
 use trapline_profile::irq_path::{self, IrqPath};
 use trapline_profile::irq_tracer::{Block, IrqTracer, TracePoint};
 use trapline_profile::{format, page, AddressLayout, MAX_LENGTH, MAX_LEVELS};
 
-/// Version of QEMU's plugin API that this plugin implements.
+/// Version of QEMU's plugin API that this plugin declares to use: that of the QEMU that loads it.
 #[no_mangle]
-pub static qemu_plugin_version: c_int = 1;
+pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
+
+/// Called by the loader, before QEMU reads the version.
+#[used]
+#[link_section = ".init_array"]
+static ON_LOAD: extern "C" fn() = declare_version;
+
+extern "C" fn declare_version() {
+    qemu_plugin_version.store(qemu::version(), Relaxed);
+}
 
 static COUNTER: Counter = Counter::new();
 
 static IRQ_TRACER: IrqTracer = IrqTracer::new();
+
+/// Number of instructions that began, for the tracer.
+static EXECUTED: OnceLock<Option<InlineCounter>> = OnceLock::new();
 
 /// Initializes the plugin. Arguments: `out=FILE` names the output; [`format::STACKS`] counts
 /// call paths; [`format::XEN`] and [`format::LEVELS`] set the address layout; [`irq_path::PATH_ARGUMENT`] traces
@@ -33,10 +47,12 @@ static IRQ_TRACER: IrqTracer = IrqTracer::new();
 #[no_mangle]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
-    _info: *const Info,
+    info: *const Info,
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
+    // SAFETY: QEMU's argument.
+    unsafe { qemu::select(info) };
     for index in 0..usize::try_from(argc).unwrap_or(0) {
         // SAFETY: `index` is below the number of strings at `argv`, each of which
         // ends with a zero and lives until this returns.
@@ -108,10 +124,22 @@ unsafe extern "C" fn block_translated(_: Id, block: *mut Tb) {
 /// `block` is being translated by QEMU, and `insns` are its instructions, each with whether it
 /// ends the block.
 unsafe fn trace_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bool)> + Clone) {
-    // SAFETY: by the contract above, which outlives this iterator.
+    // SAFETY: instructions of the block that is being translated, in this callback and these closures.
+    let codes: Vec<_> = insns
+        .clone()
+        .map(|(insn, _)| unsafe { Code::of(insn) })
+        .collect();
     let decoded = insns
         .clone()
-        .map(|(insn, ends_block)| unsafe { decode(insn, ends_block) });
+        .zip(&codes)
+        // SAFETY: as above.
+        .map(|((insn, ends_block), code)| unsafe { decode(insn, code, ends_block) });
+    // SAFETY: the CPU that translates exists, and is the only one.
+    let executed = EXECUTED.get_or_init(|| unsafe { InlineCounter::new() });
+    let Some(executed) = executed else {
+        return print_error("this QEMU has no function to count instructions inline");
+    };
+    IRQ_TRACER.set_executed(executed.value());
     let traced: &'static Block = IRQ_TRACER.block(decoded);
     // SAFETY: the block is being translated; the user data is never freed, and the
     // callback only reads it.
@@ -123,11 +151,9 @@ unsafe fn trace_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bo
             user_data(traced),
         );
     }
-    let executed = IRQ_TRACER.executed().cast::<c_void>();
     for (index, (insn, _)) in insns.enumerate() {
-        // SAFETY: an instruction of that block, and a static counter that only the CPU's thread
-        // changes.
-        unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_inline(insn, qemu::ADD, executed, 1) };
+        // SAFETY: an instruction of that block.
+        unsafe { executed.count(insn) };
         if let Some(point) = traced.trace_point(index) {
             let point = user_data(point);
             // SAFETY: as above; a trace point is part of its block.
@@ -166,19 +192,17 @@ fn user_data<T>(value: &'static T) -> *mut c_void {
     std::ptr::from_ref(value).cast_mut().cast()
 }
 
-/// Reads an instruction, without its page.
+/// Reads an instruction with this machine code, without its page.
 ///
 /// # Safety
-/// It belongs to the block that QEMU is translating, and the result is not used after that.
-unsafe fn decode<'a>(insn: *const Insn, ends_block: bool) -> counter::Insn<'a> {
-    // SAFETY: by the contract above; the bytes live as long as the instruction.
+/// It belongs to the block that QEMU is translating.
+unsafe fn decode(insn: *const Insn, code: &Code, ends_block: bool) -> counter::Insn<'_> {
+    // SAFETY: by the contract above.
     unsafe {
-        let length = qemu::qemu_plugin_insn_size(insn);
-        let data = qemu::qemu_plugin_insn_data(insn).cast::<u8>();
         counter::Insn {
             address: qemu::qemu_plugin_insn_vaddr(insn),
             physical: qemu::qemu_plugin_insn_haddr(insn) as usize,
-            bytes: std::slice::from_raw_parts(data, length),
+            bytes: code.bytes(),
             ends_block,
             page: None,
         }
@@ -201,8 +225,10 @@ unsafe fn may_cross_page(insn: *const Insn) -> bool {
 /// # Safety
 /// `insn` belongs to the block that QEMU is translating; `ends_block` if it is the last.
 unsafe fn count_insn(insn: *mut Insn, ends_block: bool) {
-    // SAFETY: by the contract above; the bytes live as long as the instruction.
-    let decoded = unsafe { decode(insn, ends_block) };
+    // SAFETY: by the contract above.
+    let code = unsafe { Code::of(insn) };
+    // SAFETY: as above.
+    let decoded = unsafe { decode(insn, &code, ends_block) };
     let physical = decoded.physical;
     let needs_page = COUNTER.needs_page(decoded.address) && physical != 0;
     let site: &'static InsnSite = COUNTER.site(&counter::Insn {

@@ -59,7 +59,7 @@ pub struct IrqTracer {
     /// Targets of #VMEXIT.
     exit_targets: Mutex<Option<HashSet<u64>>>,
     /// Number of instructions that began.
-    executed: AtomicU64,
+    executed: OnceLock<&'static AtomicU64>,
     /// The current block, and the value of `executed` at its start.
     block: AtomicPtr<Block>,
     executed_at_block: AtomicU64,
@@ -100,7 +100,7 @@ impl IrqTracer {
             path: OnceLock::new(),
             layout: OnceLock::new(),
             exit_targets: Mutex::new(None),
-            executed: AtomicU64::new(0),
+            executed: OnceLock::new(),
             block: AtomicPtr::new(null_mut()),
             executed_at_block: AtomicU64::new(0),
             in_guest: AtomicBool::new(false),
@@ -126,10 +126,15 @@ impl IrqTracer {
         self.path.get().is_some()
     }
 
-    /// Returns the counter that QEMU increments before each instruction, after the call of
-    /// [`Self::trace`] for it.
-    pub fn executed(&self) -> *mut u64 {
-        self.executed.as_ptr()
+    /// Sets the counter that QEMU increments before each instruction, after the call of
+    /// [`Self::trace`] for it. Only the first call has an effect.
+    pub fn set_executed(&self, executed: &'static AtomicU64) {
+        let _ = self.executed.set(executed);
+    }
+
+    fn executed(&self) -> u64 {
+        let executed = self.executed.get();
+        executed.map_or(0, |executed| executed.load(Relaxed))
     }
 
     fn layout(&self) -> AddressLayout {
@@ -171,7 +176,7 @@ impl IrqTracer {
 
     /// Records that a block begins.
     pub fn begin_block(&self, block: &'static Block) {
-        let now = self.executed.load(Relaxed);
+        let now = self.executed();
         let executed = now - self.executed_at_block.swap(now, Relaxed);
         let entered = NonNull::from(block).as_ptr();
         let before = NonNull::new(self.block.swap(entered, Relaxed));
@@ -241,13 +246,13 @@ impl IrqTracer {
 
     /// Returns the clock ticks since the start, without the current instruction.
     fn ticks(&self) -> u64 {
-        let executed = self.executed.load(Relaxed) - self.executed_at_start.load(Relaxed);
+        let executed = self.executed() - self.executed_at_start.load(Relaxed);
         executed.saturating_sub(self.retirement.unretired(0))
     }
 
     fn start(&self) {
         self.retirement.reset();
-        let executed = self.executed.load(Relaxed);
+        let executed = self.executed();
         self.executed_at_start.store(executed, Relaxed);
         self.is_tracing.store(true, Relaxed);
     }

@@ -129,8 +129,7 @@ fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), Error> {
             qemu.version,
             words.lines().next().unwrap_or("without a message").trim()
         ),
-        "use a QEMU with plugins of API version 1, as in Debian 12 and Ubuntu 24.04, and the plugin of \
-         'make build'",
+        "use a QEMU with plugins of API version 1 to 6, as in Debian 12 and 13, and the plugin of 'make build'",
     ))
 }
 

@@ -30,6 +30,7 @@ impl Machine {
             irq_pended: IRQ_PENDED,
             guest_handler: GUEST_HANDLER,
         });
+        tracer.set_executed(Box::leak(Box::default()));
         Self {
             tracer,
             traced: Vec::new(),
@@ -56,7 +57,8 @@ impl Machine {
             let point = block.trace_point(index);
             self.traced
                 .extend(point.and_then(|point| self.tracer.trace(point)));
-            self.tracer.executed.fetch_add(1, Relaxed);
+            let executed = self.tracer.executed.get().expect("set above");
+            executed.fetch_add(1, Relaxed);
         }
     }
 
