@@ -25,7 +25,7 @@ pub use cache::{CacheArgs, CacheCommand};
 pub use compare::{CompareArgs, Side};
 pub use environment::EnvironmentOptions;
 pub use export::ExportArgs;
-pub use format::{Color, Format, PlainFormat, Preset};
+pub use format::{Color, Format, PlainFormat, Preset, ProfileFormat, SymbolSource};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use history::HistoryArgs;
 pub use inspect::{ExplainArgs, InspectArgs, ShowArgs};

@@ -35,6 +35,7 @@ pub use launch::{ClockOffset, FinishedLaunch};
 pub use linux_guest::{stock_kernel, Root};
 pub use observe::last_stage;
 pub use trapline_host::custom_vmm::{CustomVmm, InvalidCommand};
+pub use trapline_host::debug_files;
 pub use trapline_host::{
     cache, sha256_of_file, Cache, Error as EnvError, Facts, GuestImage, Limits, Part, Parts,
     TscRate,

@@ -23,7 +23,7 @@ impl FunctionChanges {
     pub fn of(kept: &KeptProfile, now: &Profile) -> Self {
         let old = items(kept);
         Self {
-            changes: changes(&old, &now.items),
+            changes: changes(&old, &items(&keep(now))),
             totals: (old.iter().map(|item| item.insn).sum(), now.total),
         }
     }
@@ -45,11 +45,13 @@ const ROUNDING: (f64, f64) = (1e-6, 1e-12);
 /// Returns a profile as a baseline keeps it. It always has the residual.
 pub fn keep(profile: &Profile) -> KeptProfile {
     let name = |item: &FunctionCost| {
-        let Function { component, name } = &item.function;
-        format!("{component} {name}")
+        let component = &item.function.component;
+        format!("{component} {}", item.function.stable_name())
     };
     let mut kept = KeptProfile::from([(format!("{MEASUREMENT} {RESIDUAL}"), 0.0)]);
-    kept.extend(profile.items.iter().map(|item| (name(item), item.insn)));
+    for item in &profile.items {
+        *kept.entry(name(item)).or_default() += item.insn;
+    }
     kept
 }
 

@@ -38,10 +38,12 @@ pub enum Kind {
     Snapshot,
     /// Symbol addresses of a simulated machine.
     Symbols,
+    /// Downloaded debug symbols of programs.
+    DebugSymbols,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Kernel,
         Self::Xen,
         Self::RtTests,
@@ -49,6 +51,7 @@ impl Kind {
         Self::KernelBuild,
         Self::Snapshot,
         Self::Symbols,
+        Self::DebugSymbols,
     ];
 
     /// Returns its name.
@@ -61,6 +64,7 @@ impl Kind {
             Self::KernelBuild => "kernel-build",
             Self::Snapshot => "snapshot",
             Self::Symbols => "symbols",
+            Self::DebugSymbols => "debug-symbols",
         }
     }
 
@@ -73,6 +77,7 @@ impl Kind {
             Self::KernelBuild => "kernel-build",
             Self::Snapshot => "snapshots",
             Self::Symbols => "symbols",
+            Self::DebugSymbols => "debug-symbols",
         }
     }
 

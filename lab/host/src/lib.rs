@@ -7,6 +7,7 @@ pub mod cache;
 pub mod clock_check;
 pub mod custom_vmm;
 pub mod cyclictest;
+pub mod debug_files;
 pub mod exit_status;
 pub mod facts;
 pub mod host_noise;

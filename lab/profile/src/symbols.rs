@@ -1,13 +1,18 @@
 //! Names of addresses: of kernels from `/proc/kallsyms`, of programs from their ELF files. Code
-//! without a symbol has the name of the file mapped there.
+//! without a symbol has the name of the file mapped there, and the address of its function if the
+//! file has an unwind table.
 
 mod elf_file;
+mod unwind;
 
-pub use elf_file::{build_id, code_ranges, lowest_address, ElfError};
+pub use elf_file::{
+    build_id, code_ranges, has_symbol_table, lowest_address, mini_debug_info, ElfError,
+};
 
 use crate::address_space::AddressSpace;
 use crate::page;
 use elf_file::ElfFile;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A function and the program it belongs to.
@@ -18,6 +23,33 @@ pub struct Function {
     /// Its name; in brackets for code without a symbol.
     pub name: String,
 }
+
+impl Function {
+    /// Creates the name of code without a symbol: of its file, and of its function's address there.
+    fn nameless(component: &str, address: Option<u64>) -> Self {
+        let offset = address.map(|address| format!("{OFFSET}{address:x}"));
+        Self {
+            component: component.to_owned(),
+            name: format!("[{component}{}]", offset.unwrap_or_default()),
+        }
+    }
+
+    /// Returns true for code without a symbol.
+    pub fn is_nameless(&self) -> bool {
+        self.name.starts_with('[')
+    }
+
+    /// Returns the name without an address, which changes with every build of a file.
+    pub fn stable_name(&self) -> Cow<'_, str> {
+        match self.name.split_once(OFFSET) {
+            Some((file, _)) if self.is_nameless() => Cow::Owned(format!("{file}]")),
+            _ => Cow::Borrowed(&self.name),
+        }
+    }
+}
+
+/// Precedes the address of a function without a symbol.
+const OFFSET: &str = "+0x";
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -32,6 +64,8 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     entries: BTreeMap<(AddressSpace, u64), Entry>,
+    /// Functions of unwind tables, for addresses without a symbol.
+    unwound: BTreeMap<(AddressSpace, u64), Entry>,
     /// Mapped files, for addresses without a function.
     ranges: BTreeMap<(AddressSpace, u64), Entry>,
     /// Address in its file of each code page, by fingerprint.
@@ -45,9 +79,11 @@ const UNKNOWN: &str = "[unknown]";
 impl Symbols {
     /// Returns the function at `address`.
     pub fn find(&self, space: AddressSpace, address: u64) -> Function {
-        let function = lookup(&self.entries, space, address);
-        let file = || lookup(&self.ranges, space, address);
-        let mut function = function.or_else(file).cloned().unwrap_or_else(|| Function {
+        let tables = [&self.entries, &self.unwound, &self.ranges];
+        let mut found = tables
+            .into_iter()
+            .filter_map(|table| lookup(table, space, address));
+        let mut function = found.next().cloned().unwrap_or_else(|| Function {
             component: match space {
                 AddressSpace::Guest => "guest",
                 AddressSpace::Hypervisor => "hypervisor",
@@ -74,9 +110,12 @@ impl Symbols {
         }
     }
 
-    /// Returns true if a symbol begins at `address`.
+    /// Returns true if a function begins at `address`.
     pub fn begins(&self, space: AddressSpace, address: u64) -> bool {
-        self.entries.contains_key(&(space, address))
+        let tables = [&self.entries, &self.unwound];
+        tables
+            .iter()
+            .any(|table| table.contains_key(&(space, address)))
     }
 
     /// Returns true if `component` has a symbol.
@@ -127,7 +166,17 @@ impl Symbols {
         bytes: &[u8],
         bias: u64,
     ) -> Result<(), ElfError> {
-        for symbol in ElfFile::parse(component, bytes)?.code_symbols()? {
+        let file = ElfFile::parse(component, bytes)?;
+        for function in unwind::functions(&file) {
+            let start = function.start.wrapping_add(bias);
+            let entry = Entry {
+                end: Some(function.end.wrapping_add(bias)),
+                limit: u64::MAX,
+                function: Function::nameless(component, Some(function.start)),
+            };
+            self.unwound.insert((space, start), entry);
+        }
+        for symbol in file.code_symbols()? {
             let start = symbol.start.wrapping_add(bias);
             let end = (symbol.size != 0).then(|| start + symbol.size);
             let limit = symbol.section_end.wrapping_add(bias);
@@ -168,14 +217,10 @@ impl Symbols {
 
     /// Adds a mapping of `component`, for its code without symbols.
     pub fn add_range(&mut self, space: AddressSpace, start: u64, end: u64, component: &str) {
-        let function = Function {
-            component: component.to_owned(),
-            name: format!("[{component}]"),
-        };
         let entry = Entry {
             end: Some(end),
             limit: end,
-            function,
+            function: Function::nameless(component, None),
         };
         self.ranges.insert((space, start), entry);
     }

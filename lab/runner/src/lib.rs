@@ -13,6 +13,7 @@ pub mod comparison;
 mod concurrent;
 mod context;
 pub mod counters;
+mod debug_symbols;
 mod event;
 pub mod exact;
 mod failure;

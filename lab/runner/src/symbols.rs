@@ -1,13 +1,16 @@
 //! Symbols of all code that an environment of a simulated machine executes.
 
 use crate::context::RunContext;
+use crate::debug_symbols;
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
 use trapline_model::EnvironmentId;
-use trapline_profile::symbols::{build_id, code_ranges, lowest_address, mappings, Mapping};
+use trapline_profile::symbols::{
+    build_id, code_ranges, lowest_address, mappings, ElfError, Mapping,
+};
 use trapline_profile::{AddressLayout, AddressSpace, Symbols, XEN};
 
 /// Path of the agent on the machine; its file on this host is a part.
@@ -121,10 +124,8 @@ impl<'a> Reader<'a> {
         {
             self.symbols.add_range(space, start, end, name);
         }
-        let added = self.symbols.add_elf(space, name, &bytes, 0);
-        added.map_err(|error| Failure::from_error(&error))?;
-        self.note_missing(name, &file);
-        Ok(())
+        let added = self.add_functions(space, name, (&file, &bytes), 0);
+        added.map_err(|error| Failure::from_error(&error))
     }
 
     /// Adds a program or library that is loaded at a relocated address. A mapping without a file, such
@@ -141,11 +142,24 @@ impl<'a> Reader<'a> {
         if let Ok(lowest) = lowest_address(&name, &bytes) {
             let bias = start.wrapping_sub(lowest);
             // Mapped data has no functions.
-            let _ = self
-                .symbols
-                .add_elf(AddressSpace::User, &name, &bytes, bias);
-            self.note_missing(&name, file);
+            let _ = self.add_functions(AddressSpace::User, &name, (file, &bytes), bias);
         }
+        Ok(())
+    }
+
+    /// Adds the functions of a file loaded `bias` above its addresses, and those of its debug file.
+    fn add_functions(
+        &mut self,
+        space: AddressSpace,
+        name: &str,
+        (file, bytes): (&Path, &[u8]),
+        bias: u64,
+    ) -> Result<(), ElfError> {
+        let debug = debug_symbols::of(self.context, name, file, bytes);
+        for bytes in std::iter::once(bytes).chain(debug.as_deref()) {
+            self.symbols.add_elf(space, name, bytes, bias)?;
+        }
+        self.note_missing(name, file);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use crate::trace::Trace;
 use std::path::PathBuf;
 use trapline_host::cache::DEFAULT_LIMIT;
 use trapline_host::custom_vmm::CustomVmm;
+use trapline_host::debug_files::DebugFiles;
 use trapline_host::{Cache, Error, Part, Parts};
 
 /// Start of a simulated machine with Linux.
@@ -36,6 +37,8 @@ pub struct Settings {
     pub start: Start,
     /// A custom VMM.
     pub vmm: Option<CustomVmm>,
+    /// Debug symbols, to name functions.
+    pub debug: DebugFiles,
     /// Plugin of QEMU, to count instructions.
     pub plugin: Option<Plugin>,
     /// Trace of Bochs, to count instructions.
@@ -63,6 +66,7 @@ impl Settings {
             },
             start: Start::Restore,
             vmm: None,
+            debug: DebugFiles::default(),
             plugin: None,
             trace: None,
             replay: std::env::var_os("TRAPLINE_REPLAY").map(PathBuf::from),

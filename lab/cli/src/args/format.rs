@@ -52,6 +52,37 @@ impl From<PlainFormat> for Format {
     }
 }
 
+/// Output format of profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileFormat {
+    /// Text for a terminal
+    Table,
+    /// One JSON object
+    Json,
+    /// Call stacks, one a line, for flamegraph.pl and inferno
+    Folded,
+    /// Call stacks for speedscope.app
+    Speedscope,
+    /// Call stacks as 'perf script' prints them
+    PerfScript,
+}
+
+impl ProfileFormat {
+    /// Returns true if it consists of call stacks.
+    pub fn has_stacks(self) -> bool {
+        !matches!(self, Self::Table | Self::Json)
+    }
+}
+
+/// Source of debug symbols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SymbolSource {
+    /// Installed files
+    Installed,
+    /// Also packages, which are downloaded into the cache
+    Fetch,
+}
+
 /// Size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {

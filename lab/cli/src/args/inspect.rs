@@ -2,7 +2,7 @@
 
 use super::{
     environment_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat,
-    StoreOptions,
+    ProfileFormat, StoreOptions, SymbolSource,
 };
 use clap::Args;
 use std::path::PathBuf;
@@ -42,15 +42,23 @@ pub struct ExplainArgs {
     /// Operation of basic, system, exits, boot or populate, or one of these workloads
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
     pub operation: String,
-    /// Write a flame graph of the call stacks, for one operation in one environment
+    /// Write a flame graph of the call stacks, for one operation; with a second environment a differential
+    /// one
     #[arg(long, value_name = "FILE.svg")]
     pub flamegraph: Option<PathBuf>,
     /// Time limit for one boot [default: 600 s]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
-    pub format: PlainFormat,
+    #[arg(long, value_enum, default_value_t = ProfileFormat::Table)]
+    pub format: ProfileFormat,
+    /// Directories with debug symbols in .build-id [default: /usr/lib/debug]
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    pub debug_dir: Vec<PathBuf>,
+    /// Debug symbols of the programs of this host: those that are installed, or also those that the
+    /// distribution's package sources have
+    #[arg(long, value_enum, default_value_t = SymbolSource::Installed)]
+    pub symbols: SymbolSource,
     #[command(flatten)]
     pub environment_options: EnvironmentOptions,
 }

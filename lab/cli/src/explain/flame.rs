@@ -1,15 +1,14 @@
 //! Flame graphs of profiles: callers are below their callees, and the width of a frame is the number of
 //! instructions in it and above it. The file is self-contained.
 
-use super::Explained;
+use super::show::Page;
+use super::stacks::{self, frame, FRACTION};
 use crate::failure::Failure;
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use trapline_abi::Op;
-use trapline_model::names;
 use trapline_profile::text::number;
 use trapline_profile::{Function, Profile};
 
@@ -45,17 +44,16 @@ impl Canvas {
         })
     }
 
-    /// Draws the stacks of a profile.
+    /// Draws the stacks of a profile, or the difference of two.
     ///
     /// # Errors
     /// The file cannot be written, or there are no stacks.
-    pub fn draw(mut self, op: Op, explained: &Explained<'_>) -> Result<(), Failure> {
-        let title = format!("{} in {}", names::path(op), explained.environment);
+    pub fn draw(mut self, page: &Page<'_>) -> Result<(), Failure> {
         let failure = |error| {
             let path = self.path.display();
             Failure::new(format!("cannot write {path}: {error}"))
         };
-        let picture = picture(&title, explained.profile).map_err(failure)?;
+        let picture = picture(page).map_err(failure)?;
         let mut written = self.file.write_all(picture.as_bytes());
         // The previous content may be longer; a pipe has no length.
         if self.file.metadata().is_ok_and(|file| file.is_file()) {
@@ -76,45 +74,56 @@ impl Drop for Canvas {
     }
 }
 
-/// Returns the label of a function in a frame.
-pub fn label(function: &Function) -> String {
-    format!("{}`{}", function.component, function.name)
-}
-
 /// Font size in pixels, and width of a character relative to it.
 const FONT: usize = 12;
 const CHARACTER: f64 = 0.6;
 
-fn picture(title: &str, profile: &Profile) -> std::io::Result<String> {
-    let mut palette = PaletteMap::default();
-    let mut lines = Vec::new();
-    for stack in &profile.stacks {
-        let labels = stack.frames.iter().map(|function| {
-            // The separator of frames may be part of a type name.
-            let label = label(function).replace(';', ",");
-            palette.insert(&label, shade(function));
-            label
-        });
-        let labels: Vec<_> = labels.collect();
-        lines.push(format!("{} {}", labels.join(";"), stack.count));
-    }
-    palette.insert("", Color::from(ALL));
+fn picture(page: &Page<'_>) -> std::io::Result<String> {
+    let profile = page.first.profile;
+    let title = page.title(&page.first);
+    let mut palette = palette(profile);
     let mut options = Options::default();
     options.title = format!("{title}: {} insn per operation", number(profile.total));
+    options.count_name = "insn".to_owned();
+    match &page.second {
+        None => options.palette_map = Some(&mut palette),
+        Some(second) => {
+            let other = number(second.profile.total);
+            options.title = format!("{title} → {}: {other}", second.environment);
+            options.count_name = "insn per operation".to_owned();
+            options.factor = 1.0 / FRACTION;
+        }
+    }
     // Filled by `with_legend`.
     options.subtitle = Some(String::new());
-    options.count_name = "insn".to_owned();
     options.name_type = "Function:".to_owned();
-    options.palette_map = Some(&mut palette);
     options.bgcolors = Some(BackgroundColor::Flat(Color::from(PAPER)));
     options.font_type = "monospace".to_owned();
     options.font_size = FONT;
     options.font_width = CHARACTER;
     options.min_width = 0.0;
+    let lines = stacks::folded(page);
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)?;
-    let svg = String::from_utf8_lossy(&svg);
-    Ok(with_legend(&self_contained(&svg), profile))
+    let svg = self_contained(&String::from_utf8_lossy(&svg));
+    let legend = match &page.second {
+        None => legend(profile),
+        Some(second) => totals(&format!(
+            "width: {}; red: more than in {}, blue: fewer; callers are below",
+            second.environment, page.first.environment
+        )),
+    };
+    Ok(with_legend(&svg, &legend))
+}
+
+/// Returns the colour of each label.
+fn palette(profile: &Profile) -> PaletteMap {
+    let mut palette = PaletteMap::default();
+    for function in profile.stacks.iter().flat_map(|stack| &stack.frames) {
+        palette.insert(frame(function), shade(function));
+    }
+    palette.insert("", Color::from(ALL));
+    palette
 }
 
 /// Removes references to other files: document type and comments.
@@ -132,8 +141,8 @@ fn self_contained(svg: &str) -> String {
     kept + left
 }
 
-/// Adds the legend below the title: colours of components, and totals.
-fn with_legend(svg: &str, profile: &Profile) -> String {
+/// Returns the legend: colours of components, and totals.
+fn legend(profile: &Profile) -> String {
     let mut legend = String::new();
     let mut x = 10;
     let executed = profile.components().into_iter();
@@ -148,15 +157,26 @@ fn with_legend(svg: &str, profile: &Profile) -> String {
         x = text + (component.chars().count() + 2) * FONT * 6 / 10;
     }
     let (counted, operations) = (profile.counted as f64, profile.operations as f64);
-    // Right-aligned at the edge.
-    legend += &format!(
+    legend
+        + &totals(&format!(
+            "{} insn in {} operations; callers are below",
+            number(counted),
+            number(operations)
+        ))
+}
+
+/// Returns a text at the right edge.
+fn totals(text: &str) -> String {
+    format!(
         "<svg x=\"100%\" overflow=\"visible\"><text x=\"-10\" y=\"48\" text-anchor=\"end\">\
-         {} insn in {} operations; callers are below</text></svg>\n",
-        number(counted),
-        number(operations)
-    );
+         {text}</text></svg>\n"
+    )
+}
+
+/// Adds the legend below the title.
+fn with_legend(svg: &str, legend: &str) -> String {
     match svg.find("<svg id=\"frames\"") {
-        Some(frames) => [&svg[..frames], &legend, &svg[frames..]].concat(),
+        Some(frames) => [&svg[..frames], legend, &svg[frames..]].concat(),
         None => svg.to_owned(),
     }
 }
@@ -203,8 +223,23 @@ fn hash(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Explained;
     use super::*;
+    use trapline_abi::Op;
+    use trapline_model::EnvironmentId;
     use trapline_profile::{FunctionCost, Stack};
+
+    fn page<'a>(first: &'a Profile, second: Option<&'a Profile>) -> Page<'a> {
+        let explained = |environment, profile| Explained {
+            environment,
+            profile,
+        };
+        Page {
+            op: Op::PortOut,
+            first: explained(EnvironmentId::SIM_KVM, first),
+            second: second.map(|profile| explained(EnvironmentId::SIM_QEMU_KVM, profile)),
+        }
+    }
 
     fn function(component: &str, name: &str) -> Function {
         Function {
@@ -245,7 +280,9 @@ mod tests {
 
     #[test]
     fn a_flame_graph_is_self_contained_and_complete() {
-        let svg = picture("exits/port-out in sim/kvm", &profile()).unwrap();
+        let profile = profile();
+        let page = page(&profile, None);
+        let svg = picture(&page).unwrap();
         assert!(svg.contains("3,320.10 insn per operation"), "{svg}");
         assert!(svg.contains("total_samples=\"100000\""), "{svg}");
         let frames = "trapline-vmm`&lt;[u8, 8] as Debug&gt;::fmt (100,000 insn, 100.00%)";
@@ -253,10 +290,22 @@ mod tests {
         assert!(svg.contains(">trapline-vmm</text>"), "no legend: {svg}");
         assert!(!svg.contains("<!DOCTYPE"), "{svg}");
         assert!(!svg.contains("flamegraphs.html"), "{svg}");
-        assert_eq!(
-            svg,
-            picture("exits/port-out in sim/kvm", &profile()).unwrap()
-        );
+        assert_eq!(svg, picture(&page).unwrap());
+    }
+
+    #[test]
+    fn a_differential_flame_graph_shows_both_totals() {
+        let before = profile();
+        let mut after = profile();
+        after.stacks[1].count *= 2;
+        after.total *= 2.0;
+        let svg = picture(&page(&before, Some(&after))).unwrap();
+        let title = "exits/port-out in sim/kvm → sim/qemu-kvm: 6,640.20";
+        assert!(svg.contains(title), "{svg}");
+        assert!(svg.contains("red: more than in sim/kvm"), "{svg}");
+        let frame = "kernel`entry_SYSCALL_64 (6,667 insn per operation";
+        assert!(svg.contains(frame), "{svg}");
+        assert!(!svg.contains("<!DOCTYPE"), "{svg}");
     }
 
     #[test]

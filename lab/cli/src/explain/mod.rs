@@ -3,13 +3,17 @@
 
 mod flame;
 mod show;
+mod stacks;
 
-use crate::args::ExplainArgs;
+use crate::args::{ExplainArgs, SymbolSource};
 use crate::failure::{Failure, Status};
 use crate::session::Session;
+use clap::ValueEnum;
 use flame::Canvas;
 use show::Page;
 use trapline_abi::{Op, Workload};
+use trapline_environments::debug_files::DebugFiles;
+use trapline_environments::Settings;
 use trapline_model::{names, Clock, EnvironmentId, Outcome};
 use trapline_profile::Profile;
 use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
@@ -26,12 +30,14 @@ struct Explained<'a> {
 /// They cannot be measured, or two runs disagree.
 pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let operations = explainable(args)?;
-    let canvas = canvas(args, &operations)?;
-    let inventory = args.environment_options.inventory()?;
+    check_stacks(args, &operations)?;
+    let canvas = args.flamegraph.as_deref().map(Canvas::open).transpose()?;
+    let options = &args.environment_options;
+    let inventory = options.inventory_with(|settings| with_debug_files(settings, args))?;
     let session = Session::without_store(inventory, args.timeout, false)?;
     let profiler = Profiler {
         context: session.context(),
-        stacks: canvas.is_some(),
+        stacks: stack_option(args).is_some(),
     };
     let set = operations.iter().fold(0, |set, op| set | op.bit());
     let counted = profiler.profile(&args.environments, set)?;
@@ -42,28 +48,89 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
         all => all.iter().filter_map(|op| or_note(page(op))).collect(),
     };
     if let (Some(canvas), [page]) = (canvas, pages.as_slice()) {
-        canvas.draw(page.op, &page.first)?;
+        canvas.draw(page)?;
+    }
+    if args.symbols == SymbolSource::Installed {
+        pages.iter().for_each(note_nameless);
     }
     show::print(&pages, operations.len() == 1, args.format)?;
     Ok(Status::Done)
 }
 
-/// Opens the file of the flame graph, if one is named and a single profile is drawn.
-fn canvas(args: &ExplainArgs, operations: &[Op]) -> Result<Option<Canvas>, Failure> {
-    match (&args.flamegraph, operations, args.environments.as_slice()) {
-        (None, ..) => Ok(None),
-        (Some(_), [op], _) if op.workload() == Workload::Boot => Err(Failure::usage(
-            "--flamegraph is not supported by workload boot",
+fn with_debug_files(mut settings: Settings, args: &ExplainArgs) -> Settings {
+    let named = args.debug_dir.clone();
+    let defaults = DebugFiles::default();
+    settings.debug = DebugFiles {
+        directories: if named.is_empty() {
+            defaults.directories
+        } else {
+            named
+        },
+        fetch: args.symbols == SymbolSource::Fetch,
+    };
+    settings
+}
+
+/// Smallest share of instructions without a function's name that is reported.
+const NAMELESS: f64 = 0.01;
+
+fn note_nameless(page: &Page<'_>) {
+    for Explained {
+        environment,
+        profile,
+    } in page.explained()
+    {
+        let nameless = profile
+            .items
+            .iter()
+            .filter(|item| item.function.is_nameless());
+        let share = nameless.map(|item| item.insn).sum::<f64>() / profile.total;
+        if share >= NAMELESS {
+            anstream::eprintln!(
+                "note: {:.1}% of {} in {environment} are functions without a name: --symbols fetch \
+                 downloads debug symbols, --debug-dir names a directory with them",
+                share * 100.0,
+                names::path(page.op),
+            );
+        }
+    }
+}
+
+/// Returns the option that asks for call stacks, if one does.
+fn stack_option(args: &ExplainArgs) -> Option<String> {
+    let format = args.format.to_possible_value();
+    let format = format.filter(|_| args.format.has_stacks());
+    match args.flamegraph {
+        Some(_) => Some("--flamegraph".to_owned()),
+        None => format.map(|format| format!("--format {}", format.get_name())),
+    }
+}
+
+/// # Errors
+/// An option asks for call stacks of more than one operation, or of code that has none.
+fn check_stacks(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
+    let Some(option) = stack_option(args) else {
+        return Ok(());
+    };
+    let [op] = operations else {
+        return Err(Failure::usage(
+            format!("{option} draws one operation"),
+            format!("name one, such as: trapline explain sim/kvm exits/port-out {option}"),
+        ));
+    };
+    if op.workload() == Workload::Boot {
+        return Err(Failure::usage(
+            format!("{option} is not supported by workload boot"),
             "leave it out to see a start by stage, component and function",
-        )),
-        (Some(_), _, [environment]) if environment.is_xen() => Err(Failure::usage(
-            format!("--flamegraph is not supported by {environment}"),
+        ));
+    }
+    let has_stacks =
+        |id: &EnvironmentId| !id.is_xen() && id.has_detailed_profiles() && !id.stack().is_nested();
+    match args.environments.iter().find(|id| !has_stacks(id)) {
+        None => Ok(()),
+        Some(environment) => Err(Failure::usage(
+            format!("{option} is not supported by {environment}"),
             "leave it out to see component and function",
-        )),
-        (Some(path), [_], [_]) => Canvas::open(path).map(Some),
-        _ => Err(Failure::usage(
-            "--flamegraph draws one operation in one environment",
-            "name one, such as: trapline explain sim/kvm exits/port-out --flamegraph F",
         )),
     }
 }
@@ -102,7 +169,7 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     let operations: Vec<_> = chosen.filter(|op| has_profile(*op)).collect();
     let environments = args.environments.iter();
     for environment in environments.filter(|id| !id.has_detailed_profiles()) {
-        check_coarse(args, *environment, &operations)?;
+        check_coarse(*environment, &operations)?;
     }
     if operations.is_empty() {
         return Err(Failure::usage(
@@ -115,26 +182,15 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
 }
 
 /// # Errors
-/// The arguments ask for stages or call stacks, which an environment without detailed profiles does not
-/// have.
-fn check_coarse(
-    args: &ExplainArgs,
-    environment: EnvironmentId,
-    operations: &[Op],
-) -> Result<(), Failure> {
-    if operations.iter().any(|op| op.workload() == Workload::Boot) {
-        return Err(Failure::usage(
+/// The operations have stages, which an environment without detailed profiles does not have.
+fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Failure> {
+    match operations.iter().any(|op| op.workload() == Workload::Boot) {
+        false => Ok(()),
+        true => Err(Failure::usage(
             format!("explain boot is not supported by {environment}"),
             "use sim/linux, sim/kvm or sim/qemu-kvm",
-        ));
+        )),
     }
-    if args.flamegraph.is_some() {
-        return Err(Failure::usage(
-            format!("--flamegraph is not supported by {environment}"),
-            "leave --flamegraph out to see functions",
-        ));
-    }
-    Ok(())
 }
 
 /// Returns the profiles of `op` in one environment or two.

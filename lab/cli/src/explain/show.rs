@@ -1,7 +1,7 @@
 //! Output of profiles.
 
-use super::{flame, Explained};
-use crate::args::PlainFormat;
+use super::{stacks, Explained};
+use crate::args::ProfileFormat;
 use crate::failure::Failure;
 use crate::terminal;
 use serde_json::{json, Value};
@@ -20,29 +20,48 @@ pub struct Page<'a> {
 ///
 /// # Errors
 /// Output cannot be written.
-pub fn print(pages: &[Page<'_>], is_one: bool, format: PlainFormat) -> Result<(), Failure> {
+pub fn print(pages: &[Page<'_>], is_one: bool, format: ProfileFormat) -> Result<(), Failure> {
     match (format, pages) {
-        (PlainFormat::Json, [page]) if is_one => terminal::print_json(&page.json()),
-        (PlainFormat::Json, _) => {
+        (ProfileFormat::Folded, _) => {
+            let lines = pages.iter().flat_map(stacks::folded);
+            terminal::print_text(&lines.map(|line| line + "\n").collect::<String>())
+        }
+        (ProfileFormat::PerfScript, _) => {
+            terminal::print_text(&pages.iter().map(stacks::perf_script).collect::<String>())
+        }
+        (ProfileFormat::Speedscope, _) => pages
+            .iter()
+            .try_for_each(|page| terminal::print_json(&stacks::speedscope(page))),
+        (ProfileFormat::Json, [page]) if is_one => terminal::print_json(&page.json()),
+        (ProfileFormat::Json, _) => {
             let profiles: Vec<_> = pages.iter().map(Page::json).collect();
             terminal::print_json(&json!({ "ledgers": profiles }))
         }
-        (PlainFormat::Table, _) => {
+        (ProfileFormat::Table, _) => {
             let texts: Vec<_> = pages.iter().map(Page::text).collect();
             terminal::print_text(&texts.join("\n"))
         }
     }
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
+    /// Returns the profiles.
+    pub fn explained(&self) -> impl Iterator<Item = &Explained<'a>> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+
+    /// Returns the title of a profile.
+    pub fn title(&self, explained: &Explained<'_>) -> String {
+        format!("{} in {}", names::path(self.op), explained.environment)
+    }
+
     fn text(&self) -> String {
         let width = terminal::width();
-        let title = |of: &Explained<'_>| format!("{} in {}", names::path(self.op), of.environment);
         let first = &self.first;
         match &self.second {
-            None => text::table(&title(first), first.profile, width),
+            None => text::table(&self.title(first), first.profile, width),
             Some(second) => text::changes(
-                (&title(first), &title(second)),
+                (&self.title(first), &self.title(second)),
                 (first.profile, second.profile),
                 width,
             ),
@@ -68,7 +87,7 @@ fn profile(op: Op, explained: &Explained<'_>) -> Value {
         value["stages"] = profile.stages.iter().map(stage).collect();
     }
     if !profile.stacks.is_empty() {
-        value["stacks"] = stacks(profile);
+        value["stacks"] = call_stacks(profile);
     }
     value
 }
@@ -105,9 +124,9 @@ fn breakdown(profile: &Profile) -> Value {
     })
 }
 
-fn stacks(profile: &Profile) -> Value {
+fn call_stacks(profile: &Profile) -> Value {
     let stacks = profile.stacks.iter().map(|stack| {
-        let frames: Vec<_> = stack.frames.iter().map(flame::label).collect();
+        let frames: Vec<_> = stack.frames.iter().map(stacks::label).collect();
         let insn = stack.count as f64 / profile.operations as f64;
         json!({ "frames": frames, "insn": insn })
     });

@@ -81,6 +81,13 @@ impl<'a> ElfFile<'a> {
         Ok(found)
     }
 
+    /// Returns the address and the bytes of a section.
+    pub fn section_named(&self, name: &str) -> Option<(u64, &'a [u8])> {
+        let header = self.elf.section_header_by_name(name).ok()??;
+        let (bytes, _) = self.elf.section_data(&header).ok()?;
+        Some((header.sh_addr, bytes))
+    }
+
     fn section(&self, symbol: &Symbol) -> Option<SectionHeader> {
         let headers = self.elf.section_headers()?;
         headers.get(symbol.st_shndx.into()).ok()
@@ -138,6 +145,28 @@ pub fn build_id(component: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, ElfErr
         }
     }
     Ok(None)
+}
+
+/// Returns true if the file has its full symbol table, which stripped files lack.
+///
+/// # Errors
+/// The file is not ELF.
+pub fn has_symbol_table(component: &str, bytes: &[u8]) -> Result<bool, ElfError> {
+    let file = ElfFile::parse(component, bytes)?;
+    Ok(file.section_named(".symtab").is_some())
+}
+
+/// Returns the compressed ELF file with the symbols of functions that some distributions keep in
+/// stripped files (MiniDebugInfo), if there is one.
+///
+/// # Errors
+/// The file is not ELF.
+pub fn mini_debug_info<'a>(
+    component: &'a str,
+    bytes: &'a [u8],
+) -> Result<Option<&'a [u8]>, ElfError> {
+    let file = ElfFile::parse(component, bytes)?;
+    Ok(file.section_named(".gnu_debugdata").map(|(_, data)| data))
 }
 
 /// Returns the address ranges of a program's code: first addresses, and the addresses after.
