@@ -8,22 +8,31 @@ use trapline_environments::debug_files;
 use trapline_profile::symbols::{build_id, has_symbol_table, mini_debug_info};
 
 /// Returns the ELF file with the symbols of `file`, whose contents are `bytes`; `None` if it has them
-/// itself or there is none. `name` is its component.
-pub fn of(context: &RunContext<'_>, name: &str, file: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
+/// itself or there is none. It is downloaded if missing and `fetch` is set. `name` is its component.
+pub fn of(
+    context: &RunContext<'_>,
+    name: &str,
+    (file, bytes): (&Path, &[u8]),
+    fetch: bool,
+) -> Option<Vec<u8>> {
     if has_symbol_table(name, bytes).unwrap_or(true) {
         return None;
     }
     let found = build_id(name, bytes).ok().flatten();
-    let found = found.and_then(|id| of_build(context, file, &id));
+    let found = found.and_then(|id| of_build(context, file, &id, fetch));
     found.or_else(|| unpack(mini_debug_info(name, bytes).ok()??).ok())
 }
 
-/// Returns the debug file of a build.
-fn of_build(context: &RunContext<'_>, file: &Path, build_id: &[u8]) -> Option<Vec<u8>> {
+fn of_build(
+    context: &RunContext<'_>,
+    file: &Path,
+    build_id: &[u8],
+    fetch: bool,
+) -> Option<Vec<u8>> {
     let settings = context.inventory.settings();
     let find = || settings.debug.find(build_id, &settings.cache);
     let found = find().or_else(|| {
-        if !settings.debug.fetch {
+        if !fetch {
             return None;
         }
         context.note(&format!("fetching debug symbols of {}", file.display()));

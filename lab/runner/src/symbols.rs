@@ -3,6 +3,7 @@
 use crate::context::RunContext;
 use crate::debug_symbols;
 use crate::failure::Failure;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
@@ -29,7 +30,10 @@ pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
     }
 }
 
-/// Reads the symbols of `environment`.
+/// Names of components.
+pub type Components = BTreeSet<String>;
+
+/// Reads the symbols of `environment`. Missing debug files of the components `fetched` are downloaded.
 ///
 /// # Errors
 /// A file cannot be read, or the machine does not report where its code lies.
@@ -37,8 +41,10 @@ pub fn of(
     context: &RunContext<'_>,
     environment: EnvironmentId,
     watch: &Limits,
+    fetched: &Components,
 ) -> Result<Symbols, Failure> {
     let mut reader = Reader::new(context);
+    reader.fetched.clone_from(fetched);
     if !environment.has_processes() {
         reader.add(AddressSpace::Guest, "guest", Part::Image)?;
     }
@@ -90,6 +96,8 @@ const KERNEL_OF_DOM0: &str = "dom0-kernel";
 /// Collects the symbols of an environment.
 struct Reader<'a> {
     context: &'a RunContext<'a>,
+    /// Components whose missing debug files are downloaded.
+    fetched: Components,
     symbols: Symbols,
 }
 
@@ -97,6 +105,7 @@ impl<'a> Reader<'a> {
     fn new(context: &'a RunContext<'a>) -> Self {
         Self {
             context,
+            fetched: Components::new(),
             symbols: Symbols::default(),
         }
     }
@@ -155,7 +164,8 @@ impl<'a> Reader<'a> {
         (file, bytes): (&Path, &[u8]),
         bias: u64,
     ) -> Result<(), ElfError> {
-        let debug = debug_symbols::of(self.context, name, file, bytes);
+        let fetch = self.fetched.contains(name);
+        let debug = debug_symbols::of(self.context, name, (file, bytes), fetch);
         for bytes in std::iter::once(bytes).chain(debug.as_deref()) {
             self.symbols.add_elf(space, name, bytes, bias)?;
         }

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Status};
 use crate::options::BootOptions;
 use crate::run;
 use crate::sink::ObservationSink;
-use crate::symbols::{self, machine_of};
+use crate::symbols::{self, machine_of, Components};
 use crate::timeout;
 use std::collections::BTreeMap;
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
@@ -119,13 +119,18 @@ impl Profiler<'_> {
             if runs.is_empty() {
                 continue;
             }
-            let symbols = symbols::of(&self.context, id, &watch)?;
-            let of_run = |run: &&Observation| {
-                let windows = counters.take(id, run.replicate)?;
-                of_run(run, windows, &symbols)
+            let windows = |run: &&Observation| counters.take(id, run.replicate).map(split);
+            let windows = runs.iter().map(windows).collect::<Result<Vec<_>, _>>()?;
+            let named = |fetched: &Components| {
+                let symbols = symbols::of(&self.context, id, &watch, fetched)?;
+                let of_runs = runs.iter().zip(&windows);
+                let of_runs = of_runs.map(|(run, windows)| of_run(run, windows, &symbols));
+                agreed(id, of_runs.collect::<Result<_, _>>()?)
             };
-            let of_runs = runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?;
-            let agreed = agreed(id, of_runs)?;
+            let mut agreed = named(&Components::new())?;
+            if self.context.inventory.settings().debug.fetch {
+                agreed = named(&nameless(&agreed))?;
+            }
             profiles.extend(agreed.into_iter().map(|(op, profile)| ((id, op), profile)));
         }
         Ok(profiles)
@@ -153,21 +158,37 @@ fn agreed(
     }
 }
 
+/// Returns the components in which functions without a name were executed.
+fn nameless(profiles: &BTreeMap<Op, Profile>) -> Components {
+    let items = profiles.values().flat_map(|profile| &profile.items);
+    let functions = items.map(|item| &item.function);
+    let nameless = functions.filter(|function| function.is_nameless());
+    nameless
+        .map(|function| function.component.clone())
+        .collect()
+}
+
+/// The windows of a run: of batches, and of stages.
+type Windows = (Vec<Window>, Vec<Window>);
+
+fn split(windows: Vec<Window>) -> Windows {
+    let is_batch = |window: &Window| window.kind == WindowKind::Batch;
+    windows.into_iter().partition(is_batch)
+}
+
 /// Returns the profiles of one run.
 fn of_run(
     run: &Observation,
-    windows: Vec<Window>,
+    (batches, stages): &Windows,
     symbols: &Symbols,
 ) -> Result<BTreeMap<Op, Profile>, Failure> {
     let machine = machine_of(run.environment);
-    let is_batch = |window: &Window| window.kind == WindowKind::Batch;
-    let (batches, stages): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_batch);
-    let assigned = windows::assign(run, &batches)?;
+    let assigned = windows::assign(run, batches)?;
     let with_profile = assigned.iter().filter(|marked| has_profile(marked.op));
     let profile = |marked| profile(marked, symbols, machine);
     let profiles = with_profile.filter_map(|marked| Some((marked.op, profile(marked)?)));
     let mut profiles: BTreeMap<_, _> = profiles.collect();
-    profiles.extend(boot::profiles(run, &stages, (symbols, machine))?);
+    profiles.extend(boot::profiles(run, stages, (symbols, machine))?);
     Ok(profiles)
 }
 
