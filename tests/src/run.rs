@@ -78,6 +78,14 @@ impl Place {
     /// QEMU is not installed, or has a wrapper already.
     pub fn wrap_qemu(&self, script: &str) {
         let real = crate::on_path(QEMU).expect("QEMU is installed");
+        self.use_qemu(script, &real);
+    }
+
+    /// Puts the same wrapper before the QEMU at `real`.
+    ///
+    /// # Panics
+    /// QEMU has a wrapper already.
+    pub fn use_qemu(&self, script: &str, real: &Path) {
         std::fs::create_dir(self.bin()).expect("path is unused");
         let wrapper = self.bin().join(QEMU);
         let text = format!("#!/bin/sh\n{script}\nexec {} \"$@\"\n", real.display());

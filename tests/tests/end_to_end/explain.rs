@@ -7,6 +7,7 @@ use trapline_tests::measurements::{cells, component_insn, functions, total_insn}
 use trapline_tests::run::{CommandOutput, Place};
 
 mod flame_graph;
+mod formats;
 mod starts;
 
 fn explain(place: &Place, words: &[&str]) -> CommandOutput {

@@ -1,7 +1,7 @@
 //! Flame graphs of profiles: callers are below their callees, and the width of a frame is the number of
 //! instructions in it and above it. The file is self-contained.
 
-use super::show::Page;
+use super::page::Page;
 use super::stacks::{self, frame, FRACTION};
 use crate::failure::Failure;
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
@@ -223,7 +223,7 @@ fn hash(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Explained;
+    use super::super::page::Explained;
     use super::*;
     use trapline_abi::Op;
     use trapline_model::EnvironmentId;

@@ -2,6 +2,7 @@
 //! differences between two.
 
 mod flame;
+mod page;
 mod show;
 mod stacks;
 
@@ -10,19 +11,12 @@ use crate::failure::{Failure, Status};
 use crate::session::Session;
 use clap::ValueEnum;
 use flame::Canvas;
-use show::Page;
+use page::{Explained, Page};
 use trapline_abi::{Op, Workload};
 use trapline_environments::debug_files::DebugFiles;
 use trapline_environments::Settings;
 use trapline_model::{names, Clock, EnvironmentId, Outcome};
-use trapline_profile::Profile;
 use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
-
-/// A profile and its environment.
-struct Explained<'a> {
-    environment: EnvironmentId,
-    profile: &'a Profile,
-}
 
 /// Prints the profiles of operations, or the differences of two profiles each.
 ///

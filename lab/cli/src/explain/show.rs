@@ -1,6 +1,7 @@
 //! Output of profiles.
 
-use super::{stacks, Explained};
+use super::page::{Explained, Page};
+use super::stacks;
 use crate::args::ProfileFormat;
 use crate::failure::Failure;
 use crate::terminal;
@@ -8,13 +9,6 @@ use serde_json::{json, Value};
 use trapline_abi::Op;
 use trapline_model::names;
 use trapline_profile::{text, Profile, StageProfile};
-
-/// The profile of an operation in one environment, or in two to be compared.
-pub struct Page<'a> {
-    pub op: Op,
-    pub first: Explained<'a>,
-    pub second: Option<Explained<'a>>,
-}
 
 /// Prints pages. In JSON a single page is an object; several are a list in an object.
 ///
@@ -44,17 +38,7 @@ pub fn print(pages: &[Page<'_>], is_one: bool, format: ProfileFormat) -> Result<
     }
 }
 
-impl<'a> Page<'a> {
-    /// Returns the profiles.
-    pub fn explained(&self) -> impl Iterator<Item = &Explained<'a>> {
-        std::iter::once(&self.first).chain(&self.second)
-    }
-
-    /// Returns the title of a profile.
-    pub fn title(&self, explained: &Explained<'_>) -> String {
-        format!("{} in {}", names::path(self.op), explained.environment)
-    }
-
+impl Page<'_> {
     fn text(&self) -> String {
         let width = terminal::width();
         let first = &self.first;

@@ -1,6 +1,6 @@
 //! Call stacks in the formats of other tools: folded stacks, speedscope, and the output of `perf script`.
 
-use super::show::Page;
+use super::page::Page;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use trapline_model::names;
@@ -137,7 +137,7 @@ fn event(environment: &str, stack: &Stack) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Explained;
+    use super::super::page::Explained;
     use super::*;
     use inferno::collapse::perf::{Folder, Options};
     use inferno::collapse::Collapse;

@@ -57,6 +57,30 @@ fn elf_symbols_are_added_with_their_bias() {
 }
 
 #[test]
+fn function_without_a_symbol_has_its_address() {
+    let mut symbols = Symbols::default();
+    let space = AddressSpace::User;
+    let bytes = test_program();
+    symbols.add_elf(space, "test", &bytes, 0x1000).unwrap();
+    let mut entries = symbols.entries.iter();
+    let main = entries.find(|(_, entry)| entry.function.name == "main");
+    let (start, end) = main.map(|(start, entry)| (*start, entry.end)).unwrap();
+    assert_eq!(symbols.unwound[&start].end, end);
+    symbols.entries.clear();
+    let function = symbols.find(space, start.1 + 1);
+    let name = format!("[test+0x{:x}]", start.1 - 0x1000);
+    assert_eq!(function.name, name);
+    assert!(function.is_nameless() && symbols.begins(space, start.1));
+    assert_eq!(function.stable_name(), "[test]");
+    let named = Function {
+        name: "operator+0x".to_owned(),
+        ..function
+    };
+    assert!(!named.is_nameless());
+    assert_eq!(named.stable_name(), "operator+0x");
+}
+
+#[test]
 fn code_is_identified_by_its_page() {
     let bytes = test_program();
     let mut symbols = Symbols::default();

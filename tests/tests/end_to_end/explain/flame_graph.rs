@@ -72,7 +72,7 @@ fn assert_a_stack_leads_to_the_guest(profile: &Value) {
 
 /// Checks that the SVG is well-formed and refers to no other file but namespaces.
 #[track_caller]
-fn assert_stands_alone(svg: &str) {
+pub fn assert_stands_alone(svg: &str) {
     let mut reader = quick_xml::Reader::from_str(svg);
     loop {
         match reader.read_event().expect("well-formed XML") {
