@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use trapline_abi::platform::HOTPLUG_BASE;
 use trapline_abi::populate::{MemoryRequest, Refusal};
-use trapline_interface::{has_huge_pages, Access, Gpa, Pages, Populate, Region, Vm};
+use trapline_interface::{Access, Gpa, Pages, Populate, Region, Vm};
 use trapline_monitor::devices::HotplugRequest;
 
 /// Provides memory to a running guest.
@@ -27,13 +27,13 @@ pub struct VmMemory<M> {
 }
 
 impl<M: Vm> VmMemory<M> {
-    /// Creates a provider for `vm`; `how` selects the population of prefaulted regions.
-    pub fn new(vm: M, how: Populate) -> Self {
+    /// Creates a provider for `vm`; `how` selects the population of prefaulted regions. `has_huge_pages` is queried before
+    /// the process drops its privileges.
+    pub fn new(vm: M, how: Populate, has_huge_pages: bool) -> Self {
         Self {
             vm,
             how,
-            // The seccomp filter forbids the query later.
-            has_huge_pages: has_huge_pages(),
+            has_huge_pages,
         }
     }
 
@@ -83,7 +83,11 @@ mod tests {
 
     fn memory() -> VmMemory<<Fake as Hypervisor>::Vm> {
         let vm = Fake::replaying([]).create_vm(&VmSpec::with(Controllers::Local));
-        VmMemory::new(vm.unwrap(), Populate::Steps)
+        VmMemory::new(
+            vm.unwrap(),
+            Populate::Steps,
+            trapline_interface::has_huge_pages(),
+        )
     }
 
     #[test]

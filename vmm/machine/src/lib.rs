@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod console;
+pub mod descriptors;
 pub mod disk;
 pub mod events;
 pub mod failure;
@@ -19,6 +20,7 @@ pub mod linux;
 pub mod machine;
 pub mod net;
 pub mod placement;
+pub mod privileges;
 pub mod sandbox;
 pub mod settings;
 pub mod setup;

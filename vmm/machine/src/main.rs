@@ -11,7 +11,7 @@ use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
-use trapline_interface::Vcpu;
+use trapline_interface::{has_huge_pages, Vcpu};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
@@ -24,7 +24,9 @@ use trapline_machine::shell::Host;
 use trapline_machine::stop::exit_status;
 use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, MemoryUsage};
-use trapline_machine::{sandbox, signals, Failure, Machine, StopReason, VmConfig};
+use trapline_machine::{
+    descriptors, privileges, sandbox, signals, Failure, Machine, StopReason, VmConfig,
+};
 use trapline_monitor::{Devices, ExitCounters, ExitCounts};
 
 const INTERNAL: i32 = 5;
@@ -51,6 +53,7 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
     if let Some(seconds) = settings.seconds {
         signals::set_time_limit(seconds);
     }
+    descriptors::close_others(settings)?;
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);
     match settings.guest {
@@ -70,13 +73,15 @@ fn run_image(settings: &VmConfig, mut events: Events) -> Result<Infallible, Fail
         ring,
     } = ready;
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
+    let has_huge_pages = settings.populate.is_some() && has_huge_pages();
+    privileges::drop_all(settings)?;
     let mut host = Host::new(console(settings, &vcpu)?);
     if settings.ticker {
         host.ticker = Some(Ticker::start(&vm, Arc::clone(&memory), settings.sandbox)?);
     }
     // The VM lives as long as its vCPU.
     if let Some(how) = settings.populate {
-        host.memory = Some(Box::new(VmMemory::new(vm, how)));
+        host.memory = Some(Box::new(VmMemory::new(vm, how, has_huge_pages)));
     }
     let mut machine = Machine::new(vcpu, host, memory, interrupts);
     sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;

@@ -41,6 +41,20 @@ impl Placement {
         }
     }
 
+    /// Returns the first name that no thread of a VM has, given the number of its threads of each kind.
+    pub fn absent(&self, threads: &[(&str, usize)]) -> Option<&str> {
+        let Self::Named(names) = self else {
+            return None;
+        };
+        let exists = |name: &str| {
+            let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let count = threads.iter().find(|(known, _)| *known == kind);
+            let number = name[kind.len()..].parse().unwrap_or(0);
+            count.is_none_or(|(_, count)| number < *count)
+        };
+        names.keys().map(String::as_str).find(|name| !exists(name))
+    }
+
     /// Applies the placement to a VM with `vcpus` vCPUs. CPU numbers index the CPUs allowed for this process.
     ///
     /// # Errors

@@ -4,72 +4,19 @@ use crate::disk::DiskConfig;
 use crate::line::SerialMode;
 use crate::net;
 use crate::placement::Placement;
+use crate::privileges::User;
 use crate::sandbox::Role;
 use crate::vsock;
 use crate::Failure;
 use lexopt::{Arg, Parser, ValueExt};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use trapline_interface::{Pages, Populate};
+use trapline_interface::Pages;
+use trapline_interface::Populate::{self, Steps, Whole};
+use Effect::{Flag, Path, Text};
 
 /// Text of `--help`.
-pub const HELP: &str = "\
-trapline-vmm: runs a unikernel image or a Linux kernel in a virtual machine
-
-usage: trapline-vmm --image FILE [options]
-       trapline-vmm --kernel FILE [--initrd FILE] [options]
-
-guest:
-  --image FILE      ELF file with a PVH note or Trapline's note
-  --kernel FILE     Linux kernel: bzImage, or vmlinux with CONFIG_PVH=y
-  --initrd FILE     initramfs (with --kernel)
-  --cmdline TEXT    guest command line
-  --ring RING       privilege ring of a direct entry: 0, 3 or auto [default: auto:
-                    0, or 3 if the host emulates ring 0]
-  --entry ENTRY     direct, pvh or auto [default: auto: direct if supported]
-
-machine:
-  --cpus N          virtual CPUs, up to 8 with --kernel [default: 1]
-  --memory SIZE     guest memory in bytes, or with suffix K, M or G [default: 64M]
-  --pages SIZE      page size: file (a memfd), 4k or 2m (private memory)
-                    [default: file]
-  --prefault HOW    populate memory before the guest runs: no, steps (yields the
-                    CPU in between) or whole (one system call) [default: no]
-  --populate HOW    provide memory on guest request; prefault it in steps or whole
-  --ticker          add a timer device
-  --halt-in-guest   disable exits of HLT (needs native ring 0)
-  --no-pv-eoi       do not offer paravirtual EOI to Linux (with --kernel)
-
-devices:
-  --serial MODE     writer of COM1 output: the vCPU's thread per line (lines) or
-                    byte (direct), or a thread at 115200 baud (buffered)
-                    [default: lines]
-  --disk FILE[,ro][,direct][,engine=uring|pool]
-                    virtio disk: regular file or block device of whole 512-byte
-                    sectors; read-only; O_DIRECT; io_uring or threads [default:
-                    io_uring if available]. Repeatable (with --kernel)
-  --net tap=NAME|fd=N[,mac=ADDRESS]
-                    virtio network card on a tap. Repeatable (with --kernel)
-  --vsock cid=N,path=SOCKET[,in]
-                    virtio vsock; N is 3 or more; in: connections from the host
-                    only (with --kernel)
-
-process:
-  --events FD       write stages and counts as frames to this descriptor
-  --pin PLACEMENT   CPU affinity: same (vCPU i on CPU i), disjoint (vCPU i on CPU
-                    i+1), or a list like vcpu0=1,disk0=0,others=0; numbers index
-                    the allowed CPUs (with --kernel)
-  --api PATH        control socket (with --kernel; docs/boot.md)
-  --seconds N       kill the process after N seconds
-  --no-sandbox      run without seccomp filters
-  --help, --version
-
-The guest's console is standard output and, for COM1, standard input.
-
-exit status: 0 guest done, 35 guest panic, 36 triple fault, 37 other guest exit,
-38 guest reset, 39 stopped by the control socket; 2 usage error, 3 invalid image or
-disk, 4 /dev/kvm not available, 5 internal error; 128+N signal N
-";
+pub const HELP: &str = include_str!("settings/help.txt");
 
 /// Supported numbers of vCPUs.
 const CPUS: std::ops::RangeInclusive<u32> = 1..=8;
@@ -143,6 +90,10 @@ pub struct VmConfig {
     pub seconds: Option<u32>,
     /// Enable memory hotplug on guest request, with this population.
     pub populate: Option<Populate>,
+    /// User to change to before the guest runs.
+    pub user: Option<User>,
+    /// Root directory to change to before the guest runs.
+    pub chroot: Option<PathBuf>,
     /// Enter a seccomp filter.
     pub sandbox: bool,
 }
@@ -172,191 +123,208 @@ pub enum Request {
     Version,
 }
 
+impl Default for VmConfig {
+    fn default() -> Self {
+        Self {
+            guest: Guest::Image,
+            image: PathBuf::new(),
+            initrd: None,
+            disks: Vec::new(),
+            cpus: 1,
+            memory: DEFAULT_MEMORY,
+            pages: None,
+            prefault: None,
+            command_line: String::new(),
+            net: Vec::new(),
+            placement: Placement::Free,
+            api: None,
+            vsock: None,
+            ring: None,
+            entry: EntryMode::Auto,
+            events: None,
+            serial: SerialMode::default(),
+            ticker: false,
+            halt_in_guest: false,
+            paravirtual_eoi: true,
+            seconds: None,
+            populate: None,
+            user: None,
+            chroot: None,
+            sandbox: true,
+        }
+    }
+}
+
+/// An option: its name, the kind of guest that it applies to (`None`: both), and its effect.
+type OptionRow = (&'static str, Option<Guest>, Effect);
+
+/// Effect of an option. Setters return `None` for invalid values.
+enum Effect {
+    /// No value.
+    Flag(fn(&mut VmConfig)),
+    /// A path.
+    Path(fn(&mut VmConfig, PathBuf)),
+    /// Text, with the valid values for the error message.
+    Text(&'static str, fn(&mut VmConfig, &str) -> Option<()>),
+}
+
+const IMAGE: Option<Guest> = Some(Guest::Image);
+const LINUX: Option<Guest> = Some(Guest::Linux);
+
+#[rustfmt::skip]
+const OPTIONS: [OptionRow; 25] = [
+    ("image", IMAGE, Path(|config, path| config.set_image(Guest::Image, path))),
+    ("kernel", LINUX, Path(|config, path| config.set_image(Guest::Linux, path))),
+    ("initrd", LINUX, Path(|config, path| config.initrd = Some(path))),
+    ("cmdline", None, Text("text", |config, text| {
+        put(&mut config.command_line, Some(text.to_owned()))
+    })),
+    ("ring", IMAGE, Text("auto, 0 or 3", |config, text| {
+        put(&mut config.ring, choose(text, [("auto", None), ("0", Some(0)), ("3", Some(3))]))
+    })),
+    ("entry", IMAGE, Text("auto, direct or pvh", |config, text| {
+        use EntryMode::{Auto, Direct, Pvh};
+        put(&mut config.entry, choose(text, [("auto", Auto), ("direct", Direct), ("pvh", Pvh)]))
+    })),
+    ("cpus", None, Text("a number from 1 to 8", |config, text| {
+        put(&mut config.cpus, text.parse().ok().filter(|cpus| CPUS.contains(cpus)))
+    })),
+    ("memory", None, Text("a size like 64M", |config, text| {
+        put(&mut config.memory, parse_size(text))
+    })),
+    ("pages", None, Text("file, 4k or 2m", |config, text| {
+        let pages = [("file", None), ("4k", Some(Pages::Small)), ("2m", Some(Pages::Huge))];
+        put(&mut config.pages, choose(text, pages))
+    })),
+    ("prefault", None, Text("no, steps or whole", |config, text| {
+        let ways = [("no", None), ("steps", Some(Steps)), ("whole", Some(Whole))];
+        put(&mut config.prefault, choose(text, ways))
+    })),
+    ("populate", IMAGE, Text("steps or whole", |config, text| {
+        put(&mut config.populate, choose(text, [("steps", Some(Steps)), ("whole", Some(Whole))]))
+    })),
+    ("ticker", IMAGE, Flag(|config| config.ticker = true)),
+    ("halt-in-guest", IMAGE, Flag(|config| config.halt_in_guest = true)),
+    ("no-pv-eoi", LINUX, Flag(|config| config.paravirtual_eoi = false)),
+    ("serial", None, Text("lines, direct or buffered", |config, text| {
+        put(&mut config.serial, SerialMode::from_name(text))
+    })),
+    ("disk", LINUX, Text("FILE[,ro][,direct][,engine=uring|pool]", |config, text| {
+        push(&mut config.disks, DiskConfig::parse(text))
+    })),
+    ("net", LINUX, Text("tap=NAME or fd=N, optionally mac=02:…:…:…:…:…", |config, text| {
+        push(&mut config.net, net::Spec::parse(text))
+    })),
+    ("vsock", LINUX, Text("cid=N,path=SOCKET[,in] with N of 3 or more, given once", |config, text| {
+        let spec = vsock::Spec::parse(text).filter(|_| config.vsock.is_none());
+        put(&mut config.vsock, spec.map(Some))
+    })),
+    ("events", None, Text("a file descriptor", |config, text| {
+        put(&mut config.events, text.parse().ok().filter(|fd| *fd >= 0).map(Some))
+    })),
+    ("pin", LINUX, Text("same, disjoint, or a list like vcpu0=1,disk0=0,others=0", |config, text| {
+        put(&mut config.placement, Placement::parse(text))
+    })),
+    ("api", LINUX, Path(|config, path| config.api = Some(path))),
+    ("seconds", None, Text("a number of seconds", |config, text| {
+        put(&mut config.seconds, text.parse().ok().filter(|seconds| *seconds != 0).map(Some))
+    })),
+    ("user", None, Text("UID:GID, both above 0", |config, text| {
+        put(&mut config.user, User::parse(text).map(Some))
+    })),
+    ("chroot", None, Path(|config, path| config.chroot = Some(path))),
+    ("no-sandbox", None, Flag(|config| config.sandbox = false)),
+];
+
+fn put<T>(field: &mut T, value: Option<T>) -> Option<()> {
+    value.map(|value| *field = value)
+}
+
+fn push<T>(list: &mut Vec<T>, value: Option<T>) -> Option<()> {
+    value.map(|value| list.push(value))
+}
+
+fn choose<T, const N: usize>(text: &str, values: [(&str, T); N]) -> Option<T> {
+    let found = values.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| value)
+}
+
 /// Parses the command line.
 ///
 /// # Errors
 /// [`Failure::Usage`], naming the option.
 pub fn parse(mut words: Parser) -> Result<Request, Failure> {
-    let mut image = None;
-    let mut settings = VmConfig {
-        guest: Guest::Image,
-        image: PathBuf::new(),
-        initrd: None,
-        disks: Vec::new(),
-        cpus: 1,
-        memory: DEFAULT_MEMORY,
-        pages: None,
-        prefault: None,
-        command_line: String::new(),
-        net: Vec::new(),
-        placement: Placement::Free,
-        api: None,
-        vsock: None,
-        ring: None,
-        entry: EntryMode::Auto,
-        events: None,
-        serial: SerialMode::default(),
-        ticker: false,
-        halt_in_guest: false,
-        paravirtual_eoi: true,
-        seconds: None,
-        populate: None,
-        sandbox: true,
-    };
+    let mut config = VmConfig::default();
+    let mut restricted = Vec::new();
     while let Some(word) = words.next().map_err(usage)? {
-        match word {
-            Arg::Long(name @ ("image" | "kernel")) => {
-                let guest = match name {
-                    "kernel" => Guest::Linux,
-                    _ => Guest::Image,
-                };
-                if image.is_some() {
-                    return Err(Failure::Usage(
-                        "--image and --kernel may be given once".into(),
-                    ));
-                }
-                settings.guest = guest;
-                image = Some(words.value().map_err(usage)?.into());
-            }
-            Arg::Long("initrd") => settings.initrd = Some(words.value().map_err(usage)?.into()),
-            Arg::Long("ticker") => settings.ticker = true,
-            Arg::Long("halt-in-guest") => settings.halt_in_guest = true,
-            Arg::Long("no-pv-eoi") => settings.paravirtual_eoi = false,
-            Arg::Long("no-sandbox") => settings.sandbox = false,
+        let row = match word {
             Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
             Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
-            Arg::Long(
-                name @ ("memory" | "pin" | "api" | "pages" | "prefault" | "cpus" | "cmdline"
-                | "net" | "vsock" | "ring" | "entry" | "events" | "serial" | "disk"
-                | "populate" | "seconds"),
-            ) => {
-                let name = name.to_owned();
+            Arg::Long(name) => OPTIONS.iter().find(|row| row.0 == name),
+            _ => None,
+        };
+        let Some((name, guest, effect)) = row else {
+            return Err(usage(word.unexpected()));
+        };
+        match effect {
+            Flag(set) => set(&mut config),
+            Path(set) => set(&mut config, words.value().map_err(usage)?.into()),
+            Text(expected, set) => {
                 let value = words.value().map_err(usage)?.string().map_err(usage)?;
-                set(&mut settings, &name, value)?;
+                let invalid = || Failure::Usage(format!("--{name} {value}: expected {expected}"));
+                set(&mut config, &value).ok_or_else(invalid)?;
             }
-            other => return Err(usage(other.unexpected())),
         }
+        restricted.extend(guest.map(|guest| (*name, guest)));
     }
-    settings.image =
-        image.ok_or_else(|| Failure::Usage("--image or --kernel is required".into()))?;
-    check(&settings)?;
-    Ok(Request::Run(Box::new(settings)))
+    config.check(&restricted)?;
+    Ok(Request::Run(Box::new(config)))
 }
 
-/// Rejects options that do not apply to the kind of guest.
-fn check(settings: &VmConfig) -> Result<(), Failure> {
-    let conflict = match settings.guest {
-        Guest::Image if settings.cpus != 1 => Some("--cpus above 1 requires --kernel"),
-        Guest::Image if settings.initrd.is_some() => Some("--initrd requires --kernel"),
-        Guest::Image if !settings.disks.is_empty() => Some("--disk requires --kernel"),
-        Guest::Image if !settings.net.is_empty() => Some("--net requires --kernel"),
-        Guest::Image if settings.api.is_some() => Some("--api requires --kernel"),
-        Guest::Image if settings.placement != Placement::Free => Some("--pin requires --kernel"),
-        Guest::Image if settings.vsock.is_some() => Some("--vsock requires --kernel"),
-        Guest::Image if !settings.paravirtual_eoi => Some("--no-pv-eoi requires --kernel"),
-        Guest::Linux if settings.ring.is_some() => Some("--ring requires --image"),
-        Guest::Linux if settings.entry != EntryMode::Auto => Some("--entry requires --image"),
-        Guest::Linux if settings.ticker => Some("--ticker requires --image"),
-        Guest::Linux if settings.populate.is_some() => Some("--populate requires --image"),
-        Guest::Linux if settings.halt_in_guest => Some("--halt-in-guest requires --image"),
-        _ => None,
-    };
-    match conflict {
-        Some(conflict) => Err(Failure::Usage(conflict.into())),
-        None => Ok(()),
+impl VmConfig {
+    fn set_image(&mut self, guest: Guest, path: PathBuf) {
+        (self.guest, self.image) = (guest, path);
     }
-}
 
-/// Sets the option `name`.
-fn set(settings: &mut VmConfig, name: &str, text: String) -> Result<(), Failure> {
-    let wrong = |wanted: &str| Failure::Usage(format!("--{name} {text}: expected {wanted}"));
-    match name {
-        "memory" => settings.memory = parse_size(&text).ok_or_else(|| wrong("a size like 64M"))?,
-        "pages" => {
-            settings.pages = match text.as_str() {
-                "file" => None,
-                "4k" => Some(Pages::Small),
-                "2m" => Some(Pages::Huge),
-                _ => return Err(wrong("file, 4k or 2m")),
-            }
-        }
-        "prefault" => {
-            settings.prefault = match text.as_str() {
-                "no" => None,
-                how => Some(populate(how).ok_or_else(|| wrong("no, steps or whole"))?),
-            }
-        }
-        "populate" => {
-            let how = populate(&text);
-            settings.populate = Some(how.ok_or_else(|| wrong("steps or whole"))?);
-        }
-        "cpus" => {
-            let cpus = text.parse().ok().filter(|cpus| CPUS.contains(cpus));
-            settings.cpus = cpus.ok_or_else(|| wrong("a number from 1 to 8"))?;
-        }
-        "disk" => {
-            let wanted = || wrong("FILE[,ro][,direct][,engine=uring|pool]");
-            settings
-                .disks
-                .push(DiskConfig::parse(&text).ok_or_else(wanted)?);
-        }
-        "cmdline" => settings.command_line = text,
-        "api" => settings.api = Some(text.into()),
-        "pin" => {
-            let wanted = "same, disjoint, or a list like vcpu0=1,disk0=0,others=0";
-            settings.placement = Placement::parse(&text).ok_or_else(|| wrong(wanted))?;
-        }
-        "net" => {
-            let spec = net::Spec::parse(&text);
-            let wanted = "tap=NAME or fd=N, optionally mac=02:…:…:…:…:…";
-            settings.net.push(spec.ok_or_else(|| wrong(wanted))?);
-        }
-        "vsock" => {
-            let spec = vsock::Spec::parse(&text);
-            let wanted = "cid=N,path=SOCKET[,in] with N of 3 or more";
-            let spec = spec.ok_or_else(|| wrong(wanted))?;
-            if settings.vsock.replace(spec).is_some() {
-                return Err(Failure::Usage("--vsock may be given once".into()));
-            }
-        }
-        "ring" => {
-            settings.ring = match text.as_str() {
-                "auto" => None,
-                "0" => Some(0),
-                "3" => Some(3),
-                _ => return Err(wrong("auto, 0 or 3")),
-            }
-        }
-        "entry" => {
-            settings.entry = match text.as_str() {
-                "auto" => EntryMode::Auto,
-                "direct" => EntryMode::Direct,
-                "pvh" => EntryMode::Pvh,
-                _ => return Err(wrong("auto, direct or pvh")),
-            }
-        }
-        "serial" => {
-            settings.serial =
-                SerialMode::from_name(&text).ok_or_else(|| wrong("lines, direct or buffered"))?;
-        }
-        "seconds" => {
-            let seconds = text.parse().ok().filter(|seconds| *seconds != 0);
-            settings.seconds = Some(seconds.ok_or_else(|| wrong("a number of seconds"))?);
-        }
-        "events" => {
-            let fd = text.parse().ok().filter(|fd| *fd >= 0);
-            settings.events = Some(fd.ok_or_else(|| wrong("an open file descriptor"))?);
-        }
-        _ => {}
+    /// Rejects options that do not apply to the kind of guest; `restricted` are those given that apply to one kind.
+    fn check(&self, restricted: &[(&'static str, Guest)]) -> Result<(), Failure> {
+        let is_main = |(name, _): &&(&str, Guest)| matches!(*name, "image" | "kernel");
+        let conflict = restricted.iter().find(|(_, guest)| *guest != self.guest);
+        Err(Failure::Usage(
+            match restricted.iter().filter(is_main).count() {
+                0 => "--image or --kernel is required".into(),
+                1 => match conflict {
+                    Some((name, Guest::Image)) => format!("--{name} requires --image"),
+                    Some((name, Guest::Linux)) => format!("--{name} requires --kernel"),
+                    None if self.guest == Guest::Image && self.cpus != 1 => {
+                        "--cpus above 1 requires --kernel".into()
+                    }
+                    None => return self.check_devices(),
+                },
+                _ => "--image and --kernel may be given once".into(),
+            },
+        ))
     }
-    Ok(())
-}
 
-fn populate(how: &str) -> Option<Populate> {
-    match how {
-        "steps" => Some(Populate::Steps),
-        "whole" => Some(Populate::Whole),
-        _ => None,
+    /// Rejects options that name absent devices or exclude each other.
+    fn check_devices(&self) -> Result<(), Failure> {
+        let threads = [
+            ("vcpu", self.cpus as usize),
+            ("disk", self.disks.len()),
+            ("net", self.net.len()),
+            ("vsock", usize::from(self.vsock.is_some())),
+        ];
+        if let Some(name) = self.placement.absent(&threads) {
+            return Err(Failure::Usage(format!(
+                "--pin: this VM has no thread {name}"
+            )));
+        }
+        match &self.vsock {
+            Some(spec) if spec.allow_guest && self.chroot.is_some() => Err(Failure::Usage(
+                "--chroot: guest connections to host sockets are not supported there; add ',in' to --vsock".into(),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Opening and locking a disk's file.
 
 use super::DiskConfig;
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use trapline_monitor::virtio::block::{Geometry, IDENTITY, SECTOR};
 
@@ -49,11 +51,8 @@ impl DiskFile {
     /// # Errors
     /// The file is not usable as a disk.
     pub fn open(wanted: &DiskConfig) -> Result<Self, DiskError> {
-        // Opening a FIFO would block.
-        is_disk(&fs::metadata(&wanted.path)?)?;
         let mut cached = open(wanted, 0)?;
         let metadata = cached.metadata()?;
-        is_disk(&metadata)?;
         lock(&cached, wanted.read_only)?;
         let length = cached.seek(SeekFrom::End(0))?;
         if length == 0 || !length.is_multiple_of(SECTOR) {
@@ -80,23 +79,34 @@ impl DiskFile {
     }
 }
 
-fn is_disk(metadata: &Metadata) -> Result<(), DiskError> {
-    match metadata.is_file() || metadata.file_type().is_block_device() {
-        true => Ok(()),
-        false => Err(DiskError::Kind),
-    }
-}
-
-fn open(wanted: &DiskConfig, flags: i32) -> io::Result<File> {
+/// Opens a regular file or block device. Opening a FIFO does not block.
+fn open(wanted: &DiskConfig, flags: i32) -> Result<File, DiskError> {
     let mut options = File::options();
     options.read(true).write(!wanted.read_only);
-    options.custom_flags(flags).open(&wanted.path)
+    let opened = options
+        .custom_flags(flags | libc::O_NONBLOCK)
+        .open(&wanted.path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        // A directory, a socket, or a device without a driver.
+        Some(libc::EISDIR | libc::ENXIO) => DiskError::Kind,
+        _ => DiskError::Io(error),
+    })?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(DiskError::Kind);
+    }
+    // With O_NONBLOCK, io_uring returns EAGAIN instead of waiting for the disk.
+    // SAFETY: the descriptor is open, and the rest are numbers.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error().into()),
+    }
 }
 
 /// Opens the file with O_DIRECT; `None` if the filesystem does not support it.
 fn open_direct(wanted: &DiskConfig, same: &Metadata) -> Result<Option<File>, DiskError> {
     let file = match open(wanted, libc::O_DIRECT) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
+        Err(DiskError::Io(error)) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
         opened => opened?,
     };
     let metadata = file.metadata()?;
@@ -106,15 +116,27 @@ fn open_direct(wanted: &DiskConfig, same: &Metadata) -> Result<Option<File>, Dis
     }
 }
 
+/// Time to wait for the lock, and interval between attempts: after the end of a process the kernel frees its io_uring,
+/// which holds the file, in the background.
+const PATIENCE: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(5);
+
 fn lock(file: &File, shared: bool) -> Result<(), DiskError> {
     let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
-    // SAFETY: the descriptor is open, and the rest is a number.
-    let status = unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) };
-    let error = io::Error::last_os_error();
-    match status {
-        0 => Ok(()),
-        _ if error.kind() == io::ErrorKind::WouldBlock => Err(DiskError::Locked),
-        _ => Err(error.into()),
+    let begun = Instant::now();
+    loop {
+        // SAFETY: the descriptor is open, and the rest is a number.
+        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(error.into());
+        }
+        if begun.elapsed() >= PATIENCE {
+            return Err(DiskError::Locked);
+        }
+        thread::sleep(INTERVAL);
     }
 }
 

@@ -4,9 +4,12 @@ use super::*;
 use crate::threads::Worker;
 use crate::virtio::Slot;
 use proptest::prelude::*;
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
 use trapline_monitor::virtio::driver::{self, Chunk, Driver};
@@ -314,6 +317,35 @@ fn a_disk_has_one_writer_or_several_readers() {
     assert!(output(&writer).contains("locked by another"));
 }
 
+/// The kernel may hold a file for a while after its process has ended.
+#[test]
+fn lock_is_retried_for_a_second() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("disk");
+    fs::write(&path, [0; 4096]).unwrap();
+    let wanted = DiskConfig {
+        path,
+        ..DiskConfig::default()
+    };
+    let held = DiskFile::open(&wanted).unwrap();
+    let release = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        drop(held);
+    });
+    let _held = DiskFile::open(&wanted).unwrap();
+    release.join().unwrap();
+    let begun = Instant::now();
+    DiskFile::open(&wanted).unwrap_err();
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+}
+
+fn fifo(path: &Path) -> PathBuf {
+    let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: a zero-terminated path and a mode.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    path.to_owned()
+}
+
 #[test]
 fn disk_errors_name_the_remedy() {
     let directory = tempfile::tempdir().unwrap();
@@ -332,6 +364,8 @@ fn disk_errors_name_the_remedy() {
             "neither a regular file nor a block device",
         ),
         ("/dev/null".into(), "neither a regular file"),
+        ("/dev/zero".into(), "neither a regular file"),
+        (fifo(&at("fifo")), "neither a regular file"),
     ] {
         let wanted = DiskConfig {
             path,

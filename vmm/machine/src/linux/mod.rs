@@ -20,7 +20,7 @@ use crate::file::MappedFile;
 use crate::input::InputBuffer;
 use crate::shell::{Host, Input};
 use crate::usage::MemoryUsage;
-use crate::{sandbox, threads, Failure, StopReason, VmConfig};
+use crate::{privileges, sandbox, threads, Failure, StopReason, VmConfig};
 use std::convert::Infallible;
 use std::ops::DerefMut;
 use std::path::Path;
@@ -160,6 +160,8 @@ where
     let (slots, workers) = Slots::new(&ready.vm, &ready.memory, settings)?;
     let input = Arc::new(InputBuffer::default());
     let input_target = InputTarget::of(&settings.command_line);
+    let usage = events.wanted().then(|| MemoryUsage::open(&ready.memory));
+    privileges::drop_all(settings)?;
     let host = Host {
         input: match input_target {
             InputTarget::Serial => Input::Buffered(Arc::clone(&input), Arc::clone(&slots.console)),
@@ -168,7 +170,6 @@ where
         serial: Some(ready.serial),
         ..Host::new(console(&first)?)
     };
-    let usage = events.wanted().then(|| MemoryUsage::open(&ready.memory));
     let common = Arc::new(Common {
         devices: Mutex::new(Devices {
             io: IoBus::new(IoBusConfig {

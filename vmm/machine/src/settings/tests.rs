@@ -36,6 +36,8 @@ fn every_option_has_its_effect() {
         "--ticker",
         "--halt-in-guest",
         "--seconds=90",
+        "--user=7:8",
+        "--chroot=/jail",
         "--no-sandbox",
     ]);
     let wanted = VmConfig {
@@ -61,6 +63,8 @@ fn every_option_has_its_effect() {
         paravirtual_eoi: true,
         seconds: Some(90),
         populate: Some(Populate::Steps),
+        user: User::parse("7:8"),
+        chroot: Some("/jail".into()),
         sandbox: false,
     };
     assert_eq!(settings, wanted);
@@ -165,8 +169,22 @@ fn usage_errors_name_the_option() {
         ),
         (
             &["--kernel=k", "--vsock=cid=3,path=p", "--vsock=cid=3,path=p"],
-            "may be given once",
+            "given once",
         ),
+        (
+            &["--kernel=k", "--chroot=d", "--vsock=cid=3,path=p"],
+            "add ',in' to --vsock",
+        ),
+        (&["--kernel=k", "--pin=disk9=0"], "no thread disk9"),
+        (
+            &["--kernel=k", "--disk=d", "--pin=disk1=0"],
+            "no thread disk1",
+        ),
+        (&["--kernel=k", "--pin=vcpu1=0"], "no thread vcpu1"),
+        (&["--kernel=k", "--pin=vsock=0"], "no thread vsock"),
+        (&["--image", "k", "--user", "root"], "UID:GID, both above 0"),
+        (&["--image", "k", "--cpus", "-1"], "a number from 1 to 8"),
+        (&["--image", "k", "--memory=-1"], "a size like 64M"),
         (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
         (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
         (&["--image", "k", "--events", "-1"], "file descriptor"),
@@ -189,29 +207,7 @@ fn usage_errors_name_the_option() {
 #[test]
 fn help_names_every_option() {
     assert_eq!(parsed(&["--help"]), Ok(Request::Help));
-    for option in [
-        "image",
-        "kernel",
-        "initrd",
-        "memory",
-        "cpus",
-        "disk",
-        "pin",
-        "api",
-        "cmdline",
-        "net",
-        "vsock",
-        "ring",
-        "entry",
-        "events",
-        "serial",
-        "ticker",
-        "halt-in-guest",
-        "seconds",
-        "pages",
-        "prefault",
-        "populate",
-    ] {
-        assert!(HELP.contains(&format!("--{option} ")), "{option}");
+    for (name, ..) in OPTIONS {
+        assert!(HELP.contains(&format!("--{name} ")), "{name}");
     }
 }

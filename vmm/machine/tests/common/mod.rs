@@ -6,7 +6,7 @@
 #[path = "../../../../tests/src/skip.rs"]
 mod skip;
 
-use skip::skip;
+pub use skip::skip;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
