@@ -52,6 +52,12 @@ pub enum Missing {
         /// Device path.
         device: &'static str,
     },
+    /// Only the owner of the device may open it.
+    #[error("{device} may be opened by its owner only: give it to a group (chgrp kvm {device}; chmod 660 {device}), or run as its owner")]
+    OwnerOnly {
+        /// Device path.
+        device: &'static str,
+    },
     /// The API version differs.
     #[error("{device} speaks API version {found}, this program {wanted}: use a kernel of the last fifteen years")]
     Version {

@@ -8,6 +8,7 @@ use kvm_bindings::{
 };
 use std::arch::x86_64::__cpuid;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use trapline_interface::{Caps, Error, Hypervisor, Missing, Result, Ring0, VmSpec};
 
 /// Device of this backend.
@@ -40,7 +41,7 @@ impl Hypervisor for Kvm {
     }
 
     fn open() -> std::result::Result<Self, Missing> {
-        let system = kvm_ioctls::Kvm::new().map_err(|error| missing(error.into()))?;
+        let system = kvm_ioctls::Kvm::new().map_err(|error| missing(error.into(), mode()))?;
         let found = system.get_api_version();
         let wanted = KVM_API_VERSION as i32;
         if found != wanted {
@@ -71,9 +72,19 @@ fn can_disable_halt_exits(system: &kvm_ioctls::Kvm) -> bool {
     exits > 0 && exits as u32 & KVM_X86_DISABLE_EXITS_HLT != 0 && ring0() == Ring0::Native
 }
 
-fn missing(source: io::Error) -> Missing {
+/// Returns the access mode of the device.
+fn mode() -> Option<u32> {
+    let metadata = std::fs::metadata(DEVICE).ok()?;
+    Some(metadata.permissions().mode())
+}
+
+fn missing(source: io::Error, mode: Option<u32>) -> Missing {
+    const GROUP: u32 = 0o060;
     let device = DEVICE;
     match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) if mode.is_some_and(|mode| mode & GROUP != GROUP) => {
+            Missing::OwnerOnly { device }
+        }
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => Missing::NoDevice { device },
         Some(libc::EACCES | libc::EPERM) => Missing::NotPermitted { device },
         _ => Missing::Unusable {
@@ -101,9 +112,11 @@ mod tests {
 
     #[test]
     fn missing_device_error_names_the_remedy() {
-        let message = |code| missing(io::Error::from_raw_os_error(code)).to_string();
+        let given = |code, mode| missing(io::Error::from_raw_os_error(code), mode).to_string();
+        let message = |code| given(code, Some(0o660));
         assert!(message(libc::ENOENT).contains("modprobe"));
         assert!(message(libc::EACCES).contains("usermod -aG kvm"));
+        assert!(given(libc::EACCES, Some(0o600)).contains("chmod 660"));
         assert!(message(libc::EMFILE).contains("cannot be used"));
     }
 }
