@@ -3,6 +3,9 @@
 //! [`Writer`] fills a fixed buffer, [`Reader`] decodes it. Neither allocates, and neither panics on
 //! any input, because guests are not trusted.
 
+/// Maximum length of the body of a frame: clock and payload.
+pub const MAX_BODY: usize = 1024;
+
 /// Failure to read or write a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {

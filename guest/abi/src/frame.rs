@@ -6,6 +6,8 @@
 //! firmware output or garbage. After a damaged frame the decoder continues at the next byte, so
 //! at most the damaged record is lost.
 
+pub use crate::codec::MAX_BODY;
+
 use crate::codec::{Error, Reader, Writer};
 use crate::record::Record;
 
@@ -17,9 +19,6 @@ pub const HEADER: usize = 5;
 
 /// Length of the checksum.
 pub const CHECKSUM: usize = 4;
-
-/// Maximum length of clock and payload.
-pub const MAX_BODY: usize = 1024;
 
 /// Maximum length of a frame.
 pub const MAX_FRAME: usize = HEADER + MAX_BODY + CHECKSUM;

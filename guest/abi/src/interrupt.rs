@@ -5,8 +5,7 @@
 //! interrupts as fit, delta-encoded. They come from a guest, so unpacking checks everything and
 //! cannot panic.
 
-use crate::codec::{Error, Reader, Writer};
-use crate::frame::MAX_BODY;
+use crate::codec::{Error, Reader, Writer, MAX_BODY};
 
 /// Expiries of one window. Nothing is sent within a window.
 pub const WINDOW: u32 = 1024;

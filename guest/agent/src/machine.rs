@@ -3,7 +3,7 @@
 //! Accesses of the program exit from the guest directly, without instructions of the guest's kernel.
 //! The kernel must not have a driver bound to the transport.
 
-use crate::init::PortAccess;
+use crate::port::PortAccess;
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::fs::File;

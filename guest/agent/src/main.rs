@@ -10,13 +10,16 @@ mod block;
 mod build;
 mod clock;
 mod cpu;
+mod drivers;
 mod guard;
 mod init;
 mod linux;
 mod machine;
+mod port;
 mod processes;
 mod region;
 mod stress;
+mod sys;
 mod ticking;
 
 use std::io::{self, Write};

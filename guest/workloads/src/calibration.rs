@@ -8,7 +8,7 @@
 //! Each time is the median of [`TRIES`], because the figure of an operation is the median
 //! of its batches. The least time is biased: it is below what the median batch pays.
 
-use crate::measure::{begin_batch, end_batch, repeat, ticks};
+use crate::clock::{begin_batch, end_batch, repeat, ticks};
 use core::arch::asm;
 use core::hint::black_box;
 use trapline_abi::marker;

@@ -12,6 +12,7 @@ extern crate std;
 mod basic;
 pub mod block;
 pub mod calibration;
+mod clock;
 mod exits;
 pub mod irq;
 pub mod measure;
@@ -19,8 +20,9 @@ mod populate;
 mod processes;
 mod stream;
 pub mod system;
+mod timer;
 
-pub use measure::ticks;
+pub use clock::ticks;
 pub use system::{Block, Machine, NoProcesses, Processes, Reason, System, Wake};
 
 use measure::Bench;

@@ -5,7 +5,7 @@
 //! processes ([`NoProcesses`]), and a Linux process usually has no machine. Operations that need
 //! one are then skipped with the reason that the system returns.
 
-use crate::irq::{InterruptLog, TimerSource, TimerWindow};
+use crate::timer::{InterruptLog, TimerSource, TimerWindow};
 use core::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;

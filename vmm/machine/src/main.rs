@@ -74,7 +74,7 @@ fn run_image(settings: &VmConfig, mut events: Events) -> Result<Infallible, Fail
     } = ready;
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();
-    privileges::drop_all(settings)?;
+    privileges::drop_all(settings.user, settings.chroot.as_deref())?;
     let mut host = Host::new(console(settings, &vcpu)?);
     if settings.ticker {
         host.ticker = Some(Ticker::start(&vm, Arc::clone(&memory), settings.sandbox)?);

@@ -4,7 +4,6 @@
 //! purpose of Firecracker's jailer. In contrast to it, files are opened before the change of root, so the new root may be
 //! an empty directory; cgroups and namespaces are left to the caller.
 
-use crate::settings::VmConfig;
 use crate::Failure;
 use std::io;
 use std::os::unix::fs::chroot;
@@ -30,22 +29,22 @@ impl User {
     }
 }
 
-/// Changes to the configured root and user, then drops all capabilities for good. Called before other threads exist,
-/// which inherit the result.
+/// Changes to the root directory and user, if given, then drops all capabilities for good. Called before other threads
+/// exist, which inherit the result.
 ///
 /// # Errors
 /// The directory cannot be entered, or the process lacks the privilege.
-pub fn drop_all(config: &VmConfig) -> Result<(), Failure> {
-    if let Some(directory) = &config.chroot {
+pub fn drop_all(user: Option<User>, root: Option<&Path>) -> Result<(), Failure> {
+    if let Some(directory) = root {
         enter_root(directory).map_err(failure("--chroot", directory.display()))?;
     }
     // SAFETY: takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
         .map_err(Failure::system("forbid new privileges"))?;
-    if config.user.is_some() || config.chroot.is_some() {
+    if user.is_some() || root.is_some() {
         drop_bounding_set();
     }
-    if let Some(User { uid, gid }) = config.user {
+    if let Some(User { uid, gid }) = user {
         change_user(uid, gid).map_err(failure("--user", format!("{uid}:{gid}")))?;
     }
     drop_capabilities().map_err(Failure::system("drop the capabilities"))

@@ -4,11 +4,12 @@
 //! (kernel command line) and for the agent (arguments). Words without the prefix are ignored. An
 //! unknown word with the prefix is an error, because figures of a misunderstood job would be wrong.
 
+mod disk;
 mod words;
 
+pub use disk::Disk;
 pub use words::{Console, Fault, Shutdown, WaitMode};
 
-use crate::block::Disk;
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
 use core::fmt;

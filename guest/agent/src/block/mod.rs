@@ -9,7 +9,8 @@ mod one;
 mod ring;
 mod threads;
 
-use crate::init;
+use crate::drivers;
+use crate::sys::mount;
 use buffers::Buffers;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -52,8 +53,8 @@ impl Target {
         let path = path(disk);
         if matches!(disk, Disk::Device(_)) && !path.exists() {
             // The init of a guest has to mount devtmpfs; other processes need not.
-            let _ = init::mount("devtmpfs", "/dev");
-            init::drivers::load().map_err(|_| "the kernel refuses the disk's driver")?;
+            let _ = mount("devtmpfs", "/dev");
+            drivers::load().map_err(|_| "the kernel refuses the disk's driver")?;
         }
         let (file, direct) = open(&path).map_err(|_| "the disk cannot be opened")?;
         let target = Self {

@@ -3,9 +3,9 @@
 //! A load must make progress before a program is launched, and must still run after it. Its work in
 //! between is reported. It ends with the machine.
 
-use super::guest::wait_readable;
 use super::script::{Load, WorkReport};
 use crate::processes::program::in_memory;
+use crate::sys::wait_readable;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;

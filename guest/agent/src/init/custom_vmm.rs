@@ -5,10 +5,10 @@
 //! the TSC offset is read from the kernel, and after the last one the VMM is killed. In between this
 //! process sleeps as for other guests.
 
-use super::guest::{offset_of, start, wait_readable, Guest, RELAY_INTERVAL};
-use super::mount;
-use super::port::Port;
+use super::guest::{offset_of, start, Guest, RELAY_INTERVAL};
 use super::script::Launch;
+use crate::port::Port;
+use crate::sys::{mount, wait_readable};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;

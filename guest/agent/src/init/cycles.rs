@@ -1,7 +1,8 @@
 //! Endurance test: starts one command repeatedly. Some runs exit, others are killed while they
 //! write. Their output and the result of each run are printed on the console of this machine.
 
-use super::{drivers, Message};
+use super::Message;
+use crate::drivers;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::process::{Child, Command, Stdio};

@@ -2,7 +2,8 @@
 //! the console. Or a journal, to test power failures: records that were printed as stable must exist
 //! at the next boot.
 
-use super::{drivers, Message};
+use super::Message;
+use crate::drivers;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;

@@ -5,8 +5,9 @@
 //! exits. During long runs it wakes up periodically to empty the pipes.
 
 use super::background::Background;
-use super::port::Port;
 use super::script::{Launch, VmmKind};
+use crate::port::Port;
+use crate::sys::wait_readable;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -86,22 +87,6 @@ pub fn configure_pipe(reader: &File) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Waits until one of `descriptors` is readable, for at most `milliseconds`. Returns false on timeout.
-pub fn wait_readable(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bool> {
-    let wanted = |descriptor: &BorrowedFd<'_>| libc::pollfd {
-        fd: descriptor.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut wanted: Vec<_> = descriptors.iter().map(wanted).collect();
-    let timeout = i32::try_from(milliseconds).unwrap_or(i32::MAX);
-    // SAFETY: an array of the given length, of open descriptors.
-    match unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as u64, timeout) } {
-        -1 => Err(io::Error::last_os_error()),
-        count => Ok(count > 0),
-    }
 }
 
 impl Guest {

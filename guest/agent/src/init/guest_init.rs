@@ -4,8 +4,9 @@
 //! serial line of a machine without ports. Then the machine ends.
 
 use super::line::Line;
-use super::port::Port;
 use super::script;
+use crate::port::Port;
+use crate::sys::mount;
 use crate::{build, linux};
 use std::fs;
 use std::io;
@@ -94,7 +95,7 @@ pub fn run(task: &JobTask, main: u64) -> ! {
 /// Mounts devtmpfs if there is no `/dev/null`. On failure, starting programs reports it.
 fn mount_devices() {
     if !Path::new("/dev/null").exists() {
-        let _reported_later = super::mount("devtmpfs", "/dev");
+        let _reported_later = mount("devtmpfs", "/dev");
     }
 }
 

@@ -4,7 +4,7 @@
 //! directory is not part of a snapshot and is read each time. A machine without the device is started
 //! for one job, which is in its initramfs.
 
-use super::port::Port;
+use crate::port::Port;
 use std::fs;
 use std::io;
 use trapline_abi::platform::JOB_FILE;

@@ -1,6 +1,6 @@
 //! Serial line of a machine without ports, such as user-mode Linux. The machine ends by power-off.
 
-use super::mount;
+use crate::sys::mount;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;

@@ -2,7 +2,9 @@
 //! file and prints the number of each record on the console after fsync has returned. At the next
 //! boot the kernel replays its journal, and the number of records in each file is printed.
 
-use super::{drivers, mount, mount_from, Message};
+use super::Message;
+use crate::drivers;
+use crate::sys::{mount, mount_from, zero_or_error};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -70,7 +72,7 @@ fn write_logs(device: &str, records: u64) -> io::Result<()> {
 fn unmount() -> io::Result<()> {
     let place = std::ffi::CString::new(PLACE)?;
     // SAFETY: a string that outlives the call.
-    super::zero_or_error(unsafe { libc::umount(place.as_ptr()) }.into())
+    zero_or_error(unsafe { libc::umount(place.as_ptr()) }.into())
 }
 
 /// File of one writer.

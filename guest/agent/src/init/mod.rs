@@ -10,29 +10,23 @@ mod background;
 mod custom_vmm;
 mod cycles;
 mod disk;
-pub mod drivers;
 mod guest;
 mod guest_init;
 mod job;
 mod line;
 mod log;
 mod network;
-mod port;
 mod quiesce;
 mod script;
 mod xen;
 
-pub use port::PortAccess;
-
 use crate::linux::HELLO;
+use crate::port::Port;
+use crate::sys::{insert_module, mount};
 use background::Background;
-use port::Port;
 use script::{Step, VmmKind};
-use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::path::Path;
 use std::time::Duration;
 use trapline_abi::Record;
 use trapline_spawn::ticks;
@@ -190,53 +184,4 @@ fn mount_all() -> Result<(), Message> {
         mount(kind, at).map_err(|error| format!("mount {kind} at {at}: {error}"))?;
     }
     Ok(())
-}
-
-/// Mounts a file system without a device.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn mount(kind: &str, at: &str) -> io::Result<()> {
-    mount_from(kind, kind, at)
-}
-
-fn mount_from(source: &str, kind: &str, at: &str) -> io::Result<()> {
-    if !Path::new(at).exists() {
-        fs::create_dir(at)?;
-    }
-    let source = CString::new(source)?;
-    let (kind, at) = (CString::new(kind)?, CString::new(at)?);
-    // SAFETY: strings that outlive the call, and no data.
-    let result = unsafe {
-        libc::mount(
-            source.as_ptr(),
-            at.as_ptr(),
-            kind.as_ptr(),
-            0,
-            std::ptr::null(),
-        )
-    };
-    zero_or_error(result.into())
-}
-
-fn insert_module(path: &str, options: &str) -> io::Result<()> {
-    let file = File::open(path)?;
-    let options = CString::new(options)?;
-    // SAFETY: an open descriptor, a string that outlives the call, and no flags.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_finit_module,
-            file.as_raw_fd(),
-            options.as_ptr(),
-            0,
-        )
-    };
-    zero_or_error(result)
-}
-
-fn zero_or_error(result: libc::c_long) -> io::Result<()> {
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -1,7 +1,9 @@
 //! Network test of a guest: echoes data of TCP and vsock connections from the host, and sends data to
 //! an echo server on the host.
 
-use super::{drivers, zero_or_error, Message};
+use super::Message;
+use crate::drivers;
+use crate::sys::zero_or_error;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;

@@ -5,9 +5,10 @@
 //! read directly.
 
 use super::guest;
-use super::port::Port;
 use super::script::Launch;
-use super::{mount, Message};
+use super::Message;
+use crate::port::Port;
+use crate::sys::{mount, wait_readable, zero_or_error};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -92,7 +93,7 @@ fn seed() -> io::Result<()> {
     };
     // SAFETY: an open descriptor, and the structure that the request reads.
     let result = unsafe { libc::ioctl(random.as_raw_fd(), ADD_ENTROPY, &raw const seed) };
-    super::zero_or_error(result.into())
+    zero_or_error(result.into())
 }
 
 fn prepare() -> io::Result<()> {
@@ -105,7 +106,7 @@ fn prepare() -> io::Result<()> {
     mount("xenfs", "/proc/xen")?;
     let log = CString::new(log())?;
     // SAFETY: a string that outlives the call, and a mode.
-    super::zero_or_error(unsafe { libc::mkfifo(log.as_ptr(), 0o600) }.into())
+    zero_or_error(unsafe { libc::mkfifo(log.as_ptr(), 0o600) }.into())
 }
 
 fn log() -> String {
@@ -158,7 +159,7 @@ fn write_to_console(line: &str, toolstack: &Started) -> io::Result<File> {
             terminal.write_all(format!("{line}\n").as_bytes())?;
             return Ok(terminal);
         }
-        if guest::wait_readable(&[toolstack.pidfd.as_fd()], CHECK_INTERVAL)? {
+        if wait_readable(&[toolstack.pidfd.as_fd()], CHECK_INTERVAL)? {
             return Err(io::ErrorKind::NotFound.into());
         }
     }

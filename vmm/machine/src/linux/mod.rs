@@ -161,7 +161,7 @@ where
     let input = Arc::new(InputBuffer::default());
     let input_target = InputTarget::of(&settings.command_line);
     let usage = events.wanted().then(|| MemoryUsage::open(&ready.memory));
-    privileges::drop_all(settings)?;
+    privileges::drop_all(settings.user, settings.chroot.as_deref())?;
     let host = Host {
         input: match input_target {
             InputTarget::Serial => Input::Buffered(Arc::clone(&input), Arc::clone(&slots.console)),

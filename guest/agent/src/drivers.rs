@@ -1,6 +1,6 @@
 //! Kernel modules of a guest's devices, from the initramfs, in the order of their names.
 
-use super::{insert_module, mount, Message};
+use crate::sys::{insert_module, mount};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::sync::OnceLock;
@@ -12,12 +12,12 @@ const PLACE: &str = "/trapline/drivers";
 ///
 /// # Errors
 /// Returns the first failure.
-pub fn prepare() -> Result<(), Message> {
-    static DONE: OnceLock<Result<(), Message>> = OnceLock::new();
+pub fn prepare() -> Result<(), String> {
+    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
     DONE.get_or_init(mount_and_load).clone()
 }
 
-fn mount_and_load() -> Result<(), Message> {
+fn mount_and_load() -> Result<(), String> {
     for (kind, at) in [("devtmpfs", "/dev"), ("sysfs", "/sys")] {
         mount(kind, at).map_err(|error| format!("{at}: {error}"))?;
     }
