@@ -25,12 +25,12 @@ pub struct Function {
 }
 
 impl Function {
-    /// Creates the name of code without a symbol: of its file, and of its function's address there.
+    /// Creates the name of code without a symbol: its function's address in the file, or the file.
     fn nameless(component: &str, address: Option<u64>) -> Self {
-        let offset = address.map(|address| format!("{OFFSET}{address:x}"));
+        let address = address.map(|address| format!("{OFFSET}{address:x}]"));
         Self {
             component: component.to_owned(),
-            name: format!("[{component}{}]", offset.unwrap_or_default()),
+            name: address.unwrap_or_else(|| format!("[{component}]")),
         }
     }
 
@@ -41,15 +41,15 @@ impl Function {
 
     /// Returns the name without an address, which changes with every build of a file.
     pub fn stable_name(&self) -> Cow<'_, str> {
-        match self.name.split_once(OFFSET) {
-            Some((file, _)) if self.is_nameless() => Cow::Owned(format!("{file}]")),
-            _ => Cow::Borrowed(&self.name),
+        match self.name.starts_with(OFFSET) {
+            true => Cow::Owned(format!("[{}]", self.component)),
+            false => Cow::Borrowed(&self.name),
         }
     }
 }
 
 /// Precedes the address of a function without a symbol.
-const OFFSET: &str = "+0x";
+const OFFSET: &str = "[+0x";
 
 #[derive(Clone, Debug)]
 struct Entry {

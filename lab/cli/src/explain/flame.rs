@@ -2,7 +2,7 @@
 //! instructions in it and above it. The file is self-contained.
 
 use super::page::Page;
-use super::stacks::{self, frame, FRACTION};
+use super::stacks::{self, frame, PER};
 use crate::failure::Failure;
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
@@ -90,8 +90,7 @@ fn picture(page: &Page<'_>) -> std::io::Result<String> {
         Some(second) => {
             let other = number(second.profile.total);
             options.title = format!("{title} → {}: {other}", second.environment);
-            options.count_name = "insn per operation".to_owned();
-            options.factor = 1.0 / FRACTION;
+            options.count_name = format!("insn per {} operations", number(PER));
         }
     }
     // Filled by `with_legend`.
@@ -303,7 +302,8 @@ mod tests {
         let title = "exits/port-out in sim/kvm → sim/qemu-kvm: 6,640.20";
         assert!(svg.contains(title), "{svg}");
         assert!(svg.contains("red: more than in sim/kvm"), "{svg}");
-        let frame = "kernel`entry_SYSCALL_64 (6,667 insn per operation";
+        let frame =
+            "kernel`entry_SYSCALL_64 (6,666,600 insn per 1,000 operations, 100.00%; +50.00%)";
         assert!(svg.contains(frame), "{svg}");
         assert!(!svg.contains("<!DOCTYPE"), "{svg}");
     }

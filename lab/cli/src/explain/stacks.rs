@@ -9,8 +9,8 @@ use trapline_profile::{Function, Profile, Stack};
 /// Schema of speedscope's files.
 const SPEEDSCOPE: &str = "https://www.speedscope.app/file-format-schema.json";
 
-/// Unit of counts that are compared: thousandths of an instruction per operation. Tools read integers.
-pub const FRACTION: f64 = 1000.0;
+/// Operations of which counts that are compared are the instructions. Tools read integers.
+pub const PER: f64 = 1000.0;
 
 /// Returns the label of a function in a frame.
 pub fn label(function: &Function) -> String {
@@ -29,7 +29,7 @@ fn fold(stack: &Stack) -> String {
 }
 
 /// Returns the stacks of a profile with the instructions of all operations, or those of two profiles with
-/// both counts, in [`FRACTION`].
+/// both counts, per [`PER`] operations.
 pub fn folded(page: &Page<'_>) -> Vec<String> {
     match &page.second {
         None => {
@@ -46,7 +46,7 @@ fn both(before: &Profile, after: &Profile) -> Vec<String> {
     let mut counts: BTreeMap<String, [f64; 2]> = BTreeMap::new();
     for (side, profile) in [before, after].into_iter().enumerate() {
         for stack in &profile.stacks {
-            let count = stack.count as f64 * FRACTION / profile.operations as f64;
+            let count = stack.count as f64 * PER / profile.operations as f64;
             counts.entry(fold(stack)).or_default()[side] += count;
         }
     }
@@ -154,7 +154,7 @@ mod tests {
     fn profile(operations: u64, counts: [u64; 2]) -> Profile {
         let frames = [
             function("trapline-vmm", "<[u8; 8] as Debug>::fmt"),
-            function("libc", "[libc+0x1f0]"),
+            function("libc", "[+0x1f0]"),
         ];
         let stacks = counts.iter().zip(1..).map(|(count, depth)| Stack {
             frames: frames[..depth].to_vec(),
@@ -188,7 +188,7 @@ mod tests {
     fn folded_stacks_have_one_count_or_two() {
         let (first, second) = (profile(10, [5, 30]), profile(4, [5, 0]));
         let lines = folded(&page(&first, None));
-        let both = format!("{OUTER};libc`[libc+0x1f0]");
+        let both = format!("{OUTER};libc`[+0x1f0]");
         assert_eq!(lines, [format!("{OUTER} 5"), format!("{both} 30")]);
         let lines = folded(&page(&first, Some(&second)));
         let expected = [format!("{OUTER} 500 1250"), format!("{both} 3000 0")];
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(file["$schema"], SPEEDSCOPE);
         let frames = file["shared"]["frames"].as_array().unwrap();
         assert_eq!(frames.len(), 2);
-        assert_eq!(frames[1], json!({ "name": "[libc+0x1f0]", "file": "libc" }));
+        assert_eq!(frames[1], json!({ "name": "[+0x1f0]", "file": "libc" }));
         let profiles = file["profiles"].as_array().unwrap();
         let expected = [
             "exits/port-out in sim/kvm",
@@ -227,7 +227,7 @@ mod tests {
         folder.collapse(text.as_bytes(), &mut folded).unwrap();
         let folded = String::from_utf8(folded).unwrap();
         let outer = "sim/kvm;<[u8: 8] as Debug>::fmt";
-        let expected = format!("{outer} 5\n{outer};[libc+0x1f0] 30\n");
+        let expected = format!("{outer} 5\n{outer};[+0x1f0] 30\n");
         assert_eq!(folded, expected);
     }
 }

@@ -68,16 +68,16 @@ fn function_without_a_symbol_has_its_address() {
     assert_eq!(symbols.unwound[&start].end, end);
     symbols.entries.clear();
     let function = symbols.find(space, start.1 + 1);
-    let name = format!("[test+0x{:x}]", start.1 - 0x1000);
+    let name = format!("[+0x{:x}]", start.1 - 0x1000);
     assert_eq!(function.name, name);
     assert!(function.is_nameless() && symbols.begins(space, start.1));
     assert_eq!(function.stable_name(), "[test]");
     let named = Function {
-        name: "operator+0x".to_owned(),
+        name: "operator[+0x".to_owned(),
         ..function
     };
     assert!(!named.is_nameless());
-    assert_eq!(named.stable_name(), "operator+0x");
+    assert_eq!(named.stable_name(), "operator[+0x");
 }
 
 #[test]
