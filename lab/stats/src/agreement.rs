@@ -1,9 +1,10 @@
 //! Agreement of two clocks: the rank correlation of figures of the same operations.
 //!
-//! RankTest are compared, not figures, because instructions, cycles and nanoseconds are different
+//! Ranks are compared, not figures, because instructions, cycles and nanoseconds are different
 //! units. Spearman's rho is the correlation of mid-ranks (ties share their mean rank). Its
-//! interval, for more than [`MOST_PERMUTED`] operations, is Fisher's z with the variance of Bonett and Wright (2000, "Sample size requirements
-//! for estimating Pearson, Kendall and Spearman correlations") and the quantile of
+//! interval, for more than [`MOST_PERMUTED`] operations, is Fisher's z with the variance of Bonett
+//! and Wright (2000, "Sample size requirements for estimating Pearson, Kendall and Spearman
+//! correlations") and the quantile of
 //! Student's t with `n - 2` degrees of freedom in the place of the normal one, which keeps the
 //! level for few operations (`make power`). `p` is that of no correlation, two-sided: exact by
 //! all permutations for up to [`MOST_PERMUTED`] operations (Hollander, Wolfe and Chicken 2014,

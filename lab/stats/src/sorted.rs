@@ -1,4 +1,4 @@
-//! Sorted values with their median and percentiles.
+//! Means, and sorted values with their median and percentiles.
 
 /// Values in ascending order, at least one, all finite.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ impl Sorted {
 
     /// Returns the mean.
     pub fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len() as f64
+        mean(&self.0)
     }
 
     /// Returns the smallest value that at least `share` (0 to 1) of all are not above (nearest rank).
@@ -50,6 +50,11 @@ impl Sorted {
     pub fn count(&self) -> usize {
         self.0.len()
     }
+}
+
+/// Returns the mean of at least one value.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::critical::{p_value, CRITICAL_LENGTHS};
 use super::statistic::{strongest, Candidate, Shape};
 use super::Settings;
+use crate::sorted::mean;
 use crate::verdict::{focused_q_values, same_digits};
 
 /// The fewest runs of a series on the wall clock that is tested.
@@ -185,10 +186,6 @@ fn levels(series: &[f64], points: &[(usize, f64)]) -> Vec<ChangePoint> {
             }
         })
         .collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Input of a test: the figures of both sides' boots, and their pairing.
 
-use crate::sorted::Sorted;
+use crate::sorted::{mean, Sorted};
 use std::collections::BTreeMap;
 use thiserror::Error;
 use trapline_model::Clock;
@@ -191,10 +191,6 @@ fn by_block(boots: &[(u32, f64)]) -> BTreeMap<u32, Vec<f64>> {
         blocks.entry(*block).or_default().push(*value);
     }
     blocks
-}
-
-pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 #[cfg(test)]

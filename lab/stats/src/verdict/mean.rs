@@ -5,8 +5,9 @@
 //! within the margin. For few boots of two separate runs, Welch's test guards the rank sum test, which
 //! assumes equal spreads.
 
-use super::data::{mean, Data};
+use super::data::Data;
 use super::test::Test;
+use crate::sorted::mean;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The mean of differences of logarithms, or the difference of two means, with its standard error.

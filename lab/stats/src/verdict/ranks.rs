@@ -8,8 +8,8 @@
 //! between two of them (Hodges and Lehmann 1963; Hollander, Wolfe and Chicken 2014, sections 3.1-3.3 and
 //! 4.1-4.3). Ties are split and rounded to the larger p-value.
 
-use super::data::mean;
 use super::test::Test;
+use crate::sorted::mean;
 use crate::sorted::Sorted;
 
 /// A statistic that counts the `candidates` above a difference, with its distribution if that
