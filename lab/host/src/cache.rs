@@ -3,11 +3,11 @@
 //! Snapshots and symbols are evicted, least recently used first, above a limit. Downloads stay until
 //! they are removed on request, because figures depend on their versions.
 
-use crate::Error;
+use crate::{draft, Error};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// A cache directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,42 +43,29 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
-        Self::Kernel,
-        Self::Xen,
-        Self::RtTests,
-        Self::Uml,
-        Self::KernelBuild,
-        Self::Snapshot,
-        Self::Symbols,
-        Self::DebugSymbols,
+    /// All kinds, with their names and directories, in their order.
+    const TABLE: [(Self, &'static str, &'static str); 8] = [
+        (Self::Kernel, "kernel", "kernels"),
+        (Self::Xen, "xen", "xen"),
+        (Self::RtTests, "rt-tests", "rt-tests"),
+        (Self::Uml, "uml", "uml"),
+        (Self::KernelBuild, "kernel-build", "kernel-build"),
+        (Self::Snapshot, "snapshot", "snapshots"),
+        (Self::Symbols, "symbols", "symbols"),
+        (Self::DebugSymbols, "debug-symbols", "debug-symbols"),
     ];
+
+    fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.into_iter().map(|(kind, _, _)| kind)
+    }
 
     /// Returns its name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::Xen => "xen",
-            Self::RtTests => "rt-tests",
-            Self::Uml => "uml",
-            Self::KernelBuild => "kernel-build",
-            Self::Snapshot => "snapshot",
-            Self::Symbols => "symbols",
-            Self::DebugSymbols => "debug-symbols",
-        }
+        Self::TABLE[self as usize].1
     }
 
     const fn directory(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernels",
-            Self::Xen => "xen",
-            Self::RtTests => "rt-tests",
-            Self::Uml => "uml",
-            Self::KernelBuild => "kernel-build",
-            Self::Snapshot => "snapshots",
-            Self::Symbols => "symbols",
-            Self::DebugSymbols => "debug-symbols",
-        }
+        Self::TABLE[self as usize].2
     }
 
     /// Returns whether it can be regenerated identically. All others are directories of downloads.
@@ -113,7 +100,7 @@ impl Cache {
     /// The directory cannot be read.
     pub fn entries(&self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
-        for kind in Kind::ALL {
+        for kind in Kind::all() {
             let directory = self.of(kind);
             match fs::read_dir(&directory) {
                 Ok(found) => {
@@ -127,17 +114,39 @@ impl Cache {
         Ok(entries)
     }
 
-    /// Evicts snapshots and symbols, least recently used first, down to `limit` bytes. Returns the
-    /// removed entries. A machine that is being restored keeps its open file.
+    /// Returns what killed processes left behind, in kinds and in downloads.
+    fn abandoned(&self) -> Vec<Entry> {
+        let in_kind = |kind: Kind| {
+            let inside = subdirectories(&self.of(kind)).filter(move |_| !kind.is_evictable());
+            let places = [self.of(kind)].into_iter().chain(inside);
+            let paths = places.flat_map(|place| draft::abandoned_in(&place).collect::<Vec<_>>());
+            paths.filter_map(move |path| Entry::of(kind, path))
+        };
+        Kind::all().flat_map(in_kind).collect()
+    }
+
+    /// Removes what killed processes left behind, and returns it. Another process may remove it first.
+    ///
+    /// # Errors
+    /// An entry cannot be removed.
+    pub fn remove_abandoned(&self) -> Result<Vec<Entry>, Error> {
+        let entries = self.abandoned();
+        entries.iter().try_for_each(|entry| remove(&entry.path))?;
+        Ok(entries)
+    }
+
+    /// Evicts snapshots and symbols, least recently used first, down to `limit` bytes, and removes what
+    /// killed processes left behind. Returns the removed entries. A machine that is being restored keeps
+    /// its open file.
     ///
     /// # Errors
     /// An entry cannot be read or removed.
     pub fn prune(&self, limit: u64) -> Result<Vec<Entry>, Error> {
+        let mut removed = self.remove_abandoned()?;
         let mut entries = self.entries()?;
         entries.retain(|entry| entry.kind.is_evictable());
         entries.sort_by_key(|entry| entry.used);
         let mut left: u64 = entries.iter().map(|entry| entry.bytes).sum();
-        let mut removed = Vec::new();
         for entry in entries {
             if left <= limit {
                 break;
@@ -154,24 +163,34 @@ impl Cache {
     /// # Errors
     /// See [`Self::prune`].
     pub fn clear(&self) -> Result<Vec<Entry>, Error> {
+        let mut removed = self.remove_abandoned()?;
         let entries = self.entries()?;
         entries.iter().try_for_each(|entry| remove(&entry.path))?;
-        Ok(entries)
+        removed.extend(entries);
+        Ok(removed)
     }
 }
 
-/// Prefix of incomplete files.
+impl Entry {
+    fn of(kind: Kind, path: PathBuf) -> Option<Self> {
+        let about = fs::symlink_metadata(&path).ok()?;
+        Some(Self {
+            kind,
+            name: path.file_name()?.to_string_lossy().into_owned(),
+            bytes: size(&path),
+            used: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            path,
+        })
+    }
+}
+
+/// Prefix of files in progress.
 pub const INCOMPLETE: &str = ".making-";
 
-/// Age at which an incomplete file is abandoned: the process that wrote it was killed.
-const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
-
-/// Returns whether a file is incomplete and abandoned.
-pub fn is_abandoned(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let modified = fs::symlink_metadata(path).and_then(|about| about.modified());
-    let age = modified.ok().and_then(|at| at.elapsed().ok());
-    name.starts_with(INCOMPLETE) && age.is_some_and(|age| age > ABANDONED_AFTER)
+fn subdirectories(place: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.is_dir())
 }
 
 /// Returns whether a file name is a SHA-256, as of all complete snapshots and symbols.
@@ -183,16 +202,10 @@ fn entry(kind: Kind, found: &fs::DirEntry) -> Option<Entry> {
     let name = found.file_name().to_string_lossy().into_owned();
     let about = found.metadata().ok()?;
     let is_entry = match kind.is_evictable() {
-        false => about.is_dir(),
-        true => about.is_file() && (is_hash(&name) || is_abandoned(&found.path())),
+        false => about.is_dir() && !name.starts_with('.'),
+        true => about.is_file() && is_hash(&name),
     };
-    is_entry.then(|| Entry {
-        kind,
-        name,
-        bytes: size(&found.path()),
-        used: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-        path: found.path(),
-    })
+    is_entry.then(|| Entry::of(kind, found.path())).flatten()
 }
 
 fn size(path: &Path) -> u64 {
@@ -220,6 +233,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     /// Returns valid names, each of one repeated digit.
     fn hashes(digits: &[&str]) -> Vec<String> {
@@ -282,16 +296,35 @@ mod tests {
     }
 
     #[test]
+    fn abandoned_files_and_directories_are_pruned() {
+        let (_directory, cache) = cache(&["a"]);
+        let kernels = cache.of(Kind::Kernel);
+        let abandoned = [
+            cache.of(Kind::Snapshot).join(".making-once"),
+            kernels.join(".fetching-once"),
+            kernels.join("linux-image-1/.fetching-once"),
+        ];
+        let long_ago = SystemTime::now() - Duration::from_secs(60);
+        for path in &abandoned {
+            fs::create_dir_all(path).unwrap();
+            fs::write(path.join("file"), "half").unwrap();
+            let directory = fs::File::open(path).unwrap();
+            directory.set_modified(long_ago).unwrap();
+        }
+        let removed = cache.prune(u64::MAX).unwrap();
+        assert_eq!(removed.len(), abandoned.len());
+        assert!(abandoned.iter().all(|path| !path.exists()));
+        assert_eq!(cache.entries().unwrap().len(), 2);
+    }
+
+    #[test]
     fn foreign_and_incomplete_files_are_kept() {
         let (_directory, cache) = cache(&["a"]);
         let snapshots = cache.of(Kind::Snapshot);
         fs::write(snapshots.join("notes.txt"), "mine").unwrap();
         fs::write(snapshots.join(".making-now"), "half").unwrap();
         fs::create_dir(snapshots.join("b".repeat(64))).unwrap();
-        let long_ago = SystemTime::now() - 2 * ABANDONED_AFTER;
-        let forgotten = fs::File::create(snapshots.join(".making-once")).unwrap();
-        forgotten.set_modified(long_ago).unwrap();
-        assert_eq!(cache.entries().unwrap().len(), 3);
+        assert_eq!(cache.entries().unwrap().len(), 2);
         cache.clear().unwrap();
         let left = fs::read_dir(snapshots).unwrap();
         let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());

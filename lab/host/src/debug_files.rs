@@ -2,6 +2,7 @@
 //! downloaded from the distribution's debug archive.
 
 use crate::cache::{Cache, Kind};
+use crate::draft::WorkDirectory;
 use crate::package::{self, UNPACKED};
 use crate::{hexadecimal, Error};
 use std::fs;
@@ -61,7 +62,7 @@ pub fn fetch(file: &Path, cache: &Cache) -> Result<(), Error> {
     fs::create_dir_all(&place).map_err(Error::file(&place))?;
     for suffix in PACKAGES {
         let debug = format!("{name}-{suffix}");
-        let work = package::work_directory(&place)?;
+        let work = WorkDirectory::create(&place)?;
         let wanted = format!("{debug}={version}");
         if package::download([wanted.as_str()].into_iter(), work.path()).is_err() {
             continue;
@@ -73,8 +74,8 @@ pub fn fetch(file: &Path, cache: &Cache) -> Result<(), Error> {
     }
     Err(Error::missing(
         format!("the package sources have no debug symbols of {name} {version}"),
-        "add the distribution's debug archive to the sources (Debian: 'deb \
-         MIRROR/debian-debug RELEASE-debug main'), then 'sudo apt-get update'",
+        "add the distribution's debug archive (Debian: suite RELEASE-debug of debian-debug) to the package \
+         sources, then 'sudo apt-get update'",
     ))
 }
 

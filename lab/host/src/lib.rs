@@ -8,11 +8,13 @@ pub mod clock_check;
 pub mod custom_vmm;
 pub mod cyclictest;
 pub mod debug_files;
+pub mod draft;
 pub mod exit_status;
 pub mod facts;
 pub mod host_noise;
 pub mod package;
 pub mod process;
+pub mod tool;
 pub mod toolchain;
 pub mod usage;
 

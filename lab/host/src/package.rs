@@ -5,10 +5,11 @@
 //! with a new release.
 
 use crate::cache::{Cache, Kind};
-use crate::Error;
+use crate::draft::WorkDirectory;
+use crate::{tool, Error};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 /// A package with libraries that may not be installed.
 pub struct Package {
@@ -54,7 +55,7 @@ impl Package {
     fn download(&self, cache: &Cache) -> Result<PathBuf, Error> {
         let kind = cache.of(self.kind);
         fs::create_dir_all(&kind).map_err(Error::file(&kind))?;
-        let work = work_directory(&kind)?;
+        let work = WorkDirectory::create(&kind)?;
         download(self.names.iter().copied(), work.path())?;
         let main = self.names[0];
         let name = unpack_all(work.path(), main)?;
@@ -122,16 +123,6 @@ pub fn download<'a>(
     run_checked("apt-get", &arguments, directory)
 }
 
-/// Creates a directory in `place` to download into, removed when dropped.
-///
-/// # Errors
-/// It cannot be created.
-pub fn work_directory(place: &Path) -> Result<tempfile::TempDir, Error> {
-    let mut builder = tempfile::Builder::new();
-    let made = builder.prefix(".fetching-").tempdir_in(place);
-    made.map_err(Error::file(place))
-}
-
 /// Unpacks all packages of a directory into its [`UNPACKED`]. Returns name and version of the one
 /// whose name begins with `main`.
 ///
@@ -157,20 +148,20 @@ pub fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>, Error>
 /// Runs a tool of the distribution, in English and without questions.
 ///
 /// # Errors
-/// The tool is not installed.
+/// The tool is not installed, or a stop was requested.
 pub fn run(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<Output, Error> {
-    Command::new(tool)
+    let mut command = Command::new(tool);
+    command
         .args(arguments)
         .current_dir(directory)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|_| {
-            Error::missing(
-                format!("{tool} is not installed, so no package can be downloaded"),
-                "for a kernel, use --kernel FILE --modules DIRECTORY",
-            )
-        })
+        .env("LC_ALL", "C");
+    tool::output(&mut command).map_err(|error| match error {
+        Error::Start { .. } => Error::missing(
+            format!("{tool} is not installed, so no package can be downloaded"),
+            "for a kernel, use --kernel FILE --modules DIRECTORY",
+        ),
+        other => other,
+    })
 }
 
 fn run_checked(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<(), Error> {

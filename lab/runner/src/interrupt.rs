@@ -6,6 +6,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+use trapline_environments::tool;
 
 /// A cancellation flag, and the signal that set it.
 #[derive(Clone, Default)]
@@ -21,6 +22,7 @@ impl Interrupt {
     /// The kernel refuses a handler.
     pub fn install() -> Result<Self, Failure> {
         let interrupt = Self::default();
+        tool::end_on(interrupt.flag());
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let registered = interrupt.register(signal);
             registered

@@ -7,6 +7,7 @@ use crate::module;
 use crate::settings::Settings;
 use std::fs;
 use std::path::Path;
+use trapline_host::draft::WorkDirectory;
 use trapline_host::{package, Error};
 
 pub use super::module::Module;
@@ -68,7 +69,7 @@ pub fn archive(drivers: &[Module]) -> Vec<u8> {
 fn fetch(kernel: &Path, place: &Path) -> Result<(), Error> {
     let name = kernel.file_name().unwrap_or_default().to_string_lossy();
     let packages = packages(&name);
-    let work = package::work_directory(kernel)?;
+    let work = WorkDirectory::create(kernel)?;
     package::download(packages.iter().map(String::as_str), work.path())?;
     package::unpack_all(work.path(), "linux-image-")?;
     let unpacked = work.path().join("unpacked");

@@ -8,6 +8,7 @@ use crate::module::{self, Module};
 use crate::settings::Settings;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trapline_host::draft::WorkDirectory;
 use trapline_host::{package, Error};
 
 /// A kernel and the modules of its KVM.
@@ -202,7 +203,7 @@ fn download(cache: &Path, maker: Maker) -> Result<PathBuf, Error> {
     let packages = packages()?;
     let kernels = kernels(cache);
     fs::create_dir_all(&kernels).map_err(Error::file(&kernels))?;
-    let work = package::work_directory(&kernels)?;
+    let work = WorkDirectory::create(&kernels)?;
     package::download(packages.iter().map(String::as_str), work.path())?;
     let name =
         package::unpack_all(work.path(), "linux-image-")?.unwrap_or_else(|| packages[0].clone());

@@ -48,22 +48,25 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the defaults: parts of [`Parts::find`], QEMU in `$PATH`, the distribution's kernel, and
+    /// Removes what killed processes left in the cache, and returns the defaults: parts of [`Parts::find`], QEMU in `$PATH`, the distribution's kernel, and
     /// `$XDG_CACHE_HOME/trapline` or `~/.cache/trapline`.
     ///
     /// # Errors
     /// The path of this program is unknown.
     pub fn find() -> Result<Self, Error> {
+        let cache = Cache {
+            directory: cache_directory(),
+            limit: DEFAULT_LIMIT,
+        };
+        // What cannot be removed now is tried again by the next process.
+        let _ = cache.remove_abandoned();
         Ok(Self {
             parts: Parts::find()?,
             qemu: None,
             kernel: None,
             root: Vec::new(),
             disk: None,
-            cache: Cache {
-                directory: cache_directory(),
-                limit: DEFAULT_LIMIT,
-            },
+            cache,
             start: Start::Restore,
             vmm: None,
             debug: DebugFiles::default(),

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::NamedTempFile;
-use trapline_host::cache::{is_abandoned, Kind, INCOMPLETE};
+use trapline_host::cache::Kind;
+use trapline_host::draft;
 use trapline_host::{Cache, Error, Limits};
 
 /// The snapshots of a cache.
@@ -99,12 +100,8 @@ impl<'a> Snapshots<'a> {
     /// # Errors
     /// The cache cannot be written.
     pub fn draft(&self, key: &str) -> Result<SnapshotDraft, Error> {
-        self.remove_forgotten();
-        let file = tempfile::Builder::new()
-            .prefix(INCOMPLETE)
-            .tempfile_in(&self.directory);
         Ok(SnapshotDraft {
-            file: file.map_err(Error::file(&self.directory))?,
+            file: draft::file_in(&self.directory)?,
             place: self.place(key),
         })
     }
@@ -127,16 +124,6 @@ impl<'a> Snapshots<'a> {
 
     fn place(&self, key: &str) -> PathBuf {
         self.directory.join(key)
-    }
-
-    fn remove_forgotten(&self) {
-        let entries = fs::read_dir(&self.directory)
-            .into_iter()
-            .flatten()
-            .flatten();
-        for entry in entries.filter(|entry| is_abandoned(&entry.path())) {
-            let _ = fs::remove_file(entry.path());
-        }
     }
 }
 

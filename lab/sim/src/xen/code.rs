@@ -6,6 +6,7 @@ use crate::kernel::found_in;
 use crate::settings::Settings;
 use std::fs;
 use std::path::PathBuf;
+use trapline_host::draft::WorkDirectory;
 use trapline_host::{package, Error};
 
 /// The hypervisor with symbols: name in the cache, directory in its package, and suffix of that package.
@@ -63,7 +64,7 @@ fn with_names(xen: &Xen) -> Result<PathBuf, Error> {
             "sudo apt-get update, and 'trapline cache prune --all' to fetch a newer Xen",
         )
     };
-    let place = package::work_directory(&xen.directory)?;
+    let place = WorkDirectory::create(&xen.directory)?;
     let wanted = format!("{package}={version}");
     package::download([wanted.as_str()].into_iter(), place.path()).map_err(|_| missing())?;
     package::unpack_all(place.path(), &package)?;

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trapline_host::cache::Kind;
+use trapline_host::draft::WorkDirectory;
 use trapline_host::{package, Cache, Error};
 
 /// A downloaded Xen.
@@ -231,7 +232,7 @@ fn download(cache: &Cache) -> Result<Xen, Error> {
     let packages = Packages::known()?;
     let place = cache.of(Kind::Xen);
     fs::create_dir_all(&place).map_err(Error::file(&place))?;
-    let work = package::work_directory(&place)?;
+    let work = WorkDirectory::create(&place)?;
     package::download(packages.all().into_iter(), work.path())?;
     let unpacked = package::unpack_all(work.path(), &packages.hypervisor)?;
     let name = unpacked.unwrap_or_else(|| packages.hypervisor.clone());

@@ -1,0 +1,138 @@
+//! Runs tools of the host, such as apt-get, so that they end with this process.
+//!
+//! A tool leads a process group. The kernel kills it when this process dies, and a requested stop kills the
+//! group.
+
+use crate::{memory_file, Error};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{
+    getppid, kill_process_group, pidfd_open, set_parent_process_death_signal, Pid, PidfdFlags,
+    Signal,
+};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The stop request of this process, if it handles signals.
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Interval of checks for a stop request.
+const POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// Makes all tools end when `stop` is set. Only the first call of a process has an effect.
+pub fn end_on(stop: Arc<AtomicBool>) {
+    let _ = STOP.set(stop);
+}
+
+fn is_stopped() -> bool {
+    STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
+}
+
+/// A running tool. Dropping it kills its group.
+struct Tool(Child);
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Runs a tool without input, and returns its output.
+///
+/// # Errors
+/// [`Error::Stopped`], or the tool cannot be run.
+pub fn output(command: &mut Command) -> Result<Output, Error> {
+    let mut files = [memory_file("stdout", &[])?, memory_file("stderr", &[])?];
+    let program = command.get_program().to_owned();
+    let status = run(command, &files).map_err(Error::start(&program))?;
+    let status = status.ok_or(Error::Stopped)?;
+    let [stdout, stderr] = files.each_mut().map(read);
+    Ok(Output {
+        status,
+        stdout: stdout.map_err(Error::file(&program))?,
+        stderr: stderr.map_err(Error::file(&program))?,
+    })
+}
+
+/// Runs a tool with its output in two files; `None` if it was stopped.
+fn run(command: &mut Command, [stdout, stderr]: &[File; 2]) -> io::Result<Option<ExitStatus>> {
+    command
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .process_group(0);
+    die_with_parent(command);
+    let mut tool = Tool(command.spawn()?);
+    match has_ended(&tool.0)? {
+        true => tool.0.wait().map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Makes the kernel kill the process of `command` when the calling thread ends.
+fn die_with_parent(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let die = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before.
+        match getppid() == Some(parent) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Interrupted.into()),
+        }
+    };
+    // SAFETY: the closure makes system calls only, and allocates nothing.
+    unsafe { command.pre_exec(die) };
+}
+
+/// Waits for the end of a tool. Returns false after a stop request.
+fn has_ended(tool: &Child) -> io::Result<bool> {
+    let pidfd = pidfd_open(Pid::from_child(tool), PidfdFlags::empty())?;
+    while !is_stopped() {
+        let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
+        match poll(&mut ended, Some(&POLL_INTERVAL)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+fn read(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_and_status_are_returned() {
+        let script = "printf out; printf err >&2; exit 3";
+        let output = output(Command::new("/bin/sh").args(["-c", script])).unwrap();
+        assert_eq!(
+            (&output.stdout[..], &output.stderr[..]),
+            (&b"out"[..], &b"err"[..])
+        );
+        assert_eq!(output.status.code(), Some(3));
+    }
+
+    #[test]
+    fn missing_tool_is_an_error() {
+        let error = output(&mut Command::new("/nonexistent/tool")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/tool"), "{error}");
+    }
+}
