@@ -1,6 +1,7 @@
 //! JUnit XML: suites of cases that passed, were skipped, failed, or had an error.
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use std::time::Duration;
 
 /// A group of cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Case {
     pub name: String,
     /// Outcome.
     pub outcome: Outcome,
+    /// Time that the case takes, if it is a time.
+    pub time: Option<Duration>,
     /// Standard output; may be empty.
     pub output: String,
 }
@@ -64,6 +67,8 @@ pub fn junit(title: &str, suites: Vec<Suite>) -> Result<String, JunitError> {
     let mut report = Report::new(title);
     let with_cases = suites.into_iter().filter(|suite| !suite.cases.is_empty());
     report.add_test_suites(with_cases.map(of_suite));
+    let times = report.test_suites.iter().filter_map(|suite| suite.time);
+    report.set_time(times.sum());
     Ok(report.to_string()?)
 }
 
@@ -71,6 +76,12 @@ fn of_suite(suite: Suite) -> TestSuite {
     let mut written = TestSuite::new(suite.name);
     let facts = suite.facts.into_iter();
     written.add_properties(facts.map(|(name, value)| Property::new(name, value)));
+    let is_skipped = |case: &&Case| matches!(case.outcome, Outcome::Skipped(_));
+    let skipped = suite.cases.iter().filter(is_skipped).count();
+    // The attribute of Jenkins; the library writes only "disabled", that of older schemas.
+    let skipped = skipped.to_string().as_str().into();
+    written.extra.insert("skipped".into(), skipped);
+    written.set_time(suite.cases.iter().filter_map(|case| case.time).sum());
     written.add_test_cases(suite.cases.into_iter().map(of_case));
     written
 }
@@ -78,6 +89,8 @@ fn of_suite(suite: Suite) -> TestSuite {
 fn of_case(case: Case) -> TestCase {
     let mut written = TestCase::new(case.name, status(case.outcome));
     written.set_classname(case.class);
+    // Services expect a time of every case.
+    written.set_time(case.time.unwrap_or_default());
     if !case.output.is_empty() {
         written.set_system_out(case.output);
     }
@@ -111,6 +124,7 @@ mod tests {
             class: "sim/kvm".to_owned(),
             name: name.to_owned(),
             outcome,
+            time: Some(Duration::from_micros(26)),
             output: HOSTILE.to_owned(),
         }
     }
@@ -164,6 +178,9 @@ mod tests {
             xml.contains("tests=\"4\" failures=\"1\" errors=\"1\""),
             "{xml}"
         );
+        assert!(xml.contains(" skipped=\"1\""), "{xml}");
+        // Of the report, of its suite and of four cases.
+        assert_eq!(xml.matches(" time=\"").count(), 6, "{xml}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod inspect;
 mod irq;
 mod kernel_build;
 mod names;
+pub mod pages;
 mod plan;
 mod populate;
 mod report;
@@ -38,13 +39,14 @@ pub use run::{OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions};
 
 use clap::{Parser, Subcommand};
 use names::{environment_parser, workload_parser};
+use pages::after_help;
 
 /// Measures the cost of virtualization, to the instruction.
 ///
 /// Runs the same code in every environment of this host - as a process, in virtual machines, and on
 /// simulated machines whose clock counts instructions - and compares the cost of each operation.
 #[derive(Parser, Debug)]
-#[command(name = "trapline", version, max_term_width = 80, after_help = EXIT_STATUS)]
+#[command(name = "trapline", version, max_term_width = 80, after_help = after_help("trapline"))]
 pub struct Cli {
     /// Command
     #[command(subcommand)]
@@ -53,16 +55,6 @@ pub struct Cli {
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
 }
-
-const EXIT_STATUS: &str = "\
-Exit status:
-  0    success; operations that cannot be measured are skipped
-  1    an operation that should work failed
-  2    invalid command line
-  3    two runs on the instruction clock gave different figures
-  4    baseline, check, bisect, compare, irq: cannot be measured on this host
-  5    irq: the requirement of --require is not proven
-  130  interrupted by SIGINT; finished boots are stored (143: SIGTERM)";
 
 /// Parses `trapline NAME WORD...`.
 #[cfg(test)]
@@ -115,13 +107,16 @@ pub enum Command {
     Floor(InspectArgs),
     /// List or prune cached kernels and snapshots
     Cache(CacheArgs),
-    /// Print completions for a shell
+    /// Print completions for a shell: of commands, options, environments, operations and run numbers
     Completions {
         /// Shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print the manual page of a command
+    Man {
+        /// Command [default: the program itself]
+        command: Option<String>,
+    },
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod block;
 mod boot;
 mod cache;
 mod compare;
+mod completion;
 mod doctor;
 mod explain;
 mod export;
@@ -39,6 +40,7 @@ use failure::{Failure, Status};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    completion::answer();
     let status = match Cli::try_parse() {
         Ok(cli) => {
             terminal::choose_color(cli.color);
@@ -64,8 +66,8 @@ fn report_usage(error: &clap::Error) -> Status {
 fn execute(command: Command) -> Result<Status, Failure> {
     match command {
         Command::Doctor(args) => print_findings(&args)?,
-        Command::Completions { shell } => terminal::print_text(&manual::completions(shell))?,
-        Command::Man => terminal::print_text(&manual::page())?,
+        Command::Completions { shell } => terminal::print_text(&completion::script(shell)?)?,
+        Command::Man { command } => terminal::print_text(&manual::page(command.as_deref())?)?,
         Command::List(args) => list::list(&args)?,
         Command::Run(args) => return run::run(&args),
         Command::Plan(args) => return plan::plan(&args),

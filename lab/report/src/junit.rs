@@ -4,6 +4,7 @@
 use crate::{notes, verdicts, Report};
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::time::Duration;
 use trapline_ci::{Case, Outcome, Remark, Suite};
 use trapline_model::{names, Config, EnvironmentId};
 use trapline_stats::irq::Proof;
@@ -38,8 +39,16 @@ fn case(report: &Report, config: &Config, cell: &Cell) -> Case {
         class: config.to_string(),
         name: names::path(cell.op),
         outcome: outcome(report, cell),
+        time: time(cell),
         output: figure_lines(cell),
     }
+}
+
+/// Returns the figure if it is a time; instructions are none.
+fn time(cell: &Cell) -> Option<Duration> {
+    let is_time = cell.unit == "ns";
+    let figure = cell.value.figure().filter(|_| is_time)?;
+    Duration::try_from_secs_f64(figure.estimate / 1e9).ok()
 }
 
 fn outcome(report: &Report, cell: &Cell) -> Outcome {

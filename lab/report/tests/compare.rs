@@ -229,7 +229,7 @@ fn change_for_the_worse_is_a_junit_failure() {
     let xml = rendered(&compare, Format::Junit);
     for words in [
         "tests=\"6\" failures=\"1\" errors=\"0\"",
-        "<testcase name=\"basic/getpid\" classname=\"qemu-kvm against kvm\">",
+        "<testcase name=\"basic/getpid\" classname=\"qemu-kvm against kvm\" time=\"0.000\">",
         "<failure message=\"changed: more, B/A 4.500, adjusted interval 4.490 to 4.510\" type=\"changed\"/>",
         "<skipped message=\"unsure: +12 boots, B/A 1.015, adjusted interval 1.005 to 1.025\" type=\"unsure\"/>",
         "<skipped message=\"B was not measured: no halt instruction\" type=\"undecided\"/>",

@@ -5,7 +5,7 @@ mod common;
 #[path = "common/formats.rs"]
 mod formats;
 
-use formats::{bencher, junit};
+use formats::{bencher, junit, openmetrics};
 use serde_json::Value;
 use trapline_model::EnvironmentId;
 use trapline_report::Report;
@@ -23,7 +23,7 @@ fn hostile() -> Report {
 
 /// The lines of the case of an operation in an environment.
 fn case<'a>(xml: &'a str, class: &str, name: &str) -> &'a str {
-    let start = format!("<testcase name=\"{name}\" classname=\"{class}\">");
+    let start = format!("<testcase name=\"{name}\" classname=\"{class}\" time=\"");
     let from = xml
         .find(&start)
         .unwrap_or_else(|| panic!("no {class} {name} in {xml}"));
@@ -90,5 +90,21 @@ fn bencher_has_every_figure_that_can_be_resolved() {
     assert!(
         value.get("kvm/basic/getpid").is_none(),
         "it is below resolution"
+    );
+}
+
+#[test]
+fn openmetrics_has_a_gauge_for_each_figure() {
+    let report = common::report();
+    let text = openmetrics(&report);
+    let line = "trapline_estimate{environment=\"kvm\",workload=\"exits\",operation=\"port-out\",\
+                clock=\"wall\",unit=\"ns\"} 24061\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.ends_with("\n# EOF\n"), "{text}");
+    let figures = report.summary.cells.iter();
+    let figures = figures.filter(|cell| cell.value.figure().is_some());
+    assert_eq!(
+        text.matches("\ntrapline_estimate{").count(),
+        figures.count()
     );
 }

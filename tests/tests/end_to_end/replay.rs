@@ -68,6 +68,48 @@ fn replay_has_the_figures_of_the_recorded_boot() {
     );
 }
 
+/// Returns the errors of `instance` against the published schema.
+fn schema_errors(instance: &Value) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("docs/schema/run.json")).expect("it is there");
+    let schema: Value = serde_json::from_str(&text).expect("it is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    let errors = validator.iter_errors(instance);
+    errors
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
+}
+
+#[test]
+fn json_is_valid_against_the_published_schema() {
+    let place = Place::new();
+    recorded(&place);
+    let replayed = replay(&place).json();
+    assert_eq!(schema_errors(&replayed), [] as [String; 0]);
+    for name in ["report.json"] {
+        let file = root().join("lab/report/tests/expected").join(name);
+        let text = std::fs::read_to_string(file).expect("it is there");
+        let everything: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(schema_errors(&everything), [] as [String; 0], "{name}");
+    }
+}
+
+#[test]
+fn schema_rejects_wrong_cells() {
+    let place = Place::new();
+    recorded(&place);
+    let replayed = replay(&place).json();
+    for (key, wrong) in [
+        ("unit", Value::from("parsec")),
+        ("estimate", Value::from("3264")),
+        ("flags", serde_json::json!(["odd"])),
+        ("skip", Value::from("and measured")),
+    ] {
+        let mut changed = replayed.clone();
+        changed["cells"][0][key] = wrong;
+        assert!(!schema_errors(&changed).is_empty(), "{key} is accepted");
+    }
+}
+
 #[test]
 fn truncated_recording_has_no_done_record() {
     let place = Place::new();

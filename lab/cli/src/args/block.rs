@@ -1,6 +1,7 @@
 //! Arguments of `block`.
 
 use super::cache::size;
+use super::pages::after_help;
 use super::{environment_parser, Format, RunOptions, SizeOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
@@ -12,7 +13,7 @@ use trapline_model::EnvironmentId;
 
 /// Arguments of `trapline block`.
 #[derive(Args, Debug)]
-#[command(after_help = REQUESTS)]
+#[command(after_help = after_help("block"))]
 pub struct BlockArgs {
     /// Environments to measure [default: host]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
@@ -38,14 +39,6 @@ pub struct BlockArgs {
     #[command(flatten)]
     pub run_options: RunOptions,
 }
-
-const REQUESTS: &str = "\
-Requests of 4 KiB have random, distinct offsets; those of 1 MiB are sequential.
-The number at the end of a name is the queue depth; -sync flushes after each
-request (fdatasync). I/O is direct where the file system supports it, and data
-is verified.
-
-Each boot writes the whole file first. An operation takes at most 10 s.";
 
 impl BlockArgs {
     /// Returns the operations to measure, and those that are named.

@@ -1,11 +1,12 @@
 //! Arguments of `boot`.
 
+use super::pages::after_help;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Arguments of `trapline boot`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help("boot"))]
 pub struct BootArgs {
     /// Linux kernel: a bzImage, or a vmlinux with CONFIG_PVH [default: the distribution's cloud kernel]
     #[arg(long, value_name = "FILE")]
@@ -52,14 +53,6 @@ pub struct BootArgs {
     #[arg(long)]
     pub no_reboot: bool,
 }
-
-const EXAMPLES: &str = "\
-On a terminal, Ctrl-A is a prefix: Ctrl-A x ends the machine, p presses its
-power button, h prints help, and a sends Ctrl-A itself.
-
-  trapline boot --initrd initrd.cpio
-  trapline boot --kernel vmlinuz --disk root.img --append 'root=/dev/vda rw'
-  trapline boot --initrd initrd.cpio --json --api vm.sock 2> console.txt";
 
 /// A console of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

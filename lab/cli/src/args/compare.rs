@@ -1,5 +1,6 @@
 //! Arguments of `compare`.
 
+use super::pages::after_help;
 use super::{workload_parser, Format, Preset, RunOptions};
 use clap::Args;
 use std::str::FromStr;
@@ -8,7 +9,7 @@ use trapline_model::{time, Config, InvalidConfig};
 
 /// Arguments of `trapline compare`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help("compare"))]
 pub struct CompareArgs {
     /// Baseline: ENV[:SETTING=VALUE,...] to measure now, or a stored run
     /// RUN[/ENV[:SETTING=VALUE,...]]
@@ -52,17 +53,6 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub run_options: RunOptions,
 }
-
-const EXAMPLES: &str = "\
-Settings: cpus, memory, pin, idle; and replacements of files: image, agent, vmm,
-qemu, kernel with modules. The same configuration twice is an A/A comparison,
-which shows noise.
-
-  trapline compare kvm qemu-kvm
-  trapline compare kvm:vmm=old/trapline-vmm kvm --workload exits
-  trapline compare sim/kvm sim/qemu-kvm --workload exits,boot
-  trapline compare 12 15                the environments that both runs have
-  trapline compare 12/kvm 12/qemu-kvm";
 
 /// Default number of blocks: two more than the bootstrap needs.
 const BLOCKS: u32 = 10;

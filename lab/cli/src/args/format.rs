@@ -18,6 +18,9 @@ pub enum Format {
     Junit,
     /// Bencher Metric Format: every figure with its interval
     Bencher,
+    /// OpenMetrics text: every figure as a gauge
+    #[value(name = "openmetrics")]
+    OpenMetrics,
 }
 
 impl Format {
@@ -30,6 +33,7 @@ impl Format {
             Self::Markdown => trapline_report::Format::Markdown,
             Self::Junit => trapline_report::Format::Junit,
             Self::Bencher => trapline_report::Format::Bencher,
+            Self::OpenMetrics => trapline_report::Format::OpenMetrics,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments of `baseline`, `check` and `bisect`.
 
+use super::pages::after_help;
 use super::{environment_parser, workload_parser, RunOptions};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
@@ -10,7 +11,7 @@ use trapline_model::EnvironmentId;
 
 /// Arguments of `trapline baseline`.
 #[derive(Args, Debug)]
-#[command(after_help = BASELINE_STATUS)]
+#[command(after_help = after_help("baseline"))]
 pub struct BaselineArgs {
     /// Environments to measure, on the instruction clock
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true,
@@ -23,21 +24,9 @@ pub struct BaselineArgs {
     pub run_options: RunOptions,
 }
 
-const BASELINE_STATUS: &str = "\
-The baseline is written to standard output. It has the figures and their profiles,
-from which 'trapline check' names functions; if QEMU cannot load the plugin that
-counts, a note says so and the baseline has figures only.
-
-Exit status:
-  0  success
-  1  an operation failed
-  2  invalid command line
-  3  two runs gave different figures
-  4  an environment cannot be measured on this host";
-
 /// Arguments of `trapline check`.
 #[derive(Args, Debug)]
-#[command(after_help = CHECK_STATUS)]
+#[command(after_help = after_help("check"))]
 pub struct CheckArgs {
     /// Output of 'trapline baseline'
     #[arg(long, value_name = "FILE")]
@@ -51,20 +40,9 @@ pub struct CheckArgs {
     pub run_options: RunOptions,
 }
 
-const CHECK_STATUS: &str = "\
-If a figure changed and the baseline has profiles, the environment is run again to
-name the functions that gained or lost instructions.
-
-Exit status:
-  0  every figure is equal, or within its tolerance
-  1  a figure changed, vanished or appeared
-  2  invalid command line or baseline
-  3  two runs gave different figures
-  4  an environment of the baseline cannot be measured on this host";
-
 /// Arguments of `trapline bisect`.
 #[derive(Args, Debug)]
-#[command(after_help = BISECT_STATUS, override_usage = BISECT_USAGE)]
+#[command(after_help = after_help("bisect"), override_usage = BISECT_USAGE)]
 pub struct BisectArgs {
     /// Commit before the change
     #[arg(long, value_name = "REV")]
@@ -98,17 +76,6 @@ pub struct BisectArgs {
 /// Usage in two lines; clap prints one that is wider than a terminal.
 const BISECT_USAGE: &str = "trapline bisect [OPTIONS] --good <REV> --bad <REV>
                        --build <CMD> --workload <W,W/OP>";
-
-const BISECT_STATUS: &str = "\
-Commits that cannot be built or measured are skipped. The search follows first
-parents. Relative paths in --vmm are resolved in the top directory of each commit.
-
-Exit status:
-  0  the commit is found
-  1  only a range is found, or no figure differs
-  2  invalid command line, or the programs of both commits are identical
-  3  two runs of the good or the bad commit gave different figures
-  4  the good or the bad commit cannot be built or measured on this host";
 
 /// Tolerances of figures.
 #[derive(Args, Debug)]

@@ -1,11 +1,13 @@
 //! Arguments of `history`.
 
+use super::pages::after_help;
 use super::{environment_parser, workload_parser, PlainFormat, StoreOptions};
 use clap::Args;
 use trapline_model::EnvironmentId;
 
 /// Arguments of `trapline history`.
 #[derive(Args, Debug)]
+#[command(after_help = after_help("history"))]
 pub struct HistoryArgs {
     /// Environments [default: all]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]

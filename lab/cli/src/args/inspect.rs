@@ -1,9 +1,11 @@
 //! Arguments of `doctor`, `list`, `show`, `explain` and `floor`.
 
+use super::pages::after_help;
 use super::{
     environment_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat,
     ProfileFormat, StoreOptions, SymbolSource,
 };
+use crate::completion::run_numbers;
 use clap::Args;
 use std::path::PathBuf;
 use trapline_model::EnvironmentId;
@@ -20,11 +22,12 @@ pub struct InspectArgs {
 
 /// Arguments of `trapline show`.
 #[derive(Args, Debug)]
+#[command(after_help = after_help("show"))]
 pub struct ShowArgs {
     #[command(flatten)]
     pub store: StoreOptions,
     /// Number of the run [default: the latest]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", add = run_numbers())]
     pub run: Option<u32>,
     /// List the stored runs instead
     #[arg(long, conflicts_with_all = ["run", "format", "all", "plot"])]
@@ -35,6 +38,7 @@ pub struct ShowArgs {
 
 /// Arguments of `trapline explain`.
 #[derive(Args, Debug)]
+#[command(after_help = after_help("explain"))]
 pub struct ExplainArgs {
     /// Environment on the instruction clock; with a second one the differences are listed, largest first
     #[arg(value_name = "ENV", value_parser = environment_parser(), hide_possible_values = true, num_args = 1..=2, required = true)]

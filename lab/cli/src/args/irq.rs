@@ -1,5 +1,6 @@
 //! Arguments of `irq`.
 
+use super::pages::after_help;
 use super::{environment_parser, Format, RunOptions, SizeOptions};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
@@ -11,7 +12,7 @@ use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched, Sche
 
 /// Arguments of `trapline irq`.
 #[derive(Args, Debug)]
-#[command(after_help = STATUS, mut_arg("boots", |boots| boots.help(BOOTS)))]
+#[command(after_help = after_help("irq"), mut_arg("boots", |boots| boots.help(BOOTS)))]
 pub struct IrqArgs {
     /// Environments to measure, as listed by `trapline list` [default: all]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
@@ -56,17 +57,6 @@ pub struct IrqArgs {
 
 /// Help of `--boots`, whose default differs because a boot with interrupts is long.
 const BOOTS: &str = "Boots per wall-clock environment [default: 1]";
-
-const STATUS: &str = "\
-10,000 expiries with a period of 10 ms take 100 s per timer.
-
-Exit status:
-  0  success; with --require: met by every timer in every environment
-  1  an operation failed; with --require: not met by a timer
-  2  invalid command line
-  3  two runs on the instruction clock gave different figures
-  4  with --require: nothing can be measured on this host
-  5  with --require: not proven for a timer, and violated by none";
 
 /// Source of the interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,6 @@
 //! Arguments of `kernel-build`.
 
+use super::pages::after_help;
 use super::{environment_parser, PlainFormat, RunOptions};
 use clap::{Args, ValueEnum};
 use trapline_model::cpus::MOST;
@@ -8,6 +9,7 @@ use trapline_model::EnvironmentId;
 
 /// Arguments of `trapline kernel-build`.
 #[derive(Args, Debug)]
+#[command(after_help = after_help("kernel-build"))]
 pub struct KernelBuildArgs {
     /// Environments to build in [default: host,uml,qemu-tcg/linux,kvm/linux,qemu-kvm/linux]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]

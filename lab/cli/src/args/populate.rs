@@ -1,5 +1,6 @@
 //! Arguments of `populate`.
 
+use super::pages::after_help;
 use super::{environment_parser, Format, RunOptions, SizeOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
@@ -9,7 +10,7 @@ use trapline_model::{populate, EnvironmentId, Loads};
 
 /// Arguments of `trapline populate`.
 #[derive(Args, Debug)]
-#[command(after_help = ORDER)]
+#[command(after_help = after_help("populate"))]
 pub struct PopulateArgs {
     /// Environments to measure [default: host, kvm, sim/linux, sim/kvm]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
@@ -29,14 +30,6 @@ pub struct PopulateArgs {
     #[command(flatten)]
     pub run_options: RunOptions,
 }
-
-const ORDER: &str = "\
-A region of order N has 2^N pages of 4 KiB: 4 KiB, 32 KiB, 2 MiB and 1 GiB.
-Regions are mapped on demand and prepopulated, with pages of 4 KiB and, if large
-enough, of 2 MiB.
-
-With --co-tenant each method is a run of its own; trapline show --list lists
-them. Regions that are too large for the simulated machine are skipped.";
 
 impl PopulateArgs {
     /// Returns the operations to measure, and those that are named.

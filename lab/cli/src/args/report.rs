@@ -1,16 +1,19 @@
 //! Arguments of `report`.
 
+use super::pages::after_help;
 use super::StoreOptions;
+use crate::completion::run_numbers;
 use clap::Args;
 use std::path::PathBuf;
 
 /// Arguments of `trapline report`.
 #[derive(Args, Debug)]
+#[command(after_help = after_help("report"))]
 pub struct ReportArgs {
     #[command(flatten)]
     pub store: StoreOptions,
     /// Number of the run [default: the latest]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", add = run_numbers())]
     pub run: Option<u32>,
     /// File to write, or - for standard output [default: trapline-run-N.html]
     #[arg(long, short, value_name = "FILE.html")]

@@ -1,5 +1,6 @@
 //! Arguments of `run`, and the options that all measuring commands share.
 
+use super::pages::after_help;
 use super::settings::GuestOptions;
 use super::{environment_parser, workload_parser, EnvironmentOptions, Format, Preset};
 use clap::Args;
@@ -9,6 +10,7 @@ use trapline_runner::random_seed;
 
 /// Arguments of `trapline run`.
 #[derive(Args, Debug)]
+#[command(after_help = after_help("run"))]
 pub struct RunArgs {
     /// Plan file, in place of the options below; an unfinished run of it is resumed
     #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "seed"])]

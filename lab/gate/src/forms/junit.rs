@@ -32,6 +32,7 @@ pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
 
 fn case(row: &Row, causes: &str) -> Case {
     Case {
+        time: None,
         class: row.environment.name().to_owned(),
         name: row.operation.clone(),
         outcome: outcome(row, causes),

@@ -52,6 +52,7 @@ fn facts(compare: &CompareReport) -> Vec<(String, String)> {
 
 fn case(one: &Row) -> Case {
     Case {
+        time: None,
         class: class(&one.configs),
         name: names::path(one.op),
         outcome: outcome(one),

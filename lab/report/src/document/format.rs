@@ -22,6 +22,8 @@ pub enum Format {
     Junit,
     /// Bencher Metric Format.
     Bencher,
+    /// OpenMetrics text.
+    OpenMetrics,
 }
 
 /// Renders the documents of a run, one for each set of settings.
@@ -43,6 +45,15 @@ pub fn render(documents: &[Document], format: Format) -> Result<String, JunitErr
         }
         Format::Csv => csv(documents),
         Format::Junit => junit(documents)?,
+        Format::OpenMetrics => {
+            let header = documents
+                .first()
+                .map_or(&[][..], |document| document.header);
+            let records = documents
+                .iter()
+                .flat_map(|document| document.records.clone());
+            trapline_ci::openmetrics(header, &records.collect::<Vec<_>>())
+        }
         Format::Bencher => {
             let metrics = documents.iter().flat_map(|document| &document.metrics);
             trapline_ci::bencher(metrics.cloned())

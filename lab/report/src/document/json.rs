@@ -1,4 +1,4 @@
-//! The JSON object of a document. `docs/json.md` describes it.
+//! The JSON object of a document. `docs/json.md` and `docs/schema/run.json` describe it.
 
 use serde::Serialize;
 

@@ -28,6 +28,10 @@ pub fn junit(report: &Report) -> String {
     rendered(report, Format::Junit)
 }
 
+pub fn openmetrics(report: &Report) -> String {
+    rendered(report, Format::OpenMetrics)
+}
+
 pub fn bencher(report: &Report) -> String {
     rendered(report, Format::Bencher)
 }
