@@ -95,7 +95,6 @@ pub const PAGES: [Page; 16] = [
                 "with --require: not proven for a timer, and violated by none",
             ),
         ],
-        ..NO_PAGE
     },
     Page {
         command: "populate",
