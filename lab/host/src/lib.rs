@@ -14,6 +14,7 @@ pub mod facts;
 pub mod host_noise;
 pub mod package;
 pub mod process;
+pub mod query;
 pub mod tool;
 pub mod toolchain;
 pub mod usage;

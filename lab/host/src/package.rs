@@ -6,7 +6,7 @@
 
 use crate::cache::{Cache, Kind};
 use crate::draft::WorkDirectory;
-use crate::{tool, Error};
+use crate::{query, tool, Error};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -47,9 +47,7 @@ impl Package {
     /// # Errors
     /// `apt-cache` cannot be run.
     pub fn is_known(&self) -> Result<bool, Error> {
-        Ok(run("apt-cache", &["show", self.names[0]], Path::new("/"))?
-            .status
-            .success())
+        Ok(apt_cache(&["show", self.names[0]])?.status.success())
     }
 
     fn download(&self, cache: &Cache) -> Result<PathBuf, Error> {
@@ -104,6 +102,15 @@ pub fn origin(directory: &Path) -> String {
     format!("package {}", name.to_string_lossy())
 }
 
+/// Returns the output of `apt-cache`. Each query takes up to seconds and is run once per process.
+///
+/// # Errors
+/// It is not installed.
+pub fn apt_cache(arguments: &[&str]) -> Result<Output, Error> {
+    let tool = "apt-cache";
+    query::output(Path::new(tool), arguments, "").map_err(|_| not_installed(tool))
+}
+
 /// Returns the packages in the output of `apt-cache depends`.
 pub fn dependencies(output: &str) -> impl Iterator<Item = &str> {
     let lines = output.lines();
@@ -156,12 +163,16 @@ pub fn run(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<O
         .current_dir(directory)
         .env("LC_ALL", "C");
     tool::output(&mut command).map_err(|error| match error {
-        Error::Start { .. } => Error::missing(
-            format!("{tool} is not installed, so no package can be downloaded"),
-            "for a kernel, use --kernel FILE --modules DIRECTORY",
-        ),
+        Error::Start { .. } => not_installed(tool),
         other => other,
     })
+}
+
+fn not_installed(tool: &str) -> Error {
+    Error::missing(
+        format!("{tool} is not installed, so no package can be downloaded"),
+        "for a kernel, use --kernel FILE --modules DIRECTORY",
+    )
 }
 
 fn run_checked(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<(), Error> {

@@ -2,8 +2,7 @@
 //! SVM. The machine is created, queried and ended before it executes anything.
 
 use crate::qemu::{Qemu, COUNTING, REMEDY};
-use crate::query;
-use trapline_host::Error;
+use trapline_host::{query, Error};
 
 /// Options of a paused machine with QMP on standard input.
 const STANDING: &str =

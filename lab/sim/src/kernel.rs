@@ -163,11 +163,7 @@ fn packages() -> Result<Vec<String>, Error> {
 /// It has none of them.
 pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
     for meta in metapackages {
-        let output = package::run(
-            "apt-cache",
-            &["depends", "--important", meta],
-            Path::new("/"),
-        )?;
+        let output = package::apt_cache(&["depends", "--important", meta])?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if let Some(image) = concrete_image(&text) {
             let modules = modules_package(&image)?;
@@ -186,7 +182,7 @@ pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
 /// `apt-cache` cannot be run.
 pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
     let modules = image.replacen("linux-image-", "linux-modules-", 1);
-    let known = package::run("apt-cache", &["show", &modules], Path::new("/"))?;
+    let known = package::apt_cache(&["show", &modules])?;
     Ok(known.status.success().then_some(modules))
 }
 

@@ -27,7 +27,6 @@ pub mod trace;
 pub mod xen;
 
 mod qmp;
-mod query;
 mod snapshot;
 
 /// Path of the agent on the machine, its init.

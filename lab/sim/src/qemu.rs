@@ -1,6 +1,5 @@
 //! QEMU: its version, and the machines it creates for the image and for Linux, the same in all environments.
 
-use crate::query;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use trapline_abi::job::Console;
 use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
 use trapline_abi::Job;
 use trapline_host::process::Command;
-use trapline_host::{find_program, Error};
+use trapline_host::{find_program, query, Error};
 use trapline_model::layers::QemuMachine;
 use trapline_model::{GuestConfig, Halt};
 

@@ -99,7 +99,7 @@ fn tool_packages() -> Result<BTreeSet<String>, Error> {
 
 fn depends(arguments: &[&str]) -> Result<String, Error> {
     let arguments = [&["depends"], arguments].concat();
-    let output = package::run("apt-cache", &arguments, Path::new("/"))?;
+    let output = package::apt_cache(&arguments)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

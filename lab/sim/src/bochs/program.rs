@@ -1,9 +1,8 @@
 //! Finds Bochs and checks its capabilities.
 
-use crate::query;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use trapline_host::Error;
+use trapline_host::{query, Error};
 
 /// Command that installs Bochs.
 pub const REMEDY: &str = "sudo apt-get install --no-install-recommends bochs bochs-term";

@@ -144,7 +144,7 @@ impl Packages {
     /// Returns the packages of the newest Xen of the distribution.
     fn known() -> Result<Self, Error> {
         let pattern = ["search", "--names-only", "^xen-hypervisor-[0-9.]+-amd64$"];
-        let found = package::run("apt-cache", &pattern, Path::new("/"))?;
+        let found = package::apt_cache(&pattern)?;
         let text = String::from_utf8_lossy(&found.stdout).into_owned();
         let version = newest(&text).ok_or_else(missing)?;
         Ok(Self {
@@ -191,7 +191,7 @@ fn newest(found: &str) -> Option<String> {
 /// has no such package.
 fn with_libraries(package: &str) -> Result<Vec<String>, Error> {
     let arguments = ["depends", "--recurse", "--important", package];
-    let output = package::run("apt-cache", &arguments, Path::new("/"))?;
+    let output = package::apt_cache(&arguments)?;
     let known = by_package(&String::from_utf8_lossy(&output.stdout));
     let mut wanted: Vec<_> = known
         .keys()

@@ -1,12 +1,12 @@
-//! Programs that report their version or capabilities and exit. Each is run once per process: every
-//! environment of a machine has the same questions.
+//! Programs that report versions, capabilities or packages and exit. Each query is run once per process,
+//! since every environment needs the same answers.
 
+use crate::Error;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
-use trapline_host::Error;
 
 /// Program and arguments.
 type Query = (PathBuf, Vec<String>);
@@ -35,6 +35,7 @@ pub fn output(program: &Path, arguments: &[&str], input: &str) -> Result<Output,
 fn run(program: &Path, arguments: &[&str], input: &str) -> io::Result<Output> {
     let mut child = Command::new(program)
         .args(arguments)
+        .env("LC_ALL", "C")
         // Bochs would look for its plugins there.
         .env_remove("LTDL_LIBRARY_PATH")
         .stdin(Stdio::piped())
