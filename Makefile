@@ -41,9 +41,12 @@ check: ## Check format and lints
 
 test: setup-tests build check ## Run all tests but the slow ones; prints what was skipped and why
 	@rm -f $(SKIPS)
-	$(TEST) --workspace --no-fail-fast
+	$(TEST) --workspace --tests --no-fail-fast
+	$(TEST) --package trapline-store --doc
 	@scripts/skips.sh $(SKIPS)
-	@echo "Slow tests were left out: make test-all runs them, too."
+	@echo; echo "Slow tests, left out here (make test-all runs them, too):"
+	@$(TEST) --quiet --package trapline-tests --test end_to_end -- --list --ignored | \
+	    sed -n 's/: test$$//p' | sed 's/^/  /'
 
 test-all: test ## Run all tests (about half an hour)
 	@rm -f $(SKIPS)

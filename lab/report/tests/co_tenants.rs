@@ -1,9 +1,6 @@
 //! Reports of guests beside machines that are populated.
 
-#[path = "common/formats.rs"]
-mod formats;
-#[path = "common/irq.rs"]
-mod made_up;
+use crate::{formats, made_up};
 
 use formats::{json, terminal};
 use trapline_report::{CoTenant, Report, Style};

@@ -1,7 +1,6 @@
 //! A comparison in all its forms.
 
-#[path = "common/snapshot.rs"]
-mod snapshot;
+use crate::snapshot;
 
 use snapshot::assert_snapshot;
 use std::collections::BTreeMap;

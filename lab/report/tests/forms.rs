@@ -1,10 +1,6 @@
 //! Snapshots of each output format of a report. `TRAPLINE_BLESS=1 cargo test` updates them.
 
-mod common;
-#[path = "common/formats.rs"]
-mod formats;
-#[path = "common/snapshot.rs"]
-mod snapshot;
+use crate::{common, formats, snapshot};
 
 use formats::{brief, csv, json, markdown, terminal};
 use snapshot::assert_snapshot;

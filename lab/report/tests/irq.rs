@@ -1,12 +1,7 @@
 //! Snapshots of the output formats of a report of interrupts. `TRAPLINE_BLESS=1 cargo test` updates
 //! them.
 
-#[path = "common/formats.rs"]
-mod formats;
-#[path = "common/irq.rs"]
-mod made_up;
-#[path = "common/snapshot.rs"]
-mod snapshot;
+use crate::{formats, made_up, snapshot};
 
 use formats::{json, junit, markdown, terminal};
 use snapshot::assert_snapshot;

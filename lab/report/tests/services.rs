@@ -1,9 +1,7 @@
 //! The forms that services for continuous integration read, of a report with one of
 //! everything.
 
-mod common;
-#[path = "common/formats.rs"]
-mod formats;
+use crate::{common, formats};
 
 use formats::{bencher, junit, openmetrics};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Stores of earlier formats.
 
-mod common;
+use crate::common;
 
 use rusqlite::Connection;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Durability: a writer is killed at random times.
 
-mod common;
+use crate::common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,7 +26,7 @@ fn writer() {
 
 fn start_writer(path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer"])
+        .args(["--exact", "killed::writer"])
         .env(STORE, path)
         .stdout(Stdio::null())
         .spawn()

@@ -1,6 +1,6 @@
 //! Stored values are loaded unchanged.
 
-mod common;
+use crate::common;
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;

@@ -1,6 +1,6 @@
 //! Stores on failing disks, and files of other programs.
 
-mod common;
+use crate::common;
 
 use rusqlite::Connection;
 use std::fs;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Op, Record};
 use trapline_environments::sim::programs::{run, Program};
-use trapline_environments::{all, Booted, EnvError, Environment, Limits, Parts, Settings, Start};
+use trapline_environments::{all, Booted, EnvError, Environment, Limits, Settings};
 use trapline_model::EnvironmentId;
 use trapline_tests::boots::{failure, observe, planned, ready, settings};
 use trapline_tests::parts;
@@ -187,34 +187,6 @@ fn invalid_kernel_or_modules_are_named() {
     fs::write(modules.path().join("kvm-amd.ko"), "\x7fELF").unwrap();
     let error = boot(&settings).to_string();
     assert!(error.starts_with("simulated machine failed"), "{error}");
-}
-
-/// The error has the last lines of the kernel.
-#[test]
-fn kernel_panic_at_boot_is_reported() {
-    let directory = false_agent("");
-    let settings = Settings {
-        start: Start::Boot,
-        ..settings(&parts())
-    };
-    if ready(EnvironmentId::SIM_LINUX, &settings).is_none() {
-        return;
-    }
-    for part in ["trapline-symbols", "libtrapline_steady.so"] {
-        let link = directory.path().join(part);
-        std::os::unix::fs::symlink(parts().join(part), link).unwrap();
-    }
-    let settings = Settings {
-        parts: Parts::in_directory(directory.path()),
-        ..settings
-    };
-    // The machine has no shell for an init that is a script.
-    let environment = of(EnvironmentId::SIM_LINUX, &settings);
-    let plan = planned(EnvironmentId::SIM_LINUX, Op::Getpid.bit());
-    let error = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
-    let error = error.to_string();
-    assert!(error.starts_with("simulated machine failed"), "{error}");
-    assert!(error.contains("Kernel panic - not syncing"), "{error}");
 }
 
 /// Returns a program that crashes Linux by writing `c` to `/proc/sysrq-trigger`: an ELF file of one

@@ -236,6 +236,7 @@ fn kernel_panic_is_reported_with_its_last_lines() {
     }
     assert_eq!(result.status, Some(1), "{}", result.stderr);
     let failure = reasons(&json, "sim/linux", "failed").join("\n");
+    assert!(failure.starts_with("simulated machine failed"), "{failure}");
     assert!(failure.contains("Kernel panic - not syncing"), "{failure}");
     let sim = &json["cells"][0];
     assert_eq!(sim["environment"], "sim", "{json}");

@@ -77,23 +77,24 @@ fn missing_xen_packages_are_a_skip_with_a_remedy() {
     }
 }
 
+/// An apt-cache that lists Xen and a kernel. The real one takes seconds for their dependencies.
+const APT_CACHE: &str = "case $1 in
+search) echo 'xen-hypervisor-4.17-amd64 - Xen' ;;
+depends) for package; do :; done; echo \"$package\"; echo '  Depends: linux-image-6.1.0-1-amd64' ;;
+*) exit 100 ;;
+esac";
+
 #[test]
 fn failed_download_of_xen_leaves_no_files() {
-    let feature = "a Xen that cannot be fetched";
-    if on_path("apt-cache").is_none() {
-        return skip(feature, "there is no apt-cache");
-    }
-    for words in machines(feature) {
+    for words in machines("a Xen that cannot be downloaded") {
         let place = Place::new();
+        replace(&place, "apt-cache", APT_CACHE);
         replace(
             &place,
             "apt-get",
             "echo \"E: Temporary failure resolving 'a mirror'\" >&2; exit 100",
         );
         let result = run(&place, &words);
-        if result.stdout.contains("no Xen package") {
-            return skip(feature, "the distribution has no Xen");
-        }
         assert_says(
             &result,
             &["Temporary failure resolving 'a mirror'", "apt-get"],

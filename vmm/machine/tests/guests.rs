@@ -1,9 +1,7 @@
 //! Real guests on the real kernel: each way a machine can end, and each way a guest
 //! can make trouble. Where there is no /dev/kvm the tests say so and pass.
 
-mod common;
-
-use common::{await_end, no_kvm, signal, vmm, ImageFile, SPIN};
+use crate::common::{await_end, no_kvm, signal, vmm, ImageFile, SPIN};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

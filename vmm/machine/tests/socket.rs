@@ -1,9 +1,7 @@
 //! The socket of a machine, from outside: what is answered, and who is shut out. The kernel
 //! is a few bytes that never end, so that this runs wherever there is a KVM.
 
-mod common;
-
-use common::{await_end, no_kvm, signal, ImageFile, SPIN};
+use crate::common::{await_end, no_kvm, signal, ImageFile, SPIN};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;

@@ -1,7 +1,5 @@
 //! Renders a report in each format.
 
-#![allow(dead_code, reason = "each test uses some of the formats")]
-
 use trapline_report::{render, Format, Report, Style};
 
 pub fn terminal(report: &Report, style: &Style) -> String {

@@ -160,7 +160,7 @@ fn every_stage_of_a_guest_timer_is_traced() {
     }
     let (place, blind) = (Place::new(), Place::new());
     blind.replace("libtrapline_profile.so", b"no library");
-    let words = "--env sim,sim/linux,sim/kvm --timer own --samples 300 --period 1ms --format json";
+    let words = "--env sim,sim/linux,sim/kvm --timer own --samples 100 --period 1ms --format json";
     let json = |place: &Place| irq(place, words).json();
     let (seen, unseen) = (json(&place), json(&blind));
     let of = |json: &Value| json["interrupts"].as_array().expect("list").clone();
@@ -199,7 +199,7 @@ fn every_stage_of_a_guest_timer_is_traced() {
         why.as_str().is_some_and(|why| why.contains("plugin")),
         "{why}"
     );
-    let other = "--env sim/kvm --samples 100 --period 1ms --load cpu --format json";
+    let other = "--env sim/kvm --samples 50 --period 1ms --load cpu --format json";
     for interrupts in of(&irq(&place, other).json()) {
         assert_eq!(
             interrupts["untold"],
@@ -232,7 +232,7 @@ fn buffered_console_does_not_delay_interrupts() {
     }
     let place = Place::new();
     let p99 = |load: &str| {
-        let words = "--env sim/kvm --timer own --samples 400 --period 1ms --format json";
+        let words = "--env sim/kvm --timer own --samples 200 --period 1ms --format json";
         let result = irq(&place, &format!("{words} --load {load}"));
         assert_eq!(result.status, Some(0), "{result:?}");
         let json = result.json();

@@ -1,8 +1,5 @@
 //! Fixtures for tests of the program.
 
-// Each test is a program of its own and uses what it needs.
-#![allow(dead_code)]
-
 #[path = "../../../../tests/src/skip.rs"]
 mod skip;
 

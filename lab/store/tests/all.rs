@@ -1,0 +1,7 @@
+//! All integration tests in one program, which is linked once.
+
+mod common;
+mod formats;
+mod killed;
+mod round_trip;
+mod trouble;

@@ -1,0 +1,5 @@
+//! All integration tests in one program, which is linked once.
+
+mod common;
+mod guests;
+mod socket;
