@@ -27,7 +27,10 @@ generate() {
     "$tree/bin/trapline" "${@:2}" > "$tree/$1"
 }
 generate share/man/man1/trapline.1 man
-gzip -9n "$tree/share/man/man1/trapline.1"
+for command in $("$tree/bin/trapline" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\)  .*/\1/p'); do
+    [ "$command" = help ] || generate "share/man/man1/trapline-$command.1" man "$command"
+done
+gzip -9n "$tree"/share/man/man1/*.1
 generate share/bash-completion/completions/trapline completions bash
 generate share/zsh/vendor-completions/_trapline completions zsh
 generate share/fish/vendor_completions.d/trapline.fish completions fish

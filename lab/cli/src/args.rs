@@ -28,7 +28,7 @@ pub use environment::EnvironmentOptions;
 pub use export::ExportArgs;
 pub use format::{Color, Format, PlainFormat, Preset, ProfileFormat, SymbolSource};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
-pub use history::HistoryArgs;
+pub use history::{HistoryArgs, HistoryFormat};
 pub use inspect::{ExplainArgs, InspectArgs, ShowArgs};
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
@@ -37,7 +37,8 @@ pub use populate::{populate_methods, PopulateArgs};
 pub use report::ReportArgs;
 pub use run::{OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions};
 
-use clap::{Parser, Subcommand};
+use clap::builder::PossibleValue;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use names::{environment_parser, workload_parser};
 use pages::after_help;
 
@@ -54,6 +55,35 @@ pub struct Cli {
     /// Use colour; NO_COLOR is respected
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
+}
+
+impl Cli {
+    /// Parses the command line of this process.
+    ///
+    /// # Errors
+    /// It is invalid, or asks for help or the version.
+    pub fn of_process() -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&with_short_help(Self::command()).try_get_matches()?)
+    }
+}
+
+/// Lists the values of options by name only; manual pages explain them.
+fn with_short_help(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|option| {
+            let values = option.get_possible_values();
+            if option.is_hide_possible_values_set()
+                || values.iter().all(|it| it.get_help().is_none())
+            {
+                return option;
+            }
+            let names: Vec<&str> = values.iter().map(PossibleValue::get_name).collect();
+            let help = option.get_help().cloned().unwrap_or_default().to_string();
+            let (text, default) = help.split_at(help.find(" [default").unwrap_or(help.len()));
+            let help = format!("{text}: {}{default}", names.join(", "));
+            option.help(help).hide_possible_values(true)
+        })
+        .mut_subcommands(with_short_help)
 }
 
 /// Parses `trapline NAME WORD...`.
@@ -122,8 +152,19 @@ pub enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use trapline_model::EnvironmentId;
+
+    #[test]
+    fn help_is_short_and_has_the_values_of_options() {
+        let words = ["trapline", "irq", "--help"];
+        let help = with_short_help(Cli::command()).try_get_matches_from(words);
+        let help = help.unwrap_err().to_string();
+        assert!(
+            help.contains("Source of the interrupts: own, host, both"),
+            "{help}"
+        );
+        assert!(help.lines().count() < 110, "{help}");
+    }
 
     #[test]
     fn the_definition_is_valid() {

@@ -1,11 +1,11 @@
 //! `trapline history`: prints shifts in the figures of all stored runs.
 
-use crate::args::HistoryArgs;
+use crate::args::{Format, HistoryArgs, HistoryFormat};
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
-use crate::{outcome, run, show};
+use crate::{outcome, run, show, terminal};
 use trapline_model::request;
-use trapline_report::history;
+use trapline_report::{history, page::trend};
 use trapline_runner::request_text;
 use trapline_stats::history::{screen, RunTime, SeriesBuilder, Settings};
 use trapline_store::Store;
@@ -43,6 +43,10 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         is_named && operations & one.series.op.bit() != 0
     });
     let document = history::document(&screening, &show::date);
-    outcome::print(&[document], args.format.into())?;
+    match args.format {
+        HistoryFormat::Table => outcome::print(&[document], Format::Table)?,
+        HistoryFormat::Json => outcome::print(&[document], Format::Json)?,
+        HistoryFormat::Html => terminal::print_text(&trend(&screening, &document))?,
+    }
     Ok(Status::Done)
 }

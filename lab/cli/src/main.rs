@@ -35,13 +35,12 @@ mod store_path;
 mod terminal;
 
 use args::{Cli, Command, InspectArgs, PlainFormat};
-use clap::Parser;
 use failure::{Failure, Status};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     completion::answer();
-    let status = match Cli::try_parse() {
+    let status = match Cli::of_process() {
         Ok(cli) => {
             terminal::choose_color(cli.color);
             execute(cli.command).unwrap_or_else(|failure| failure::print(&failure))

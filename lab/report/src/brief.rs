@@ -115,7 +115,9 @@ fn compact_cell(cell: Option<&Cell>) -> TableCell {
     let mut parts = vec![Span::new(text, estimate.look)];
     if !table::is_unusable(figure) {
         parts.push(Span::new(spread(cell, figure), Look::Faint));
-        parts.extend(compact_ratio(cell, figure));
+        if table::unusable_ratio(figure).is_none() {
+            parts.extend(compact_ratio(cell, figure));
+        }
     }
     parts.into()
 }

@@ -45,7 +45,7 @@ impl Report {
 
 fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let families = [&[table::sections as Family][..], &FAMILIES, &[table::costs]].concat();
-    let mut sections: Vec<Section> = findings::section(cells).into_iter().collect();
+    let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
     sections.extend(of_all_clocks(report, cells, &families));
     sections.extend(ratios::section(cells));
     sections.extend(agreement::section(report, cells));
@@ -58,7 +58,7 @@ fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
 fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let families = [&[brief::tables as Family][..], &FAMILIES].concat();
     let mut sections = vec![brief::conditions(report, cells)];
-    sections.extend(findings::section(cells));
+    sections.extend(findings::section(report, cells));
     sections.extend(of_all_clocks(report, cells, &families));
     sections.extend(failures(cells));
     sections.extend(brief::missing_environments(cells));

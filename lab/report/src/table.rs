@@ -7,6 +7,7 @@ use crate::report::Report;
 use trapline_abi::{block, Direction, Op, Unit, Workload};
 use trapline_model::file;
 use trapline_model::{irq, names, populate, Clock, EnvironmentId};
+use trapline_stats::order::Interval;
 use trapline_stats::{value, Cell, Figure, Value};
 
 /// Largest ratio that counts as no cost.
@@ -261,6 +262,7 @@ pub fn side(figure: &Figure) -> Option<f64> {
 pub fn ratio_spread(cell: &Cell, figure: &Figure) -> String {
     let ratio = figure.ratio.filter(|_| !cell.environment.is_bare());
     let side = ratio.and_then(|ratio| Some(ratio.interval?.larger_side(ratio.estimate)));
+    let side = side.filter(|side| *side <= UNUSABLE);
     side.map_or(String::new(), |side| format!("±{}", figures::percent(side)))
 }
 
@@ -298,11 +300,25 @@ pub fn spread(figure: &Figure) -> String {
     side.map_or(String::new(), |side| format!("±{}", figures::percent(side)))
 }
 
-/// Returns the ratio to the bare row; nothing for the bare row itself.
+/// Returns the interval of a ratio that is too uncertain to be of use.
+pub fn unusable_ratio(figure: &Figure) -> Option<Interval> {
+    let ratio = figure.ratio?;
+    let interval = ratio.interval?;
+    (interval.larger_side(ratio.estimate) > UNUSABLE).then_some(interval)
+}
+
+/// Returns the ratio to the bare row, or its interval; nothing for the bare row itself.
 pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
     let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) else {
         return Span::default();
     };
+    if let Some(interval) = unusable_ratio(figure) {
+        let (low, high) = (
+            figures::quantity(interval.low),
+            figures::times(interval.high),
+        );
+        return Span::new(format!("{low}..{high}"), Look::Faint);
+    }
     let cost = match cell.op.direction() {
         Direction::Less => ratio.estimate,
         Direction::More => 1.0 / ratio.estimate,

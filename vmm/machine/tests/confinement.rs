@@ -1,8 +1,6 @@
 //! The process around a guest: privileges, root directory, descriptors, and files that are none.
 
-mod common;
-
-use common::{await_end, no_kvm, signal, skip, vmm, ImageFile, SPIN};
+use crate::common::{await_end, no_kvm, signal, skip, vmm, ImageFile, SPIN};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read};

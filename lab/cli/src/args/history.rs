@@ -1,9 +1,20 @@
 //! Arguments of `history`.
 
 use super::pages::after_help;
-use super::{environment_parser, workload_parser, PlainFormat, StoreOptions};
-use clap::Args;
+use super::{environment_parser, workload_parser, StoreOptions};
+use clap::{Args, ValueEnum};
 use trapline_model::EnvironmentId;
+
+/// Output format of shifts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HistoryFormat {
+    /// Text for a terminal
+    Table,
+    /// One JSON object
+    Json,
+    /// A page with a plot of each series
+    Html,
+}
 
 /// Arguments of `trapline history`.
 #[derive(Args, Debug)]
@@ -19,8 +30,8 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = super::compare::percent)]
     pub margin: f64,
     /// Output format
-    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
-    pub format: PlainFormat,
+    #[arg(long, value_enum, default_value_t = HistoryFormat::Table)]
+    pub format: HistoryFormat,
     #[command(flatten)]
     pub store: StoreOptions,
 }

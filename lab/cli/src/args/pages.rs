@@ -62,7 +62,7 @@ pub const PAGES: [Page; 16] = [
             ),
             ("trapline run --preset full --format json > run.json", ""),
             (
-                "trapline run --vmm 'my-vmm --kernel {image}' --env custom",
+                "trapline run --vmm 'vmm {image} {cmdline}' --env custom",
                 "another VMM",
             ),
         ],
@@ -182,7 +182,13 @@ which shows noise.",
     },
     Page {
         command: "history",
-        examples: &[("trapline history --env sim/kvm", "")],
+        examples: &[
+            ("trapline history --env sim/kvm", ""),
+            (
+                "trapline history --format html > history.html",
+                "a plot of each series",
+            ),
+        ],
         ..NO_PAGE
     },
     Page {

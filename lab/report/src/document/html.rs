@@ -33,10 +33,10 @@ pub fn scrollable(label: &str, body: &Markup) -> Markup {
     html! { div.scroll tabindex="0" role="region" aria-label=(label) { (body) } }
 }
 
-/// Smallest share of a bar whose part has room for its name.
+/// Smallest share of the width whose part has room for its name.
 const WIDE: f64 = 0.12;
 
-/// Renders bars, each as wide as the page; a thin line below each compares the totals.
+/// Renders bars on one scale, of which the longest is as wide as the page.
 pub fn bars(bars: &Bars) -> Markup {
     let longest = bars.bars.iter().map(|bar| bar.length).fold(0.0, f64::max);
     let parts = || bars.bars.iter().flat_map(|bar| &bar.parts);
@@ -52,7 +52,6 @@ pub fn bars(bars: &Bars) -> Markup {
 
 fn bar(bar: &Bar, legend: &[String], longest: f64) -> Markup {
     let parts = || bar.parts.iter().filter(|part| part.length > 0.0);
-    let sum: f64 = parts().map(|part| part.length).sum();
     let name = |kind: usize| legend.get(kind).map_or("", String::as_str);
     html! {
         div.timeline {
@@ -61,13 +60,12 @@ fn bar(bar: &Bar, legend: &[String], longest: f64) -> Markup {
             div.stages {
                 @for part in parts() {
                     span.(shade(part.kind)).gap[part.is_gap]
-                        style={ "width:" (percent_of(part.length, sum)) "%" }
+                        style={ "width:" (percent_of(part.length, longest)) "%" }
                         title={ (name(part.kind)) ": " (part.text) } {
-                        @if part.length > sum * WIDE { (name(part.kind)) " " (part.text) }
+                        @if part.length > longest * WIDE { (name(part.kind)) " " (part.text) }
                     }
                 }
             }
-            div.whole { i style={ "width:" (percent_of(bar.length, longest)) "%" } {} }
         }
     }
 }

@@ -9,6 +9,7 @@ pub use ratio::Kind;
 
 use crate::document::{Look, Marker, Section};
 use crate::figures;
+use crate::report::Report;
 use crate::table::Shown;
 use ratio::{Span, HARDLY};
 use trapline_abi::{Op, Workload};
@@ -40,9 +41,9 @@ const EXITS: [Op; 4] = [Op::PortOut, Op::MmioWrite, Op::PortIn, Op::Cpuid];
 const BOOTS: [Op; 3] = [Op::BootMain, Op::BootSample, Op::BootEntry];
 
 /// Returns the findings of a report as a section.
-pub fn section(cells: &[Cell]) -> Option<Section> {
+pub fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
     let mut section = Section::new(TITLE, "");
-    for finding in &all(cells) {
+    for finding in &all(report, cells) {
         let look = match finding.kind {
             Kind::Differs => Look::Strong,
             Kind::AsGood => Look::Plain,
@@ -55,12 +56,44 @@ pub fn section(cells: &[Cell]) -> Option<Section> {
 }
 
 /// Returns the most significant findings: certain ones first, among them those of the wall clock.
-pub fn all(cells: &[Cell]) -> Vec<Finding> {
-    let clocks = Clock::ALL.into_iter();
-    let mut all: Vec<Finding> = clocks.flat_map(|clock| of_clock(cells, clock)).collect();
+pub fn all(report: &Report, cells: &[Cell]) -> Vec<Finding> {
+    let clocks = || Clock::ALL.into_iter();
+    let latest = clocks().filter_map(|clock| latest(report, clock));
+    let of_clocks = clocks().flat_map(|clock| of_clock(cells, clock));
+    let mut all: Vec<Finding> = latest.chain(of_clocks).collect();
     all.sort_by_key(|finding| finding.kind == Kind::Unsure);
     all.truncate(MOST);
     all
+}
+
+/// Returns the latest interrupt of a clock.
+fn latest(report: &Report, clock: Clock) -> Option<Finding> {
+    let here = report.interrupts.iter().filter(|one| one.clock == clock);
+    let late = here.filter_map(|one| Some((one, one.all.lateness?)));
+    let (interrupts, late) = late.max_by(|a, b| a.1.max.total_cmp(&b.1.max))?;
+    let time = |value| figures::time_with_unit(value, clock);
+    let most = late
+        .p99
+        .map_or_else(String::new, |p99| format!("99% within {}; ", time(p99)));
+    let (all, place) = (&interrupts.all, place(clock));
+    let (missed, expiries) = (all.missed(), all.expiries);
+    Some(Finding {
+        kind: Kind::Differs,
+        clock,
+        weight: 0.0,
+        number: time(late.max),
+        title: format!(
+            "{place} the latest {} interrupt in {} came {} late.",
+            interrupts.op.name(),
+            interrupts.environment,
+            time(late.max)
+        ),
+        text: format!(
+            "{most}{} of {} expiries missed.",
+            figures::count(missed),
+            figures::count(expiries)
+        ),
+    })
 }
 
 /// Returns hypervisors compared with each other, then with the bare row.
@@ -302,7 +335,7 @@ mod tests {
     }
 
     fn titles(cells: &[Cell]) -> Vec<String> {
-        let found = all(cells).into_iter();
+        let found = all(&Report::default(), cells).into_iter();
         found.map(|finding| finding.title).collect()
     }
 

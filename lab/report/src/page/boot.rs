@@ -28,8 +28,8 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
 }
 
 const HELP: [&str; 3] = [
-    "From exec of the VMM to its end: medians over launches, on an exact clock means. Each bar is as \
-     wide as the page; the thin line below it compares the totals of one clock.",
+    "From exec of the VMM to its end: medians over launches, on an exact clock means. Bars of \
+     one clock have one scale; point at a stage for its time.",
     "Hatched time lies between stages without a timestamp; its cause is not known. QEMU has no \
      timestamps of its own.",
     "Memory is the peak of the VMM beyond the memory of the guest.",

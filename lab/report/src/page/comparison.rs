@@ -4,7 +4,7 @@
 //! script it is a table; the script sorts and filters it.
 
 use super::context::{is_time, Context};
-use super::labels::{self, Palette};
+use super::labels;
 use super::{clock_title, detail, heading, help, Section};
 use crate::document::html::percent_of;
 use crate::document::{Look, Span};
@@ -30,7 +30,6 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
     }
     let table = Table {
         id: context.id(clock.name()),
-        palette: context.palette(clock),
         context,
         shown,
         operations,
@@ -62,7 +61,6 @@ struct Table<'a> {
     /// Prefix of the ids of its parts.
     id: String,
     context: &'a Context<'a>,
-    palette: Palette,
     shown: Shown<'a>,
     operations: Vec<Op>,
     /// True if each operation has a section of details.
@@ -81,9 +79,9 @@ impl Table<'_> {
                             option { (workload.name()) }
                         } } }
                 fieldset { legend { "Environments" }
-                    @for (column, row) in self.palette.rows().iter().enumerate() {
+                    @for (column, row) in self.shown.environments.iter().enumerate() {
                         label.chip { input type="checkbox" checked value=(column);
-                            i.dot.(self.palette.tone(*row)) {} (labels::name(*row)) }
+                            i.dot.(labels::tone(*row)) {} (labels::name(*row)) }
                     } }
                 output aria-live="polite" {}
             }
@@ -100,13 +98,13 @@ impl Table<'_> {
             thead {
                 tr {
                     th.name rowspan="2" scope="col" data-sort="order" { "operation" }
-                    @for (column, row) in self.palette.rows().iter().enumerate() {
+                    @for (column, row) in self.shown.environments.iter().enumerate() {
                         th.{ "c" (column) } scope="colgroup" colspan=(if row.is_bare() { 1 } else { 2 })
-                            title=(row.description()) { i.dot.(self.palette.tone(*row)) {} (labels::name(*row)) }
+                            title=(row.description()) { i.dot.(labels::tone(*row)) {} (labels::name(*row)) }
                     }
                 }
                 tr {
-                    @for (column, row) in self.palette.rows().iter().enumerate() {
+                    @for (column, row) in self.shown.environments.iter().enumerate() {
                         th.v.{ "c" (column) } scope="col" data-sort={ "v" (column) }
                             data-label={ (labels::name(*row)) ", cost" } { "cost" }
                         @if !row.is_bare() {
@@ -123,7 +121,7 @@ impl Table<'_> {
         html! {
             @for workload in self.workloads() {
                 tbody data-workload=(workload.name()) {
-                    tr.group { th scope="rowgroup" colspan=(self.palette.rows().len() * 2 + 1) {
+                    tr.group { th scope="rowgroup" colspan=(self.shown.environments.len() * 2 + 1) {
                         (workload.name()) " " span { (workload.question()) } } }
                     @for op in self.operations.iter().filter(|op| op.workload() == workload) {
                         (self.row(*op, notes))
@@ -143,7 +141,7 @@ impl Table<'_> {
                             title=(op.description()) { (op.name()) },
                         false => span.op title=(op.description()) { (op.name()) },
                     } }
-                @for (column, row) in self.palette.rows().iter().enumerate() {
+                @for (column, row) in self.shown.environments.iter().enumerate() {
                     (self.cell(column, self.shown.cell(*row, op), largest, notes))
                     @if !row.is_bare() { (ratio(column, self.shown.cell(*row, op))) }
                 }
@@ -154,7 +152,7 @@ impl Table<'_> {
     /// The upper end of the bars of a line, which an interval does not move far; 0 where
     /// there is nothing to compare.
     fn largest(&self, op: Op) -> f64 {
-        let rows = self.palette.rows().iter();
+        let rows = self.shown.environments.iter();
         let figures = rows.filter_map(|row| self.shown.cell(*row, op)?.value.figure());
         let ends = figures.map(|figure| {
             let high = figure.interval.map_or(figure.estimate, |one| one.high);
@@ -181,8 +179,8 @@ impl Table<'_> {
             Value::Measured(figure) => {
                 let spread = table::spread(figure);
                 html! {
-                    td.v.(place).(self.palette.tone(row)) data-env=(labels::name(row)) data-v=(sort_key(figure.estimate)) {
-                        (value(cell, figure)) (self.marks(cell, notes))
+                    td.v.(place).(labels::tone(row)) data-env=(labels::name(row)) data-v=(sort_key(figure.estimate)) {
+                        span.figure { (value(cell, figure)) (self.marks(cell, notes)) }
                         @if !spread.is_empty() { span.s { (spread) } }
                         @if let Some(range) = table::range(cell, figure) {
                             span.range { "(" (range) ")" }

@@ -1,11 +1,11 @@
 //! Input of all sections of a page: the cells, and the environments of each clock.
 
-use super::labels::{Palette, Row};
+use super::labels::Row;
 use super::{Run, Section, Study};
-use crate::findings;
 use crate::printable;
 use crate::table::Shown;
 use crate::Report;
+use crate::{findings, host_noise};
 use maud::Markup;
 use trapline_abi::{Op, Unit};
 use trapline_model::Clock;
@@ -53,6 +53,12 @@ impl<'a> Context<'a> {
         (!overrides.is_default()).then(|| printable(&overrides.to_string()))
     }
 
+    /// Returns sentences about what limits the trust in the figures.
+    pub fn doubts(&self) -> impl Iterator<Item = String> {
+        let noise = host_noise::sentence(&self.cells);
+        self.report().unfinished.clone().into_iter().chain(noise)
+    }
+
     /// Creates a section of the page.
     pub fn section(&self, id: &str, title: &str, body: Markup) -> Section {
         let with = self.settings();
@@ -67,12 +73,6 @@ impl<'a> Context<'a> {
     /// Returns the cells of `clock` that are shown.
     pub fn shown(&self, clock: Clock) -> Option<Shown<'_>> {
         Shown::measured(&self.cells, clock)
-    }
-
-    /// Returns the environments of `clock` in order.
-    pub fn palette(&self, clock: Clock) -> Palette {
-        let shown = self.shown(clock);
-        Palette::new(shown.map_or_else(Vec::new, |shown| shown.environments))
     }
 
     /// Returns the figure of `op` in `row`, if it is above the resolution.

@@ -47,7 +47,8 @@ const HELP: [&str; 3] = [
      its median. The line through all is the estimate, the shade around it its interval over boots.",
     "Values that gather around several are modes, and named. Where boots lie apart, the boot is what \
      decides, and the interval over boots is what to look at.",
-    "Each picture has its own axis: shapes are compared here, sizes in the table.",
+    "Pictures beside each other have one axis. What differs by more than a factor of four has a line of \
+     pictures of its own.",
 ];
 
 /// Returns the id of the details of an operation.
@@ -56,59 +57,121 @@ pub fn address(context: &Context<'_>, op: Op) -> String {
 }
 
 fn operation(context: &Context<'_>, op: Op, grain: Detail) -> Markup {
-    let palette = context.palette(Clock::Wall);
-    let rows: Vec<(Row, &Cell, &Figure)> = palette
-        .rows()
-        .iter()
-        .filter_map(|row| {
-            let of = |cell: &&Cell| labels::row(cell) == *row && cell.op == op;
-            let cell = context.cells.iter().find(of)?;
-            Some((*row, cell, cell.value.figure()?))
-        })
-        .collect();
+    let cells = context.cells.iter();
+    let here = cells.filter(|cell| cell.clock == Clock::Wall && cell.op == op);
+    let rows = here.filter_map(|cell| Some((labels::row(cell), cell, cell.value.figure()?)));
+    let rows: Vec<(Row, &Cell, &Figure)> = rows.collect();
+    let clouds = clouds(context, &rows, grain);
     html! {
         details #(address(context, op)) {
             summary { span.of { (op.workload().name()) "/" } b { (op.name()) }
                 span.what { (op.description()) } }
-            div.clouds {
-                @for (row, cell, figure) in &rows { (cloud(context, *row, cell, figure, grain)) }
+            @for group in groups(&clouds) {
+                div.clouds { @for cloud in &group { (cloud.drawn(common_ends(&group))) } }
             }
             (document::scrollable(&format!("{} in numbers", names::path(op)), &document::table(&numbers(&rows))))
         }
     }
 }
 
-fn cloud(context: &Context<'_>, row: Row, cell: &Cell, figure: &Figure, grain: Detail) -> Markup {
-    let here = context.study.observations.iter();
-    let here = here.filter(|seen| seen.environment == row);
-    let mut boots = verdict::boot_values(here.clone(), cell.op);
-    boots.sort_by_key(|boot| boot.block);
-    let step = verdict::clock_step(here, cell.op);
-    let boots = boots
-        .into_iter()
-        .filter_map(|boot| Sorted::new(boot.batches));
-    let boots: Vec<Sorted> = boots.collect();
-    let Some(all) = Sorted::new(boots.iter().flat_map(Sorted::iter).collect()) else {
-        return html! {};
-    };
-    let modes = modes(&all.iter().collect::<Vec<f64>>(), step);
-    let tone = context.palette(cell.clock).tone(row);
-    let picture = DistributionPlot {
-        op: cell.op,
-        figure,
-        boots: &boots,
-        all: &all,
-        grain,
-    };
-    html! {
-        figure.cloud.(tone) {
-            figcaption { i.dot {} (labels::name(row)) " "
-                b { (figures::value(figure.estimate, cell.op, cell.clock)) } }
-            (picture.drawn(labels::name(row)))
-            (gathered(&modes, cell))
+/// The values of one environment.
+struct Cloud<'a> {
+    row: Row,
+    cell: &'a Cell,
+    figure: &'a Figure,
+    boots: Vec<Sorted>,
+    all: Sorted,
+    modes: Vec<Mode>,
+    grain: Detail,
+}
+
+fn clouds<'a>(
+    context: &Context<'_>,
+    rows: &[(Row, &'a Cell, &'a Figure)],
+    grain: Detail,
+) -> Vec<Cloud<'a>> {
+    let rows = rows.iter();
+    rows.filter_map(|(row, cell, figure)| Cloud::new(context, *row, cell, figure, grain))
+        .collect()
+}
+
+/// Returns groups of plots that share an axis: estimates of a group are within a factor of [`COMPARABLE`].
+fn groups<'b, 'a>(clouds: &'b [Cloud<'a>]) -> Vec<Vec<&'b Cloud<'a>>> {
+    let mut sorted: Vec<&Cloud<'_>> = clouds.iter().collect();
+    sorted.sort_by(|a, b| a.figure.estimate.total_cmp(&b.figure.estimate));
+    let mut groups: Vec<Vec<&Cloud<'_>>> = Vec::new();
+    for cloud in sorted {
+        match groups.last_mut() {
+            Some(group) if cloud.figure.estimate <= group[0].figure.estimate * COMPARABLE => {
+                group.push(cloud);
+            }
+            _ => groups.push(vec![cloud]),
+        }
+    }
+    groups
+}
+
+/// Returns the ends of the axis of a group.
+fn common_ends(group: &[&Cloud<'_>]) -> (f64, f64) {
+    let ends = group.iter().map(|cloud| cloud.plot().ends());
+    ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        .unwrap_or_default()
+}
+
+impl<'a> Cloud<'a> {
+    fn new(
+        context: &Context<'_>,
+        row: Row,
+        cell: &'a Cell,
+        figure: &'a Figure,
+        grain: Detail,
+    ) -> Option<Self> {
+        let here = context.study.observations.iter();
+        let here = here.filter(|seen| seen.environment == row);
+        let mut boots = verdict::boot_values(here.clone(), cell.op);
+        boots.sort_by_key(|boot| boot.block);
+        let step = verdict::clock_step(here, cell.op);
+        let boots = boots.into_iter();
+        let boots: Vec<Sorted> = boots.filter_map(|boot| Sorted::new(boot.batches)).collect();
+        let all = Sorted::new(boots.iter().flat_map(Sorted::iter).collect())?;
+        let modes = modes(&all.iter().collect::<Vec<f64>>(), step);
+        Some(Self {
+            row,
+            cell,
+            figure,
+            boots,
+            all,
+            modes,
+            grain,
+        })
+    }
+
+    fn plot(&self) -> DistributionPlot<'_> {
+        DistributionPlot {
+            op: self.cell.op,
+            figure: self.figure,
+            boots: &self.boots,
+            all: &self.all,
+            grain: self.grain,
+        }
+    }
+
+    /// Renders the plot on an axis with these ends.
+    fn drawn(&self, ends: (f64, f64)) -> Markup {
+        let (plot, name) = (self.plot(), labels::name(self.row));
+        html! {
+            figure.cloud.(labels::tone(self.row)) {
+                figcaption { i.dot {} (name) " "
+                    b { (figures::value(self.figure.estimate, self.cell.op, self.cell.clock)) } }
+                (plot.drawn(name, ends))
+                (gathered(&self.modes, self.cell))
+            }
         }
     }
 }
+
+/// Largest factor between estimates of plots that share an axis.
+const COMPARABLE: f64 = 4.0;
 
 /// Returns the modes, if there are several.
 fn gathered(modes: &[Mode], cell: &Cell) -> Markup {

@@ -1,13 +1,14 @@
 //! All values of one figure as a plot: histogram, ECDF and a strip for each boot, above one axis.
 //!
-//! The axis ends before outliers; their number and maximum are written below the plot.
+//! The axis ends before outliers, unless it is shared with a wider plot; their number and maximum are written below the plot.
 
 use super::axis::{px, Axis};
 use crate::figures;
 use maud::{html, Markup};
 use std::fmt::Write;
-use trapline_abi::Op;
+use trapline_abi::{Op, Unit};
 use trapline_model::Clock;
+use trapline_stats::value::unit;
 use trapline_stats::Figure;
 use trapline_stats::Sorted;
 
@@ -69,19 +70,24 @@ pub struct DistributionPlot<'a> {
 }
 
 impl DistributionPlot<'_> {
-    /// Renders the plot; screen readers read `name`.
-    pub fn drawn(&self, name: &str) -> Markup {
-        let end = self.end();
-        let axis = Axis::new((self.all.min(), end), (LEFT, RIGHT));
+    /// Returns the ends of the axis that shows all values but outliers.
+    pub fn ends(&self) -> (f64, f64) {
+        (self.all.min(), self.end())
+    }
+
+    /// Renders the plot on an axis with these ends; screen readers read `name`.
+    pub fn drawn(&self, name: &str, ends: (f64, f64)) -> Markup {
+        let end = ends.1;
+        let axis = Axis::new(ends, (LEFT, RIGHT));
         let each = (STRIPS / self.boots.len() as f64).min(BOOT);
         let bottom = STRIP + each * self.boots.len() as f64;
-        let height = bottom + 22.0;
+        let height = bottom + 36.0;
         html! {
             svg viewBox={ "0 0 " (WIDTH) " " (px(height)) } role="img" aria-label=(self.words(name)) {
                 (self.band(&axis, bottom))
                 use href="#frame" {}
                 path.area d=(self.histogram(&axis, end)) {}
-                path.line d=(self.ecdf(&axis)) {}
+                path.line d=(self.ecdf(&axis, end)) {}
                 (self.strips(&axis, each))
                 (self.below(&axis, bottom))
             }
@@ -100,6 +106,14 @@ impl DistributionPlot<'_> {
             value(all.median()),
             value(all.percentile(0.99))
         )
+    }
+
+    /// Returns the title of the axis.
+    fn title(&self) -> String {
+        match self.op.unit() {
+            Unit::Time => "time of one operation".to_owned(),
+            Unit::Rate => format!("bandwidth, {}", unit(self.op, Clock::Wall)),
+        }
     }
 
     fn written(&self, value: f64) -> String {
@@ -161,7 +175,7 @@ impl DistributionPlot<'_> {
         format!("{}V{bottom}", stairs(bottom, width, steps))
     }
 
-    fn ecdf(&self, axis: &Axis) -> String {
+    fn ecdf(&self, axis: &Axis, end: f64) -> String {
         let values: Vec<f64> = self.all.iter().map(|value| axis.at(value)).collect();
         let (top, bottom) = ECDF;
         let count = self.grain.steps();
@@ -169,7 +183,7 @@ impl DistributionPlot<'_> {
         let steps = (1..=count).map(|step| {
             let x = LEFT + width * step as f64;
             // Outliers stand at the end and are not reached.
-            let reached = match step == count && self.all.max() > self.end() {
+            let reached = match step == count && self.all.max() > end {
                 true => values.partition_point(|at| *at < x),
                 false => values.partition_point(|at| *at <= x),
             };
@@ -217,6 +231,7 @@ impl DistributionPlot<'_> {
                     (self.written(*tick))
                 }
             }
+            text.t x=(px((LEFT + RIGHT) / 2.0)) y=(px(bottom + 30.0)) { (self.title()) }
         }
     }
 }
@@ -271,7 +286,7 @@ mod tests {
             all: &boots[0],
             grain: Detail::Fine,
         };
-        plot.drawn("kvm").into_string()
+        plot.drawn("kvm", plot.ends()).into_string()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use maud::{html, Markup};
 use trapline_model::Clock;
 
 pub fn section(context: &Context<'_>) -> Section {
-    let mut found = findings::all(&context.cells);
+    let mut found = findings::all(context.report(), &context.cells);
     let first = (!found.is_empty()).then(|| found.remove(0));
     let title = match &first {
         Some(first) => first.title.clone(),
@@ -24,6 +24,7 @@ pub fn section(context: &Context<'_>) -> Section {
             }
             @if context.is_first() {
                 div.head { p.place { (place(context)) } (help(TITLE, &HELP)) }
+                @for doubt in context.doubts() { p.doubt { (printable(&doubt)) } }
                 h1 { (title) }
             } @else {
                 div.head { h2.words { (title) } (help(TITLE, &HELP)) }

@@ -4,6 +4,7 @@ mod exceedance;
 
 use super::context::Context;
 use super::help::help;
+use super::labels;
 use super::{heading, Section};
 use crate::document::html as document;
 use crate::irq::{self, tables};
@@ -36,8 +37,7 @@ const HELP: [&str; 4] = [
      the dashed line is the threshold. A curve that ends above nothing has missed some.",
     "Stages: due until woke is the wake-up of the thread that raises the interrupt; until marked it is made pending; until \
      entered the guest is given it; until done its handler runs; until resumed the thread behind it \
-     does. Bars are of means, which add up; each is as wide as the page, and the thin line below \
-     compares the totals.",
+     does. Bars are of means, which add up; those of one clock have one scale.",
     "On an exact clock an instruction is a nanosecond, so one threshold serves all.",
 ];
 
@@ -45,12 +45,11 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
     let report = context.report();
     let all = report.interrupts.iter();
     let shown: Vec<&Interrupts> = all.filter(|found| found.clock == clock).collect();
-    let palette = context.palette(clock);
     html! {
         @if !shown.is_empty() {
             div.clouds {
                 @for found in &shown {
-                    figure.cloud.(palette.tone(found.environment)) {
+                    figure.cloud.(labels::tone(found.environment)) {
                         figcaption { i.dot {} (tables::name(found)) }
                         (exceedance::drawn(found, &shown))
                     }

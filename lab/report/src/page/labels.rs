@@ -1,6 +1,6 @@
 //! Labels, layers and colours of the environments on the page.
 
-use trapline_model::layers::{Domain, Guest, Hypervisor, Level, Machine, Vmm};
+use trapline_model::layers::{Domain, Guest, Hypervisor, Level, Machine, QemuMachine, Vmm};
 use trapline_model::EnvironmentId;
 use trapline_stats::Cell;
 
@@ -61,29 +61,21 @@ fn virtualization(level: Level) -> Vec<&'static str> {
     }
 }
 
-/// The environments of one clock in order; the position determines the colour.
-#[derive(Clone, Debug, Default)]
-pub struct Palette(Vec<Row>);
-
-/// Colours of rows that are not bare.
-const TONES: usize = 8;
-
-impl Palette {
-    pub fn new(rows: Vec<Row>) -> Self {
-        Self(rows)
-    }
-
-    pub fn rows(&self) -> &[Row] {
-        &self.0
-    }
-
-    /// Returns the class of the colour of a row; bare rows share one.
-    pub fn tone(&self, row: Row) -> String {
-        let others = self.0.iter().filter(|known| !known.is_bare());
-        let place = others.enumerate().find(|(_, known)| **known == row);
-        place.map_or("t0".to_owned(), |(place, _)| {
-            format!("t{}", place % TONES + 1)
-        })
+/// Returns the class of the colour of a row: that of the program or hypervisor that runs its guest, on
+/// every clock, page and plot. Rows without virtualization share one.
+pub fn tone(row: Row) -> &'static str {
+    let Some(level) = row.stack().innermost() else {
+        return "t0";
+    };
+    match (level.hypervisor, level.vmm) {
+        (_, Some(Vmm::Trapline)) => "t1",
+        (Hypervisor::Tcg, _) => "t3",
+        (_, Some(Vmm::Qemu(QemuMachine::Microvm))) => "t2",
+        (_, Some(Vmm::Qemu(QemuMachine::Pc))) => "t5",
+        (_, Some(Vmm::Custom)) => "t4",
+        (Hypervisor::Xen(Domain::Pvh), _) => "t6",
+        (Hypervisor::Xen(_), _) => "t7",
+        (Hypervisor::Uml | Hypervisor::Kvm, _) => "t8",
     }
 }
 
@@ -101,13 +93,12 @@ mod tests {
     }
 
     #[test]
-    fn bare_rows_have_a_colour_of_their_own() {
-        let palette = Palette::new(vec![Row::HOST, Row::KVM, Row::QEMU_KVM]);
-        let tones: Vec<_> = palette
-            .rows()
-            .iter()
-            .map(|row| palette.tone(*row))
-            .collect();
-        assert_eq!(tones, ["t0", "t1", "t2"]);
+    fn a_vmm_has_one_colour_on_every_clock() {
+        use EnvironmentId as Id;
+        let of_vmm = [Id::KVM, Id::SIM_KVM, Id::SIM_VMX_KVM].map(tone);
+        assert_eq!(of_vmm, ["t1"; 3]);
+        let of_qemu = [Id::QEMU_KVM, Id::SIM_QEMU_KVM].map(tone);
+        assert_eq!(of_qemu, ["t2"; 2]);
+        assert_eq!([Id::HOST, Id::SIM, Id::SIM_LINUX].map(tone), ["t0"; 3]);
     }
 }

@@ -89,7 +89,7 @@ fn drawn(context: &Context<'_>, layer: &Layer) -> Markup {
 
 fn leaf(context: &Context<'_>, row: Row, name: &str) -> Markup {
     let reason = reason(context, row);
-    let tone = context.palette(row.clock()).tone(row);
+    let tone = labels::tone(row);
     html! {
         li.leaf.(tone).skipped[reason.is_some()] title=(row.description()) {
             span.layer { (name) }

@@ -27,8 +27,10 @@ mod remarks;
 mod shell;
 mod stream;
 mod tables;
+mod trend;
 
 pub use profile::{BadProfile, Profile};
+pub use trend::page as trend;
 
 use crate::figures::clock_title;
 use crate::kernel_build::{self, Matrix};

@@ -62,12 +62,12 @@ fn policy() -> String {
 }
 
 fn title(contexts: &[Context<'_>]) -> String {
-    let first = contexts.first();
-    let cpu = first.and_then(|first| first.report().facts.get("cpu"));
-    let cpu = cpu.map(|cpu| printable(cpu));
+    let Some(first) = contexts.first() else {
+        return "Trapline: history".to_owned();
+    };
+    let cpu = first.report().facts.get("cpu").map(|cpu| printable(cpu));
     let place = cpu.map_or_else(String::new, |cpu| format!(" on {cpu}"));
-    let number = first.map_or(0, |first| first.run.number);
-    format!("Trapline: run {number}{place}")
+    format!("Trapline: run {}{place}", first.run.number)
 }
 
 fn top(contexts: &[Context<'_>], sections: &[Section]) -> Markup {

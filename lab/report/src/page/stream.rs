@@ -53,7 +53,7 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
                 @for op in Op::ALL.into_iter().filter(|op| !is_time(*op)) {
                     div { h4 { (op.name()) } dl {
                         @for (cell, figure) in measured.iter().filter(|(cell, _)| cell.op == op) {
-                            (line(context, cell, figure, longest))
+                            (line(cell, figure, longest))
                         }
                     } }
                 }
@@ -63,9 +63,9 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
     }
 }
 
-fn line(context: &Context<'_>, cell: &Cell, figure: &Figure, longest: f64) -> Markup {
+fn line(cell: &Cell, figure: &Figure, longest: f64) -> Markup {
     let row = labels::row(cell);
-    let tone = context.palette(cell.clock).tone(row);
+    let tone = labels::tone(row);
     let low = figure
         .interval
         .map_or(figure.estimate, |one| one.low)

@@ -9,17 +9,23 @@ use std::fmt::Write;
 use trapline_stats::irq::Interrupts;
 
 const WIDTH: f64 = 340.0;
-const HEIGHT: f64 = 134.0;
+const HEIGHT: f64 = 150.0;
 /// Ends of the axes.
 const ACROSS: (f64, f64) = (46.0, 332.0);
-const DOWN: (f64, f64) = (10.0, 112.0);
+const DOWN: (f64, f64) = (14.0, 116.0);
 
 /// The picture of one among all of its clock.
 pub fn drawn(found: &Interrupts, among: &[&Interrupts]) -> Markup {
     let (low, high) = ends(among);
     let across = Axis::new((low, high), ACROSS);
     let down = Axis::new((0.0, decades(among)), DOWN);
-    let threshold = px(across.at(found.threshold.max(1.0).log10()));
+    let threshold = across.at(found.threshold.max(1.0).log10());
+    let at_right = threshold > (ACROSS.0 + ACROSS.1) / 2.0;
+    let unit = if found.clock.is_exact() {
+        "insn"
+    } else {
+        "time"
+    };
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(words(found)) {
             path.grid d=(grid(&across, &down, (low, high))) {}
@@ -28,11 +34,16 @@ pub fn drawn(found: &Interrupts, among: &[&Interrupts]) -> Markup {
                     (of_all(share)) }
             }
             @for decade in (low as i32..=high as i32).step_by(apart(low, high)) {
-                text.t x=(px(across.at(decade.into()).min(ACROSS.1 - 12.0))) y=(HEIGHT - 6.0) {
+                text.t x=(px(across.at(decade.into()).min(ACROSS.1 - 12.0))) y=(DOWN.1 + 16.0) {
                     (time(10f64.powi(decade), found))
                 }
             }
-            path.estimate d={ "M" (threshold) " " (DOWN.0) "V" (DOWN.1) } {}
+            text.t x=(px((ACROSS.0 + ACROSS.1) / 2.0)) y=(HEIGHT - 4.0) { "lateness, " (unit) }
+            text.t.start x="2" y="9" { "share later" }
+            path.estimate d={ "M" (px(threshold)) " " (DOWN.0) "V" (DOWN.1) } {}
+            text.t.start[!at_right].end[at_right] y="9"
+                x=(px(threshold + if at_right { -3.0 } else { 3.0 })) {
+                "threshold " (figures::time(found.threshold, found.clock)) }
             path.line d=(curve(found, &across, &down)) {}
         }
     }
