@@ -200,7 +200,7 @@ fn completions_and_manual_cover_every_command() {
         "{manual}"
     );
     assert!(manual.contains("XDG_DATA_HOME"), "{manual}");
-    let of_run = place.run(&["man", "run"]).output;
+    let of_run = place.run(&["man", "run"]).stdout;
     assert!(
         of_run.contains(".SH EXAMPLES") && of_run.contains("preset"),
         "{of_run}"
