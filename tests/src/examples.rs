@@ -25,7 +25,7 @@ pub struct Example {
     pub command: String,
     /// Its documented output.
     pub output: Vec<String>,
-    /// Whether figures depend on the host.
+    /// Figures depend on the host.
     pub is_wall: bool,
 }
 

@@ -27,7 +27,7 @@ pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
 /// Executes the builds of a plan file, and prints them.
 ///
 /// # Errors
-/// As [`kernel_build`]; or builds are not printed in this format.
+/// See [`kernel_build`]; also a format that builds do not have.
 pub fn run_plan(
     store: &mut Store,
     request: BuildRequest,

@@ -143,7 +143,7 @@ fn tables(run: &Run) -> Vec<Table> {
 /// Prints documents in `format` to standard output.
 ///
 /// # Errors
-/// Those of [`terminal::print_text`]; or the documents cannot be written in that format.
+/// See [`terminal::print_text`]; also documents that cannot be written in that format.
 pub fn print(documents: &[Document], format: Format) -> Result<(), Failure> {
     print_as(documents, format.of_report(style()))
 }
@@ -156,7 +156,7 @@ fn print_as(documents: &[Document], format: trapline_report::Format) -> Result<(
 /// Prints the reports of a run in `format` to standard output.
 ///
 /// # Errors
-/// Those of [`print`].
+/// See [`print`].
 pub fn print_reports(reports: &[Report], format: Format) -> Result<(), Failure> {
     let documents: Vec<Document> = reports.iter().map(Report::document).collect();
     print(&documents, format)
@@ -165,7 +165,7 @@ pub fn print_reports(reports: &[Report], format: Format) -> Result<(), Failure> 
 /// Prints the reports of a run as `output` says: in the brief form unless all is asked for.
 ///
 /// # Errors
-/// Those of [`print`].
+/// See [`print`].
 pub fn print_run(
     run: &Run,
     reports: &[Report],

@@ -104,7 +104,7 @@ pub enum Error {
     /// The guest of a custom VMM sent no record.
     #[error("no record arrived from the guest's serial port: {how}{}{}", last(.output), command_line(.output, .command))]
     NoRecords {
-        /// How the VMM ended.
+        /// End of the VMM.
         how: String,
         /// The command line of the VMM.
         command: String,
@@ -125,7 +125,7 @@ pub enum Error {
     Load {
         /// The load.
         name: &'static str,
-        /// What it did instead.
+        /// Its failure, as a verb phrase.
         what: String,
         /// Its last output.
         output: String,

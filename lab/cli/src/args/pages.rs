@@ -1,7 +1,7 @@
 //! Notes, examples and exit statuses of commands, once for help and for manual pages; environment
 //! variables and files for manual pages.
 
-/// What help and the manual page of a command say beside its options.
+/// Text of a command in its help and manual page beside its options.
 pub struct Page {
     /// Name of the command; `trapline` for the program itself.
     pub command: &'static str,
