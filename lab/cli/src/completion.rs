@@ -1,18 +1,13 @@
 //! Completions, computed by the program itself: they cover what this version and this store have.
 
-use crate::args::{Cli, StoreOptions};
+use crate::args::Cli;
 use crate::failure::Failure;
-use crate::store_path::store_path;
 use clap::CommandFactory;
 use clap_complete::env::{CompleteEnv, Shells};
-use clap_complete::{ArgValueCandidates, CompletionCandidate, Shell};
-use trapline_store::Store;
+use clap_complete::Shell;
 
 /// Variable that asks the program for completions, set by the script of [`script`].
 const VARIABLE: &str = "COMPLETE";
-
-/// Most runs that are listed.
-const MOST_RUNS: usize = 20;
 
 /// Prints completions and exits if a shell asks for them.
 pub fn answer() {
@@ -39,22 +34,6 @@ pub fn script(shell: Shell) -> Result<String, Failure> {
     let written = shell.write_registration(VARIABLE, "trapline", "trapline", "trapline", &mut text);
     written.map_err(|error| Failure::new(format!("completions for {name}: {error}")))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// Returns the completer of numbers of runs in the default store, the latest first.
-pub fn run_numbers() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| {
-        let path = store_path(&StoreOptions { file: None }).ok();
-        let store = path.and_then(|path| Store::open_existing(&path).ok());
-        let runs = store.and_then(|mut store| store.runs().ok());
-        let mut runs = runs.unwrap_or_default();
-        runs.sort_by_key(|run| std::cmp::Reverse(run.id.0));
-        let runs = runs.into_iter().take(MOST_RUNS);
-        let candidate = |run: trapline_store::RunInfo| {
-            CompletionCandidate::new(run.id.to_string()).help(Some(run.request.into()))
-        };
-        runs.map(candidate).collect()
-    })
 }
 
 #[cfg(test)]

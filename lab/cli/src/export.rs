@@ -15,7 +15,7 @@ use trapline_store::Store;
 /// cannot be read.
 pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
     Format::of(&args.output).map_err(|error| usage(&error))?;
-    let file = store_path(&args.store)?;
+    let file = store_path(args.store.file.as_deref())?;
     let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
     let run = store.load(run)?;

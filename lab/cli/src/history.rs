@@ -16,7 +16,7 @@ use trapline_store::Store;
 /// # Errors
 /// The store does not exist or cannot be read.
 pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
-    let mut store = Store::open_existing(&store_path(&args.store)?)?;
+    let mut store = Store::open_existing(&store_path(args.store.file.as_deref())?)?;
     let mut past = SeriesBuilder::default();
     for info in store.runs()? {
         let run = store.load(info.id)?;

@@ -21,7 +21,7 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
             "name a file with --output",
         ));
     }
-    let file = store_path(&args.store)?;
+    let file = store_path(args.store.file.as_deref())?;
     let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
     let run = store.load(run)?;

@@ -92,7 +92,7 @@ impl Session {
 /// # Errors
 /// It cannot be opened for writing.
 pub fn open_store(options: &RunOptions) -> Result<Store, Failure> {
-    Ok(Store::open(&store_path(&options.store)?)?)
+    Ok(Store::open(&store_path(options.store.file.as_deref())?)?)
 }
 
 impl EnvironmentOptions {

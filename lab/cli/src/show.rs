@@ -12,7 +12,7 @@ use trapline_store::{RunId, RunInfo, Store};
 /// # Errors
 /// The store or run does not exist or cannot be read.
 pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
-    let file = store_path(&args.store)?;
+    let file = store_path(args.store.file.as_deref())?;
     let mut store = Store::open_existing(&file)?;
     if args.list {
         let runs = store.runs()?;

@@ -129,6 +129,6 @@ fn exceeded_deadline_is_reported_and_ends_the_machine() {
     let failures: Vec<_> = failures
         .map(|operation| (operation.op, failure(&operation.outcome)))
         .collect();
-    let expected = booted.error.map(|trouble| trouble.to_string());
+    let expected = booted.error.map(|error| error.with_remedy());
     assert_eq!(failures, [(Op::Getpid, expected.as_deref())]);
 }

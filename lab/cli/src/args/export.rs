@@ -2,7 +2,7 @@
 
 use super::pages::after_help;
 use super::StoreOptions;
-use crate::completion::run_numbers;
+use crate::store_path::run_numbers;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use super::{
     environment_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat,
     ProfileFormat, StoreOptions, SymbolSource,
 };
-use crate::completion::run_numbers;
+use crate::store_path::run_numbers;
 use clap::Args;
 use std::path::PathBuf;
 use trapline_model::EnvironmentId;

@@ -13,7 +13,7 @@ use trapline_store::{Run, RunId, Store};
 
 /// Compares two runs, or two configs of one run.
 pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> {
-    let mut store = Store::open_existing(&store_path(&args.run_options.store)?)?;
+    let mut store = Store::open_existing(&store_path(args.run_options.store.file.as_deref())?)?;
     let mut load = |run: u32| store.load(RunId(i64::from(run)));
     let (run_a, run_b) = (load(a)?, load(b)?);
     let design = match a == b {
