@@ -14,7 +14,7 @@ use trapline_store::Store;
 /// The file has an unknown extension, exists, or cannot be written; the store or run does not exist or
 /// cannot be read.
 pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
-    Format::of(&args.output).map_err(|error| usage(&error))?;
+    Format::of(&args.output).map_err(|error| failure(&error).status(Status::Usage))?;
     let file = store_path(args.store.file.as_deref())?;
     let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
@@ -36,8 +36,8 @@ pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
     let is_cancelled = || interrupt.is_requested();
     let written = trapline_export::write(&args.output, &source, args.force, &is_cancelled);
     let written = written.map_err(|error| match &error {
-        ExportError::Format(_) | ExportError::Exists(_) => usage(&error),
-        _ => interrupt.explain(Failure::from_error(&error)),
+        ExportError::Format(_) | ExportError::Exists(_) => failure(&error).status(Status::Usage),
+        _ => interrupt.explain(failure(&error)),
     })?;
     let (name, samples) = (args.output.display(), written.samples);
     let (number, kib) = (run.info.id, written.bytes.div_ceil(1024));
@@ -47,6 +47,9 @@ pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn usage(error: &ExportError) -> Failure {
-    Failure::from_error(error).status(Status::Usage)
+fn failure(error: &ExportError) -> Failure {
+    Failure {
+        help: error.remedy().map(str::to_owned),
+        ..Failure::from_error(error)
+    }
 }

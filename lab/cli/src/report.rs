@@ -6,7 +6,7 @@ use crate::store_path::store_path;
 use crate::{outcome, show, terminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trapline_report::page::{self as report_page, Profile};
+use trapline_report::page::{self as report_page, BadProfile, Profile};
 use trapline_store::{Run, Store};
 
 /// Writes the page of a run and prints its path.
@@ -42,12 +42,12 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
 
 /// Reads a profile from a file.
 fn profile(path: &Path) -> Result<Profile, Failure> {
-    let failure = |error: &dyn std::error::Error| {
-        Failure::from_error(error).about(&format!("--profile {}", path.display()))
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| failure(&error))?;
+    let about = format!("--profile {}", path.display());
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::from_error(&error).about(&about))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    Profile::parse(&name, &text).map_err(|error| failure(&error))
+    let failure = |error: BadProfile| Failure::new(&error).help(error.remedy()).about(&about);
+    Profile::parse(&name, &text).map_err(failure)
 }
 
 fn page(run: &Run, profiles: &[Profile]) -> String {

@@ -45,17 +45,31 @@ pub struct Written {
 #[derive(Debug, Error)]
 pub enum ExportError {
     /// The extension is not that of a format.
-    #[error("{}: no format has this extension; name FILE.parquet, FILE.csv or FILE.json", .0.display())]
+    #[error("{}: no format has this extension", .0.display())]
     Format(PathBuf),
     /// The file exists.
-    #[error("{} is there, and would be lost; name another file, or replace it with --force", .0.display())]
+    #[error("{} is there, and would be lost", .0.display())]
     Exists(PathBuf),
     /// The file system reports an error.
-    #[error("cannot write {}: {}; name a file in a directory that is there, may be written to, and has room", .0.display(), .1)]
+    #[error("cannot write {}: {}", .0.display(), .1)]
     Unwritable(PathBuf, #[source] io::Error),
     /// The export was cancelled.
     #[error("interrupted before {} was whole; nothing of it is left", .0.display())]
     Interrupted(PathBuf),
+}
+
+impl ExportError {
+    /// Returns the remedy, if there is one.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Format(_) => Some("name FILE.parquet, FILE.csv or FILE.json"),
+            Self::Exists(_) => Some("name another file, or replace it with --force"),
+            Self::Unwritable(..) => {
+                Some("name a file in a directory that exists, is writable, and has space")
+            }
+            Self::Interrupted(_) => None,
+        }
+    }
 }
 
 impl Format {

@@ -54,12 +54,15 @@ fn existing_file_is_replaced_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
     fs::write(&path, "mine").unwrap();
-    let message = export(&path, false).unwrap_err().to_string();
+    let error = export(&path, false).unwrap_err();
+    let message = error.to_string();
     assert!(
-        message.ends_with(
-            "a.csv is there, and would be lost; name another file, or replace it with --force"
-        ),
+        message.ends_with("a.csv is there, and would be lost"),
         "{message}"
+    );
+    assert_eq!(
+        error.remedy(),
+        Some("name another file, or replace it with --force")
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     export(&path, true).unwrap();
@@ -88,29 +91,21 @@ fn an_export_that_is_cut_off_leaves_nothing_and_harms_nothing() {
 #[test]
 fn write_error_has_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
-    let of = |name: &str| {
-        export(&folder.path().join(name), true)
-            .unwrap_err()
-            .to_string()
-    };
+    let of = |name: &str| export(&folder.path().join(name), true).unwrap_err();
     for name in ["samples.xlsx", "samples", ".csv"] {
-        let message = of(name);
-        assert!(
-            message.contains("; name FILE.parquet, FILE.csv or FILE.json"),
-            "{message}"
-        );
+        let remedy = of(name).remedy();
+        assert_eq!(remedy, Some("name FILE.parquet, FILE.csv or FILE.json"));
     }
-    let message = of("no/such/a.csv");
+    let error = of("no/such/a.csv");
+    let message = error.to_string();
     assert!(
         message.contains("a.csv: No such file or directory"),
         "{message}"
     );
-    assert!(
-        message.contains("; name a file in a directory that is there"),
-        "{message}"
-    );
+    let remedy = error.remedy().unwrap();
+    assert!(remedy.starts_with("name a file in a directory"), "{remedy}");
     fs::create_dir(folder.path().join("b.csv")).unwrap();
-    assert!(of("b.csv").contains("cannot write"));
+    assert!(of("b.csv").to_string().contains("cannot write"));
 }
 
 /// A device that is always full stands for a disk that is.

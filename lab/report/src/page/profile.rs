@@ -29,14 +29,26 @@ pub(crate) struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadProfile {
     /// It is JSON, but nothing that `trapline explain` prints.
-    #[error("it is JSON, but has no stacks: {0}; make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`")]
+    #[error("it is JSON, but has no stacks: {0}")]
     Json(String),
     /// A line is no stack.
-    #[error("line {0} is no stack with its count; expected are lines of `caller;callee 12`")]
+    #[error("line {0} is no stack with its count")]
     Line(usize),
     /// There is nothing in it.
-    #[error("it has no stacks; make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`")]
+    #[error("it has no stacks")]
     Empty,
+}
+
+impl BadProfile {
+    /// Returns the remedy.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Line(_) => "expected are lines of `caller;callee 12`",
+            Self::Json(_) | Self::Empty => {
+                "make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`"
+            }
+        }
+    }
 }
 
 /// Most frames of a stack.
@@ -164,7 +176,7 @@ mod tests {
         assert_eq!(error(""), BadProfile::Empty);
         assert_eq!(error("a -3"), BadProfile::Empty);
         assert!(matches!(error("{\"total\": 3}"), BadProfile::Json(_)));
-        assert!(error("{").to_string().contains("trapline explain"));
+        assert!(error("{").remedy().contains("trapline explain"));
         let deep = format!("{} 1", vec!["f"; 100_000].join(";"));
         assert_eq!(Profile::parse("deep", &deep).unwrap().root.depth(), DEEPEST);
     }
