@@ -192,7 +192,7 @@ fn hint(run: &Run, store: &StoreOptions) -> String {
     let store = store.file.as_ref();
     let store = store.map_or_else(String::new, |file| format!(" --store {}", file.display()));
     format!(
-        "\n'trapline show --run {}{store} --all' prints everything.\n",
+        "\nEverything: trapline show --run {}{store} --all\n",
         run.info.id
     )
 }

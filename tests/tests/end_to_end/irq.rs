@@ -69,7 +69,7 @@ fn help_fits_80_columns_and_lists_exit_statuses() {
     for line in help.stdout.lines() {
         assert!(line.chars().count() <= 80, "too wide: {line}");
     }
-    for status in ["4  with --require", "5  with --require"] {
+    for status in ["4    with --require", "5    with --require"] {
         assert!(help.stdout.contains(status), "{}", help.stdout);
     }
 }
@@ -111,7 +111,7 @@ fn unsupported_conditions_are_skipped_with_a_reason() {
     }
     let place = Place::new();
     for (words, reason) in [
-        ("--env sim --load cpu", "runs the image alone"),
+        ("--env sim --load cpu", "has no other programs"),
         (
             "--env sim,host --sched fifo",
             "--sched fifo:10 is not supported by sim",

@@ -44,7 +44,7 @@ fn verdict_sets_the_exit_status_and_is_stored() {
     }
     let store = place.store();
     let store = store.to_str().expect("path is UTF-8");
-    let shown = place.run(&["show", "--store", store]);
+    let shown = place.run(&["show", "--store", store, "--all"]);
     assert_eq!((shown.status, shown.stdout), (Some(0), missed.stdout));
     let first = place.run(&["show", "--store", store, "--run", "1", "--format", "json"]);
     assert_eq!(first.stdout, met.stdout);
