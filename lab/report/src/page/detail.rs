@@ -95,7 +95,8 @@ fn clouds<'a>(
         .collect()
 }
 
-/// Returns groups of plots that share an axis: estimates of a group are within a factor of [`COMPARABLE`].
+/// Returns groups of plots that share an axis: estimates of a group are within a factor of
+/// [`COMPARABLE`]. Environments keep their order.
 fn groups<'b, 'a>(clouds: &'b [Cloud<'a>]) -> Vec<Vec<&'b Cloud<'a>>> {
     let mut sorted: Vec<&Cloud<'_>> = clouds.iter().collect();
     sorted.sort_by(|a, b| a.figure.estimate.total_cmp(&b.figure.estimate));
@@ -108,6 +109,10 @@ fn groups<'b, 'a>(clouds: &'b [Cloud<'a>]) -> Vec<Vec<&'b Cloud<'a>>> {
             _ => groups.push(vec![cloud]),
         }
     }
+    for group in &mut groups {
+        group.sort_by_key(|cloud| cloud.row);
+    }
+    groups.sort_by_key(|group| group[0].row);
     groups
 }
 
