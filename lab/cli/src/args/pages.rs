@@ -1,7 +1,7 @@
 //! Notes, examples and exit statuses of commands, once for help and for manual pages; environment
 //! variables and files for manual pages.
 
-/// Text of a command in its help and manual page beside its options.
+/// Text of the help and of the manual page of a command, beside its options.
 pub struct Page {
     /// Name of the command; `trapline` for the program itself.
     pub command: &'static str,

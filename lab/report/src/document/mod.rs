@@ -1,7 +1,7 @@
 //! The report model: sections of tables, bars and notes, independent of the output format.
 //!
-//! The modules of the workload families build it; the renderers read it and depend on no family.
-//! Texts contain Unicode; [`text`] replaces it for terminals that show ASCII only.
+//! The modules of the workload families build it; the renderers read it and depend on no family. Texts
+//! contain Unicode; [`text`] replaces it for terminals that show ASCII only.
 
 mod format;
 pub mod html;
@@ -395,7 +395,6 @@ impl Table {
 
 /// Returns `text` without control characters, with single spaces: texts of guests are untrusted.
 pub fn printable(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let plain: String = plain.collect();
+    let plain = text.replace(char::is_control, " ");
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -125,3 +125,20 @@ fn a_store_without_series_says_so() {
     let text = terminal(&Screening::default());
     assert!(text.starts_with("No series. "), "{text}");
 }
+
+#[test]
+fn page_plots_every_series_with_its_shifts() {
+    let screening = screening();
+    let document = document(&screening, &|at| at.to_string());
+    let page = crate::page::trend(&screening, &document);
+    assert_eq!(
+        page.matches("<svg viewBox").count(),
+        2,
+        "one for each clock"
+    );
+    // `sim/kvm` has no figure in run 5.
+    assert_eq!(page.matches("<circle ").count(), 12 + 11);
+    for shift in ["+1.0%</text>", "+10."] {
+        assert!(page.contains(shift), "{shift} is not in\n{page}");
+    }
+}
