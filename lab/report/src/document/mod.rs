@@ -324,8 +324,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Indices of columns that may be left out where there is no room, the least important first.
     pub optional: Vec<usize>,
-    /// Indices of parts that are left out of all columns where these do not fit side by side, the least
-    /// important first.
+    /// Indices of parts that may be left out of all columns, the least important first.
     pub optional_parts: Vec<usize>,
     /// True if columns consist of several parts and have a rule below their title.
     pub is_grouped: bool,
@@ -395,6 +394,7 @@ impl Table {
 
 /// Returns `text` without control characters, with single spaces: texts of guests are untrusted.
 pub fn printable(text: &str) -> String {
-    let plain = text.replace(char::is_control, " ");
-    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+    let words = text.split(|c: char| c.is_control() || c.is_whitespace());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
 }
