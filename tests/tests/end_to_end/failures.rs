@@ -157,7 +157,7 @@ fn assert_broken_part(part: &str, script: &str, environment: &str, words: &[&str
         "--boots",
         "1",
         "--timeout",
-        "3",
+        "10",
         "--format",
         "json",
     ];
