@@ -21,6 +21,16 @@ pub struct Cache {
 /// Default limit, in bytes: about twenty machines.
 pub const DEFAULT_LIMIT: u64 = 4 << 30;
 
+/// Returns `$XDG_CACHE_HOME/trapline`, or `~/.cache/trapline`.
+pub fn default_directory() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    base.map(PathBuf::from)
+        .or_else(home)
+        .unwrap_or_else(std::env::temp_dir)
+        .join("trapline")
+}
+
 /// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {

@@ -13,18 +13,20 @@ pub mod exit_status;
 pub mod facts;
 pub mod host_noise;
 pub mod package;
+pub mod probe;
 pub mod process;
-pub mod query;
 pub mod tool;
 pub mod toolchain;
 pub mod usage;
 
+mod activity;
 mod clock;
 mod error;
 mod files;
 mod limits;
 mod parts;
 
+pub use activity::Activity;
 pub use cache::Cache;
 pub use clock::TscRate;
 pub use error::Error;

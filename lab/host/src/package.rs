@@ -6,7 +6,9 @@
 
 use crate::cache::{Cache, Kind};
 use crate::draft::WorkDirectory;
-use crate::{query, tool, Error};
+use crate::probe::Probe;
+use crate::{find_program, tool, Activity, Error};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -47,7 +49,7 @@ impl Package {
     /// # Errors
     /// `apt-cache` cannot be run.
     pub fn is_known(&self) -> Result<bool, Error> {
-        Ok(apt_cache(&["show", self.names[0]])?.status.success())
+        Ok(KnownPackages::query()?.contains(self.names[0]))
     }
 
     fn download(&self, cache: &Cache) -> Result<PathBuf, Error> {
@@ -67,6 +69,77 @@ impl Package {
             path.join(self.program).is_file()
         })
     }
+}
+
+/// Arguments of the query for all packages that environments may need: names, and expressions for names with
+/// a version. Each query takes half a second where containers disable apt's cache.
+const QUERY: [&str; 12] = [
+    "depends",
+    "--important",
+    "linux-image-cloud-amd64",
+    "linux-image-amd64",
+    "linux-image-virtual",
+    "linux-image-generic",
+    "linux-source",
+    "qemu-system-xen",
+    "rt-tests",
+    "user-mode-linux",
+    "^xen-hypervisor-[0-9.]+-amd64$",
+    "^xen-utils-[0-9.]+$",
+];
+
+/// Files on which the result of the query depends.
+const PACKAGE_LISTS: [&str; 2] = ["/var/lib/apt/lists", "/var/lib/dpkg/status"];
+
+/// Packages of the query that the distribution has, with their dependencies.
+pub struct KnownPackages(BTreeMap<String, Vec<String>>);
+
+impl KnownPackages {
+    /// Queries `apt-cache` once; the result is cached until package lists change.
+    ///
+    /// # Errors
+    /// `apt-cache` cannot be run.
+    pub fn query() -> Result<Self, Error> {
+        let program = find_program("apt-cache").ok_or_else(|| not_installed("apt-cache"))?;
+        let probe = Probe {
+            depends: &PACKAGE_LISTS,
+            ..Probe::new(&program, &QUERY)
+        };
+        let output = probe.output().map_err(Error::start(&program))?;
+        Ok(Self(by_package(&output.stdout)))
+    }
+
+    /// Returns the names of all packages.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Returns whether the distribution has a package.
+    pub fn contains(&self, package: &str) -> bool {
+        self.0.contains_key(package)
+    }
+
+    /// Returns the dependencies of a package; none if the distribution does not have it.
+    pub fn dependencies(&self, package: &str) -> &[String] {
+        self.0.get(package).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Parses the output of `apt-cache depends`: each package begins a line, its dependencies follow indented.
+/// Virtual packages, in angle brackets, are left out.
+pub fn by_package(text: &str) -> BTreeMap<String, Vec<String>> {
+    let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut current = String::new();
+    for line in text.lines() {
+        if !line.starts_with(' ') {
+            current = line.to_owned();
+        }
+        if current.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+            let needed = dependencies(line).map(str::to_owned);
+            known.entry(current.clone()).or_default().extend(needed);
+        }
+    }
+    known
 }
 
 /// Name of the directory with unpacked packages in a work directory.
@@ -102,17 +175,8 @@ pub fn origin(directory: &Path) -> String {
     format!("package {}", name.to_string_lossy())
 }
 
-/// Returns the output of `apt-cache`. Each query takes up to seconds and is run once per process.
-///
-/// # Errors
-/// It is not installed.
-pub fn apt_cache(arguments: &[&str]) -> Result<Output, Error> {
-    let tool = "apt-cache";
-    query::output(Path::new(tool), arguments, "").map_err(|_| not_installed(tool))
-}
-
-/// Returns the packages in the output of `apt-cache depends`.
-pub fn dependencies(output: &str) -> impl Iterator<Item = &str> {
+/// Returns the dependencies in the output of `apt-cache depends`.
+fn dependencies(output: &str) -> impl Iterator<Item = &str> {
     let lines = output.lines();
     lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
 }
@@ -127,6 +191,8 @@ pub fn download<'a>(
 ) -> Result<(), Error> {
     let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
     arguments.extend(packages);
+    let packages = arguments[3..].join(" ");
+    let _activity = Activity::begin(format!("downloading {packages}"));
     run_checked("apt-get", &arguments, directory)
 }
 
@@ -190,6 +256,21 @@ fn run_checked(tool: &'static str, arguments: &[&str], directory: &Path) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dependencies_are_parsed_by_package() {
+        let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\nxen-utils-4.17\n  \
+                    Depends: libc6\n |Depends: a\n  Depends: <python3:any>\n    python3\n<virtual>\n";
+        let known = KnownPackages(by_package(text));
+        let names: Vec<_> = known.names().collect();
+        assert_eq!(names, ["linux-image-amd64", "xen-utils-4.17"]);
+        let kernel = known.dependencies("linux-image-amd64");
+        assert_eq!(kernel, ["linux-image-6.1.0-56-amd64"]);
+        assert!(known
+            .dependencies("xen-utils-4.17")
+            .contains(&"libc6".to_owned()));
+        assert!(!known.contains("<virtual>") && known.dependencies("none").is_empty());
+    }
 
     #[test]
     fn incomplete_download_is_not_used() {

@@ -2,7 +2,9 @@
 //! SVM. The machine is created, queried and ended before it executes anything.
 
 use crate::qemu::{Qemu, COUNTING, REMEDY};
-use trapline_host::{query, Error};
+use std::sync::Arc;
+use trapline_host::probe::{Probe, ProbeOutput};
+use trapline_host::Error;
 
 /// Options of a paused machine with QMP on standard input.
 const STANDING: &str =
@@ -29,9 +31,9 @@ pub fn check_counting(qemu: &Qemu) -> Result<(), Error> {
 /// # Errors
 /// See [`check_counting`], or its CPU has no SVM.
 pub fn check_nesting(qemu: &Qemu) -> Result<(), Error> {
-    let answers = counting(qemu)?;
+    let output = counting(qemu)?;
     // A QEMU that does not know the property may have SVM.
-    match answers.lines().any(is_no) {
+    match output.stdout.lines().any(is_no) {
         false => Ok(()),
         true => Err(Error::missing(
             format!(
@@ -49,19 +51,27 @@ fn is_no(answer: &str) -> bool {
 }
 
 /// Returns the answers of the counting machine.
-fn counting(qemu: &Qemu) -> Result<String, Error> {
+fn counting(qemu: &Qemu) -> Result<Arc<ProbeOutput>, Error> {
     let options = STANDING.split_ascii_whitespace();
     let options: Vec<_> = options.chain(COUNTING.split_ascii_whitespace()).collect();
-    let output = query::output(&qemu.program, &options, QUESTIONS)?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    let probe = Probe {
+        input: QUESTIONS,
+        ..Probe::new(&qemu.program, &options)
+    };
+    let output = probe.output().map_err(Error::start(&qemu.program))?;
+    if output.success {
+        return Ok(output);
     }
-    let words = String::from_utf8_lossy(&output.stderr);
     Err(Error::missing(
         format!(
             "{} cannot be the machine that counts instructions ({})",
             of(qemu),
-            words.lines().next().unwrap_or("without a message").trim()
+            output
+                .stderr
+                .lines()
+                .next()
+                .unwrap_or("without a message")
+                .trim()
         ),
         format!("use QEMU of the distribution: {REMEDY}"),
     ))

@@ -9,7 +9,8 @@ use crate::settings::Settings;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::draft::WorkDirectory;
-use trapline_host::{package, Error};
+use trapline_host::package::{self, KnownPackages};
+use trapline_host::Error;
 
 /// A kernel and the modules of its KVM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ pub fn given(image: &Path, modules: &Path, maker: Maker) -> Result<Kernel, Error
 pub fn check(cache: &Path, maker: Maker) -> Result<(), Error> {
     match in_cache(cache, maker) {
         Some(_) => Ok(()),
-        None => packages().map(|_| ()),
+        None => newest_image(&METAPACKAGES).map(drop),
     }
 }
 
@@ -162,18 +163,9 @@ fn packages() -> Result<Vec<String>, Error> {
 /// # Errors
 /// It has none of them.
 pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
-    for meta in metapackages {
-        let output = package::apt_cache(&["depends", "--important", meta])?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if let Some(image) = concrete_image(&text) {
-            let modules = modules_package(&image)?;
-            return Ok(std::iter::once(image).chain(modules).collect());
-        }
-    }
-    Err(Error::missing(
-        format!("no kernel package is known ({})", METAPACKAGES.join(", ")),
-        "sudo apt-get update",
-    ))
+    let image = newest_image(metapackages)?;
+    let modules = modules_package(&image)?;
+    Ok(std::iter::once(image).chain(modules).collect())
 }
 
 /// Returns the package of a kernel's modules, if they have one of their own.
@@ -182,17 +174,31 @@ pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
 /// `apt-cache` cannot be run.
 pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
     let modules = image.replacen("linux-image-", "linux-modules-", 1);
-    let known = package::apt_cache(&["show", &modules])?;
+    let known = package::run("apt-cache", &["show", &modules], Path::new("/"))?;
     Ok(known.status.success().then_some(modules))
 }
 
-/// Returns the kernel package that a metapackage depends on.
-fn concrete_image(text: &str) -> Option<String> {
-    package::dependencies(text)
-        .find(|name| {
-            name.starts_with("linux-image-") && name.contains(|c: char| c.is_ascii_digit())
-        })
-        .map(str::to_owned)
+/// Returns the kernel package of the first metapackage that the distribution has.
+///
+/// # Errors
+/// It has none of them.
+pub fn newest_image(metapackages: &[&str]) -> Result<String, Error> {
+    let known = KnownPackages::query()?;
+    let mut all = metapackages.iter().map(|meta| known.dependencies(meta));
+    all.find_map(concrete_image).ok_or_else(|| {
+        Error::missing(
+            format!("no kernel package is known ({})", METAPACKAGES.join(", ")),
+            "sudo apt-get update",
+        )
+    })
+}
+
+/// Returns the kernel package among the dependencies of a metapackage.
+fn concrete_image(dependencies: &[String]) -> Option<String> {
+    let is_image = |name: &&String| {
+        name.starts_with("linux-image-") && name.contains(|c: char| c.is_ascii_digit())
+    };
+    dependencies.iter().find(is_image).cloned()
 }
 
 fn download(cache: &Path, maker: Maker) -> Result<PathBuf, Error> {
@@ -249,14 +255,15 @@ mod tests {
 
     #[test]
     fn metapackage_resolves_to_one_kernel() {
-        let debian = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n";
-        let found = concrete_image(debian);
-        assert_eq!(found.as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
-        let ubuntu =
-            "linux-image-virtual\n  Depends: linux-base\n  Depends: linux-image-6.8.0-31-generic\n";
-        let found = concrete_image(ubuntu);
-        assert_eq!(found.as_deref(), Some("linux-image-6.8.0-31-generic"));
-        assert_eq!(concrete_image("linux-image-generic\n"), None);
+        let image = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            concrete_image(&names)
+        };
+        let debian = image(&["linux-image-6.1.0-56-cloud-amd64"]);
+        assert_eq!(debian.as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
+        let ubuntu = image(&["linux-base", "linux-image-6.8.0-31-generic"]);
+        assert_eq!(ubuntu.as_deref(), Some("linux-image-6.8.0-31-generic"));
+        assert_eq!(image(&[]), None);
     }
 
     #[test]

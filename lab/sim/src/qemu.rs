@@ -6,8 +6,9 @@ use std::sync::Arc;
 use trapline_abi::job::Console;
 use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
 use trapline_abi::Job;
+use trapline_host::probe::Probe;
 use trapline_host::process::Command;
-use trapline_host::{find_program, query, Error};
+use trapline_host::{find_program, Error};
 use trapline_model::layers::QemuMachine;
 use trapline_model::{GuestConfig, Halt};
 
@@ -37,8 +38,9 @@ impl Qemu {
             None => find_program("qemu-system-x86_64")
                 .ok_or_else(|| Error::missing("there is no qemu-system-x86_64 in $PATH", REMEDY))?,
         };
-        let output = query::output(&program, &["--version"], "")?;
-        let version = version_in(&String::from_utf8_lossy(&output.stdout))
+        let output = Probe::new(&program, &["--version"]).output();
+        let output = output.map_err(Error::start(&program))?;
+        let version = version_in(&output.stdout)
             .map_err(|reason| Error::missing(format!("{}: {reason}", program.display()), REMEDY))?;
         Ok(Self { program, version })
     }
@@ -48,10 +50,10 @@ impl Qemu {
     /// # Errors
     /// QEMU does not report its directories, or a file is missing.
     pub fn firmware(&self, machine: QemuMachine) -> Result<Vec<PathBuf>, Error> {
-        let output = query::output(&self.program, &["-L", "help"], "")?;
-        let directories = String::from_utf8_lossy(&output.stdout);
+        let output = Probe::new(&self.program, &["-L", "help"]).output();
+        let output = output.map_err(Error::start(&self.program))?;
         let find = |name: &&str| {
-            let paths = directories.lines().map(|path| Path::new(path).join(name));
+            let paths = output.stdout.lines().map(|path| Path::new(path).join(name));
             let mut present = paths.filter_map(|path| path.canonicalize().ok());
             present.next().ok_or_else(|| {
                 let program = self.program.display();

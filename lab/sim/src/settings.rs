@@ -4,7 +4,7 @@ use crate::plugin::Plugin;
 use crate::qemu::Qemu;
 use crate::trace::Trace;
 use std::path::PathBuf;
-use trapline_host::cache::DEFAULT_LIMIT;
+use trapline_host::cache::{default_directory, DEFAULT_LIMIT};
 use trapline_host::custom_vmm::CustomVmm;
 use trapline_host::debug_files::DebugFiles;
 use trapline_host::{Cache, Error, Part, Parts};
@@ -55,7 +55,7 @@ impl Settings {
     /// The path of this program is unknown.
     pub fn find() -> Result<Self, Error> {
         let cache = Cache {
-            directory: cache_directory(),
+            directory: default_directory(),
             limit: DEFAULT_LIMIT,
         };
         // What cannot be removed now is tried again by the next process.
@@ -97,13 +97,4 @@ impl Settings {
     pub fn load_plugin(&self, ready: &str) -> Result<Plugin, Error> {
         Plugin::load(self.parts.get(Part::Plugin)?, &self.qemu()?, ready)
     }
-}
-
-fn cache_directory() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    base.map(PathBuf::from)
-        .or_else(home)
-        .unwrap_or_else(std::env::temp_dir)
-        .join("trapline")
 }

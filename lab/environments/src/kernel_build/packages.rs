@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::cache::Kind;
-use trapline_host::{package, Cache, Error};
+use trapline_host::package::{self, by_package, KnownPackages};
+use trapline_host::{Cache, Error};
 
 /// Prefix of their directory.
 const PREFIX: &str = "packages-";
@@ -77,10 +78,10 @@ pub fn files(directory: &Path) -> Result<BTreeSet<PathBuf>, Error> {
 
 /// Returns the name of the source's package.
 fn source() -> Result<String, Error> {
-    let output = depends(&["--important", SOURCE])?;
-    let mut names = package::dependencies(&output);
+    let known = KnownPackages::query()?;
+    let mut names = known.dependencies(SOURCE).iter();
     let name = names.find(|name| name.starts_with(SOURCE));
-    name.map(str::to_owned).ok_or_else(no_source)
+    name.cloned().ok_or_else(no_source)
 }
 
 /// Returns the error of a distribution without the source of its kernel.
@@ -93,22 +94,11 @@ pub fn no_source() -> Error {
 
 /// Returns the packages of the tools with all dependencies.
 fn tool_packages() -> Result<BTreeSet<String>, Error> {
-    let arguments = ["--recurse", "--important"].into_iter().chain(TOOLS);
-    Ok(packages_in(&depends(&arguments.collect::<Vec<_>>())?))
-}
-
-fn depends(arguments: &[&str]) -> Result<String, Error> {
-    let arguments = [&["depends"], arguments].concat();
-    let output = package::apt_cache(&arguments)?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Returns the packages in the output of `apt-cache depends --recurse`: each begins a line. Virtual packages
-/// are in angle brackets and are left out.
-fn packages_in(output: &str) -> BTreeSet<String> {
-    let lines = output.lines();
-    let real = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
-    real.map(str::to_owned).collect()
+    let options = ["depends", "--recurse", "--important"];
+    let arguments: Vec<_> = options.into_iter().chain(TOOLS).collect();
+    let output = package::run("apt-cache", &arguments, Path::new("/"))?;
+    let packages = by_package(&String::from_utf8_lossy(&output.stdout));
+    Ok(packages.into_keys().collect())
 }
 
 /// Returns name and version of a package whose file is in a directory.
@@ -124,13 +114,6 @@ fn version_of(package: &str, directory: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn virtual_packages_are_left_out() {
-        let output = "gcc\n  Depends: cpp\n  Depends: <awk>\n    mawk\ncpp\n<awk>\nlibc6\n";
-        let names: Vec<_> = packages_in(output).into_iter().collect();
-        assert_eq!(names, ["cpp", "gcc", "libc6"]);
-    }
 
     #[test]
     fn source_is_named_with_its_version() {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use trapline_host::cache::Kind;
 use trapline_host::package;
 use trapline_host::process::{Command, Process};
-use trapline_host::{sha256_of_file, Cache, Error, Facts, Limits, Part};
+use trapline_host::{sha256_of_file, Activity, Cache, Error, Facts, Limits, Part};
 use trapline_model::kernel_build::Size;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::settings::Settings;
@@ -118,6 +118,7 @@ fn in_cache(cache: &Cache, size: Size) -> Option<PathBuf> {
 fn create(settings: &Settings, size: Size, limits: &Limits) -> Result<(), Error> {
     let cache = &settings.cache;
     let packages = packages::fetched(cache)?;
+    let _activity = Activity::begin(format!("preparing kernel build {size}"));
     let work = create_in(&cache.of(Kind::KernelBuild))?;
     for package in packages::files(&packages)? {
         let name = package.file_name().unwrap_or_default();

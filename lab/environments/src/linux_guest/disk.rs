@@ -1,7 +1,6 @@
 //! Disk of a Linux guest for workload block: a new file of the host, with direct I/O if its file system
 //! supports that, and the guest's drivers, which are modules.
 
-use super::root::memory_file;
 use super::Root;
 use crate::disk::{is_direct, scratch};
 use std::fs::File;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use trapline_abi::block;
 use trapline_abi::Job;
 use trapline_host::process::Command;
-use trapline_host::Error;
+use trapline_host::{memory_file, Error};
 use trapline_sim::drivers;
 use trapline_sim::settings::Settings;
 
@@ -50,7 +49,7 @@ impl GuestDisk {
         let drivers = drivers::archive(&drivers::chosen(settings, &DRIVERS)?);
         // An archive's end is aligned for the next one.
         let bytes = [root.bytes()?, drivers].concat();
-        memory_file(|file| std::io::Write::write_all(file, &bytes))
+        Ok(Arc::new(memory_file("initramfs", &bytes)?))
     }
 
     /// Adds the disk to a command of `trapline-vmm`.

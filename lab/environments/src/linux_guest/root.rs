@@ -4,13 +4,12 @@
 //! composed without unpacking any.
 
 use super::named;
-use rustix::fs::MemfdFlags;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use trapline_host::{hexadecimal, Error, Facts, Part};
+use trapline_host::{hexadecimal, memory_file, Error, Facts, Part};
 use trapline_sim::initramfs::{add_program, Archive};
 use trapline_sim::settings::Settings;
 use trapline_sim::AGENT;
@@ -69,8 +68,7 @@ impl Root {
     /// # Errors
     /// An archive cannot be read, or memory cannot be allocated.
     pub fn file(&self) -> Result<Arc<File>, Error> {
-        let bytes = self.bytes()?;
-        memory_file(|file| file.write_all(&bytes))
+        Ok(Arc::new(memory_file("initramfs", &self.bytes()?)?))
     }
 
     /// Returns its hash as a fact.
@@ -92,20 +90,6 @@ impl Root {
         let written = out.write_all(&self.agent);
         written.map_err(Error::file("initramfs in memory"))
     }
-}
-
-/// Creates an unnamed initramfs file in memory with the contents that `write` writes.
-///
-/// # Errors
-/// Memory cannot be allocated.
-pub fn memory_file(write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<Arc<File>, Error> {
-    let file = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC);
-    let written = file.map_err(io::Error::from).and_then(|file| {
-        let mut file = File::from(file);
-        write(&mut file).map(|()| file)
-    });
-    let file = written.map_err(Error::file("initramfs in memory"))?;
-    Ok(Arc::new(file))
 }
 
 fn copy_aligned(mut from: impl Read, out: &mut impl Write) -> io::Result<()> {

@@ -211,7 +211,7 @@ mod tests {
         UserModeLinux {
             program: "linux.uml".into(),
             agent: "agent".into(),
-            initrd: super::super::root::memory_file(|_| Ok(())).unwrap(),
+            initrd: Arc::new(trapline_host::memory_file("initramfs", b"").unwrap()),
             facts: Facts::new(),
             guest: GuestConfig::DEFAULT,
             settings: Settings::find().unwrap(),

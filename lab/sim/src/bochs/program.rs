@@ -1,8 +1,8 @@
 //! Finds Bochs and checks its capabilities.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
-use trapline_host::{query, Error};
+use trapline_host::probe::Probe;
+use trapline_host::Error;
 
 /// Command that installs Bochs.
 pub const REMEDY: &str = "sudo apt-get install --no-install-recommends bochs bochs-term";
@@ -77,8 +77,9 @@ fn after<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
 
 /// Returns the output of Bochs on both streams. It starts no machine.
 fn ask(program: &Path, question: &[&str]) -> Result<String, Error> {
-    let Output { stdout, stderr, .. } = query::output(program, question, "")?;
-    Ok(String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    let output = Probe::new(program, question).output();
+    let output = output.map_err(Error::start(program))?;
+    Ok(format!("{}{}", output.stdout, output.stderr))
 }
 
 #[cfg(test)]

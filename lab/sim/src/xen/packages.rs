@@ -3,14 +3,15 @@
 
 use crate::kernel::{self, found_in};
 use crate::module::{self, Module};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trapline_host::cache::Kind;
 use trapline_host::draft::WorkDirectory;
-use trapline_host::{package, Cache, Error};
+use trapline_host::package::{self, by_package, KnownPackages};
+use trapline_host::{Cache, Error};
 
 /// A downloaded Xen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,10 @@ const KERNELS: [&str; 2] = ["linux-image-amd64", "linux-image-generic"];
 pub fn check(cache: &Cache) -> Result<(), Error> {
     match in_cache(cache) {
         Some(_) => Ok(()),
-        None => Packages::known().map(drop),
+        None => {
+            newest(&KnownPackages::query()?)?;
+            kernel::newest_image(&KERNELS).map(drop)
+        }
     }
 }
 
@@ -70,7 +74,7 @@ pub fn check(cache: &Cache) -> Result<(), Error> {
 pub fn check_device_model(cache: &Cache) -> Result<(), Error> {
     let known = match in_cache(cache) {
         Some(directory) => Xen { directory }.program(DEVICE_MODEL).is_file(),
-        None => !Packages::known()?.device_model.is_empty(),
+        None => KnownPackages::query()?.contains(DEVICE_MODEL_PACKAGE),
     };
     known.then_some(()).ok_or_else(|| {
         Error::missing(
@@ -143,10 +147,7 @@ struct Packages {
 impl Packages {
     /// Returns the packages of the newest Xen of the distribution.
     fn known() -> Result<Self, Error> {
-        let pattern = ["search", "--names-only", "^xen-hypervisor-[0-9.]+-amd64$"];
-        let found = package::apt_cache(&pattern)?;
-        let text = String::from_utf8_lossy(&found.stdout).into_owned();
-        let version = newest(&text).ok_or_else(missing)?;
+        let version = newest(&KnownPackages::query()?)?;
         Ok(Self {
             hypervisor: format!("xen-hypervisor-{version}-amd64"),
             kernel: kernel::packages_of(&KERNELS)?,
@@ -162,36 +163,30 @@ impl Packages {
     }
 }
 
-fn missing() -> Error {
-    Error::missing(
-        "no Xen package (xen-hypervisor-VERSION-amd64) is known",
-        "sudo apt-get update",
-    )
+/// Returns the highest version of Xen that the distribution has.
+fn newest(known: &KnownPackages) -> Result<String, Error> {
+    newest_version(known.names()).ok_or_else(|| {
+        Error::missing(
+            "no Xen package (xen-hypervisor-VERSION-amd64) is known",
+            "sudo apt-get update",
+        )
+    })
 }
 
-/// Returns the highest version of a hypervisor in the output of `apt-cache search`.
-fn newest(found: &str) -> Option<String> {
-    let name = |line: &str| line.split(' ').next().map(str::to_owned);
-    let version = |name: String| {
-        let version = name
-            .strip_prefix("xen-hypervisor-")?
-            .strip_suffix("-amd64")?;
-        Some(version.to_owned())
-    };
-    let versions = found.lines().filter_map(name).filter_map(version);
-    versions.max_by_key(|version| -> Vec<u32> {
-        version
-            .split('.')
-            .filter_map(|part| part.parse().ok())
-            .collect()
-    })
+fn newest_version<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let version = |name: &'a str| name.strip_prefix("xen-hypervisor-")?.strip_suffix("-amd64");
+    let newest = names.filter_map(version).max_by_key(|version| -> Vec<u32> {
+        let parts = version.split('.');
+        parts.filter_map(|part| part.parse().ok()).collect()
+    });
+    newest.map(str::to_owned)
 }
 
 /// Returns a package and its libraries without the C library, which is the host's. Empty if the distribution
 /// has no such package.
 fn with_libraries(package: &str) -> Result<Vec<String>, Error> {
     let arguments = ["depends", "--recurse", "--important", package];
-    let output = package::apt_cache(&arguments)?;
+    let output = package::run("apt-cache", &arguments, Path::new("/"))?;
     let known = by_package(&String::from_utf8_lossy(&output.stdout));
     let mut wanted: Vec<_> = known
         .keys()
@@ -208,20 +203,6 @@ fn with_libraries(package: &str) -> Result<Vec<String>, Error> {
         next += 1;
     }
     Ok(wanted)
-}
-
-/// Parses the dependencies of several packages in the output of `apt-cache depends`.
-fn by_package(text: &str) -> BTreeMap<String, Vec<String>> {
-    let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut current = String::new();
-    for line in text.lines() {
-        if !line.starts_with(' ') {
-            current = line.to_owned();
-        }
-        let needed = package::dependencies(line).map(str::to_owned);
-        known.entry(current.clone()).or_default().extend(needed);
-    }
-    known
 }
 
 fn is_library(package: &str) -> bool {
@@ -343,11 +324,13 @@ mod tests {
 
     #[test]
     fn newest_xen_has_the_highest_version() {
-        let found = "xen-hypervisor-4.9-amd64 - Xen Hypervisor on AMD64\n\
-                     xen-hypervisor-4.17-amd64 - Xen Hypervisor on AMD64\n\
-                     xen-hypervisor-common - Xen Hypervisor - common files\n";
-        assert_eq!(newest(found).as_deref(), Some("4.17"));
-        assert_eq!(newest(""), None);
+        let names = [
+            "xen-hypervisor-4.9-amd64",
+            "xen-hypervisor-4.17-amd64",
+            "xen-hypervisor-common",
+        ];
+        assert_eq!(newest_version(names.into_iter()).as_deref(), Some("4.17"));
+        assert_eq!(newest_version([].into_iter()), None);
     }
 
     #[test]
