@@ -47,14 +47,28 @@ struct OperationRow {
 /// An option is invalid, or output cannot be written.
 pub fn list(args: &InspectArgs) -> Result<(), Failure> {
     let inventory = args.environment_options.inventory()?;
-    let list = List {
-        trapline: env!("CARGO_PKG_VERSION"),
-        environments: inventory.entries().iter().map(environment_row).collect(),
-        workloads: Workload::ALL.into_iter().map(workload_row).collect(),
-    };
+    let workloads: Vec<_> = Workload::ALL.into_iter().map(workload_row).collect();
     match args.format {
-        PlainFormat::Json => terminal::print_json(&serde_json::json!(list)),
-        PlainFormat::Table => terminal::print_text(&text(&list, terminal::width())),
+        PlainFormat::Json => {
+            let mut environments = Vec::new();
+            inventory.try_for_each(|entry| {
+                environments.push(environment_row(entry));
+                Ok::<_, Failure>(())
+            })?;
+            terminal::print_json(&serde_json::json!(List {
+                trapline: env!("CARGO_PKG_VERSION"),
+                environments,
+                workloads,
+            }))
+        }
+        PlainFormat::Table => {
+            let width = terminal::width();
+            terminal::print_text("Environments\n")?;
+            inventory.try_for_each(|entry| {
+                terminal::print_text(&environment_text(&environment_row(entry), width))
+            })?;
+            terminal::print_text(&workloads_text(&workloads, width))
+        }
     }
 }
 
@@ -98,28 +112,23 @@ fn operation_row(op: Op) -> OperationRow {
 const NAME: usize = 22;
 const OPERATION: usize = 21;
 
-fn text(list: &List, width: usize) -> String {
-    let mut text = "Environments\n".to_owned();
-    for environment in &list.environments {
-        let clock = environment.clock;
-        let only = match environment.by_default {
-            true => "",
-            false => "; only if asked for",
-        };
-        text.push_str(&entry(
-            environment.name,
-            2,
-            NAME,
-            &format!("{} ({clock} clock{only})", environment.what),
-            width,
-        ));
-        let state = match &environment.reason {
-            None => "Ready".to_owned(),
-            Some(reason) => format!("Missing: {reason}"),
-        };
-        text.push_str(&entry("", 2, NAME, &state, width));
-    }
-    for workload in &list.workloads {
+fn environment_text(environment: &EnvironmentRow, width: usize) -> String {
+    let clock = environment.clock;
+    let only = match environment.by_default {
+        true => "",
+        false => "; only if asked for",
+    };
+    let what = format!("{} ({clock} clock{only})", environment.what);
+    let state = match &environment.reason {
+        None => "Ready".to_owned(),
+        Some(reason) => format!("Missing: {reason}"),
+    };
+    entry(environment.name, 2, NAME, &what, width) + &entry("", 2, NAME, &state, width)
+}
+
+fn workloads_text(workloads: &[WorkloadRow], width: usize) -> String {
+    let mut text = String::new();
+    for workload in workloads {
         let only = match workload.by_default {
             true => "",
             false => " (only if asked for)",

@@ -1,19 +1,78 @@
-//! Shows the events of a run: a progress bar and remarks on standard error.
+//! Shows the events of a run on standard error: remarks, and a progress bar, or without a terminal a line at
+//! the start and every ten seconds.
 
 use crate::{outcome, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use trapline_environments::Progress as GuestProgress;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use trapline_environments::{Activity, Progress as GuestProgress};
 use trapline_model::{names, Clock, PlannedBoot};
 use trapline_protocol::Window;
 use trapline_report::figures;
 use trapline_runner::{EventHandler, RunEvent};
 
-/// Handles events. The bar is shown only on a terminal.
+/// Handles events.
 pub struct Progress {
     is_hidden: bool,
-    bar: Mutex<ProgressBar>,
+    bar: Arc<Mutex<ProgressBar>>,
+    ticker: Option<Ticker>,
+}
+
+/// Thread that shows activities, and without a terminal the progress. Dropping it ends the thread.
+struct Ticker {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Interval of lines without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Interval at which an activity is shown on a terminal.
+const ACTIVITY_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Ticker {
+    fn start(bar: Arc<Mutex<ProgressBar>>) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let begin = Instant::now();
+        let interval = match terminal::is_watched() {
+            true => ACTIVITY_INTERVAL,
+            false => LINE_INTERVAL,
+        };
+        let thread = std::thread::spawn(move || {
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                let bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+                match (Activity::current(), terminal::is_watched()) {
+                    (Some(activity), true) => bar.set_message(activity),
+                    (None, true) => {}
+                    (activity, false) => {
+                        let message = activity.unwrap_or_else(|| bar.message());
+                        let seconds = begin.elapsed().as_secs();
+                        let done = match bar.length() {
+                            Some(boots) => format!("{}/{boots} boots, ", bar.position()),
+                            None => String::new(),
+                        };
+                        anstream::eprintln!("{seconds} s: {done}{message}");
+                    }
+                }
+            }
+        });
+        Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported by itself.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Fits 80 columns with the longest names of an environment and an operation.
@@ -23,12 +82,27 @@ const TEMPLATE: &str = "{spinner} {elapsed:>4} [{bar:20}] {pos}/{len} boots  {wi
 const TICK: Duration = Duration::from_millis(200);
 
 impl Progress {
-    /// Creates a handler whose bar is hidden if `quiet` is set or standard error is not a terminal.
+    /// Creates a handler that shows remarks only if `quiet` is set.
     pub fn new(quiet: bool) -> Self {
         Self {
-            is_hidden: quiet || !terminal::is_watched(),
-            bar: Mutex::new(ProgressBar::hidden()),
+            is_hidden: quiet,
+            bar: Arc::new(Mutex::new(ProgressBar::hidden())),
+            ticker: None,
         }
+    }
+
+    /// Shows `text` at once, and activities until the handler is dropped.
+    pub fn begin(&mut self, text: &str) {
+        if self.is_hidden {
+            return;
+        }
+        if terminal::is_watched() {
+            self.handle(RunEvent::TaskStarted(text));
+        } else {
+            anstream::eprintln!("0 s: {text}");
+            self.bar().set_message(text.to_owned());
+        }
+        self.ticker = Some(Ticker::start(Arc::clone(&self.bar)));
     }
 
     fn bar(&self) -> MutexGuard<'_, ProgressBar> {
@@ -36,9 +110,12 @@ impl Progress {
     }
 
     fn start(&self, bar: ProgressBar) {
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-        bar.enable_steady_tick(TICK);
-        *self.bar() = bar;
+        if terminal::is_watched() {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(TICK);
+        }
+        let previous = std::mem::replace(&mut *self.bar(), bar);
+        previous.finish_and_clear();
     }
 
     fn started(&self, boots: usize) {
@@ -46,6 +123,12 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(boots as u64), ProgressDrawTarget::hidden());
         bar.set_style(style.progress_chars("=> "));
         self.start(bar);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar().finish_and_clear();
     }
 }
 

@@ -31,14 +31,13 @@ impl Session {
     /// # Errors
     /// Signal handlers cannot be installed.
     pub fn open(options: &RunOptions, inventory: Inventory) -> Result<Self, Failure> {
+        let mut session = Self::without_store(inventory, options.timeout, options.quiet)?;
+        session.progress.begin("checking environments");
         let noise = NoiseSampler::begin();
-        let host_facts = doctor::facts();
-        Ok(Self {
-            host_facts,
-            host_noise: noise.end(),
-            user_facts: options.facts.iter().cloned().collect(),
-            ..Self::without_store(inventory, options.timeout, options.quiet)?
-        })
+        session.host_facts = doctor::facts();
+        session.host_noise = noise.end();
+        session.user_facts = options.facts.iter().cloned().collect();
+        Ok(session)
     }
 
     /// Opens a session that stores nothing.

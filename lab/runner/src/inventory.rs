@@ -149,11 +149,31 @@ impl Inventory {
     pub fn ready(&self, configs: &[Config]) -> Vec<Config> {
         std::thread::scope(|scope| {
             for config in configs {
-                scope.spawn(|| self.unavailable_config(config).is_none());
+                scope.spawn(|| self.unavailable_config(config).is_some());
             }
         });
         let is_ready = |config: &&Config| self.unavailable_config(config).is_none();
         configs.iter().filter(is_ready).cloned().collect()
+    }
+
+    /// Passes all environments in table order to `show`. Checks them in parallel, and passes each as soon as it
+    /// and those before it are checked.
+    ///
+    /// # Errors
+    /// `show` fails.
+    pub fn try_for_each<E>(
+        &self,
+        mut show: impl FnMut(&EnvironmentEntry) -> Result<(), E>,
+    ) -> Result<(), E> {
+        std::thread::scope(|scope| {
+            for entry in &self.entries {
+                scope.spawn(|| entry.unavailable().is_some());
+            }
+            self.entries.iter().try_for_each(|entry| {
+                entry.unavailable();
+                show(entry)
+            })
+        })
     }
 
     /// Returns `chosen`, or if it is empty the environments that are measured by default: the usual

@@ -9,7 +9,7 @@ use std::time::Duration;
 use trapline_environments::sim::kernel::{self, Maker};
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{CommandOutput, Place};
-use trapline_tests::{has_qemu, settings};
+use trapline_tests::{has_qemu, on_path, settings};
 
 const MACHINE: &str = "sim/linux";
 
@@ -245,4 +245,80 @@ fn interrupted_snapshot_is_not_used() {
     // Files of killed runs are ignored.
     assert_eq!(cached.measure(&[]), "booted");
     assert_eq!(cached.measure(&[]), "restored");
+}
+
+/// Puts a script into the search path that records its call in the file `calls`, and starts the installed
+/// program of this name.
+fn record_calls(place: &Place, program: &str) -> Option<()> {
+    let real = on_path(program)?;
+    let directory = place.path().join("bin");
+    fs::create_dir_all(&directory).expect("directory is created");
+    let calls = place.path().join("calls");
+    let script = format!(
+        "#!/bin/sh\necho {program} >> {}\nexec {} \"$@\"\n",
+        calls.display(),
+        real.display()
+    );
+    let path = directory.join(program);
+    fs::write(&path, script).expect("write succeeds");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&path, executable).expect("chmod succeeds");
+    Some(())
+}
+
+#[test]
+fn list_starts_each_program_once_and_none_with_a_warm_cache() {
+    let cached = Cached::new();
+    let place = &cached.place;
+    let programs = ["apt-cache", "qemu-system-x86_64", "bochs-bin"];
+    let has_apt = record_calls(place, programs[0]).is_some();
+    for program in &programs[1..] {
+        let _installed = record_calls(place, program);
+    }
+    let calls = || {
+        let calls = fs::read_to_string(place.path().join("calls")).unwrap_or_default();
+        let count = |program: &&str| calls.lines().filter(|line| line == program).count();
+        programs.each_ref().map(count)
+    };
+    let cold = cached.run(&["list"]);
+    assert_eq!(cold.status, Some(0), "{cold:?}");
+    let [apt, qemu, bochs] = calls();
+    assert_eq!(apt, usize::from(has_apt), "one query for all packages");
+    assert!(
+        qemu <= 3 && bochs <= 2,
+        "version, firmware and capabilities: {:?}",
+        calls()
+    );
+    let warm = cached.run(&["list"]);
+    assert_eq!(warm.stdout, cold.stdout);
+    assert_eq!(calls(), [apt, qemu, bochs], "everything is cached");
+}
+
+#[test]
+fn run_checks_only_the_requested_environments() {
+    let cached = Cached::new();
+    let place = &cached.place;
+    let programs = ["apt-cache", "qemu-system-x86_64", "bochs-bin"];
+    let _installed = programs.map(|program| record_calls(place, program));
+    let store = place.store();
+    let store = store.to_str().expect("path is UTF-8");
+    let words = [
+        "run",
+        "--store",
+        store,
+        "--env",
+        "host",
+        "--workload",
+        "basic/getpid",
+    ];
+    let result = cached.run(&words);
+    assert_eq!(result.status, Some(0), "{result:?}");
+    assert!(
+        result.stderr.starts_with("0 s: checking environments\n"),
+        "{result:?}"
+    );
+    assert!(
+        !place.path().join("calls").exists(),
+        "the host needs no program"
+    );
 }

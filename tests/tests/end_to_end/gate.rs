@@ -53,7 +53,7 @@ fn unchanged_figures_pass() {
     }
     let place = Place::new();
     let file = baseline(&place);
-    let result = check(&place, &file, &[]);
+    let result = check(&place, &file, &["-q"]);
     assert_eq!(result.status, Some(0), "{result:?}");
     assert_eq!(result.stdout, "same: 4 figures as in the baseline\n");
     assert_eq!(result.stderr, "");
