@@ -157,7 +157,7 @@ fn profile_of_a_domain_device_includes_dom0() {
             ("xen", "pv_hypercall"),
             ("dom0-kernel", "do_sys_poll"),
             ("xen_evtchn", "evtchn_interrupt"),
-            ("device-model", "[device-model]"),
+            ("device-model", "[+0x"),
             ("libxenevtchn", "xenevtchn_notify"),
         ],
     );

@@ -95,7 +95,7 @@ fn profile_of_a_domain_start_is_complete_by_stage() {
             ("xen", "clear_page"),
             ("dom0-kernel", "do_execveat_common"),
             ("xen_privcmd", "privcmd_ioctl"),
-            ("xenstored", "[xenstored]"),
+            ("xenstored", "[+0x"),
             ("libxenlight", "libxl_"),
             ("trapline-agent", "__execve"),
         ],
