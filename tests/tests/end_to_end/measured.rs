@@ -22,9 +22,7 @@ fn everything() -> &'static Everything {
         let place = Place::new();
         let store = place.store();
         let store = store.to_str().expect("path is UTF-8");
-        let result = place.run(&[
-            "run", "--quiet", "--boots", "2", "--format", "json", "--store", store,
-        ]);
+        let result = place.run(&["run", "--boots", "2", "--format", "json", "--store", store]);
         let json = serde_json::from_str(&result.stdout).unwrap_or_else(|error| {
             panic!("standard output is not one JSON object: {error}: {result:?}")
         });
