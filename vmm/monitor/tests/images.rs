@@ -6,7 +6,8 @@ use trapline_abi::platform::{selector, DirectBoot};
 use trapline_interface::Gpa;
 use trapline_monitor::boot::test_image::{direct_note, is_valid, note_bytes, TestImage, BASE};
 use trapline_monitor::boot::{
-    prepare, BootError, EntryPoint, Image, ImageError, Plan, BOOT_INFO, MAX_COMMAND_LINE,
+    prepare, BootError, EntryPoint, Image, ImageError, Plan, BOOT_INFO, BOOT_INFO_END,
+    MAX_COMMAND_LINE,
 };
 
 const MEMORY: u64 = 16 << 20;
@@ -255,12 +256,14 @@ fn unsuitable_parameters_are_rejected() {
     );
 
     let mut low = TestImage::pvh(&[0xf4]);
-    low.segments.push((0x2fff, vec![1], 1));
+    low.segments.push((BOOT_INFO_END - 1, vec![1], 1));
     let bytes = low.bytes();
     let image = Image::parse(&bytes).unwrap();
     assert_eq!(
         prepare(&image, &fit).unwrap_err(),
-        BootError::OverlapsStartInfo { at: Gpa(0x2fff) }
+        BootError::OverlapsStartInfo {
+            at: Gpa(BOOT_INFO_END - 1)
+        }
     );
 }
 

@@ -6,15 +6,15 @@ use trapline_abi::platform::{
     MemoryMapEntry, StartInfo, MEMORY_RAM, MEMORY_RESERVED, START_INFO_MAGIC,
 };
 
-/// Address of the block; images must not overlap it.
-pub const BOOT_INFO: u64 = 0x1000;
+/// Address of the block: the lowest that every process may map (`vm.mmap_min_addr`). Images must not overlap it.
+pub const BOOT_INFO: u64 = 0x1_0000;
 
 const MEMORY_MAP: u64 = BOOT_INFO + 0x40;
 const MODULE: u64 = BOOT_INFO + 0xc0;
 const COMMAND_LINE: u64 = BOOT_INFO + 0x100;
 
 /// End of the block.
-pub const BOOT_INFO_END: u64 = 0x3000;
+pub const BOOT_INFO_END: u64 = 0x1_2000;
 
 /// Longest command line in bytes, without the terminating zero.
 pub const MAX_COMMAND_LINE: usize = 4095;
