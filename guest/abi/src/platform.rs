@@ -85,6 +85,13 @@ pub const POPULATE: u16 = 0x524;
 /// See [`POPULATE`].
 pub const POPULATE_PRESENT: u32 = u32::from_le_bytes(*b"fill");
 
+/// Port of the hypercall instruction. A 32-bit read returns [`HYPERCALL_SYSCALL`] if the guest is a
+/// process, where the CPU's own instruction does not reach the VMM.
+pub const HYPERCALL: u16 = 0x528;
+/// See [`HYPERCALL`]: `syscall`, with the number in `rax`, the answer in `rax`, and `rcx` and `r11`
+/// undefined afterwards.
+pub const HYPERCALL_SYSCALL: u32 = u32::from_le_bytes(*b"sysc");
+
 /// Start of hotplugged memory: 4 GiB, above all other guest memory.
 pub const HOTPLUG_BASE: u64 = 1 << 32;
 /// Maximum size of hotplugged memory.

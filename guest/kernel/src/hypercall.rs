@@ -1,10 +1,13 @@
 //! Hypercalls.
 //!
 //! The instruction depends on the vendor of the CPU, and is undefined without a hypervisor. A probe
-//! executes it; vectors.s handles an invalid opcode at the addresses of the probes.
+//! executes it; vectors.s handles an invalid opcode at the addresses of the probes. An image that is
+//! a process makes system calls instead.
 
+use crate::cpu::in32;
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
+use trapline_abi::platform::{HYPERCALL, HYPERCALL_SYSCALL};
 use trapline_workloads::Reason;
 
 /// Number of a hypercall that all hypervisors refuse.
@@ -22,14 +25,19 @@ pub enum HypercallInstruction {
     Vmcall,
     /// `vmmcall`, on AMD CPUs.
     Vmmcall,
+    /// `syscall`, in a process.
+    Syscall,
 }
 
 impl HypercallInstruction {
-    /// Probes for a hypervisor that answers.
+    /// Probes for a hypervisor that answers. `ports` is true if the VMM is Trapline's.
     ///
     /// # Errors
     /// There is none.
-    pub fn find() -> Result<HypercallInstruction, Reason> {
+    pub fn find(ports: bool) -> Result<HypercallInstruction, Reason> {
+        if ports && in32(HYPERCALL) == HYPERCALL_SYSCALL {
+            return Ok(HypercallInstruction::Syscall);
+        }
         let vendor = __cpuid(0);
         let intel = vendor.ebx.to_le_bytes() == *b"Genu";
         // SAFETY: the probes follow the calling convention; an unknown call has no effect, and
@@ -64,6 +72,10 @@ impl HypercallInstruction {
                 }
                 HypercallInstruction::Vmmcall => {
                     asm!("vmmcall", inout("rax") answer, options(nomem, nostack))
+                }
+                HypercallInstruction::Syscall => {
+                    asm!("syscall", inout("rax") answer, out("rcx") _, out("r11") _,
+                         options(nomem, nostack))
                 }
             }
         }

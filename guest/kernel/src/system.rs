@@ -71,7 +71,7 @@ impl Kernel {
     fn hypercall_instruction(&self) -> Result<HypercallInstruction, Reason> {
         *self
             .hypercall_instruction
-            .get_or_init(HypercallInstruction::find)
+            .get_or_init(|| HypercallInstruction::find(self.ports))
     }
 
     /// Returns the event channel, with interrupts enabled, which opening the APIC does.

@@ -11,14 +11,14 @@ use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
-use trapline_interface::{has_huge_pages, Vcpu};
+use trapline_interface::{has_huge_pages, Hypervisor, Ring0, Vcpu};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::hotplug::VmMemory;
 use trapline_machine::line::Line;
 use trapline_machine::linux::{self, Common, Report};
-use trapline_machine::settings::{parse, Guest, Request, HELP};
+use trapline_machine::settings::{parse, Backend, Guest, Request, HELP};
 use trapline_machine::setup::{set_up, Ready};
 use trapline_machine::shell::Host;
 use trapline_machine::stop::exit_status;
@@ -28,6 +28,7 @@ use trapline_machine::{
     descriptors, privileges, sandbox, signals, Failure, Machine, StopReason, VmConfig,
 };
 use trapline_monitor::{Devices, ExitCounters, ExitCounts};
+use trapline_process::Process;
 
 const INTERNAL: i32 = 5;
 
@@ -56,14 +57,19 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
     descriptors::close_others(settings)?;
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);
-    match settings.guest {
-        Guest::Image => run_image(settings, events),
-        Guest::Linux => run_linux(settings, events),
+    match (settings.guest, settings.backend) {
+        (Guest::Image, Backend::Kvm) => run_image::<Kvm>(settings, trapline_kvm::ring0(), events),
+        (Guest::Image, Backend::Process) => run_image::<Process>(settings, Ring0::Emulated, events),
+        (Guest::Linux, _) => run_linux(settings, events),
     }
 }
 
-fn run_image(settings: &VmConfig, mut events: Events) -> Result<Infallible, Failure> {
-    let ready = set_up::<Kvm>(settings, trapline_kvm::ring0())?;
+fn run_image<H: Hypervisor<Vm: Send + 'static>>(
+    settings: &VmConfig,
+    ring0: Ring0,
+    mut events: Events,
+) -> Result<Infallible, Failure> {
+    let ready = set_up::<H>(settings, ring0)?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
         vm,
@@ -74,7 +80,9 @@ fn run_image(settings: &VmConfig, mut events: Events) -> Result<Infallible, Fail
     } = ready;
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();
-    privileges::drop_all(settings.user, settings.chroot.as_deref())?;
+    if settings.backend == Backend::Kvm {
+        privileges::drop_all(settings.user, settings.chroot.as_deref())?;
+    }
     let mut host = Host::new(console(settings, &vcpu)?);
     if settings.ticker {
         host.ticker = Some(Ticker::start(&vm, Arc::clone(&memory), settings.sandbox)?);

@@ -17,7 +17,7 @@ mod calls;
 
 use crate::Failure;
 use calls::{
-    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, NET, SERIAL_LINE, TICKER, VCPU,
+    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, NET, PROCESS, SERIAL_LINE, TICKER, VCPU,
     VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
 };
 use std::io;
@@ -33,6 +33,8 @@ pub enum Role {
     VcpuWithMemory,
     /// Runs a vCPU and provides memory, with helper threads.
     VcpuWithBoth,
+    /// Runs the vCPU of a guest that is a process.
+    Process,
     /// The timer device.
     Ticker,
     /// The serial line.
@@ -69,8 +71,8 @@ const NUMBERS: u32 = 460;
 const TREE: usize = 4;
 
 /// Capacity of a list of bounds.
-const MAX_BOUNDS: usize = 2 * VCPU_WITH_BOTH.len();
-/// Steps that check the arguments of all calls in [`LIMITS`].
+const MAX_BOUNDS: usize = 2 * PROCESS.len();
+/// Most steps that check the arguments of the calls in one filter.
 const MAX_LOOKS: usize = 18;
 const MAX_STEPS: usize = TREE + MAX_BOUNDS + MAX_LOOKS + 2;
 
@@ -82,6 +84,7 @@ static OF_VCPU: Filter = compile(&VCPU);
 static OF_VCPU_WITH_HELPERS: Filter = compile(&VCPU_WITH_HELPERS);
 static OF_VCPU_WITH_MEMORY: Filter = compile(&VCPU_WITH_MEMORY);
 static OF_VCPU_WITH_BOTH: Filter = compile(&VCPU_WITH_BOTH);
+static OF_PROCESS: Filter = compile(&PROCESS);
 static OF_TICKER: Filter = compile(&TICKER);
 static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
 static OF_CONTROL: Filter = compile(&CONTROL);
@@ -351,6 +354,7 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::VcpuWithHelpers => &OF_VCPU_WITH_HELPERS,
         Role::VcpuWithMemory => &OF_VCPU_WITH_MEMORY,
         Role::VcpuWithBoth => &OF_VCPU_WITH_BOTH,
+        Role::Process => &OF_PROCESS,
         Role::Ticker => &OF_TICKER,
         Role::SerialLine => &OF_SERIAL_LINE,
         Role::Control => &OF_CONTROL,

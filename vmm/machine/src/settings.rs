@@ -43,11 +43,22 @@ pub enum Guest {
     Linux,
 }
 
+/// Implementation of the VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// `/dev/kvm`.
+    Kvm,
+    /// A sandboxed process.
+    Process,
+}
+
 /// Configuration of a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmConfig {
     /// Kind of guest.
     pub guest: Guest,
+    /// Implementation of the VM.
+    pub backend: Backend,
     /// Path of the image or kernel.
     pub image: PathBuf,
     /// Path of the initramfs.
@@ -101,6 +112,9 @@ pub struct VmConfig {
 impl VmConfig {
     /// Returns the role of vCPU threads.
     pub fn role(&self) -> Role {
+        if self.backend == Backend::Process {
+            return Role::Process;
+        }
         let is_linux = self.guest == Guest::Linux;
         let helpers = is_linux || self.ticker || self.serial == SerialMode::Buffered;
         match (helpers, self.populate.is_some()) {
@@ -127,6 +141,7 @@ impl Default for VmConfig {
     fn default() -> Self {
         Self {
             guest: Guest::Image,
+            backend: Backend::Kvm,
             image: PathBuf::new(),
             initrd: None,
             disks: Vec::new(),
@@ -172,7 +187,7 @@ const IMAGE: Option<Guest> = Some(Guest::Image);
 const LINUX: Option<Guest> = Some(Guest::Linux);
 
 #[rustfmt::skip]
-const OPTIONS: [OptionRow; 25] = [
+const OPTIONS: [OptionRow; 26] = [
     ("image", IMAGE, Path(|config, path| config.set_image(Guest::Image, path))),
     ("kernel", LINUX, Path(|config, path| config.set_image(Guest::Linux, path))),
     ("initrd", LINUX, Path(|config, path| config.initrd = Some(path))),
@@ -185,6 +200,10 @@ const OPTIONS: [OptionRow; 25] = [
     ("entry", IMAGE, Text("auto, direct or pvh", |config, text| {
         use EntryMode::{Auto, Direct, Pvh};
         put(&mut config.entry, choose(text, [("auto", Auto), ("direct", Direct), ("pvh", Pvh)]))
+    })),
+    ("backend", None, Text("kvm or process", |config, text| {
+        let backends = [("kvm", Backend::Kvm), ("process", Backend::Process)];
+        put(&mut config.backend, choose(text, backends))
     })),
     ("cpus", None, Text("a number from 1 to 8", |config, text| {
         put(&mut config.cpus, text.parse().ok().filter(|cpus| CPUS.contains(cpus)))
@@ -306,8 +325,25 @@ impl VmConfig {
         ))
     }
 
+    /// Returns the option that a guest that is a process does not support.
+    fn process_conflict(&self) -> Option<&'static str> {
+        let conflicts = [
+            (self.guest == Guest::Linux, "--kernel"),
+            (self.ring == Some(0), "--ring 0"),
+            (self.entry == EntryMode::Pvh, "--entry pvh"),
+            (self.pages == Some(Pages::Small), "--pages 4k"),
+            (self.pages == Some(Pages::Huge), "--pages 2m"),
+            (self.populate.is_some(), "--populate"),
+        ];
+        let found = conflicts.into_iter().find(|(applies, _)| *applies);
+        found.map(|(_, option)| option)
+    }
+
     /// Rejects options that name absent devices or exclude each other.
     fn check_devices(&self) -> Result<(), Failure> {
+        if let (Backend::Process, Some(option)) = (self.backend, self.process_conflict()) {
+            return Err(Failure::Usage(format!("{option} requires --backend kvm")));
+        }
         let threads = [
             ("vcpu", self.cpus as usize),
             ("disk", self.disks.len()),

@@ -1,8 +1,8 @@
 //! Construction of a VM for an image.
 
 use crate::file::MappedFile;
-use crate::settings::{EntryMode, VmConfig};
-use crate::Failure;
+use crate::settings::{Backend, EntryMode, VmConfig};
+use crate::{privileges, Failure};
 use std::io;
 use std::sync::Arc;
 use trapline_abi::populate::NO_HUGE_PAGES;
@@ -26,7 +26,8 @@ pub struct Ready<H: Hypervisor> {
     pub ring: u8,
 }
 
-/// Creates the VM described by `settings`.
+/// Creates the VM described by `settings`. For a guest that is a process, which inherits them, privileges are dropped
+/// before.
 ///
 /// # Errors
 /// The settings or the host are unsuitable.
@@ -43,7 +44,15 @@ pub fn set_up<H: Hypervisor>(settings: &VmConfig, ring0: Ring0) -> Result<Ready<
         way,
     };
     let kind = (settings.pages, settings.prefault);
-    assemble_in::<H>(&image, &plan, settings.halt_in_guest, kind, Some(&file))
+    // A private mapping of the file would be another one in the guest's process.
+    let mapped = match settings.backend {
+        Backend::Kvm => Some(&file),
+        Backend::Process => {
+            privileges::drop_all(settings.user, settings.chroot.as_deref())?;
+            None
+        }
+    };
+    assemble_in::<H>(&image, &plan, settings.halt_in_guest, kind, mapped)
 }
 
 /// Creates a VM that boots `image` according to `plan`.

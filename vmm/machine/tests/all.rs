@@ -3,4 +3,5 @@
 mod common;
 mod confinement;
 mod guests;
+mod process;
 mod socket;

@@ -28,6 +28,17 @@ pub const VCPU_WITH_HELPERS: [libc::c_long; 11] = union(&VCPU, &LOCKS);
 pub const VCPU_WITH_MEMORY: [libc::c_long; 14] = union(&VCPU, &MEMORY);
 pub const VCPU_WITH_BOTH: [libc::c_long; 15] = union(&VCPU_WITH_MEMORY, &LOCKS);
 
+/// Calls that control the process of a guest.
+const TRACER: [libc::c_long; 5] = [
+    libc::SYS_wait4,
+    libc::SYS_ptrace,        // of a child: no request attaches to other processes
+    libc::SYS_futex,         // halts, commands of the timer device
+    libc::SYS_timer_settime, // the guest's timer
+    libc::SYS_tgkill,        // interrupts
+];
+
+pub const PROCESS: [libc::c_long; 15] = union(&VCPU, &TRACER);
+
 /// Returns all elements of two ascending lists without common elements, in ascending order.
 const fn union<const N: usize>(a: &[libc::c_long], b: &[libc::c_long]) -> [libc::c_long; N] {
     assert!(N == a.len() + b.len());
@@ -48,8 +59,9 @@ const fn union<const N: usize>(a: &[libc::c_long], b: &[libc::c_long]) -> [libc:
 /// A restricted call: its number, and pairs of an argument and its allowed values.
 pub type Limit = (libc::c_long, &'static [(u32, &'static [libc::c_int])]);
 
-/// New memory is private and not executable; new sockets are Unix streams; the only signal is the kick signal.
-pub const LIMITS: [Limit; 5] = [
+/// New memory is private and not executable; new sockets are Unix streams; the only signal is the kick signal; traced
+/// processes are children.
+pub const LIMITS: [Limit; 6] = [
     (
         libc::SYS_mmap,
         &[
@@ -73,6 +85,20 @@ pub const LIMITS: [Limit; 5] = [
     ),
     (libc::SYS_tgkill, &[(2, &[RECALL])]),
     (
+        libc::SYS_ptrace,
+        &[(
+            0,
+            &[
+                libc::PTRACE_CONT as libc::c_int,
+                libc::PTRACE_GETREGS as libc::c_int,
+                libc::PTRACE_SETREGS as libc::c_int,
+                libc::PTRACE_SYSEMU as libc::c_int,
+                libc::PTRACE_SYSEMU_SINGLESTEP as libc::c_int,
+                libc::PTRACE_GETSIGINFO as libc::c_int,
+            ],
+        )],
+    ),
+    (
         libc::SYS_socket,
         &[
             (0, &[libc::AF_UNIX]),
@@ -89,14 +115,15 @@ pub const LIMITS: [Limit; 5] = [
 /// `SIGRTMIN` of the C library, which reserves the first two real-time signals.
 const RECALL: libc::c_int = 34;
 
-pub const TICKER: [libc::c_long; 7] = [
+pub const TICKER: [libc::c_long; 8] = [
     libc::SYS_write, // messages
-    libc::SYS_ioctl, // interrupts
+    libc::SYS_ioctl, // interrupts of KVM
     libc::SYS_futex, // commands
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // without vDSO
     libc::SYS_clock_nanosleep,
     libc::SYS_exit_group,
+    libc::SYS_tgkill, // interrupts of a process
 ];
 
 pub const SERIAL_LINE: [libc::c_long; 7] = [

@@ -40,6 +40,7 @@ fn fitting(number: u32) -> [u32; 6] {
     match libc::c_long::from(number) {
         libc::SYS_madvise => arguments[2] = libc::MADV_HUGEPAGE as u32,
         libc::SYS_tgkill => arguments[2] = libc::SIGRTMIN() as u32,
+        libc::SYS_ptrace => arguments[0] = libc::PTRACE_SYSEMU,
         libc::SYS_fcntl => arguments[1] = libc::F_GETFD as u32,
         libc::SYS_socket => arguments[..3].copy_from_slice(&UNIX_STREAM),
         _ => {}
@@ -49,11 +50,12 @@ fn fitting(number: u32) -> [u32; 6] {
 
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 13] = [
+    let lists: [(Role, &[libc::c_long]); 14] = [
         (Role::Vcpu, &VCPU),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
         (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
         (Role::VcpuWithBoth, &VCPU_WITH_BOTH),
+        (Role::Process, &PROCESS),
         (Role::Ticker, &TICKER),
         (Role::SerialLine, &SERIAL_LINE),
         (Role::Control, &CONTROL),

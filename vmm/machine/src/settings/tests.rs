@@ -41,6 +41,7 @@ fn every_option_has_its_effect() {
         "--no-sandbox",
     ]);
     let wanted = VmConfig {
+        backend: Backend::Kvm,
         guest: Guest::Image,
         image: "k".into(),
         initrd: None,

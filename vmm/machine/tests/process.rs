@@ -1,0 +1,142 @@
+//! Guests that are processes, in the program: how they end, and that they end with it.
+
+use crate::common::{await_end, signal, vmm, ImageFile, SPIN, SPIN_POLLS};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+use trapline_abi::platform::{DEBUG_CONSOLE, EXIT, EXIT_DONE};
+use trapline_monitor::boot::test_image::TestImage;
+
+/// Writes a character, then `value` to the exit port.
+fn say_and_leave(value: u32) -> Vec<u8> {
+    let port = |port: u16| [&[0x66, 0xba], &port.to_le_bytes()[..]].concat(); // mov dx, port
+    let say = [&port(DEBUG_CONSOLE)[..], &[0xb0, b'x', 0xee]].concat(); // mov al, 'x'; out dx, al
+    let set = [&[0xb8], &value.to_le_bytes()[..]].concat(); // mov eax, value
+    [say, port(EXIT), set, vec![0xef]].concat() // out dx, eax
+}
+
+fn process(image: &ImageFile) -> Command {
+    let mut command = vmm(image);
+    command.args(["--backend", "process"]);
+    command
+}
+
+fn run(code: &[u8]) -> Output {
+    let image = ImageFile::new(&TestImage::direct(code).bytes());
+    process(&image).output().unwrap()
+}
+
+#[test]
+fn guest_writes_and_ends() {
+    let output = run(&say_and_leave(EXIT_DONE));
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(0), &b"x"[..]),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn exception_without_a_handler_is_reported() {
+    let output = run(&[0x0f, 0x0b]); // ud2
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(36), "{errors}");
+    assert!(errors.contains("triple fault"), "{errors}");
+}
+
+/// Calls that start programs, open files and kill, then the end.
+#[test]
+fn system_calls_of_the_guest_do_nothing() {
+    let mut code = Vec::new();
+    for number in [
+        libc::SYS_execve,
+        libc::SYS_open,
+        libc::SYS_kill,
+        libc::SYS_exit_group,
+    ] {
+        code.push(0xb8); // mov eax, number
+        code.extend((number as u32).to_le_bytes());
+        code.extend([0x31, 0xff, 0xbe, 9, 0, 0, 0, 0x0f, 0x05]); // xor edi, edi; mov esi, 9; syscall
+    }
+    code.extend(say_and_leave(EXIT_DONE));
+    let output = run(&code);
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(0), &b"x"[..]),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn options_of_kvm_are_rejected() {
+    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
+    for words in [
+        &["--ring", "0"][..],
+        &["--pages", "4k"],
+        &["--populate", "steps"],
+    ] {
+        let output = process(&image).args(words).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("requires --backend kvm"), "{errors}");
+    }
+}
+
+/// Starts a guest that spins. Returns the program and the guest's process.
+fn spinning(image: &ImageFile) -> (Child, u32) {
+    let child = process(image).spawn().unwrap();
+    let guest = await_guest(child.id());
+    (child, guest)
+}
+
+fn await_guest(vmm: u32) -> u32 {
+    let begun = Instant::now();
+    loop {
+        let children = fs::read_to_string(format!("/proc/{vmm}/task/{vmm}/children"));
+        if let Ok(guest) = children.unwrap_or_default().trim().parse() {
+            return guest;
+        }
+        assert!(begun.elapsed() < SPIN_POLLS, "no process of a guest");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn await_death(process: u32) {
+    let begun = Instant::now();
+    while Path::new(&format!("/proc/{process}")).exists() {
+        assert!(begun.elapsed() < SPIN_POLLS, "the guest's process survives");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn guest_ends_with_a_killed_vmm() {
+    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
+    let (mut child, guest) = spinning(&image);
+    child.kill().unwrap();
+    await_end(&mut child);
+    await_death(guest);
+}
+
+#[test]
+fn signal_stops_a_spinning_guest() {
+    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
+    let (mut child, guest) = spinning(&image);
+    // The handler is installed after the process has been started.
+    thread::sleep(Duration::from_millis(300));
+    signal(&child, libc::SIGTERM);
+    assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
+    await_death(guest);
+}
+
+#[test]
+fn killed_guest_is_reported() {
+    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
+    let (mut child, guest) = spinning(&image);
+    thread::sleep(Duration::from_millis(300));
+    // SAFETY: takes numbers only; the process is the child of a child that has not ended.
+    unsafe { libc::kill(guest as i32, libc::SIGKILL) };
+    assert_eq!(await_end(&mut child).code(), Some(5));
+}

@@ -1,0 +1,30 @@
+//! The process backend: a guest without a hypervisor.
+//!
+//! The guest is a sandboxed process of its own ([`sandbox`]), whose code runs natively at ring 3. Its tracer, the
+//! VMM, sees each instruction that cannot run there: privileged ones, accesses to memory that does not exist, and
+//! system calls, which are hypercalls ([`vcpu`]). The process has the mappings that the guest's page tables
+//! describe ([`paging`], [`mappings`]). Interrupts are delivered by frames on the guest's stack ([`delivery`]).
+//!
+//! Guests run in 64-bit mode on one vCPU. Those at ring 0 work as far as their privileged instructions are listed
+//! in [`decode`]; `popf` cannot change their interrupt flag, because it does not trap.
+
+mod apic;
+mod decode;
+mod delivery;
+mod filter;
+mod hypervisor;
+mod layout;
+mod mappings;
+mod memory;
+mod paging;
+mod registers;
+mod sandbox;
+mod shared;
+mod signals;
+mod tracee;
+mod vcpu;
+mod vm;
+
+pub use hypervisor::Process;
+pub use vcpu::ProcessVcpu;
+pub use vm::ProcessVm;

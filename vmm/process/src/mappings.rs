@@ -1,0 +1,121 @@
+//! Mappings of the guest's process: a cache of translations, as a TLB is.
+
+use crate::layout::{ALIAS, SWITCHER};
+use crate::memory::Memory;
+use crate::paging::{cached, Translation};
+use crate::tracee::Tracee;
+use std::io;
+use std::ops::Range;
+use trapline_interface::{System, PAGE};
+
+const PAGE_BYTES: u64 = PAGE as u64;
+/// Lowest address that every process may map (`mmap_min_addr`), in most configurations.
+const LOWEST: u64 = 0x1_0000;
+const LARGE_PAGE: u64 = 2 << 20;
+const MOVE_TO: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+
+/// Single pages mapped before all are dropped: below the limit of 65,530 mappings of a process.
+const MOST_PAGES: u32 = 30_000;
+
+/// The mappings of one process.
+#[derive(Default)]
+pub(crate) struct Mappings {
+    /// Pages mapped since the last flush.
+    pages: u32,
+}
+
+impl Mappings {
+    /// Maps the page of `address`. Returns false if the kernel refuses addresses that low.
+    pub fn map(
+        &mut self,
+        tracee: &mut Tracee,
+        address: u64,
+        to: &Translation,
+        is_writable: bool,
+    ) -> io::Result<bool> {
+        let page = address & !(PAGE_BYTES - 1);
+        let from = ALIAS + (to.address & !(PAGE_BYTES - 1));
+        if page >= SWITCHER {
+            return Ok(false);
+        }
+        if self.pages == MOST_PAGES {
+            self.flush(tracee)?;
+        }
+        self.pages += 1;
+        if !show(tracee, from, page..page + PAGE_BYTES)? {
+            return Ok(false);
+        }
+        if !is_writable {
+            let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+            tracee.call_checked(libc::SYS_mprotect, [page, PAGE_BYTES, access, 0, 0])?;
+        }
+        Ok(true)
+    }
+
+    /// Drops all mappings.
+    pub fn flush(&mut self, tracee: &mut Tracee) -> io::Result<()> {
+        self.pages = 0;
+        tracee.call_checked(libc::SYS_munmap, [0, SWITCHER, 0, 0, 0])?;
+        Ok(())
+    }
+
+    /// Maps everything that the tables map identically, writable and dirty, so that the guest starts without
+    /// faults.
+    pub fn fill(
+        &mut self,
+        tracee: &mut Tracee,
+        memory: &mut Memory,
+        system: &System,
+    ) -> io::Result<()> {
+        for run in identical_runs(memory, system) {
+            let from = |start| ALIAS + start;
+            if !show(tracee, from(run.start), run.clone())? && run.end > LOWEST {
+                let start = run.start.max(LOWEST);
+                show(tracee, from(start), start..run.end)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Maps memory that is mapped at `from` a second time. Returns false if the kernel refuses the address.
+pub(crate) fn show(tracee: &mut Tracee, from: u64, at: Range<u64>) -> io::Result<bool> {
+    let length = at.end - at.start;
+    let refused = -i64::from(libc::EPERM);
+    match tracee.call(libc::SYS_mremap, [from, 0, length, MOVE_TO, at.start])? {
+        result if result == at.start as i64 => Ok(true),
+        error if error == refused || error == -i64::from(libc::EACCES) => Ok(false),
+        error => Err(io::Error::from_raw_os_error(-error as i32)),
+    }
+}
+
+/// Returns ranges whose addresses are those of mapped, writable memory.
+fn identical_runs(memory: &mut Memory, system: &System) -> Vec<Range<u64>> {
+    let regions: Vec<_> = memory
+        .iter()
+        .filter(|(_, there)| there.is_mapped && there.is_writable())
+        .map(|(at, there)| at.0..at.0 + there.region.len() as u64)
+        .collect();
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for region in regions {
+        let mut at = region.start;
+        while at < region.end {
+            let found = cached(memory, system, at);
+            let size = match found {
+                Some(found) if found.page >= LARGE_PAGE && at.is_multiple_of(LARGE_PAGE) => {
+                    LARGE_PAGE
+                }
+                _ => PAGE_BYTES,
+            };
+            let end = region.end.min(at + size);
+            if found.is_some_and(|found| found.address == at && found.is_writable) {
+                match runs.last_mut() {
+                    Some(run) if run.end == at => run.end = end,
+                    _ => runs.push(at..end),
+                }
+            }
+            at = end;
+        }
+    }
+    runs
+}

@@ -1,0 +1,213 @@
+//! SIGSEGV: privileged instructions, and accesses to memory that is not mapped.
+
+use super::emulate::{Emulation, NOT_EMULATED};
+use super::{Event, Pending, ProcessVcpu, Step};
+use crate::decode::{self, Access, PortString, Privileged, LONGEST};
+use crate::delivery::GENERAL_PROTECTION;
+use crate::paging::translate;
+use crate::registers::USER_CODE;
+use trapline_abi::platform::{HYPERCALL, HYPERCALL_SYSCALL};
+use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
+
+/// `SEGV_ACCERR` of `<asm-generic/siginfo.h>`.
+const SEGV_ACCERR: libc::c_int = 2;
+
+impl ProcessVcpu {
+    /// Handles SIGSEGV: a privileged instruction, or an access to memory that is not mapped.
+    pub(super) fn fault(&mut self) -> Step {
+        if self.tracee.registers.0.cs != USER_CODE {
+            // The guest has left 64-bit mode.
+            return Ok(Some(Exit::Stopped(GuestStop::Internal(NOT_EMULATED))));
+        }
+        let code = match self.fetch() {
+            Ok(code) => code,
+            Err(Event::Exception(..)) => [0; LONGEST],
+            Err(failure) => return Err(failure),
+        };
+        let registers = &self.tracee.registers;
+        if let Some((instruction, length)) = decode::privileged(&code, registers) {
+            return self.privileged(instruction, length);
+        }
+        match self.tracee.signal_info()? {
+            (libc::SI_KERNEL, _) => Err(Event::Exception(GENERAL_PROTECTION, Some(0))),
+            (code_of_signal, address) => {
+                let is_denied = code_of_signal == SEGV_ACCERR;
+                self.memory_fault(&code, address, is_denied)
+            }
+        }
+    }
+
+    /// Reads the instruction. Bytes behind the end of memory are zero.
+    pub(super) fn fetch(&mut self) -> std::result::Result<[u8; LONGEST], Event> {
+        let mut code = [0; LONGEST];
+        let rip = self.tracee.registers.0.rip;
+        let in_page = LONGEST.min(PAGE - rip as usize % PAGE);
+        let mut memory = self.shared.memory();
+        let read = self.cpu.read(&mut memory, rip, &mut code[..in_page]);
+        read.map_err(Event::page_fault)?;
+        if in_page < LONGEST {
+            let next = rip.wrapping_add(in_page as u64);
+            let _ignored = self.cpu.read(&mut memory, next, &mut code[in_page..]);
+        }
+        Ok(code)
+    }
+
+    pub(super) fn skip(&mut self, length: u64) {
+        let registers = &mut self.tracee.registers.0;
+        registers.rip = registers.rip.wrapping_add(length);
+        self.tracee.is_changed = true;
+    }
+
+    fn privileged(&mut self, instruction: Privileged, length: u64) -> Step {
+        match instruction {
+            Privileged::Port {
+                port,
+                size,
+                is_write,
+            } => {
+                self.skip(length);
+                let at = IoAddr::Port(port);
+                if is_write {
+                    let rax = self.tracee.registers.0.rax;
+                    let data = rax & u64::MAX >> (64 - 8 * u32::from(size));
+                    return Ok(Some(Exit::Write { at, size, data }));
+                }
+                if (port, size) == (HYPERCALL, 4) {
+                    self.tracee.registers.set(0, size, HYPERCALL_SYSCALL.into());
+                    return Ok(None);
+                }
+                self.pending = Pending::Port(size);
+                return Ok(Some(Exit::Read { at, size }));
+            }
+            Privileged::PortString(string) => return self.port_string(string, length),
+            _ if self.cpu.system.ring() != 0 => {
+                return Err(Event::Exception(GENERAL_PROTECTION, Some(0)));
+            }
+            Privileged::Halt => {
+                self.skip(length);
+                if self.apic.is_none() {
+                    return Ok(Some(Exit::Halted));
+                }
+                self.is_halted = true;
+            }
+            Privileged::SetInterrupts(on) => {
+                self.skip(length);
+                self.is_inhibited = on && !self.cpu.interrupts_on;
+                self.cpu.interrupts_on = on;
+            }
+            Privileged::LoadIdt(address) => {
+                let mut table = [0; 10];
+                let read = self
+                    .cpu
+                    .read(&mut self.shared.memory(), address, &mut table);
+                read.map_err(Event::page_fault)?;
+                let [l0, l1, base @ ..] = table;
+                self.cpu.system.idt.limit = u16::from_le_bytes([l0, l1]);
+                self.cpu.system.idt.base = u64::from_le_bytes(base);
+                self.skip(length);
+            }
+            Privileged::InterruptReturn => {
+                let registers = &mut self.tracee.registers;
+                let mut memory = self.shared.memory();
+                let returned = self.cpu.interrupt_return(&mut memory, registers);
+                returned.map_err(Event::page_fault)?;
+                self.tracee.is_changed = true;
+            }
+            Privileged::LoadPageTable(register) => {
+                self.cpu.system.cr3 = self.tracee.registers.get(register);
+                self.skip(length);
+                self.mappings.flush(&mut self.tracee)?;
+            }
+            Privileged::FlushPage => {
+                self.skip(length);
+                self.mappings.flush(&mut self.tracee)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// One element of a port access through memory. The instruction is executed again for the next one.
+    fn port_string(&mut self, string: PortString, length: u64) -> Step {
+        if string.is_done(&self.tracee.registers) {
+            self.skip(length);
+            return Ok(None);
+        }
+        let (at, size) = (IoAddr::Port(string.port), string.size);
+        if !string.is_write {
+            self.pending = Pending::PortString(string, length);
+            return Ok(Some(Exit::Read { at, size }));
+        }
+        let address = string.address(&self.tracee.registers);
+        let mut bytes = [0; 8];
+        let into = &mut bytes[..usize::from(size)];
+        let read = self.cpu.read(&mut self.shared.memory(), address, into);
+        read.map_err(Event::page_fault)?;
+        self.next_element(string, length);
+        let data = u64::from_le_bytes(bytes);
+        Ok(Some(Exit::Write { at, size, data }))
+    }
+
+    pub(super) fn store_element(
+        &mut self,
+        string: PortString,
+        length: u64,
+        answer: u64,
+    ) -> std::result::Result<(), Event> {
+        let address = string.address(&self.tracee.registers);
+        let bytes = answer.to_le_bytes();
+        let bytes = &bytes[..usize::from(string.size)];
+        let written = self.cpu.write(&mut self.shared.memory(), address, bytes);
+        written.map_err(Event::page_fault)?;
+        self.next_element(string, length);
+        Ok(())
+    }
+
+    fn next_element(&mut self, string: PortString, length: u64) {
+        self.tracee.is_changed = true;
+        if string.advance(&mut self.tracee.registers) {
+            self.skip(length);
+        }
+    }
+
+    /// Maps the memory at `address`, or emulates the access, or delivers the page fault.
+    fn memory_fault(&mut self, code: &[u8], address: u64, is_denied: bool) -> Step {
+        let operand = decode::operand(code, &self.tracee.registers, address);
+        let access = match operand {
+            Some((operand, _)) => operand.access,
+            None if is_denied => Access::Write,
+            None => Access::Read,
+        };
+        if self.map_memory(address, access)? {
+            return Ok(None);
+        }
+        match operand {
+            Some((operand, length)) => self.emulate(Emulation::new(operand, length)),
+            None => Ok(Some(Exit::Stopped(GuestStop::Internal(NOT_EMULATED)))),
+        }
+    }
+
+    /// Maps the page of `address` if it is memory that the process may access. Returns false if not.
+    pub(super) fn map_memory(
+        &mut self,
+        address: u64,
+        access: Access,
+    ) -> std::result::Result<bool, Event> {
+        let (to, is_writable) = {
+            let mut memory = self.shared.memory();
+            let found = translate(&mut memory, &self.cpu.system, address, access);
+            let to = found.map_err(Event::page_fault)?;
+            let Some(found) = memory.find(to.address) else {
+                return Ok(false);
+            };
+            let is_writable = found.attached.is_writable();
+            if !found.attached.is_mapped || access != Access::Read && !is_writable {
+                return Ok(false);
+            }
+            (to, is_writable && to.is_writable)
+        };
+        let mapped = self
+            .mappings
+            .map(&mut self.tracee, address, &to, is_writable);
+        Ok(mapped?)
+    }
+}

@@ -1,0 +1,35 @@
+//! The conformance suite on guests that are processes.
+
+#[path = "../../../tests/src/skip.rs"]
+mod skip;
+
+use skip::skip;
+use trapline_interface::conformance;
+use trapline_interface::Hypervisor;
+use trapline_process::Process;
+
+/// The suite's guests run at address 0x1000, which only privileged users may map.
+fn may_map_low_addresses() -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let at = 0x1000 as *mut libc::c_void;
+    // SAFETY: the address is free, or the call fails; nothing uses the page.
+    unsafe {
+        let mapped = libc::mmap(at, 4096, libc::PROT_READ, flags, -1, 0);
+        mapped == at && libc::munmap(at, 4096) == 0
+    }
+}
+
+#[test]
+fn processes_conform() {
+    if !may_map_low_addresses() {
+        let why = "vm.mmap_min_addr is above 4096: run as root, or set it to 4096";
+        return skip("conformance of processes", why);
+    }
+    let caps = Process::probe().unwrap();
+    let report = conformance::run(&Process::open().unwrap(), &caps)
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    for part in &report.skipped {
+        skip(part.part, part.why);
+    }
+    assert_eq!(report.traces.len(), 4, "{report:?}");
+}
