@@ -8,6 +8,7 @@ use crate::linux_guest;
 use crate::needs::{self, Need};
 use crate::replay;
 use crate::sim;
+use crate::tracing;
 use crate::wall;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -86,6 +87,7 @@ impl Layered {
             Need::Ring0 => kvm::check_ring0(),
             Need::GuestLinux => sim::check_kernel(&self.settings, Maker::Amd),
             Need::Uml => linux_guest::check_uml(&self.settings.cache),
+            Need::Tracing => tracing::check(),
             Need::Counting => check_counting(&self.steady_qemu()?),
             Need::Linux => {
                 check_nesting(&self.steady_qemu()?)?;
@@ -112,7 +114,11 @@ impl Layered {
                 }
             }
             Need::CustomVmm => self.add_vmm(facts),
-            Need::PackableVmm | Need::XenDeviceModel | Need::Ring0 | Need::GuestLinux => {}
+            Need::PackableVmm
+            | Need::XenDeviceModel
+            | Need::Ring0
+            | Need::GuestLinux
+            | Need::Tracing => {}
             Need::Uml => facts.extend(linux_guest::uml_facts(&self.settings.cache)),
             Need::Kvm => {
                 add("hardware", Hardware::of_host().describe().to_owned());

@@ -23,6 +23,7 @@ mod recording;
 mod replay;
 pub mod sim;
 pub mod symbols;
+mod tracing;
 mod vmm_command;
 mod wall;
 mod window;

@@ -32,6 +32,8 @@ pub enum Need {
     GuestLinux,
     /// User-mode Linux.
     Uml,
+    /// A kernel that lets a VMM trace the process of its guest.
+    Tracing,
     /// Bochs.
     Bochs,
     /// A Linux kernel for Bochs.
@@ -102,6 +104,7 @@ fn hypervisor(stack: &Stack, level: Level) -> &'static [Need] {
     let is_custom = level.vmm == Some(Vmm::Custom);
     match (stack.machine, level.hypervisor, stack.guest) {
         (_, Hypervisor::Uml, _) => &[Need::Uml],
+        (Machine::Host, Hypervisor::Process, _) => &[Need::Tracing],
         (_, Hypervisor::Xen(Domain::Hvm), _) => &[Need::XenDeviceModel],
         (Machine::Host, Hypervisor::Kvm, Guest::Image) if !is_custom => &[Need::Kvm],
         (Machine::Host, Hypervisor::Kvm, Guest::Linux) => {

@@ -5,11 +5,13 @@ use std::path::Path;
 use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
 use trapline_host::process::Command;
+use trapline_model::layers::Hypervisor;
 use trapline_model::{populate, GuestConfig, Halt, MemoryPages, Serial};
 
 /// Returns the command that runs `job` in the image, with events on descriptor 3.
 pub fn image_command(
     vmm: Command,
+    hypervisor: Hypervisor,
     image: impl Into<OsString>,
     guest: &GuestConfig,
     job: &Job,
@@ -20,6 +22,10 @@ pub fn image_command(
         ..*job
     };
     let optional = [
+        (
+            hypervisor == Hypervisor::Process,
+            "--backend process".to_owned(),
+        ),
         (job.selects(Op::HostTimer), "--ticker".to_owned()),
         (
             job.run & populate::operations() != 0,

@@ -63,6 +63,7 @@ fn image_in_vmm(
     Ok(match level.vmm {
         Some(Vmm::Trapline) => Box::new(ImageInTraplineVmm {
             vmm: settings.parts.get(Part::Vmm)?,
+            hypervisor: level.hypervisor,
             image,
             guest,
         }),
@@ -189,6 +190,7 @@ impl GuestCommand for Agent {
 
 struct ImageInTraplineVmm {
     vmm: PathBuf,
+    hypervisor: Hypervisor,
     image: PathBuf,
     guest: GuestConfig,
 }
@@ -196,7 +198,8 @@ struct ImageInTraplineVmm {
 impl GuestCommand for ImageInTraplineVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let vmm = Command::new(&self.vmm);
-        Ok(image_command(vmm, &self.image, &self.guest, job))
+        let image = &self.image;
+        Ok(image_command(vmm, self.hypervisor, image, &self.guest, job))
     }
 
     fn exit_codes(&self) -> ExitCodes {

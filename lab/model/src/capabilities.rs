@@ -154,17 +154,24 @@ impl EnvironmentId {
         self.hypervisor() == Some(Hypervisor::Kvm) && is_known && !self.has_processes()
     }
 
-    /// Returns whether a second guest can run beside the measured one.
+    /// Returns whether a second guest can run beside the measured one, and the thread of its virtual
+    /// CPU be placed: that of a guest that is a process is not a thread of its VMM.
     pub fn supports_second_guest(self) -> bool {
-        let image = !self.has_processes() && !self.is_native() && !self.stack().is_nested();
+        let is_vm = !self.is_native() && self.hypervisor() != Some(Hypervisor::Process);
+        let image = !self.has_processes() && is_vm && !self.stack().is_nested();
         let is_program = image && !self.is_custom();
         let here = self.is_on(Machine::Host) && (self.is_native() || is_program);
         here || image && self.has_trapline_vmm()
     }
 
+    /// Returns whether its VMM can make guest memory of private pages. The process of a guest maps shared ones.
+    pub fn has_private_memory(self) -> bool {
+        self.has_trapline_vmm() && self.hypervisor() == Some(Hypervisor::Kvm)
+    }
+
     /// Returns whether a running guest can be given memory.
     pub fn supports_memory_hotplug(self) -> bool {
-        let is_image = self.has_trapline_vmm() && !self.has_processes();
+        let is_image = self.has_private_memory() && !self.has_processes();
         self.is_native_linux() || is_image && !self.stack().is_nested()
     }
 

@@ -45,6 +45,8 @@ environments! {
         "the agent as a process of this host: the bare row";
     KVM "kvm" Host [KVM] Image
         "the image in trapline-vmm on /dev/kvm";
+    PROCESS "process" Host [PROCESS] Image
+        "the image in trapline-vmm as a sandboxed process, without a hypervisor";
     QEMU_KVM "qemu-kvm" Host [QEMU_KVM] Image
         "the image in QEMU microvm on /dev/kvm";
     QEMU_TCG "qemu-tcg" Host [QEMU_TCG] Image
@@ -65,6 +67,8 @@ environments! {
         "the agent in Linux on the simulated machine";
     SIM_KVM "sim/kvm" Sim [KVM] Image
         "the image in trapline-vmm on KVM on the simulated machine";
+    SIM_PROCESS "sim/process" Sim [PROCESS] Image
+        "the image in trapline-vmm as a sandboxed process on the simulated machine";
     SIM_QEMU_KVM "sim/qemu-kvm" Sim [QEMU_KVM] Image
         "the image in QEMU on KVM on the simulated machine";
     SIM_QEMU_KVM_PC "sim/qemu-kvm-pc" Sim [QEMU_KVM_PC] Image

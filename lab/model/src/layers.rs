@@ -18,6 +18,8 @@ pub enum Machine {
 pub enum Hypervisor {
     /// The Linux kernel's.
     Kvm,
+    /// None: the guest is a sandboxed process of Linux.
+    Process,
     /// QEMU's binary translation.
     Tcg,
     /// User-mode Linux: a kernel that is a process of its host.
@@ -130,6 +132,8 @@ impl Machine {
 impl Level {
     /// `trapline-vmm` on KVM.
     pub const KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Trapline);
+    /// `trapline-vmm` without a hypervisor.
+    pub const PROCESS: Self = Self::of(Hypervisor::Process, Vmm::Trapline);
     /// QEMU on KVM.
     pub const QEMU_KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Microvm));
     /// QEMU with machine type `pc` on KVM.
@@ -171,6 +175,7 @@ impl Level {
             (_, Some(Vmm::Custom)) => "custom",
             (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => "qemu-kvm",
             (Hypervisor::Kvm, _) => "kvm",
+            (Hypervisor::Process, _) => "process",
             (Hypervisor::Tcg, _) => "qemu-tcg",
             (Hypervisor::Uml, _) => "uml",
             (Hypervisor::Xen(Domain::Pvh), _) => "xen-pvh",

@@ -126,7 +126,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "pages",
         value_type: ValueType::Choice(&MemoryPages::NAMES),
         default: Some("file"),
-        supported_by: EnvironmentId::has_trapline_vmm,
+        supported_by: EnvironmentId::has_private_memory,
         apply: |value, guest| guest.pages = MemoryPages::ALL[value.choice()],
         help: "Guest memory: a shared anonymous file, or private pages of 4 KiB or 2 MiB",
         ..ROW

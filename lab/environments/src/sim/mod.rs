@@ -42,9 +42,10 @@ use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
-use trapline_host::{Error, GuestImage, Part};
+use trapline_host::{Error, Facts, GuestImage, Part};
 use trapline_model::layers::{Guest, Hypervisor, Level, QemuMachine, Stack, Vmm};
 use trapline_model::GuestConfig;
+use trapline_sim::base::Base;
 use trapline_sim::initramfs::{add_as, add_program};
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
@@ -118,6 +119,7 @@ fn innermost_contents(
         (Hypervisor::Xen(domain), _) => xen::contents(settings, domain, image, &guest),
         (_, Some(Vmm::Trapline)) => Ok(Box::new(InnerTraplineVmm {
             vmm: settings.parts.get(Part::Vmm)?,
+            hypervisor: level.hypervisor,
             image,
             guest,
         })),
@@ -163,9 +165,12 @@ impl Contents for Agent {
     }
 }
 
+const WITHOUT_SMAP: &str = "-cpu max,-smap";
+
 /// The image in `trapline-vmm`.
 struct InnerTraplineVmm {
     vmm: PathBuf,
+    hypervisor: Hypervisor,
     image: PathBuf,
     guest: GuestConfig,
 }
@@ -175,13 +180,31 @@ impl Contents for InnerTraplineVmm {
         GuestKind::TRAPLINE_VMM
     }
 
+    /// TCG of QEMU 7.2 makes a process's `iretq` access its stack as the kernel would, which SMAP forbids.
+    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
+        let base = Base::linux(settings, maker)?;
+        Ok(match (self.hypervisor, maker) {
+            (Hypervisor::Process, Maker::Amd) => Base {
+                processor: WITHOUT_SMAP,
+                ..base
+            },
+            _ => base,
+        })
+    }
+
+    fn facts(&self) -> Result<Facts, Error> {
+        let processor = ("processor".to_owned(), WITHOUT_SMAP.to_owned());
+        let is_process = self.hypervisor == Hypervisor::Process;
+        Ok(is_process.then_some(processor).into_iter().collect())
+    }
+
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         add_program(archive, VMM, &self.vmm)?;
         add_as(archive, IMAGE, &self.image)
     }
 
     fn command(&self, job: &Job) -> Command {
-        image_command(Command::new(VMM), IMAGE, &self.guest, job)
+        image_command(Command::new(VMM), self.hypervisor, IMAGE, &self.guest, job)
     }
 
     fn load_support(&self) -> LoadSupport {

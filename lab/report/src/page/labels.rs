@@ -25,7 +25,7 @@ pub fn layers(row: Row) -> Vec<&'static str> {
     let mut labels = vec!["this host: Linux"];
     labels.extend(machine(stack.machine));
     for (depth, level) in stack.levels.iter().enumerate() {
-        let has_linux = level.hypervisor == Hypervisor::Kvm;
+        let has_linux = matches!(level.hypervisor, Hypervisor::Kvm | Hypervisor::Process);
         let is_hosts = stack.machine == Machine::Host && depth == 0;
         labels.extend((has_linux && !is_hosts).then_some("Linux"));
         labels.extend(virtualization(*level));
@@ -52,6 +52,7 @@ fn virtualization(level: Level) -> Vec<&'static str> {
         (_, Some(Vmm::Custom)) => vec!["a VMM of your choice"],
         (Hypervisor::Kvm, Some(Vmm::Trapline)) => vec!["KVM", "trapline-vmm"],
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => vec!["KVM", machine.label()],
+        (Hypervisor::Process, _) => vec!["trapline-vmm", "process"],
         (Hypervisor::Kvm, None) => vec!["KVM"],
         (Hypervisor::Tcg, _) => vec!["QEMU microvm, translating"],
         (Hypervisor::Uml, _) => vec!["user-mode Linux"],
@@ -68,6 +69,7 @@ pub fn tone(row: Row) -> &'static str {
         return "t0";
     };
     match (level.hypervisor, level.vmm) {
+        (Hypervisor::Process | Hypervisor::Uml, _) => "t8",
         (_, Some(Vmm::Trapline)) => "t1",
         (Hypervisor::Tcg, _) => "t3",
         (_, Some(Vmm::Qemu(QemuMachine::Microvm))) => "t2",
@@ -75,7 +77,7 @@ pub fn tone(row: Row) -> &'static str {
         (_, Some(Vmm::Custom)) => "t4",
         (Hypervisor::Xen(Domain::Pvh), _) => "t6",
         (Hypervisor::Xen(_), _) => "t7",
-        (Hypervisor::Uml | Hypervisor::Kvm, _) => "t8",
+        (Hypervisor::Kvm, _) => "t8",
     }
 }
 
