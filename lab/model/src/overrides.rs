@@ -143,7 +143,7 @@ impl Overrides {
         }
         let options = unsupported.iter().map(|(it, value)| it.option(value));
         let options: Vec<_> = options.collect();
-        let is_supported = |id| !unsupported.iter().any(|(it, _)| is_unsupported(it, id));
+        let is_supported = |id| unsupported.iter().all(|(it, _)| (it.supported_by)(id));
         Some(format!(
             "{} is not supported by {environment}: leave it out, or choose from {} with --env",
             options.join(" "),
@@ -280,7 +280,7 @@ mod tests {
         let cpus: Overrides = "cpus=2".parse().unwrap();
         assert_eq!(cpus.unsupported_options(EnvironmentId::HOST), None);
         let reason = cpus.unsupported_options(EnvironmentId::UML).unwrap();
-        let expected = "--cpus 2 is not supported by uml: leave it out, or choose from host, ";
+        let expected = "--cpus 2 is not supported by uml: leave it out, or choose from kvm/linux, ";
         assert!(reason.starts_with(expected), "{reason}");
     }
 }

@@ -92,8 +92,9 @@ impl Scheduling {
         let halt = || {
             (!self.halt.is_supported_by(environment)).then(|| {
                 format!(
-                    "--idle halt-in-guest is not supported by {environment}: leave it out, or \
-                     choose from {} with --env",
+                    "--idle {} is not supported by {environment}: leave it out, or choose from {} \
+                     with --env",
+                    self.halt.name(),
                     EnvironmentId::names_of(|id| self.halt.is_supported_by(id))
                 )
             })
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(in_guest.unsupported_reason(EnvironmentId::SIM_KVM), None);
         for id in [EnvironmentId::HOST, EnvironmentId::SIM_XEN_PVH] {
             let reason = in_guest.unsupported_reason(id).unwrap();
-            let expected = format!("--idle halt-in-guest is not supported by {id}");
+            let expected = format!("--idle in-guest is not supported by {id}");
             assert!(reason.starts_with(&expected), "{reason}");
         }
         let mut all = EnvironmentId::ALL.into_iter();

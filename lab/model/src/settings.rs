@@ -27,10 +27,13 @@ pub struct Setting {
     pub options: Options,
     /// Returns whether an environment supports the setting.
     pub supported_by: fn(EnvironmentId) -> bool,
-    /// Returns whether an option for all environments does not concern this one, which is measured without it.
+    /// Returns whether an option for all environments does not concern this one, which is measured without it:
+    /// by default native rows, so that ratios to them exist.
     pub(crate) not_concerned: fn(EnvironmentId) -> bool,
     /// Sets a value. Settings of files have no effect on the guest's configuration.
     pub(crate) apply: fn(&Value, &mut GuestConfig),
+    /// Format of the store that added its column. A new setting has the next number.
+    pub format: i64,
     /// Description, without a full stop.
     pub help: &'static str,
 }
@@ -95,10 +98,26 @@ const ROW: Setting = Setting {
     default: None,
     options: Options::Run,
     supported_by: |_| true,
-    not_concerned: |_| false,
+    not_concerned: EnvironmentId::is_native,
     apply: |_, _| {},
+    format: FIRST_FORMAT,
     help: "",
 };
+
+/// Format of the store that has the columns of all settings without a later one.
+const FIRST_FORMAT: i64 = 9;
+
+/// Returns the format of the store in which every setting has a column.
+pub const fn store_format() -> i64 {
+    let (mut newest, mut row) = (FIRST_FORMAT, 0);
+    while row < SETTINGS.len() {
+        if SETTINGS[row].format > newest {
+            newest = SETTINGS[row].format;
+        }
+        row += 1;
+    }
+    newest
+}
 
 /// All settings, in the order in which configurations are written.
 pub const SETTINGS: &[Setting] = &[
@@ -368,6 +387,16 @@ mod tests {
             (names.len(), columns.len()),
             (SETTINGS.len(), SETTINGS.len())
         );
+    }
+
+    /// A store of one format has one set of columns, also after two branches that added a setting are merged.
+    #[test]
+    fn each_later_format_adds_one_setting() {
+        let formats = SETTINGS.iter().map(|row| row.format);
+        let mut later: Vec<_> = formats.filter(|it| *it != FIRST_FORMAT).collect();
+        later.sort_unstable();
+        let expected: Vec<_> = (FIRST_FORMAT + 1..=store_format()).collect();
+        assert_eq!(later, expected);
     }
 
     #[test]

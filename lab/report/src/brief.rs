@@ -88,13 +88,13 @@ fn marked(title: &str, numbers: &Numbers) -> String {
 }
 
 fn explanation(cells: &[Cell], clock: Clock) -> String {
-    let bare = clock.bare();
+    let ratio = match table::has_ratios(cells, clock) {
+        true => format!(", × = ratio to {}", clock.bare()),
+        false => String::new(),
+    };
     match clock.is_exact() {
-        false => format!("median over boots, × = ratio to {bare}, ~ = spread above ±10%"),
-        true => format!(
-            "mean, {}, × = ratio to {bare}",
-            table::reproduced(cells, clock)
-        ),
+        false => format!("median over boots{ratio}, ~ = spread above ±10%"),
+        true => format!("mean, {}{ratio}", table::reproduced(cells, clock)),
     }
 }
 

@@ -3,102 +3,97 @@
 use crate::Report;
 use trapline_stats::{Cell, Figure, Value};
 
-pub const HEADER: &[&str] = &[
-    "environment",
-    "workload",
-    "operation",
-    "clock",
-    "unit",
-    "estimate",
-    "low",
-    "high",
-    "min",
-    "max",
-    "p50",
-    "p90",
-    "p99",
-    "samples",
-    "boots",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "exits",
-    "host_cpu_ns",
-    "flags",
-    "skip",
-    "failure",
-    "failed",
-    "variant",
-    "level",
-    "ratio_level",
+/// Name of a column, and its value for a cell of a report with these overrides.
+type Column = (&'static str, fn(&Cell, &str) -> String);
+
+/// All columns. Their order is a contract: new ones are added at the end.
+const COLUMNS: &[Column] = &[
+    ("environment", |cell, _| cell.environment.name().to_owned()),
+    ("workload", |cell, _| cell.op.workload().name().to_owned()),
+    ("operation", |cell, _| cell.op.name().to_owned()),
+    ("clock", |cell, _| cell.clock.name().to_owned()),
+    ("unit", |cell, _| cell.unit.to_owned()),
+    ("estimate", |cell, _| {
+        of_figure(cell, |it| Some(it.estimate))
+    }),
+    ("low", |cell, _| {
+        of_figure(cell, |it| Some(it.interval?.low))
+    }),
+    ("high", |cell, _| {
+        of_figure(cell, |it| Some(it.interval?.high))
+    }),
+    ("min", |cell, _| of_figure(cell, |it| Some(it.min))),
+    ("max", |cell, _| of_figure(cell, |it| Some(it.max))),
+    ("p50", |cell, _| of_figure(cell, |it| Some(it.p50))),
+    ("p90", |cell, _| of_figure(cell, |it| Some(it.p90))),
+    ("p99", |cell, _| of_figure(cell, |it| Some(it.p99))),
+    ("samples", |cell, _| of_figure(cell, |it| Some(it.samples))),
+    ("boots", |cell, _| of_figure(cell, |it| Some(it.boots))),
+    ("ratio", |cell, _| {
+        of_figure(cell, |it| Some(it.ratio?.estimate))
+    }),
+    ("ratio_low", |cell, _| {
+        of_figure(cell, |it| Some(it.ratio?.interval?.low))
+    }),
+    ("ratio_high", |cell, _| {
+        of_figure(cell, |it| Some(it.ratio?.interval?.high))
+    }),
+    ("exits", |cell, _| of_figure(cell, |it| it.exits)),
+    ("host_cpu_ns", |cell, _| {
+        of_figure(cell, |it| it.host_cpu_ns)
+    }),
+    ("flags", |cell, _| of_figure(cell, |it| Some(flags(it)))),
+    ("skip", |cell, _| match &cell.value {
+        Value::Skip(reason) => reason.to_string(),
+        _ => String::new(),
+    }),
+    ("failure", |cell, _| match &cell.value {
+        Value::Failed(failure) => failure.kind.name().to_owned(),
+        _ => String::new(),
+    }),
+    ("failed", |cell, _| match &cell.value {
+        Value::Failed(failure) => failure.reason.to_string(),
+        _ => String::new(),
+    }),
+    ("variant", |_, overrides| overrides.to_owned()),
+    ("level", |cell, _| {
+        of_figure(cell, |it| Some(it.interval?.level))
+    }),
+    ("ratio_level", |cell, _| {
+        of_figure(cell, |it| Some(it.ratio?.interval?.level))
+    }),
 ];
 
-/// Columns that only a figure fills.
-const OF_FIGURES: usize = 16;
+/// Names of the columns.
+pub const HEADER: &[&str] = &{
+    let mut names = [""; COLUMNS.len()];
+    let mut column = 0;
+    while column < names.len() {
+        names[column] = COLUMNS[column].0;
+        column += 1;
+    }
+    names
+};
 
 /// Returns a record for each cell.
 pub fn records(report: &Report, cells: &[Cell]) -> Vec<Vec<String>> {
     let overrides = report.overrides.to_string();
-    cells.iter().map(|cell| line(cell, &overrides)).collect()
-}
-
-fn line(cell: &Cell, overrides: &str) -> Vec<String> {
-    let names = [
-        cell.environment.name(),
-        cell.op.workload().name(),
-        cell.op.name(),
-        cell.clock.name(),
-        cell.unit,
-    ];
-    let mut line: Vec<String> = names.map(str::to_owned).to_vec();
-    let (figure, [skip, failure, failed]) = match &cell.value {
-        Value::Measured(figure) => (figure_fields(figure), ["", "", ""]),
-        Value::Skip(reason) => (empty_fields(), [reason.as_str(), "", ""]),
-        Value::Failed(failure) => {
-            let reason = failure.reason.as_str();
-            (empty_fields(), ["", failure.kind.name(), reason])
-        }
+    let record = |cell| {
+        COLUMNS
+            .iter()
+            .map(|(_, value)| value(cell, &overrides))
+            .collect()
     };
-    line.extend(figure);
-    line.extend([skip, failure, failed, overrides].map(str::to_owned));
-    line.extend(levels(cell));
-    line
+    cells.iter().map(record).collect()
 }
 
-/// The levels of the intervals of the figure and of its ratio.
-fn levels(cell: &Cell) -> [String; 2] {
-    let figure = cell.value.figure();
-    let ratio = figure.and_then(|figure| figure.ratio?.interval);
-    let levels = [
-        figure.and_then(|figure| Some(figure.interval?.level)),
-        ratio.map(|ratio| ratio.level),
-    ];
-    levels.map(|level| level.map_or(String::new(), |level| level.to_string()))
+/// Returns a value of the figure of a cell; empty without one.
+fn of_figure<T: ToString>(cell: &Cell, value: impl Fn(&Figure) -> Option<T>) -> String {
+    let value = cell.value.figure().and_then(value);
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
-fn empty_fields() -> Vec<String> {
-    vec![String::new(); OF_FIGURES]
-}
-
-fn figure_fields(figure: &Figure) -> Vec<String> {
-    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
-    let flags: Vec<&str> = figure.flags.iter().map(|flag| flag.name()).collect();
-    vec![
-        figure.estimate.to_string(),
-        optional(figure.interval.map(|one| one.low)),
-        optional(figure.interval.map(|one| one.high)),
-        figure.min.to_string(),
-        figure.max.to_string(),
-        figure.p50.to_string(),
-        figure.p90.to_string(),
-        figure.p99.to_string(),
-        figure.samples.to_string(),
-        figure.boots.to_string(),
-        optional(figure.ratio.map(|ratio| ratio.estimate)),
-        optional(figure.ratio.and_then(|ratio| Some(ratio.interval?.low))),
-        optional(figure.ratio.and_then(|ratio| Some(ratio.interval?.high))),
-        optional(figure.exits),
-        optional(figure.host_cpu_ns),
-        flags.join(" "),
-    ]
+fn flags(figure: &Figure) -> String {
+    let flags: Vec<_> = figure.flags.iter().map(|flag| flag.name()).collect();
+    flags.join(" ")
 }

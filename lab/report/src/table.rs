@@ -120,17 +120,29 @@ pub fn title(clock: Clock, table: Option<&file::Table>) -> String {
 
 /// Returns the method of the figures of `clock`.
 fn explanation(cells: &[Cell], clock: Clock) -> String {
-    let bare = clock.bare();
+    let ratio = |text: &str| match has_ratios(cells, clock) {
+        true => format!("{text}{}", clock.bare()),
+        false => String::new(),
+    };
     match clock.is_exact() {
-        false => format!(
-            "median over boots, × = ratio to {bare}, paired; ± {}",
-            interval_words(cells, clock)
-        ),
+        false => {
+            let ratio = ratio(", × = ratio to ");
+            let paired = if ratio.is_empty() { "" } else { ", paired" };
+            let interval = interval_words(cells, clock);
+            format!("median over boots{ratio}{paired}; ± {interval}")
+        }
         true => format!(
-            "mean over batches (min..max if they differ), {}; × = times {bare}",
-            reproduced(cells, clock)
+            "mean over batches (min..max if they differ), {}{}",
+            reproduced(cells, clock),
+            ratio("; × = times ")
         ),
     }
+}
+
+/// Returns whether a figure has a ratio to the bare row.
+pub fn has_ratios(cells: &[Cell], clock: Clock) -> bool {
+    let mut figures = cells.iter().filter(|cell| cell.clock == clock);
+    figures.any(|cell| cell.value.figure().is_some_and(|it| it.ratio.is_some()))
 }
 
 /// Returns the number of boots that gave the same figures of an exact clock, in words.

@@ -5,9 +5,10 @@
 
 use crate::{settings, Problem};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use trapline_model::settings::store_format;
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = WITH_TYPED_SETTINGS + settings::later_formats();
+pub const VERSION: i64 = store_format();
 
 /// The first format with interrupts.
 const WITH_INTERRUPTS: i64 = 2;
@@ -20,9 +21,6 @@ const WITH_VARIANTS: i64 = 4;
 
 /// The first format with kernel builds.
 const WITH_BUILDS: i64 = 5;
-
-/// The first format with a column for each setting of a boot.
-const WITH_TYPED_SETTINGS: i64 = 6;
 
 /// Identifies a store (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;

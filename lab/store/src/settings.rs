@@ -13,15 +13,6 @@ const TABLES: [&str; 2] = ["boots", "skips"];
 /// Column of [`Overrides::is_control`].
 const CONTROL: &str = "again";
 
-/// Number of settings in format 6, the first one with a column for each.
-const SETTINGS_OF_FORMAT_6: usize = 11;
-
-/// Returns the number of formats since format 6: each later setting adds a column, and a program that does not
-/// know it must not read the store.
-pub const fn later_formats() -> i64 {
-    (SETTINGS.len() - SETTINGS_OF_FORMAT_6) as i64
-}
-
 /// Sets the columns of a row.
 pub fn write(
     transaction: &Transaction<'_>,

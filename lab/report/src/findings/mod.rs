@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::table::Shown;
 use ratio::{Span, HARDLY};
 use trapline_abi::{Op, Workload};
-use trapline_model::layers::{Domain, Hypervisor, Vmm};
+use trapline_model::layers::{Domain, Hypervisor, QemuMachine, Vmm};
 use trapline_model::{names, Clock, EnvironmentId};
 use trapline_stats::{Cell, Figure, Flag};
 
@@ -119,17 +119,22 @@ fn of_clock(cells: &[Cell], clock: Clock) -> Vec<Finding> {
 
 /// Returns the name of the program or hypervisor that runs the guest, where hardware virtualization
 /// is used. These are compared with each other.
-fn hypervisor(row: EnvironmentId) -> Option<&'static str> {
+fn hypervisor(row: EnvironmentId) -> Option<String> {
     let level = row.stack().innermost()?;
-    match (level.hypervisor, level.vmm) {
-        _ if row.is_linux_guest() => None,
-        (Hypervisor::Kvm, Some(Vmm::Trapline)) => Some("trapline-vmm"),
-        (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => Some("QEMU"),
-        (Hypervisor::Kvm, _) => Some("the VMM of your choice"),
-        (Hypervisor::Xen(Domain::Pvh), _) => Some("Xen (PVH)"),
-        (Hypervisor::Xen(Domain::Hvm), _) => Some("Xen (HVM)"),
-        _ => None,
-    }
+    let name = match (level.hypervisor, level.vmm) {
+        _ if row.is_linux_guest() => return None,
+        (Hypervisor::Kvm, Some(Vmm::Trapline)) => "trapline-vmm",
+        (Hypervisor::Kvm, Some(Vmm::Qemu(QemuMachine::DEFAULT))) => "QEMU",
+        (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => machine.label(),
+        (Hypervisor::Kvm, _) => "the VMM of your choice",
+        (Hypervisor::Xen(Domain::Pvh), _) => "Xen (PVH)",
+        (Hypervisor::Xen(Domain::Hvm), _) => "Xen (HVM)",
+        _ => return None,
+    };
+    Some(match row.stack().levels.len() {
+        1 => name.to_owned(),
+        levels => format!("{name} (level {levels})"),
+    })
 }
 
 /// Returns the figure of `op` in `row`, if it is above the resolution.
@@ -303,8 +308,8 @@ fn factor(ratio: f64) -> String {
     format!("{} times", figures::quantity(ratio))
 }
 
-fn people(row: EnvironmentId) -> &'static str {
-    hypervisor(row).unwrap_or_else(|| row.name())
+fn people(row: EnvironmentId) -> String {
+    hypervisor(row).unwrap_or_else(|| row.name().to_owned())
 }
 
 /// Returns the name of an operation within a sentence.
@@ -328,6 +333,7 @@ fn subject(op: Op) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{figure_between, measured};
+    use std::collections::BTreeSet;
 
     fn cell(row: EnvironmentId, estimate: f64, flags: Vec<Flag>) -> Cell {
         let figure = figure_between(estimate * 0.99, estimate, estimate * 1.01);
@@ -346,6 +352,19 @@ mod tests {
         let expected =
             "On this host a guest's write to a port costs 5.60 times as much in QEMU as in trapline-vmm.";
         assert_eq!(titles(&[dear, cheap]), [expected]);
+    }
+
+    #[test]
+    fn hypervisors_of_one_clock_have_different_names() {
+        for clock in Clock::ALL {
+            let rows = EnvironmentId::ALL.into_iter();
+            let names: Vec<_> = rows
+                .filter(|row| row.clock() == clock)
+                .filter_map(hypervisor)
+                .collect();
+            let distinct: BTreeSet<_> = names.iter().collect();
+            assert_eq!(distinct.len(), names.len(), "{names:?}");
+        }
     }
 
     #[test]

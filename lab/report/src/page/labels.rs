@@ -70,14 +70,15 @@ pub fn tone(row: Row) -> &'static str {
     };
     match (level.hypervisor, level.vmm) {
         (Hypervisor::Process | Hypervisor::Uml, _) => "t8",
-        (_, Some(Vmm::Trapline)) => "t1",
-        (Hypervisor::Tcg, _) => "t3",
-        (_, Some(Vmm::Qemu(QemuMachine::Microvm))) => "t2",
-        (_, Some(Vmm::Qemu(QemuMachine::Pc))) => "t5",
-        (_, Some(Vmm::Custom)) => "t4",
         (Hypervisor::Xen(Domain::Pvh), _) => "t6",
-        (Hypervisor::Xen(_), _) => "t7",
-        (Hypervisor::Kvm, _) => "t8",
+        (Hypervisor::Xen(Domain::Hvm | Domain::Dom0), _) => "t7",
+        (Hypervisor::Tcg, _) => "t3",
+        (Hypervisor::Kvm, None | Some(Vmm::Trapline)) => "t1",
+        (Hypervisor::Kvm, Some(Vmm::Custom)) => "t4",
+        (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => match machine {
+            QemuMachine::Microvm => "t2",
+            QemuMachine::Pc => "t5",
+        },
     }
 }
 
