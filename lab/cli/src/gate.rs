@@ -7,6 +7,7 @@ use crate::terminal;
 use std::path::Path;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{compare, forms, Baseline, BaselineError, Comparison, Outcome};
+use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::{names, request, Scheduling};
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
@@ -130,7 +131,7 @@ fn default_operations() -> OpSet {
 }
 
 fn read(file: &Path) -> Result<Baseline, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let text = read_text(file, TEXT_LIMIT).map_err(|error| {
         Failure::usage(
             format!("cannot read the baseline {}: {error}", file.display()),
             "make one with 'trapline baseline > FILE'",

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::file::{self, Study};
 use trapline_model::kernel_build::BuildRequest;
 use trapline_model::{expand, names, Clock, Config, Plan};
@@ -42,7 +43,7 @@ pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
 /// # Errors
 /// The file cannot be read, or is not a plan; the error names the line.
 pub fn read(path: &Path) -> Result<Study, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path, TEXT_LIMIT).map_err(|error| {
         Failure::usage(
             format!("cannot read the plan {}: {error}", path.display()),
             "name a file like those in plans/",

@@ -6,6 +6,7 @@ use crate::store_path::store_path;
 use crate::{outcome, show, terminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_report::page::{self as report_page, BadProfile, Profile};
 use trapline_store::{Run, Store};
 
@@ -43,7 +44,7 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
 /// Reads a profile from a file.
 fn profile(path: &Path) -> Result<Profile, Failure> {
     let about = format!("--profile {}", path.display());
-    let text = std::fs::read_to_string(path);
+    let text = read_text(path, TEXT_LIMIT);
     let text = text.map_err(|error| Failure::from_error(&error).about(&about))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let failure = |error: BadProfile| Failure::new(&error).help(error.remedy()).about(&about);

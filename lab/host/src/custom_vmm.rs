@@ -297,7 +297,7 @@ impl CustomGuest {
         let words = self.vmm.words.iter().skip(1);
         words
             .map(|word| self.filled(word, &job))
-            .fold(Command::new(&self.program), Command::arg)
+            .fold(Command::new(&self.program).as_foreign(), Command::arg)
             .with_terminal()
     }
 

@@ -1,10 +1,11 @@
 //! Files: programs in `$PATH`, anonymous files and hashes.
 
 use crate::Error;
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Returns the program called `name` in `$PATH`.
@@ -29,6 +30,30 @@ pub fn memory_file(name: &str, contents: &[u8]) -> Result<File, Error> {
     write().map_err(Error::file(format!("{name} in memory")))
 }
 
+/// Largest plan, baseline or profile, in bytes: hundred times the longest known.
+pub const TEXT_LIMIT: u64 = 64 << 20;
+
+/// Returns the text of a regular file or a pipe. A FIFO without a writer is empty.
+///
+/// # Errors
+/// It cannot be read, is a device or a directory, is longer than `limit` bytes, or is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_fifo() {
+        return Err(invalid("neither a regular file nor a pipe".to_owned()));
+    }
+    rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(invalid(format!("longer than {} MiB", limit >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| invalid("not UTF-8 text".to_owned()))
+}
+
 /// Returns the SHA-256 of a file's contents, in hexadecimal.
 ///
 /// # Errors
@@ -43,4 +68,45 @@ pub fn sha256_of_file(path: &Path) -> Result<String, Error> {
 /// Formats bytes in hexadecimal.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_files_and_pipes_is_read_up_to_a_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        assert_eq!(read_text(&path, 4).unwrap(), "text");
+        let error = read_text(&path, 3).unwrap_err().to_string();
+        assert_eq!(error, "longer than 0 MiB");
+        std::fs::write(&path, [0xff]).unwrap();
+        assert!(read_text(&path, 4).is_err());
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"piped").unwrap();
+        drop(writer);
+        let pipe = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+        assert_eq!(read_text(Path::new(&pipe), 10).unwrap(), "piped");
+    }
+
+    #[test]
+    fn devices_and_idle_pipes_do_not_block() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            0o600.into(),
+            0,
+        )
+        .unwrap();
+        assert_eq!(read_text(&fifo, 10).unwrap(), "");
+        for device in ["/dev/zero", "/"] {
+            let error = read_text(Path::new(device), 10).unwrap_err().to_string();
+            assert_eq!(error, "neither a regular file nor a pipe");
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub mod usage;
 mod activity;
 mod clock;
 mod error;
-mod files;
+pub mod files;
 mod limits;
 mod parts;
 

@@ -45,10 +45,7 @@ impl Log {
     /// Returns the last `count` non-empty lines.
     pub fn last_lines(&self, count: usize) -> String {
         let text = self.text();
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .collect();
+        let lines: Vec<String> = printed_lines(&text).collect();
         lines[lines.len().saturating_sub(count)..].join("\n")
     }
 
@@ -62,9 +59,22 @@ impl Log {
         let Some(from) = at else {
             return self.last_lines(count);
         };
-        let lines = text[from..].lines().filter(|line| !line.trim().is_empty());
-        lines.take(count).collect::<Vec<_>>().join("\n")
+        let lines = printed_lines(&text[from..]).take(count);
+        lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Longest line in an error message, in characters.
+const LINE_LENGTH: usize = 300;
+
+/// Returns the lines with printable characters, the longest ones shortened.
+fn printed_lines(text: &str) -> impl Iterator<Item = String> + '_ {
+    let is_blank = |c: char| c.is_whitespace() || c == char::REPLACEMENT_CHARACTER;
+    let lines = text.lines().filter(move |line| !line.chars().all(is_blank));
+    lines.map(|line| match line.char_indices().nth(LINE_LENGTH) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.to_owned(),
+    })
 }
 
 /// Lines of dom0's console end with two carriage returns: one of its terminal, one of Xen.
@@ -96,6 +106,18 @@ mod tests {
         assert!(text.len() < HEAD + TAIL + 100, "{}", text.len());
         assert!(text.contains("bytes omitted]"));
         assert!(log.last_lines(1) == "last");
+    }
+
+    #[test]
+    fn last_lines_are_short_and_have_printable_characters() {
+        let mut log = Log::default();
+        log.extend("no kernel\n".as_bytes());
+        log.extend(&"x".repeat(2 * LINE_LENGTH).into_bytes());
+        log.extend(b"\n");
+        log.extend(&[0; 5000]);
+        let expected = format!("no kernel\n{}...", "x".repeat(LINE_LENGTH));
+        assert_eq!(log.last_lines(3), expected);
+        assert_eq!(log.lines_from("kernel", 3), expected);
     }
 
     #[test]

@@ -29,6 +29,12 @@ pub enum Problem {
     /// The file does not exist.
     #[error("there is no such file")]
     Missing,
+    /// The file cannot be read.
+    #[error("it cannot be read ({0})")]
+    Unreadable(String),
+    /// The path is a directory, a FIFO or a device.
+    #[error("it is not a regular file")]
+    NotAFile,
     /// The file cannot be created or written.
     #[error("it cannot be written ({0})")]
     Unwritable(String),
@@ -65,7 +71,8 @@ impl Problem {
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             Self::Missing => "`trapline run` makes one, --store FILE names another",
-            Self::Unwritable(_) => "choose another place with --store FILE",
+            Self::Unreadable(_) => "make it readable, or choose another with --store FILE",
+            Self::Unwritable(_) | Self::NotAFile => "choose another place with --store FILE",
             Self::Locked => "wait until that is done, or choose another with --store FILE",
             Self::Corrupt(_) => "move it away, or choose another with --store FILE",
             Self::Foreign => "choose another with --store FILE",

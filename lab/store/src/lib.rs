@@ -112,6 +112,20 @@ pub struct Run {
     pub builds: Vec<Build>,
 }
 
+/// Checks that an existing file is a regular file and readable. SQLite would report neither.
+fn check(path: &Path) -> Result<(), StoreError> {
+    let problem = match std::fs::metadata(path) {
+        Ok(file) if !file.is_file() => Problem::NotAFile,
+        Ok(_) => match std::fs::File::open(path) {
+            Ok(_) => return Ok(()),
+            Err(error) => Problem::Unreadable(error.to_string()),
+        },
+        // It does not exist, or opening it tells why not.
+        Err(_) => return Ok(()),
+    };
+    Err(StoreError::new(path, problem))
+}
+
 impl Store {
     /// Opens the store at `path`. Creates it, with its parent directories, if it does not exist.
     ///
@@ -126,6 +140,7 @@ impl Store {
     /// # Errors
     /// See [`Self::open`].
     pub fn open_with_timeout(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
+        check(path)?;
         if let Some(folder) = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())
@@ -144,6 +159,7 @@ impl Store {
     /// # Errors
     /// [`Problem::Missing`], or as [`Self::open`].
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        check(path)?;
         if !path.exists() {
             return Err(StoreError::new(path, Problem::Missing));
         }

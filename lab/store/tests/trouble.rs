@@ -35,14 +35,22 @@ fn an_unwritable_path_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    // Not even root can write to the first; the others are not directories.
-    for path in [
-        Path::new("/proc/trapline/runs.db"),
-        &file.join("runs.db"),
-        folder.path(),
-    ] {
+    // Not even root can write to the first; the parent of the second is not a directory.
+    for path in [Path::new("/proc/trapline/runs.db"), &file.join("runs.db")] {
         let problem = refusal(path);
         assert!(matches!(problem, Problem::Unwritable(_)), "{problem:?}");
+    }
+}
+
+#[test]
+fn other_kinds_of_files_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    for path in [folder.path(), &fifo, Path::new("/dev/null")] {
+        let problem = refusal(path);
+        assert!(matches!(problem, Problem::NotAFile), "{problem:?}");
     }
 }
 

@@ -20,6 +20,7 @@ pub struct Command {
     pub(super) diversion: Option<Diversion>,
     pub(super) guard: Option<PathBuf>,
     pub(super) is_emulator: bool,
+    pub(super) is_foreign: bool,
 }
 
 /// First descriptor after standard input, output, error and events.
@@ -37,6 +38,7 @@ impl Command {
             diversion: None,
             guard: None,
             is_emulator: false,
+            is_foreign: false,
         }
     }
 
@@ -94,6 +96,13 @@ impl Command {
     /// then.
     pub fn as_emulator(mut self) -> Self {
         self.is_emulator = true;
+        self
+    }
+
+    /// Marks a program of the user's: all processes that it starts are killed with it, also those that leave
+    /// its process group.
+    pub fn as_foreign(mut self) -> Self {
+        self.is_foreign = true;
         self
     }
 

@@ -2,10 +2,11 @@
 //!
 //! A process leads a group of its own, and the kernel kills it when the thread that started it dies
 //! (see `trapline_spawn`). Dropping a [`Process`] kills and reaps the group. Only processes that a
-//! custom VMM starts may survive a `kill -9` of this program.
+//! custom VMM starts may survive a `kill -9` of this program, or its timeout if they clear their environment.
 
 mod command;
 mod deadline;
+mod descendants;
 mod divert;
 mod guard;
 mod recording;
@@ -92,6 +93,8 @@ pub struct Process {
     probe: ProcessProbe,
     filter: Option<Filter>,
     recording: Option<PathBuf>,
+    /// Value of [`descendants::VARIABLE`] of a program of the user's.
+    descendants: Option<String>,
     /// Dropped after the group that it guards has been killed.
     _guard: Option<Guard>,
 }
@@ -134,6 +137,10 @@ impl Process {
         for (name, value) in &command.environment {
             program.environment(name, value)?;
         }
+        let descendants = command.is_foreign.then(descendants::unique_value);
+        if let Some(value) = &descendants {
+            program.environment(descendants::VARIABLE, value.as_ref())?;
+        }
         let (terminal, input) = match command.terminal {
             true => trapline_spawn::terminal().map(|(ours, theirs)| (Some(ours), theirs))?,
             false => (None, File::open("/dev/null")?),
@@ -159,6 +166,7 @@ impl Process {
             _terminal: terminal,
             filter: command.diversion.clone().map(Filter::new),
             recording: None,
+            descendants,
             _guard: None,
             started,
         };
@@ -251,7 +259,7 @@ impl Process {
             self.read_streams(handler, &mut buffer, end)?;
             let complete = !ready.exited && handler.is_complete(self.deadline.elapsed())?;
             if ready.exited || complete {
-                self.started.kill_group();
+                self.kill_all();
                 let status = self.reap().map_err(Error::Output)?;
                 return Ok(Some(Exited {
                     end,
@@ -327,6 +335,14 @@ impl Process {
         })
     }
 
+    /// Kills the process, its group, and all processes that a program of the user's started.
+    fn kill_all(&self) {
+        self.started.kill_group();
+        if let Some(value) = &self.descendants {
+            descendants::kill(value);
+        }
+    }
+
     fn reap(&mut self) -> io::Result<ExitStatus> {
         let ended = self.started.reap()?;
         self.reaped = true;
@@ -349,7 +365,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.reaped {
-            self.started.kill_group();
+            self.kill_all();
             // Fails only if there is nothing to reap.
             let _ = self.started.reap();
         }

@@ -139,3 +139,30 @@ fn passed_file_is_readable_by_its_descriptor() {
     process.wait(&mut recorder, &limits).unwrap();
     assert_eq!(recorder.console, b"contents");
 }
+
+#[test]
+fn processes_that_left_the_group_are_killed_with_a_foreign_program() {
+    let script = "setsid sleep 1000 & echo $!; wait";
+    let command = Command::new("/bin/sh").arg("-c").arg(script).as_foreign();
+    let mut process = Process::start(&command).unwrap();
+    let mut output = Recorder::default();
+    let error = process.wait(&mut output, &Limits::timeout(Duration::from_millis(500)));
+    assert!(matches!(error, Err(Error::TimedOut { .. })), "{error:?}");
+    let text = String::from_utf8(output.console).unwrap();
+    let pid: i32 = text.trim().parse().unwrap();
+    assert!(exists(pid));
+    drop(process);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while runs(pid) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!runs(pid));
+}
+
+/// Returns whether a process runs and is no zombie.
+fn runs(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
