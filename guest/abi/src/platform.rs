@@ -85,12 +85,21 @@ pub const POPULATE: u16 = 0x524;
 /// See [`POPULATE`].
 pub const POPULATE_PRESENT: u32 = u32::from_le_bytes(*b"fill");
 
-/// Port of the hypercall instruction. A 32-bit read returns [`HYPERCALL_SYSCALL`] if the guest is a
-/// process, where the CPU's own instruction does not reach the VMM.
+/// Port of the hypercall instruction. A 32-bit read returns [`HYPERCALL_SYSCALL`] or [`HYPERCALL_CALL`]
+/// if the guest is a process, where the CPU's own instruction does not reach the VMM.
 pub const HYPERCALL: u16 = 0x528;
 /// See [`HYPERCALL`]: `syscall`, with the number in `rax`, the answer in `rax`, and `rcx` and `r11`
 /// undefined afterwards.
 pub const HYPERCALL_SYSCALL: u32 = u32::from_le_bytes(*b"sysc");
+/// See [`HYPERCALL`]: a call of the code at [`HYPERCALL_ENTRY`], with the same registers.
+pub const HYPERCALL_CALL: u32 = u32::from_le_bytes(*b"call");
+/// See [`HYPERCALL_CALL`].
+pub const HYPERCALL_ENTRY: u64 = 0x6fff_0000_0100;
+/// Two no-operations behind a `syscall`. They permit the VMM to replace all 20 bytes by a jump, and to
+/// answer the hypercall in the guest's process.
+pub const HYPERCALL_PADDING: [u8; 18] = *b"\x66\x0f\x1f\x84\0trap\x66\x0f\x1f\x84\0line";
+/// Answer to every hypercall: there is none.
+pub const HYPERCALL_REFUSED: u64 = u64::MAX;
 
 /// Start of hotplugged memory: 4 GiB, above all other guest memory.
 pub const HOTPLUG_BASE: u64 = 1 << 32;

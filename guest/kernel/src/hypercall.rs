@@ -2,12 +2,12 @@
 //!
 //! The instruction depends on the vendor of the CPU, and is undefined without a hypervisor. A probe
 //! executes it; vectors.s handles an invalid opcode at the addresses of the probes. An image that is
-//! a process makes system calls instead.
+//! a process makes system calls, or calls code of its VMM, instead.
 
 use crate::cpu::in32;
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
-use trapline_abi::platform::{HYPERCALL, HYPERCALL_SYSCALL};
+use trapline_abi::platform::{HYPERCALL, HYPERCALL_CALL, HYPERCALL_ENTRY, HYPERCALL_SYSCALL};
 use trapline_workloads::Reason;
 
 /// Number of a hypercall that all hypervisors refuse.
@@ -27,6 +27,8 @@ pub enum HypercallInstruction {
     Vmmcall,
     /// `syscall`, in a process.
     Syscall,
+    /// A call of the VMM's code, in a process.
+    Call,
 }
 
 impl HypercallInstruction {
@@ -35,8 +37,10 @@ impl HypercallInstruction {
     /// # Errors
     /// There is none.
     pub fn find(ports: bool) -> Result<HypercallInstruction, Reason> {
-        if ports && in32(HYPERCALL) == HYPERCALL_SYSCALL {
-            return Ok(HypercallInstruction::Syscall);
+        match if ports { in32(HYPERCALL) } else { 0 } {
+            HYPERCALL_SYSCALL => return Ok(HypercallInstruction::Syscall),
+            HYPERCALL_CALL => return Ok(HypercallInstruction::Call),
+            _ => {}
         }
         let vendor = __cpuid(0);
         let intel = vendor.ebx.to_le_bytes() == *b"Genu";
@@ -74,8 +78,16 @@ impl HypercallInstruction {
                     asm!("vmmcall", inout("rax") answer, options(nomem, nostack))
                 }
                 HypercallInstruction::Syscall => {
-                    asm!("syscall", inout("rax") answer, out("rcx") _, out("r11") _,
+                    // With the bytes of `HYPERCALL_PADDING`.
+                    asm!("syscall",
+                         ".byte 0x66, 0x0f, 0x1f, 0x84, 0, 0x74, 0x72, 0x61, 0x70",
+                         ".byte 0x66, 0x0f, 0x1f, 0x84, 0, 0x6c, 0x69, 0x6e, 0x65",
+                         inout("rax") answer, out("rcx") _, out("r11") _,
                          options(nomem, nostack))
+                }
+                HypercallInstruction::Call => {
+                    asm!("call {}", in(reg) HYPERCALL_ENTRY,
+                         inout("rax") answer, out("rcx") _, out("r11") _)
                 }
             }
         }

@@ -6,7 +6,7 @@ use trapline_abi::job::Console;
 use trapline_abi::{Job, Op};
 use trapline_host::process::Command;
 use trapline_model::layers::Hypervisor;
-use trapline_model::{populate, GuestConfig, Halt, MemoryPages, Serial};
+use trapline_model::{populate, Crossing, GuestConfig, Halt, MemoryPages, Serial};
 
 /// Returns the command that runs `job` in the image, with events on descriptor 3.
 pub fn image_command(
@@ -30,6 +30,10 @@ pub fn image_command(
         (
             job.run & populate::operations() != 0,
             "--populate steps".to_owned(),
+        ),
+        (
+            guest.crossing != Crossing::Auto,
+            format!("--crossing {}", guest.crossing.name()),
         ),
         (
             guest.serial != Serial::Lines,

@@ -157,11 +157,16 @@ impl EnvironmentId {
     /// Returns whether a second guest can run beside the measured one, and the thread of its virtual
     /// CPU be placed: that of a guest that is a process is not a thread of its VMM.
     pub fn supports_second_guest(self) -> bool {
-        let is_vm = !self.is_native() && self.hypervisor() != Some(Hypervisor::Process);
+        let is_vm = !self.is_native() && !self.is_process();
         let image = !self.has_processes() && is_vm && !self.stack().is_nested();
         let is_program = image && !self.is_custom();
         let here = self.is_on(Machine::Host) && (self.is_native() || is_program);
         here || image && self.has_trapline_vmm()
+    }
+
+    /// Returns whether its guest is a process.
+    pub fn is_process(self) -> bool {
+        self.hypervisor() == Some(Hypervisor::Process)
     }
 
     /// Returns whether its VMM can make guest memory of private pages. The process of a guest maps shared ones.

@@ -1,7 +1,7 @@
 //! Configuration of a guest.
 
 use crate::scheduling::Scheduling;
-use crate::vmm_options::{MemoryPages, Serial};
+use crate::vmm_options::{Crossing, MemoryPages, Serial};
 
 /// Configuration of a guest, as a launcher gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct GuestConfig {
     pub serial: Serial,
     /// Host pages of its memory, in trapline-vmm.
     pub pages: MemoryPages,
+    /// Mechanism for hypercalls, in a process.
+    pub crossing: Crossing,
 }
 
 impl GuestConfig {
@@ -29,5 +31,6 @@ impl GuestConfig {
         scheduling: Scheduling::DEFAULT,
         serial: Serial::Lines,
         pages: MemoryPages::File,
+        crossing: Crossing::Auto,
     };
 }

@@ -53,4 +53,4 @@ pub use sched::{Sched, Scheduler};
 pub use scheduling::{Halt, Pin, Scheduling};
 pub use settings::{FileOverride, Setting, SETTINGS};
 pub use unavailable::Unavailable;
-pub use vmm_options::{MemoryPages, Population, Serial};
+pub use vmm_options::{Crossing, MemoryPages, Population, Serial};

@@ -9,7 +9,7 @@ use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
-use crate::vmm_options::MemoryPages;
+use crate::vmm_options::{Crossing, MemoryPages};
 use std::ops::RangeInclusive;
 
 /// A setting.
@@ -148,6 +148,16 @@ pub const SETTINGS: &[Setting] = &[
         supported_by: EnvironmentId::has_private_memory,
         apply: |value, guest| guest.pages = MemoryPages::ALL[value.choice()],
         help: "Guest memory: a shared anonymous file, or private pages of 4 KiB or 2 MiB",
+        ..ROW
+    },
+    Setting {
+        name: "crossing",
+        column: "crossing",
+        value_type: ValueType::Choice(&Crossing::NAMES),
+        default: Some("auto"),
+        supported_by: EnvironmentId::is_process,
+        apply: |value, guest| guest.crossing = Crossing::ALL[value.choice()],
+        help: "Hypercalls of a guest that is a process: the mechanism (docs/process.md)",
         ..ROW
     },
     Setting {

@@ -16,6 +16,22 @@ pub enum MemoryPages {
 
 named!(MemoryPages { File "file", Small "4k", Huge "2m" });
 
+/// Mechanism for the hypercalls of a guest that is a process: `--crossing`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Crossing {
+    /// The fastest.
+    #[default]
+    Auto,
+    /// System calls rewritten as jumps to a handler in the process.
+    Rewrite,
+    /// Calls of a handler in the process.
+    Direct,
+    /// System calls that stop the process for its tracer.
+    Ptrace,
+}
+
+named!(Crossing { Auto "auto", Rewrite "rewrite", Direct "direct", Ptrace "ptrace" });
+
 /// Population of a virtual machine's memory: `--prefault`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Population {

@@ -11,7 +11,7 @@ use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
-use trapline_interface::{has_huge_pages, Hypervisor, Ring0, Vcpu};
+use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
@@ -58,18 +58,24 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);
     match (settings.guest, settings.backend) {
-        (Guest::Image, Backend::Kvm) => run_image::<Kvm>(settings, trapline_kvm::ring0(), events),
-        (Guest::Image, Backend::Process) => run_image::<Process>(settings, Ring0::Emulated, events),
+        (Guest::Image, Backend::Kvm) => {
+            run_image(settings, Kvm::open, trapline_kvm::ring0(), events)
+        }
+        (Guest::Image, Backend::Process) => {
+            let open = || Ok(Process::with(settings.crossing));
+            run_image(settings, open, Ring0::Emulated, events)
+        }
         (Guest::Linux, _) => run_linux(settings, events),
     }
 }
 
 fn run_image<H: Hypervisor<Vm: Send + 'static>>(
     settings: &VmConfig,
+    open: impl FnOnce() -> Result<H, Missing>,
     ring0: Ring0,
     mut events: Events,
 ) -> Result<Infallible, Failure> {
-    let ready = set_up::<H>(settings, ring0)?;
+    let ready = set_up(settings, open, ring0)?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
         vm,

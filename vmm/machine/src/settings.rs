@@ -13,6 +13,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use trapline_interface::Pages;
 use trapline_interface::Populate::{self, Steps, Whole};
+use trapline_process::Crossing;
 use Effect::{Flag, Path, Text};
 
 /// Text of `--help`.
@@ -59,6 +60,8 @@ pub struct VmConfig {
     pub guest: Guest,
     /// Implementation of the VM.
     pub backend: Backend,
+    /// Mechanism for hypercalls of a process.
+    pub crossing: Crossing,
     /// Path of the image or kernel.
     pub image: PathBuf,
     /// Path of the initramfs.
@@ -142,6 +145,7 @@ impl Default for VmConfig {
         Self {
             guest: Guest::Image,
             backend: Backend::Kvm,
+            crossing: Crossing::Auto,
             image: PathBuf::new(),
             initrd: None,
             disks: Vec::new(),
@@ -187,7 +191,7 @@ const IMAGE: Option<Guest> = Some(Guest::Image);
 const LINUX: Option<Guest> = Some(Guest::Linux);
 
 #[rustfmt::skip]
-const OPTIONS: [OptionRow; 26] = [
+const OPTIONS: [OptionRow; 27] = [
     ("image", IMAGE, Path(|config, path| config.set_image(Guest::Image, path))),
     ("kernel", LINUX, Path(|config, path| config.set_image(Guest::Linux, path))),
     ("initrd", LINUX, Path(|config, path| config.initrd = Some(path))),
@@ -204,6 +208,9 @@ const OPTIONS: [OptionRow; 26] = [
     ("backend", None, Text("kvm or process", |config, text| {
         let backends = [("kvm", Backend::Kvm), ("process", Backend::Process)];
         put(&mut config.backend, choose(text, backends))
+    })),
+    ("crossing", IMAGE, Text("auto, rewrite, direct or ptrace", |config, text| {
+        put(&mut config.crossing, Crossing::from_name(text))
     })),
     ("cpus", None, Text("a number from 1 to 8", |config, text| {
         put(&mut config.cpus, text.parse().ok().filter(|cpus| CPUS.contains(cpus)))
@@ -343,6 +350,11 @@ impl VmConfig {
     fn check_devices(&self) -> Result<(), Failure> {
         if let (Backend::Process, Some(option)) = (self.backend, self.process_conflict()) {
             return Err(Failure::Usage(format!("{option} requires --backend kvm")));
+        }
+        if self.backend == Backend::Kvm && self.crossing != Crossing::Auto {
+            return Err(Failure::Usage(
+                "--crossing requires --backend process".into(),
+            ));
         }
         let threads = [
             ("vcpu", self.cpus as usize),

@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Arc;
 use trapline_abi::populate::NO_HUGE_PAGES;
 use trapline_interface::{
-    has_huge_pages, Access, Controllers, Gpa, Hypervisor, Pages, Populate, Region, Ring0, VcpuId,
-    Vm, VmSpec, PAGE,
+    has_huge_pages, Access, Controllers, Gpa, Hypervisor, Missing, Pages, Populate, Region, Ring0,
+    VcpuId, Vm, VmSpec, PAGE,
 };
 use trapline_monitor::boot::{prepare, Chunk, EntryPoint, Image, Plan, Prepared, MAX_MEMORY};
 
@@ -31,7 +31,11 @@ pub struct Ready<H: Hypervisor> {
 ///
 /// # Errors
 /// The settings or the host are unsuitable.
-pub fn set_up<H: Hypervisor>(settings: &VmConfig, ring0: Ring0) -> Result<Ready<H>, Failure> {
+pub fn set_up<H: Hypervisor>(
+    settings: &VmConfig,
+    open: impl FnOnce() -> Result<H, Missing>,
+    ring0: Ring0,
+) -> Result<Ready<H>, Failure> {
     let file = MappedFile::open(&settings.image, MAX_MEMORY)?;
     let image = Image::parse(file.bytes()).map_err(|source| Failure::Image {
         path: settings.image.clone(),
@@ -52,7 +56,7 @@ pub fn set_up<H: Hypervisor>(settings: &VmConfig, ring0: Ring0) -> Result<Ready<
             None
         }
     };
-    assemble_in::<H>(&image, &plan, settings.halt_in_guest, kind, mapped)
+    assemble_in(open, &image, &plan, settings.halt_in_guest, kind, mapped)
 }
 
 /// Creates a VM that boots `image` according to `plan`.
@@ -64,11 +68,12 @@ pub fn assemble<H: Hypervisor>(
     plan: &Plan<'_>,
     halt_in_guest: bool,
 ) -> Result<Ready<H>, Failure> {
-    assemble_in::<H>(image, plan, halt_in_guest, (None, None), None)
+    assemble_in(H::open, image, plan, halt_in_guest, (None, None), None)
 }
 
 /// Creates a VM with memory of this kind; `file` is that of the image, if any.
 fn assemble_in<H: Hypervisor>(
+    open: impl FnOnce() -> Result<H, Missing>,
     image: &Image<'_>,
     plan: &Plan<'_>,
     halt_in_guest: bool,
@@ -80,7 +85,7 @@ fn assemble_in<H: Hypervisor>(
         return Err(Failure::Usage(NO_HALT.to_owned()));
     }
     let memory = fill(plan.memory, kind, &prepared, file)?;
-    let vm = H::open()?.create_vm(&VmSpec {
+    let vm = open()?.create_vm(&VmSpec {
         halt_in_guest,
         ..VmSpec::with(Controllers::Local)
     })?;

@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::DerefMut;
 use trapline_abi::frame::{frame_length, HEADER, MAX_FRAME};
+use trapline_abi::platform::HYPERCALL_REFUSED;
 use trapline_interface::{Activity, Entry, Error, Exit, Gpa, IoAddr, Region, Vcpu};
 
 /// The VM around a vCPU.
@@ -141,7 +142,7 @@ pub fn run<V: Vcpu, P: Platform>(
             Ok(Exit::Hypercall { .. }) => {
                 // The hypervisor handles all known hypercalls.
                 exits.hypercall.increment();
-                Entry::Answer(u64::MAX)
+                Entry::Answer(HYPERCALL_REFUSED)
             }
             Ok(Exit::Halted) => {
                 exits.halt.increment();

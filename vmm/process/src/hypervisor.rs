@@ -1,10 +1,18 @@
 //! Capabilities of the backend.
 
+use crate::crossing::Crossing;
 use crate::vm::ProcessVm;
 use trapline_interface::{Caps, Controllers, Error, Hypervisor, Missing, Result, Ring0, VmSpec};
 
 /// The backend, which needs nothing but Linux.
-pub struct Process(());
+pub struct Process(Crossing);
+
+impl Process {
+    /// Returns the backend with a mechanism for hypercalls.
+    pub fn with(crossing: Crossing) -> Self {
+        Self(crossing)
+    }
+}
 
 impl Hypervisor for Process {
     type Vm = ProcessVm;
@@ -25,7 +33,7 @@ impl Hypervisor for Process {
     }
 
     fn open() -> std::result::Result<Self, Missing> {
-        Ok(Self(()))
+        Ok(Self::with(Crossing::Auto))
     }
 
     fn create_vm(&self, spec: &VmSpec) -> Result<ProcessVm> {
@@ -34,8 +42,8 @@ impl Hypervisor for Process {
         }
         match spec.controllers {
             Controllers::Full => Err(Error::Unsupported("connect interrupts of devices")),
-            Controllers::Local => Ok(ProcessVm::new(true)),
-            Controllers::None => Ok(ProcessVm::new(false)),
+            Controllers::Local => Ok(ProcessVm::new(self.0, true)),
+            Controllers::None => Ok(ProcessVm::new(self.0, false)),
         }
     }
 }

@@ -5,12 +5,18 @@
 //! source of the other mappings; a guest that goes there sees its own memory.
 
 use std::ops::Range;
+use trapline_abi::platform::HYPERCALL_ENTRY;
 use trapline_interface::PAGE;
 
 /// First page of the switcher; the guest's addresses end here.
 pub(crate) const SWITCHER: u64 = 0x6fff_0000_0000;
 /// Address of the seccomp filter's program.
 pub(crate) const FILTER: u64 = SWITCHER + PAGE as u64;
+/// Handler of hypercalls that are calls of it.
+pub(crate) const ENTRY: u64 = HYPERCALL_ENTRY;
+/// Handler of rewritten system calls.
+pub(crate) const REWRITTEN: u64 = ENTRY + 0x20;
+const _: () = assert!(SWITCHER + 0x100 == ENTRY);
 /// Address of the list of calls for [`SWITCHER_LIST`].
 pub(crate) const CALLS: u64 = FILTER + 0x200;
 /// Two pages that stand in for memory while an instruction is executed alone.
@@ -27,6 +33,20 @@ pub(crate) const END: u64 = 0x7fff_ffff_f000;
 pub(crate) const SWITCHER_CALL: [u8; 3] = [
     0x0f, 0x05,                         // syscall
     0xcc,                               // int3
+];
+
+/// Refuses a hypercall (`HYPERCALL_REFUSED`). It reads and writes no memory but the return address.
+#[rustfmt::skip]
+pub(crate) const HANDLER: [u8; 8] = [
+    0x48, 0xc7, 0xc0, 0xff, 0xff, 0xff, 0xff, // mov rax, -1
+    0xc3,                               // ret
+];
+
+/// Refuses a hypercall whose return address is in `rcx`.
+#[rustfmt::skip]
+pub(crate) const REWRITTEN_HANDLER: [u8; 9] = [
+    0x48, 0xc7, 0xc0, 0xff, 0xff, 0xff, 0xff, // mov rax, -1
+    0xff, 0xe1,                         // jmp rcx
 ];
 
 /// Address of [`SWITCHER_LIST`].

@@ -9,6 +9,7 @@
 //! in [`decode`]; `popf` cannot change their interrupt flag, because it does not trap.
 
 mod apic;
+mod crossing;
 mod decode;
 mod delivery;
 mod filter;
@@ -18,6 +19,7 @@ mod mappings;
 mod memory;
 mod paging;
 mod registers;
+mod rewrite;
 mod sandbox;
 mod shared;
 mod signals;
@@ -25,6 +27,7 @@ mod tracee;
 mod vcpu;
 mod vm;
 
+pub use crossing::Crossing;
 pub use hypervisor::Process;
 pub use vcpu::ProcessVcpu;
 pub use vm::ProcessVm;

@@ -6,8 +6,8 @@
 
 use crate::filter;
 use crate::layout::{
-    complement, ALIAS, CALLS, FILTER, LIST, SCRATCH, SWITCHER, SWITCHER_CALL, SWITCHER_LIST,
-    SWITCHER_PAGES,
+    complement, ALIAS, CALLS, ENTRY, FILTER, HANDLER, LIST, REWRITTEN, REWRITTEN_HANDLER, SCRATCH,
+    SWITCHER, SWITCHER_CALL, SWITCHER_LIST, SWITCHER_PAGES,
 };
 use crate::memory::Memory;
 use crate::tracee::{Call, Tracee};
@@ -39,6 +39,8 @@ const ALL: libc::c_int = READ_EXECUTE | libc::PROT_WRITE;
 pub(crate) fn start(memory: &mut Memory, switcher: &Region) -> io::Result<Tracee> {
     switcher.load(0, &SWITCHER_CALL)?;
     switcher.load(LIST - SWITCHER, &SWITCHER_LIST)?;
+    switcher.load(ENTRY - SWITCHER, &HANDLER)?;
+    switcher.load(REWRITTEN - SWITCHER, &REWRITTEN_HANDLER)?;
     switcher.load(FILTER - SWITCHER, &filter::program(FILTER))?;
     let maps = maps(memory, switcher);
     // SAFETY: the child makes system calls only, see `prepare`.

@@ -5,6 +5,7 @@ mod faults;
 
 use self::emulate::Emulation;
 use crate::apic::Apic;
+use crate::crossing::Crossing;
 use crate::decode::PortString;
 use crate::delivery::{
     Cpu, ALIGNMENT_CHECK, BREAKPOINT, DEBUG, DIVIDE_ERROR, FLOATING_POINT, INVALID_OPCODE,
@@ -14,12 +15,14 @@ use crate::layout::SWITCHER_PAGES;
 use crate::mappings::Mappings;
 use crate::paging::PageFault;
 use crate::registers::INTERRUPTS_ON;
+use crate::rewrite::rewrite;
 use crate::sandbox;
 use crate::shared::Shared;
 use crate::signals::{monotonic_ns, ProcessKick, Timer};
 use crate::tracee::{Mode, Stop, Tracee};
 use std::io;
 use std::sync::Arc;
+use trapline_abi::platform::HYPERCALL_REFUSED;
 use trapline_interface::{
     Activity, BootState, Entry, Error, Exit, Kicker, RegSet, Region, Result, Stop as GuestStop,
     Vcpu, VcpuState, VcpuStats, PAGE,
@@ -31,6 +34,7 @@ const LONG_CODE: u16 = 1 << 9;
 /// A vCPU of a [`crate::ProcessVm`], driven by the thread that created it.
 pub struct ProcessVcpu {
     shared: Arc<Shared>,
+    crossing: Crossing,
     switcher: Region,
     tracee: Tracee,
     cpu: Cpu,
@@ -84,14 +88,25 @@ impl From<io::Error> for Event {
 type Step = std::result::Result<Option<Exit>, Event>;
 
 impl ProcessVcpu {
-    pub(crate) fn new(shared: Arc<Shared>, boot: &BootState, has_apic: bool) -> Result<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        boot: &BootState,
+        crossing: Crossing,
+        has_apic: bool,
+    ) -> Result<Self> {
         if boot.system.cs.attributes & LONG_CODE == 0 {
             return Err(Error::Unsupported("start a guest outside 64-bit mode"));
         }
-        Self::start(shared, boot, has_apic).map_err(Error::refused("start the guest's process"))
+        Self::start(shared, boot, crossing, has_apic)
+            .map_err(Error::refused("start the guest's process"))
     }
 
-    fn start(shared: Arc<Shared>, boot: &BootState, has_apic: bool) -> io::Result<Self> {
+    fn start(
+        shared: Arc<Shared>,
+        boot: &BootState,
+        crossing: Crossing,
+        has_apic: bool,
+    ) -> io::Result<Self> {
         let switcher = Region::new(SWITCHER_PAGES * PAGE)?;
         let mut tracee = sandbox::start(&mut shared.memory(), &switcher)?;
         let mut mappings = Mappings::default();
@@ -106,6 +121,7 @@ impl ProcessVcpu {
             apic: has_apic.then(|| Apic::new(Arc::clone(&shared.lines))),
             changes: shared.changes(),
             shared,
+            crossing,
             switcher,
             tracee,
             cpu: Cpu {
@@ -197,7 +213,7 @@ impl ProcessVcpu {
             Stop::Signal(libc::SIGSEGV) => self.fault(),
             Stop::Signal(libc::SIGTRAP) if is_step => Ok(None),
             Stop::Signal(signal) => self.signal(signal),
-            Stop::Call => Ok(Some(self.hypercall())),
+            Stop::Call => Ok(self.hypercall()),
             Stop::Ended(status) => Ok(Some(Exit::Stopped(GuestStop::Unknown(status as u32)))),
             Stop::Interrupted => Ok(None),
         }
@@ -287,13 +303,26 @@ impl ProcessVcpu {
         fetched.is_ok_and(|code| !(0xd8..=0xdf).contains(&code[0]) && code[0] != 0x9b)
     }
 
-    fn hypercall(&mut self) -> Exit {
+    fn hypercall(&mut self) -> Option<Exit> {
+        if self.crossing == Crossing::Rewrite && self.rewrite() {
+            return None;
+        }
         self.pending = Pending::Call;
         let r = &self.tracee.registers.0;
-        Exit::Hypercall {
+        Some(Exit::Hypercall {
             number: self.tracee.call_number,
             args: [r.rdi, r.rsi, r.rdx, r.r10],
+        })
+    }
+
+    /// Rewrites the system call that has stopped the process, and answers it as its handler will.
+    fn rewrite(&mut self) -> bool {
+        let registers = &mut self.tracee.registers.0;
+        let rewritten = rewrite(&mut self.shared.memory(), &self.cpu, registers.rip);
+        if let Some(behind) = rewritten {
+            (registers.rip, registers.rax) = (behind, HYPERCALL_REFUSED);
         }
+        rewritten.is_some()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A VM: memory and interrupt lines.
 
+use crate::crossing::Crossing;
 use crate::shared::Shared;
 use crate::vcpu::ProcessVcpu;
 use std::sync::Arc;
@@ -10,13 +11,17 @@ use trapline_interface::{
 /// A VM whose guest is a process. Changes of its memory take effect before the next entry of the guest.
 pub struct ProcessVm {
     shared: Arc<Shared>,
+    crossing: Crossing,
     has_apic: bool,
 }
 
 impl ProcessVm {
-    pub(crate) fn new(has_apic: bool) -> Self {
-        let shared = Arc::default();
-        Self { shared, has_apic }
+    pub(crate) fn new(crossing: Crossing, has_apic: bool) -> Self {
+        Self {
+            shared: Arc::default(),
+            crossing,
+            has_apic,
+        }
     }
 }
 
@@ -48,7 +53,7 @@ impl Vm for ProcessVm {
     fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<ProcessVcpu> {
         match (id, boot) {
             (VcpuId(0), Some(boot)) => {
-                ProcessVcpu::new(Arc::clone(&self.shared), boot, self.has_apic)
+                ProcessVcpu::new(Arc::clone(&self.shared), boot, self.crossing, self.has_apic)
             }
             _ => Err(Error::Unsupported("run several virtual CPUs")),
         }

@@ -6,7 +6,7 @@ mod skip;
 use skip::skip;
 use trapline_interface::conformance;
 use trapline_interface::Hypervisor;
-use trapline_process::Process;
+use trapline_process::{Crossing, Process};
 
 /// The suite's guests run at address 0x1000, which only privileged users may map.
 fn may_map_low_addresses() -> bool {
@@ -26,10 +26,12 @@ fn processes_conform() {
         return skip("conformance of processes", why);
     }
     let caps = Process::probe().unwrap();
-    let report = conformance::run(&Process::open().unwrap(), &caps)
-        .unwrap_or_else(|failure| panic!("{failure}"));
-    for part in &report.skipped {
-        skip(part.part, part.why);
+    for crossing in Crossing::ALL {
+        let report = conformance::run(&Process::with(crossing), &caps)
+            .unwrap_or_else(|failure| panic!("{}: {failure}", crossing.name()));
+        for part in &report.skipped {
+            skip(part.part, part.why);
+        }
+        assert_eq!(report.traces.len(), 4, "{}: {report:?}", crossing.name());
     }
-    assert_eq!(report.traces.len(), 4, "{report:?}");
 }

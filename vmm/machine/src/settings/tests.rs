@@ -42,6 +42,7 @@ fn every_option_has_its_effect() {
     ]);
     let wanted = VmConfig {
         backend: Backend::Kvm,
+        crossing: Crossing::Auto,
         guest: Guest::Image,
         image: "k".into(),
         initrd: None,
@@ -199,6 +200,15 @@ fn usage_errors_name_the_option() {
         (&["--image", "k", "--populate", "no"], "steps or whole"),
         (&["--image", "k", "--memroy", "1M"], "--memroy"),
         (&["--image", "k", "stray"], "stray"),
+        (
+            &["--image=k", "--crossing=direct"],
+            "requires --backend process",
+        ),
+        (
+            &["--image=k", "--backend=process", "--crossing=fast"],
+            "rewrite, direct or ptrace",
+        ),
+        (&["--kernel=k", "--crossing=ptrace"], "requires --image"),
     ] {
         let failure = parsed(words).unwrap_err();
         assert!(failure.contains(output), "{words:?}: {failure}");

@@ -6,7 +6,7 @@ use crate::decode::{self, Access, PortString, Privileged, LONGEST};
 use crate::delivery::GENERAL_PROTECTION;
 use crate::paging::translate;
 use crate::registers::USER_CODE;
-use trapline_abi::platform::{HYPERCALL, HYPERCALL_SYSCALL};
+use trapline_abi::platform::HYPERCALL;
 use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
 
 /// `SEGV_ACCERR` of `<asm-generic/siginfo.h>`.
@@ -73,7 +73,9 @@ impl ProcessVcpu {
                     return Ok(Some(Exit::Write { at, size, data }));
                 }
                 if (port, size) == (HYPERCALL, 4) {
-                    self.tracee.registers.set(0, size, HYPERCALL_SYSCALL.into());
+                    self.tracee
+                        .registers
+                        .set(0, size, self.crossing.instruction().into());
                     return Ok(None);
                 }
                 self.pending = Pending::Port(size);

@@ -1,6 +1,7 @@
 //! Hostile guests: each attempt ends in a hypercall that the VMM refuses, or in an error of the guest.
 
-#[path = "../../../tests/src/skip.rs"]
+mod handlers;
+#[path = "../../../../tests/src/skip.rs"]
 mod skip;
 
 use skip::skip;
@@ -11,7 +12,7 @@ use trapline_interface::{
     Access, BootState, Controllers, Entry, Exit, General, Gpa, Hypervisor, RegSet, Region, Segment,
     Stop, System, Vcpu, VcpuId, Vm, VmSpec,
 };
-use trapline_process::{Process, ProcessVcpu, ProcessVm};
+use trapline_process::{Crossing, Process, ProcessVcpu, ProcessVm};
 
 const MEMORY: usize = 4 << 20;
 /// Page tables: identity map of the first GiB.
@@ -45,6 +46,11 @@ fn segment(attributes: u16) -> Segment {
 
 /// Starts `code` at ring 3, without an interrupt table: every exception ends the guest.
 fn attack(code: &[u8]) -> Attack {
+    attack_by(Crossing::Ptrace, code)
+}
+
+/// Starts `code` with this mechanism for hypercalls.
+fn attack_by(crossing: Crossing, code: &[u8]) -> Attack {
     const TABLE: u64 = 0x27;
     const LARGE: u64 = 0xe7;
     let memory = Arc::new(Region::new(MEMORY).unwrap());
@@ -53,7 +59,7 @@ fn attack(code: &[u8]) -> Attack {
     put(MIDDLE, LOWEST | TABLE);
     (0..512).for_each(|index| put(LOWEST + index * 8, index << 21 | LARGE));
     memory.write(CODE, code).unwrap();
-    let backend = Process::open().unwrap();
+    let backend = Process::with(crossing);
     let vm = backend
         .create_vm(&VmSpec::with(Controllers::Local))
         .unwrap();
