@@ -27,8 +27,8 @@ pub struct Setting {
     pub options: Options,
     /// Returns whether an environment supports the setting.
     pub supported_by: fn(EnvironmentId) -> bool,
-    /// Returns whether an option for all environments does not concern this one, which is measured without it:
-    /// by default native rows, so that ratios to them exist.
+    /// Returns whether an option for all environments does not concern this one, which is measured without it.
+    /// Native rows for settings of a VMM, so that ratios to them exist.
     pub(crate) not_concerned: fn(EnvironmentId) -> bool,
     /// Sets a value. Settings of files have no effect on the guest's configuration.
     pub(crate) apply: fn(&Value, &mut GuestConfig),
@@ -98,7 +98,7 @@ const ROW: Setting = Setting {
     default: None,
     options: Options::Run,
     supported_by: |_| true,
-    not_concerned: EnvironmentId::is_native,
+    not_concerned: |_| false,
     apply: |_, _| {},
     format: FIRST_FORMAT,
     help: "",
@@ -136,6 +136,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "memory",
         column: "memory_mib",
         supported_by: EnvironmentId::has_configurable_memory,
+        not_concerned: EnvironmentId::is_native,
         apply: |value, guest| guest.memory_mib = value.number(),
         help: "Guest memory [default: the preset's]",
         ..ROW
@@ -146,6 +147,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&MemoryPages::NAMES),
         default: Some("file"),
         supported_by: EnvironmentId::has_private_memory,
+        not_concerned: EnvironmentId::is_native,
         apply: |value, guest| guest.pages = MemoryPages::ALL[value.choice()],
         help: "Guest memory: a shared anonymous file, or private pages of 4 KiB or 2 MiB",
         ..ROW
@@ -156,7 +158,9 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&Crossing::NAMES),
         default: Some("auto"),
         supported_by: EnvironmentId::is_process,
+        not_concerned: EnvironmentId::is_native,
         apply: |value, guest| guest.crossing = Crossing::ALL[value.choice()],
+        format: 10,
         help: "Hypercalls of a guest that is a process: the mechanism (docs/process.md)",
         ..ROW
     },
@@ -176,6 +180,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&Halt::NAMES),
         default: Some("exits"),
         supported_by: EnvironmentId::supports_halt_in_guest,
+        not_concerned: EnvironmentId::is_native,
         apply: |value, guest| guest.scheduling.halt = Halt::ALL[value.choice()],
         help: "HLT of the guest: exits, or is not intercepted by KVM",
         ..ROW
