@@ -105,7 +105,7 @@ impl KnownPackages {
             depends: &PACKAGE_LISTS,
             ..Probe::new(&program, &QUERY)
         };
-        let output = probe.output().map_err(Error::start(&program))?;
+        let output = probe.output()?;
         Ok(Self(by_package(&output.stdout)))
     }
 

@@ -7,14 +7,14 @@
 //!
 //! A script that wraps a program counts as the program: a change of what it starts is not noticed.
 
-use crate::{cache, hexadecimal};
+use crate::{cache, hexadecimal, tool, Error};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A program to run.
@@ -67,12 +67,12 @@ impl<'a> Probe<'a> {
     /// Returns the output of the program, from the cache or by running it in English.
     ///
     /// # Errors
-    /// It cannot be started.
-    pub fn output(&self) -> io::Result<Arc<ProbeOutput>> {
+    /// It cannot be started, or a stop was requested.
+    pub fn output(&self) -> Result<Arc<ProbeOutput>, Error> {
         self.output_in(&cache::default_directory().join("probes"))
     }
 
-    fn output_in(&self, directory: &Path) -> io::Result<Arc<ProbeOutput>> {
+    fn output_in(&self, directory: &Path) -> Result<Arc<ProbeOutput>, Error> {
         let key = self.key();
         let slot = {
             let mut results = RESULTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,21 +97,15 @@ impl<'a> Probe<'a> {
         Ok(Arc::clone(slot.insert(Arc::new(output))))
     }
 
-    fn run(&self) -> io::Result<ProbeOutput> {
-        let mut child = Command::new(self.program)
+    fn run(&self) -> Result<ProbeOutput, Error> {
+        let mut command = Command::new(self.program);
+        command
             .args(self.arguments)
             .current_dir("/")
             .env("LC_ALL", "C")
-            .env_remove("LTDL_LIBRARY_PATH")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // Fails if the program ended already; its status is checked by the caller.
-            let _ = stdin.write_all(self.input.as_bytes());
-        }
-        let output = child.wait_with_output()?;
+            // Bochs would look for its plugins there.
+            .env_remove("LTDL_LIBRARY_PATH");
+        let output = tool::output_with_input(&mut command, self.input)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(SEPARATOR, "");
         Ok(ProbeOutput {
             success: output.status.success(),

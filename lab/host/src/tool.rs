@@ -13,7 +13,7 @@ use rustix::process::{
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -52,6 +52,17 @@ impl Drop for Tool {
 /// # Errors
 /// [`Error::Stopped`], or the tool cannot be run.
 pub fn output(command: &mut Command) -> Result<Output, Error> {
+    output_with_input(command, "")
+}
+
+/// Runs a tool with `input` on standard input, and returns its output.
+///
+/// # Errors
+/// See [`output`].
+pub fn output_with_input(command: &mut Command, input: &str) -> Result<Output, Error> {
+    let mut stdin = memory_file("stdin", input.as_bytes())?;
+    stdin.rewind().map_err(Error::file("stdin"))?;
+    command.stdin(stdin);
     let mut files = [memory_file("stdout", &[])?, memory_file("stderr", &[])?];
     let program = command.get_program().to_owned();
     let status = run(command, &files).map_err(Error::start(&program))?;
@@ -67,7 +78,6 @@ pub fn output(command: &mut Command) -> Result<Output, Error> {
 /// Runs a tool with its output in two files; `None` if it was stopped.
 fn run(command: &mut Command, [stdout, stderr]: &[File; 2]) -> io::Result<Option<ExitStatus>> {
     command
-        .stdin(Stdio::null())
         .stdout(stdout.try_clone()?)
         .stderr(stderr.try_clone()?)
         .process_group(0);

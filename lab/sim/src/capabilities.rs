@@ -58,7 +58,7 @@ fn counting(qemu: &Qemu) -> Result<Arc<ProbeOutput>, Error> {
         input: QUESTIONS,
         ..Probe::new(&qemu.program, &options)
     };
-    let output = probe.output().map_err(Error::start(&qemu.program))?;
+    let output = probe.output()?;
     if output.success {
         return Ok(output);
     }

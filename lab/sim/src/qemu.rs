@@ -38,8 +38,7 @@ impl Qemu {
             None => find_program("qemu-system-x86_64")
                 .ok_or_else(|| Error::missing("there is no qemu-system-x86_64 in $PATH", REMEDY))?,
         };
-        let output = Probe::new(&program, &["--version"]).output();
-        let output = output.map_err(Error::start(&program))?;
+        let output = Probe::new(&program, &["--version"]).output()?;
         let version = version_in(&output.stdout)
             .map_err(|reason| Error::missing(format!("{}: {reason}", program.display()), REMEDY))?;
         Ok(Self { program, version })
@@ -50,8 +49,7 @@ impl Qemu {
     /// # Errors
     /// QEMU does not report its directories, or a file is missing.
     pub fn firmware(&self, machine: QemuMachine) -> Result<Vec<PathBuf>, Error> {
-        let output = Probe::new(&self.program, &["-L", "help"]).output();
-        let output = output.map_err(Error::start(&self.program))?;
+        let output = Probe::new(&self.program, &["-L", "help"]).output()?;
         let find = |name: &&str| {
             let paths = output.stdout.lines().map(|path| Path::new(path).join(name));
             let mut present = paths.filter_map(|path| path.canonicalize().ok());

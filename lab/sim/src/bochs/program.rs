@@ -77,8 +77,7 @@ fn after<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
 
 /// Returns the output of Bochs on both streams. It starts no machine.
 fn ask(program: &Path, question: &[&str]) -> Result<String, Error> {
-    let output = Probe::new(program, question).output();
-    let output = output.map_err(Error::start(program))?;
+    let output = Probe::new(program, question).output()?;
     Ok(format!("{}{}", output.stdout, output.stderr))
 }
 
