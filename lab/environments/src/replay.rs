@@ -10,7 +10,7 @@ use crate::environment::Guest;
 use crate::launch::BootClock;
 use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::recording::run_name;
-use crate::sim::{self, Contents, MachineGuest, ScriptMachine, NOT_STARTED};
+use crate::sim::{self, Contents, MachineGuest, ScriptMachine};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
@@ -131,13 +131,7 @@ impl ScriptMachine for RecordedMachine {
         programs: &mut dyn ProgramObserver,
         limits: &Limits,
     ) -> (String, Result<(), Error>) {
-        let mut output = MachineOutput::new(Emulator::QEMU, programs);
-        let exited = match self.running.take() {
-            Some(mut running) => running.wait(&mut output, limits),
-            None => Err(Error::Machine(NOT_STARTED.to_owned())),
-        };
-        let (_, hash, result) = output.finish(exited);
-        (hash, result)
+        MachineOutput::new(Emulator::QEMU, programs).wait(self.running.take(), limits)
     }
 
     fn process(&mut self) -> Option<&mut Process> {

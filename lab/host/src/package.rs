@@ -213,9 +213,26 @@ pub fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>, Error>
         if stem.starts_with(main) {
             name = Some(stem.replace('%', "-"));
         }
-        run_checked("dpkg", &["-x", &file, UNPACKED], directory)?;
+        unpack(&file, directory)?;
     }
     Ok(name)
+}
+
+/// Unpacks the files of a package. `dpkg --extract` does the same with processes that would outlive this one.
+fn unpack(file: &str, directory: &Path) -> Result<(), Error> {
+    fs::create_dir_all(directory.join(UNPACKED)).map_err(Error::file(directory))?;
+    let mut contents = Command::new("dpkg-deb");
+    contents.args(["--fsys-tarfile", file]);
+    let mut tar = Command::new("tar");
+    tar.args(["-x", "-p", "--warning=no-timestamp", "-C", UNPACKED]);
+    for command in [&mut contents, &mut tar] {
+        command.current_dir(directory).env("LC_ALL", "C");
+    }
+    let output = tool::pipe(&mut contents, &mut tar).map_err(|error| match error {
+        Error::Start { .. } => not_installed("dpkg-deb"),
+        other => other,
+    })?;
+    check_status(&output, || format!("dpkg-deb --fsys-tarfile {file}"))
 }
 
 /// Runs a tool of the distribution, in English and without questions.
@@ -243,12 +260,16 @@ fn not_installed(tool: &str) -> Error {
 
 fn run_checked(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<(), Error> {
     let output = run(tool, arguments, directory)?;
+    check_status(&output, || format!("{tool} {}", arguments.join(" ")))
+}
+
+fn check_status(output: &Output, command: impl Fn() -> String) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
     Err(Error::unavailable(format!(
-        "{tool} {} failed: {}",
-        arguments.join(" "),
+        "{} failed: {}",
+        command(),
         String::from_utf8_lossy(&output.stderr).trim()
     )))
 }

@@ -13,7 +13,7 @@ use rustix::process::{
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Output};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -65,8 +65,16 @@ pub fn output_with_input(command: &mut Command, input: &str) -> Result<Output, E
     command.stdin(stdin);
     let mut files = [memory_file("stdout", &[])?, memory_file("stderr", &[])?];
     let program = command.get_program().to_owned();
-    let status = run(command, &files).map_err(Error::start(&program))?;
-    let status = status.ok_or(Error::Stopped)?;
+    let started = |error| Error::start(&program)(error);
+    for (number, file) in files.iter().enumerate() {
+        let file = file.try_clone().map_err(started)?;
+        match number {
+            0 => command.stdout(file),
+            _ => command.stderr(file),
+        };
+    }
+    let status = Tool::start(command).and_then(|mut tool| tool.wait());
+    let status = status.map_err(started)?.ok_or(Error::Stopped)?;
     let [stdout, stderr] = files.each_mut().map(read);
     Ok(Output {
         status,
@@ -75,17 +83,47 @@ pub fn output_with_input(command: &mut Command, input: &str) -> Result<Output, E
     })
 }
 
-/// Runs a tool with its output in two files; `None` if it was stopped.
-fn run(command: &mut Command, [stdout, stderr]: &[File; 2]) -> io::Result<Option<ExitStatus>> {
-    command
-        .stdout(stdout.try_clone()?)
-        .stderr(stderr.try_clone()?)
-        .process_group(0);
-    die_with_parent(command);
-    let mut tool = Tool(command.spawn()?);
-    match has_ended(&tool.0)? {
-        true => tool.0.wait().map(Some),
-        false => Ok(None),
+/// Runs two tools, the output of one being the input of the other. Returns status and errors of the one that
+/// failed, or of the second.
+///
+/// # Errors
+/// See [`output`].
+pub fn pipe(from: &mut Command, to: &mut Command) -> Result<Output, Error> {
+    let programs = [&*from, &*to].map(|it| it.get_program().to_owned());
+    let failed = |error| Error::start(&programs[0])(error);
+    let mut stderr = memory_file("stderr", &[])?;
+    let (reader, writer) = io::pipe().map_err(failed)?;
+    let errors = || stderr.try_clone().map_err(failed);
+    from.stdin(Stdio::null()).stdout(writer).stderr(errors()?);
+    to.stdin(reader).stdout(Stdio::null()).stderr(errors()?);
+    let mut first = Tool::start(from).map_err(failed)?;
+    let mut second = Tool::start(to).map_err(Error::start(&programs[1]))?;
+    // Their ends of the pipe are closed, so that either one notices the end of the other.
+    from.stdout(Stdio::null());
+    to.stdin(Stdio::null());
+    let written = first.wait().map_err(failed)?.ok_or(Error::Stopped)?;
+    let read = second.wait().map_err(failed)?.ok_or(Error::Stopped)?;
+    Ok(Output {
+        status: if written.success() { read } else { written },
+        stdout: Vec::new(),
+        stderr: self::read(&mut stderr).map_err(Error::file(&programs[0]))?,
+    })
+}
+
+impl Tool {
+    /// Starts a tool as leader of a process group.
+    fn start(command: &mut Command) -> io::Result<Self> {
+        command.process_group(0);
+        die_with_parent(command);
+        command.spawn().map(Self)
+    }
+
+    /// Waits for its end; `None` after a stop request.
+    fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        match has_ended(&self.0)? {
+            true => self.0.wait().map(Some),
+            false => Ok(None),
+        }
     }
 }
 
@@ -138,6 +176,28 @@ mod tests {
             (&b"out"[..], &b"err"[..])
         );
         assert_eq!(output.status.code(), Some(3));
+    }
+
+    #[test]
+    fn output_of_one_tool_is_input_of_the_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("copy");
+        let run = |from: &str, to: &str| {
+            let shell = |script: &str| {
+                let mut command = Command::new("/bin/sh");
+                command.args(["-c", script]).current_dir(directory.path());
+                command
+            };
+            pipe(&mut shell(from), &mut shell(to)).unwrap()
+        };
+        assert!(run("echo text", "cat > copy").status.success());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text\n");
+        let failed = run("echo bad >&2; exit 3", "cat");
+        assert_eq!(
+            (failed.status.code(), &failed.stderr[..]),
+            (Some(3), &b"bad\n"[..])
+        );
+        assert_eq!(run("echo text", "exit 4").status.code(), Some(4));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::process::ExitStatus;
 use trapline_abi::platform::EXIT_STATUS_DONE;
 use trapline_abi::record::Channel;
 use trapline_abi::{Decoder, Item, Record, VERSION};
-use trapline_host::process::{Exited, OutputHandler};
-use trapline_host::{hexadecimal, Error};
+use trapline_host::process::{Exited, OutputHandler, Process};
+use trapline_host::{hexadecimal, Error, Limits};
 use trapline_protocol::{Log, UsageProbe, MAX_BYTES, NOT_REPORTED};
 
 /// Observes the programs of a machine, which run one after the other. An error ends the machine.
@@ -101,6 +101,9 @@ impl Emulator {
     };
 }
 
+/// Reason for a wait before the start.
+pub const NOT_STARTED: &str = "it was not started";
+
 /// Decodes the output of a machine.
 pub struct MachineOutput<I> {
     decoder: Decoder,
@@ -141,6 +144,20 @@ impl<I: ProgramObserver> MachineOutput<I> {
                 bytes: 0,
             },
         }
+    }
+
+    /// Decodes until a machine that may not have been started ends. Returns the hash of its output, too.
+    pub fn wait(
+        mut self,
+        running: Option<Process>,
+        limits: &Limits,
+    ) -> (String, Result<(), Error>) {
+        let exited = match running {
+            Some(mut running) => running.wait(&mut self, limits),
+            None => Err(Error::Machine(NOT_STARTED.to_owned())),
+        };
+        let (_, hash, result) = self.finish(exited);
+        (hash, result)
     }
 
     /// Completes decoding after the machine ended with `exited`. Returns the programs and the hash of

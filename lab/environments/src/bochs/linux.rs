@@ -2,7 +2,7 @@
 //! QEMU. The kernel is loaded unpacked. It boots within seconds, so there are no snapshots; the job is a file
 //! of the initramfs.
 
-use crate::sim::{Contents, ScriptMachine, NOT_STARTED};
+use crate::sim::{Contents, ScriptMachine};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use trapline_abi::Job;
@@ -154,12 +154,8 @@ impl ScriptMachine for LinuxMachine {
         programs: &mut dyn ProgramObserver,
         limits: &Limits,
     ) -> (String, Result<(), Error>) {
-        let mut output = MachineOutput::new(machine::EMULATOR, programs);
-        let exited = match self.running.take() {
-            Some(mut running) => running.wait(&mut output, limits),
-            None => Err(Error::Machine(NOT_STARTED.to_owned())),
-        };
-        let (_, hash, result) = output.finish(exited);
+        let output = MachineOutput::new(machine::EMULATOR, programs);
+        let (hash, result) = output.wait(self.running.take(), limits);
         (hash, result.map_err(with_remedy))
     }
 

@@ -11,7 +11,7 @@ use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
 use trapline_model::GuestConfig;
 use trapline_sim::kernel::Maker;
-use trapline_sim::listener::ProgramObserver;
+use trapline_sim::listener::{ProgramObserver, NOT_STARTED};
 use trapline_sim::machine::SimMachine;
 use trapline_sim::nested;
 use trapline_sim::ready::ReadyMachine;
@@ -194,6 +194,3 @@ impl ScriptMachine for SimLinuxMachine {
         self.ready.as_mut().map(ReadyMachine::running)
     }
 }
-
-/// Reason for a wait before the start.
-pub const NOT_STARTED: &str = "it was not started";

@@ -17,7 +17,7 @@ mod xen;
 
 pub(crate) use build::build;
 pub(crate) use contents::Contents;
-pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine, NOT_STARTED};
+pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine};
 pub use trapline_sim::initramfs::Archive;
 pub use trapline_sim::ready::START;
 pub use trapline_sim::xen::code::{code as xen_code, Code as XenCode};
