@@ -26,11 +26,15 @@ pub enum Crossing {
     Rewrite,
     /// Calls of a handler in the process.
     Direct,
+    /// System calls that raise SIGSYS by syscall user dispatch.
+    Dispatch,
+    /// System calls that raise SIGSYS by a seccomp filter.
+    Trap,
     /// System calls that stop the process for its tracer.
     Ptrace,
 }
 
-named!(Crossing { Auto "auto", Rewrite "rewrite", Direct "direct", Ptrace "ptrace" });
+named!(Crossing { Auto "auto", Rewrite "rewrite", Direct "direct", Dispatch "dispatch", Trap "trap", Ptrace "ptrace" });
 
 /// Population of a virtual machine's memory: `--prefault`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -23,6 +23,9 @@ fn process(image: &ImageFile) -> Command {
     command
 }
 
+/// Mechanisms with a tracer, and without one.
+const CROSSINGS: [&str; 2] = ["ptrace", "trap"];
+
 fn run(code: &[u8]) -> Output {
     let image = ImageFile::new(&TestImage::direct(code).bytes());
     process(&image).output().unwrap()
@@ -85,8 +88,9 @@ fn options_of_kvm_are_rejected() {
 }
 
 /// Starts a guest that spins. Returns the program and the guest's process.
-fn spinning(image: &ImageFile) -> (Child, u32) {
-    let child = process(image).spawn().unwrap();
+fn spinning(image: &ImageFile, crossing: &str) -> (Child, u32) {
+    let mut command = process(image);
+    let child = command.args(["--crossing", crossing]).spawn().unwrap();
     let guest = await_guest(child.id());
     (child, guest)
 }
@@ -113,30 +117,36 @@ fn await_death(process: u32) {
 
 #[test]
 fn guest_ends_with_a_killed_vmm() {
-    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
-    let (mut child, guest) = spinning(&image);
-    child.kill().unwrap();
-    await_end(&mut child);
-    await_death(guest);
+    for crossing in CROSSINGS {
+        let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
+        let (mut child, guest) = spinning(&image, crossing);
+        child.kill().unwrap();
+        await_end(&mut child);
+        await_death(guest);
+    }
 }
 
 #[test]
 fn signal_stops_a_spinning_guest() {
-    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
-    let (mut child, guest) = spinning(&image);
-    // The handler is installed after the process has been started.
-    thread::sleep(Duration::from_millis(300));
-    signal(&child, libc::SIGTERM);
-    assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
-    await_death(guest);
+    for crossing in CROSSINGS {
+        let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
+        let (mut child, guest) = spinning(&image, crossing);
+        // The handler is installed after the process has been started.
+        thread::sleep(Duration::from_millis(300));
+        signal(&child, libc::SIGTERM);
+        assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
+        await_death(guest);
+    }
 }
 
 #[test]
 fn killed_guest_is_reported() {
-    let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
-    let (mut child, guest) = spinning(&image);
-    thread::sleep(Duration::from_millis(300));
-    // SAFETY: takes numbers only; the process is the child of a child that has not ended.
-    unsafe { libc::kill(guest as i32, libc::SIGKILL) };
-    assert_eq!(await_end(&mut child).code(), Some(5));
+    for crossing in CROSSINGS {
+        let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
+        let (mut child, guest) = spinning(&image, crossing);
+        thread::sleep(Duration::from_millis(300));
+        // SAFETY: takes numbers only; the process is the child of a child that has not ended.
+        unsafe { libc::kill(guest as i32, libc::SIGKILL) };
+        assert_eq!(await_end(&mut child).code(), Some(5));
+    }
 }

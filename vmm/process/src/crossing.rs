@@ -2,7 +2,8 @@
 
 use trapline_abi::platform::{HYPERCALL_CALL, HYPERCALL_SYSCALL};
 
-/// A mechanism for hypercalls. All other exits are stops of the tracer.
+/// A mechanism for hypercalls. All other exits are stops by the tracer, with [`Self::Dispatch`] and [`Self::Trap`]
+/// signals that the process reports itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crossing {
     /// [`Self::Direct`], the fastest.
@@ -12,13 +13,33 @@ pub enum Crossing {
     Rewrite,
     /// The image calls the handler in the process.
     Direct,
+    /// A system call raises SIGSYS in the process (syscall user dispatch), whose handler answers marked calls.
+    Dispatch,
+    /// As [`Self::Dispatch`], by the seccomp filter.
+    Trap,
     /// A system call stops the process, and its tracer handles it.
     Ptrace,
 }
 
+/// What raises SIGSYS for a system call outside of the switcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalSource {
+    /// Syscall user dispatch (Linux 5.11).
+    Dispatch,
+    /// The seccomp filter.
+    Filter,
+}
+
 impl Crossing {
     /// All mechanisms.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Rewrite, Self::Direct, Self::Ptrace];
+    pub const ALL: [Self; 6] = [
+        Self::Auto,
+        Self::Rewrite,
+        Self::Direct,
+        Self::Dispatch,
+        Self::Trap,
+        Self::Ptrace,
+    ];
 
     /// Returns the name, as the command line has it.
     pub fn name(self) -> &'static str {
@@ -26,6 +47,8 @@ impl Crossing {
             Self::Auto => "auto",
             Self::Rewrite => "rewrite",
             Self::Direct => "direct",
+            Self::Dispatch => "dispatch",
+            Self::Trap => "trap",
             Self::Ptrace => "ptrace",
         }
     }
@@ -35,11 +58,20 @@ impl Crossing {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
+    /// Returns what raises SIGSYS; `None` if the process is traced.
+    pub(crate) fn signal_source(self) -> Option<SignalSource> {
+        match self {
+            Self::Dispatch => Some(SignalSource::Dispatch),
+            Self::Trap => Some(SignalSource::Filter),
+            _ => None,
+        }
+    }
+
     /// Returns what port [`trapline_abi::platform::HYPERCALL`] reads.
     pub(crate) fn instruction(self) -> u32 {
         match self {
             Self::Auto | Self::Direct => HYPERCALL_CALL,
-            Self::Rewrite | Self::Ptrace => HYPERCALL_SYSCALL,
+            Self::Rewrite | Self::Dispatch | Self::Trap | Self::Ptrace => HYPERCALL_SYSCALL,
         }
     }
 }

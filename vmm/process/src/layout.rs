@@ -21,8 +21,18 @@ const _: () = assert!(SWITCHER + 0x100 == ENTRY);
 pub(crate) const CALLS: u64 = FILTER + 0x200;
 /// Two pages that stand in for memory while an instruction is executed alone.
 pub(crate) const SCRATCH: u64 = SWITCHER + 2 * PAGE as u64;
+/// Control page of a process that reports signals itself, followed by the stack of its handler.
+pub(crate) const CONTROL: u64 = SCRATCH + 2 * PAGE as u64;
+/// Lowest address of that stack.
+pub(crate) const STACK: u64 = CONTROL + PAGE as u64;
+/// Size of that stack: a frame with the largest register state (AMX) has 11 KiB.
+pub(crate) const STACK_SIZE: u64 = 4 * PAGE as u64;
 /// Pages of the switcher.
-pub(crate) const SWITCHER_PAGES: usize = 4;
+pub(crate) const SWITCHER_PAGES: usize = 9;
+/// Address of the handler of signals ([`crate::handler`]).
+pub(crate) const SIGNAL_HANDLER: u64 = SWITCHER + 0x200;
+/// Address of arguments for the calls that install it.
+pub(crate) const HANDLER_SETUP: u64 = FILTER + 0x800;
 /// Address of guest-physical address 0.
 pub(crate) const ALIAS: u64 = 0x7000_0000_0000;
 /// End of the addresses of a process with four levels of page tables.

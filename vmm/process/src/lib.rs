@@ -9,10 +9,12 @@
 //! in [`decode`]; `popf` cannot change their interrupt flag, because it does not trap.
 
 mod apic;
+mod control;
 mod crossing;
 mod decode;
 mod delivery;
 mod filter;
+mod handler;
 mod hypervisor;
 mod layout;
 mod mappings;
@@ -22,6 +24,7 @@ mod registers;
 mod rewrite;
 mod sandbox;
 mod shared;
+mod signalled;
 mod signals;
 mod tracee;
 mod vcpu;

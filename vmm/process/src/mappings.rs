@@ -1,9 +1,10 @@
 //! Mappings of the guest's process: a cache of translations, as a TLB is.
 
+use crate::control::Control;
 use crate::layout::{ALIAS, SWITCHER};
 use crate::memory::Memory;
 use crate::paging::{cached, Translation};
-use crate::tracee::Tracee;
+
 use std::io;
 use std::ops::Range;
 use trapline_interface::{System, PAGE};
@@ -28,7 +29,7 @@ impl Mappings {
     /// Maps the page of `address`. Returns false if the kernel refuses addresses that low.
     pub fn map(
         &mut self,
-        tracee: &mut Tracee,
+        process: &mut dyn Control,
         address: u64,
         to: &Translation,
         is_writable: bool,
@@ -39,23 +40,23 @@ impl Mappings {
             return Ok(false);
         }
         if self.pages == MOST_PAGES {
-            self.flush(tracee)?;
+            self.flush(process)?;
         }
         self.pages += 1;
-        if !show(tracee, from, page..page + PAGE_BYTES)? {
+        if !show(process, from, page..page + PAGE_BYTES)? {
             return Ok(false);
         }
         if !is_writable {
             let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-            tracee.call_checked(libc::SYS_mprotect, [page, PAGE_BYTES, access, 0, 0])?;
+            process.call_checked(libc::SYS_mprotect, [page, PAGE_BYTES, access, 0, 0])?;
         }
         Ok(true)
     }
 
     /// Drops all mappings.
-    pub fn flush(&mut self, tracee: &mut Tracee) -> io::Result<()> {
+    pub fn flush(&mut self, process: &mut dyn Control) -> io::Result<()> {
         self.pages = 0;
-        tracee.call_checked(libc::SYS_munmap, [0, SWITCHER, 0, 0, 0])?;
+        process.call_checked(libc::SYS_munmap, [0, SWITCHER, 0, 0, 0])?;
         Ok(())
     }
 
@@ -63,15 +64,15 @@ impl Mappings {
     /// faults.
     pub fn fill(
         &mut self,
-        tracee: &mut Tracee,
+        process: &mut dyn Control,
         memory: &mut Memory,
         system: &System,
     ) -> io::Result<()> {
         for run in identical_runs(memory, system) {
             let from = |start| ALIAS + start;
-            if !show(tracee, from(run.start), run.clone())? && run.end > LOWEST {
+            if !show(process, from(run.start), run.clone())? && run.end > LOWEST {
                 let start = run.start.max(LOWEST);
-                show(tracee, from(start), start..run.end)?;
+                show(process, from(start), start..run.end)?;
             }
         }
         Ok(())
@@ -79,10 +80,10 @@ impl Mappings {
 }
 
 /// Maps memory that is mapped at `from` a second time. Returns false if the kernel refuses the address.
-pub(crate) fn show(tracee: &mut Tracee, from: u64, at: Range<u64>) -> io::Result<bool> {
+pub(crate) fn show(process: &mut dyn Control, from: u64, at: Range<u64>) -> io::Result<bool> {
     let length = at.end - at.start;
     let refused = -i64::from(libc::EPERM);
-    match tracee.call(libc::SYS_mremap, [from, 0, length, MOVE_TO, at.start])? {
+    match process.call(libc::SYS_mremap, [from, 0, length, MOVE_TO, at.start])? {
         result if result == at.start as i64 => Ok(true),
         error if error == refused || error == -i64::from(libc::EACCES) => Ok(false),
         error => Err(io::Error::from_raw_os_error(-error as i32)),

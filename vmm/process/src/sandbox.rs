@@ -4,16 +4,19 @@
 //! then makes it unmap everything else, give up privileges, and enter the filter ([`crate::filter`]), before the
 //! guest's first instruction.
 
-use crate::filter;
+use crate::control::Call;
+use crate::crossing::{Crossing, SignalSource};
 use crate::layout::{
-    complement, ALIAS, CALLS, ENTRY, FILTER, HANDLER, LIST, REWRITTEN, REWRITTEN_HANDLER, SCRATCH,
-    SWITCHER, SWITCHER_CALL, SWITCHER_LIST, SWITCHER_PAGES,
+    complement, ALIAS, CALLS, CONTROL, ENTRY, FILTER, HANDLER, LIST, REWRITTEN, REWRITTEN_HANDLER,
+    SCRATCH, STACK_SIZE, SWITCHER, SWITCHER_CALL, SWITCHER_LIST,
 };
 use crate::memory::Memory;
-use crate::tracee::{Call, Tracee};
+use crate::tracee::Tracee;
+use crate::{filter, handler};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use trapline_interface::{Access, Region, PAGE};
 
 /// A mapping of the new process.
@@ -24,6 +27,8 @@ struct Map {
     file: RawFd,
     /// Offset in the file.
     from: usize,
+    /// Keeps `file` open, if it is not a region's own.
+    _own: Option<File>,
 }
 
 impl Map {
@@ -32,17 +37,26 @@ impl Map {
     }
 }
 
+const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const READ_EXECUTE: libc::c_int = libc::PROT_READ | libc::PROT_EXEC;
 const ALL: libc::c_int = READ_EXECUTE | libc::PROT_WRITE;
 
 /// Starts a process with all shareable memory and the pages of the switcher.
-pub(crate) fn start(memory: &mut Memory, switcher: &Region) -> io::Result<Tracee> {
+pub(crate) fn start(
+    memory: &mut Memory,
+    switcher: &Region,
+    crossing: Crossing,
+) -> io::Result<Tracee> {
+    let source = crossing.signal_source();
     switcher.load(0, &SWITCHER_CALL)?;
     switcher.load(LIST - SWITCHER, &SWITCHER_LIST)?;
     switcher.load(ENTRY - SWITCHER, &HANDLER)?;
     switcher.load(REWRITTEN - SWITCHER, &REWRITTEN_HANDLER)?;
-    switcher.load(FILTER - SWITCHER, &filter::program(FILTER))?;
-    let maps = maps(memory, switcher);
+    switcher.load(FILTER - SWITCHER, &filter::program(FILTER, source))?;
+    if source.is_some() {
+        handler::load(switcher)?;
+    }
+    let maps = maps(memory, switcher, source.is_some())?;
     // SAFETY: the child makes system calls only, see `prepare`.
     let pid = match unsafe { libc::fork() } {
         ..0 => return Err(io::Error::last_os_error()),
@@ -51,40 +65,56 @@ pub(crate) fn start(memory: &mut Memory, switcher: &Region) -> io::Result<Tracee
         pid => pid,
     };
     let mut tracee = Tracee::adopt(pid)?;
-    confine(&mut tracee, &maps, switcher)?;
+    confine(&mut tracee, &maps, switcher, source)?;
     Ok(tracee)
 }
 
+/// Opens a file of memory such that no mapping of it can become writable.
+fn read_only(file: BorrowedFd<'_>) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
 /// Returns the mappings of a new process: the switcher, and regions in memory that can be shared.
-fn maps(memory: &mut Memory, switcher: &Region) -> Vec<Map> {
+fn maps(memory: &mut Memory, switcher: &Region, has_handler: bool) -> io::Result<Vec<Map>> {
     let file = |region: &Region| region.file().map(|file| file.as_raw_fd());
-    let half = SWITCHER_PAGES / 2 * PAGE;
-    let part = |at, access, from| {
-        let length = half;
+    let half = 2 * PAGE;
+    let part = |at, access, from, length| {
         file(switcher).map(|file| Map {
             at,
             length,
             access,
             file,
             from,
+            _own: None,
         })
     };
-    let parts = [part(SWITCHER, READ_EXECUTE, 0), part(SCRATCH, ALL, half)];
-    let regions = memory.iter_mut().filter_map(|(at, attached)| {
-        let file = file(&attached.region)?;
+    let parts = [
+        part(SWITCHER, READ_EXECUTE, 0, half),
+        part(SCRATCH, ALL, half, half),
+    ];
+    let mut regions = Vec::new();
+    for (at, attached) in memory.iter_mut() {
+        let Some(shared) = attached.region.file() else {
+            continue;
+        };
+        let (access, own) = match attached.access {
+            Access::ReadWrite => (ALL, None),
+            Access::ReadOnly => (READ_EXECUTE, Some(read_only(shared)?)),
+        };
         attached.is_mapped = true;
-        Some(Map {
+        regions.push(Map {
             at: ALIAS + at.0,
             length: attached.region.len(),
-            access: match attached.access {
-                Access::ReadWrite => ALL,
-                Access::ReadOnly => READ_EXECUTE,
-            },
-            file,
+            access,
+            file: own.as_ref().map_or(shared, AsFd::as_fd).as_raw_fd(),
             from: 0,
-        })
-    });
-    parts.into_iter().flatten().chain(regions).collect()
+            _own: own,
+        });
+    }
+    let control =
+        has_handler.then(|| part(CONTROL, READ_WRITE, 2 * half, PAGE + STACK_SIZE as usize));
+    let parts = parts.into_iter().chain(control).flatten();
+    Ok(parts.chain(regions).collect())
 }
 
 /// Body of the new process: maps memory, closes descriptors, stops. A failure ends it with the error number.
@@ -148,7 +178,12 @@ fn check(result: libc::c_long) {
 }
 
 /// Removes what the process has inherited, and everything that it could use.
-fn confine(tracee: &mut Tracee, maps: &[Map], switcher: &Region) -> io::Result<()> {
+fn confine(
+    tracee: &mut Tracee,
+    maps: &[Map],
+    switcher: &Region,
+    source: Option<SignalSource>,
+) -> io::Result<()> {
     let kept: Vec<_> = maps.iter().map(Map::range).collect();
     let unmap = |gap: Range<u64>| {
         let arguments = [gap.start, gap.end - gap.start, 0, 0, 0];
@@ -159,6 +194,7 @@ fn confine(tracee: &mut Tracee, maps: &[Map], switcher: &Region) -> io::Result<(
     let calls = tracee.rseq_call()?.into_iter();
     let calls = calls
         .chain(complement(&kept).into_iter().map(unmap))
+        .chain(source.into_iter().flat_map(handler::setup_calls))
         .chain([
             set(libc::PR_SET_NO_NEW_PRIVS, 1),
             set(libc::PR_SET_DUMPABLE, 0),
@@ -178,40 +214,57 @@ fn list(calls: impl Iterator<Item = Call>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracee::{Mode, Stop};
+    use crate::control::{Control, GuestState, Mode, Stop};
+    use crate::layout::SWITCHER_PAGES;
+    use crate::registers::Registers;
 
-    fn process() -> Tracee {
+    fn process(crossing: Crossing) -> Tracee {
         let switcher = Region::new(SWITCHER_PAGES * PAGE).unwrap();
-        start(&mut Memory::default(), &switcher).unwrap()
+        start(&mut Memory::default(), &switcher, crossing).unwrap()
     }
 
     /// `uretprobe` and `uprobe`, which the kernel exempts from filters, and refuses outside of its own trampolines.
     const PROBES: [libc::c_long; 2] = [335, 336];
 
-    /// The second lock: calls that the tracer lets through by mistake.
-    #[test]
-    fn filter_kills_every_call_but_changes_of_mappings() {
-        let allowed = [libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap];
+    /// Checks that the filter kills all calls from the switcher but these, whose arguments the kernel rejects.
+    fn expect_allowed(crossing: Crossing, allowed: &[libc::c_long]) {
         for number in (0..470).filter(|number| !allowed.contains(number)) {
-            let result = process().call(number, [0; 5]);
+            let result = process(crossing).call(number, [0; 5]);
             let is_refused =
                 PROBES.contains(&number) && result.as_ref().is_ok_and(|code| *code < 0);
             assert!(result.is_err() || is_refused, "system call {number}");
         }
-        for number in allowed {
-            // Arguments that the kernel rejects.
-            assert!(
-                process().call(number, [1, 0, 0, 0, 0]).unwrap() < 0,
-                "{number}"
-            );
+        for number in allowed.iter().filter(|it| **it != libc::SYS_rt_sigreturn) {
+            let result = process(crossing).call(*number, [1, 0, 0, 0, 0]);
+            assert!(result.unwrap() < 0, "{number}");
+        }
+    }
+
+    const MAPPINGS: [libc::c_long; 3] = [libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap];
+
+    /// The second lock: calls that the tracer lets through by mistake.
+    #[test]
+    fn filter_kills_every_call_but_changes_of_mappings() {
+        expect_allowed(Crossing::Ptrace, &MAPPINGS);
+    }
+
+    #[test]
+    fn filter_with_a_handler_also_allows_what_the_handler_calls() {
+        for crossing in [Crossing::Dispatch, Crossing::Trap] {
+            let handlers = [libc::SYS_futex, libc::SYS_rt_sigreturn];
+            expect_allowed(crossing, &[&MAPPINGS[..], &handlers].concat());
+            for operation in (2..256).chain([1 << 31, u64::from(u32::MAX)]) {
+                let result = process(crossing).call(libc::SYS_futex, [1, operation, 0, 0, 0]);
+                assert!(result.is_err(), "futex operation {operation}");
+            }
         }
     }
 
     #[test]
     fn process_without_memory_faults_and_is_not_lost() {
-        let mut process = process();
-        process.resume(Mode::Run).unwrap();
-        let stop = process.wait_for_guest().unwrap();
+        let mut process = process(Crossing::Ptrace);
+        let mut guest = GuestState::new(Registers::new());
+        let stop = process.run(&mut guest, Mode::Run).unwrap();
         assert_eq!(stop, Stop::Signal(libc::SIGSEGV));
         assert_eq!(process.signal_info().unwrap().1, 0);
     }

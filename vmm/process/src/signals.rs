@@ -69,6 +69,11 @@ impl Lines {
         self.is_signalled.store(false, Ordering::SeqCst);
     }
 
+    /// Returns whether a signal is on its way.
+    pub fn is_signalled(&self) -> bool {
+        self.is_signalled.load(Ordering::SeqCst)
+    }
+
     /// Returns and clears the kick.
     pub fn take_kick(&self) -> bool {
         self.is_kicked.load(Ordering::SeqCst) && self.is_kicked.swap(false, Ordering::SeqCst)

@@ -3,52 +3,20 @@
 //! The thread that created it is its tracer, the only one that can use it. The process ends with its tracer
 //! (PTRACE_O_EXITKILL).
 
+use crate::control::{check, Call, Control, GuestState, Mode, Stop};
 use crate::layout::{CALLS, LIST, SWITCHER};
 use crate::registers::Registers;
 use crate::signals::SIGNAL;
 use std::io;
 use std::ptr;
 
-/// Reason why a process has stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// It was about to receive this signal.
-    Signal(libc::c_int),
-    /// It has tried a system call.
-    Call,
-    /// It has ended, by this signal or with this status.
-    Ended(libc::c_int),
-    /// The tracer was interrupted; the process runs.
-    Interrupted,
-}
-
-/// How a process continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Until it stops; system calls stop it and have no effect.
-    Run = libc::PTRACE_SYSEMU as isize,
-    /// For one instruction; system calls have no effect.
-    Step = libc::PTRACE_SYSEMU_SINGLESTEP as isize,
-    /// Until it stops; system calls have effect.
-    Call = libc::PTRACE_CONT as isize,
-}
-
 /// A traced process, killed on drop.
 pub(crate) struct Tracee {
     pid: libc::pid_t,
-    /// Registers of the guest.
-    pub registers: Registers,
-    /// They differ from those of the process.
-    pub is_changed: bool,
-    /// Number of the system call that has stopped it.
-    pub call_number: u64,
-    /// A notification has stopped it.
-    pub is_signalled: bool,
+    /// A call has changed its registers.
+    is_clobbered: bool,
     has_ended: bool,
 }
-
-/// A system call: its number and arguments.
-pub(crate) type Call = (libc::c_long, [u64; 5]);
 
 /// Registers for a system call in the switcher.
 fn call_registers((number, arguments): Call) -> Registers {
@@ -65,10 +33,7 @@ impl Tracee {
     pub fn adopt(pid: libc::pid_t) -> io::Result<Self> {
         let mut tracee = Self {
             pid,
-            registers: Registers::new(),
-            is_changed: true,
-            call_number: 0,
-            is_signalled: false,
+            is_clobbered: true,
             has_ended: false,
         };
         match tracee.wait()? {
@@ -81,8 +46,12 @@ impl Tracee {
         Ok(tracee)
     }
 
-    pub fn pid(&self) -> libc::pid_t {
-        self.pid
+    /// Ends tracing: the process continues with these registers, and receives a signal before.
+    pub fn detach(mut self, registers: &Registers, signal: libc::c_int) -> io::Result<libc::pid_t> {
+        self.load(registers)?;
+        self.request(libc::PTRACE_DETACH, 0, signal as usize)?;
+        self.has_ended = true;
+        Ok(self.pid)
     }
 
     fn request(
@@ -100,7 +69,7 @@ impl Tracee {
         }
     }
 
-    fn load(&self, registers: &Registers) -> io::Result<()> {
+    pub fn load(&self, registers: &Registers) -> io::Result<()> {
         let data = &raw const registers.0 as usize;
         self.request(libc::PTRACE_SETREGS, 0, data).map(drop)
     }
@@ -109,28 +78,6 @@ impl Tracee {
         let mut registers = Registers::new();
         self.request(libc::PTRACE_GETREGS, 0, &raw mut registers.0 as usize)?;
         Ok(registers)
-    }
-
-    /// Continues the guest until it stops.
-    pub fn resume(&mut self, mode: Mode) -> io::Result<()> {
-        if self.is_changed {
-            self.load(&self.registers)?;
-        }
-        self.request(mode as libc::c_uint, 0, 0)?;
-        Ok(())
-    }
-
-    /// Waits for a stop, and reads the registers.
-    pub fn wait_for_guest(&mut self) -> io::Result<Stop> {
-        let stop = self.wait()?;
-        if matches!(stop, Stop::Signal(_) | Stop::Call) {
-            self.registers = self.store()?;
-            self.call_number = self.registers.0.orig_rax;
-            // A call is over when the tracer has seen it.
-            self.registers.0.orig_rax = u64::MAX;
-            self.is_changed = stop == Stop::Call;
-        }
-        Ok(stop)
     }
 
     fn wait(&mut self) -> io::Result<Stop> {
@@ -160,10 +107,7 @@ impl Tracee {
         if libc::WIFSTOPPED(status) {
             return match libc::WSTOPSIG(status) {
                 signal if signal == libc::SIGTRAP | 0x80 => Stop::Call,
-                signal => {
-                    self.is_signalled |= signal == SIGNAL;
-                    Stop::Signal(signal)
-                }
+                signal => Stop::Signal(signal),
             };
         }
         self.has_ended = true;
@@ -171,11 +115,6 @@ impl Tracee {
             true => libc::WTERMSIG(status),
             false => libc::WEXITSTATUS(status),
         })
-    }
-
-    /// Makes the process execute a system call. Returns its result, negative for an error.
-    pub fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64> {
-        self.run_switcher(call_registers((number, arguments)))
     }
 
     /// Makes the process execute the list of system calls at [`CALLS`].
@@ -187,10 +126,10 @@ impl Tracee {
 
     /// Runs the switcher until it stops. Returns the result of its last call, negative for an error.
     fn run_switcher(&mut self, mut next: Registers) -> io::Result<i64> {
-        self.is_changed = true;
+        self.is_clobbered = true;
         loop {
             self.load(&next)?;
-            self.request(Mode::Call as libc::c_uint, 0, 0)?;
+            self.request(libc::PTRACE_CONT, 0, 0)?;
             let stop = loop {
                 match self.wait()? {
                     Stop::Interrupted => {}
@@ -207,20 +146,6 @@ impl Tracee {
                 _ => return Err(io::ErrorKind::BrokenPipe.into()),
             }
         }
-    }
-
-    /// Executes a system call that must succeed.
-    pub fn call_checked(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<u64> {
-        check(self.call(number, arguments)?)
-    }
-
-    /// Returns code and address of the signal that has stopped the process.
-    pub fn signal_info(&self) -> io::Result<(libc::c_int, u64)> {
-        // SAFETY: plain numbers, for which zero is a value.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        self.request(libc::PTRACE_GETSIGINFO, 0, &raw mut info as usize)?;
-        // SAFETY: the field exists for the signals of faults, and for others it is a number without meaning.
-        Ok((info.si_code, unsafe { info.si_addr() } as u64))
     }
 
     /// Returns the call that unregisters the process's restartable sequence, whose memory is going to be unmapped.
@@ -261,20 +186,58 @@ impl Tracee {
     }
 }
 
+impl Control for Tracee {
+    fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
+        if guest.is_changed || self.is_clobbered {
+            self.load(&guest.registers)?;
+        }
+        // System calls stop the process and have no effect.
+        let request = match mode {
+            Mode::Run => libc::PTRACE_SYSEMU,
+            Mode::Step => libc::PTRACE_SYSEMU_SINGLESTEP,
+        };
+        self.request(request, 0, 0)?;
+        self.is_clobbered = false;
+        let stop = loop {
+            match self.wait()? {
+                Stop::Interrupted => {}
+                stop => break stop,
+            }
+        };
+        if matches!(stop, Stop::Signal(_) | Stop::Call) {
+            guest.registers = self.store()?;
+            guest.call_number = guest.registers.0.orig_rax;
+            // A call is over when the tracer has seen it.
+            guest.registers.0.orig_rax = u64::MAX;
+            guest.is_changed = stop == Stop::Call;
+            guest.is_signalled |= stop == Stop::Signal(SIGNAL);
+        }
+        Ok(stop)
+    }
+
+    fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64> {
+        self.run_switcher(call_registers((number, arguments)))
+    }
+
+    fn signal_info(&self) -> io::Result<(libc::c_int, u64)> {
+        // SAFETY: plain numbers, for which zero is a value.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        self.request(libc::PTRACE_GETSIGINFO, 0, &raw mut info as usize)?;
+        // SAFETY: the field exists for the signals of faults, and for others it is a number without meaning.
+        Ok((info.si_code, unsafe { info.si_addr() } as u64))
+    }
+}
+
 /// `PTRACE_GET_RSEQ_CONFIGURATION` (Linux 5.13).
 const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 const NT_X86_XSTATE: usize = 0x202;
 /// Initial control words (Intel SDM volume 1, 8.1.5 and 10.2.3).
 const X87_CONTROL: u16 = 0x37f;
 const SSE_CONTROL: u32 = 0x1f80;
-
-/// Returns the result of a system call.
-fn check(result: i64) -> io::Result<u64> {
-    match result {
-        error @ -4095..=-1 => Err(io::Error::from_raw_os_error(-error as i32)),
-        result => Ok(result as u64),
-    }
-}
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];

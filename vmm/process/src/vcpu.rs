@@ -5,6 +5,7 @@ mod faults;
 
 use self::emulate::Emulation;
 use crate::apic::Apic;
+use crate::control::{Control, GuestState, Mode, Stop};
 use crate::crossing::Crossing;
 use crate::decode::PortString;
 use crate::delivery::{
@@ -14,12 +15,12 @@ use crate::delivery::{
 use crate::layout::SWITCHER_PAGES;
 use crate::mappings::Mappings;
 use crate::paging::PageFault;
-use crate::registers::INTERRUPTS_ON;
+use crate::registers::{Registers, INTERRUPTS_ON};
 use crate::rewrite::rewrite;
 use crate::sandbox;
 use crate::shared::Shared;
+use crate::signalled::Signalled;
 use crate::signals::{monotonic_ns, ProcessKick, Timer};
-use crate::tracee::{Mode, Stop, Tracee};
 use std::io;
 use std::sync::Arc;
 use trapline_abi::platform::HYPERCALL_REFUSED;
@@ -35,8 +36,9 @@ const LONG_CODE: u16 = 1 << 9;
 pub struct ProcessVcpu {
     shared: Arc<Shared>,
     crossing: Crossing,
-    switcher: Region,
-    tracee: Tracee,
+    switcher: Arc<Region>,
+    process: Box<dyn Control + Send>,
+    guest: GuestState,
     cpu: Cpu,
     apic: Option<Apic>,
     pending: Pending,
@@ -107,14 +109,22 @@ impl ProcessVcpu {
         crossing: Crossing,
         has_apic: bool,
     ) -> io::Result<Self> {
-        let switcher = Region::new(SWITCHER_PAGES * PAGE)?;
-        let mut tracee = sandbox::start(&mut shared.memory(), &switcher)?;
+        let switcher = Arc::new(Region::new(SWITCHER_PAGES * PAGE)?);
+        let mut tracee = sandbox::start(&mut shared.memory(), &switcher, crossing)?;
         let mut mappings = Mappings::default();
         mappings.fill(&mut tracee, &mut shared.memory(), &boot.system)?;
-        tracee.registers.set_general(&boot.general);
+        let mut registers = Registers::new();
+        registers.set_general(&boot.general);
         shared.lines.set_process(tracee.pid());
+        let process: Box<dyn Control + Send> = match crossing.signal_source() {
+            None => Box::new(tracee),
+            Some(_) => {
+                let (switcher, lines) = (Arc::clone(&switcher), Arc::clone(&shared.lines));
+                Box::new(Signalled::detach(tracee, &registers, switcher, lines)?)
+            }
+        };
         let timer = match has_apic {
-            true => Some(Timer::new(tracee.pid())?),
+            true => Some(Timer::new(process.pid())?),
             false => None,
         };
         Ok(Self {
@@ -123,7 +133,8 @@ impl ProcessVcpu {
             shared,
             crossing,
             switcher,
-            tracee,
+            process,
+            guest: GuestState::new(registers),
             cpu: Cpu {
                 system: boot.system,
                 interrupts_on: boot.general.rflags & INTERRUPTS_ON != 0,
@@ -140,7 +151,7 @@ impl ProcessVcpu {
 
     /// Returns the number of the guest's process.
     pub fn process(&self) -> u32 {
-        self.tracee.pid().unsigned_abs()
+        self.process.pid().unsigned_abs()
     }
 
     /// Runs the guest until it exits.
@@ -168,11 +179,11 @@ impl ProcessVcpu {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Nothing => Ok(None),
             Pending::Port(size) => {
-                self.tracee.registers.set(0, size, answer);
+                self.guest.registers.set(0, size, answer);
                 Ok(None)
             }
             Pending::Call => {
-                self.tracee.registers.set(0, 8, answer);
+                self.guest.registers.set(0, 8, answer);
                 Ok(None)
             }
             Pending::PortString(string, length) => {
@@ -189,7 +200,7 @@ impl ProcessVcpu {
     /// Enters the guest once and handles its stop.
     fn enter(&mut self) -> Step {
         self.follow_changes()?;
-        if std::mem::take(&mut self.tracee.is_signalled) {
+        if std::mem::take(&mut self.guest.is_signalled) {
             self.shared.lines.signal_arrived();
         }
         let seen = self.shared.lines.notifications();
@@ -219,17 +230,10 @@ impl ProcessVcpu {
         }
     }
 
-    /// Resumes the process and waits until it stops. If the tracer is interrupted, it waits again: whoever wants
-    /// the guest to stop has sent it a signal.
     fn resume_until_stop(&mut self, mode: Mode) -> io::Result<Stop> {
-        self.tracee.resume(mode)?;
-        loop {
-            let stop = self.tracee.wait_for_guest()?;
-            if stop != Stop::Interrupted {
-                self.stops += 1;
-                return Ok(stop);
-            }
-        }
+        let stop = self.process.run(&mut self.guest, mode)?;
+        self.stops += 1;
+        Ok(stop)
     }
 
     /// Drops mappings of memory that was detached or is tracked.
@@ -237,7 +241,7 @@ impl ProcessVcpu {
         let changes = self.shared.changes();
         if changes != self.changes {
             self.changes = changes;
-            self.mappings.flush(&mut self.tracee)?;
+            self.mappings.flush(self.process.as_mut())?;
         }
         Ok(())
     }
@@ -265,9 +269,9 @@ impl ProcessVcpu {
 
     /// Continues the guest at the handler of `vector`.
     fn deliver(&mut self, vector: u8, error: Option<u64>) -> Option<Exit> {
-        self.tracee.is_changed = true;
+        self.guest.is_changed = true;
         let mut memory = self.shared.memory();
-        let registers = &mut self.tracee.registers;
+        let registers = &mut self.guest.registers;
         let delivered = self.cpu.deliver(&mut memory, registers, vector, error);
         delivered
             .err()
@@ -277,7 +281,7 @@ impl ProcessVcpu {
     /// Handles a signal that is neither a fault of memory nor of privilege.
     fn signal(&mut self, signal: libc::c_int) -> Step {
         let (code, _) = match signal {
-            libc::SIGFPE | libc::SIGTRAP | libc::SIGBUS => self.tracee.signal_info()?,
+            libc::SIGFPE | libc::SIGTRAP | libc::SIGBUS => self.process.signal_info()?,
             _ => (0, 0),
         };
         let vector = match (signal, code) {
@@ -308,16 +312,16 @@ impl ProcessVcpu {
             return None;
         }
         self.pending = Pending::Call;
-        let r = &self.tracee.registers.0;
+        let r = &self.guest.registers.0;
         Some(Exit::Hypercall {
-            number: self.tracee.call_number,
+            number: self.guest.call_number,
             args: [r.rdi, r.rsi, r.rdx, r.r10],
         })
     }
 
     /// Rewrites the system call that has stopped the process, and answers it as its handler will.
     fn rewrite(&mut self) -> bool {
-        let registers = &mut self.tracee.registers.0;
+        let registers = &mut self.guest.registers.0;
         let rewritten = rewrite(&mut self.shared.memory(), &self.cpu, registers.rip);
         if let Some(behind) = rewritten {
             (registers.rip, registers.rax) = (behind, HYPERCALL_REFUSED);
@@ -342,7 +346,7 @@ impl Vcpu for ProcessVcpu {
     fn state(&mut self, which: RegSet) -> Result<VcpuState> {
         let mut state = VcpuState::default();
         if which.contains(RegSet::GENERAL) {
-            let registers = &self.tracee.registers;
+            let registers = &self.guest.registers;
             state.general = Some(registers.general(self.cpu.interrupts_on));
         }
         if which.contains(RegSet::SYSTEM) {
@@ -364,12 +368,12 @@ impl Vcpu for ProcessVcpu {
         if let Some(system) = &changed.system {
             self.cpu.system = *system;
             self.mappings
-                .flush(&mut self.tracee)
+                .flush(self.process.as_mut())
                 .map_err(Error::refused("change the guest's page tables"))?;
         }
         if let Some(general) = &changed.general {
-            self.tracee.registers.set_general(general);
-            self.tracee.is_changed = true;
+            self.guest.registers.set_general(general);
+            self.guest.is_changed = true;
             self.cpu.interrupts_on = general.rflags & INTERRUPTS_ON != 0;
         }
         Ok(())

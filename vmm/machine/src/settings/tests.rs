@@ -206,7 +206,7 @@ fn usage_errors_name_the_option() {
         ),
         (
             &["--image=k", "--backend=process", "--crossing=fast"],
-            "rewrite, direct or ptrace",
+            "dispatch, trap or ptrace",
         ),
         (&["--kernel=k", "--crossing=ptrace"], "requires --image"),
     ] {

@@ -5,12 +5,12 @@
 //! pages in place of the memory.
 
 use super::{Event, Pending, ProcessVcpu, Step};
+use crate::control::{Mode, Stop};
 use crate::decode::{Access, Form, Operand};
 use crate::layout::{SCRATCH, SWITCHER};
 use crate::mappings::show;
 use crate::paging::translate;
 use crate::signals::monotonic_ns;
-use crate::tracee::{Mode, Stop};
 use std::ops::Range;
 use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
 
@@ -152,8 +152,8 @@ impl ProcessVcpu {
                 is_signed,
             } => {
                 let value = now.loaded(is_signed);
-                self.tracee.registers.set(register, size, value);
-                self.tracee.is_changed = true;
+                self.guest.registers.set(register, size, value);
+                self.guest.is_changed = true;
             }
             _ => {
                 if !self.execute_alone(now)? {
@@ -226,7 +226,7 @@ impl ProcessVcpu {
             let from = scratch - SWITCHER + offset;
             let _in_range = self.switcher.read(from, &mut now.bytes[range]);
             let arguments = [*page, PAGE as u64, 0, 0, 0];
-            self.tracee.call_checked(libc::SYS_munmap, arguments)?;
+            self.process.call_checked(libc::SYS_munmap, arguments)?;
         }
         Ok(is_done)
     }
@@ -249,8 +249,8 @@ impl ProcessVcpu {
             let offset = now.operand.address.wrapping_add(range.start as u64) - page;
             contents[offset as usize..][..range.len()].copy_from_slice(&now.bytes[range]);
             let written = self.switcher.write(scratch - SWITCHER, &contents);
-            let is_mapped =
-                *page < SWITCHER && show(&mut self.tracee, *scratch, *page..page + PAGE as u64)?;
+            let is_mapped = *page < SWITCHER
+                && show(self.process.as_mut(), *scratch, *page..page + PAGE as u64)?;
             if written.is_err() || !is_mapped {
                 return Ok(None);
             }
@@ -264,7 +264,7 @@ impl ProcessVcpu {
             match self.resume_until_stop(Mode::Step)? {
                 Stop::Signal(libc::SIGTRAP) => return Ok(true),
                 Stop::Signal(libc::SIGSEGV) => {
-                    let (_, address) = self.tracee.signal_info()?;
+                    let (_, address) = self.process.signal_info()?;
                     if !self.map_memory(address, Access::ReadWrite)? {
                         return Ok(false);
                     }

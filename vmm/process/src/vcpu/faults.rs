@@ -15,7 +15,7 @@ const SEGV_ACCERR: libc::c_int = 2;
 impl ProcessVcpu {
     /// Handles SIGSEGV: a privileged instruction, or an access to memory that is not mapped.
     pub(super) fn fault(&mut self) -> Step {
-        if self.tracee.registers.0.cs != USER_CODE {
+        if self.guest.registers.0.cs != USER_CODE {
             // The guest has left 64-bit mode.
             return Ok(Some(Exit::Stopped(GuestStop::Internal(NOT_EMULATED))));
         }
@@ -24,11 +24,11 @@ impl ProcessVcpu {
             Err(Event::Exception(..)) => [0; LONGEST],
             Err(failure) => return Err(failure),
         };
-        let registers = &self.tracee.registers;
+        let registers = &self.guest.registers;
         if let Some((instruction, length)) = decode::privileged(&code, registers) {
             return self.privileged(instruction, length);
         }
-        match self.tracee.signal_info()? {
+        match self.process.signal_info()? {
             (libc::SI_KERNEL, _) => Err(Event::Exception(GENERAL_PROTECTION, Some(0))),
             (code_of_signal, address) => {
                 let is_denied = code_of_signal == SEGV_ACCERR;
@@ -40,7 +40,7 @@ impl ProcessVcpu {
     /// Reads the instruction. Bytes behind the end of memory are zero.
     pub(super) fn fetch(&mut self) -> std::result::Result<[u8; LONGEST], Event> {
         let mut code = [0; LONGEST];
-        let rip = self.tracee.registers.0.rip;
+        let rip = self.guest.registers.0.rip;
         let in_page = LONGEST.min(PAGE - rip as usize % PAGE);
         let mut memory = self.shared.memory();
         let read = self.cpu.read(&mut memory, rip, &mut code[..in_page]);
@@ -53,9 +53,9 @@ impl ProcessVcpu {
     }
 
     pub(super) fn skip(&mut self, length: u64) {
-        let registers = &mut self.tracee.registers.0;
+        let registers = &mut self.guest.registers.0;
         registers.rip = registers.rip.wrapping_add(length);
-        self.tracee.is_changed = true;
+        self.guest.is_changed = true;
     }
 
     fn privileged(&mut self, instruction: Privileged, length: u64) -> Step {
@@ -68,12 +68,12 @@ impl ProcessVcpu {
                 self.skip(length);
                 let at = IoAddr::Port(port);
                 if is_write {
-                    let rax = self.tracee.registers.0.rax;
+                    let rax = self.guest.registers.0.rax;
                     let data = rax & u64::MAX >> (64 - 8 * u32::from(size));
                     return Ok(Some(Exit::Write { at, size, data }));
                 }
                 if (port, size) == (HYPERCALL, 4) {
-                    self.tracee
+                    self.guest
                         .registers
                         .set(0, size, self.crossing.instruction().into());
                     return Ok(None);
@@ -109,20 +109,20 @@ impl ProcessVcpu {
                 self.skip(length);
             }
             Privileged::InterruptReturn => {
-                let registers = &mut self.tracee.registers;
+                let registers = &mut self.guest.registers;
                 let mut memory = self.shared.memory();
                 let returned = self.cpu.interrupt_return(&mut memory, registers);
                 returned.map_err(Event::page_fault)?;
-                self.tracee.is_changed = true;
+                self.guest.is_changed = true;
             }
             Privileged::LoadPageTable(register) => {
-                self.cpu.system.cr3 = self.tracee.registers.get(register);
+                self.cpu.system.cr3 = self.guest.registers.get(register);
                 self.skip(length);
-                self.mappings.flush(&mut self.tracee)?;
+                self.mappings.flush(self.process.as_mut())?;
             }
             Privileged::FlushPage => {
                 self.skip(length);
-                self.mappings.flush(&mut self.tracee)?;
+                self.mappings.flush(self.process.as_mut())?;
             }
         }
         Ok(None)
@@ -130,7 +130,7 @@ impl ProcessVcpu {
 
     /// One element of a port access through memory. The instruction is executed again for the next one.
     fn port_string(&mut self, string: PortString, length: u64) -> Step {
-        if string.is_done(&self.tracee.registers) {
+        if string.is_done(&self.guest.registers) {
             self.skip(length);
             return Ok(None);
         }
@@ -139,7 +139,7 @@ impl ProcessVcpu {
             self.pending = Pending::PortString(string, length);
             return Ok(Some(Exit::Read { at, size }));
         }
-        let address = string.address(&self.tracee.registers);
+        let address = string.address(&self.guest.registers);
         let mut bytes = [0; 8];
         let into = &mut bytes[..usize::from(size)];
         let read = self.cpu.read(&mut self.shared.memory(), address, into);
@@ -155,7 +155,7 @@ impl ProcessVcpu {
         length: u64,
         answer: u64,
     ) -> std::result::Result<(), Event> {
-        let address = string.address(&self.tracee.registers);
+        let address = string.address(&self.guest.registers);
         let bytes = answer.to_le_bytes();
         let bytes = &bytes[..usize::from(string.size)];
         let written = self.cpu.write(&mut self.shared.memory(), address, bytes);
@@ -165,15 +165,15 @@ impl ProcessVcpu {
     }
 
     fn next_element(&mut self, string: PortString, length: u64) {
-        self.tracee.is_changed = true;
-        if string.advance(&mut self.tracee.registers) {
+        self.guest.is_changed = true;
+        if string.advance(&mut self.guest.registers) {
             self.skip(length);
         }
     }
 
     /// Maps the memory at `address`, or emulates the access, or delivers the page fault.
     fn memory_fault(&mut self, code: &[u8], address: u64, is_denied: bool) -> Step {
-        let operand = decode::operand(code, &self.tracee.registers, address);
+        let operand = decode::operand(code, &self.guest.registers, address);
         let access = match operand {
             Some((operand, _)) => operand.access,
             None if is_denied => Access::Write,
@@ -209,7 +209,7 @@ impl ProcessVcpu {
         };
         let mapped = self
             .mappings
-            .map(&mut self.tracee, address, &to, is_writable);
+            .map(self.process.as_mut(), address, &to, is_writable);
         Ok(mapped?)
     }
 }

@@ -1,8 +1,8 @@
 //! Attacks on the handlers of hypercalls in the guest's process, and on rewritten system calls.
 
-use super::{attack_by, Attack, CODE, STACK, SWITCHER, SYSCALL, UNDEFINED};
+use crate::attack::{attack_by, registers, Attack, CODE, STACK, SWITCHER, SYSCALL, UNDEFINED};
 use trapline_abi::platform::{HYPERCALL_ENTRY, HYPERCALL_PADDING, HYPERCALL_REFUSED};
-use trapline_interface::{Exit, RegSet, Stop, Vcpu};
+use trapline_interface::{Exit, Stop};
 use trapline_process::Crossing;
 
 /// Length of a marked system call.
@@ -10,10 +10,6 @@ const MARKED: u64 = 20;
 
 fn marked() -> Vec<u8> {
     [&SYSCALL[..], &HYPERCALL_PADDING].concat()
-}
-
-fn registers(attack: &mut Attack) -> trapline_interface::General {
-    attack.vcpu.state(RegSet::GENERAL).unwrap().general.unwrap()
 }
 
 /// Returns the bytes that the guest's memory has at `CODE`.

@@ -1,0 +1,79 @@
+//! Control of a guest's process: one trait for processes that are traced and for those that report signals themselves.
+
+use crate::registers::Registers;
+use std::io;
+
+/// Reason why a process has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It was about to receive this signal.
+    Signal(libc::c_int),
+    /// It has tried a system call.
+    Call,
+    /// It has ended, by this signal or with this status.
+    Ended(libc::c_int),
+    /// The VMM was interrupted; the process runs.
+    Interrupted,
+}
+
+/// How a process continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Until it stops.
+    Run,
+    /// For one instruction.
+    Step,
+}
+
+/// A system call: its number and arguments.
+pub(crate) type Call = (libc::c_long, [u64; 5]);
+
+/// State of the guest, valid while its process is stopped.
+pub(crate) struct GuestState {
+    pub registers: Registers,
+    /// They differ from those of the process.
+    pub is_changed: bool,
+    /// Number of the system call that has stopped it.
+    pub call_number: u64,
+    /// A notification has stopped it.
+    pub is_signalled: bool,
+}
+
+impl GuestState {
+    pub fn new(registers: Registers) -> Self {
+        Self {
+            registers,
+            is_changed: true,
+            call_number: 0,
+            is_signalled: false,
+        }
+    }
+}
+
+/// A stopped process of a guest, which ends when this is dropped.
+pub(crate) trait Control {
+    /// Returns the number of the process.
+    fn pid(&self) -> libc::pid_t;
+
+    /// Continues the guest until it stops. Its system calls have no effect.
+    fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop>;
+
+    /// Makes the process execute a system call. Returns its result, negative for an error.
+    fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64>;
+
+    /// Returns code and address of the signal that has stopped the process.
+    fn signal_info(&self) -> io::Result<(libc::c_int, u64)>;
+
+    /// Makes the process execute a system call that must succeed.
+    fn call_checked(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<u64> {
+        check(self.call(number, arguments)?)
+    }
+}
+
+/// Returns the result of a system call.
+pub(crate) fn check(result: i64) -> io::Result<u64> {
+    match result {
+        error @ -4095..=-1 => Err(io::Error::from_raw_os_error(-error as i32)),
+        result => Ok(result as u64),
+    }
+}

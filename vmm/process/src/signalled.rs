@@ -1,0 +1,267 @@
+//! A process without a tracer, whose signal handler ([`crate::handler`]) reports its stops.
+//!
+//! Everything that the process writes is untrusted: it may report stops that have not happened, results of calls that it
+//! has not made, and may run while the VMM takes it to be stopped. The VMM copies each value once and checks addresses.
+
+use crate::control::{Control, GuestState, Mode, Stop};
+use crate::handler::{state, CALL, CONTEXT, INFO, REGISTERS, RESULT};
+use crate::layout::{CONTROL, STACK, STACK_SIZE, SWITCHER};
+use crate::registers::Registers;
+use crate::signals::{Lines, SIGNAL};
+use crate::tracee::Tracee;
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+use trapline_interface::Region;
+
+/// Time after which the VMM checks whether the process still exists.
+const CHECK: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Checks after which a process that has got a signal, but does not report it, is given up: 5 s. It may have blocked
+/// the signal by a forged frame.
+const MOST_CHECKS: u32 = 50;
+
+/// `si_code` of SIGSYS (`<asm-generic/siginfo.h>`): `SYS_SECCOMP` and `SYS_USER_DISPATCH`.
+const CODES_OF_CALLS: std::ops::RangeInclusive<libc::c_int> = 1..=2;
+
+const TRAP_FLAG: u64 = 1 << 8;
+
+/// Bytes of the frame that are read from its `struct ucontext`: up to the selectors.
+const CONTEXT_LENGTH: u64 = REGISTERS + 19 * 8;
+/// Bytes that are read of `siginfo_t`: number, error, code, address.
+const INFO_LENGTH: u64 = 24;
+
+/// A process that reports its signals.
+pub(crate) struct Signalled {
+    pid: libc::pid_t,
+    switcher: Arc<Region>,
+    lines: Arc<Lines>,
+    has_ended: bool,
+}
+
+impl Signalled {
+    /// Detaches the tracer of a process with an installed handler. The process stops before its first instruction.
+    pub fn detach(
+        tracee: Tracee,
+        registers: &Registers,
+        switcher: Arc<Region>,
+        lines: Arc<Lines>,
+    ) -> io::Result<Self> {
+        let mut process = Self {
+            pid: tracee.detach(registers, SIGNAL)?,
+            switcher,
+            lines,
+            has_ended: false,
+        };
+        match process.wait()? {
+            Stop::Interrupted => Ok(process),
+            other => Err(io::Error::other(format!("unexpected {other:?}"))),
+        }
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        self.switcher.load64(address - SWITCHER).unwrap_or(0)
+    }
+
+    fn set_word(&self, address: u64, value: u64) {
+        let stored = self.switcher.store64(address - SWITCHER, value);
+        debug_assert!(stored.is_some());
+    }
+
+    fn state(&self) -> u32 {
+        self.switcher.load32(CONTROL - SWITCHER).unwrap_or(0)
+    }
+
+    /// Sets the state and waits for the next stop: [`Stop::Interrupted`], or the end of the process.
+    fn continue_as(&mut self, state: u32) -> io::Result<Stop> {
+        self.set_word(CONTROL, state.into());
+        self.futex(libc::FUTEX_WAKE, 1, None);
+        self.wait()
+    }
+
+    /// Waits until the process is in its handler. Returns [`Stop::Interrupted`], or the end of the process. `ETIMEDOUT`:
+    /// it has blocked the signal that stops it.
+    fn wait(&mut self) -> io::Result<Stop> {
+        let mut unanswered = 0;
+        loop {
+            let state = self.state();
+            if state == state::STOPPED {
+                return Ok(Stop::Interrupted);
+            }
+            if !self.futex(libc::FUTEX_WAIT, state, Some(&CHECK)) {
+                continue;
+            }
+            if let Some(stop) = self.ended()? {
+                return Ok(stop);
+            }
+            unanswered = if self.lines.is_signalled() {
+                unanswered + 1
+            } else {
+                0
+            };
+            if unanswered == MOST_CHECKS {
+                return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+            }
+        }
+    }
+
+    /// Waits or wakes at the state. Returns true if the time is over.
+    fn futex(&self, operation: libc::c_int, value: u32, time: Option<&libc::timespec>) -> bool {
+        let word = self.switcher.address().as_ptr();
+        let word = word.wrapping_add((CONTROL - SWITCHER) as usize);
+        let time = time.map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the word is in the switcher, which lives as long as `self`, and the time as long as this call.
+        let status = unsafe { libc::syscall(libc::SYS_futex, word, operation, value, time) };
+        status < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
+    }
+
+    /// Returns how the process has ended, if it has.
+    fn ended(&mut self) -> io::Result<Option<Stop>> {
+        let mut status = 0;
+        let no_usage = ptr::null_mut::<libc::rusage>();
+        // SAFETY: the kernel writes one number.
+        let waited = unsafe {
+            let status = &raw mut status;
+            libc::syscall(libc::SYS_wait4, self.pid, status, libc::WNOHANG, no_usage)
+        };
+        match waited {
+            0 => Ok(None),
+            ..0 => Err(io::Error::last_os_error()),
+            _ => {
+                self.has_ended = true;
+                Ok(Some(Stop::Ended(match libc::WIFSIGNALED(status) {
+                    true => libc::WTERMSIG(status),
+                    false => libc::WEXITSTATUS(status),
+                })))
+            }
+        }
+    }
+
+    /// Returns the address in `at`; `EBADMSG` unless that many bytes from it lie in the handler's stack.
+    fn in_stack(&self, at: u64, length: u64) -> io::Result<u64> {
+        let address = self.word(CONTROL + at);
+        let stack = STACK..STACK + STACK_SIZE - length;
+        let is_valid = address.is_multiple_of(8) && stack.contains(&address);
+        is_valid
+            .then_some(address)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EBADMSG))
+    }
+}
+
+/// Lists the registers in the order of the frame.
+macro_rules! in_frame_order {
+    ($r:expr) => {
+        [
+            &mut $r.r8,
+            &mut $r.r9,
+            &mut $r.r10,
+            &mut $r.r11,
+            &mut $r.r12,
+            &mut $r.r13,
+            &mut $r.r14,
+            &mut $r.r15,
+            &mut $r.rdi,
+            &mut $r.rsi,
+            &mut $r.rbp,
+            &mut $r.rbx,
+            &mut $r.rdx,
+            &mut $r.rax,
+            &mut $r.rcx,
+            &mut $r.rsp,
+            &mut $r.rip,
+            &mut $r.eflags,
+        ]
+    };
+}
+
+impl Signalled {
+    fn load(&self, mut registers: Registers) -> io::Result<()> {
+        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
+        for register in in_frame_order!(registers.0) {
+            self.set_word(at, *register);
+            at += 8;
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> io::Result<Registers> {
+        let mut registers = Registers::new();
+        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
+        for register in in_frame_order!(registers.0) {
+            *register = self.word(at);
+            at += 8;
+        }
+        registers.0.cs = self.word(at) & 0xffff;
+        Ok(registers)
+    }
+
+    /// Returns number, code and address of the signal.
+    fn info(&self) -> io::Result<(libc::c_int, libc::c_int, u64)> {
+        let at = self.in_stack(INFO, INFO_LENGTH)?;
+        let [number, code] = [at, at + 8].map(|at| self.word(at) as libc::c_int);
+        Ok((number, code, self.word(at + 16)))
+    }
+}
+
+impl Control for Signalled {
+    fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
+        let mut registers = guest.registers;
+        if mode == Mode::Step {
+            registers.0.eflags |= TRAP_FLAG;
+        }
+        if guest.is_changed || mode == Mode::Step {
+            self.load(registers)?;
+        }
+        if let stop @ Stop::Ended(_) = self.continue_as(state::RESUME)? {
+            return Ok(stop);
+        }
+        guest.registers = self.store()?;
+        guest.is_changed = mode == Mode::Step;
+        if mode == Mode::Step {
+            guest.registers.0.eflags &= !TRAP_FLAG;
+        }
+        let (number, code, _) = self.info()?;
+        guest.is_signalled |= number == SIGNAL;
+        guest.call_number = guest.registers.0.rax;
+        Ok(match number {
+            libc::SIGSYS if CODES_OF_CALLS.contains(&code) => Stop::Call,
+            number => Stop::Signal(number),
+        })
+    }
+
+    fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64> {
+        let words = [number as u64].into_iter().chain(arguments);
+        for (index, word) in words.enumerate() {
+            self.set_word(CONTROL + CALL + 8 * index as u64, word);
+        }
+        match self.continue_as(state::CALL)? {
+            Stop::Ended(_) => Err(io::ErrorKind::BrokenPipe.into()),
+            _ => Ok(self.word(CONTROL + RESULT) as i64),
+        }
+    }
+
+    fn signal_info(&self) -> io::Result<(libc::c_int, u64)> {
+        let (_, code, address) = self.info()?;
+        Ok((code, address))
+    }
+}
+
+impl Drop for Signalled {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        // SAFETY: the process is a child that has not been waited for, so the number is still its own.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            libc::waitpid(self.pid, ptr::null_mut(), 0);
+        }
+    }
+}
