@@ -2,8 +2,8 @@
 
 use trapline_abi::platform::{HYPERCALL_CALL, HYPERCALL_SYSCALL};
 
-/// A mechanism for hypercalls. All other exits are stops by the tracer, with [`Self::Dispatch`] and [`Self::Trap`]
-/// signals that the process reports itself.
+/// A mechanism for hypercalls. All other exits are signals that the process reports itself, with [`Self::Ptrace`] to its
+/// tracer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crossing {
     /// [`Self::Direct`], the fastest.
@@ -61,10 +61,15 @@ impl Crossing {
     /// Returns what raises SIGSYS; `None` if the process is traced.
     pub(crate) fn signal_source(self) -> Option<SignalSource> {
         match self {
+            Self::Auto | Self::Rewrite | Self::Direct | Self::Trap => Some(SignalSource::Filter),
             Self::Dispatch => Some(SignalSource::Dispatch),
-            Self::Trap => Some(SignalSource::Filter),
-            _ => None,
+            Self::Ptrace => None,
         }
+    }
+
+    /// Returns whether the handler of signals answers marked system calls.
+    pub(crate) fn has_answering_handler(self) -> bool {
+        matches!(self, Self::Dispatch | Self::Trap)
     }
 
     /// Returns what port [`trapline_abi::platform::HYPERCALL`] reads.

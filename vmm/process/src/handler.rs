@@ -32,6 +32,9 @@ pub(crate) const CALL: u64 = 32;
 /// Its result.
 pub(crate) const RESULT: u64 = 80;
 
+/// Not 0: the handler answers marked system calls.
+const ANSWERS: u64 = 96;
+
 /// Offset of the registers in `struct ucontext`, in the order r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
 /// eflags (`arch/x86/include/uapi/asm/sigcontext.h`).
 pub(crate) const REGISTERS: u64 = 40;
@@ -55,6 +58,9 @@ std::arch::global_asm!(
     "trapline_handler_start:",
     "cmp edi, {sigsys}",
     "jne 3f",
+    "movabs rbx, {control}",
+    "cmp dword ptr [rbx + {answers}], 0",
+    "je 3f",
     "mov rax, [rdx + {rip}]",
     // All bytes of a mark lie in the page of its first one, which is mapped unless it begins a page.
     "lea ecx, [rax - 1]",
@@ -127,6 +133,7 @@ std::arch::global_asm!(
     refused = const HYPERCALL_REFUSED as i64,
     sigreturn = const libc::SYS_rt_sigreturn,
     control = const CONTROL,
+    answers = const ANSWERS,
     context = const CONTEXT,
     info = const INFO,
     stopped = const state::STOPPED,
@@ -163,7 +170,7 @@ const MASK: u64 = 0x40;
 const SA_RESTORER: u64 = 0x400_0000;
 
 /// Writes the handler and the arguments of its installation to the switcher.
-pub(crate) fn load(switcher: &Region) -> io::Result<()> {
+pub(crate) fn load(switcher: &Region, has_answers: bool) -> io::Result<()> {
     // SAFETY: both symbols enclose the code above, which nothing changes.
     let code = unsafe {
         let start = &raw const trapline_handler_start;
@@ -172,6 +179,9 @@ pub(crate) fn load(switcher: &Region) -> io::Result<()> {
     };
     debug_assert!(SIGNAL_HANDLER + code.len() as u64 <= SWITCHER + PAGE as u64);
     switcher.load(SIGNAL_HANDLER - SWITCHER, code)?;
+    if has_answers {
+        switcher.load(CONTROL + ANSWERS - SWITCHER, &[1])?;
+    }
     let flags = (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | SA_RESTORER;
     let action = [SIGNAL_HANDLER, flags, SIGNAL_HANDLER, u64::MAX];
     let stack = [STACK, 0, STACK_SIZE];

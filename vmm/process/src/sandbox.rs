@@ -41,6 +41,9 @@ const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const READ_EXECUTE: libc::c_int = libc::PROT_READ | libc::PROT_EXEC;
 const ALL: libc::c_int = READ_EXECUTE | libc::PROT_WRITE;
 
+/// `int3`, between the pieces of code in the switcher.
+const BREAKPOINT: u8 = 0xcc;
+
 /// Starts a process with all shareable memory and the pages of the switcher.
 pub(crate) fn start(
     memory: &mut Memory,
@@ -48,13 +51,14 @@ pub(crate) fn start(
     crossing: Crossing,
 ) -> io::Result<Tracee> {
     let source = crossing.signal_source();
+    switcher.load(0, &[BREAKPOINT; PAGE])?;
     switcher.load(0, &SWITCHER_CALL)?;
     switcher.load(LIST - SWITCHER, &SWITCHER_LIST)?;
     switcher.load(ENTRY - SWITCHER, &HANDLER)?;
     switcher.load(REWRITTEN - SWITCHER, &REWRITTEN_HANDLER)?;
     switcher.load(FILTER - SWITCHER, &filter::program(FILTER, source))?;
     if source.is_some() {
-        handler::load(switcher)?;
+        handler::load(switcher, crossing.has_answering_handler())?;
     }
     let maps = maps(memory, switcher, source.is_some())?;
     // SAFETY: the child makes system calls only, see `prepare`.

@@ -20,9 +20,10 @@ const CHECK: libc::timespec = libc::timespec {
     tv_nsec: 100_000_000,
 };
 
-/// Checks after which a process that has got a signal, but does not report it, is given up: 5 s. It may have blocked
-/// the signal by a forged frame.
-const MOST_CHECKS: u32 = 50;
+/// A process that has got a signal, but does not report it, is given up after this CPU time, in nanoseconds, or after
+/// this number of checks: it has blocked the signal by a forged frame.
+const MOST_CPU_TIME: u64 = 1_000_000_000;
+const MOST_CHECKS: u32 = 600;
 
 /// `si_code` of SIGSYS (`<asm-generic/siginfo.h>`): `SYS_SECCOMP` and `SYS_USER_DISPATCH`.
 const CODES_OF_CALLS: std::ops::RangeInclusive<libc::c_int> = 1..=2;
@@ -85,7 +86,7 @@ impl Signalled {
     /// Waits until the process is in its handler. Returns [`Stop::Interrupted`], or the end of the process. `ETIMEDOUT`:
     /// it has blocked the signal that stops it.
     fn wait(&mut self) -> io::Result<Stop> {
-        let mut unanswered = 0;
+        let mut unanswered = None;
         loop {
             let state = self.state();
             if state == state::STOPPED {
@@ -97,15 +98,29 @@ impl Signalled {
             if let Some(stop) = self.ended()? {
                 return Ok(stop);
             }
-            unanswered = if self.lines.is_signalled() {
-                unanswered + 1
-            } else {
-                0
-            };
-            if unanswered == MOST_CHECKS {
+            if !self.lines.is_signalled() {
+                unanswered = None;
+                continue;
+            }
+            let (begun, checks) = unanswered.get_or_insert((self.cpu_time(), 0));
+            *checks += 1;
+            if self.cpu_time() - *begun > MOST_CPU_TIME || *checks == MOST_CHECKS {
                 return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
             }
         }
+    }
+
+    /// Returns the CPU time of the process, in nanoseconds.
+    fn cpu_time(&self) -> u64 {
+        // `CPUCLOCK_SCHED` of a process (linux/posix-timers.h).
+        let clock = !self.pid << 3 | 2;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the kernel writes one timespec. The process exists: nobody has waited for it.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
     /// Waits or wakes at the state. Returns true if the time is over.
@@ -223,17 +238,18 @@ impl Control for Signalled {
             return Ok(stop);
         }
         guest.registers = self.store()?;
-        guest.is_changed = mode == Mode::Step;
         if mode == Mode::Step {
             guest.registers.0.eflags &= !TRAP_FLAG;
         }
         let (number, code, _) = self.info()?;
         guest.is_signalled |= number == SIGNAL;
         guest.call_number = guest.registers.0.rax;
-        Ok(match number {
+        let stop = match number {
             libc::SIGSYS if CODES_OF_CALLS.contains(&code) => Stop::Call,
             number => Stop::Signal(number),
-        })
+        };
+        guest.is_changed = mode == Mode::Step || stop == Stop::Call;
+        Ok(stop)
     }
 
     fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64> {

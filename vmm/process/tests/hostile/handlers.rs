@@ -2,7 +2,7 @@
 
 use crate::attack::{attack_by, registers, Attack, CODE, STACK, SWITCHER, SYSCALL, UNDEFINED};
 use trapline_abi::platform::{HYPERCALL_ENTRY, HYPERCALL_PADDING, HYPERCALL_REFUSED};
-use trapline_interface::{Exit, Stop};
+use trapline_interface::Exit;
 use trapline_process::Crossing;
 
 /// Length of a marked system call.
@@ -85,8 +85,7 @@ fn every_byte_around_the_handlers_is_harmless() {
                 general.rax = libc::SYS_mprotect as u64;
             });
             attack.memory.write(STACK, &CODE.to_le_bytes()).unwrap();
-            let exit = attack.run();
-            assert_eq!(exit, Exit::Stopped(Stop::TripleFault), "{offset}");
+            attack.expect_triple_fault(&format!("offset {offset}"));
             attack.expect_sandbox();
         }
     }
