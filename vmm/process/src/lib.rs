@@ -1,8 +1,9 @@
 //! The process backend: a guest without a hypervisor.
 //!
-//! The guest is a sandboxed process of its own ([`sandbox`]), whose code runs natively at ring 3. Its tracer, the
-//! VMM, sees each instruction that cannot run there: privileged ones, accesses to memory that does not exist, and
-//! system calls, which are hypercalls ([`vcpu`]). The process has the mappings that the guest's page tables
+//! The guest is a sandboxed process of its own ([`sandbox`]), whose code runs natively at ring 3. Instructions that
+//! cannot run there stop it for the VMM: privileged ones, accesses to memory that does not exist, and system calls,
+//! which are hypercalls ([`vcpu`]). Stops are reported by a signal handler in the process ([`signalled`]), or the VMM
+//! traces it ([`tracee`]); [`crossing`] selects. The process has the mappings that the guest's page tables
 //! describe ([`paging`], [`mappings`]). Interrupts are delivered by frames on the guest's stack ([`delivery`]).
 //!
 //! Guests run in 64-bit mode on one vCPU. Those at ring 0 work as far as their privileged instructions are listed
