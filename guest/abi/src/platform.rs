@@ -98,6 +98,8 @@ pub const HYPERCALL_ENTRY: u64 = 0x6fff_0000_0100;
 /// Two no-operations behind a `syscall`. They permit the VMM to replace all 20 bytes by a jump, and to
 /// answer the hypercall in the guest's process.
 pub const HYPERCALL_PADDING: [u8; 18] = *b"\x66\x0f\x1f\x84\0trap\x66\x0f\x1f\x84\0line";
+/// Number of a hypercall that no hypervisor has. In the guest's process other system calls may take longer.
+pub const HYPERCALL_UNKNOWN: u64 = 0x7fff;
 /// Answer to every hypercall: there is none.
 pub const HYPERCALL_REFUSED: u64 = u64::MAX;
 

@@ -7,11 +7,10 @@
 use crate::cpu::in32;
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
-use trapline_abi::platform::{HYPERCALL, HYPERCALL_CALL, HYPERCALL_ENTRY, HYPERCALL_SYSCALL};
+use trapline_abi::platform::{
+    HYPERCALL, HYPERCALL_CALL, HYPERCALL_ENTRY, HYPERCALL_SYSCALL, HYPERCALL_UNKNOWN,
+};
 use trapline_workloads::Reason;
-
-/// Number of a hypercall that all hypervisors refuse.
-const UNKNOWN_CALL: u64 = 0x7fff;
 
 extern "C" {
     fn trapline_probe_vmcall(number: u64) -> u64;
@@ -50,11 +49,11 @@ impl HypercallInstruction {
             match intel {
                 true => (
                     HypercallInstruction::Vmcall,
-                    trapline_probe_vmcall(UNKNOWN_CALL),
+                    trapline_probe_vmcall(HYPERCALL_UNKNOWN),
                 ),
                 false => (
                     HypercallInstruction::Vmmcall,
-                    trapline_probe_vmmcall(UNKNOWN_CALL),
+                    trapline_probe_vmmcall(HYPERCALL_UNKNOWN),
                 ),
             }
         };
@@ -67,7 +66,7 @@ impl HypercallInstruction {
     /// Makes a hypercall that the hypervisor refuses. Returns its answer.
     #[inline(always)]
     pub fn call(self) -> i64 {
-        let mut answer = UNKNOWN_CALL as i64;
+        let mut answer = HYPERCALL_UNKNOWN as i64;
         // SAFETY: the hypervisor refuses the call and changes nothing but rax.
         unsafe {
             match self {

@@ -30,11 +30,13 @@ pub enum Crossing {
     Dispatch,
     /// System calls that raise SIGSYS by a seccomp filter.
     Trap,
+    /// System calls of which a seccomp filter notifies the VMM.
+    Notify,
     /// System calls that stop the process for its tracer.
     Ptrace,
 }
 
-named!(Crossing { Auto "auto", Rewrite "rewrite", Direct "direct", Dispatch "dispatch", Trap "trap", Ptrace "ptrace" });
+named!(Crossing { Auto "auto", Rewrite "rewrite", Direct "direct", Dispatch "dispatch", Trap "trap", Notify "notify", Ptrace "ptrace" });
 
 /// Population of a virtual machine's memory: `--prefault`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

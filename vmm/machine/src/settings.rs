@@ -209,7 +209,7 @@ const OPTIONS: [OptionRow; 27] = [
         let backends = [("kvm", Backend::Kvm), ("process", Backend::Process)];
         put(&mut config.backend, choose(text, backends))
     })),
-    ("crossing", IMAGE, Text("auto, rewrite, direct, dispatch, trap or ptrace", |config, text| {
+    ("crossing", IMAGE, Text("auto, rewrite, direct, dispatch, trap, notify or ptrace", |config, text| {
         put(&mut config.crossing, Crossing::from_name(text))
     })),
     ("cpus", None, Text("a number from 1 to 8", |config, text| {

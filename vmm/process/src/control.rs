@@ -16,7 +16,7 @@ pub(crate) enum Stop {
     Interrupted,
 }
 
-/// How a process continues.
+/// Extent of a continuation of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Until it stops.
@@ -37,6 +37,9 @@ pub(crate) struct GuestState {
     pub call_number: u64,
     /// A notification has stopped it.
     pub is_signalled: bool,
+    /// It waits for the answer to a system call, which is going to be in `rax`, and only the arguments of the call are
+    /// known. [`Control::complete`] ends this.
+    pub is_partial: bool,
 }
 
 impl GuestState {
@@ -46,6 +49,7 @@ impl GuestState {
             is_changed: true,
             call_number: 0,
             is_signalled: false,
+            is_partial: false,
         }
     }
 }
@@ -57,6 +61,11 @@ pub(crate) trait Control {
 
     /// Continues the guest until it stops. Its system calls have no effect.
     fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop>;
+
+    /// Answers a call that is pending ([`GuestState::is_partial`]) and reads all registers.
+    fn complete(&mut self, _guest: &mut GuestState) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Makes the process execute a system call. Returns its result, negative for an error.
     fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64>;

@@ -15,29 +15,34 @@ pub enum Crossing {
     Direct,
     /// A system call raises SIGSYS in the process (syscall user dispatch), whose handler answers marked calls.
     Dispatch,
-    /// As [`Self::Dispatch`], by the seccomp filter.
+    /// The seccomp filter raises it instead.
     Trap,
+    /// The seccomp filter notifies the VMM of a system call, which answers it.
+    Notify,
     /// A system call stops the process, and its tracer handles it.
     Ptrace,
 }
 
-/// What raises SIGSYS for a system call outside of the switcher.
+/// Source of SIGSYS for system calls outside of the switcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalSource {
     /// Syscall user dispatch (Linux 5.11).
     Dispatch,
     /// The seccomp filter.
     Filter,
+    /// A filter with a listener for the hypercalls of images and the reports of the handler.
+    NotifyingFilter,
 }
 
 impl Crossing {
     /// All mechanisms.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Auto,
         Self::Rewrite,
         Self::Direct,
         Self::Dispatch,
         Self::Trap,
+        Self::Notify,
         Self::Ptrace,
     ];
 
@@ -49,6 +54,7 @@ impl Crossing {
             Self::Direct => "direct",
             Self::Dispatch => "dispatch",
             Self::Trap => "trap",
+            Self::Notify => "notify",
             Self::Ptrace => "ptrace",
         }
     }
@@ -63,6 +69,7 @@ impl Crossing {
         match self {
             Self::Auto | Self::Rewrite | Self::Direct | Self::Trap => Some(SignalSource::Filter),
             Self::Dispatch => Some(SignalSource::Dispatch),
+            Self::Notify => Some(SignalSource::NotifyingFilter),
             Self::Ptrace => None,
         }
     }
@@ -76,7 +83,9 @@ impl Crossing {
     pub(crate) fn instruction(self) -> u32 {
         match self {
             Self::Auto | Self::Direct => HYPERCALL_CALL,
-            Self::Rewrite | Self::Dispatch | Self::Trap | Self::Ptrace => HYPERCALL_SYSCALL,
+            Self::Rewrite | Self::Dispatch | Self::Trap | Self::Notify | Self::Ptrace => {
+                HYPERCALL_SYSCALL
+            }
         }
     }
 }

@@ -9,7 +9,9 @@
 
 use crate::crossing::SignalSource;
 use crate::layout::SWITCHER;
+use crate::listener::REPORT;
 use std::mem::size_of;
+use trapline_abi::platform::HYPERCALL_UNKNOWN;
 use trapline_interface::PAGE;
 
 // BPF opcodes (linux/bpf_common.h) and offsets (linux/seccomp.h).
@@ -67,9 +69,33 @@ const WITH_HANDLER: [libc::sock_filter; 17] = [
     step(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
 ];
 
+/// Filter that notifies its listener of an image's hypercalls, and of the handler's reports.
+const NOTIFYING: [libc::sock_filter; 19] = [
+    step(LOAD, 0, 0, ARCHITECTURE),
+    step(IF_EQUAL, 0, 11, X86_64),
+    step(LOAD, 0, 0, POINTER_HIGH),
+    step(IF_EQUAL, 0, 11, (SWITCHER >> 32) as u32),
+    step(LOAD, 0, 0, POINTER_LOW),
+    step(IF_AT_LEAST, 9, 0, SWITCHER as u32 + PAGE as u32),
+    step(LOAD, 0, 0, NUMBER),
+    step(IF_EQUAL, 6, 0, ALLOWED[0] as u32),
+    step(IF_EQUAL, 5, 0, ALLOWED[1] as u32),
+    step(IF_EQUAL, 4, 0, ALLOWED[2] as u32),
+    step(IF_EQUAL, 3, 0, libc::SYS_rt_sigreturn as u32),
+    step(IF_EQUAL, 2, 0, libc::SYS_close as u32), // of the listener, which the VMM takes
+    step(IF_EQUAL, 5, 0, REPORT),
+    step(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+    step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    step(LOAD, 0, 0, NUMBER),
+    step(IF_EQUAL, 1, 0, HYPERCALL_UNKNOWN as u32),
+    step(RETURN, 0, 0, libc::SECCOMP_RET_TRAP),
+    step(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
+];
+
 fn steps(source: Option<SignalSource>) -> Vec<libc::sock_filter> {
     let mut steps = match source {
         None => return TRACED.to_vec(),
+        Some(SignalSource::NotifyingFilter) => return NOTIFYING.to_vec(),
         Some(_) => WITH_HANDLER.to_vec(),
     };
     if let (Some(SignalSource::Filter), Some(last)) = (source, steps.last_mut()) {

@@ -6,8 +6,9 @@
 //! or forges its data, reports a state of the guest as it could produce by executing instructions.
 
 use crate::control::Call;
-use crate::crossing::SignalSource;
+use crate::crossing::{Crossing, SignalSource};
 use crate::layout::{CONTROL, HANDLER_SETUP, SIGNAL_HANDLER, STACK, STACK_SIZE, SWITCHER};
+use crate::listener::REPORT;
 use crate::signals::SIGNAL;
 use std::io;
 use trapline_abi::platform::{HYPERCALL_PADDING, HYPERCALL_REFUSED};
@@ -34,6 +35,9 @@ pub(crate) const RESULT: u64 = 80;
 
 /// Not 0: the handler answers marked system calls.
 const ANSWERS: u64 = 96;
+
+/// Number of the system call that reports a stop; 0: a wake-up at the state.
+const REPORT_CALL: u64 = 104;
 
 /// Offset of the registers in `struct ucontext`, in the order r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
 /// eflags (`arch/x86/include/uapi/asm/sigcontext.h`).
@@ -86,6 +90,13 @@ std::arch::global_asm!(
     "mov [rbx + {context}], rdx",
     "mov [rbx + {info}], rsi",
     "4:",
+    "mov eax, [rbx + {report}]",
+    "test eax, eax",
+    "jz 8f",
+    "syscall",
+    "mov eax, [rbx]",
+    "jmp 6f",
+    "8:",
     "mov eax, {stopped}",
     "xchg [rbx], eax",
     "mov rdi, rbx",
@@ -135,6 +146,7 @@ std::arch::global_asm!(
     control = const CONTROL,
     answers = const ANSWERS,
     context = const CONTEXT,
+    report = const REPORT_CALL,
     info = const INFO,
     stopped = const state::STOPPED,
     call_state = const state::CALL,
@@ -170,7 +182,7 @@ const MASK: u64 = 0x40;
 const SA_RESTORER: u64 = 0x400_0000;
 
 /// Writes the handler and the arguments of its installation to the switcher.
-pub(crate) fn load(switcher: &Region, has_answers: bool) -> io::Result<()> {
+pub(crate) fn load(switcher: &Region, crossing: Crossing) -> io::Result<()> {
     // SAFETY: both symbols enclose the code above, which nothing changes.
     let code = unsafe {
         let start = &raw const trapline_handler_start;
@@ -179,7 +191,10 @@ pub(crate) fn load(switcher: &Region, has_answers: bool) -> io::Result<()> {
     };
     debug_assert!(SIGNAL_HANDLER + code.len() as u64 <= SWITCHER + PAGE as u64);
     switcher.load(SIGNAL_HANDLER - SWITCHER, code)?;
-    if has_answers {
+    if crossing == Crossing::Notify {
+        switcher.load(CONTROL + REPORT_CALL - SWITCHER, &REPORT.to_le_bytes())?;
+    }
+    if crossing.has_answering_handler() {
         switcher.load(CONTROL + ANSWERS - SWITCHER, &[1])?;
     }
     let flags = (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | SA_RESTORER;

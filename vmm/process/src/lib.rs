@@ -18,6 +18,7 @@ mod filter;
 mod handler;
 mod hypervisor;
 mod layout;
+mod listener;
 mod mappings;
 mod memory;
 mod paging;

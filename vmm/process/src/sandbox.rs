@@ -10,6 +10,7 @@ use crate::layout::{
     complement, ALIAS, CALLS, CONTROL, ENTRY, FILTER, HANDLER, LIST, REWRITTEN, REWRITTEN_HANDLER,
     SCRATCH, STACK_SIZE, SWITCHER, SWITCHER_CALL, SWITCHER_LIST,
 };
+use crate::listener::{self, Listener};
 use crate::memory::Memory;
 use crate::tracee::Tracee;
 use crate::{filter, handler};
@@ -44,12 +45,13 @@ const ALL: libc::c_int = READ_EXECUTE | libc::PROT_WRITE;
 /// `int3`, between the pieces of code in the switcher.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Starts a process with all shareable memory and the pages of the switcher.
+/// Starts a process with all shareable memory and the pages of the switcher. Returns it with the listener of its filter,
+/// if it has one.
 pub(crate) fn start(
     memory: &mut Memory,
     switcher: &Region,
     crossing: Crossing,
-) -> io::Result<Tracee> {
+) -> io::Result<(Tracee, Option<Listener>)> {
     let source = crossing.signal_source();
     switcher.load(0, &[BREAKPOINT; PAGE])?;
     switcher.load(0, &SWITCHER_CALL)?;
@@ -58,19 +60,24 @@ pub(crate) fn start(
     switcher.load(REWRITTEN - SWITCHER, &REWRITTEN_HANDLER)?;
     switcher.load(FILTER - SWITCHER, &filter::program(FILTER, source))?;
     if source.is_some() {
-        handler::load(switcher, crossing.has_answering_handler())?;
+        handler::load(switcher, crossing)?;
     }
     let maps = maps(memory, switcher, source.is_some())?;
+    let vmm = std::process::id();
     // SAFETY: the child makes system calls only, see `prepare`.
     let pid = match unsafe { libc::fork() } {
         ..0 => return Err(io::Error::last_os_error()),
         // SAFETY: the process is a new fork with one thread.
-        0 => unsafe { prepare(&maps) },
+        0 => unsafe { prepare(&maps, vmm) },
         pid => pid,
     };
     let mut tracee = Tracee::adopt(pid)?;
-    confine(&mut tracee, &maps, switcher, source)?;
-    Ok(tracee)
+    let listener = confine(&mut tracee, &maps, switcher, source)?;
+    let listener = match source {
+        Some(SignalSource::NotifyingFilter) => Some(Listener::take(&mut tracee, listener)?),
+        _ => None,
+    };
+    Ok((tracee, listener))
 }
 
 /// Opens a file of memory such that no mapping of it can become writable.
@@ -125,11 +132,13 @@ fn maps(memory: &mut Memory, switcher: &Region, has_handler: bool) -> io::Result
 ///
 /// # Safety
 /// The process is a new fork, and does nothing else.
-unsafe fn prepare(maps: &[Map]) -> ! {
+unsafe fn prepare(maps: &[Map], vmm: u32) -> ! {
     // SAFETY: numbers and memory of this process only; the fixed addresses are free, or the call fails. Nothing
     // that another thread of the parent may have locked is used.
     unsafe {
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL).into());
+        // The VMM may have ended before.
+        check(libc::syscall(libc::SYS_getppid) - libc::c_long::from(vmm));
         check(libc::syscall(
             libc::SYS_ptrace,
             libc::PTRACE_TRACEME,
@@ -181,13 +190,13 @@ fn check(result: libc::c_long) {
     }
 }
 
-/// Removes what the process has inherited, and everything that it could use.
+/// Removes what the process has inherited, and everything that it could use. Returns the result of entering the filter.
 fn confine(
     tracee: &mut Tracee,
     maps: &[Map],
     switcher: &Region,
     source: Option<SignalSource>,
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let kept: Vec<_> = maps.iter().map(Map::range).collect();
     let unmap = |gap: Range<u64>| {
         let arguments = [gap.start, gap.end - gap.start, 0, 0, 0];
@@ -195,18 +204,24 @@ fn confine(
     };
     let set = |option, value| (libc::SYS_prctl, [option as u64, value, 0, 0, 0]);
     let mode = u64::from(libc::SECCOMP_SET_MODE_FILTER);
+    // The VMM may take a descriptor of a dumpable process only.
+    let (flags, dumpable) = match source {
+        Some(SignalSource::NotifyingFilter) => (listener::FLAGS, 1),
+        _ => (0, 0),
+    };
     let calls = tracee.rseq_call()?.into_iter();
     let calls = calls
         .chain(complement(&kept).into_iter().map(unmap))
         .chain(source.into_iter().flat_map(handler::setup_calls))
         .chain([
             set(libc::PR_SET_NO_NEW_PRIVS, 1),
-            set(libc::PR_SET_DUMPABLE, 0),
-            (libc::SYS_seccomp, [mode, 0, FILTER, 0, 0]),
+            set(libc::PR_SET_DUMPABLE, dumpable),
+            (libc::SYS_seccomp, [mode, flags, FILTER, 0, 0]),
         ]);
     switcher.load(CALLS - SWITCHER, &list(calls))?;
-    tracee.call_list()?;
-    tracee.reset_vectors()
+    let result = tracee.call_list()?;
+    tracee.reset_vectors()?;
+    Ok(result)
 }
 
 /// Returns the list of these calls, with its end.
@@ -224,7 +239,9 @@ mod tests {
 
     fn process(crossing: Crossing) -> Tracee {
         let switcher = Region::new(SWITCHER_PAGES * PAGE).unwrap();
-        start(&mut Memory::default(), &switcher, crossing).unwrap()
+        start(&mut Memory::default(), &switcher, crossing)
+            .unwrap()
+            .0
     }
 
     /// `uretprobe` and `uprobe`, which the kernel exempts from filters, and refuses outside of its own trampolines.
@@ -262,6 +279,12 @@ mod tests {
                 assert!(result.is_err(), "futex operation {operation}");
             }
         }
+    }
+
+    #[test]
+    fn filter_with_a_listener_allows_no_futex() {
+        let handlers = [libc::SYS_close, libc::SYS_rt_sigreturn];
+        expect_allowed(Crossing::Notify, &[&MAPPINGS[..], &handlers].concat());
     }
 
     #[test]

@@ -6,8 +6,9 @@
 use crate::control::{Control, GuestState, Mode, Stop};
 use crate::handler::{state, CALL, CONTEXT, INFO, REGISTERS, RESULT};
 use crate::layout::{CONTROL, STACK, STACK_SIZE, SWITCHER};
+use crate::listener::{Event, Listener, Notification, REPORT};
 use crate::registers::Registers;
-use crate::signals::{Lines, SIGNAL};
+use crate::signals::{signal, Lines, SIGNAL};
 use crate::tracee::Tracee;
 use std::io;
 use std::ptr;
@@ -35,11 +36,22 @@ const CONTEXT_LENGTH: u64 = REGISTERS + 19 * 8;
 /// Bytes that are read of `siginfo_t`: number, error, code, address.
 const INFO_LENGTH: u64 = 24;
 
+/// Reason why the process does not run.
+enum Reported {
+    /// A signal, in the control page.
+    Signal,
+    /// A system call, which waits for its answer.
+    Call(Notification),
+    /// It has ended, by this signal or with this status.
+    Ended(libc::c_int),
+}
+
 /// A process that reports its signals.
 pub(crate) struct Signalled {
     pid: libc::pid_t,
     switcher: Arc<Region>,
     lines: Arc<Lines>,
+    listener: Option<Listener>,
     has_ended: bool,
 }
 
@@ -50,16 +62,18 @@ impl Signalled {
         registers: &Registers,
         switcher: Arc<Region>,
         lines: Arc<Lines>,
+        listener: Option<Listener>,
     ) -> io::Result<Self> {
         let mut process = Self {
             pid: tracee.detach(registers, SIGNAL)?,
             switcher,
             lines,
+            listener,
             has_ended: false,
         };
         match process.wait()? {
-            Stop::Interrupted => Ok(process),
-            other => Err(io::Error::other(format!("unexpected {other:?}"))),
+            Reported::Signal => Ok(process),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -76,27 +90,28 @@ impl Signalled {
         self.switcher.load32(CONTROL - SWITCHER).unwrap_or(0)
     }
 
-    /// Sets the state and waits for the next stop: [`Stop::Interrupted`], or the end of the process.
-    fn continue_as(&mut self, state: u32) -> io::Result<Stop> {
+    /// Sets the state and waits for the next stop.
+    fn continue_as(&mut self, state: u32) -> io::Result<Reported> {
         self.set_word(CONTROL, state.into());
-        self.futex(libc::FUTEX_WAKE, 1, None);
+        match &mut self.listener {
+            Some(listener) => listener.answer(0),
+            None => {
+                self.futex(libc::FUTEX_WAKE, 1, None);
+            }
+        }
         self.wait()
     }
 
-    /// Waits until the process is in its handler. Returns [`Stop::Interrupted`], or the end of the process. `ETIMEDOUT`:
-    /// it has blocked the signal that stops it.
-    fn wait(&mut self) -> io::Result<Stop> {
+    /// Waits for a report, the end of the process, or a call that the listener receives. `ETIMEDOUT`: it has blocked the
+    /// signal that stops it.
+    fn wait(&mut self) -> io::Result<Reported> {
         let mut unanswered = None;
         loop {
-            let state = self.state();
-            if state == state::STOPPED {
-                return Ok(Stop::Interrupted);
+            if let Some(reported) = self.wait_once()? {
+                return Ok(reported);
             }
-            if !self.futex(libc::FUTEX_WAIT, state, Some(&CHECK)) {
-                continue;
-            }
-            if let Some(stop) = self.ended()? {
-                return Ok(stop);
+            if let Some(status) = self.ended()? {
+                return Ok(Reported::Ended(status));
             }
             if !self.lines.is_signalled() {
                 unanswered = None;
@@ -110,6 +125,26 @@ impl Signalled {
         }
     }
 
+    /// Waits for at most [`CHECK`].
+    fn wait_once(&mut self) -> io::Result<Option<Reported>> {
+        if let Some(listener) = &mut self.listener {
+            return Ok(match listener.wait(&CHECK)? {
+                Event::Call(call) if call.number == REPORT => Some(Reported::Signal),
+                Event::Call(call) => Some(Reported::Call(call)),
+                Event::None => None,
+            });
+        }
+        loop {
+            let state = self.state();
+            if state == state::STOPPED {
+                return Ok(Some(Reported::Signal));
+            }
+            if self.futex(libc::FUTEX_WAIT, state, Some(&CHECK)) {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Returns the CPU time of the process, in nanoseconds.
     fn cpu_time(&self) -> u64 {
         // `CPUCLOCK_SCHED` of a process (linux/posix-timers.h).
@@ -118,7 +153,7 @@ impl Signalled {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the kernel writes one timespec. The process exists: nobody has waited for it.
+        // SAFETY: the kernel writes one timespec. The process has not been waited for.
         unsafe { libc::clock_gettime(clock, &raw mut time) };
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
@@ -133,8 +168,8 @@ impl Signalled {
         status < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
     }
 
-    /// Returns how the process has ended, if it has.
-    fn ended(&mut self) -> io::Result<Option<Stop>> {
+    /// Returns the signal or status with which the process has ended, if it has.
+    fn ended(&mut self) -> io::Result<Option<libc::c_int>> {
         let mut status = 0;
         let no_usage = ptr::null_mut::<libc::rusage>();
         // SAFETY: the kernel writes one number.
@@ -147,10 +182,10 @@ impl Signalled {
             ..0 => Err(io::Error::last_os_error()),
             _ => {
                 self.has_ended = true;
-                Ok(Some(Stop::Ended(match libc::WIFSIGNALED(status) {
+                Ok(Some(match libc::WIFSIGNALED(status) {
                     true => libc::WTERMSIG(status),
                     false => libc::WEXITSTATUS(status),
-                })))
+                }))
             }
         }
     }
@@ -213,20 +248,17 @@ impl Signalled {
         Ok(registers)
     }
 
-    /// Returns number, code and address of the signal.
-    fn info(&self) -> io::Result<(libc::c_int, libc::c_int, u64)> {
-        let at = self.in_stack(INFO, INFO_LENGTH)?;
-        let [number, code] = [at, at + 8].map(|at| self.word(at) as libc::c_int);
-        Ok((number, code, self.word(at + 16)))
-    }
-}
-
-impl Control for Signalled {
-    fn pid(&self) -> libc::pid_t {
-        self.pid
+    /// Answers the call that waits, and waits for the next stop.
+    fn answer(&mut self, guest: &mut GuestState) -> io::Result<Reported> {
+        guest.is_partial = false;
+        if let Some(listener) = &mut self.listener {
+            listener.answer(guest.registers.0.rax);
+        }
+        self.wait()
     }
 
-    fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
+    /// Returns to the guest from the handler, and waits for the next stop.
+    fn resume(&mut self, guest: &GuestState, mode: Mode) -> io::Result<Reported> {
         let mut registers = guest.registers;
         if mode == Mode::Step {
             registers.0.eflags |= TRAP_FLAG;
@@ -234,9 +266,11 @@ impl Control for Signalled {
         if guest.is_changed || mode == Mode::Step {
             self.load(registers)?;
         }
-        if let stop @ Stop::Ended(_) = self.continue_as(state::RESUME)? {
-            return Ok(stop);
-        }
+        self.continue_as(state::RESUME)
+    }
+
+    /// Reads the report of a signal.
+    fn signal(&self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
         guest.registers = self.store()?;
         if mode == Mode::Step {
             guest.registers.0.eflags &= !TRAP_FLAG;
@@ -252,14 +286,58 @@ impl Control for Signalled {
         Ok(stop)
     }
 
+    /// Returns number, code and address of the signal.
+    fn info(&self) -> io::Result<(libc::c_int, libc::c_int, u64)> {
+        let at = self.in_stack(INFO, INFO_LENGTH)?;
+        let [number, code] = [at, at + 8].map(|at| self.word(at) as libc::c_int);
+        Ok((number, code, self.word(at + 16)))
+    }
+}
+
+impl Control for Signalled {
+    fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
+        let reported = match guest.is_partial {
+            true => self.answer(guest)?,
+            false => self.resume(guest, mode)?,
+        };
+        match reported {
+            Reported::Ended(status) => Ok(Stop::Ended(status)),
+            Reported::Call(call) => {
+                let r = &mut guest.registers.0;
+                [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = call.arguments;
+                r.rip = call.pointer;
+                guest.call_number = call.number.into();
+                guest.is_partial = true;
+                Ok(Stop::Call)
+            }
+            Reported::Signal => self.signal(guest, mode),
+        }
+    }
+
+    fn complete(&mut self, guest: &mut GuestState) -> io::Result<()> {
+        if !guest.is_partial {
+            return Ok(());
+        }
+        // The process receives the signal behind its call.
+        signal(self.pid);
+        match self.run(guest, Mode::Run)? {
+            Stop::Signal(SIGNAL) => Ok(()),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
     fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64> {
         let words = [number as u64].into_iter().chain(arguments);
         for (index, word) in words.enumerate() {
             self.set_word(CONTROL + CALL + 8 * index as u64, word);
         }
         match self.continue_as(state::CALL)? {
-            Stop::Ended(_) => Err(io::ErrorKind::BrokenPipe.into()),
-            _ => Ok(self.word(CONTROL + RESULT) as i64),
+            Reported::Signal => Ok(self.word(CONTROL + RESULT) as i64),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 

@@ -110,7 +110,7 @@ impl Lines {
 }
 
 /// Sends [`SIGNAL`]. A process that has ended is not an error.
-fn signal(process: libc::pid_t) {
+pub(crate) fn signal(process: libc::pid_t) {
     // SAFETY: takes numbers only. The process has one thread with the same number.
     unsafe { libc::syscall(libc::SYS_tgkill, process, process, SIGNAL) };
 }

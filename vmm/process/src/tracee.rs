@@ -117,11 +117,11 @@ impl Tracee {
         })
     }
 
-    /// Makes the process execute the list of system calls at [`CALLS`].
-    pub fn call_list(&mut self) -> io::Result<()> {
+    /// Makes the process execute the list of system calls at [`CALLS`]. Returns the result of the last one.
+    pub fn call_list(&mut self) -> io::Result<u64> {
         let mut registers = Registers::new();
         (registers.0.rip, registers.0.rbx) = (LIST, CALLS);
-        check(self.run_switcher(registers)?).map(drop)
+        check(self.run_switcher(registers)?)
     }
 
     /// Runs the switcher until it stops. Returns the result of its last call, negative for an error.

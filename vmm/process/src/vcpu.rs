@@ -1,5 +1,6 @@
 //! The vCPU: stops of the guest's process become exits.
 
+mod calls;
 mod emulate;
 mod faults;
 
@@ -16,14 +17,12 @@ use crate::layout::SWITCHER_PAGES;
 use crate::mappings::Mappings;
 use crate::paging::PageFault;
 use crate::registers::{Registers, INTERRUPTS_ON};
-use crate::rewrite::rewrite;
 use crate::sandbox;
 use crate::shared::Shared;
 use crate::signalled::Signalled;
 use crate::signals::{monotonic_ns, ProcessKick, Timer};
 use std::io;
 use std::sync::Arc;
-use trapline_abi::platform::HYPERCALL_REFUSED;
 use trapline_interface::{
     Activity, BootState, Entry, Error, Exit, Kicker, RegSet, Region, Result, Stop as GuestStop,
     Vcpu, VcpuState, VcpuStats, PAGE,
@@ -110,7 +109,7 @@ impl ProcessVcpu {
         has_apic: bool,
     ) -> io::Result<Self> {
         let switcher = Arc::new(Region::new(SWITCHER_PAGES * PAGE)?);
-        let mut tracee = sandbox::start(&mut shared.memory(), &switcher, crossing)?;
+        let (mut tracee, listener) = sandbox::start(&mut shared.memory(), &switcher, crossing)?;
         let mut mappings = Mappings::default();
         mappings.fill(&mut tracee, &mut shared.memory(), &boot.system)?;
         let mut registers = Registers::new();
@@ -120,7 +119,9 @@ impl ProcessVcpu {
             None => Box::new(tracee),
             Some(_) => {
                 let (switcher, lines) = (Arc::clone(&switcher), Arc::clone(&shared.lines));
-                Box::new(Signalled::detach(tracee, &registers, switcher, lines)?)
+                Box::new(Signalled::detach(
+                    tracee, &registers, switcher, lines, listener,
+                )?)
             }
         };
         let timer = match has_apic {
@@ -241,6 +242,7 @@ impl ProcessVcpu {
         let changes = self.shared.changes();
         if changes != self.changes {
             self.changes = changes;
+            self.process.complete(&mut self.guest)?;
             self.mappings.flush(self.process.as_mut())?;
         }
         Ok(())
@@ -262,6 +264,7 @@ impl ProcessVcpu {
         let Some(vector) = apic.pending() else {
             return Ok(false);
         };
+        self.process.complete(&mut self.guest)?;
         apic.accept(vector);
         self.is_halted = false;
         Err(Event::Exception(vector, None))
@@ -306,28 +309,6 @@ impl ProcessVcpu {
         let fetched = self.fetch();
         fetched.is_ok_and(|code| !(0xd8..=0xdf).contains(&code[0]) && code[0] != 0x9b)
     }
-
-    fn hypercall(&mut self) -> Option<Exit> {
-        if self.crossing == Crossing::Rewrite && self.rewrite() {
-            return None;
-        }
-        self.pending = Pending::Call;
-        let r = &self.guest.registers.0;
-        Some(Exit::Hypercall {
-            number: self.guest.call_number,
-            args: [r.rdi, r.rsi, r.rdx, r.r10],
-        })
-    }
-
-    /// Rewrites the system call that has stopped the process, and answers it as its handler will.
-    fn rewrite(&mut self) -> bool {
-        let registers = &mut self.guest.registers.0;
-        let rewritten = rewrite(&mut self.shared.memory(), &self.cpu, registers.rip);
-        if let Some(behind) = rewritten {
-            (registers.rip, registers.rax) = (behind, HYPERCALL_REFUSED);
-        }
-        rewritten.is_some()
-    }
 }
 
 /// Code of `<asm-generic/siginfo.h>`.
@@ -344,6 +325,7 @@ impl Vcpu for ProcessVcpu {
     }
 
     fn state(&mut self, which: RegSet) -> Result<VcpuState> {
+        self.complete_call()?;
         let mut state = VcpuState::default();
         if which.contains(RegSet::GENERAL) {
             let registers = &self.guest.registers;
@@ -362,6 +344,7 @@ impl Vcpu for ProcessVcpu {
     }
 
     fn set_state(&mut self, changed: &VcpuState) -> Result<()> {
+        self.complete_call()?;
         if let Some(activity) = changed.activity {
             self.is_halted = activity == Activity::Halted;
         }

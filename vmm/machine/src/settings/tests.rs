@@ -206,7 +206,7 @@ fn usage_errors_name_the_option() {
         ),
         (
             &["--image=k", "--backend=process", "--crossing=fast"],
-            "dispatch, trap or ptrace",
+            "trap, notify or ptrace",
         ),
         (&["--kernel=k", "--crossing=ptrace"], "requires --image"),
     ] {

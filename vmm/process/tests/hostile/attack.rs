@@ -45,7 +45,12 @@ pub fn attack(code: &[u8]) -> Attack {
 }
 
 /// A mechanism for each way of controlling the process.
-pub const CONTROLS: [Crossing; 3] = [Crossing::Ptrace, Crossing::Dispatch, Crossing::Trap];
+pub const CONTROLS: [Crossing; 4] = [
+    Crossing::Ptrace,
+    Crossing::Dispatch,
+    Crossing::Trap,
+    Crossing::Notify,
+];
 
 /// Starts `code` with this mechanism for hypercalls.
 pub fn attack_by(crossing: Crossing, code: &[u8]) -> Attack {

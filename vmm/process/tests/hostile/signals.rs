@@ -2,11 +2,11 @@
 
 use crate::attack::{attack_by, registers, Attack, ALIAS, CODE, SWITCHER, SYSCALL, UNDEFINED};
 use std::time::{Duration, Instant};
-use trapline_abi::platform::{HYPERCALL_PADDING, HYPERCALL_REFUSED};
-use trapline_interface::{Entry, Exit, Stop, Vcpu};
+use trapline_abi::platform::{HYPERCALL_PADDING, HYPERCALL_REFUSED, HYPERCALL_UNKNOWN};
+use trapline_interface::{Entry, Exit, RegSet, Stop, Vcpu};
 use trapline_process::Crossing;
 
-const MECHANISMS: [Crossing; 2] = [Crossing::Dispatch, Crossing::Trap];
+const MECHANISMS: [Crossing; 3] = [Crossing::Dispatch, Crossing::Trap, Crossing::Notify];
 
 /// Control page of the process, and the stack of its handler.
 const CONTROL: u64 = SWITCHER + 0x4000;
@@ -31,7 +31,7 @@ fn call(attack: &mut Attack, number: libc::c_long, arguments: [u64; 4]) -> Exit 
 
 #[test]
 fn marked_call_is_answered_by_the_handler() {
-    for crossing in MECHANISMS {
+    for crossing in [Crossing::Dispatch, Crossing::Trap] {
         let code = [&SYSCALL[..], &HYPERCALL_PADDING, &UNDEFINED].concat();
         let mut attack = attack_by(crossing, &code);
         attack.expect_triple_fault("the end");
@@ -191,4 +191,26 @@ fn reports_outside_of_the_handlers_stack_are_rejected() {
             Ok(Exit::Stopped(_))
         ));
     }
+}
+
+/// The VMM is notified of the number of an image's hypercalls, and answers without knowing the registers.
+#[test]
+fn notified_call_is_answered_and_its_registers_follow() {
+    let mut attack = attack_by(Crossing::Notify, &[&SYSCALL[..], &UNDEFINED].concat());
+    attack.set(|general| {
+        general.rax = HYPERCALL_UNKNOWN;
+        (general.rdi, general.rbx) = (5, 6);
+    });
+    let Exit::Hypercall { number, args } = attack.run() else {
+        panic!("no hypercall");
+    };
+    assert_eq!((number, args[0]), (HYPERCALL_UNKNOWN, 5));
+    assert!(attack.vcpu.state(RegSet::GENERAL).is_err());
+    // The kick is before the next instruction.
+    attack.vcpu.kicker().kick();
+    assert_eq!(attack.run_with(7), Exit::Kicked);
+    let general = registers(&mut attack);
+    assert_eq!((general.rax, general.rbx, general.rip), (7, 6, CODE + 2));
+    attack.expect_triple_fault("the next instruction");
+    attack.expect_sandbox();
 }
