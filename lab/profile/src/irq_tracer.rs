@@ -7,7 +7,7 @@
 //! were executed before the next block started gives the instruction that control left it by,
 //! which is all that [`Retirement`] needs.
 //!
-//! Of several host timer interrupts, the last one counts after which a guest's timer was found
+//! Among several host timer interrupts, the last one counts after which a guest's timer was found
 //! expired. A halt of the CPU discards everything: the clock then advances by an unknown number
 //! of ticks.
 

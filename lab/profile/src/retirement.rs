@@ -1,7 +1,7 @@
 //! Instructions that began and did not retire, so that the machine's clock does not count them.
 //! The plugin sees them when they begin, and again when they are retried.
 //!
-//! Whether an instruction retired follows from its successor. A data fault leads into the
+//! The successor of an instruction shows whether it retired. A data fault leads into the
 //! kernel and back to the same instruction; if only the *next* instruction could not be fetched,
 //! this one retired. The same holds for a guest that exits: because of its instruction, because
 //! of an interrupt, or because a page of its code is absent. Only after the last instruction of

@@ -9,11 +9,13 @@ mod deadline;
 mod descendants;
 mod divert;
 mod guard;
+mod output_handler;
 mod recording;
 
 pub use command::Command;
 pub use deadline::Deadline;
 pub use divert::Diversion;
+pub use output_handler::OutputHandler;
 
 use crate::usage::ProcessProbe;
 use crate::{Error, Limits};
@@ -28,34 +30,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
-use trapline_protocol::UsageProbe;
 use trapline_spawn::{ticks, Program, Started};
-
-/// Handles the output of a process.
-pub trait OutputHandler {
-    /// Handles standard output, read at `at` ticks.
-    fn console(&mut self, bytes: &[u8], at: u64, probe: &mut dyn UsageProbe);
-    /// Handles standard error.
-    fn errors(&mut self, bytes: &[u8]);
-    /// Handles output on descriptor 3.
-    fn events(&mut self, bytes: &[u8]);
-    /// Checks the output after each read.
-    ///
-    /// # Errors
-    /// The process is to be stopped.
-    fn check(&mut self) -> Result<(), Error>;
-    /// Returns whether the process can be killed because all output arrived; `elapsed` is its run
-    /// time. Called at least every 100 ms.
-    ///
-    /// # Errors
-    /// The process is to be stopped.
-    fn is_complete(&mut self, elapsed: Duration) -> Result<bool, Error> {
-        let _ = elapsed;
-        Ok(false)
-    }
-    /// Returns the last output, for error messages.
-    fn last_output(&self) -> String;
-}
 
 /// A source of events besides the process.
 pub trait EventSource {

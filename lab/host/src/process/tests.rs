@@ -1,6 +1,7 @@
 use super::*;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
+use trapline_protocol::UsageProbe;
 
 #[derive(Default)]
 struct Recorder {
