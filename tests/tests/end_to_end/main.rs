@@ -35,6 +35,7 @@ mod nested;
 mod network;
 mod plan;
 mod populate;
+mod process;
 mod processes;
 mod recipe;
 mod replay;
