@@ -9,7 +9,8 @@
 //! ````
 //!
 //! A line `...` stands for any number of lines. In a block that is marked `console wall` figures depend on the host:
-//! they are compared by shape, with all numbers alike.
+//! they are compared by shape, with all numbers alike. A command without output below it must exit with status 0; what
+//! it prints is not compared.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ pub struct Example {
     pub lines: Range<usize>,
     /// The shell command, on one line.
     pub command: String,
-    /// Its documented output.
+    /// Its documented output; empty: only the exit status is checked.
     pub output: Vec<String>,
     /// Figures depend on the host.
     pub is_wall: bool,
@@ -111,6 +112,14 @@ impl Example {
         let updated =
             lines.map(|(line, place)| place.map_or(line.as_str(), |it| printed[it].trim_end()));
         Ok(updated.map(str::to_owned).collect())
+    }
+
+    /// Returns whether the command names an environment, as a word of its own.
+    pub fn names(&self, environment: &str) -> bool {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-');
+        self.command
+            .split(|c| !is_part(c))
+            .any(|word| word == environment)
     }
 
     /// Returns the number of figures in the documented output.
@@ -233,6 +242,18 @@ mod tests {
             example.check("sim   ? insn\nend 7\n"),
             Err(Difference::Text)
         );
+    }
+
+    #[test]
+    fn environments_are_whole_words() {
+        let command = "trapline run --env sim,sim/xen-pvh:cap=25 > a".to_owned();
+        let example = Example {
+            command,
+            ..example()
+        };
+        assert!(example.names("sim/xen-pvh"));
+        assert!(example.names("sim"));
+        assert!(!example.names("sim/xen"));
     }
 
     #[test]

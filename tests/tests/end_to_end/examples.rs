@@ -1,12 +1,14 @@
 //! The commands of the documentation print what its pages show.
 //!
-//! `TRAPLINE_BLESS=1` writes the digits printed now into the pages.
+//! `TRAPLINE_BLESS=1` writes the digits printed now into the pages. An example that differs is skipped if this machine
+//! lacks one of its environments, or has another kernel, QEMU or toolchain than the repository's baselines.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 use tempfile::TempDir;
 use trapline_tests::examples::{examples, Difference, Example};
 use trapline_tests::{has_qemu, parts, root, skip};
@@ -28,22 +30,38 @@ impl Shell {
         Self { directory }
     }
 
-    fn run(&self, command: &str) -> String {
+    fn run(&self, command: &str) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{path}", parts().display());
-        let output = Command::new("bash")
+        Command::new("bash")
             .args(["-c", command])
             .current_dir(self.directory.path())
             .env("PATH", path)
             .env("XDG_DATA_HOME", self.directory.path())
             .env("COLUMNS", "80")
+            .stdin(Stdio::null())
             .output()
-            .expect("bash starts");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+            .expect("bash starts")
+    }
+
+    /// Returns the JSON that a command prints.
+    fn json(&self, command: &str) -> Option<Value> {
+        serde_json::from_slice(&self.run(command).stdout).ok()
     }
 }
 
-/// Returns the reason why digits differ from the repository's on this machine, if there is one: another kernel, QEMU or
+/// Returns an environment of the example that cannot be measured on this machine, with the reason.
+fn missing_environment(example: &Example) -> Option<String> {
+    let list = Shell::new().json("trapline list --format json")?;
+    let environments = list["environments"].as_array()?;
+    let missing = environments.iter().find(|environment| {
+        let name = environment["name"].as_str().unwrap_or_default();
+        environment["ready"] == false && !name.ends_with("custom") && example.names(name)
+    })?;
+    Some(format!("{}: {}", missing["name"], missing["reason"]))
+}
+
+/// Returns the reason why output differs from the repository's on this machine, if there is one: another kernel, QEMU or
 /// toolchain.
 fn other_surroundings() -> Option<String> {
     let baseline = root().join("baselines/sim-kvm.json");
@@ -51,7 +69,7 @@ fn other_surroundings() -> Option<String> {
         "trapline check --format json --baseline {}",
         baseline.display()
     );
-    let json: Value = serde_json::from_str(&Shell::new().run(&check)).ok()?;
+    let json = Shell::new().json(&check)?;
     let causes = json["causes"].as_array()?;
     let cause = causes.iter().find(|cause| cause["around"] == true)?;
     Some(format!(
@@ -67,15 +85,33 @@ fn check(page: &Path) {
     assert!(!all.is_empty(), "{} has no example", page.display());
     let shell = Shell::new();
     let mut updates = BTreeMap::new();
+    println!("{}", page.display());
     for example in all {
-        let printed = shell.run(&example.command);
-        match example.check(&printed) {
-            Ok(()) => println!("{} figures: {}", example.figures(), example.command),
-            Err(difference) => updates.extend(differs(&example, difference, &printed)),
+        let start = Instant::now();
+        let output = shell.run(&example.command);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let seconds = start.elapsed().as_secs_f64();
+        let (figures, command) = (example.figures(), &example.command);
+        println!("{figures} figures, {seconds:.1} s: {command}");
+        if example.output.is_empty() {
+            succeeds(&example, &output);
+        } else if let Err(difference) = example.check(&printed) {
+            updates.extend(differs(&example, difference, &printed));
         }
     }
     if !updates.is_empty() {
         write(page, &text, updates);
+    }
+}
+
+/// Checks the exit status of an example without output.
+fn succeeds(example: &Example, output: &Output) {
+    if output.status.success() {
+        return;
+    }
+    match missing_environment(example) {
+        Some(reason) => skip(&example.command, &reason),
+        None => panic!("{} failed: {output:?}", example.command),
     }
 }
 
@@ -85,17 +121,19 @@ fn differs(
     difference: Difference,
     printed: &str,
 ) -> Option<(usize, Vec<String>)> {
+    if let Some(reason) = missing_environment(example) {
+        skip(&example.command, &reason);
+        return None;
+    }
     if std::env::var_os("TRAPLINE_BLESS").is_some() {
         let updated = example.updated(printed);
         let updated =
             updated.unwrap_or_else(|_| panic!("edit the text of {example:?}:\n{printed}"));
         return Some((example.lines.start, updated));
     }
-    if difference == Difference::Digits {
-        if let Some(reason) = other_surroundings() {
-            skip(&example.command, &reason);
-            return None;
-        }
+    if let Some(reason) = other_surroundings() {
+        skip(&example.command, &reason);
+        return None;
     }
     panic!("{difference:?} differ from {example:#?}, printed:\n{printed}");
 }
