@@ -1,5 +1,4 @@
-// What keeps people from reading or using a page, as far as a program can tell: a list
-// of sentences, empty if nothing does. Contrast is that of WCAG 2.2 (1.4.3): at least
+// Finds accessibility problems of a page: a list of sentences, empty if there are none. Contrast is that of WCAG 2.2 (1.4.3): at least
 // 4.5, of large text 3.
 (() => {
   const found = [];
@@ -57,6 +56,7 @@
     if (ratio < (isLarge ? 3 : 4.5)) found.push('contrast ' + ratio.toFixed(2) + ': ' + where(element));
   }
   if (texts < 50) found.push('only ' + texts + ' texts are shown');
+  for (const header of all('th')) if (!header.textContent.trim()) found.push('empty header: ' + where(header));
 
   // Names, for those who do not see.
   const name = (element) => (element.getAttribute('aria-label') || element.labels?.[0]?.textContent

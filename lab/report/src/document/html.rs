@@ -114,8 +114,8 @@ fn with_code(text: &str) -> Markup {
 pub fn table(table: &Table) -> Markup {
     html! {
         table.numbers {
-            thead { tr { th scope="col" { (table.corner) }
-                @for column in &table.columns { th scope="col" { (column.title) } } } }
+            thead { tr { (header(&table.corner))
+                @for column in &table.columns { (header(&column.title)) } } }
             tbody { @for row in &table.rows {
                 @match row {
                     Row::Heading { name, .. } => tr.group {
@@ -129,6 +129,11 @@ pub fn table(table: &Table) -> Markup {
             } }
         }
     }
+}
+
+/// Renders the title of a column. A header without text would be read out as one.
+fn header(title: &str) -> Markup {
+    html! { @if title.is_empty() { td {} } @else { th scope="col" { (title) } } }
 }
 
 fn cell(cell: &Cell) -> Markup {
