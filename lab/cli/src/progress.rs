@@ -4,7 +4,7 @@
 use crate::{outcome, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trapline_environments::{Activity, Progress as GuestProgress};
@@ -17,6 +17,8 @@ use trapline_runner::{EventHandler, RunEvent};
 pub struct Progress {
     is_hidden: bool,
     bar: Arc<Mutex<ProgressBar>>,
+    /// Expected time, as text behind the elapsed time.
+    expected: OnceLock<String>,
     ticker: Option<Ticker>,
 }
 
@@ -53,7 +55,7 @@ impl Ticker {
                             Some(boots) => format!("{}/{boots} boots, ", bar.position()),
                             None => String::new(),
                         };
-                        anstream::eprintln!("{seconds} s: {done}{message}");
+                        anstream::eprintln!("{seconds} s{}: {done}{message}", bar.prefix());
                     }
                 }
             }
@@ -76,7 +78,7 @@ impl Drop for Ticker {
 }
 
 /// Fits 80 columns with the longest names of an environment and an operation.
-const TEMPLATE: &str = "{spinner} {elapsed:>4} [{bar:20}] {pos}/{len} boots  {wide_msg}";
+const TEMPLATE: &str = "{spinner} {elapsed:>4}{prefix} [{bar:20}] {pos}/{len} boots  {wide_msg}";
 
 /// Interval at which the elapsed time is updated.
 const TICK: Duration = Duration::from_millis(200);
@@ -87,6 +89,7 @@ impl Progress {
         Self {
             is_hidden: quiet,
             bar: Arc::new(Mutex::new(ProgressBar::hidden())),
+            expected: OnceLock::new(),
             ticker: None,
         }
     }
@@ -122,6 +125,7 @@ impl Progress {
         let style = ProgressStyle::with_template(TEMPLATE).expect("the template is valid");
         let bar = ProgressBar::with_draw_target(Some(boots as u64), ProgressDrawTarget::hidden());
         bar.set_style(style.progress_chars("=> "));
+        bar.set_prefix(self.expected.get().cloned().unwrap_or_default());
         self.start(bar);
     }
 }
@@ -137,6 +141,12 @@ impl EventHandler for Progress {
         match event {
             RunEvent::Note(text) => anstream::eprintln!("note: {text}"),
             _ if self.is_hidden => {}
+            RunEvent::Expected(time) => {
+                // Of the first run, if a command has several.
+                let _ = self
+                    .expected
+                    .set(format!(" of ~{} s", time.as_secs().max(1)));
+            }
             RunEvent::Started { boots } => self.started(boots),
             RunEvent::TaskStarted(task) => {
                 let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());

@@ -1,5 +1,6 @@
 //! Progress of a run, as events.
 
+use std::time::Duration;
 use trapline_environments::Progress;
 use trapline_model::kernel_build::Column;
 use trapline_model::{EnvironmentId, PlannedBoot};
@@ -12,6 +13,8 @@ pub enum RunEvent<'a> {
         /// Boots or builds.
         boots: usize,
     },
+    /// An earlier run of the same request took this time, from its first boot on. Precedes [`Self::Started`].
+    Expected(Duration),
     /// A boot starts.
     BootStarted(&'a PlannedBoot),
     /// The guest of a boot reports progress.

@@ -2,6 +2,7 @@
 
 use crate::boots;
 use crate::context::RunContext;
+use crate::event::RunEvent;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::options::BootOptions;
@@ -9,10 +10,11 @@ use crate::request_text::RecordedRequest;
 use crate::resume::{self, Resume};
 use crate::run_owner;
 use crate::sink::StoreSink;
+use std::time::Duration;
 use trapline_abi::{block, OpSet};
 use trapline_environments::disk;
 use trapline_model::{expand, irq, populate, Config, EnvironmentId, Request};
-use trapline_store::{NewRun, Run, RunId, Store};
+use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
 /// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
 /// would repeat them.
@@ -91,11 +93,23 @@ pub fn continue_run(
 ) -> Result<Run, Failure> {
     let mut plan = expand(request);
     let stored = store.booted(number)?;
+    if let Some(time) = expected(&store.runs()?, number).filter(|_| stored.is_empty()) {
+        context.events.handle(RunEvent::Expected(time));
+    }
     plan.boots
         .retain(|boot| !stored.contains(&(boot.config(), boot.replicate)));
     let mut sink = StoreSink::new(store, number);
     boots::execute(&plan, context, options, &mut sink)?;
     finish(store, number, context)
+}
+
+/// Returns the time that the last finished run of the same request took.
+fn expected(runs: &[RunInfo], number: RunId) -> Option<Duration> {
+    let this = runs.iter().find(|run| run.id == number)?;
+    let mut earlier = runs.iter().rev().filter(|run| run.id < number);
+    let same = earlier.find(|run| run.request == this.request && run.finished_at.is_some())?;
+    let milliseconds = same.finished_at?.saturating_sub(same.started_at);
+    Some(Duration::from_millis(milliseconds))
 }
 
 /// Creates the run of `request` and stores the configs that are skipped, with their reasons.
@@ -166,4 +180,42 @@ pub(crate) fn finish(
         store.finish_run(number)?;
     }
     Ok(store.load(number)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn run(id: i64, request: &str, milliseconds: Option<u64>) -> RunInfo {
+        RunInfo {
+            id: RunId(id),
+            started_at: 1_000,
+            finished_at: milliseconds.map(|time| 1_000 + time),
+            seed: 1,
+            request: request.to_owned(),
+            version: String::new(),
+            facts: BTreeMap::new(),
+            boots: 0,
+            owner: None,
+            plan: None,
+        }
+    }
+
+    #[test]
+    fn the_last_finished_run_of_the_same_request_gives_the_expected_time() {
+        let runs = [
+            run(1, "a", Some(50)),
+            run(2, "a", Some(70)),
+            run(3, "a", None),
+            run(4, "b", Some(90)),
+            run(5, "a", None),
+            run(6, "c", None),
+        ];
+        let of = |number| expected(&runs, RunId(number));
+        assert_eq!(of(5), Some(Duration::from_millis(70)));
+        assert_eq!(of(2), Some(Duration::from_millis(50)));
+        assert_eq!(of(1), None);
+        assert_eq!(of(6), None);
+    }
 }
