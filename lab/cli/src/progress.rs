@@ -55,7 +55,7 @@ impl Ticker {
                             Some(boots) => format!("{}/{boots} boots, ", bar.position()),
                             None => String::new(),
                         };
-                        anstream::eprintln!("{seconds} s{}: {done}{message}", bar.prefix());
+                        anstream::eprintln!("{seconds}s{}: {done}{message}", bar.prefix());
                     }
                 }
             }
@@ -102,7 +102,7 @@ impl Progress {
         if terminal::is_watched() {
             self.handle(RunEvent::TaskStarted(text));
         } else {
-            anstream::eprintln!("0 s: {text}");
+            anstream::eprintln!("0s: {text}");
             self.bar().set_message(text.to_owned());
         }
         self.ticker = Some(Ticker::start(Arc::clone(&self.bar)));
@@ -145,7 +145,7 @@ impl EventHandler for Progress {
                 // Of the first run, if a command has several.
                 let _ = self
                     .expected
-                    .set(format!(" of ~{} s", time.as_secs().max(1)));
+                    .set(format!(" of ~{}s", time.as_secs().max(1)));
             }
             RunEvent::Started { boots } => self.started(boots),
             RunEvent::TaskStarted(task) => {

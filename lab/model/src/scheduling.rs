@@ -87,14 +87,13 @@ impl Scheduling {
         }
     }
 
-    /// Returns why an environment does not support it, with the remedy.
+    /// Returns why an environment does not support it, with the remedy: the options are those of `irq`.
     pub fn unsupported_reason(&self, environment: EnvironmentId) -> Option<String> {
         let halt = || {
             (!self.halt.is_supported_by(environment)).then(|| {
                 format!(
-                    "--idle {} is not supported by {environment}: leave it out, or choose from {} \
-                     with --env",
-                    self.halt.name(),
+                    "--idle halt-in-guest is not supported by {environment}: leave it out, or \
+                     choose from {} with --env",
                     EnvironmentId::names_of(|id| self.halt.is_supported_by(id))
                 )
             })
@@ -226,7 +225,7 @@ mod tests {
         assert_eq!(in_guest.unsupported_reason(EnvironmentId::SIM_KVM), None);
         for id in [EnvironmentId::HOST, EnvironmentId::SIM_XEN_PVH] {
             let reason = in_guest.unsupported_reason(id).unwrap();
-            let expected = format!("--idle in-guest is not supported by {id}");
+            let expected = format!("--idle halt-in-guest is not supported by {id}");
             assert!(reason.starts_with(&expected), "{reason}");
         }
         let mut all = EnvironmentId::ALL.into_iter();

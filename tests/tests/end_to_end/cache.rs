@@ -314,7 +314,7 @@ fn run_checks_only_the_requested_environments() {
     let result = cached.run(&words);
     assert_eq!(result.status, Some(0), "{result:?}");
     assert!(
-        result.stderr.starts_with("0 s: checking environments\n"),
+        result.stderr.starts_with("0s: checking environments\n"),
         "{result:?}"
     );
     assert!(

@@ -283,11 +283,11 @@ fn run_prints_the_result_and_lines_of_progress() {
     let run = everything();
     assert!(run.result.stdout.starts_with('{') && run.result.stdout.ends_with("}\n"));
     let mut lines = run.result.stderr.lines();
-    assert_eq!(lines.next(), Some("0 s: checking environments"));
+    assert_eq!(lines.next(), Some("0s: checking environments"));
     // A loaded host gives a warning with its remedy.
     let is_warning = |line: &&str| line.starts_with("warning: ") || line.starts_with("help: ");
     for line in lines.filter(|line| !is_warning(line)) {
-        let (seconds, _) = line.split_once(" s: ").expect(line);
+        let (seconds, _) = line.split_once("s: ").expect(line);
         assert!(seconds.parse::<u64>().unwrap() >= 10, "{line}");
     }
 }
