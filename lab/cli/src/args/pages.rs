@@ -37,10 +37,7 @@ pub const PAGES: [Page; 16] = [
             (0, "success; operations that cannot be measured are skipped"),
             (1, "an operation that should work failed"),
             (2, "invalid command line"),
-            (
-                3,
-                "two runs on the instruction clock gave different figures",
-            ),
+            (3, "two runs on the instruction clock differ"),
             (
                 4,
                 "baseline, check, bisect, compare, irq: cannot be measured on this host",
@@ -85,10 +82,7 @@ pub const PAGES: [Page; 16] = [
             ),
             (1, "an operation failed; with --require: not met by a timer"),
             (2, "invalid command line"),
-            (
-                3,
-                "two runs on the instruction clock gave different figures",
-            ),
+            (3, "two runs on the instruction clock differ"),
             (4, "with --require: nothing can be measured on this host"),
             (
                 5,
