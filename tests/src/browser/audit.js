@@ -56,7 +56,7 @@
     if (ratio < (isLarge ? 3 : 4.5)) found.push('contrast ' + ratio.toFixed(2) + ': ' + where(element));
   }
   if (texts < 50) found.push('only ' + texts + ' texts are shown');
-  for (const header of all('th')) if (!header.textContent.trim()) found.push('empty header: ' + where(header));
+  for (const header of all('thead th')) if (!header.textContent.trim()) found.push('empty header: ' + where(header));
 
   // Names, for those who do not see.
   const name = (element) => (element.getAttribute('aria-label') || element.labels?.[0]?.textContent
