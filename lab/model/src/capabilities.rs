@@ -94,6 +94,8 @@ impl EnvironmentId {
     /// downloaded; Xen, Linux guests and the second simulated machine boot slowly.
     pub fn is_default(self) -> bool {
         let is_slow = self.is_xen() || self.is_linux_guest() || self.is_on(Machine::SimVmx);
+        // Page faults of a process wait for a second CPU: `stream` can take minutes on a loaded host.
+        let is_slow = is_slow || self.is_process() && self.is_on(Machine::Host);
         let is_nested = self.stack().is_nested();
         let is_common = match self.vmm() {
             Some(Vmm::Qemu(machine)) => machine == QemuMachine::DEFAULT,
