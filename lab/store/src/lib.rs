@@ -120,7 +120,7 @@ fn check(path: &Path) -> Result<(), StoreError> {
             Ok(_) => return Ok(()),
             Err(error) => Problem::Unreadable(error.to_string()),
         },
-        // It does not exist, or opening it tells why not.
+        // It does not exist, or opening it fails with the reason.
         Err(_) => return Ok(()),
     };
     Err(StoreError::new(path, problem))
