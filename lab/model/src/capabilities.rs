@@ -48,7 +48,7 @@ impl EnvironmentId {
         self.stack().innermost()
     }
 
-    fn hypervisor(self) -> Option<Hypervisor> {
+    pub(crate) fn hypervisor(self) -> Option<Hypervisor> {
         self.innermost().map(|level| level.hypervisor)
     }
 
@@ -56,7 +56,7 @@ impl EnvironmentId {
         self.innermost().and_then(|level| level.vmm)
     }
 
-    fn is_on(self, machine: Machine) -> bool {
+    pub(crate) fn is_on(self, machine: Machine) -> bool {
         self.stack().machine == machine
     }
 

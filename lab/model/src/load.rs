@@ -3,7 +3,7 @@
 //! A load is only described here: a host and a simulated machine run it differently. Console loads are
 //! output of the measured guest itself; all others are processes beside it.
 
-use crate::vmm_options::{MemoryPages, Population, Serial};
+use crate::guest_config::{MemoryPages, Population, Serial};
 use std::fmt;
 use std::str::FromStr;
 

@@ -6,10 +6,9 @@
 
 use crate::cpus;
 use crate::environment::EnvironmentId;
-use crate::guest_config::GuestConfig;
+use crate::guest_config::{Crossing, GuestConfig, MemoryPages};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
-use crate::vmm_options::{Crossing, MemoryPages};
 use std::ops::RangeInclusive;
 
 /// A setting.

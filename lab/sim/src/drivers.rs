@@ -110,10 +110,7 @@ mod tests {
 
     #[test]
     fn file_names_follow_the_load_order() {
-        let module = |name: &str| Module {
-            name: name.to_owned(),
-            bytes: name.as_bytes().to_vec(),
-        };
+        let module = |name: &str| Module::new(name.to_owned(), name.as_bytes().to_vec());
         let bytes = archive(&[module("virtio"), module("b"), module("a")]);
         let text = String::from_utf8_lossy(&bytes);
         let at = |name: &str| text.find(name).unwrap();

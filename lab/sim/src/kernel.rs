@@ -148,7 +148,7 @@ pub fn modules_in(directory: &Path, order: &str) -> Result<Vec<Module>, Error> {
         let path = directory.join(format!("{name}.ko"));
         let bytes = fs::read(&path).map_err(Error::file(&path))?;
         let name = name.to_owned();
-        Ok(Module { name, bytes })
+        Ok(Module::new(name, bytes))
     });
     modules.collect()
 }

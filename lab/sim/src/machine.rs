@@ -5,6 +5,7 @@
 //! have byte-identical output from there on.
 
 use crate::base::{Base, BootFiles, KERNEL_WORDS, MACHINE};
+use crate::module;
 use crate::plugin::{with_plugin, Plugin};
 use crate::qemu::{self, Qemu};
 use crate::ready::{is_final, ReadyMachine};
@@ -27,7 +28,6 @@ pub fn facts() -> Facts {
     [
         ("machine", format!("{MACHINE} {}", qemu::COUNTING)),
         ("l1-command-line", KERNEL_WORDS.to_owned()),
-        ("l1-settings", root::module_options()),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -69,6 +69,7 @@ impl SimMachine {
             "initramfs-sha256".to_owned(),
             hexadecimal(&Sha256::digest(&bytes)),
         );
+        facts.insert("l1-settings".to_owned(), module::options(&base.modules));
         Ok(Self {
             initramfs: Arc::new(memory_file("initramfs", &bytes)?),
             facts,

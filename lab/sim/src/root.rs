@@ -7,10 +7,6 @@ use crate::settings::Settings;
 use crate::{AGENT, SYMBOLS};
 use trapline_host::{Error, Part};
 
-/// Module parameters. Without this one the creation of a VM takes 0.3 or 10 million instructions,
-/// depending on whether it waits for the start of a helper thread.
-const MODULE_OPTIONS: [(&str, &str); 1] = [("kvm", "nx_huge_pages=never")];
-
 /// File that contains the clock source in use.
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -58,22 +54,10 @@ pub fn archive(
     script.wait(CLOCKSOURCE, clock.name());
     for module in modules {
         let path = format!("/trapline/{}.ko", module.name);
-        script.module(&path, options_of(&module.name));
+        script.module(&path, module.options);
         archive.file(&path, module.bytes.clone());
     }
     fill(&mut archive, &mut script)?;
     archive.file("/trapline/script", script.text().as_bytes().to_vec());
     Ok(archive)
-}
-
-fn options_of(module: &str) -> &'static str {
-    let found = MODULE_OPTIONS.iter().find(|(name, _)| *name == module);
-    found.map_or("", |(_, options)| options)
-}
-
-/// Returns the module parameters, for the facts.
-pub fn module_options() -> String {
-    let all = MODULE_OPTIONS.iter();
-    let all = all.map(|(module, options)| format!("{module}.{options}"));
-    all.collect::<Vec<_>>().join(" ")
 }

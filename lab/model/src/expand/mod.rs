@@ -16,6 +16,7 @@ use crate::conditions::Conditions;
 use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
+use crate::guest_config::Serial;
 use crate::irq;
 use crate::left_out::{self, LeftOut};
 use crate::overrides::Overrides;
@@ -23,7 +24,6 @@ use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{known_operations, Request};
 use crate::scheduling::Scheduling;
-use crate::vmm_options::Serial;
 use trapline_abi::{Job, OpSet, Workload};
 
 /// Boots of an environment on the instruction clock: one for the figure, one for its proof.
