@@ -20,6 +20,8 @@ pub struct GuestConfig {
     pub pages: MemoryPages,
     /// Mechanism for hypercalls, in a process.
     pub crossing: Crossing,
+    /// Translation of guest addresses, by the KVM of a simulated machine.
+    pub paging: Paging,
 }
 
 impl GuestConfig {
@@ -32,6 +34,7 @@ impl GuestConfig {
         serial: Serial::Lines,
         pages: MemoryPages::File,
         crossing: Crossing::Auto,
+        paging: Paging::Nested,
     };
 }
 
@@ -70,6 +73,19 @@ pub enum Crossing {
 }
 
 named!(Crossing { Auto "auto", Rewrite "rewrite", Direct "direct", Dispatch "dispatch", Trap "trap", Notify "notify", Ptrace "ptrace" });
+
+/// Translation of guest addresses: parameter `npt` of module `kvm_amd`
+/// (Linux, Documentation/virt/kvm/x86/mmu.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paging {
+    /// Nested page tables of the processor.
+    #[default]
+    Nested,
+    /// Shadow page tables, which KVM derives from those of the guest.
+    Shadow,
+}
+
+named!(Paging { Nested "nested", Shadow "shadow" });
 
 /// Population of a virtual machine's memory: `--prefault`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

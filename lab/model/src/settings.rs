@@ -6,7 +6,8 @@
 
 use crate::cpus;
 use crate::environment::EnvironmentId;
-use crate::guest_config::{Crossing, GuestConfig, MemoryPages};
+use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging};
+use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
 use std::ops::RangeInclusive;
@@ -161,6 +162,21 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.crossing = Crossing::ALL[value.choice()],
         format: 10,
         help: "Hypercalls of a guest that is a process: the mechanism (docs/process.md)",
+        ..ROW
+    },
+    Setting {
+        name: "paging",
+        column: "paging",
+        value_type: ValueType::Choice(&Paging::NAMES),
+        default: Some("nested"),
+        supported_by: |id| {
+            let is_kvm = id.hypervisor() == Some(Hypervisor::Kvm);
+            is_kvm && id.is_on(Machine::Sim) && !id.stack().is_nested()
+        },
+        not_concerned: EnvironmentId::is_native,
+        apply: |value, guest| guest.paging = Paging::ALL[value.choice()],
+        format: 11,
+        help: "Translation of guest addresses by KVM: nested page tables of the processor, or shadow page tables",
         ..ROW
     },
     Setting {

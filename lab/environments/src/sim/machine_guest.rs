@@ -9,6 +9,7 @@ use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
+use trapline_model::guest_config::Paging;
 use trapline_model::GuestConfig;
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::{ProgramObserver, NOT_STARTED};
@@ -127,7 +128,11 @@ pub fn machine(
     guest: &GuestConfig,
     contents: &dyn Contents,
 ) -> Result<SimMachine, Error> {
-    let base = contents.base(settings, Maker::Amd)?;
+    let mut base = contents.base(settings, Maker::Amd)?;
+    if guest.paging == Paging::Shadow {
+        let amd = base.modules.iter_mut().filter(|it| it.name == "kvm_amd");
+        amd.for_each(|module| module.options = "npt=0");
+    }
     SimMachine::new(
         settings,
         base,
