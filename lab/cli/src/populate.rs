@@ -100,7 +100,7 @@ fn measure_with_load(
         period: PERIOD,
         expiries: Some(EXPIRIES),
         scheduling: Scheduling {
-            pin: Scheduling::default_pin(&conditions, Sched::Other),
+            pin: conditions.default_pin(Sched::Other),
             ..Scheduling::DEFAULT
         },
         conditions,

@@ -2,6 +2,8 @@
 
 use crate::environment::EnvironmentId;
 use crate::load::Loads;
+use crate::sched::Sched;
+use crate::scheduling::Pin;
 use std::collections::BTreeMap;
 
 /// Conditions under which interrupts are measured.
@@ -53,6 +55,15 @@ impl Conditions {
     /// Returns whether load programs or a second guest run beside the measured guest.
     pub fn has_co_tenants(&self) -> bool {
         self.loads.programs().next().is_some() || self.per_cpu != PerCpu::One
+    }
+
+    /// Returns the default affinity of a virtual CPU: shared with loads or another virtual CPU, so that they have an effect. The
+    /// kernel rejects deadlines of pinned threads.
+    pub fn default_pin(&self, sched: Sched) -> Pin {
+        match (self.has_co_tenants(), sched) {
+            (true, Sched::Other | Sched::Fifo(_)) => Pin::Shared,
+            _ => Pin::Free,
+        }
     }
 
     /// Returns why an environment does not support them, with the remedy.
@@ -121,5 +132,21 @@ mod tests {
             reason.starts_with("--vcpus-per-cpu is not supported by sim/xen-pvh"),
             "{reason}"
         );
+    }
+
+    #[test]
+    fn loads_share_the_cpu_by_default() {
+        let pin = |loads: &str, per_cpu, sched: &str| {
+            let conditions = Conditions {
+                loads: loads.parse().unwrap(),
+                per_cpu,
+            };
+            conditions.default_pin(sched.parse().unwrap())
+        };
+        assert_eq!(pin("cpu", PerCpu::One, "other"), Pin::Shared);
+        assert_eq!(pin("cpu", PerCpu::One, "deadline:3ms/10ms"), Pin::Free);
+        assert_eq!(pin("console-direct", PerCpu::One, "other"), Pin::Free);
+        assert_eq!(pin("none", PerCpu::One, "fifo:1"), Pin::Free);
+        assert_eq!(pin("none", PerCpu::Two, "other"), Pin::Shared);
     }
 }

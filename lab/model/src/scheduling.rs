@@ -1,6 +1,5 @@
 //! Scheduling of a guest's virtual CPUs: affinity, scheduler, share of a CPU, and effect of HLT.
 
-use crate::conditions::Conditions;
 use crate::environment::EnvironmentId;
 use crate::named::named;
 use crate::sched::{Sched, Scheduler};
@@ -77,15 +76,6 @@ impl Scheduling {
         cap: None,
         weight: None,
     };
-
-    /// Returns the default affinity: shared with loads or another virtual CPU, so that they have an effect. The
-    /// kernel rejects deadlines of pinned threads.
-    pub fn default_pin(conditions: &Conditions, sched: Sched) -> Pin {
-        match (conditions.has_co_tenants(), sched) {
-            (true, Sched::Other | Sched::Fifo(_)) => Pin::Shared,
-            _ => Pin::Free,
-        }
-    }
 
     /// Returns why an environment does not support it, with the remedy: the options are those of `irq`.
     pub fn unsupported_reason(&self, environment: EnvironmentId) -> Option<String> {
@@ -164,7 +154,6 @@ impl std::fmt::Display for Scheduling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conditions::PerCpu;
 
     const CAPPED: Scheduling = Scheduling {
         sched: Sched::Xen(Scheduler::Credit2),
@@ -198,22 +187,6 @@ mod tests {
         assert_eq!(scheduling.sched, Sched::Fifo(7));
         let none = Scheduling::of_irq_facts(&BTreeMap::new());
         assert_eq!(none, Scheduling::DEFAULT);
-    }
-
-    #[test]
-    fn loads_share_the_cpu_by_default() {
-        let pin = |loads: &str, per_cpu, sched: &str| {
-            let conditions = Conditions {
-                loads: loads.parse().unwrap(),
-                per_cpu,
-            };
-            Scheduling::default_pin(&conditions, sched.parse().unwrap())
-        };
-        assert_eq!(pin("cpu", PerCpu::One, "other"), Pin::Shared);
-        assert_eq!(pin("cpu", PerCpu::One, "deadline:3ms/10ms"), Pin::Free);
-        assert_eq!(pin("console-direct", PerCpu::One, "other"), Pin::Free);
-        assert_eq!(pin("none", PerCpu::One, "fifo:1"), Pin::Free);
-        assert_eq!(pin("none", PerCpu::Two, "other"), Pin::Shared);
     }
 
     #[test]

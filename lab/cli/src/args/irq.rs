@@ -77,6 +77,7 @@ pub enum Idle {
     /// Poll memory
     Poll,
     /// Halt without an exit: KVM does not intercept HLT
+    #[value(alias = "in-guest")]
     HaltInGuest,
 }
 
@@ -154,7 +155,7 @@ impl IrqArgs {
 impl IrqArgs {
     fn scheduling(&self, conditions: &Conditions) -> Result<Scheduling, Contradiction> {
         let sched = self.run_options.environment_options.sched();
-        let default = Scheduling::default_pin(conditions, sched);
+        let default = conditions.default_pin(sched);
         let pin = self.pin.map_or(default, Into::into);
         use trapline_model::Pin::{Exclusive, Free, Shared};
         match (sched, pin, conditions.per_cpu) {
@@ -280,11 +281,12 @@ mod tests {
 
     #[test]
     fn halt_in_guest_sets_the_halt_exit() {
-        let settings = parsed(&["--idle", "halt-in-guest"]).unwrap().settings();
-        let settings = settings.unwrap();
-        assert_eq!(settings.between, WaitMode::Halt);
-        assert_eq!(settings.scheduling.halt, Halt::InGuest);
-        assert_eq!(settings.idle(), "halt-in-guest");
+        for word in ["halt-in-guest", "in-guest"] {
+            let settings = parsed(&["--idle", word]).unwrap().settings().unwrap();
+            assert_eq!(settings.between, WaitMode::Halt);
+            assert_eq!(settings.scheduling.halt, Halt::InGuest);
+            assert_eq!(settings.idle(), "halt-in-guest");
+        }
     }
 
     #[test]

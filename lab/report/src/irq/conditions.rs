@@ -1,7 +1,7 @@
 //! Conditions of a measurement of interrupts: loads and their work, placement and scheduling of the
 //! guest, and the bound of a deadline.
 
-use super::tables::{name, time};
+use super::tables::time;
 use crate::Report;
 use trapline_model::irq::{self, Settings};
 use trapline_model::{Clock, Conditions, Halt, PerCpu, Pin, Sched, Scheduling};
@@ -71,7 +71,7 @@ fn bounded(sched: Sched, interrupts: &Interrupts, unit: &str) -> Option<String> 
     let unit = if clock == Clock::Wall { unit } else { "insn" };
     Some(format!(
         "{}: {sched} promises at most 2P-2B = {} {unit} until it runs; the latest was {} {unit}",
-        name(interrupts),
+        interrupts.name(),
         time(bound.0 as f64, clock),
         time(late.max, clock)
     ))

@@ -1,6 +1,6 @@
 //! The latest interrupts, with the time of each stage.
 
-use super::tables::{name, time, NAMES};
+use super::tables::{time, NAMES};
 use crate::document::{Cell, Look, Section, Span, Table};
 use crate::figures;
 use trapline_abi::interrupt::WINDOW;
@@ -34,7 +34,7 @@ fn table(shown: &[&Interrupts], most: usize) -> Table {
         .chain(["found"]);
     let mut table = Table::new(NAMES, columns);
     for interrupts in shown {
-        let mut name = name(interrupts);
+        let mut name = interrupts.name();
         for late in interrupts.latest.iter().take(most) {
             table.row(std::mem::take(&mut name), cells(late, interrupts));
         }

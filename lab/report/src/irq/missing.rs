@@ -1,7 +1,6 @@
 //! Points without a timestamp, with the reason, and the point that has no stage of its own: guest
 //! entry with the interrupt.
 
-use super::tables::name;
 use crate::Report;
 use trapline_abi::Op;
 use trapline_model::irq;
@@ -26,7 +25,7 @@ pub fn points(shown: &[&Interrupts], report: &Report) -> Vec<String> {
             .collect();
         let why = fact(report, interrupts, irq::STAGES).filter(|why| *why != irq::COUNTED);
         let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-        (points.join(" and "), name(interrupts) + &why)
+        (points.join(" and "), interrupts.name() + &why)
     });
     let joined = together(sentences);
     let sentence = |(points, who)| format!("{points} not stamped: {who}");
@@ -37,7 +36,7 @@ pub fn points(shown: &[&Interrupts], report: &Report) -> Vec<String> {
 pub fn entries(shown: &[&Interrupts], report: &Report) -> Vec<String> {
     let known = shown.iter().filter_map(|interrupts| {
         let before = fact(report, interrupts, irq::GUEST_ENTERED)?;
-        Some((before.to_owned(), name(interrupts)))
+        Some((before.to_owned(), interrupts.name()))
     });
     let joined = together(known);
     let sentence = |(before, who)| {

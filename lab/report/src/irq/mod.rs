@@ -66,7 +66,7 @@ fn lateness(shown: &[&Interrupts], report: &Report, cells: &[Cell], clock: Clock
     section.details(conditions::words(report, shown, unit(clock)));
     section.warnings(Notes::of_clock(cells, clock));
     for interrupts in shown {
-        let name = tables::name(interrupts);
+        let name = interrupts.name();
         let remarks = remarks(interrupts).into_iter();
         section.warnings(remarks.map(|remark| format!("{name}: {remark}")));
     }
@@ -97,7 +97,7 @@ fn bars(shown: &[&Interrupts]) -> Section {
         let spans = interrupts.stages.spans.iter();
         let total = interrupts.stages.total.mean;
         Bar {
-            label: tables::name(interrupts),
+            label: interrupts.name(),
             total: tables::time(total, interrupts.clock),
             parts: spans.filter_map(part).collect(),
             length: total,

@@ -1,6 +1,5 @@
 //! The share of expiries in time: its intervals as text, and the explanation of them.
 
-use super::tables::name;
 use crate::figures;
 use trapline_abi::interrupt::WINDOW;
 use trapline_stats::irq::{InTimeInterval, Interrupts};
@@ -72,7 +71,7 @@ pub fn explanations(shown: &[&Interrupts]) -> Vec<String> {
     words.extend(merged.map(|(one, known)| {
         format!(
             "{}: shares of neighbouring windows are alike, so {:.1} windows count as one",
-            name(one),
+            one.name(),
             known.windows_per_block
         )
     }));

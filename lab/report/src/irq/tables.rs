@@ -3,7 +3,7 @@
 use super::shares;
 use crate::document::{Align, Look, Section, Span, Table};
 use crate::figures;
-use trapline_abi::{CpuState, Op};
+use trapline_abi::CpuState;
 use trapline_model::irq::Settings;
 use trapline_model::Clock;
 use trapline_stats::irq::{self as stats, least_count, FIRST_WINDOWS};
@@ -11,15 +11,6 @@ use trapline_stats::irq::{ExpiryStats, Interrupts, Lateness, Point};
 
 /// The heading of the names.
 pub const NAMES: &str = "environment";
-
-/// The environment and the timer.
-pub fn name(interrupts: &Interrupts) -> String {
-    let timer = match interrupts.op {
-        Op::HostTimer => "host",
-        _ => "own",
-    };
-    format!("{} {timer}", interrupts.environment)
-}
 
 /// A time of `clock` in a table whose heading has the unit: microseconds or
 /// instructions.
@@ -54,7 +45,7 @@ pub fn lateness(shown: &[&Interrupts]) -> Table {
             None => vec![],
             Some(late) => of_lateness(&late, interrupts),
         };
-        table.row(name(interrupts), cells);
+        table.row(interrupts.name(), cells);
     }
     // Columns without a figure, then p90, sd, p99.9, min.
     let mut give_way = empty_columns(shown);
@@ -137,7 +128,7 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Section {
     let further = if has_interval { INTERVALS } else { &[] };
     let mut table = Table::new(NAMES, columns.iter().chain(further).copied());
     for interrupts in shown {
-        table.row(name(interrupts), of_counts(interrupts));
+        table.row(interrupts.name(), of_counts(interrupts));
     }
     let in_insn = match shown.first().is_some_and(|one| one.clock.is_exact()) {
         true => format!(" = {} insn", figures::count(threshold.0)),
@@ -192,7 +183,7 @@ pub fn windows(shown: &[&Interrupts]) -> Section {
         let mut cells = three(Some(&interrupts.first), clock);
         cells.extend(three(interrupts.rest.as_ref(), clock));
         cells.push(Span::new(range_of_means(interrupts), Look::Plain));
-        table.row(name(interrupts), cells);
+        table.row(interrupts.name(), cells);
     }
     let explanation = format!("the first {FIRST_WINDOWS} of 1,024 expiries, and the rest");
     // The range of means, then both p99.
@@ -233,7 +224,7 @@ pub fn found(shown: &[&Interrupts]) -> Section {
         let cells = CpuState::ALL
             .into_iter()
             .flat_map(|found| of_found(interrupts, found));
-        table.row(name(interrupts), cells);
+        table.row(interrupts.name(), cells);
     }
     let explanation = "interrupts of each kind, and how late 99% of those were".to_owned();
     section("What they found", explanation, table)
@@ -252,7 +243,7 @@ fn of_found(interrupts: &Interrupts, found: CpuState) -> [Span; 2] {
 
 /// Returns the times of the stages by environment and timer.
 pub fn stages(shown: &[&Interrupts]) -> Table {
-    let mut table = Table::grouped(shown.iter().map(|it| name(it)), &[Align::Right; 3]);
+    let mut table = Table::grouped(shown.iter().map(|it| it.name()), &[Align::Right; 3]);
     let cell = |span: Option<&stats::Span>, clock: Clock| match span {
         None => vec![Span::absent()],
         Some(span) => [Some(span.p50), span.p99, Some(span.max)]

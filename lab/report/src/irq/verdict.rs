@@ -1,6 +1,6 @@
 //! Verdicts on the required share of expiries in time.
 
-use super::{shares, tables::name};
+use super::shares;
 use crate::{figures, Report};
 use trapline_abi::interrupt::WINDOW;
 use trapline_model::irq::{Share, MOST_EXPIRIES};
@@ -26,7 +26,7 @@ pub struct Verdict {
 impl Verdict {
     fn new(interrupts: &Interrupts, require: Share) -> Self {
         Self {
-            name: name(interrupts),
+            name: interrupts.name(),
             clock: interrupts.clock,
             proof: interrupts.proof(require),
             require,

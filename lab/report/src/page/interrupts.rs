@@ -7,7 +7,7 @@ use super::help::help;
 use super::labels;
 use super::{heading, Section};
 use crate::document::html as document;
-use crate::irq::{self, tables};
+use crate::irq;
 use maud::{html, Markup};
 use trapline_model::Clock;
 use trapline_stats::irq::Interrupts;
@@ -50,7 +50,7 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
             div.clouds {
                 @for found in &shown {
                     figure.cloud.(labels::tone(found.environment)) {
-                        figcaption { i.dot {} (tables::name(found)) }
+                        figcaption { i.dot {} (found.name()) }
                         (exceedance::drawn(found, &shown))
                     }
                 }

@@ -107,6 +107,15 @@ pub struct LateInterrupt {
 }
 
 impl Interrupts {
+    /// Returns its name in tables and plots: the environment and the timer.
+    pub fn name(&self) -> String {
+        let timer = match self.op {
+            Op::HostTimer => "host",
+            _ => "own",
+        };
+        format!("{} {timer}", self.environment)
+    }
+
     /// Compares the share of expiries served in time with a requirement: by count on an exact clock, by
     /// the interval for bursts on the wall clock.
     pub fn proof(&self, share: Share) -> Proof {

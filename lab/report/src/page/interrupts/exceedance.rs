@@ -2,7 +2,6 @@
 //! hundred thousand is seen. All of a clock have the same axis.
 
 use super::super::axis::{px, Axis};
-use super::tables;
 use crate::figures;
 use maud::{html, Markup};
 use std::fmt::Write;
@@ -54,7 +53,7 @@ fn words(found: &Interrupts) -> String {
     let most = all.lateness.map_or(0.0, |late| late.max);
     format!(
         "{}: share of {} expiries later than a time; the latest {}, {} missed",
-        tables::name(found),
+        found.name(),
         figures::count(all.expiries),
         figures::time_with_unit(most, found.clock),
         figures::count(all.missed())
