@@ -21,6 +21,7 @@ pub mod platform;
 pub mod populate;
 pub mod record;
 mod stamp;
+pub mod sweep;
 pub mod ticker;
 pub mod workload;
 

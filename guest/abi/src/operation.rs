@@ -165,6 +165,48 @@ operations! {
         "c[i] = a[i] + b[i] over arrays of doubles, 24 bytes each";
     Triad = 19, Stream, "triad", Bytes(24), Nothing,
         "a[i] = b[i] + s * c[i] over arrays of doubles, 24 bytes each";
+    Sequential16k = 105, Memory, "sequential-16k", Batch, Nothing,
+        "one load of the next cache line of a working set of 16 KiB";
+    Sequential64k = 106, Memory, "sequential-64k", Batch, Nothing,
+        "one load of the next cache line of a working set of 64 KiB";
+    Sequential256k = 107, Memory, "sequential-256k", Batch, Nothing,
+        "one load of the next cache line of a working set of 256 KiB";
+    Sequential1m = 108, Memory, "sequential-1m", Batch, Nothing,
+        "one load of the next cache line of a working set of 1 MiB";
+    Sequential4m = 109, Memory, "sequential-4m", Batch, Nothing,
+        "one load of the next cache line of a working set of 4 MiB";
+    Sequential16m = 110, Memory, "sequential-16m", Batch, Nothing,
+        "one load of the next cache line of a working set of 16 MiB";
+    Sequential64m = 111, Memory, "sequential-64m", Batch, Nothing,
+        "one load of the next cache line of a working set of 64 MiB";
+    Stride16k = 112, Memory, "stride-16k", Batch, Nothing,
+        "one load of the next page, one cache line further, of a working set of 16 KiB";
+    Stride64k = 113, Memory, "stride-64k", Batch, Nothing,
+        "one load of the next page, one cache line further, of a working set of 64 KiB";
+    Stride256k = 114, Memory, "stride-256k", Batch, Nothing,
+        "one load of the next page, one cache line further, of a working set of 256 KiB";
+    Stride1m = 115, Memory, "stride-1m", Batch, Nothing,
+        "one load of the next page, one cache line further, of a working set of 1 MiB";
+    Stride4m = 116, Memory, "stride-4m", Batch, Nothing,
+        "one load of the next page, one cache line further, of a working set of 4 MiB";
+    Stride16m = 117, Memory, "stride-16m", Batch, Nothing,
+        "one load of the next page, one cache line further, of a working set of 16 MiB";
+    Stride64m = 118, Memory, "stride-64m", Batch, Nothing,
+        "one load of the next page, one cache line further, of a working set of 64 MiB";
+    Random16k = 119, Memory, "random-16k", Batch, Nothing,
+        "one load of a random cache line of a working set of 16 KiB";
+    Random64k = 120, Memory, "random-64k", Batch, Nothing,
+        "one load of a random cache line of a working set of 64 KiB";
+    Random256k = 121, Memory, "random-256k", Batch, Nothing,
+        "one load of a random cache line of a working set of 256 KiB";
+    Random1m = 122, Memory, "random-1m", Batch, Nothing,
+        "one load of a random cache line of a working set of 1 MiB";
+    Random4m = 123, Memory, "random-4m", Batch, Nothing,
+        "one load of a random cache line of a working set of 4 MiB";
+    Random16m = 124, Memory, "random-16m", Batch, Nothing,
+        "one load of a random cache line of a working set of 16 MiB";
+    Random64m = 125, Memory, "random-64m", Batch, Nothing,
+        "one load of a random cache line of a working set of 64 MiB";
     PortOut = 32, Exits, "port-out", Batch, ScratchRegister,
         "one byte written to the scratch register of the first serial port";
     PortIn = 33, Exits, "port-in", Batch, ScratchRegister,

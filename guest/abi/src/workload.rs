@@ -9,6 +9,8 @@ pub enum Workload {
     System,
     /// Memory bandwidth, after McCalpin's STREAM.
     Stream,
+    /// Latency of loads, by working set and order of addresses.
+    Memory,
     /// Exits from the guest.
     Exits,
     /// Start and end of a VMM and its guest.
@@ -23,10 +25,11 @@ pub enum Workload {
 
 impl Workload {
     /// All workloads, in display order.
-    pub const ALL: [Workload; 8] = [
+    pub const ALL: [Workload; 9] = [
         Self::Basic,
         Self::System,
         Self::Stream,
+        Self::Memory,
         Self::Exits,
         Self::Boot,
         Self::Irq,
@@ -40,6 +43,7 @@ impl Workload {
             Self::Basic => "basic",
             Self::System => "system",
             Self::Stream => "stream",
+            Self::Memory => "memory",
             Self::Exits => "exits",
             Self::Boot => "boot",
             Self::Irq => "irq",
@@ -54,6 +58,7 @@ impl Workload {
             Self::Basic => "What do a kernel's everyday operations cost here?",
             Self::System => "What do processes and their memory cost in an operating system?",
             Self::Stream => "How fast does memory move here?",
+            Self::Memory => "How long does a load take, by size of the working set?",
             Self::Exits => "What does it cost to leave the guest and come back?",
             Self::Boot => "How long until the guest runs, and where does the time go?",
             Self::Irq => "How late does a timer's interrupt reach the guest, and why?",

@@ -3,7 +3,7 @@
 //! The image and the Linux agent both call [`run`]. It runs the operations of the job one after
 //! the other and sends the samples of each, or the reason why it was skipped. [`measure`] repeats
 //! and times operations, [`calibration`] measures the cost of that; the operations are in
-//! [`basic`], [`stream`], [`exits`], [`irq`], [`populate`], [`block`] and [`processes`].
+//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`] and [`processes`].
 #![no_std]
 
 #[cfg(test)]
@@ -16,6 +16,7 @@ mod clock;
 mod exits;
 pub mod irq;
 pub mod measure;
+mod memory;
 mod populate;
 mod processes;
 mod stream;
@@ -81,6 +82,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     // First, because the cost of a fork grows with the memory of this process.
     processes::run(bench);
     basic::run(bench);
+    memory::run(bench);
     exits::run(bench);
     stream::run(bench);
     irq::run(bench);

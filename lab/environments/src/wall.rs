@@ -199,7 +199,11 @@ impl GuestCommand for ImageInTraplineVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let vmm = Command::new(&self.vmm);
         let image = &self.image;
-        Ok(image_command(vmm, self.hypervisor, image, &self.guest, job))
+        let command = image_command(vmm, self.hypervisor, image, &self.guest, job);
+        Ok(match self.hypervisor {
+            Hypervisor::Process => command.with_children(),
+            _ => command,
+        })
     }
 
     fn exit_codes(&self) -> ExitCodes {

@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::environment::EnvironmentId;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{block, Need, OpSet};
+use trapline_abi::{block, Need, OpSet, Workload};
 
 /// Operations that are not measured, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,11 @@ pub fn of(
     named: OpSet,
 ) -> Vec<LeftOut> {
     let processes = (!environment.has_processes()).then_some(NO_PROCESSES);
+    let loads = environment.clock().is_exact().then_some(ONE_INSTRUCTION);
     let all = [
         without_memory(environment, preset, named),
         processes.map(|reason| (Need::Processes.operations(), reason)),
+        loads.map(|reason| (Workload::Memory.set(), reason)),
         without_disk(environment).map(|reason| (block::operations(), reason)),
     ];
     let all = all.into_iter().flatten().map(|(set, reason)| LeftOut {
@@ -45,6 +47,10 @@ pub fn union(left_out: &[LeftOut]) -> OpSet {
 
 const NO_PROCESSES: &str = "this needs an operating system, and the image is one program \
                             without processes: measure host or an environment of a Linux";
+
+const ONE_INSTRUCTION: &str =
+    "a load is one instruction, whatever the caches hold: measure kvm or \
+                               host";
 
 const TOO_LONG: &str = "a GiB takes minutes where instructions are counted: --preset full \
                         measures it, or its name (trapline populate --order 18)";

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(describe(chosen), "exits/port-out,boot");
         assert_eq!(
             describe(known_operations()),
-            "basic,system,stream,exits,boot,irq,populate,block"
+            "basic,system,stream,memory,exits,boot,irq,populate,block"
         );
         assert_eq!(describe(0), "");
     }

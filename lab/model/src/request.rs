@@ -6,7 +6,7 @@ use crate::irq;
 use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{Op, OpSet};
+use trapline_abi::{Op, OpSet, Workload};
 
 /// A request for measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +62,13 @@ impl Request {
     }
 }
 
-/// Returns the operations measured by default: all but those of irq, populate and block, which have a command of
-/// their own.
+/// Returns the operations measured by default: all but those of memory, which has many, and of irq, populate and
+/// block, which have a command of their own.
 pub fn usual_operations() -> OpSet {
-    let separate = irq::operations() | populate::operations() | trapline_abi::block::operations();
+    let separate = Workload::Memory.set()
+        | irq::operations()
+        | populate::operations()
+        | trapline_abi::block::operations();
     known_operations() & !separate
 }
 

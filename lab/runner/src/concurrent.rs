@@ -13,11 +13,14 @@ use trapline_model::{irq, names, populate, PlannedBoot};
 /// Checks that two boots of `operations` can run concurrently on `cpus` CPUs.
 ///
 /// # Errors
-/// stream, irq, populate and block share a resource (memory bandwidth, interrupts, disk); each side
+/// stream, memory, irq, populate and block share a resource (memory bandwidth, caches, interrupts, disk); each side
 /// needs a CPU of its own.
 pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
-    let shared =
-        Workload::Stream.set() | irq::operations() | populate::operations() | block::operations();
+    let shared = Workload::Stream.set()
+        | Workload::Memory.set()
+        | irq::operations()
+        | populate::operations()
+        | block::operations();
     match operations & shared {
         0 if cpus < 2 => Err(Failure::usage(
             "--concurrent needs one CPU per side: this process may use one",

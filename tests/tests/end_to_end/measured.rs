@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::sync::OnceLock;
 use trapline_tests::has_qemu;
-use trapline_tests::measurements::{cell, cells, estimate};
+use trapline_tests::measurements::{cell, cells, estimate, fastest};
 use trapline_tests::run::{CommandOutput, Place};
 
 /// Environments of a default plan times operations of its workloads.
@@ -290,4 +290,23 @@ fn run_prints_the_result_and_lines_of_progress() {
         let (seconds, _) = line.split_once("s: ").expect(line);
         assert!(seconds.parse::<u64>().unwrap() >= 10, "{line}");
     }
+}
+
+#[test]
+fn loads_take_longer_from_memory_than_from_a_cache() {
+    let words = [
+        "--env",
+        "host,sim",
+        "--workload",
+        "memory/random-16k,memory/random-64m",
+        "--boots",
+        "2",
+    ];
+    let json = Place::new().measure(&words);
+    let of = |operation| fastest(&json, "host", operation);
+    let (cache, memory) = (of("random-16k"), of("random-64m"));
+    assert!(cache > 0.0 && memory > 4.0 * cache, "{cache} {memory}");
+    let skip = &cell(&json, "sim", "random-16k")["skip"];
+    let reason = skip.as_str().unwrap();
+    assert!(reason.contains("a load is one instruction"), "{reason}");
 }

@@ -21,6 +21,7 @@ pub struct Command {
     pub(super) guard: Option<PathBuf>,
     pub(super) is_emulator: bool,
     pub(super) is_foreign: bool,
+    pub(super) works_in_children: bool,
 }
 
 /// First descriptor after standard input, output, error and events.
@@ -39,6 +40,7 @@ impl Command {
             guard: None,
             is_emulator: false,
             is_foreign: false,
+            works_in_children: false,
         }
     }
 
@@ -96,6 +98,12 @@ impl Command {
     /// then.
     pub fn as_emulator(mut self) -> Self {
         self.is_emulator = true;
+        self
+    }
+
+    /// Marks a program whose children do its work: their CPU time is part of its own.
+    pub fn with_children(mut self) -> Self {
+        self.works_in_children = true;
         self
     }
 

@@ -147,6 +147,8 @@ impl Process {
         };
         if let Some(agent) = &command.guard {
             process._guard = Some(Guard::start(agent, process.started.pid)?);
+        }
+        if command.works_in_children || command.guard.is_some() {
             process.probe.include_children();
         }
         Ok(process)

@@ -35,7 +35,7 @@ pub fn schema() -> Value {
             "workloads": {
                 "type": "array",
                 "items": { "enum": operations() },
-                "description": "Workloads or single operations; left out: all but irq, populate and block."
+                "description": "Workloads or single operations; left out: all but memory, irq, populate and block."
             },
             "preset": { "enum": Preset::ALL.map(Preset::name) },
             "boots": {

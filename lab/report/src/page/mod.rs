@@ -21,6 +21,7 @@ mod help;
 mod interrupts;
 mod labels;
 mod map;
+mod memory;
 mod profile;
 mod reference;
 mod remarks;
@@ -126,6 +127,7 @@ fn sections(context: &Context<'_>) -> Vec<Section> {
     all.extend(detail::section(context));
     all.extend(boot::section(context));
     all.extend(stream::section(context));
+    all.extend(memory::section(context));
     all.extend(interrupts::section(context));
     all.extend(reference::section(context));
     all.extend(tables::ratios(context));

@@ -128,15 +128,16 @@ fn stop(address: u64, beside: u64) -> u64 {
     }
 }
 
-/// Returns code whose batches are not traced, because breakpoints are few. `stream` has no instruction profile,
-/// a Linux program does not own the machine, and processes are profiled on the other simulated machine.
+/// Returns code whose batches are not traced, because breakpoints are few. `stream` and `memory` have no instruction
+/// profile, a Linux program does not own the machine, and processes are profiled on the other simulated machine.
 fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range<u64>> {
     const BANDWIDTH: &str = "6stream";
+    const LOADS: &str = "6memory";
     const MACHINE: &str = "12with_machine";
     const PROCESSES: &str = "9processes";
     let never: &[&str] = match segment {
-        Segment::Image => &[BANDWIDTH],
-        Segment::Program => &[BANDWIDTH, MACHINE, PROCESSES],
+        Segment::Image => &[BANDWIDTH, LOADS],
+        Segment::Program => &[BANDWIDTH, LOADS, MACHINE, PROCESSES],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {
         return Vec::new();
