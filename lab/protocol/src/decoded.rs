@@ -107,19 +107,6 @@ impl Decoded {
         probe: &mut dyn UsageProbe,
     ) {
         match *record {
-            Record::Hello {
-                version,
-                sender,
-                ring,
-                memory,
-                planned: _,
-            } => self.hello(Hello {
-                version,
-                sender,
-                ring,
-                memory,
-            }),
-            Record::Stage { stage, at } => self.guest_stage(stage, at),
             Record::Begin {
                 op,
                 clock_cost,
@@ -163,15 +150,30 @@ impl Decoded {
             }
             Record::Skip { op, reason } => self.conclude(op, Outcome::Skipped(reason.to_owned())),
             Record::Fail { op, reason } => self.conclude(op, Outcome::Failed(reason.to_owned())),
+            _ => self.guest_record(record, probe),
+        }
+    }
+
+    /// Handles a record that belongs to no operation.
+    fn guest_record(&mut self, record: &Record<'_>, probe: &mut dyn UsageProbe) {
+        match *record {
+            Record::Hello {
+                version,
+                sender,
+                ring,
+                memory,
+                planned: _,
+            } => self.hello(Hello {
+                version,
+                sender,
+                ring,
+                memory,
+            }),
+            Record::Stage { stage, at } => self.guest_stage(stage, at),
             Record::Panic { message } => self.end = EndState::Panicked(message.to_owned()),
             Record::Done => self.done(probe),
             Record::Ready => {}
-            Record::Count { .. }
-            | Record::Launch { .. }
-            | Record::Relay { .. }
-            | Record::Reaped { .. } => {
-                self.problem("guest sent a record reserved for VMM and init")
-            }
+            _ => self.problem("guest sent a record reserved for VMM and init"),
         }
     }
 

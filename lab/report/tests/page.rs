@@ -1,6 +1,7 @@
 //! The page of everything there could be: every operation in every environment.
 
 use std::collections::BTreeMap;
+use trapline_abi::sweep::Pattern;
 use trapline_abi::{Op, OpSet, Stage, Workload};
 use trapline_model::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 use trapline_report::{page, plot, Report, Style};
@@ -122,8 +123,7 @@ fn a_page_of_everything_stays_small() {
         .filter(|seen| seen.replicate == 0)
         .map(|seen| seen.operations.len())
         .sum();
-    let curves = trapline_abi::sweep::Pattern::ALL.len();
-    assert_eq!(pictures, drawn + curves);
+    assert_eq!(pictures, drawn + Pattern::ALL.len());
     assert!(!text.contains("NaN"));
     for id in [
         "distributions",

@@ -120,6 +120,7 @@ fn stored(store: &Path) -> Vec<(i64, i64, String)> {
     rows.expect("rows").flatten().collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "one run serves all checks")]
 #[test]
 #[ignore = "slow: make test-all"]
 fn killed_plan_of_builds_is_resumed() {

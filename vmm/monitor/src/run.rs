@@ -134,26 +134,41 @@ pub fn run<V: Vcpu, P: Platform>(
                     None => platform.devices().io.read_mmio(address, size),
                 })
             }
-            Ok(Exit::Started) => Entry::Resume,
-            Ok(Exit::Kicked) => match kicked(platform, exits) {
-                None => Entry::Resume,
-                Some(reason) => return Ok(reason),
+            Ok(exit) => match other_exit(exit, platform, exits) {
+                Ok(entry) => entry,
+                Err(reason) => return Ok(reason),
             },
-            Ok(Exit::Hypercall { .. }) => {
-                // The hypervisor handles all known hypercalls.
-                exits.hypercall.increment();
-                Entry::Answer(HYPERCALL_REFUSED)
-            }
-            Ok(Exit::Halted) => {
-                exits.halt.increment();
-                return Ok(StopReason::Halted);
-            }
-            Ok(Exit::Stopped(stop)) => {
-                exits.other.increment();
-                return Ok(StopReason::Stopped(stop));
-            }
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Handles an exit that is not an access to a device. Returns the next entry, or the reason to stop.
+#[inline(always)]
+fn other_exit(
+    exit: Exit,
+    platform: &mut impl Platform,
+    exits: &ExitCounters,
+) -> Result<Entry, StopReason> {
+    match exit {
+        Exit::Kicked => match kicked(platform, exits) {
+            None => Ok(Entry::Resume),
+            Some(reason) => Err(reason),
+        },
+        Exit::Hypercall { .. } => {
+            // The hypervisor handles all known hypercalls.
+            exits.hypercall.increment();
+            Ok(Entry::Answer(HYPERCALL_REFUSED))
+        }
+        Exit::Halted => {
+            exits.halt.increment();
+            Err(StopReason::Halted)
+        }
+        Exit::Stopped(stop) => {
+            exits.other.increment();
+            Err(StopReason::Stopped(stop))
+        }
+        Exit::Started | Exit::Write { .. } | Exit::Read { .. } => Ok(Entry::Resume),
     }
 }
 

@@ -250,6 +250,13 @@ impl fmt::Display for Job {
             self.ring,
             yes_no(self.wait_for_go)
         )?;
+        self.write_end(f)
+    }
+}
+
+impl Job {
+    /// Writes what only some guests have.
+    fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.shutdown != Shutdown::Port {
             write!(f, " trapline.end={}", self.shutdown.name())?;
         }

@@ -30,23 +30,6 @@ impl Record<'_> {
 
     pub(crate) fn write(&self, out: &mut Writer<'_>) -> Result<(), Error> {
         match *self {
-            Self::Hello {
-                version,
-                sender,
-                ring,
-                memory,
-                planned,
-            } => {
-                out.number(u64::from(version))?;
-                out.byte(sender as u8)?;
-                out.byte(ring)?;
-                out.number(memory)?;
-                out.wide(planned)
-            }
-            Self::Stage { stage, at } => {
-                out.byte(stage as u8)?;
-                out.number(at)
-            }
             Self::Begin {
                 op,
                 clock_cost,
@@ -86,6 +69,39 @@ impl Record<'_> {
             }
             Self::Panic { message } => out.bytes(message.as_bytes()),
             Self::Done | Self::Ready => Ok(()),
+            Self::Interrupts { op, packed } | Self::Requests { op, packed } => {
+                out.byte(op.number())?;
+                out.bytes(packed)
+            }
+            Self::Hello { .. }
+            | Self::Stage { .. }
+            | Self::Count { .. }
+            | Self::Launch { .. }
+            | Self::Relay { .. }
+            | Self::Reaped { .. } => self.write_event(out),
+        }
+    }
+
+    /// Writes a record of the start of a guest, of a VMM, or of the init of a machine.
+    fn write_event(&self, out: &mut Writer<'_>) -> Result<(), Error> {
+        match *self {
+            Self::Hello {
+                version,
+                sender,
+                ring,
+                memory,
+                planned,
+            } => {
+                out.number(u64::from(version))?;
+                out.byte(sender as u8)?;
+                out.byte(ring)?;
+                out.number(memory)?;
+                out.wide(planned)
+            }
+            Self::Stage { stage, at } => {
+                out.byte(stage as u8)?;
+                out.number(at)
+            }
             Self::Count { counter, value } => {
                 out.byte(counter as u8)?;
                 out.number(value)
@@ -109,10 +125,7 @@ impl Record<'_> {
                 out.number(u64::from(status))?;
                 out.number(peak_kib)
             }
-            Self::Interrupts { op, packed } | Self::Requests { op, packed } => {
-                out.byte(op.number())?;
-                out.bytes(packed)
-            }
+            _ => Ok(()),
         }
     }
 }

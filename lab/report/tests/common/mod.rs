@@ -95,6 +95,7 @@ fn failed(kind: FailureKind, reason: &str) -> Value {
 
 const NO_PORTS: &str = "a process has no ports: the kernel would end it";
 
+#[expect(clippy::too_many_lines, reason = "a table of cells")]
 fn wall_cells() -> Vec<Cell> {
     let smaller = Flag::OtherSize {
         here: Work::Pages(4_096),

@@ -153,6 +153,7 @@ fn latest(interrupts: &Value) -> Vec<(f64, Vec<Option<f64>>)> {
 
 /// Stages of a guest timer on the simulated machine add up for each interrupt. Tracing does not change
 /// latencies: they are the same without the plugin, and the report lists the missing stages.
+#[expect(clippy::too_many_lines, reason = "one run serves all checks")]
 #[test]
 fn every_stage_of_a_guest_timer_is_traced() {
     if !has_qemu("interrupts that are followed") {

@@ -12,6 +12,7 @@ fn run(words: &[&str]) -> VmConfig {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of command lines")]
 #[test]
 fn every_option_has_its_effect() {
     let settings = run(&[
@@ -119,6 +120,7 @@ fn disks_keep_command_line_order() {
     assert_eq!(disks, [plain("a"), second, third]);
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of command lines")]
 #[test]
 fn usage_errors_name_the_option() {
     for (words, output) in [

@@ -98,14 +98,7 @@ impl ProcessVcpu {
                 self.cpu.interrupts_on = on;
             }
             Privileged::LoadIdt(address) => {
-                let mut table = [0; 10];
-                let read = self
-                    .cpu
-                    .read(&mut self.shared.memory(), address, &mut table);
-                read.map_err(Event::page_fault)?;
-                let [l0, l1, base @ ..] = table;
-                self.cpu.system.idt.limit = u16::from_le_bytes([l0, l1]);
-                self.cpu.system.idt.base = u64::from_le_bytes(base);
+                self.load_idt(address)?;
                 self.skip(length);
             }
             Privileged::InterruptReturn => {
@@ -126,6 +119,19 @@ impl ProcessVcpu {
             }
         }
         Ok(None)
+    }
+
+    /// Loads the interrupt table whose limit and base are at `address`.
+    fn load_idt(&mut self, address: u64) -> std::result::Result<(), Event> {
+        let mut table = [0; 10];
+        let read = self
+            .cpu
+            .read(&mut self.shared.memory(), address, &mut table);
+        read.map_err(Event::page_fault)?;
+        let [l0, l1, base @ ..] = table;
+        self.cpu.system.idt.limit = u16::from_le_bytes([l0, l1]);
+        self.cpu.system.idt.base = u64::from_le_bytes(base);
+        Ok(())
     }
 
     /// One element of a port access through memory. The instruction is executed again for the next one.
