@@ -15,6 +15,9 @@ SKIPS := $(CURDIR)/target/skips.txt
 # Tests use the release profile: dependencies are compiled once.
 TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --release
 
+# Packages and test programs with slow tests.
+SLOW_TESTS := trapline-process:hostile trapline-tests:end_to_end
+
 BASELINES := baselines
 
 .PHONY: help setup setup-tests build run test test-all check baseline fixtures bench \
@@ -45,12 +48,15 @@ test: setup-tests build check ## Run all tests but the slow ones; prints what wa
 	$(TEST) --package trapline-store --doc
 	@scripts/skips.sh $(SKIPS)
 	@echo; echo "Slow tests, left out here (make test-all runs them, too):"
-	@$(TEST) --quiet --package trapline-tests --test end_to_end -- --list --ignored | \
-	    sed -n 's/: test$$//p' | sed 's/^/  /'
+	@for tests in $(SLOW_TESTS); do \
+	    $(TEST) --quiet --package $${tests%:*} --test $${tests#*:} -- --list --ignored; \
+	done | sed -n 's/: test$$//p' | sed 's/^/  /'
 
 test-all: test ## Run all tests (about half an hour)
 	@rm -f $(SKIPS)
-	$(TEST) --package trapline-tests --test end_to_end --no-fail-fast -- --ignored
+	for tests in $(SLOW_TESTS); do \
+	    $(TEST) --package $${tests%:*} --test $${tests#*:} --no-fail-fast -- --ignored || exit 1; \
+	done
 	@scripts/skips.sh $(SKIPS)
 
 baseline: build ## Measure the exact figures that `make test` compares with

@@ -5,6 +5,7 @@ use crate::debug_symbols;
 use crate::failure::Failure;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE};
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
@@ -199,6 +200,12 @@ impl<'a> Reader<'a> {
         self.add(AddressSpace::User, "trapline-agent", Part::Agent)?;
         if environment.has_trapline_vmm() {
             self.add(AddressSpace::User, "trapline-vmm", Part::Vmm)?;
+        }
+        if environment.is_process() {
+            self.add(AddressSpace::User, "guest", Part::Image)?;
+            let start = HYPERCALL_ENTRY & !(PAGE - 1);
+            self.symbols
+                .add_range(AddressSpace::User, start, start + PAGE, "switcher");
         }
         if environment.has_qemu_vmm() {
             for (start, end) in FIRMWARE {

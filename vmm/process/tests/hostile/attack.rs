@@ -115,9 +115,13 @@ impl Attack {
         assert_eq!(self.run(), Exit::Stopped(Stop::TripleFault), "{what}");
     }
 
-    /// Checks that the process has guest memory, the switcher, and nothing else.
+    /// Checks that the process is confined, and has guest memory, the switcher, and nothing else.
     pub fn expect_sandbox(&self) {
         let folder = format!("/proc/{}", self.vcpu.process());
+        let status = fs::read_to_string(format!("{folder}/status")).unwrap();
+        for (name, value) in [("NoNewPrivs", "1"), ("Seccomp", "2"), ("Threads", "1")] {
+            assert!(status.contains(&format!("{name}:\t{value}")), "{status}");
+        }
         let Ok(maps) = fs::read_to_string(format!("{folder}/maps")) else {
             return skip(
                 "mappings of a sandboxed process",
@@ -129,9 +133,5 @@ impl Attack {
             assert!(is_own, "{line}");
         }
         assert_eq!(fs::read_dir(format!("{folder}/fd")).unwrap().count(), 0);
-        let status = fs::read_to_string(format!("{folder}/status")).unwrap();
-        for (name, value) in [("NoNewPrivs", "1"), ("Seccomp", "2"), ("Threads", "1")] {
-            assert!(status.contains(&format!("{name}:\t{value}")), "{status}");
-        }
     }
 }

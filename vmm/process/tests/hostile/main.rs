@@ -1,6 +1,7 @@
 //! Hostile guests: each attempt ends in a hypercall that the VMM refuses, or in an error of the guest.
 
 mod attack;
+mod fuzz;
 mod handlers;
 mod signals;
 #[path = "../../../../tests/src/skip.rs"]
