@@ -115,6 +115,12 @@ impl Attack {
         assert_eq!(self.run(), Exit::Stopped(Stop::TripleFault), "{what}");
     }
 
+    /// Returns whether the process exists, and is not a zombie.
+    pub fn is_alive(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.vcpu.process()));
+        status.is_ok_and(|status| !status.contains("State:\tZ"))
+    }
+
     /// Checks that the process is confined, and has guest memory, the switcher, and nothing else.
     pub fn expect_sandbox(&self) {
         let folder = format!("/proc/{}", self.vcpu.process());

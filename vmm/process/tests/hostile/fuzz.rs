@@ -141,6 +141,10 @@ fn cross(attack: &mut Attack, random: &mut Random, seen: &mut Seen) -> bool {
             _ => {}
         }
     }
+    // The last crossing may have killed it.
+    if !attack.is_alive() {
+        return false;
+    }
     attack.expect_sandbox();
     true
 }
