@@ -4,7 +4,7 @@ use crate::attack::{attack_by, Attack, ALIAS, CODE, CONTROLS, STACK, SWITCHER};
 use std::sync::mpsc::{channel, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use trapline_interface::{Entry, Exit, General, Vcpu};
+use trapline_interface::{Entry, Exit, General, RegSet, Vcpu};
 use trapline_process::Crossing;
 
 /// Crossings of the slow test, over all mechanisms.
@@ -127,6 +127,10 @@ fn fuzz(crossing: Crossing, crossings: u64, seed: u64) -> Seen {
 /// Crosses as often as a guest may. Returns false if the process is dead.
 fn cross(attack: &mut Attack, random: &mut Random, seen: &mut Seen) -> bool {
     for _ in 0..CROSSINGS_PER_GUEST {
+        // With a listener, registers are read before a call is answered with others.
+        if attack.vcpu.state(RegSet::GENERAL).is_err() {
+            return false;
+        }
         let registers = random.registers();
         attack.vcpu.set_state(&registers.into()).unwrap();
         let Ok(exit) = attack.vcpu.run(Entry::Answer(random.value())) else {
