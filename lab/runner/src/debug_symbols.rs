@@ -3,7 +3,7 @@
 use crate::context::RunContext;
 use lzma_rust2::XzReader;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trapline_environments::debug_files;
 use trapline_profile::symbols::{build_id, has_symbol_table, mini_debug_info};
 
@@ -20,18 +20,20 @@ pub fn of(
     }
     let found = build_id(name, bytes).ok().flatten();
     let found = found.and_then(|id| of_build(context, file, &id, fetch));
-    found.or_else(|| unpack(mini_debug_info(name, bytes).ok()??).ok())
+    let read = found.and_then(|found| std::fs::read(found).ok());
+    read.or_else(|| unpack(mini_debug_info(name, bytes).ok()??).ok())
 }
 
-fn of_build(
+/// Returns the debug file of the build `build_id` of `file`, downloaded if missing and `fetch` is set.
+pub fn of_build(
     context: &RunContext<'_>,
     file: &Path,
     build_id: &[u8],
     fetch: bool,
-) -> Option<Vec<u8>> {
+) -> Option<PathBuf> {
     let settings = context.inventory.settings();
     let find = || settings.debug.find(build_id, &settings.cache);
-    let found = find().or_else(|| {
+    find().or_else(|| {
         if !fetch {
             return None;
         }
@@ -43,8 +45,7 @@ fn of_build(
                 None
             }
         }
-    });
-    std::fs::read(found?).ok()
+    })
 }
 
 fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
