@@ -8,9 +8,9 @@ mod stacks;
 
 use crate::args::{ExplainArgs, ProfileFormat, SymbolSource};
 use crate::failure::{Failure, Status};
+use crate::output_file::OutputFile;
 use crate::session::Session;
 use clap::ValueEnum;
-use flame::Canvas;
 use page::{Explained, Page};
 use std::collections::BTreeSet;
 use trapline_abi::{Op, Workload};
@@ -28,7 +28,9 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let operations = explainable(args)?;
     check_stacks(args, &operations)?;
     check_lines(args)?;
-    let canvas = args.flamegraph.as_deref().map(Canvas::open).transpose()?;
+    let flamegraph = args.flamegraph.as_deref();
+    let open = |path| OutputFile::open("--flamegraph", path);
+    let flamegraph = flamegraph.map(open).transpose()?;
     let options = &args.environment_options;
     let inventory = options.inventory_with(|settings| with_debug_files(settings, args))?;
     let session = Session::without_store(inventory, args.timeout, false)?;
@@ -49,8 +51,8 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
         // Operations of a workload that cannot be measured are skipped.
         all => all.iter().filter_map(|op| or_note(page(op))).collect(),
     };
-    if let (Some(canvas), [page]) = (canvas, pages.as_slice()) {
-        canvas.draw(page)?;
+    if let (Some(file), [page]) = (flamegraph, pages.as_slice()) {
+        flame::draw(file, page)?;
     }
     if args.symbols == SymbolSource::Installed {
         pages.iter().for_each(note_nameless);
