@@ -177,7 +177,7 @@ fn table(changes: &Changes) -> Table {
     let (listed, rest) = changes.functions.split_at(listed);
     for one in listed {
         let name = format!("{}`{}", one.component, one.function);
-        table.row(&printable(&name), line(one));
+        table.row(printable(&name), line(one));
     }
     if !rest.is_empty() {
         let rest_of = |value: fn(&FunctionChange) -> f64| rest.iter().map(value).sum();
@@ -187,7 +187,7 @@ fn table(changes: &Changes) -> Table {
             before: rest_of(|one| one.before),
             after: rest_of(|one| one.after),
         };
-        table.row(&format!("{} more", rest.len()), line(&sum));
+        table.row(format!("{} more", rest.len()), line(&sum));
     }
     table
 }
