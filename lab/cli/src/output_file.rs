@@ -63,3 +63,24 @@ impl Drop for OutputFile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_removed_unless_drawn() {
+        let place = tempfile::tempdir().unwrap();
+        let fresh = place.path().join("new.svg");
+        drop(OutputFile::open("--flamegraph", &fresh).unwrap());
+        assert!(!fresh.exists());
+        let kept = place.path().join("old.svg");
+        std::fs::write(&kept, "a picture").unwrap();
+        drop(OutputFile::open("--flamegraph", &kept).unwrap());
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "a picture");
+        let error = OutputFile::open("--flamegraph", place.path())
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("--flamegraph: "), "{error}");
+    }
+}

@@ -254,18 +254,4 @@ mod tests {
         assert!(svg.contains(frame), "{svg}");
         assert!(!svg.contains("<!DOCTYPE"), "{svg}");
     }
-
-    #[test]
-    fn a_new_file_is_removed_unless_drawn() {
-        let place = tempfile::tempdir().unwrap();
-        let fresh = place.path().join("new.svg");
-        drop(Canvas::open(&fresh).unwrap());
-        assert!(!fresh.exists());
-        let kept = place.path().join("old.svg");
-        std::fs::write(&kept, "a picture").unwrap();
-        drop(Canvas::open(&kept).unwrap());
-        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "a picture");
-        let error = Canvas::open(place.path()).err().unwrap();
-        assert!(error.to_string().contains("--flamegraph: "), "{error}");
-    }
 }

@@ -2,6 +2,7 @@
 //! pack in one package.
 
 use crate::context::RunContext;
+use crate::debug_symbols;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trapline_environments::debug_files;
@@ -65,12 +66,9 @@ fn is_same_build(kernel: &Kernel, files: &BTreeMap<String, PathBuf>) -> bool {
 fn fetch(context: &RunContext<'_>, kernel: &Kernel) -> Option<()> {
     let package = kernel.origin.strip_prefix("package ")?;
     let (name, version) = package.split_once('_')?;
-    context.note(&format!(
-        "fetching debug symbols of {name} (about 2 GB unpacked)"
-    ));
     let cache = &context.inventory.settings().cache;
-    let fetched = debug_files::fetch_package(name, version, cache);
-    fetched
-        .map_err(|error| context.note(&error.to_string()))
-        .ok()
+    let what = format!("{name} (about 2 GB unpacked)");
+    debug_symbols::fetch_with(context, &what, || {
+        debug_files::fetch_package(name, version, cache)
+    })
 }
