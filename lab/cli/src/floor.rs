@@ -4,6 +4,7 @@ use crate::args::{InspectArgs, PlainFormat};
 use crate::session::Session;
 use crate::{parts, terminal};
 use std::fmt::Write;
+use trapline_host::MISSING_PARTS;
 use trapline_runner::floor::{measure, Floors, PROGRAM};
 use trapline_runner::Failure;
 
@@ -22,7 +23,7 @@ pub fn floor(args: &InspectArgs) -> Result<(), Failure> {
     if !program.is_file() {
         let directory = parts::directory();
         let missing = format!("{PROGRAM} is not in {}", directory.display());
-        return Err(Failure::new(missing).help("make build, or set TRAPLINE_PARTS"));
+        return Err(Failure::new(missing).help(MISSING_PARTS));
     }
     let inventory = args.environment_options.inventory()?;
     let session = Session::without_store(inventory, None, false)?;

@@ -48,6 +48,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
         let profiler = Profiler {
             context,
             stacks: false,
+            lines: false,
         };
         baseline.add_profiles(&profiler.profiles(&run.observations, counters)?);
     }

@@ -110,7 +110,7 @@ fn operation_row(op: Op) -> OperationRow {
 
 /// Columns left of the text of an environment, and of an operation.
 const NAME: usize = 22;
-const OPERATION: usize = 21;
+const OPERATION: usize = 24;
 
 fn environment_text(environment: &EnvironmentRow, width: usize) -> String {
     let clock = environment.clock;
@@ -173,5 +173,10 @@ mod tests {
         let workloads: Vec<_> = Workload::ALL.into_iter().map(workload_row).collect();
         let count: usize = workloads.iter().map(|w| w.operations.len()).sum();
         assert_eq!(count, Op::ALL.len());
+        for operation in workloads.iter().flat_map(|w| &w.operations) {
+            let text = entry(operation.name, 2, OPERATION, operation.what, 80);
+            let gap = &text[2 + operation.name.len()..OPERATION];
+            assert!(gap.trim().is_empty() && !gap.is_empty(), "{text}");
+        }
     }
 }

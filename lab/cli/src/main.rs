@@ -22,6 +22,7 @@ mod kernel_build;
 mod list;
 mod manual;
 mod outcome;
+mod output_file;
 mod parts;
 mod plan;
 mod populate;

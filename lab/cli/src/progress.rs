@@ -35,7 +35,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Ticker {
-    fn start(bar: Arc<Mutex<ProgressBar>>) -> Self {
+    /// Starts the thread. Without a terminal it shows activities, and other progress if `shows_all` is set.
+    fn start(bar: Arc<Mutex<ProgressBar>>, shows_all: bool) -> Self {
         let (stop, stopped) = mpsc::channel();
         let begin = Instant::now();
         let interval = match terminal::is_watched() {
@@ -48,6 +49,7 @@ impl Ticker {
                 match (Activity::current(), terminal::is_watched()) {
                     (Some(activity), true) => bar.set_message(activity),
                     (None, true) => {}
+                    (None, false) if !shows_all => {}
                     (activity, false) => {
                         let message = activity.unwrap_or_else(|| bar.message());
                         let seconds = begin.elapsed().as_secs();
@@ -94,6 +96,13 @@ impl Progress {
         }
     }
 
+    /// Shows activities such as downloads until the handler is dropped.
+    pub fn show_activities(&mut self) {
+        if !self.is_hidden {
+            self.ticker = Some(Ticker::start(Arc::clone(&self.bar), false));
+        }
+    }
+
     /// Shows `text` at once, and activities until the handler is dropped.
     pub fn begin(&mut self, text: &str) {
         if self.is_hidden {
@@ -105,7 +114,7 @@ impl Progress {
             anstream::eprintln!("0s: {text}");
             self.bar().set_message(text.to_owned());
         }
-        self.ticker = Some(Ticker::start(Arc::clone(&self.bar)));
+        self.ticker = Some(Ticker::start(Arc::clone(&self.bar), true));
     }
 
     fn bar(&self) -> MutexGuard<'_, ProgressBar> {
@@ -150,7 +159,9 @@ impl EventHandler for Progress {
             RunEvent::Started { boots } => self.started(boots),
             RunEvent::TaskStarted(task) => {
                 let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-                self.start(spinner.with_message(task.to_owned()));
+                let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+                let style = style.expect("the template is valid");
+                self.start(spinner.with_style(style).with_message(task.to_owned()));
             }
             RunEvent::BootStarted(boot) => self.bar().set_message(line(boot, "starting")),
             RunEvent::BootProgress(boot, progress) => {

@@ -49,10 +49,12 @@ impl Session {
         timeout: Option<u64>,
         quiet: bool,
     ) -> Result<Self, Failure> {
+        let mut progress = Progress::new(quiet);
+        progress.show_activities();
         Ok(Self {
             inventory,
             interrupt: Interrupt::install()?,
-            progress: Progress::new(quiet),
+            progress,
             timeout: timeout.map(Duration::from_secs),
             host_facts: BTreeMap::new(),
             host_noise: Vec::new(),

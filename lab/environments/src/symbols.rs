@@ -10,12 +10,16 @@ use trapline_host::cache::{Kind, INCOMPLETE};
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Limits};
 use trapline_model::{Clock, EnvironmentId, GuestConfig};
+use trapline_sim::kernel::{chosen, Maker};
 use trapline_sim::machine::SimMachine;
 use trapline_sim::nested;
 use trapline_sim::programs::{run_script, Output, Outputs};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::SYMBOLS;
+
+pub use trapline_sim::kernel::Kernel;
+pub use trapline_sim::module::{files as module_files, release};
 
 /// Addresses of code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +31,18 @@ pub struct CodeAddresses {
     pub program: String,
     /// Code symbols of the kernels of guests that host guests, outermost first.
     pub nested_kernels: Vec<String>,
+}
+
+/// Returns the kernel of the machine of `environment`.
+///
+/// # Errors
+/// A file is missing, or no kernel is available.
+pub fn kernel(settings: &Settings, environment: EnvironmentId) -> Result<Kernel, Error> {
+    let maker = match environment.clock() {
+        Clock::InsnVmx => Maker::Intel,
+        _ => Maker::Amd,
+    };
+    chosen(settings, maker)
 }
 
 /// Separator of the parts in the cache.

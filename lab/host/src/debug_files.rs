@@ -41,14 +41,25 @@ impl DebugFiles {
             hexadecimal(&[*first]),
             hexadecimal(rest)
         );
+        let mut files = self.all(cache).map(|directory| directory.join(&name));
+        files.find(|file| file.is_file())
+    }
+
+    /// Returns the directory that has `boot/vmlinux-RELEASE` and the kernel's modules.
+    pub fn find_kernel(&self, release: &str, cache: &Cache) -> Option<PathBuf> {
+        let file = format!("boot/vmlinux-{release}");
+        self.all(cache)
+            .find(|directory| directory.join(&file).is_file())
+    }
+
+    /// Returns all directories: the given ones, then downloads.
+    fn all<'a>(&'a self, cache: &Cache) -> impl Iterator<Item = PathBuf> + 'a {
         let fetched = fs::read_dir(cache.of(Kind::DebugSymbols)).into_iter();
         let fetched = fetched.flatten().flatten().map(|entry| {
             let package = entry.path();
             package.join(INSTALLED.trim_start_matches('/'))
         });
-        let directories = self.directories.iter().cloned().chain(fetched);
-        let mut files = directories.map(|directory| directory.join(&name));
-        files.find(|file| file.is_file())
+        self.directories.iter().cloned().chain(fetched)
     }
 }
 
@@ -58,6 +69,14 @@ impl DebugFiles {
 /// No package has installed it, or the distribution's sources have no debug files of this version.
 pub fn fetch(file: &Path, cache: &Cache) -> Result<(), Error> {
     let (name, version) = package_of(file)?;
+    fetch_package(&name, &version, cache)
+}
+
+/// Downloads the debug files of a package into the cache.
+///
+/// # Errors
+/// The distribution's sources have none of this version.
+pub fn fetch_package(name: &str, version: &str, cache: &Cache) -> Result<(), Error> {
     let place = cache.of(Kind::DebugSymbols);
     fs::create_dir_all(&place).map_err(Error::file(&place))?;
     for suffix in PACKAGES {
@@ -141,6 +160,12 @@ mod tests {
             assert_eq!(found.as_ref(), Some(file));
         }
         assert_eq!(files.find(&[], &cache), None);
+        assert_eq!(files.find_kernel("6.1.0", &cache), None);
+        let kernel = place.path().join("debug/boot/vmlinux-6.1.0");
+        fs::create_dir_all(kernel.parent().unwrap()).unwrap();
+        fs::write(kernel, "").unwrap();
+        let found = files.find_kernel("6.1.0", &cache);
+        assert_eq!(found, Some(place.path().join("debug")));
     }
 
     #[test]

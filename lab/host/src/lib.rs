@@ -33,4 +33,4 @@ pub use error::Error;
 pub use facts::Facts;
 pub use files::{find_program, hexadecimal, memory_file, sha256_of_file};
 pub use limits::Limits;
-pub use parts::{GuestImage, Part, Parts};
+pub use parts::{GuestImage, Part, Parts, MISSING_PARTS};

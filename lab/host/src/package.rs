@@ -191,9 +191,27 @@ pub fn download<'a>(
 ) -> Result<(), Error> {
     let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
     arguments.extend(packages);
-    let packages = arguments[3..].join(" ");
-    let _activity = Activity::begin(format!("downloading {packages}"));
+    let names = arguments[3..].join(" ");
+    let size = size(&arguments[3..], directory)?;
+    let text = format!("downloading {names}");
+    let _activity = Activity::begin_download(text, directory, size);
     run_checked("apt-get", &arguments, directory)
+}
+
+/// Returns the bytes of packages to be downloaded; 0 if they are unknown.
+///
+/// # Errors
+/// `apt-get` is not installed, or a stop was requested.
+fn size(packages: &[&str], directory: &Path) -> Result<u64, Error> {
+    let arguments = [&["--print-uris", "download"], packages].concat();
+    let output = run("apt-get", &arguments, directory)?;
+    Ok(sizes(&String::from_utf8_lossy(&output.stdout)).sum())
+}
+
+/// Parses the output of `apt-get --print-uris`: a line has address, file name, size and hash.
+fn sizes(text: &str) -> impl Iterator<Item = u64> + '_ {
+    text.lines()
+        .filter_map(|line| line.split(' ').nth(2)?.parse::<u64>().ok())
 }
 
 /// Unpacks all packages of a directory into its [`UNPACKED`]. Returns name and version of the one
@@ -291,6 +309,13 @@ mod tests {
             .dependencies("xen-utils-4.17")
             .contains(&"libc6".to_owned()));
         assert!(!known.contains("<virtual>") && known.dependencies("none").is_empty());
+    }
+
+    #[test]
+    fn sizes_of_packages_are_summed() {
+        let text = "'http://host/a_1%2b2_amd64.deb' a_1%2b2_amd64.deb 53080 SHA256:2e\n\
+                    'http://host/b_1_all.deb' b_1_all.deb 143256 SHA256:2e\nN: a note of apt\n";
+        assert_eq!(sizes(text).sum::<u64>(), 53_080 + 143_256);
     }
 
     #[test]

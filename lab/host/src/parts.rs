@@ -38,6 +38,11 @@ impl Part {
     }
 }
 
+/// Remedy for missing parts, which `cargo install` does not build.
+pub const MISSING_PARTS: &str =
+    "install the archive or the Debian package, which have all parts ('make dist' makes both), or run \
+     'make build' and set TRAPLINE_PARTS to target/dist";
+
 /// Locations of the parts.
 #[derive(Clone, Debug)]
 pub struct Parts {
@@ -108,7 +113,7 @@ impl Parts {
         let name = part.file_name();
         Err(Error::missing(
             format!("{name} is not in {}", directory.display()),
-            "build it with 'make build', or set TRAPLINE_PARTS to its directory",
+            MISSING_PARTS,
         ))
     }
 
@@ -188,6 +193,15 @@ mod tests {
         let parts = Parts::in_directory(directory.path());
         let error = parts.get(Part::Vmm).unwrap_err().to_string();
         assert!(error.starts_with("trapline-vmm is not in "), "{error}");
+        for remedy in [
+            "archive",
+            "Debian package",
+            "make dist",
+            "make build",
+            "TRAPLINE_PARTS",
+        ] {
+            assert!(error.contains(remedy), "{remedy} is missing in {error}");
+        }
         std::fs::write(directory.path().join("trapline-image"), "abc").unwrap();
         let image = parts.image().unwrap();
         // Example of FIPS 180-2.

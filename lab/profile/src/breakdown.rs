@@ -6,6 +6,7 @@
 
 use crate::address_space::{AddressLayout, AddressSpace};
 use crate::format::Window;
+use crate::source::{CodeOffset, SourceLine, Sources};
 use crate::stacks::{self, Stack};
 use crate::symbols::{Function, Symbols};
 use std::collections::BTreeMap;
@@ -87,6 +88,10 @@ pub struct Profile {
     pub stacks: Vec<Stack>,
     /// Profiles of the stages of a launch, in order. Their totals add up to this one.
     pub stages: Vec<StageProfile>,
+    /// Executions by offset in a function; empty unless source lines are requested.
+    pub executed: BTreeMap<CodeOffset, u64>,
+    /// Source lines, if requested.
+    pub sources: Option<Sources>,
 }
 
 /// Profile of one stage, the mean over launches.
@@ -216,6 +221,11 @@ impl Profile {
             insn,
         });
         costs.collect()
+    }
+
+    /// Returns the first source line of a function, if it was requested and found.
+    pub fn source(&self, function: &Function) -> Option<&SourceLine> {
+        self.sources.as_ref()?.functions.get(function)
     }
 
     /// Returns the instructions per operation of each component, the largest first.

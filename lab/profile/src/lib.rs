@@ -16,6 +16,7 @@ pub mod irq_tracer;
 mod levels;
 pub mod page;
 mod retirement;
+pub mod source;
 mod stacks;
 pub mod stages;
 pub mod symbols;

@@ -34,6 +34,12 @@ impl Function {
         }
     }
 
+    /// Returns the address in its file of a function without a symbol.
+    pub fn file_address(&self) -> Option<u64> {
+        let address = self.name.strip_prefix(OFFSET)?.strip_suffix(']')?;
+        u64::from_str_radix(address, 16).ok()
+    }
+
     /// Returns true for code without a symbol.
     pub fn is_nameless(&self) -> bool {
         self.name.starts_with('[')
@@ -83,18 +89,21 @@ impl Symbols {
         let mut found = tables
             .into_iter()
             .filter_map(|table| lookup(table, space, address));
-        let mut function = found.next().cloned().unwrap_or_else(|| Function {
-            component: match space {
-                AddressSpace::Guest => "guest",
-                AddressSpace::Hypervisor => "hypervisor",
-                AddressSpace::Kernel | AddressSpace::NestedKernel(_) => "kernel",
-                AddressSpace::User | AddressSpace::NestedUser(_) | AddressSpace::File(_) => {
-                    "program"
+        let mut function = found
+            .next()
+            .map(|(_, function)| function.clone())
+            .unwrap_or_else(|| Function {
+                component: match space {
+                    AddressSpace::Guest => "guest",
+                    AddressSpace::Hypervisor => "hypervisor",
+                    AddressSpace::Kernel | AddressSpace::NestedKernel(_) => "kernel",
+                    AddressSpace::User | AddressSpace::NestedUser(_) | AddressSpace::File(_) => {
+                        "program"
+                    }
                 }
-            }
-            .to_owned(),
-            name: UNKNOWN.to_owned(),
-        });
+                .to_owned(),
+                name: UNKNOWN.to_owned(),
+            });
         if let Some(level) = space.nested_level() {
             function.component = nested_component(level, &function.component);
         }
@@ -104,10 +113,25 @@ impl Symbols {
     /// Returns the function of an instruction. The fingerprint of its page, if known, takes
     /// precedence over its address.
     pub fn find_insn(&self, space: AddressSpace, address: u64, page: Option<u64>) -> Function {
+        let (space, address) = self.place(space, address, page);
+        self.find(space, address)
+    }
+
+    fn place(&self, space: AddressSpace, address: u64, page: Option<u64>) -> (AddressSpace, u64) {
         match page.and_then(|page| self.pages.get(&page)) {
-            Some((file, start)) => self.find(*file, start + address % page::SIZE as u64),
-            None => self.find(space, address),
+            Some((file, start)) => (*file, start + address % page::SIZE as u64),
+            None => (space, address),
         }
+    }
+
+    /// Returns the first address of the function of an instruction; `None` outside of functions.
+    pub fn start(&self, space: AddressSpace, address: u64, page: Option<u64>) -> Option<u64> {
+        let (space, in_file) = self.place(space, address, page);
+        let tables = [&self.entries, &self.unwound];
+        let mut found = tables
+            .into_iter()
+            .filter_map(|table| lookup(table, space, in_file));
+        found.next().map(|(start, _)| address - (in_file - start))
     }
 
     /// Returns true if a function begins at `address`.
@@ -257,10 +281,10 @@ fn lookup(
     entries: &BTreeMap<(AddressSpace, u64), Entry>,
     space: AddressSpace,
     address: u64,
-) -> Option<&Function> {
-    let (_, entry) = entries.range((space, 0)..=(space, address)).next_back()?;
+) -> Option<(u64, &Function)> {
+    let ((_, start), entry) = entries.range((space, 0)..=(space, address)).next_back()?;
     let is_inside = address < entry.end.unwrap_or(entry.limit);
-    is_inside.then_some(&entry.function)
+    is_inside.then_some((*start, &entry.function))
 }
 
 /// The address range of a file in a process's memory.

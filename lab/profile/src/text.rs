@@ -1,11 +1,12 @@
 //! Profiles as tables for a terminal: stages of a launch, components, functions.
 
 use crate::breakdown::{Change, Profile};
+use crate::source::{LineCost, SourceLine, Sources};
 use crate::symbols::Function;
 use std::fmt::Write;
 
 /// Functions listed one by one; one line sums up the rest.
-const MAX_FUNCTIONS: usize = 30;
+pub const MAX_FUNCTIONS: usize = 30;
 
 /// Components listed one by one.
 const MAX_COMPONENTS: usize = 15;
@@ -13,6 +14,12 @@ const MAX_COMPONENTS: usize = 15;
 /// Widths of the columns for components and numbers.
 const COMPONENT: usize = 18;
 const NUMBER: usize = 11;
+
+/// Width of the column for source lines.
+const SOURCE: usize = 18;
+
+/// Source lines listed one by one.
+const MAX_LINES: usize = 20;
 
 /// Width of the column for stages.
 const STAGES: usize = 28;
@@ -24,6 +31,9 @@ pub fn table(title: &str, profile: &Profile, width: usize) -> String {
     sums(&mut text, "level", profile.levels(), profile.total);
     sums(&mut text, "component", profile.components(), profile.total);
     functions(&mut text, profile, width);
+    if let Some(sources) = &profile.sources {
+        source_lines(&mut text, profile, sources, width);
+    }
     let _ = writeln!(text, "\n{}", balance(profile));
     text
 }
@@ -55,15 +65,28 @@ fn sums(text: &mut String, kind: &str, sums: Vec<(&str, f64)>, total: f64) {
 }
 
 fn functions(text: &mut String, profile: &Profile, width: usize) {
+    let source = |function: &Function| {
+        profile.sources.as_ref()?;
+        Some(
+            profile
+                .source(function)
+                .map_or_else(String::new, SourceLine::short),
+        )
+    };
+    let header = profile
+        .sources
+        .as_ref()
+        .map_or(String::new(), |_| format!("{:<SOURCE$} ", "source"));
     let _ = writeln!(
         text,
-        "{:>NUMBER$} {:>7}  {:<COMPONENT$} function",
+        "{:>NUMBER$} {:>7}  {:<COMPONENT$} {header}function",
         "insn", "share", "component"
     );
     let listed = profile.items.len().min(MAX_FUNCTIONS);
     let (listed, rest) = profile.items.split_at(listed);
     for item in listed {
-        line(text, item.insn, profile.total, &item.function, width);
+        let cost = (item.insn, profile.total);
+        line(text, cost, &item.function, source(&item.function), width);
     }
     if !rest.is_empty() {
         let insn = rest.iter().map(|item| item.insn).sum();
@@ -71,7 +94,39 @@ fn functions(text: &mut String, profile: &Profile, width: usize) {
             component: String::new(),
             name: format!("{} more (--format json lists all)", rest.len()),
         };
-        line(text, insn, profile.total, &function, width);
+        let source = source(&function);
+        line(text, (insn, profile.total), &function, source, width);
+    }
+}
+
+/// Formats the source lines with the most instructions, if there are any.
+fn source_lines(text: &mut String, profile: &Profile, sources: &Sources, width: usize) {
+    if sources.lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n{:>NUMBER$} {:>7}  {:<COMPONENT$} line",
+        "insn", "share", "component"
+    );
+    let (listed, rest) = sources.lines.split_at(sources.lines.len().min(MAX_LINES));
+    for cost in listed {
+        let name = clip_start(&cost.source.to_string(), name_width(width));
+        row(text, (cost.insn, profile.total), &cost.component, &name);
+    }
+    let sum = |lines: &[LineCost]| lines.iter().map(|line| line.insn).sum::<f64>();
+    let executed = profile.counted as f64 / profile.operations as f64;
+    let unknown = executed - sum(&sources.lines);
+    for (insn, name) in [
+        (
+            sum(rest),
+            format!("{} more lines (--format json lists all)", rest.len()),
+        ),
+        (unknown, "no debug information".to_owned()),
+    ] {
+        if insn > 0.005 {
+            row(text, (insn, profile.total), "", &name);
+        }
     }
 }
 
@@ -136,15 +191,37 @@ fn stages(text: &mut String, profile: &Profile) {
     text.push('\n');
 }
 
-fn line(text: &mut String, insn: f64, total: f64, function: &Function, width: usize) {
-    let left = width.saturating_sub(NUMBER + COMPONENT + 12);
+/// Formats a function with its cost and the total; `source` is present if there is a column for it.
+fn line(
+    text: &mut String,
+    cost: (f64, f64),
+    function: &Function,
+    source: Option<String>,
+    width: usize,
+) {
+    let left = name_width(width);
+    let name = match source {
+        None => clip_path(&function.name, left),
+        Some(source) => {
+            let name = clip_path(&function.name, left.saturating_sub(SOURCE + 1));
+            format!("{:<SOURCE$} {name}", clip_start(&source, SOURCE))
+        }
+    };
+    row(text, cost, &function.component, &name);
+}
+
+/// Returns the width left for the last column.
+fn name_width(width: usize) -> usize {
+    width.saturating_sub(NUMBER + COMPONENT + 12)
+}
+
+fn row(text: &mut String, (insn, total): (f64, f64), component: &str, name: &str) {
     let _ = writeln!(
         text,
-        "{:>NUMBER$} {:>7}  {:<COMPONENT$} {}",
+        "{:>NUMBER$} {:>7}  {:<COMPONENT$} {name}",
         number(insn),
         share(insn, total),
-        clip(&function.component, COMPONENT),
-        clip_path(&function.name, left)
+        clip(component, COMPONENT),
     );
 }
 
@@ -230,107 +307,21 @@ pub fn clip(name: &str, width: usize) -> String {
 
 /// Shortens a function name to `width` columns; of a Rust path it keeps the end.
 pub fn clip_path(name: &str, width: usize) -> String {
-    let length = name.chars().count();
-    if length <= width || !name.contains("::") {
+    if name.chars().count() <= width || !name.contains("::") {
         return clip(name, width);
+    }
+    clip_start(name, width)
+}
+
+/// Shortens a name to the last `width` columns.
+fn clip_start(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width {
+        return name.to_owned();
     }
     let kept = name.chars().skip(length + 1 - width.max(1));
     std::iter::once('…').chain(kept).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::breakdown::{FunctionCost, StageProfile};
-    use trapline_abi::Stage;
-
-    fn profile(functions: usize) -> Profile {
-        let items = (0..functions).map(|index| FunctionCost {
-            function: Function {
-                component: "a_component_with_a_long_name".to_owned(),
-                name: format!("{}{index}", "function_".repeat(12)),
-            },
-            insn: 1000.5,
-        });
-        Profile {
-            total: 1000.5 * functions as f64,
-            residual: 0,
-            operations: 4,
-            counted: 4002 * functions as u64,
-            items: items.collect(),
-            ..Profile::default()
-        }
-    }
-
-    #[test]
-    fn tables_fit_the_width_and_sum_up_the_rest() {
-        let text = table("exits/port-out in sim/kvm", &profile(40), 80);
-        let widest = text.lines().map(|line| line.chars().count()).max();
-        assert!(widest <= Some(80), "{text}");
-        assert!(text.contains("  10,005   25.0%"), "{text}");
-        assert!(text.contains("10 more (--format json"), "{text}");
-        assert!(text.ends_with("Residual: 0\n"), "{text}");
-        let text = changes(("a", "b"), (&profile(1), &profile(40)), 80);
-        let widest = text.lines().map(|line| line.chars().count()).max();
-        assert!(widest <= Some(80), "{text}");
-        assert!(text.contains("b: 40,020 insn, 39,019.50 more"), "{text}");
-    }
-
-    #[test]
-    fn levels_of_nested_guests_are_summed() {
-        let mut nested = profile(3);
-        let components = ["kvm", "L2/kvm", "guest"];
-        for (item, component) in nested.items.iter_mut().zip(components) {
-            component.clone_into(&mut item.function.component);
-        }
-        let levels: Vec<_> = nested.levels().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(levels, ["L1", "L2", "guest"]);
-        let text = table("exits/port-out in sim/kvm/kvm", &nested, 80);
-        assert!(text.contains("\nlevel "), "{text}");
-        assert!(profile(3).levels().is_empty());
-    }
-
-    #[test]
-    fn launches_are_listed_by_stage_with_halts() {
-        let stage = |from, to, residual| StageProfile {
-            from,
-            to,
-            profile: Profile {
-                residual,
-                operations: 1,
-                ..profile(100_000)
-            },
-        };
-        let launch = Profile {
-            stages: vec![
-                stage(Stage::Exec, Stage::GuestEntry, 0),
-                stage(Stage::FirstSample, Stage::GuestExit, 8_657_291),
-            ],
-            residual: 8_657_291,
-            operations: 1,
-            halts: 3,
-            ..profile(200_000)
-        };
-        let text = table("boot/exit in sim/kvm", &launch, 80);
-        let widest = text.lines().map(|line| line.chars().count()).max();
-        assert!(widest <= Some(80), "{text}");
-        let line = "first-sample to guest-exit   100,050,000   50.0%   8,657,291";
-        assert!(text.contains(line), "{text}");
-        let last = "Residual: 8,657,291, while the CPU was halted 3 times\n";
-        assert!(text.ends_with(last), "{text}");
-        assert!(text.contains("\nOnce, "), "{text}");
-    }
-
-    #[test]
-    fn long_paths_keep_their_end() {
-        assert_eq!(clip_path("a_long_name", 6), "a_lon…");
-        assert_eq!(clip_path("machine::Machine::run", 13), "…Machine::run");
-        assert_eq!(clip_path("a::b", 4), "a::b");
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        let formatted = [3320.0, -1.0, 26.5, 1_234_567.891, 0.0].map(number);
-        assert_eq!(formatted, ["3,320", "-1", "26.50", "1,234,567.89", "0"]);
-    }
-}
+mod tests;

@@ -32,8 +32,8 @@
 
   // The figures as a file, made of what is in the page.
   const download = document.getElementById('download');
-  download.hidden = false;
-  download.addEventListener('click', () => {
+  if (download) download.hidden = false;
+  download?.addEventListener('click', () => {
     const text = document.getElementById('data').textContent;
     const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
     download.href = url;

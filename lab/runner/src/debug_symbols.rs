@@ -1,10 +1,11 @@
 //! Debug files of programs and libraries without a symbol table.
 
 use crate::context::RunContext;
+use crate::event::RunEvent;
 use lzma_rust2::XzReader;
 use std::io::{self, Read};
-use std::path::Path;
-use trapline_environments::debug_files;
+use std::path::{Path, PathBuf};
+use trapline_environments::{debug_files, EnvError};
 use trapline_profile::symbols::{build_id, has_symbol_table, mini_debug_info};
 
 /// Returns the ELF file with the symbols of `file`, whose contents are `bytes`; `None` if it has them
@@ -20,31 +21,43 @@ pub fn of(
     }
     let found = build_id(name, bytes).ok().flatten();
     let found = found.and_then(|id| of_build(context, file, &id, fetch));
-    found.or_else(|| unpack(mini_debug_info(name, bytes).ok()??).ok())
+    let read = found.and_then(|found| std::fs::read(found).ok());
+    read.or_else(|| unpack(mini_debug_info(name, bytes).ok()??).ok())
 }
 
-fn of_build(
+/// Returns the debug file of the build `build_id` of `file`, downloaded if missing and `fetch` is set.
+pub fn of_build(
     context: &RunContext<'_>,
     file: &Path,
     build_id: &[u8],
     fetch: bool,
-) -> Option<Vec<u8>> {
+) -> Option<PathBuf> {
     let settings = context.inventory.settings();
     let find = || settings.debug.find(build_id, &settings.cache);
-    let found = find().or_else(|| {
+    find().or_else(|| {
         if !fetch {
             return None;
         }
-        context.note(&format!("fetching debug symbols of {}", file.display()));
-        match debug_files::fetch(file, &settings.cache) {
-            Ok(()) => find(),
-            Err(error) => {
-                context.note(&error.to_string());
-                None
-            }
-        }
-    });
-    std::fs::read(found?).ok()
+        let what = file.display().to_string();
+        fetch_with(context, &what, || debug_files::fetch(file, &settings.cache))?;
+        find()
+    })
+}
+
+/// Fetches debug symbols of `what` and reports progress. A failure is reported as a remark.
+pub fn fetch_with(
+    context: &RunContext<'_>,
+    what: &str,
+    fetch: impl FnOnce() -> Result<(), EnvError>,
+) -> Option<()> {
+    context.note(&format!("fetching debug symbols of {what}"));
+    let task = RunEvent::TaskStarted("fetching debug symbols");
+    context.events.handle(task);
+    let fetched = fetch();
+    context.events.handle(RunEvent::Finished);
+    fetched
+        .map_err(|error| context.note(&error.to_string()))
+        .ok()
 }
 
 fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {

@@ -115,6 +115,7 @@ pub fn explain_changes(
     let profiler = Profiler {
         context: *context,
         stacks: false,
+        lines: false,
     };
     let counted = profiler.profile(&environments, baseline.operations())?;
     comparison.explain(baseline, &counted.profiles);

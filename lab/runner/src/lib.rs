@@ -32,6 +32,7 @@ mod run_owner;
 pub use run_owner::is_running;
 mod seed;
 mod sink;
+mod source_lines;
 mod symbols;
 mod timeout;
 

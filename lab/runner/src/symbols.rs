@@ -3,7 +3,7 @@
 use crate::context::RunContext;
 use crate::debug_symbols;
 use crate::failure::Failure;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE};
 use trapline_environments::sim::{xen_code, XenCode};
@@ -88,6 +88,34 @@ pub fn of_irq_path(
         reader.add_kernel(&located);
     }
     Ok(reader.symbols)
+}
+
+/// Returns the files of an environment's image, programs and libraries by component.
+///
+/// # Errors
+/// See [`of`].
+pub fn program_files(
+    context: &RunContext<'_>,
+    environment: EnvironmentId,
+    watch: &Limits,
+) -> Result<BTreeMap<String, PathBuf>, Failure> {
+    let reader = Reader::new(context);
+    let parts = [
+        ("guest", Part::Image),
+        ("trapline-agent", Part::Agent),
+        ("trapline-vmm", Part::Vmm),
+    ];
+    let mut files = BTreeMap::new();
+    for (component, part) in parts {
+        files.insert(component.to_owned(), reader.part(part)?);
+    }
+    if !environment.is_bare() && !environment.is_xen() {
+        for mapping in mappings(&reader.locate(environment, watch)?.program) {
+            let file = reader.mapped_file(&mapping)?;
+            files.insert(short_name(&file), file);
+        }
+    }
+    Ok(files)
 }
 
 /// Names of the components Xen and kernel of dom0.
@@ -214,13 +242,18 @@ impl<'a> Reader<'a> {
             }
         }
         for mapping in mappings(&located.program) {
-            let file = match mapping.path.as_str() {
-                INIT => self.part(Part::Agent)?,
-                path => PathBuf::from(path),
-            };
+            let file = self.mapped_file(&mapping)?;
             self.add_mapped(&mapping, &file)?;
         }
         Ok(())
+    }
+
+    /// Returns the file on this host that a program on the machine has mapped.
+    fn mapped_file(&self, mapping: &Mapping) -> Result<PathBuf, Failure> {
+        match mapping.path.as_str() {
+            INIT => self.part(Part::Agent),
+            path => Ok(PathBuf::from(path)),
+        }
     }
 
     /// Adds Xen and the programs of dom0, which all have the same addresses.

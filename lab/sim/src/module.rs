@@ -50,8 +50,7 @@ const LARGEST: u64 = 256 << 20;
 /// # Errors
 /// One is missing or cannot be read.
 pub fn all_with_needed(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, Error> {
-    let mut files = BTreeMap::new();
-    collect(directory, &mut files);
+    let files = files(directory);
     let mut order = Vec::new();
     for name in wanted {
         add(name, directory, &files, &mut order)?;
@@ -61,9 +60,7 @@ pub fn all_with_needed(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>,
 
 /// Returns whether the module `name` is anywhere below `directory`.
 pub fn exists(directory: &Path, name: &str) -> bool {
-    let mut files = BTreeMap::new();
-    collect(directory, &mut files);
-    files.contains_key(name)
+    files(directory).contains_key(name)
 }
 
 /// Returns the module `wanted` and its dependencies from anywhere below `directory`, in load order.
@@ -72,6 +69,13 @@ pub fn exists(directory: &Path, name: &str) -> bool {
 /// One is missing or cannot be read.
 pub fn with_needed(directory: &Path, wanted: &str) -> Result<Vec<Module>, Error> {
     all_with_needed(directory, &[wanted])
+}
+
+/// Returns the files of all modules below `directory`, by name.
+pub fn files(directory: &Path) -> BTreeMap<String, PathBuf> {
+    let mut files = BTreeMap::new();
+    collect(directory, &mut files);
+    files
 }
 
 /// Collects modules below `directory` by name.
@@ -144,14 +148,26 @@ fn unpack(path: &Path) -> Result<Vec<u8>, Error> {
     )))
 }
 
-/// Parses the string `depends=a,b` of a module's information, which are zero-terminated strings.
+/// Returns the release of the kernel that a module is for, as `uname -r` prints it.
+pub fn release(module: &[u8]) -> Option<String> {
+    let magic = information(module, b"\0vermagic=")?;
+    magic.split(' ').next().map(str::to_owned)
+}
+
+/// Returns a value of a module's information, which are zero-terminated strings. `key` has the zero before
+/// it and the `=` after it.
+fn information(module: &[u8], key: &[u8]) -> Option<String> {
+    let start = module.windows(key.len()).position(|at| at == key)?;
+    let value = module[start + key.len()..]
+        .split(|byte| *byte == 0)
+        .next()?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// Returns the modules that a module depends on.
 fn needed_by(module: &[u8]) -> Vec<String> {
-    const KEY: &[u8] = b"\0depends=";
-    let Some(start) = module.windows(KEY.len()).position(|at| at == KEY) else {
-        return Vec::new();
-    };
-    let names = module[start + KEY.len()..].split(|byte| *byte == 0).next();
-    String::from_utf8_lossy(names.unwrap_or_default())
+    information(module, b"\0depends=")
+        .unwrap_or_default()
         .split(',')
         .filter(|name| !name.is_empty())
         .map(|name| name.replace('-', "_"))
@@ -184,6 +200,13 @@ mod tests {
         let names: Vec<_> = modules.iter().map(|module| &module.name[..]).collect();
         assert_eq!(names, ["irqbypass", "kvm", "ccp", "kvm_amd"]);
         assert_eq!(modules[0].bytes, modules[2].bytes);
+    }
+
+    #[test]
+    fn release_is_read_from_the_version_magic() {
+        let module = b"\x7fELF\0name=kvm\0vermagic=6.1.0-56-cloud-amd64 SMP preempt mod_unload \0";
+        assert_eq!(release(module).as_deref(), Some("6.1.0-56-cloud-amd64"));
+        assert_eq!(release(b"\x7fELF"), None);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `trapline compare`: of exact clocks to the digit, of the wall clock in form only, for
 //! what this host does is its own.
 
-use serde_json::Value;
+use crate::report::{assert_accessible, open_page};
+use serde_json::{json, Value};
+use trapline_tests::browser::has_browser;
 use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_qemu, slow_image};
 
@@ -80,6 +82,46 @@ fn every_block_measures_both_and_stored_runs_compare_alike() {
         operation(&apart, "getpid")["boots"],
         serde_json::json!([8, 3])
     );
+}
+
+#[test]
+fn page_overlays_the_distributions_of_both_sides() {
+    let place = Place::new();
+    let changes = place.path().join("changes.json");
+    let of = |environment| json!({"environment": environment, "operation": "basic/getpid"});
+    let function = json!({"component": "kernel", "function": "f", "before": 1.5, "after": 3});
+    let text = json!({"before": of("sim"), "after": of("sim"), "changes": [function]});
+    std::fs::write(&changes, text.to_string()).expect("it is writable");
+    let page = place.path().join("page.html");
+    let (page_path, changes) = (page.display(), changes.display());
+    let words = "host host:pin=free --workload basic/getpid,basic/yield --boots 4";
+    let result = compare(
+        &place,
+        &format!("{words} --html {page_path} --profile {changes}"),
+    );
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let html = std::fs::read_to_string(&page).expect("the page was written");
+    for side in ["overlaid t1", "overlaid t2"] {
+        assert_eq!(html.matches(side).count(), 2, "{html}");
+    }
+    assert!(
+        html.contains("<td>1.5</td><td>3</td><td>+1.5</td>"),
+        "{html}"
+    );
+    let missing = place.path().join("none/page.html");
+    let result = compare(
+        &place,
+        &format!("1/host 1/host:pin=free --html {}", missing.display()),
+    );
+    assert_eq!(result.status, Some(2), "{}", result.stderr);
+    assert!(
+        result.stderr.contains("--html: cannot write"),
+        "{}",
+        result.stderr
+    );
+    if has_browser("the page of a comparison") {
+        assert_accessible(&mut open_page(&page));
+    }
 }
 
 #[test]

@@ -47,6 +47,55 @@ fn getpid_once(place: &Place, environments: &str) -> CommandOutput {
     place.run(&all)
 }
 
+/// As `cargo install` leaves it.
+#[test]
+fn command_alone_shows_stored_runs_and_names_the_remedy_for_missing_parts() {
+    let place = Place::new();
+    for _ in 0..2 {
+        let result = run_with_store(&place, &place.store());
+        assert_eq!(result.status, Some(0), "{}", result.stderr);
+    }
+    let alone = place.path().join("alone");
+    std::fs::create_dir(&alone).expect("path is unused");
+    let program = alone.join("trapline");
+    std::fs::copy(place.parts().join("trapline"), &program).expect("path is unused");
+    let run = |words: &str| {
+        let (store, words) = (place.store(), words.split(' '));
+        let words = words.map(|word| match word {
+            "STORE" => store.to_str().expect("path is UTF-8"),
+            word => word,
+        });
+        let mut command = std::process::Command::new(&program);
+        command.args(words).env_remove("TRAPLINE_PARTS");
+        command
+            .env("XDG_DATA_HOME", place.path())
+            .current_dir(&alone);
+        CommandOutput::from(command.output().expect("trapline starts"))
+    };
+    for words in [
+        "show --store STORE",
+        "compare 1 2 --store STORE --html compare.html",
+        "report --store STORE",
+        "export samples.csv --store STORE",
+        "history --store STORE",
+        "list",
+    ] {
+        let result = run(words);
+        assert_eq!(result.status, Some(0), "{words}: {}", result.stderr);
+    }
+    for words in ["floor", "explain sim exits/port-out"] {
+        if words == "floor" || has_qemu("missing parts of the simulated machine") {
+            let remedies = [
+                "is not in ",
+                "Debian package",
+                "make build",
+                "TRAPLINE_PARTS",
+            ];
+            assert_fails(&run(words), &remedies);
+        }
+    }
+}
+
 #[test]
 fn unwritable_store_is_rejected_before_the_run() {
     let place = Place::new();

@@ -68,9 +68,15 @@ fn replay_has_the_figures_of_the_recorded_boot() {
     );
 }
 
-/// Returns the errors of `instance` against the published schema.
+/// Returns the errors of `instance` against the schema of `trapline run`.
 fn schema_errors(instance: &Value) -> Vec<String> {
-    let text = std::fs::read_to_string(root().join("docs/schema/run.json")).expect("it is there");
+    errors_by_schema("run.json", instance)
+}
+
+/// Returns the errors of `instance` against a published schema.
+pub fn errors_by_schema(name: &str, instance: &Value) -> Vec<String> {
+    let path = root().join("docs/schema").join(name);
+    let text = std::fs::read_to_string(path).expect("it is there");
     let schema: Value = serde_json::from_str(&text).expect("it is JSON");
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     let errors = validator.iter_errors(instance);

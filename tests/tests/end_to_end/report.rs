@@ -39,7 +39,7 @@ fn create_page(place: &Place, name: &str) -> PathBuf {
     file
 }
 
-fn open_page(file: &Path) -> Browser {
+pub fn open_page(file: &Path) -> Browser {
     let mut browser = Browser::start();
     browser.resize(1280, 900, false);
     browser.open(file);
@@ -47,7 +47,7 @@ fn open_page(file: &Path) -> Browser {
 }
 
 /// Checks that the page requested no other URL and logged nothing.
-fn assert_no_requests_or_messages(browser: &Browser) {
+pub fn assert_no_requests_or_messages(browser: &Browser) {
     let foreign = browser.requests.iter();
     let foreign: Vec<_> = foreign
         .filter(|url| {
@@ -64,7 +64,11 @@ fn page_renders_in_light_and_dark_on_desktop_and_phone() {
         return;
     }
     assert!(page().metadata().expect("file exists").len() < MOST_BYTES);
-    let mut browser = open_page(page());
+    assert_accessible(&mut open_page(page()));
+}
+
+/// Checks that an open page is accessible in both schemes on desktop and phone, and requests and logs nothing.
+pub fn assert_accessible(browser: &mut Browser) {
     for scheme in ["light", "dark"] {
         for (width, height, mobile) in [(1280, 900, false), (390, 844, true)] {
             browser.prefer(scheme);
@@ -73,7 +77,7 @@ fn page_renders_in_light_and_dark_on_desktop_and_phone() {
             assert!(found.is_empty(), "{scheme} at {width}: {found:#?}");
         }
     }
-    assert_no_requests_or_messages(&browser);
+    assert_no_requests_or_messages(browser);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::pages::after_help;
 use super::{workload_parser, Format, Preset, RunOptions};
 use clap::Args;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use trapline_model::{time, Config, InvalidConfig};
@@ -50,6 +51,12 @@ pub struct CompareArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    /// Also write a page with the verdicts, and the distributions of both sides on common axes
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
+    /// Add the functions that changed to the page: output of `trapline explain A B W/OP --format json`
+    #[arg(long = "profile", value_name = "FILE", num_args = 1.., requires = "html")]
+    pub profiles: Vec<PathBuf>,
     #[command(flatten)]
     pub run_options: RunOptions,
 }

@@ -63,6 +63,9 @@ pub struct ExplainArgs {
     /// distribution's package sources have
     #[arg(long, value_enum, default_value_t = SymbolSource::Installed)]
     pub symbols: SymbolSource,
+    /// Show the source line of each function, and the lines with the most instructions, from debug symbols
+    #[arg(long)]
+    pub lines: bool,
     #[command(flatten)]
     pub environment_options: EnvironmentOptions,
 }

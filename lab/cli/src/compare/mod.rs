@@ -1,6 +1,7 @@
 //! `trapline compare`: compares two configs, measured in the same blocks or stored, operation by
 //! operation.
 
+mod page;
 mod remarks;
 mod stored;
 
@@ -8,7 +9,7 @@ use crate::args::{CompareArgs, Side};
 use crate::session::{open_store, Session};
 use crate::{outcome, run};
 use std::time::Instant;
-use trapline_model::{Config, Request};
+use trapline_model::{Config, Observation, Request};
 use trapline_report::compare::CompareReport;
 use trapline_runner::comparison::MeasuredComparison;
 use trapline_runner::{check_concurrent, random_seed, BootOptions, Failure, Inventory, Status};
@@ -20,6 +21,7 @@ use trapline_stats::verdict::Settings;
 /// A part is missing, the store cannot be read or written, the sides cannot be compared, or output
 /// cannot be written.
 pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
+    let page = page::requested(args)?;
     let compared = match (&args.a, &args.b) {
         (Side::New(a), Side::New(b)) => measure(args, a, b)?,
         (Side::Stored { run: a, .. }, Side::Stored { run: b, .. }) => {
@@ -34,6 +36,9 @@ pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
         }
     };
     outcome::print(&[compared.versus.document()], args.format)?;
+    if let Some(page) = page {
+        page.write(&compared)?;
+    }
     Ok(compared.status)
 }
 
@@ -41,6 +46,8 @@ pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
 struct Compared {
     versus: CompareReport,
     status: Status,
+    /// Boots of both runs, or twice those of one.
+    boots: [Vec<Observation>; 2],
 }
 
 fn settings(args: &CompareArgs, seed: u64) -> Settings {
@@ -108,7 +115,12 @@ fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failu
         remarks,
         matches,
     };
-    Ok(Compared { versus, status })
+    let boots = [run.observations.clone(), run.observations];
+    Ok(Compared {
+        versus,
+        status,
+        boots,
+    })
 }
 
 fn request(

@@ -51,6 +51,7 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
     Ok(Compared {
         versus,
         status: Status::Done,
+        boots: [run_a.observations, run_b.observations],
     })
 }
 

@@ -4,74 +4,21 @@
 use super::page::Page;
 use super::stacks::{self, frame, PER};
 use crate::failure::Failure;
+use crate::output_file::OutputFile;
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use trapline_profile::text::number;
 use trapline_profile::{Function, Profile};
 
-/// Output file.
-pub struct Canvas {
-    path: PathBuf,
-    file: File,
-    /// It did not exist before.
-    is_new: bool,
-    is_drawn: bool,
-}
-
-impl Canvas {
-    /// Opens the file before anything is measured. Its content is kept until [`Self::draw`].
-    ///
-    /// # Errors
-    /// It cannot be opened for writing.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
-        let is_new = !path.exists();
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(false).open(path);
-        let file = opened.map_err(|error| {
-            Failure::usage(
-                format!("--flamegraph: cannot write {}: {error}", path.display()),
-                "name a file in an existing, writable directory",
-            )
-        })?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            is_new,
-            is_drawn: false,
-        })
-    }
-
-    /// Draws the stacks of a profile, or the difference of two.
-    ///
-    /// # Errors
-    /// The file cannot be written, or there are no stacks.
-    pub fn draw(mut self, page: &Page<'_>) -> Result<(), Failure> {
-        let failure = |error| {
-            let path = self.path.display();
-            Failure::new(format!("cannot write {path}: {error}"))
-        };
-        let picture = picture(page).map_err(failure)?;
-        let mut written = self.file.write_all(picture.as_bytes());
-        // The previous content may be longer; a pipe has no length.
-        if self.file.metadata().is_ok_and(|file| file.is_file()) {
-            written = written.and_then(|()| self.file.set_len(picture.len() as u64));
-        }
-        written.map_err(failure)?;
-        self.is_drawn = true;
-        Ok(())
-    }
-}
-
-impl Drop for Canvas {
-    fn drop(&mut self) {
-        if self.is_new && !self.is_drawn {
-            // An empty file that remains is harmless.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
+/// Draws the stacks of a profile into a file, or the difference of two.
+///
+/// # Errors
+/// The file cannot be written, or there are no stacks.
+pub fn draw(file: OutputFile, page: &Page<'_>) -> Result<(), Failure> {
+    let drawn = picture(page);
+    let picture =
+        drawn.map_err(|error| Failure::new(format!("cannot draw a flame graph: {error}")))?;
+    file.write(&picture)
 }
 
 /// Font size in pixels, and width of a character relative to it.
@@ -306,19 +253,5 @@ mod tests {
             "kernel`entry_SYSCALL_64 (6,666,600 insn per 1,000 operations, 100.00%; +50.00%)";
         assert!(svg.contains(frame), "{svg}");
         assert!(!svg.contains("<!DOCTYPE"), "{svg}");
-    }
-
-    #[test]
-    fn a_new_file_is_removed_unless_drawn() {
-        let place = tempfile::tempdir().unwrap();
-        let fresh = place.path().join("new.svg");
-        drop(Canvas::open(&fresh).unwrap());
-        assert!(!fresh.exists());
-        let kept = place.path().join("old.svg");
-        std::fs::write(&kept, "a picture").unwrap();
-        drop(Canvas::open(&kept).unwrap());
-        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "a picture");
-        let error = Canvas::open(place.path()).err().unwrap();
-        assert!(error.to_string().contains("--flamegraph: "), "{error}");
     }
 }

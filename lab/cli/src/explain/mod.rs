@@ -6,16 +6,18 @@ mod page;
 mod show;
 mod stacks;
 
-use crate::args::{ExplainArgs, SymbolSource};
+use crate::args::{ExplainArgs, ProfileFormat, SymbolSource};
 use crate::failure::{Failure, Status};
+use crate::output_file::OutputFile;
 use crate::session::Session;
 use clap::ValueEnum;
-use flame::Canvas;
 use page::{Explained, Page};
+use std::collections::BTreeSet;
 use trapline_abi::{Op, Workload};
 use trapline_environments::debug_files::DebugFiles;
 use trapline_environments::Settings;
 use trapline_model::{names, Clock, EnvironmentId, Outcome};
+use trapline_profile::{text, Function, Profile};
 use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
 
 /// Prints the profiles of operations, or the differences of two profiles each.
@@ -25,30 +27,50 @@ use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
 pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let operations = explainable(args)?;
     check_stacks(args, &operations)?;
-    let canvas = args.flamegraph.as_deref().map(Canvas::open).transpose()?;
+    check_lines(args)?;
+    let flamegraph = args.flamegraph.as_deref();
+    let open = |path| OutputFile::open("--flamegraph", path);
+    let flamegraph = flamegraph.map(open).transpose()?;
     let options = &args.environment_options;
     let inventory = options.inventory_with(|settings| with_debug_files(settings, args))?;
     let session = Session::without_store(inventory, args.timeout, false)?;
     let profiler = Profiler {
         context: session.context(),
         stacks: stack_option(args).is_some(),
+        lines: args.lines,
     };
     let set = operations.iter().fold(0, |set, op| set | op.bit());
-    let counted = profiler.profile(&args.environments, set)?;
+    let mut counted = profiler.profile(&args.environments, set)?;
+    if args.lines {
+        let shown = |profile: &Profile| shown(profile, args.format);
+        profiler.add_source_lines(&mut counted.profiles, shown)?;
+    }
     let page = |op: &Op| page(&counted, *op, &args.environments);
     let pages: Vec<Page<'_>> = match operations.as_slice() {
         [op] => vec![page(op)?],
         // Operations of a workload that cannot be measured are skipped.
         all => all.iter().filter_map(|op| or_note(page(op))).collect(),
     };
-    if let (Some(canvas), [page]) = (canvas, pages.as_slice()) {
-        canvas.draw(page)?;
+    if let (Some(file), [page]) = (flamegraph, pages.as_slice()) {
+        flame::draw(file, page)?;
     }
     if args.symbols == SymbolSource::Installed {
         pages.iter().for_each(note_nameless);
+        pages.iter().for_each(note_without_lines);
     }
     show::print(&pages, operations.len() == 1, args.format)?;
     Ok(Status::Done)
+}
+
+/// Returns the functions of a profile that are printed.
+fn shown(profile: &Profile, format: ProfileFormat) -> BTreeSet<Function> {
+    let listed = match format {
+        ProfileFormat::Table => text::MAX_FUNCTIONS,
+        _ => usize::MAX,
+    };
+    let items = profile.items.iter().take(listed).map(|item| &item.function);
+    let frames = profile.stacks.iter().flat_map(|stack| &stack.frames);
+    items.chain(frames).cloned().collect()
 }
 
 fn with_debug_files(mut settings: Settings, args: &ExplainArgs) -> Settings {
@@ -90,6 +112,20 @@ fn note_nameless(page: &Page<'_>) {
     }
 }
 
+/// Reports a profile without a single source line.
+fn note_without_lines(page: &Page<'_>) {
+    for explained in page.explained() {
+        let sources = explained.profile.sources.as_ref();
+        if sources.is_some_and(|sources| sources.functions.is_empty()) {
+            anstream::eprintln!(
+                "note: there is no debug information of {}: --symbols fetch downloads it, --debug-dir names \
+                 a directory with it",
+                page.title(explained),
+            );
+        }
+    }
+}
+
 /// Returns the option that asks for call stacks, if one does.
 fn stack_option(args: &ExplainArgs) -> Option<String> {
     let format = args.format.to_possible_value();
@@ -125,6 +161,22 @@ fn check_stacks(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
         Some(environment) => Err(Failure::usage(
             format!("{option} is not supported by {environment}"),
             "leave it out to see component and function",
+        )),
+    }
+}
+
+/// # Errors
+/// Source lines are requested in a format that has no place for them.
+fn check_lines(args: &ExplainArgs) -> Result<(), Failure> {
+    let format = match args.format {
+        ProfileFormat::Folded | ProfileFormat::PerfScript => args.format.to_possible_value(),
+        _ => None,
+    };
+    match format.filter(|_| args.lines) {
+        None => Ok(()),
+        Some(format) => Err(Failure::usage(
+            format!("--lines is not supported by --format {}", format.get_name()),
+            "use --format table, json or speedscope",
         )),
     }
 }

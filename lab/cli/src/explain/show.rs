@@ -8,7 +8,8 @@ use crate::terminal;
 use serde_json::{json, Value};
 use trapline_abi::Op;
 use trapline_model::names;
-use trapline_profile::{text, Profile, StageProfile};
+use trapline_profile::source::Sources;
+use trapline_profile::{text, Function, Profile, StageProfile};
 
 /// Prints pages. In JSON a single page is an object; several are a list in an object.
 ///
@@ -70,6 +71,9 @@ fn profile(op: Op, explained: &Explained<'_>) -> Value {
     if !profile.stages.is_empty() {
         value["stages"] = profile.stages.iter().map(stage).collect();
     }
+    if let Some(sources) = &profile.sources {
+        value["lines"] = source_lines(sources);
+    }
     if !profile.stacks.is_empty() {
         value["stacks"] = call_stacks(profile);
     }
@@ -89,11 +93,13 @@ fn breakdown(profile: &Profile) -> Value {
         .items
         .iter()
         .map(|item| {
-            json!({
+            let mut function = json!({
                 "component": item.function.component,
                 "function": item.function.name,
                 "insn": item.insn,
-            })
+            });
+            add_source(&mut function, profile, &item.function);
+            function
         })
         .collect();
     json!({
@@ -106,6 +112,26 @@ fn breakdown(profile: &Profile) -> Value {
         "halts": profile.halts,
         "functions": functions,
     })
+}
+
+/// Adds the source line of a function, if it is known.
+fn add_source(value: &mut Value, profile: &Profile, function: &Function) {
+    if let Some(source) = profile.source(function) {
+        value["file"] = json!(source.file);
+        value["line"] = json!(source.line);
+    }
+}
+
+fn source_lines(sources: &Sources) -> Value {
+    let lines = sources.lines.iter().map(|cost| {
+        json!({
+            "component": cost.component,
+            "file": cost.source.file,
+            "line": cost.source.line,
+            "insn": cost.insn,
+        })
+    });
+    lines.collect()
 }
 
 fn call_stacks(profile: &Profile) -> Value {
@@ -123,13 +149,16 @@ fn difference(op: Op, before: &Explained<'_>, after: &Explained<'_>) -> Value {
         .changes(after.profile)
         .iter()
         .map(|change| {
-            json!({
+            let mut value = json!({
                 "component": change.function.component,
                 "function": change.function.name,
                 "before": change.insn.0,
                 "after": change.insn.1,
                 "difference": change.difference(),
-            })
+            });
+            add_source(&mut value, before.profile, &change.function);
+            add_source(&mut value, after.profile, &change.function);
+            value
         })
         .collect();
     json!({

@@ -82,12 +82,15 @@ struct Frames {
 }
 
 impl Frames {
-    fn index(&mut self, function: &Function) -> usize {
+    fn index(&mut self, function: &Function, profile: &Profile) -> usize {
         let next = self.listed.len();
         let index = *self.indices.entry(function.clone()).or_insert(next);
         if index == next {
             let Function { component, name } = function;
-            self.listed.push(json!({ "name": name, "file": component }));
+            self.listed.push(match profile.source(function) {
+                None => json!({ "name": name, "file": component }),
+                Some(source) => json!({ "name": name, "file": source.file, "line": source.line }),
+            });
         }
         index
     }
@@ -98,7 +101,13 @@ fn sampled(name: String, profile: &Profile, frames: &mut Frames) -> Value {
     let stacks = profile.stacks.iter();
     let samples: Vec<Vec<usize>> = stacks
         .clone()
-        .map(|stack| stack.frames.iter().map(|it| frames.index(it)).collect())
+        .map(|stack| {
+            stack
+                .frames
+                .iter()
+                .map(|it| frames.index(it, profile))
+                .collect()
+        })
         .collect();
     let weights: Vec<f64> = stacks
         .map(|stack| stack.count as f64 / operations)

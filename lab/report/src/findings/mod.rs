@@ -172,17 +172,23 @@ fn pair(
     let ratio = Span::of(dear.1, cheap.1, clock);
     let kind = ratio.kind();
     let (one, other) = (people(cheap.0), people(dear.0));
-    let times = figures::times(ratio.estimate);
     let what = subject(op);
     let (place, verb) = (place(clock), verb(op));
-    let title = match kind {
-        Kind::Differs => {
+    let (unit, more) = match verb {
+        "takes" => ("long", "longer"),
+        _ => ("much", "more"),
+    };
+    let percentage = ratio.small_percentage();
+    let title = match (kind, &percentage) {
+        (Kind::Differs, Some(percent)) => {
+            format!("{place} {what} {verb} {percent} {more} in {other} than in {one}.")
+        }
+        (Kind::Differs, None) => {
             let factor = factor(ratio.estimate);
-            let unit = if verb == "takes" { "long" } else { "much" };
             format!("{place} {what} {verb} {factor} as {unit} in {other} as in {one}.")
         }
-        Kind::AsGood => format!("{place} {what} {verb} the same in {other} and in {one}."),
-        Kind::Unsure => format!(
+        (Kind::AsGood, _) => format!("{place} {what} {verb} the same in {other} and in {one}."),
+        (Kind::Unsure, _) => format!(
             "{place} this run does not tell {other} from {one} by {what}: more boots would."
         ),
     };
@@ -198,7 +204,10 @@ fn pair(
         kind,
         clock,
         weight: ratio.low,
-        number: times,
+        number: match percentage.filter(|_| kind == Kind::Differs) {
+            Some(percent) => format!("+{percent}"),
+            None => figures::times(ratio.estimate),
+        },
         title,
         text,
     }
@@ -253,14 +262,25 @@ fn bandwidth(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Fin
     let ratio = Span::of(figure, bare, clock);
     let kind = ratio.kind();
     let value = |figure: &Figure| figures::rate(figure.estimate);
-    let title = match kind {
-        Kind::AsGood => format!("Memory moves as fast in {} as bare.", people(row)),
-        Kind::Differs => format!(
+    let slower = if ratio.estimate < 1.0 {
+        "slower"
+    } else {
+        "faster"
+    };
+    let title = match (kind, ratio.small_percentage()) {
+        (Kind::AsGood, _) => format!("Memory moves as fast in {} as bare.", people(row)),
+        (Kind::Differs, Some(percent)) => {
+            format!(
+                "Memory moves {percent} {slower} in {} than bare.",
+                people(row)
+            )
+        }
+        (Kind::Differs, None) => format!(
             "Memory moves {} as fast in {} as bare.",
             factor(ratio.estimate),
             people(row)
         ),
-        Kind::Unsure => format!(
+        (Kind::Unsure, _) => format!(
             "Whether memory moves as fast in {} as bare this run does not tell.",
             people(row)
         ),
@@ -352,6 +372,19 @@ mod tests {
         let expected =
             "On this host a guest's write to a port costs 5.60 times as much in QEMU as in trapline-vmm.";
         assert_eq!(titles(&[dear, cheap]), [expected]);
+    }
+
+    #[test]
+    fn small_exact_differences_are_percentages() {
+        let cells = |dear| {
+            let dear = cell(EnvironmentId::SIM_QEMU_KVM, dear, vec![]);
+            [dear, cell(EnvironmentId::SIM_KVM, 3_118.0, vec![])]
+        };
+        let start = "In instructions (AMD) a guest's write to a port costs";
+        let expected = format!("{start} 4.7% more in QEMU than in trapline-vmm.");
+        assert_eq!(titles(&cells(3_264.0)), [expected]);
+        let expected = format!("{start} the same in QEMU and in trapline-vmm.");
+        assert_eq!(titles(&cells(3_118.0)), [expected]);
     }
 
     #[test]

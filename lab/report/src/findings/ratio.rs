@@ -7,9 +7,10 @@ use trapline_stats::Figure;
 /// Relation of two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Their intervals lie apart.
+    /// Their intervals lie apart; on an exact clock, their printed digits differ.
     Differs,
-    /// Both intervals allow only a difference that hardly matters.
+    /// Their intervals overlap and allow only a difference that hardly matters; on an exact clock, their
+    /// printed digits are equal.
     AsGood,
     /// Their intervals overlap and allow more than that.
     Unsure,
@@ -38,7 +39,13 @@ impl Span {
     pub fn of(figure: &Figure, by: &Figure, clock: Clock) -> Self {
         let ends = |figure: &Figure| figure.interval.map(|one| (one.low, one.high));
         let (above, below) = (ends(figure), ends(by));
-        let estimate = figure.estimate / by.estimate;
+        let is_equal =
+            clock.is_exact() && figures::exact(figure.estimate) == figures::exact(by.estimate);
+        let estimate = if is_equal {
+            1.0
+        } else {
+            figure.estimate / by.estimate
+        };
         let boots = figure.boots.min(by.boots);
         let (low, high) = match (above, below) {
             _ if clock.is_exact() => (estimate, estimate),
@@ -60,13 +67,21 @@ impl Span {
     }
 
     pub fn kind(&self) -> Kind {
-        if self.low >= 1.0 / HARDLY && self.high <= HARDLY {
-            Kind::AsGood
-        } else if self.low > 1.0 || self.high < 1.0 {
+        if self.low > 1.0 || self.high < 1.0 {
             Kind::Differs
+        } else if self.low >= 1.0 / HARDLY && self.high <= HARDLY {
+            Kind::AsGood
         } else {
             Kind::Unsure
         }
+    }
+
+    /// Returns a difference that factors would hide, as a percentage with two significant digits: `4.7%`.
+    pub fn small_percentage(&self) -> Option<String> {
+        let percent = (self.estimate - 1.0).abs() * 100.0;
+        let is_small = (1.0 / HARDLY..HARDLY).contains(&self.estimate) && percent > 0.0;
+        let decimals = (1.0 - percent.log10().floor()).max(0.0) as usize;
+        is_small.then(|| format!("{percent:.decimals$}%"))
     }
 
     /// Returns the confidence in the ratio, as the end of a sentence.
@@ -103,6 +118,7 @@ mod tests {
         let ten = figure(9.9, 10.0, 10.1);
         assert_eq!(kind(&figure(19.0, 20.0, 21.0), &ten), Kind::Differs);
         assert_eq!(kind(&figure(9.8, 10.0, 10.2), &ten), Kind::AsGood);
+        assert_eq!(kind(&figure(10.2, 10.3, 10.4), &ten), Kind::Differs);
         assert_eq!(kind(&figure(5.0, 20.0, 90.0), &ten), Kind::Unsure);
         let mut once = figure(19.0, 20.0, 21.0);
         once.interval = None;
@@ -116,5 +132,23 @@ mod tests {
         assert_eq!(kind(&few, &ten), Kind::Unsure);
         let text = Span::of(&few, &ten, Clock::Wall).confidence();
         assert!(text.contains("3 boots are too few"), "{text}");
+    }
+
+    #[test]
+    fn exact_figures_are_the_same_only_if_equal_as_printed() {
+        let span = |a, b| Span::of(&figure(a, a, a), &figure(b, b, b), Clock::Insn);
+        let percentage = |a, b| span(a, b).small_percentage();
+        assert_eq!(span(3_264.02, 3_264.04).kind(), Kind::AsGood);
+        assert_eq!(percentage(3_264.02, 3_264.04), None);
+        for (a, b, expected) in [
+            (3_264.0, 3_118.0, Some("4.7%")),
+            (2_977.0, 2_966.0, Some("0.37%")),
+            (3_264.1, 3_264.0, Some("0.0031%")),
+            (2_966.0, 2_977.0, Some("0.37%")),
+            (5_640.0, 3_264.0, None),
+        ] {
+            assert_eq!(span(a, b).kind(), Kind::Differs, "{a} {b}");
+            assert_eq!(percentage(a, b).as_deref(), expected);
+        }
     }
 }

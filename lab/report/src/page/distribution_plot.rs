@@ -79,6 +79,7 @@ impl DistributionPlot<'_> {
     pub fn drawn(&self, name: &str, ends: (f64, f64)) -> Markup {
         let end = ends.1;
         let axis = Axis::new(ends, (LEFT, RIGHT));
+        let bars = self.bars(&axis, end, self.bar_count());
         let each = (STRIPS / self.boots.len() as f64).min(BOOT);
         let bottom = STRIP + each * self.boots.len() as f64;
         let height = bottom + 36.0;
@@ -86,15 +87,16 @@ impl DistributionPlot<'_> {
             svg viewBox={ "0 0 " (WIDTH) " " (px(height)) } role="img" aria-label=(self.words(name)) {
                 (self.band(&axis, bottom))
                 use href="#frame" {}
-                path.area d=(self.histogram(&axis, end)) {}
+                path.area d=(histogram(&bars, highest(&bars))) {}
                 path.line d=(self.ecdf(&axis, end)) {}
-                (self.strips(&axis, each))
+                (self.strips(&axis, STRIP, each))
                 (self.below(&axis, bottom))
             }
-            (self.beyond(end))
+            (self.beyond("", end))
         }
     }
 
+    /// Describes the plot for screen readers.
     fn words(&self, name: &str) -> String {
         let (all, value) = (self.all, |value| self.written(value));
         format!(
@@ -133,11 +135,11 @@ impl DistributionPlot<'_> {
         body.max(interval).min(max)
     }
 
-    fn beyond(&self, end: f64) -> Markup {
+    fn beyond(&self, side: &str, end: f64) -> Markup {
         let beyond = self.all.iter().filter(|value| *value > end).count();
         html! {
             @if beyond > 0 {
-                p.beyond { (figures::count(beyond as u64)) " of "
+                p.beyond { (side) (figures::count(beyond as u64)) " of "
                     (figures::count(self.all.count() as u64))
                     " lie beyond, up to " (self.written(self.all.max())) }
             }
@@ -157,22 +159,23 @@ impl DistributionPlot<'_> {
         }
     }
 
-    /// Returns the path of the histogram, with more bars for more values.
-    fn histogram(&self, axis: &Axis, end: f64) -> String {
+    /// Returns the number of bars, more for more values.
+    fn bar_count(&self) -> usize {
         let wanted = (self.all.count() as f64).sqrt() * 2.0;
         let fits = BARS.into_iter().find(|count| *count as f64 >= wanted);
-        let count = fits.unwrap_or(usize::MAX).min(self.grain.bars());
+        fits.unwrap_or(usize::MAX).min(self.grain.bars())
+    }
+
+    /// Returns the share of values in each of `count` bars.
+    fn bars(&self, axis: &Axis, end: f64, count: usize) -> Vec<f64> {
         let width = (RIGHT - LEFT) / count as f64;
         let mut bars = vec![0usize; count];
         for value in self.all.iter().filter(|value| *value <= end) {
             let bar = ((axis.at(value) - LEFT) / width) as usize;
             bars[bar.min(count - 1)] += 1;
         }
-        let most = bars.iter().copied().max().unwrap_or(1).max(1) as f64;
-        let (top, bottom) = HISTOGRAM;
-        let height = |bar: usize| (bar as f64 / most * (bottom - top)).ceil();
-        let steps = bars.into_iter().map(|bar| bottom - height(bar));
-        format!("{}V{bottom}", stairs(bottom, width, steps))
+        let all = self.all.count() as f64;
+        bars.into_iter().map(|bar| bar as f64 / all).collect()
     }
 
     fn ecdf(&self, axis: &Axis, end: f64) -> String {
@@ -194,10 +197,10 @@ impl DistributionPlot<'_> {
     }
 
     /// Renders each boot: its range from 5% to 95%, thicker from 25% to 75%, and its median.
-    fn strips(&self, axis: &Axis, each: f64) -> Markup {
+    fn strips(&self, axis: &Axis, top: f64, each: f64) -> Markup {
         let (mut wide, mut inner, mut medians) = (String::new(), String::new(), String::new());
         for (number, boot) in self.boots.iter().enumerate() {
-            let middle = STRIP + each * (number as f64 + 0.5);
+            let middle = top + each * (number as f64 + 0.5);
             let at = |share| axis.at(boot.percentile(share)).round();
             if self.grain == Detail::Fine {
                 let y = px(middle);
@@ -234,6 +237,52 @@ impl DistributionPlot<'_> {
             text.t x=(px((LEFT + RIGHT) / 2.0)) y=(px(bottom + 30.0)) { (self.title()) }
         }
     }
+}
+
+/// Renders two plots on common axes, each in the colour of its class. Bars are shares of all values, on one
+/// scale.
+pub fn overlaid(plots: &[DistributionPlot<'_>; 2], names: [&str; 2], tones: [&str; 2]) -> Markup {
+    let [a, b] = plots;
+    let (of_a, of_b) = (a.ends(), b.ends());
+    let ends = (of_a.0.min(of_b.0), of_a.1.max(of_b.1));
+    let axis = Axis::new(ends, (LEFT, RIGHT));
+    let count = a.bar_count().min(b.bar_count());
+    let bars = [a, b].map(|plot| plot.bars(&axis, ends.1, count));
+    let most = highest(&bars.concat());
+    let boots = a.boots.len() + b.boots.len();
+    let each = (STRIPS / boots as f64).min(BOOT);
+    let tops = [STRIP, STRIP + each * a.boots.len() as f64];
+    let bottom = STRIP + each * boots as f64;
+    let words = format!("{}; {}", a.words(names[0]), b.words(names[1]));
+    html! {
+        svg viewBox={ "0 0 " (WIDTH) " " (px(bottom + 36.0)) } role="img" aria-label=(words) {
+            use href="#frame" {}
+            @for (side, plot) in plots.iter().enumerate() {
+                g.overlaid.(tones[side]) {
+                    (plot.band(&axis, bottom))
+                    path.area d=(histogram(&bars[side], most)) {}
+                    path.line d=(plot.ecdf(&axis, ends.1)) {}
+                    (plot.strips(&axis, tops[side], each))
+                }
+            }
+            (a.below(&axis, bottom))
+        }
+        (a.beyond("A: ", ends.1)) (b.beyond("B: ", ends.1))
+    }
+}
+
+/// Returns the largest share, at least a positive number.
+fn highest(bars: &[f64]) -> f64 {
+    bars.iter().copied().fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// Returns the path of a histogram whose bars of share `most` have the full height.
+fn histogram(bars: &[f64], most: f64) -> String {
+    let (top, bottom) = HISTOGRAM;
+    let width = (RIGHT - LEFT) / bars.len() as f64;
+    let height = |bar: f64| (bar / most * (bottom - top)).ceil();
+    let steps = bars.iter().map(|bar| bottom - height(*bar));
+    format!("{}V{bottom}", stairs(bottom, width, steps))
 }
 
 /// Renders the labels and the grid of the ECDF, which all plots share.
@@ -304,6 +353,31 @@ mod tests {
             picture.contains("102 batches of 1 boots from 1.00 µs"),
             "{picture}"
         );
+    }
+
+    #[test]
+    fn overlaid_plots_have_common_axes() {
+        let values = |offset: f64| (0..100).map(move |i| offset + f64::from(i)).collect();
+        let boots = [1000.0, 1050.0].map(|offset| [Sorted::new(values(offset)).unwrap()]);
+        let figures = [1050.0, 1100.0].map(|value| figure_between(value - 9.0, value, value + 9.0));
+        let plots = [0, 1].map(|side| DistributionPlot {
+            op: Op::PortOut,
+            figure: &figures[side],
+            boots: &boots[side],
+            all: &boots[side][0],
+            grain: Detail::Fine,
+        });
+        let picture = overlaid(&plots, ["kvm", "qemu-kvm"], ["t1", "t2"]).into_string();
+        for part in [
+            "overlaid t1",
+            "overlaid t2",
+            "kvm: 100 batches",
+            "; qemu-kvm: 100 batches",
+        ] {
+            assert!(picture.contains(part), "{part} is missing: {picture}");
+        }
+        assert_eq!(picture.matches("class=\"area\"").count(), 2, "{picture}");
+        assert_eq!(picture.matches("time of one operation").count(), 1);
     }
 
     #[test]

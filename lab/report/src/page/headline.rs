@@ -51,7 +51,7 @@ const HELP: [&str; 3] = [
      starting a guest, and the guest against bare. What differs most for certain comes first.",
     "On the wall clock a difference is reported where the 95% intervals of both figures lie apart \
      and each is of four boots at least; figures with a note are left out. Otherwise it is said that \
-     this run does not tell. On an exact clock digits are compared.",
+     this run does not tell. On an exact clock figures are the same only if their printed digits are.",
     "To judge with error rates kept, and to go on until it is sure, there is `trapline compare`.",
 ];
 

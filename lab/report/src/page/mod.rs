@@ -10,6 +10,7 @@ mod agreement;
 mod axis;
 mod boot;
 mod builds;
+mod changes;
 mod comparison;
 mod context;
 mod detail;
@@ -22,6 +23,7 @@ mod interrupts;
 mod labels;
 mod map;
 mod memory;
+mod overlay;
 mod profile;
 mod reference;
 mod remarks;
@@ -30,14 +32,18 @@ mod stream;
 mod tables;
 mod trend;
 
+pub use changes::{BadChanges, Changes};
+pub use overlay::{page as comparison_page, Compared};
 pub use profile::{BadProfile, Profile};
 pub use trend::page as trend;
 
+use crate::document::{self, Document};
 use crate::figures::clock_title;
 use crate::kernel_build::{self, Matrix};
-use crate::{document, json, Report};
+use crate::{json, Report};
 use context::Context;
 use maud::{html, Markup};
+use shell::Head;
 use trapline_model::{Clock, Observation};
 
 /// Input of a page.
@@ -86,7 +92,7 @@ pub fn page(source: &Source<'_>) -> String {
         let sections = builds::sections(first, matrix);
         let object = kernel_build::json::object(matrix, &first.report().version);
         let data = document::json::render(&[&object], false);
-        return shell::document(&contexts, &sections, &data).into_string();
+        return shell::document(&Head::of(&contexts), &sections, &data).into_string();
     }
     let mut sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
     // Before what was not measured in the first study.
@@ -104,7 +110,7 @@ pub fn page(source: &Source<'_>) -> String {
         .map(|it| json::object(it.report(), &it.cells))
         .collect();
     let data = document::json::render(&objects.iter().collect::<Vec<_>>(), false);
-    shell::document(&contexts, &sections, &data).into_string()
+    shell::document(&Head::of(&contexts), &sections, &data).into_string()
 }
 
 /// Sections without figures.
@@ -137,6 +143,17 @@ fn sections(context: &Context<'_>) -> Vec<Section> {
     all.extend(remarks::section(context));
     all.push(facts::section(context));
     all
+}
+
+/// Renders the sections of a document directly below the title of a page.
+fn below_title(document: &Document) -> Markup {
+    html! {
+        @for section in &document.sections {
+            @if !section.title.text.is_empty() { (heading(&section.title.text, html! {})) }
+            @if !section.explanation.is_empty() { p.lead { (section.explanation) } }
+            (document::html::blocks(section))
+        }
+    }
 }
 
 /// Renders a heading with an explanation of the section.

@@ -15,12 +15,35 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
      %3Crect width='16' height='16' rx='3' fill='%2324527a'/%3E\
      %3Cpath d='M3 5h4m2 0h4M8 5v7m-2-2l2 2 2-2' stroke='%23fff' stroke-width='1.6' fill='none'/%3E%3C/svg%3E";
 
-/// Renders the document; `data` is the JSON object of the run.
-pub fn document(contexts: &[Context<'_>], sections: &[Section], data: &str) -> Markup {
-    let version = contexts
-        .first()
-        .map(|first| printable(&first.report().version));
-    let version = version.unwrap_or_default();
+/// Title and origin of a page.
+#[derive(Default)]
+pub struct Head {
+    /// Title of the document.
+    pub title: String,
+    /// Version of Trapline that measured; empty if several did.
+    pub version: String,
+    /// Number of the run, if it is the page of one.
+    pub run: Option<i64>,
+}
+
+impl Head {
+    /// Creates the head of the page of a run.
+    pub fn of(contexts: &[Context<'_>]) -> Self {
+        let Some(first) = contexts.first() else {
+            return Self::default();
+        };
+        let cpu = first.report().facts.get("cpu").map(|cpu| printable(cpu));
+        let place = cpu.map_or_else(String::new, |cpu| format!(" on {cpu}"));
+        Self {
+            title: format!("Trapline: run {}{place}", first.run.number),
+            version: printable(&first.report().version),
+            run: Some(first.run.number),
+        }
+    }
+}
+
+/// Renders the document; `data` is its JSON object.
+pub fn document(head: &Head, sections: &[Section], data: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -30,20 +53,20 @@ pub fn document(contexts: &[Context<'_>], sections: &[Section], data: &str) -> M
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="referrer" content="no-referrer";
-                title { (title(contexts)) }
+                title { (printable(&head.title)) }
                 link rel="icon" href=(ICON);
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 a.skip href="#headline" { "To the report" }
-                (top(contexts, sections))
+                (top(head, sections))
                 (distribution_plot::frame())
                 main {
                     @for section in sections {
                         section id=(section.id) aria-label=(section.title) { (section.body) }
                     }
                 }
-                footer { p { "Made by Trapline " (version)
+                footer { p { "Made by Trapline " (head.version)
                     " from stored samples alone. This page asks nothing of any network." } }
                 (embedded(data))
                 script { (PreEscaped(SCRIPT)) }
@@ -61,21 +84,11 @@ fn policy() -> String {
     )
 }
 
-fn title(contexts: &[Context<'_>]) -> String {
-    let Some(first) = contexts.first() else {
-        return "Trapline: history".to_owned();
-    };
-    let cpu = first.report().facts.get("cpu").map(|cpu| printable(cpu));
-    let place = cpu.map_or_else(String::new, |cpu| format!(" on {cpu}"));
-    format!("Trapline: run {}{place}", first.run.number)
-}
-
-fn top(contexts: &[Context<'_>], sections: &[Section]) -> Markup {
-    let run = contexts.first().map(|first| first.run);
+fn top(head: &Head, sections: &[Section]) -> Markup {
     html! {
         header.top {
             p.brand { strong { "Trapline" }
-                @if let Some(run) = run { span { "run " (run.number) } } }
+                @if let Some(run) = head.run { span { "run " (run) } } }
             nav aria-label="Contents" {
                 @for section in sections { a href={ "#" (section.id) } { (section.title) } }
             }

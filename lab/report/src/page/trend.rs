@@ -2,8 +2,9 @@
 //! configuration, and the shifts in words.
 
 use super::axis::{px, Axis};
-use super::{heading, labels, shell, Section};
-use crate::document::{html as document, json, Document};
+use super::shell::{self, Head};
+use super::{below_title, heading, labels, Section};
+use crate::document::{json, Document};
 use crate::figures::{self, clock_title};
 use maud::{html, Markup};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ pub fn page(screening: &Screening, document: &Document) -> String {
         title: "Shifts".to_owned(),
         body: html! {
             h1 { "Figures of all runs" }
-            @for section in &document.sections { (document::section(section)) }
+            (below_title(document))
         },
     };
     let clocks = Clock::ALL.into_iter().filter_map(|clock| {
@@ -43,7 +44,11 @@ pub fn page(screening: &Screening, document: &Document) -> String {
     });
     let sections: Vec<Section> = std::iter::once(words).chain(clocks).collect();
     let data = json::render(&[&document.object], false);
-    shell::document(&[], &sections, &data).into_string()
+    let head = Head {
+        title: "Trapline: history".to_owned(),
+        ..Head::default()
+    };
+    shell::document(&head, &sections, &data).into_string()
 }
 
 fn of_clock(clock: Clock, plots: &[(Op, &[&Screened])]) -> Section {

@@ -16,14 +16,16 @@ use crate::failure::{Failure, Status};
 use crate::options::BootOptions;
 use crate::run;
 use crate::sink::ObservationSink;
+use crate::source_lines;
 use crate::symbols::{self, machine_of, Components};
 use crate::timeout;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
 use trapline_environments::Limits;
 use trapline_model::{expand, names, Config, EnvironmentId, Observation};
 use trapline_profile::format::WindowKind;
-use trapline_profile::{AddressLayout, Batch, Profile, Symbols, Window};
+use trapline_profile::source;
+use trapline_profile::{AddressLayout, Batch, Function, Profile, Symbols, Window};
 use windows::MarkedOperation;
 
 /// Profiles by environment and operation.
@@ -62,6 +64,8 @@ pub struct Profiler<'a> {
     pub context: RunContext<'a>,
     /// Record call stacks, which takes a fifth more time.
     pub stacks: bool,
+    /// Count executions by offset in a function, for source lines.
+    pub lines: bool,
 }
 
 impl Profiler<'_> {
@@ -96,6 +100,25 @@ impl Profiler<'_> {
         Ok(counted)
     }
 
+    /// Adds source lines to `profiles`: of the functions that `shown` returns, and of executed instructions.
+    ///
+    /// # Errors
+    /// The files of an environment cannot be located.
+    pub fn add_source_lines(
+        &self,
+        profiles: &mut Profiles,
+        shown: impl Fn(&Profile) -> BTreeSet<Function>,
+    ) -> Result<(), Failure> {
+        source_lines::add(&self.context, profiles, &self.limits(), shown)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            timeout: timeout::EXACT,
+            stop: self.context.interrupt.flag(),
+        }
+    }
+
     /// Returns the profiles of all operations in `observations`.
     ///
     /// # Errors
@@ -106,10 +129,7 @@ impl Profiler<'_> {
         observations: &[Observation],
         counters: &Counters,
     ) -> Result<Profiles, Failure> {
-        let watch = Limits {
-            timeout: timeout::EXACT,
-            stop: self.context.interrupt.flag(),
-        };
+        let watch = self.limits();
         let mut profiles = Profiles::new();
         for id in EnvironmentId::ALL {
             let runs: Vec<_> = observations
@@ -124,7 +144,8 @@ impl Profiler<'_> {
             let named = |fetched: &Components| {
                 let symbols = symbols::of(&self.context, id, &watch, fetched)?;
                 let of_runs = runs.iter().zip(&windows);
-                let of_runs = of_runs.map(|(run, windows)| of_run(run, windows, &symbols));
+                let of_runs =
+                    of_runs.map(|(run, windows)| of_run(run, windows, &symbols, self.lines));
                 agreed(id, of_runs.collect::<Result<_, _>>()?)
             };
             let mut agreed = named(&Components::new())?;
@@ -181,11 +202,12 @@ fn of_run(
     run: &Observation,
     (batches, stages): &Windows,
     symbols: &Symbols,
+    lines: bool,
 ) -> Result<BTreeMap<Op, Profile>, Failure> {
     let machine = machine_of(run.environment);
     let assigned = windows::assign(run, batches)?;
     let with_profile = assigned.iter().filter(|marked| has_profile(marked.op));
-    let profile = |marked| profile(marked, symbols, machine);
+    let profile = |marked| profile(marked, symbols, machine, lines);
     let profiles = with_profile.filter_map(|marked| Some((marked.op, profile(marked)?)));
     let mut profiles: BTreeMap<_, _> = profiles.collect();
     profiles.extend(boot::profiles(run, stages, (symbols, machine))?);
@@ -197,11 +219,16 @@ fn profile(
     marked: &MarkedOperation<'_>,
     symbols: &Symbols,
     machine: AddressLayout,
+    lines: bool,
 ) -> Option<Profile> {
     let all = Batch::merge(&marked.batches)?;
     let window = Window::merge(marked.windows);
     let around = marked.batches.len() as u64 * marker::OVERHEAD;
-    Some(Profile::new(&all, &window, symbols, machine, around))
+    let mut profile = Profile::new(&all, &window, symbols, machine, around);
+    if lines {
+        profile.executed = source::executed(&window, symbols, machine);
+    }
+    Some(profile)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Export formats of `trapline explain`, and QEMUs of other versions.
 
 use super::flame_graph::assert_stands_alone;
-use super::{assert_adds_up, assert_near, explain, number, profile};
+use super::{assert_adds_up, assert_near, explain, number, profile, profile_with};
+use crate::replay::errors_by_schema;
 use serde_json::Value;
 use trapline_tests::has_qemu;
+use trapline_tests::measurements::component_insn;
 use trapline_tests::run::Place;
 
 /// Uses the QEMU that $TRAPLINE_TEST_QEMU names, such as one of another version than the installed one.
@@ -66,6 +68,54 @@ fn call_stacks_are_exported_completely() {
     let sum: f64 = weights.iter().map(number).sum();
     let per_operation = counted as f64 / number(&json["operations"]);
     assert_near(sum, per_operation, &file);
+}
+
+/// The debug files of libc, which QEMU uses, are installed on many hosts.
+#[test]
+fn source_lines_come_from_debug_files() {
+    let place = Place::new();
+    let words = ["--lines"];
+    let Some((_, json)) = profile_with(&place, "sim/qemu-kvm", "exits/port-out", &words) else {
+        return;
+    };
+    assert_eq!(errors_by_schema("explain.json", &json), [] as [String; 0]);
+    let of_libc = |key: &str| {
+        let all = json[key].as_array().expect("list").iter();
+        all.filter(|item| item["component"] == "libc")
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    if !std::path::Path::new("/usr/lib/debug/.build-id").is_dir() {
+        return trapline_tests::skip("source lines", "libc6-dbg is not installed");
+    }
+    let is_source = |item: &Value| {
+        item["file"]
+            .as_str()
+            .is_some_and(|file| file.contains(".c"))
+    };
+    assert!(of_libc("functions").iter().any(is_source), "{json:#}");
+    let lines = of_libc("lines");
+    assert!(lines.iter().any(is_source), "{json:#}");
+    let sum: f64 = lines.iter().map(|line| number(&line["insn"])).sum();
+    let of_functions = component_insn(&json, "libc");
+    assert!(
+        sum > 0.0 && sum <= of_functions + 1e-6,
+        "{sum} of {of_functions}"
+    );
+}
+
+#[test]
+fn source_lines_have_a_place_in_the_format() {
+    let words = ["sim", "exits/port-out", "--lines", "--format", "folded"];
+    let result = explain(&Place::new(), &words);
+    assert_eq!(result.status, Some(2), "{}", result.stderr);
+    assert!(
+        result
+            .stderr
+            .contains("use --format table, json or speedscope"),
+        "{}",
+        result.stderr
+    );
 }
 
 #[test]
