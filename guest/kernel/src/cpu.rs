@@ -105,6 +105,20 @@ pub unsafe fn wrmsr(register: u32, value: u64) {
     }
 }
 
+/// Reads a model-specific register.
+///
+/// # Safety
+/// The CPU has the register, and it is accessible at this ring.
+pub unsafe fn rdmsr(register: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: by contract.
+    unsafe {
+        asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high,
+             options(nomem, nostack, preserves_flags));
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
+
 /// Spin-loop hint, for loops that wait for an interrupt.
 #[inline(always)]
 pub fn pause() {

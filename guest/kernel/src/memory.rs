@@ -1,7 +1,8 @@
 //! Memory management.
 //!
 //! [`frames`] tracks free frames, [`tables`] maps them, [`space`] combines both to blocks, which the
-//! workloads measure. [`small`] is the kernel's own allocator, on top of blocks.
+//! workloads measure. [`small`] is the kernel's own allocator, on top of blocks. Processes have a
+//! run of frames without blocks, and page tables of their own (`process`).
 
 mod frames;
 #[cfg(trapline_image)]
@@ -9,12 +10,17 @@ mod small;
 mod space;
 mod tables;
 
+pub use frames::FRAME;
 #[cfg(trapline_image)]
-pub use image::{add, allocate, allocate_guarded, map_window, release};
+pub use image::{
+    add, allocate, allocate_guarded, map_window, release, return_frames, take_frames, top_table,
+};
+pub use tables::Table;
 
 #[cfg(trapline_image)]
 mod image {
     use super::space::Space;
+    use super::Table;
     use crate::cpu::Global;
     use core::ops::Range;
     use core::ptr::NonNull;
@@ -23,7 +29,7 @@ mod image {
 
     extern "C" {
         /// Top-level page table; see tables.s.
-        static mut trapline_page_table: [u64; 512];
+        static mut trapline_page_table: Table;
     }
 
     static SPACE: Global<Space> = Global::new(Space::new());
@@ -42,6 +48,24 @@ mod image {
         // SAFETY: tables.s maps nothing above 4 GiB, blocks begin far above, and the window is never
         // used for blocks.
         unsafe { SPACE.get().map(HOTPLUG_BASE..HOTPLUG_BASE + HOTPLUG_SIZE) }
+    }
+
+    /// Returns the top-level page table.
+    pub fn top_table() -> *const Table {
+        &raw const trapline_page_table
+    }
+
+    /// Allocates a run of frames, which are identity-mapped. Returns its address; `None` if no run is
+    /// as long.
+    pub fn take_frames(bytes: u64) -> Option<u64> {
+        // SAFETY: as in `allocate_after`.
+        unsafe { SPACE.get() }.take_run(bytes)
+    }
+
+    /// Frees a run of [`take_frames`], which may have been written.
+    pub fn return_frames(first: u64, bytes: u64) {
+        // SAFETY: as in `allocate_after`.
+        unsafe { SPACE.get() }.return_run(first..first + bytes);
     }
 
     /// Allocates a block of at least `bytes`; `None` if memory is exhausted.

@@ -67,6 +67,14 @@ pub fn run<S: System>(system: &mut S, job: &Job, info: &GuestInfo) {
     bench.system.send(&Record::Done);
 }
 
+/// Measures the operations of workload `system` in the calling process, with costs calibrated
+/// there.
+pub fn run_in_process<S: System>(system: &mut S, job: &Job) {
+    let mut bench = Bench::new(system, job);
+    bench.calibrate();
+    processes::run(&mut bench);
+}
+
 /// Measures the operations of all workloads except `boot`. Inlined, so that profiles attribute the
 /// measured code to [`run`].
 #[inline(always)]
@@ -79,7 +87,9 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
         bench.await_regular_interrupts();
     }
     // First, because the cost of a fork grows with the memory of this process.
-    processes::run(bench);
+    if bench.job.run & Workload::System.set() != 0 && !bench.system.run_in_process(bench.job) {
+        processes::run(bench);
+    }
     basic::run(bench);
     exits::run(bench);
     stream::run(bench);

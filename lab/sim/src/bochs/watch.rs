@@ -135,7 +135,7 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const MACHINE: &str = "12with_machine";
     const PROCESSES: &str = "9processes";
     let never: &[&str] = match segment {
-        Segment::Image => &[BANDWIDTH],
+        Segment::Image => &[BANDWIDTH, PROCESSES],
         Segment::Program => &[BANDWIDTH, MACHINE, PROCESSES],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {
