@@ -13,7 +13,7 @@ mod tables;
 pub use frames::FRAME;
 #[cfg(trapline_image)]
 pub use image::{
-    add, allocate, allocate_guarded, map_window, release, return_frames, take_frames, top_table,
+    add, allocate, allocate_guarded, map_window, release, take_last_frames, top_table,
 };
 pub use tables::Table;
 
@@ -55,17 +55,10 @@ mod image {
         &raw const trapline_page_table
     }
 
-    /// Allocates a run of frames, which are identity-mapped. Returns its address; `None` if no run is
-    /// as long.
-    pub fn take_frames(bytes: u64) -> Option<u64> {
+    /// Allocates `bytes` of the last frames of RAM, which are identity-mapped. Returns the first.
+    pub fn take_last_frames(bytes: u64) -> Option<u64> {
         // SAFETY: as in `allocate_after`.
-        unsafe { SPACE.get() }.take_run(bytes)
-    }
-
-    /// Frees a run of [`take_frames`], which may have been written.
-    pub fn return_frames(first: u64, bytes: u64) {
-        // SAFETY: as in `allocate_after`.
-        unsafe { SPACE.get() }.return_run(first..first + bytes);
+        unsafe { SPACE.get() }.take_last(bytes)
     }
 
     /// Allocates a block of at least `bytes`; `None` if memory is exhausted.

@@ -78,21 +78,9 @@ impl Space {
         unsafe { self.tables.map_large(range, &mut self.frames) }
     }
 
-    /// Allocates a run of frames without addresses. Returns its first; `None`, without any effect, if
-    /// the next run is shorter.
-    pub fn take_run(&mut self, bytes: u64) -> Option<u64> {
-        let run = self.frames.take(bytes)?;
-        if run.end - run.start == bytes {
-            return Some(run.start);
-        }
-        // As if touched: which kind it was is not known.
-        self.frames.free(run, true);
-        None
-    }
-
-    /// Frees a run of [`Self::take_run`].
-    pub fn return_run(&mut self, run: Run) {
-        self.frames.free(run, true);
+    /// Allocates `bytes` of the last frames, without addresses. Returns the first.
+    pub fn take_last(&mut self, bytes: u64) -> Option<u64> {
+        self.frames.take_last(bytes).map(|run| run.start)
     }
 
     /// Releases a block.
@@ -160,18 +148,6 @@ mod tests {
             // SAFETY: far from blocks, and never accessed.
             assert!(unsafe { space.map(4 << 30..5 << 30) }.is_some());
             assert_eq!(free - space.frames.free_bytes(), 2 * FRAME);
-        });
-    }
-
-    #[test]
-    fn a_run_is_whole_or_not_allocated() {
-        with_space(|space| {
-            let free = space.frames.free_bytes();
-            let first = space.take_run(free / 2).unwrap();
-            assert_eq!(space.take_run(free), None);
-            assert_eq!(space.frames.free_bytes(), free / 2);
-            space.return_run(first..first + free / 2);
-            assert_eq!(space.take_run(free), Some(first));
         });
     }
 

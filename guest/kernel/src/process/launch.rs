@@ -4,7 +4,7 @@ use super::address_space::{kernel_part, AddressSpace, KernelPage, STACK};
 use super::calls::wait;
 use super::switch::{is_guard, start, table, UserFrame};
 use super::{cpu, hostile, pool, user, Entry};
-use crate::cpu::ring;
+use crate::cpu::{ring, Global};
 use crate::memory;
 use trapline_abi::Job;
 use trapline_workloads::Reason;
@@ -45,10 +45,10 @@ fn run(entry: Entry, job: &Job, has_ports: bool) -> Result<u64, Reason> {
     if ring() != 0 {
         return Err("needs ring 0: at ring 3 the image cannot isolate processes");
     }
-    let first = memory::take_frames(pool::BYTES).ok_or(NO_MEMORY)?;
+    let first = frames().ok_or(NO_MEMORY)?;
     table().clear();
     table().has_ports = has_ports;
-    // SAFETY: the run was just allocated, and RAM is identity-mapped.
+    // SAFETY: the run is used for processes only, which do not exist yet, and RAM is identity-mapped.
     unsafe { table().pool.open(first) };
     cpu::enable_system_calls();
     let child = fill().and_then(|()| add_first(entry, job));
@@ -60,8 +60,16 @@ fn run(entry: Entry, job: &Job, has_ports: bool) -> Result<u64, Reason> {
     });
     cpu::disable_system_calls();
     table().clear();
-    memory::return_frames(first, pool::BYTES);
     status.ok_or(NO_MEMORY)
+}
+
+/// Returns the frames of processes, allocated at the first call and never freed.
+fn frames() -> Option<u64> {
+    static FIRST: Global<Option<u64>> = Global::new(None);
+    // SAFETY: no other reference.
+    let first = unsafe { FIRST.get() };
+    *first = first.or_else(|| memory::take_last_frames(pool::BYTES));
+    *first
 }
 
 /// Allocates the frames that all processes share.
