@@ -43,7 +43,8 @@ pub fn union(left_out: &[LeftOut]) -> OpSet {
         .fold(0, |set, left_out| set | left_out.operations)
 }
 
-const NO_PROCESSES: &str = "this needs ring 0, and a guest that is a process runs at ring 3: measure \
+const NO_PROCESSES: &str =
+    "this needs ring 0, and a guest that is a process runs at ring 3: measure \
                             kvm, sim/kvm or an environment of a Linux";
 
 const TOO_LONG: &str = "a GiB takes minutes where instructions are counted: --preset full \

@@ -152,6 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn last_frames_are_taken_from_the_end() {
+        with_space(|space| {
+            let last = space.take_last(8 * FRAME).unwrap();
+            let block = space.allocate(FRAME, 0);
+            assert_eq!(space.take_last(FRAME), Some(last - FRAME));
+            assert!(block.is_some());
+            assert_eq!(space.take_last(FRAMES * FRAME), None);
+        });
+    }
+
+    #[test]
     fn an_allocation_beyond_memory_fails_without_effect() {
         with_space(|space| {
             let free = space.frames.free_bytes();

@@ -242,7 +242,7 @@ impl AddressSpace {
     pub fn heap_range(&self, start: u64, length: u64) -> Option<Range<u64>> {
         let end = start.checked_add(length)?;
         let is_heap = start >= HEAP.start && end <= self.heap_end && start < end;
-        (is_heap && (start | length) % FRAME == 0).then_some(start..end)
+        (is_heap && (start | length).is_multiple_of(FRAME)).then_some(start..end)
     }
 
     /// Makes the page at `address` writable or read-only. The caller flushes its translation.
@@ -262,13 +262,7 @@ impl AddressSpace {
 
     /// Maps or copies the page at `address` after a fault. `zeros` is the page of zeros. Returns
     /// `None` if the program may not access it or the pool is exhausted.
-    pub fn fault(
-        &mut self,
-        address: u64,
-        write: bool,
-        zeros: u64,
-        pool: &mut Pool,
-    ) -> Option<()> {
+    pub fn fault(&mut self, address: u64, write: bool, zeros: u64, pool: &mut Pool) -> Option<()> {
         let entry = self.find(address)?;
         *entry = match (*entry & PRESENT != 0, write) {
             (_, true) if *entry & MAY_WRITE != 0 => make_private(*entry, pool)?,
@@ -291,7 +285,7 @@ impl AddressSpace {
         if *self.find(address)? & needed != needed {
             self.fault(address, write, zeros, pool)?;
         }
-        Some(*self.find(address)? & ADDRESS | address % FRAME)
+        Some((*self.find(address)? & ADDRESS) + address % FRAME)
     }
 
     /// Creates the address space of a forked child. Writable pages become read-only in both. The
@@ -369,5 +363,4 @@ fn release_entry(entry: u64, pool: &mut Pool) {
 }
 
 #[cfg(test)]
-#[path = "address_space/tests.rs"]
 mod tests;

@@ -4,6 +4,7 @@
 //! a time, and only where the program itself may: no address that a program passes is used directly.
 
 use super::address_space::{AddressSpace, CODE, STACK};
+use super::launch::resources;
 use super::switch::{end, is_active, load_tables, start, table, wait_for, UserFrame};
 use super::table::{Child, Event};
 use crate::{console, system};
@@ -84,7 +85,7 @@ extern "C" fn trapline_system_call(
         number::MAP => map(),
         number::SWITCHES => Some(table().switches()),
         number::SEND => send(first, second),
-        number::EXITS => system::exits(table().has_ports),
+        number::EXITS => system::exits(resources().has_ports),
         _ => None,
     };
     result.unwrap_or(FAILED)
@@ -137,8 +138,7 @@ const ARGUMENTS: u64 = 4 * 8;
 fn exec(argument: u64, frame: &mut UserFrame) -> Option<u64> {
     // SAFETY: a readable byte of the program.
     let argument = unsafe { byte(argument, false)?.read() };
-    let kernel_part = table().kernel_part;
-    let new = AddressSpace::new(kernel_part, &mut table().pool)?;
+    let new = AddressSpace::new(resources().kernel_part, &mut table().pool)?;
     let (space, ..) = table().space()?;
     let old = core::mem::replace(space, new);
     let loaded = load_program(argument);
@@ -153,12 +153,14 @@ fn exec(argument: u64, frame: &mut UserFrame) -> Option<u64> {
 
 /// Maps the program in the new address space, and writes its argument.
 fn load_program(argument: u8) -> Option<()> {
-    let program = table().program;
     let (space, zeros, pool) = table().space()?;
-    space.map_code(program, pool)?;
+    space.map_code(resources().program, pool)?;
     let at = space.translate(STACK.end - ARGUMENTS, true, zeros, pool)? as *mut u64;
     // SAFETY: the last words of the stack, in a frame of this space.
-    unsafe { at.cast::<[u64; 4]>().write([1, STACK.end - 8, 0, argument.into()]) };
+    unsafe {
+        at.cast::<[u64; 4]>()
+            .write([1, STACK.end - 8, 0, argument.into()])
+    };
     Some(())
 }
 
@@ -263,9 +265,8 @@ fn protect(address: u64, writable: bool) -> Option<u64> {
 }
 
 fn map() -> Option<u64> {
-    let file = table().file;
     let (space, _, pool) = table().space()?;
-    space.map(&file, pool)
+    space.map(&resources().file, pool)
 }
 
 fn send(address: u64, length: u64) -> Option<u64> {

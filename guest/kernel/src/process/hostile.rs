@@ -24,6 +24,16 @@ const PAGE_FAULT: u64 = EXCEPTION + 14;
 /// Status of a program that checked its behaviour itself.
 const AS_EXPECTED: u64 = 7;
 
+/// Function that executes an instruction which ends the program.
+macro_rules! instruction {
+    ($($operand:tt)*) => {
+        || {
+            // SAFETY: the exception ends the program.
+            unsafe { asm!($($operand)*) }
+        }
+    };
+}
+
 /// Programs with their expected statuses.
 const PROGRAMS: [(fn(), u64); 29] = [
     (|| read(kernel_data()), PAGE_FAULT),
@@ -43,16 +53,24 @@ const PROGRAMS: [(fn(), u64); 29] = [
     (write_protected, PAGE_FAULT),
     (use_released, PAGE_FAULT),
     (exhaust_memory, PAGE_FAULT),
-    // SAFETY: each of these ends the program.
-    (|| unsafe { asm!("cli") }, GENERAL_PROTECTION),
-    (|| unsafe { asm!("hlt") }, GENERAL_PROTECTION),
-    (|| unsafe { asm!("in al, 0x60", out("al") _) }, GENERAL_PROTECTION),
-    (|| unsafe { asm!("mov {0}, cr3", out(reg) _) }, GENERAL_PROTECTION),
-    (|| unsafe { asm!("wrmsr", in("ecx") 0, in("eax") 0, in("edx") 0) }, GENERAL_PROTECTION),
-    (|| unsafe { asm!("int 0x30") }, GENERAL_PROTECTION),
-    (|| unsafe { asm!("ud2") }, INVALID_OPCODE),
-    (|| unsafe { asm!("div {0:e}", in(reg) 0, inout("eax") 1 => _, inout("edx") 0 => _) }, DIVIDE_ERROR),
-    (|| unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop") }, DEBUG),
+    (instruction!("cli"), GENERAL_PROTECTION),
+    (instruction!("hlt"), GENERAL_PROTECTION),
+    (instruction!("in al, 0x60", out("al") _), GENERAL_PROTECTION),
+    (instruction!("mov {0}, cr3", out(reg) _), GENERAL_PROTECTION),
+    (
+        instruction!("wrmsr", in("ecx") 0, in("eax") 0, in("edx") 0),
+        GENERAL_PROTECTION,
+    ),
+    (instruction!("int 0x30"), GENERAL_PROTECTION),
+    (instruction!("ud2"), INVALID_OPCODE),
+    (
+        instruction!("div {0:e}", in(reg) 0, inout("eax") 1 => _, inout("edx") 0 => _),
+        DIVIDE_ERROR,
+    ),
+    (
+        instruction!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop"),
+        DEBUG,
+    ),
     (read_alone, AS_EXPECTED),
     (fork_without_end, AS_EXPECTED),
     (keep_registers, AS_EXPECTED),
@@ -150,7 +168,9 @@ fn use_released() {
 fn exhaust_memory() {
     let bytes = 32 << 20;
     let start = call(number::ALLOCATE, bytes, 0, 0).unwrap_or(0);
-    (start..start + bytes).step_by(PAGE as usize).for_each(write);
+    (start..start + bytes)
+        .step_by(PAGE as usize)
+        .for_each(write);
 }
 
 /// Waits for a byte that no process can write: the parent has the pipe, and waits for this program.

@@ -7,6 +7,7 @@ use super::{cpu, hostile, pool, user, Entry};
 use crate::cpu::{ring, Global};
 use crate::memory;
 use trapline_abi::Job;
+use trapline_workloads::system::MAPPED_PAGES;
 use trapline_workloads::Reason;
 
 extern "C" {
@@ -18,6 +19,31 @@ extern "C" {
     static trapline_program_end: u8;
 }
 
+/// Resources that all processes share.
+pub struct Resources {
+    /// See [`kernel_part`].
+    pub kernel_part: u64,
+    /// Page of the program that `exec` executes.
+    pub program: u64,
+    /// Pages of the mapped file.
+    pub file: [u64; MAPPED_PAGES as usize],
+    /// The machine has Trapline's own ports.
+    pub has_ports: bool,
+}
+
+static RESOURCES: Global<Resources> = Global::new(Resources {
+    kernel_part: 0,
+    program: 0,
+    file: [0; MAPPED_PAGES as usize],
+    has_ports: false,
+});
+
+/// Returns the shared resources.
+pub fn resources() -> &'static Resources {
+    // SAFETY: changed by `run` only, before there are processes.
+    unsafe { RESOURCES.get() }
+}
+
 const NO_MEMORY: Reason = "not enough memory for processes";
 
 /// Measures workload `system` in process 1.
@@ -26,7 +52,10 @@ const NO_MEMORY: Reason = "not enough memory for processes";
 /// The reason why there are no processes.
 pub fn measure(job: &Job, has_ports: bool) -> Result<(), Reason> {
     let status = run(user::measure, job, has_ports)?;
-    assert!(status == 0, "the measured process ended with status {status}");
+    assert!(
+        status == 0,
+        "the measured process ended with status {status}"
+    );
     Ok(())
 }
 
@@ -47,11 +76,10 @@ fn run(entry: Entry, job: &Job, has_ports: bool) -> Result<u64, Reason> {
     }
     let first = frames().ok_or(NO_MEMORY)?;
     table().clear();
-    table().has_ports = has_ports;
     // SAFETY: the run is used for processes only, which do not exist yet, and RAM is identity-mapped.
     unsafe { table().pool.open(first) };
     cpu::enable_system_calls();
-    let child = fill().and_then(|()| add_first(entry, job));
+    let child = fill(has_ports).and_then(|()| add_first(entry, job));
     // A wait fails if all processes wait.
     let status = child.map(|child| loop {
         if let Some(status) = wait(child) {
@@ -72,18 +100,21 @@ fn frames() -> Option<u64> {
     *first
 }
 
-/// Allocates the frames that all processes share.
-fn fill() -> Option<()> {
+/// Allocates what all processes share.
+fn fill(has_ports: bool) -> Option<()> {
     let table = table();
-    // SAFETY: the kernel's tables are those of tables.s, and below them those of memory.rs.
-    table.kernel_part = unsafe { kernel_part(memory::top_table(), access, &mut table.pool)? };
     table.zeros = table.pool.take_zeroed()?;
-    table.program = table.pool.take_zeroed()?;
+    // SAFETY: no process exists that could use the resources.
+    let resources = unsafe { RESOURCES.get() };
+    resources.has_ports = has_ports;
+    // SAFETY: the kernel's tables are those of tables.s, and below them those of memory.rs.
+    resources.kernel_part = unsafe { kernel_part(memory::top_table(), access, &mut table.pool)? };
+    resources.program = table.pool.take_zeroed()?;
     let program = &raw const trapline_program;
     let length = &raw const trapline_program_end as usize - program as usize;
     // SAFETY: the bytes between two labels of entry.s, and a frame of the pool.
-    unsafe { program.copy_to_nonoverlapping(table.program as *mut u8, length) };
-    for (page, index) in table.file.iter_mut().zip(0..) {
+    unsafe { program.copy_to_nonoverlapping(resources.program as *mut u8, length) };
+    for (page, index) in resources.file.iter_mut().zip(0..) {
         *page = table.pool.take_zeroed()?;
         // SAFETY: a frame of the pool.
         unsafe { (*page as *mut u64).write(index) };
@@ -104,7 +135,7 @@ fn access(page: u64) -> KernelPage {
 /// Adds process 1, with `job` at the end of its stack.
 fn add_first(entry: Entry, job: &Job) -> Option<usize> {
     let table = table();
-    let mut space = AddressSpace::new(table.kernel_part, &mut table.pool)?;
+    let mut space = AddressSpace::new(resources().kernel_part, &mut table.pool)?;
     const { assert!(size_of::<Job>() <= 1024 && align_of::<Job>() <= 1024) };
     let at = STACK.end - 1024;
     let copy = space.translate(at, true, table.zeros, &mut table.pool)?;

@@ -75,6 +75,7 @@ mod tests {
         let mut pipe = Pipe::new();
         pipe.open();
         for round in 0..5 {
+            assert_eq!(pipe.room(), CAPACITY);
             for byte in 0..CAPACITY - 3 {
                 pipe.push(byte as u8 ^ round);
             }

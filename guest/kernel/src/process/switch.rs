@@ -23,6 +23,9 @@ const EMPTY: KernelStack = KernelStack {
 
 static STACKS: Global<[KernelStack; PROCESSES]> = Global::new([EMPTY; PROCESSES]);
 
+/// Kernel stack pointers of the processes that do not run.
+static SUSPENDED: Global<[*mut u64; PROCESSES]> = Global::new([core::ptr::null_mut(); PROCESSES]);
+
 static TABLE: Global<ProcessTable> = Global::new(ProcessTable::new());
 
 /// `rflags` of a new program: all clear but the reserved bit 1.
@@ -87,7 +90,7 @@ pub fn is_guard(page: u64) -> bool {
     // SAFETY: only its address is used.
     let stacks = unsafe { STACKS.get() };
     let offset = page.wrapping_sub(stacks.as_ptr() as u64);
-    offset < size_of_val(stacks) as u64 && offset % size_of::<KernelStack>() as u64 == 0
+    offset < size_of_val(stacks) as u64 && offset.is_multiple_of(size_of::<KernelStack>() as u64)
 }
 
 /// Returns the value of `trapline_kernel_stack` for a process.
@@ -107,8 +110,9 @@ pub fn start(number: usize, registers: &UserFrame) {
         let context = (frame as *mut u64).sub(8);
         context.write_bytes(0, 7);
         context.write(FLOATING_POINT);
-        context.add(7).write(trapline_return_to_child as *const () as u64);
-        table().process(number).stack = context;
+        let after = trapline_return_to_child as *const () as u64;
+        context.add(7).write(after);
+        SUSPENDED.get()[number] = context;
     }
 }
 
@@ -136,19 +140,17 @@ pub fn end(status: u64) -> ! {
 
 /// Switches to the next runnable process, of which there is one.
 fn switch_to_next() {
-    let table = table();
-    let Some(next) = table.next() else {
+    let Some(next) = table().next() else {
         return;
     };
-    let current = table.current();
-    let from = &raw mut table.process(current).stack;
-    table.select(next);
-    let process = table.process(next);
-    let tables = process.space.as_ref().map(AddressSpace::top);
-    let to = process.stack;
+    let current = table().current();
+    table().select(next);
+    let tables = table().process(next).space.as_ref().map(AddressSpace::top);
     // SAFETY: the stack of `next` was saved by an earlier switch or prepared by `start`. All tables
     // map the kernel.
     unsafe {
+        let stacks = SUSPENDED.get();
+        let (from, to) = (&raw mut stacks[current], stacks[next]);
         trapline_kernel_stack = stack_end(next);
         trapline_switch(from, to, tables.unwrap_or(memory::top_table() as u64));
     }

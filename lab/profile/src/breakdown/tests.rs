@@ -138,6 +138,9 @@ fn page_fault_of_an_image_process_does_not_retire() {
         let faulted = Profile::new(&BATCH, &window, &symbols, layout, 5);
         let before = profile(&BATCH, layout);
         assert_eq!(faulted.faults, before.faults + 4, "{layout:?}");
-        assert_eq!(faulted.residual, before.residual, "4 counted, 4 not retired");
+        assert_eq!(
+            faulted.residual, before.residual,
+            "4 counted, 4 not retired"
+        );
     }
 }
