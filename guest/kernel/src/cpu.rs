@@ -1,7 +1,8 @@
-//! Single instructions, and global state.
+//! Single instructions, the count of exits, and global state.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use trapline_abi::platform::{EXITS_HIGH, EXITS_LOW};
 
 /// Global state.
 ///
@@ -70,6 +71,15 @@ pub fn in32(port: u16) -> u32 {
         asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack, preserves_flags));
     }
     value
+}
+
+/// Returns the number of exits so far, if the machine has the port for it.
+#[inline(always)]
+pub fn exits(has_ports: bool) -> Option<u64> {
+    has_ports.then(|| {
+        let low = in32(EXITS_LOW);
+        u64::from(in32(EXITS_HIGH)) << 32 | u64::from(low)
+    })
 }
 
 /// Reads 32 bits of device memory.

@@ -1,6 +1,6 @@
 //! The kernel as the [`System`] that the workloads run on.
 
-use crate::cpu::{in32, in8, mmio_read, mmio_write, out8};
+use crate::cpu::{exits, in8, mmio_read, mmio_write, out8};
 use crate::hypercall::HypercallInstruction;
 use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
@@ -12,8 +12,8 @@ use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;
 use trapline_abi::platform::{
-    EXITS_HIGH, EXITS_LOW, FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES,
-    VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC, VIRTIO_MMIO,
+    FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
+    VIRTIO_MMIO,
 };
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Job, Need, Op, Record};
@@ -234,15 +234,6 @@ impl System for Kernel {
     fn processes(&mut self) -> Result<&mut NoProcesses, Reason> {
         Err(self.no_processes)
     }
-}
-
-/// Returns the number of exits so far, if the machine has the port for it.
-#[inline(always)]
-pub fn exits(has_ports: bool) -> Option<u64> {
-    has_ports.then(|| {
-        let low = in32(EXITS_LOW);
-        u64::from(in32(EXITS_HIGH)) << 32 | u64::from(low)
-    })
 }
 
 impl Machine for Kernel {

@@ -23,7 +23,7 @@ pub mod system;
 mod timer;
 
 pub use clock::ticks;
-pub use system::{Block, Machine, NoProcesses, Processes, Reason, System, Wake};
+pub use system::{Block, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake};
 
 use measure::Bench;
 use trapline_abi::record::Sender;

@@ -316,3 +316,25 @@ pub trait Machine {
         0
     }
 }
+
+/// Machine of a system without access to one. The type has no values.
+#[derive(Debug)]
+pub enum NoMachine {}
+
+impl Machine for NoMachine {
+    fn supports(&self, _: Op) -> Result<(), Reason> {
+        match *self {}
+    }
+    fn port_out(&mut self, _: u16, _: u8) {
+        match *self {}
+    }
+    fn port_in(&mut self, _: u16) -> u8 {
+        match *self {}
+    }
+    fn mmio_read(&mut self, _: u64) -> u32 {
+        match *self {}
+    }
+    fn mmio_write(&mut self, _: u64, _: u32) {
+        match *self {}
+    }
+}

@@ -4,55 +4,14 @@
 //! a time, and only where the program itself may: no address that a program passes is used directly.
 
 use super::address_space::{AddressSpace, CODE, STACK};
-use super::launch::resources;
+use super::number::{self, EXCEPTION, FAILED};
+use super::resources::resources;
 use super::switch::{end, is_active, load_tables, start, table, wait_for, UserFrame};
 use super::table::{Child, Event};
-use crate::{console, system};
+use crate::console;
+use crate::cpu::exits;
 use trapline_abi::frame::MAX_FRAME;
 use trapline_abi::platform::PAGE;
-
-/// Result of a system call that fails.
-pub const FAILED: u64 = u64::MAX;
-
-/// Statuses from here on are those of programs that were ended by the exception with this number.
-pub const EXCEPTION: u64 = 256;
-
-/// Numbers of system calls.
-pub mod number {
-    /// Returns the process number.
-    pub const GETPID: u64 = 0;
-    /// Ends the process with a status below [`super::EXCEPTION`].
-    pub const EXIT: u64 = 1;
-    /// Returns the number of a new child; 0 in the child.
-    pub const FORK: u64 = 2;
-    /// Executes the program of four instructions, with the byte at an address as its argument.
-    pub const EXEC: u64 = 3;
-    /// Waits for the end of a child. Returns its status.
-    pub const WAIT: u64 = 4;
-    /// Creates a pipe.
-    pub const PIPE: u64 = 5;
-    /// Closes a pipe.
-    pub const CLOSE: u64 = 6;
-    /// Reads from a pipe to an address, at most a number of bytes. Returns their number, which is 0
-    /// if the pipe is empty and no other process has it open.
-    pub const READ: u64 = 7;
-    /// Writes bytes at an address to a pipe. Returns their number.
-    pub const WRITE: u64 = 8;
-    /// Allocates a number of bytes of zeros. Returns their address.
-    pub const ALLOCATE: u64 = 9;
-    /// Unmaps pages.
-    pub const RELEASE: u64 = 10;
-    /// Makes a page writable or read-only.
-    pub const PROTECT: u64 = 11;
-    /// Maps the file. Returns its address.
-    pub const MAP: u64 = 12;
-    /// Returns the number of waits of this process.
-    pub const SWITCHES: u64 = 13;
-    /// Sends an encoded record.
-    pub const SEND: u64 = 14;
-    /// Returns the number of exits of the machine.
-    pub const EXITS: u64 = 15;
-}
 
 /// Number of a page fault.
 const PAGE_FAULT: u64 = 14;
@@ -85,7 +44,7 @@ extern "C" fn trapline_system_call(
         number::MAP => map(),
         number::SWITCHES => Some(table().switches()),
         number::SEND => send(first, second),
-        number::EXITS => system::exits(resources().has_ports),
+        number::EXITS => exits(resources().has_ports),
         _ => None,
     };
     result.unwrap_or(FAILED)

@@ -1,7 +1,7 @@
 //! Programs that misbehave, to test that the kernel contains them.
 
 use super::address_space::{CODE, STACK};
-use super::calls::{number, EXCEPTION};
+use super::number::{self, EXCEPTION};
 use super::user::{call, exit, fork, wait, Pipe};
 use core::arch::asm;
 use core::hint::black_box;

@@ -2,9 +2,7 @@
 //!
 //! All code here runs at ring 3, and accesses no static variable of the kernel.
 
-use super::calls::number;
-use super::calls::FAILED;
-use crate::system::Kernel;
+use super::number::{self, FAILED};
 use core::arch::asm;
 use core::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
@@ -15,7 +13,9 @@ use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Job, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::system::MAPPED_PAGES;
-use trapline_workloads::{run_in_process, ticks, Block, Processes, Reason, System, Wake};
+use trapline_workloads::{
+    run_in_process, ticks, Block, NoMachine, Processes, Reason, System, Wake,
+};
 
 /// Measures workload `system`. The function of process 1.
 pub extern "C" fn measure(job: *const Job) -> u8 {
@@ -310,7 +310,7 @@ impl Processes for Program {
 const IN_KERNEL: Reason = "not an operation of processes";
 
 impl System for Program {
-    type Machine = Kernel;
+    type Machine = NoMachine;
     type Processes = Self;
 
     /// Not inlined, because it is called often and not measured.
@@ -375,7 +375,7 @@ impl System for Program {
         Err(IN_KERNEL)
     }
 
-    fn machine(&mut self) -> Result<&mut Kernel, Reason> {
+    fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
         Err(IN_KERNEL)
     }
 
