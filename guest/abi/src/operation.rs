@@ -157,6 +157,10 @@ operations! {
         "one byte written to a pipe and read from it by the same process: two system calls, no switch";
     Mmap = 30, System, "mmap", Batch, Processes,
         "one mapping and unmapping of 256 resident pages (1 MiB) of a file: no page is allocated";
+    Syscall = 31, System, "syscall", Batch, Processes,
+        "one system call that returns the process number";
+    PageTableUpdate = 23, System, "page-table-update", Batch, Processes,
+        "one change of the protection of one touched page by a system call: read-only and writable in turn";
     Copy = 16, Stream, "copy", Bytes(16), Nothing,
         "c[i] = a[i] over arrays of doubles, 16 bytes each";
     Scale = 17, Stream, "scale", Bytes(16), Nothing,

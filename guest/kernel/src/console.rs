@@ -73,6 +73,16 @@ pub fn send(record: &Record<'_>) {
     }
 }
 
+/// Sends an encoded record of `length` bytes, at most [`MAX_FRAME`]; `byte` returns each.
+pub fn send_encoded(length: usize, byte: impl FnMut(usize) -> u8) {
+    // SAFETY: as in `send`.
+    let frame = unsafe { &mut FRAME.get()[..length] };
+    for (to, from) in frame.iter_mut().zip((0..length).map(byte)) {
+        *to = from;
+    }
+    write_frame(frame);
+}
+
 fn write_frame(frame: &[u8]) {
     // SAFETY: copied at once.
     match unsafe { *LINE.get() } {

@@ -1,7 +1,8 @@
-//! Single instructions, and global state.
+//! Single instructions, the count of exits, and global state.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use trapline_abi::platform::{EXITS_HIGH, EXITS_LOW};
 
 /// Global state.
 ///
@@ -72,6 +73,15 @@ pub fn in32(port: u16) -> u32 {
     value
 }
 
+/// Returns the number of exits so far, if the machine has the port for it.
+#[inline(always)]
+pub fn exits(has_ports: bool) -> Option<u64> {
+    has_ports.then(|| {
+        let low = in32(EXITS_LOW);
+        u64::from(in32(EXITS_HIGH)) << 32 | u64::from(low)
+    })
+}
+
 /// Reads 32 bits of device memory.
 ///
 /// # Safety
@@ -103,6 +113,20 @@ pub unsafe fn wrmsr(register: u32, value: u64) {
         asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32,
              options(nostack, preserves_flags));
     }
+}
+
+/// Reads a model-specific register.
+///
+/// # Safety
+/// The CPU has the register, and it is accessible at this ring.
+pub unsafe fn rdmsr(register: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: by contract.
+    unsafe {
+        asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high,
+             options(nomem, nostack, preserves_flags));
+    }
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// Spin-loop hint, for loops that wait for an interrupt.

@@ -3,12 +3,14 @@
 use crate::console;
 use crate::interrupts::halt;
 use crate::panic::triple_fault;
+use crate::process;
 use core::arch::asm;
 use trapline_abi::frame::SYNC;
 use trapline_abi::job::Fault;
+use trapline_abi::Job;
 
 /// Injects `fault`. Returns if the guest continues afterwards.
-pub fn inject(fault: Fault) {
+pub fn inject(fault: Fault, job: &Job) {
     match fault {
         Fault::Panic => panic!("this guest was asked to panic"),
         Fault::Hang => hang(),
@@ -21,6 +23,7 @@ pub fn inject(fault: Fault) {
             console::write(b"This guest was asked to flood its console. ");
         },
         Fault::Garble => garble(),
+        Fault::Programs => process::contain_programs(job),
     }
 }
 

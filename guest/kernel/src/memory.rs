@@ -1,7 +1,8 @@
 //! Memory management.
 //!
 //! [`frames`] tracks free frames, [`tables`] maps them, [`space`] combines both to blocks, which the
-//! workloads measure. [`small`] is the kernel's own allocator, on top of blocks.
+//! workloads measure. [`small`] is the kernel's own allocator, on top of blocks. Processes have a
+//! run of frames without blocks, and page tables of their own (`process`).
 
 mod frames;
 #[cfg(trapline_image)]
@@ -9,12 +10,17 @@ mod small;
 mod space;
 mod tables;
 
+pub use frames::FRAME;
 #[cfg(trapline_image)]
-pub use image::{add, allocate, allocate_guarded, map_window, release};
+pub use image::{
+    add, allocate, allocate_guarded, map_window, release, take_last_frames, top_table,
+};
+pub use tables::Table;
 
 #[cfg(trapline_image)]
 mod image {
     use super::space::Space;
+    use super::Table;
     use crate::cpu::Global;
     use core::ops::Range;
     use core::ptr::NonNull;
@@ -23,7 +29,7 @@ mod image {
 
     extern "C" {
         /// Top-level page table; see tables.s.
-        static mut trapline_page_table: [u64; 512];
+        static mut trapline_page_table: Table;
     }
 
     static SPACE: Global<Space> = Global::new(Space::new());
@@ -42,6 +48,17 @@ mod image {
         // SAFETY: tables.s maps nothing above 4 GiB, blocks begin far above, and the window is never
         // used for blocks.
         unsafe { SPACE.get().map(HOTPLUG_BASE..HOTPLUG_BASE + HOTPLUG_SIZE) }
+    }
+
+    /// Returns the top-level page table.
+    pub fn top_table() -> *const Table {
+        &raw const trapline_page_table
+    }
+
+    /// Allocates `bytes` of the last frames of RAM, which are identity-mapped. Returns the first.
+    pub fn take_last_frames(bytes: u64) -> Option<u64> {
+        // SAFETY: as in `allocate_after`.
+        unsafe { SPACE.get() }.take_last(bytes)
     }
 
     /// Allocates a block of at least `bytes`; `None` if memory is exhausted.

@@ -1,7 +1,7 @@
 //! Panics and the end of the machine.
 
 use crate::cpu::{out32, out8, pause, ring, Global};
-use crate::{console, xen};
+use crate::{console, process, xen};
 use core::arch::asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -124,16 +124,20 @@ struct Frame {
     ss: u64,
 }
 
-/// Reports an unexpected exception. Called by vectors.s.
+/// Ends the program that caused an exception, or reports it. Called by vectors.s.
 #[no_mangle]
 extern "C" fn trapline_exception(frame: &Frame) -> ! {
     let Frame {
         vector,
         error,
         rip,
+        cs,
         rsp,
         ..
     } = *frame;
+    if cs & 3 != 0 && !ABORTS.contains(&vector) {
+        process::end_on_exception(vector);
+    }
     let name = NAMES
         .get(vector as usize)
         .unwrap_or(&"interrupt without a handler");
@@ -151,6 +155,9 @@ extern "C" fn trapline_exception(frame: &Frame) -> ! {
 }
 
 const PAGE_FAULT: u64 = 14;
+
+/// Exceptions that no program causes: non-maskable interrupt, double fault, machine check.
+const ABORTS: [u64; 3] = [2, 8, 18];
 
 /// Names of the exceptions (AMD64 Architecture Programmer's Manual volume 2,
 /// table 8-1).

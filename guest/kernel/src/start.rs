@@ -2,11 +2,12 @@
 //!
 //! `entry.s` has the two entry points, which both jump to [`trapline_main`], on the boot stack, at
 //! ring 0 or ring 3, with the start info as argument. `tables.s` has segments, task state and page
-//! tables, `vectors.s` the handlers of exceptions and interrupts; `image.ld` has the layout. All of
+//! tables, `vectors.s` the handlers of exceptions and interrupts; `image.ld` has the layout. The entries of
+//! processes are in `process/entry.s`. All of
 //! it is assembly and data, because compiled code needs SSE, which some hosts do not offer at
 //! ring 0.
 
-use crate::{boot, console, cpu, fault, interrupts, memory, panic, system, xen};
+use crate::{boot, console, cpu, fault, interrupts, memory, panic, process, system, xen};
 use core::arch::global_asm;
 use trapline_abi::platform::{selector, StartInfo, NOTE_DIRECT};
 use trapline_abi::record::Sender;
@@ -43,6 +44,8 @@ global_asm!(
     END_OF_INTERRUPT = const interrupts::END_OF_INTERRUPT,
 );
 
+global_asm!(include_str!("process/entry.s"), EXIT = const process::EXIT);
+
 extern "C" {
     /// Clock at the first instruction of the image, in ticks; see entry.s.
     static trapline_entry_clock: u64;
@@ -78,7 +81,7 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
         main,
     };
     if let Some(fault) = job.fault {
-        fault::inject(fault);
+        fault::inject(fault, &job);
     }
     trapline_workloads::run(&mut system::Kernel::new(&job), &job, &info);
     panic::end(trapline_abi::platform::EXIT_DONE)

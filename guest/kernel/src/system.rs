@@ -1,19 +1,19 @@
 //! The kernel as the [`System`] that the workloads run on.
 
-use crate::cpu::{in32, in8, mmio_read, mmio_write, out8};
+use crate::cpu::{exits, in8, mmio_read, mmio_write, out8};
 use crate::hypercall::HypercallInstruction;
 use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
-use crate::{console, memory, ticks};
+use crate::{console, memory, process, ticks};
 use core::cell::OnceCell;
 use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;
 use trapline_abi::platform::{
-    EXITS_HIGH, EXITS_LOW, FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES,
-    VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC, VIRTIO_MMIO,
+    FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
+    VIRTIO_MMIO,
 };
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Job, Need, Op, Record};
@@ -34,6 +34,8 @@ pub struct Kernel {
     xen: Result<Xen, Reason>,
     events: OnceCell<Result<Events, Reason>>,
     window: OnceCell<Result<Window, Reason>>,
+    /// Reason why there are no processes.
+    no_processes: Reason,
 }
 
 impl Kernel {
@@ -54,6 +56,7 @@ impl Kernel {
             },
             events: OnceCell::new(),
             window: OnceCell::new(),
+            no_processes: "this kernel is not a process",
         }
     }
 
@@ -124,10 +127,7 @@ impl System for Kernel {
     }
 
     fn exits(&mut self) -> Option<u64> {
-        self.ports.then(|| {
-            let low = in32(EXITS_LOW);
-            u64::from(in32(EXITS_HIGH)) << 32 | u64::from(low)
-        })
+        exits(self.ports)
     }
 
     #[inline(always)]
@@ -225,8 +225,14 @@ impl System for Kernel {
         Err(NO_DISK)
     }
 
+    fn run_in_process(&mut self, job: &Job) -> bool {
+        let measured = process::measure(job, self.ports);
+        self.no_processes = measured.err().unwrap_or(self.no_processes);
+        measured.is_ok()
+    }
+
     fn processes(&mut self) -> Result<&mut NoProcesses, Reason> {
-        Err("needs an operating system: the image is one program without processes")
+        Err(self.no_processes)
     }
 }
 

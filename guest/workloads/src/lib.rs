@@ -24,7 +24,7 @@ pub mod system;
 mod timer;
 
 pub use clock::ticks;
-pub use system::{Block, Machine, NoProcesses, Processes, Reason, System, Wake};
+pub use system::{Block, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake};
 
 use measure::Bench;
 use trapline_abi::record::Sender;
@@ -68,6 +68,14 @@ pub fn run<S: System>(system: &mut S, job: &Job, info: &GuestInfo) {
     bench.system.send(&Record::Done);
 }
 
+/// Measures the operations of workload `system` in the calling process, with costs calibrated
+/// there.
+pub fn run_in_process<S: System>(system: &mut S, job: &Job) {
+    let mut bench = Bench::new(system, job);
+    bench.calibrate();
+    processes::run(&mut bench);
+}
+
 /// Measures the operations of all workloads except `boot`. Inlined, so that profiles attribute the
 /// measured code to [`run`].
 #[inline(always)]
@@ -80,7 +88,10 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
         bench.await_regular_interrupts();
     }
     // First, because the cost of a fork grows with the memory of this process.
-    processes::run(bench);
+    let is_process = bench.system.processes().is_ok();
+    if is_process {
+        processes::run(bench);
+    }
     basic::run(bench);
     memory::run(bench);
     exits::run(bench);
@@ -88,6 +99,11 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     irq::run(bench);
     populate::run(bench);
     block::run(bench);
+    // Last in a kernel, so that all other figures are the same without processes.
+    let selects_processes = bench.job.run & Workload::System.set() != 0;
+    if !is_process && selects_processes && !bench.system.run_in_process(bench.job) {
+        processes::run(bench);
+    }
 }
 
 /// Sends the first sample: the time from the first instruction to here. Calibration and the records

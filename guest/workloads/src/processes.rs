@@ -1,11 +1,12 @@
 //! Operations of kernels with processes: children, programs, copy-on-write pages, switches between
-//! processes, pipes, mappings.
+//! processes, pipes, mappings, system calls, page tables.
 //!
 //! Each operation is verified by its effect: a child exits with the given status, a byte is changed
 //! by the other process, a page has the expected content on both sides of a copy.
 
 use crate::measure::{ensure, repeat, Bench, Work};
 use crate::system::{Block, Processes, Reason, System, MAPPED_PAGES};
+use core::cell::Cell;
 use core::hint::black_box;
 use core::mem;
 use trapline_abi::platform::PAGE;
@@ -25,6 +26,8 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     context_switch(bench);
     pipe(bench);
     mmap(bench);
+    syscall(bench);
+    page_table_update(bench);
 }
 
 /// Prepares the system for `op` and calls `measure`, or skips `op`.
@@ -114,6 +117,37 @@ fn pipe<S: System>(bench: &mut Bench<'_, S>) {
 fn mmap<S: System>(bench: &mut Bench<'_, S>) {
     with_processes(bench, Op::Mmap, |bench| {
         each(bench, Op::Mmap, 1, |p, _| map_and_unmap(p), |_, _| Ok(()));
+    });
+}
+
+fn syscall<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::Syscall, |bench| {
+        let expected = bench.system.getpid();
+        bench.measure(
+            Op::Syscall,
+            |system, repetitions| {
+                let mut differences = 0;
+                repeat(repetitions, || differences |= system.getpid() ^ expected);
+                Work::new(repetitions, differences)
+            },
+            |_, work| work.check_equal("the process number changed"),
+        );
+    });
+}
+
+/// The kernel writes to the page after each batch, which succeeds if the last change made it
+/// writable.
+fn page_table_update<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::PageTableUpdate, |bench| {
+        let writable = Cell::new(true);
+        let one = |p: &mut S::Processes, _| {
+            writable.set(!writable.get());
+            p.protect(writable.get())
+        };
+        each(bench, Op::PageTableUpdate, 1, one, |p, _| {
+            let has_effect = p.is_writable() == Some(writable.get());
+            ensure(has_effect, "a page does not have the protection set last")
+        });
     });
 }
 

@@ -1,9 +1,9 @@
 //! Interfaces between the measured code and the system that it runs on.
 //!
 //! [`System`] is implemented by every kernel or program; [`Machine`] gives access to ports, device
-//! memory and interrupts; [`Processes`] is implemented by operating systems. The image has no
-//! processes ([`NoProcesses`]), and a Linux process usually has no machine. Operations that need
-//! one are then skipped with the reason that the system returns.
+//! memory and interrupts; [`Processes`] is implemented by processes. A kernel is not a process
+//! ([`NoProcesses`]), and a process usually has no machine. Operations that need one are then
+//! skipped with the reason that the system returns.
 
 use crate::timer::{InterruptLog, TimerSource, TimerWindow};
 use core::ptr::NonNull;
@@ -149,6 +149,12 @@ pub trait System {
         slots: &mut [DiskRequest],
     ) -> Result<usize, Reason>;
 
+    /// Runs the operations of workload `system` in a process, if this system is a kernel that has
+    /// processes. Returns false if the caller has to run them itself.
+    fn run_in_process(&mut self, _job: &Job) -> bool {
+        false
+    }
+
     /// Returns the processes of the operating system.
     ///
     /// # Errors
@@ -159,7 +165,7 @@ pub trait System {
 /// Number of pages that [`Processes::map`] maps.
 pub const MAPPED_PAGES: u64 = 256;
 
-/// Services of an operating system. Methods return `None` on failure.
+/// Services of an operating system to its processes. Methods return `None` on failure.
 pub trait Processes {
     /// Allocates the resources of `op`. [`Self::finish`] is called once after each success.
     ///
@@ -194,6 +200,12 @@ pub trait Processes {
     /// # Safety
     /// The memory is no longer used.
     unsafe fn unmap(&mut self, mapped: Block) -> bool;
+
+    /// Makes a touched page of this process writable or read-only. Returns true on success.
+    fn protect(&mut self, writable: bool) -> bool;
+
+    /// Has the kernel write to the page of [`Self::protect`]. Returns true if it can.
+    fn is_writable(&mut self) -> Option<bool>;
 
     /// Forks a child, which shares `block` copy-on-write, and waits until it runs.
     ///
@@ -239,6 +251,12 @@ impl Processes for NoProcesses {
         match *self {}
     }
     unsafe fn unmap(&mut self, _: Block) -> bool {
+        match *self {}
+    }
+    fn protect(&mut self, _: bool) -> bool {
+        match *self {}
+    }
+    fn is_writable(&mut self) -> Option<bool> {
         match *self {}
     }
     fn fork_with_copy(&mut self, _: Block) -> Result<(), Reason> {
@@ -296,5 +314,27 @@ pub trait Machine {
     /// Returns the number of events handled after [`Self::send_event`].
     fn event_count(&mut self) -> u64 {
         0
+    }
+}
+
+/// Machine of a system without access to one. The type has no values.
+#[derive(Debug)]
+pub enum NoMachine {}
+
+impl Machine for NoMachine {
+    fn supports(&self, _: Op) -> Result<(), Reason> {
+        match *self {}
+    }
+    fn port_out(&mut self, _: u16, _: u8) {
+        match *self {}
+    }
+    fn port_in(&mut self, _: u16) -> u8 {
+        match *self {}
+    }
+    fn mmio_read(&mut self, _: u64) -> u32 {
+        match *self {}
+    }
+    fn mmio_write(&mut self, _: u64, _: u32) {
+        match *self {}
     }
 }

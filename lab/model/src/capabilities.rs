@@ -75,9 +75,15 @@ impl EnvironmentId {
         self.has_processes() && !self.is_native()
     }
 
-    /// Returns whether the agent is measured: a program of an operating system.
+    /// Returns whether the agent is measured, a program of Linux, not the image.
     pub fn has_processes(self) -> bool {
         self.stack().guest == Guest::Linux
+    }
+
+    /// Returns whether workload `system` can be measured: in Linux, or in processes of the image, which
+    /// need a guest that has ring 0.
+    pub fn measures_processes(self) -> bool {
+        self.has_processes() || !self.is_process()
     }
 
     /// Returns whether a Linux runs on the simulated machine itself, or in Xen's initial domain.

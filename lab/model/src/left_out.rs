@@ -23,7 +23,7 @@ pub fn of(
     operations: OpSet,
     named: OpSet,
 ) -> Vec<LeftOut> {
-    let processes = (!environment.has_processes()).then_some(NO_PROCESSES);
+    let processes = (!environment.measures_processes()).then_some(NO_PROCESSES);
     let loads = environment.clock().is_exact().then_some(ONE_INSTRUCTION);
     let all = [
         without_memory(environment, preset, named),
@@ -45,8 +45,9 @@ pub fn union(left_out: &[LeftOut]) -> OpSet {
         .fold(0, |set, left_out| set | left_out.operations)
 }
 
-const NO_PROCESSES: &str = "this needs an operating system, and the image is one program \
-                            without processes: measure host or an environment of a Linux";
+const NO_PROCESSES: &str =
+    "this needs ring 0, and a guest that is a process runs at ring 3: measure \
+                            kvm, sim/kvm or an environment of a Linux";
 
 const ONE_INSTRUCTION: &str =
     "a load is one instruction, whatever the caches hold: measure kvm or \
@@ -118,7 +119,7 @@ mod tests {
     use trapline_abi::Op;
 
     #[test]
-    fn the_image_measures_no_processes() {
+    fn a_guest_without_ring_0_measures_no_processes() {
         let operations = Op::Fork.bit() | Op::PortOut.bit();
         let out = |id| of(id, Preset::Quick, operations, operations);
         for id in [
@@ -126,13 +127,16 @@ mod tests {
             EnvironmentId::SIM_LINUX,
             EnvironmentId::SIM_VMX_LINUX,
             EnvironmentId::SIM_KVM_LINUX,
+            EnvironmentId::KVM,
+            EnvironmentId::SIM,
+            EnvironmentId::SIM_XEN_PVH,
         ] {
             assert_eq!(out(id), [], "{id}");
         }
-        for id in [EnvironmentId::KVM, EnvironmentId::SIM] {
+        for id in [EnvironmentId::PROCESS, EnvironmentId::SIM_PROCESS] {
             let left_out = out(id);
             assert_eq!(union(&left_out), Op::Fork.bit(), "{id}");
-            assert!(left_out[0].reason.contains("operating system"));
+            assert!(left_out[0].reason.contains("ring 0"));
         }
         let port_out = of(EnvironmentId::KVM, Preset::Quick, Op::PortOut.bit(), 0);
         assert_eq!(port_out, []);
@@ -170,7 +174,7 @@ mod tests {
     #[test]
     fn an_environment_can_have_several_reasons() {
         let operations = Op::Fork.bit() | Op::Attach0.bit() | Op::PortOut.bit();
-        let left_out = of(EnvironmentId::QEMU_KVM, Preset::Quick, operations, 0);
+        let left_out = of(EnvironmentId::PROCESS, Preset::Quick, operations, 0);
         assert_eq!(left_out.len(), 2);
         assert_eq!(union(&left_out), operations & !Op::PortOut.bit());
     }

@@ -138,6 +138,9 @@ const LINUX_REFUSALS: [&str; 2] = ["asm_exc_invalid_op", "asm_exc_device_not_ava
 const XEN_FAULTS: [&str; 4] = ["page_fault", "general_protection", "entry_PF", "entry_GP"];
 const XEN_REFUSALS: [&str; 4] = ["invalid_op", "device_not_available", "entry_UD", "entry_NM"];
 
+/// The image's handler of page faults.
+const IMAGE_FAULT: &str = "trapline_page_fault_entry";
+
 /// Xen's entry for all interrupts.
 const XEN_INTERRUPT: &str = "common_interrupt";
 
@@ -170,6 +173,10 @@ impl Profile {
             profile.counted += insn.count;
             profile.halts += if insn.halts { insn.count } else { 0 };
             let entry = (space, insn.address);
+            if entries.image_faults.contains(&entry) {
+                profile.faults += insn.count;
+                profile.unretired[1] += insn.count;
+            }
             if insn.is_exit_target && insn.level == 0 {
                 profile.exits += insn.count;
                 profile.unretired[0] += insn.unretired;
@@ -295,10 +302,22 @@ struct HandlerEntries {
     faults: Vec<(AddressSpace, u64)>,
     refusals: Vec<(AddressSpace, u64)>,
     interrupts: Vec<(AddressSpace, u64)>,
+    /// Page faults of processes of the image. Each is due to an access to data, because all their code
+    /// is present, so that the faulting instruction does not retire.
+    image_faults: Vec<(AddressSpace, u64)>,
 }
 
 impl HandlerEntries {
     fn find(symbols: &Symbols, layout: AddressLayout) -> Self {
+        let entries = Self::of_host(symbols, layout);
+        let image_faults = symbols.starts(AddressSpace::Guest, |name| name == IMAGE_FAULT);
+        Self {
+            image_faults,
+            ..entries
+        }
+    }
+
+    fn of_host(symbols: &Symbols, layout: AddressLayout) -> Self {
         let among = |space, names: &[&str]| symbols.starts(space, |name| names.contains(&name));
         match layout {
             AddressLayout::Bare => Self::default(),
@@ -313,6 +332,7 @@ impl HandlerEntries {
                     faults: of_kernels(&LINUX_FAULTS),
                     refusals: of_kernels(&LINUX_REFUSALS),
                     interrupts: symbols.starts(AddressSpace::Kernel, is_linux_interrupt),
+                    ..Self::default()
                 }
             }
             // Xen forwards the traps of its first domain.
@@ -320,6 +340,7 @@ impl HandlerEntries {
                 faults: among(AddressSpace::Hypervisor, &XEN_FAULTS),
                 refusals: among(AddressSpace::Hypervisor, &XEN_REFUSALS),
                 interrupts: among(AddressSpace::Hypervisor, &[XEN_INTERRUPT]),
+                ..Self::default()
             },
         }
     }

@@ -127,6 +127,9 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         Op::TimerWake => {
             "timer-wake is hlt and an interrupt in the image, a sleeping thread in Linux"
         }
+        op if op.workload() == Workload::System => {
+            "processes of the image's own kernel, which has less to do than Linux"
+        }
         op if op.workload() == Workload::Boot => {
             "boot starts a machine with the image, a process in Linux"
         }

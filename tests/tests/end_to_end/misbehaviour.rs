@@ -187,6 +187,29 @@ fn console_noise_loses_no_record() {
     }
 }
 
+/// The image's kernel ends programs that access its memory or the machine, and refuses invalid system
+/// calls. Then the guest measures as usual.
+#[test]
+fn misbehaving_programs_are_contained() {
+    let with_ring_0 = [
+        EnvironmentId::QEMU_TCG,
+        EnvironmentId::SIM,
+        EnvironmentId::SIM_KVM,
+        EnvironmentId::SIM_QEMU_KVM,
+    ];
+    for id in with_ring_0 {
+        let Some(booted) = boot_with_fault(id, Fault::Programs, 300) else {
+            continue;
+        };
+        assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
+        let observation = booted.observation;
+        let all = &observation.operations;
+        let is_measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
+        assert!(all.iter().all(|one| is_measured(&one.outcome)), "{id}");
+        assert_eq!((all.len(), &observation.problems[..]), (1, &[][..]), "{id}");
+    }
+}
+
 #[test]
 fn failures_in_the_simulated_machine_are_reported() {
     assert_reported(

@@ -5,7 +5,7 @@ use trapline_tests::measurements::{cell, fastest, functions, total_insn};
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
 
-const OPERATIONS: [&str; 7] = [
+const OPERATIONS: [&str; 9] = [
     "fork",
     "exec",
     "page-fault",
@@ -13,6 +13,8 @@ const OPERATIONS: [&str; 7] = [
     "context-switch",
     "pipe",
     "mmap",
+    "syscall",
+    "page-table-update",
 ];
 
 /// Checks relations between operations that hold on every Linux, by the fastest batches, which load
@@ -36,29 +38,69 @@ fn process_operations_are_measured_on_the_host() {
 }
 
 #[test]
-fn process_operations_are_exact_or_skipped() {
+fn process_operations_of_linux_are_exact() {
     let feature = "processes on the instruction clock";
+    if !has_qemu(feature) {
+        return;
+    }
+    let json = Place::new().measure(&["--env", "sim/linux", "--workload", "system,basic/getpid"]);
+    if let Some(reason) = cell(&json, "sim/linux", "fork")["skip"].as_str() {
+        return skip(feature, reason);
+    }
+    check_order(&json, "sim/linux");
+    check_exact(&json, "sim/linux");
+}
+
+/// Checks that two boots gave the same figures.
+fn check_exact(json: &Value, environment: &str) {
+    for operation in OPERATIONS {
+        let measured = cell(json, environment, operation);
+        assert_eq!(measured["flags"], serde_json::json!([]), "{measured:#}");
+        assert_eq!(measured["boots"], 2, "two boots are identical");
+    }
+}
+
+#[test]
+fn process_operations_of_the_image_are_exact_and_need_ring_0() {
+    let feature = "processes of the image on the instruction clock";
     if !has_qemu(feature) {
         return;
     }
     let words = [
         "--env",
-        "sim,sim/linux",
+        "sim,sim/kvm,sim/process",
         "--workload",
         "system,basic/getpid",
     ];
     let json = Place::new().measure(&words);
-    if let Some(reason) = cell(&json, "sim/linux", "fork")["skip"].as_str() {
+    check_order(&json, "sim");
+    check_exact(&json, "sim");
+    let fork = cell(&json, "sim/process", "fork");
+    assert!(fork["skip"].as_str().unwrap().contains("ring 0"), "{fork}");
+    if let Some(reason) = cell(&json, "sim/kvm", "fork")["skip"].as_str() {
         return skip(feature, reason);
     }
-    check_order(&json, "sim/linux");
-    for operation in OPERATIONS {
-        let measured = cell(&json, "sim/linux", operation);
-        assert_eq!(measured["flags"], serde_json::json!([]), "{measured:#}");
-        assert_eq!(measured["boots"], 2, "two boots are identical");
-        let skip = cell(&json, "sim", operation)["skip"].as_str().unwrap();
-        assert!(skip.contains("operating system"), "{skip}");
+    check_order(&json, "sim/kvm");
+    check_exact(&json, "sim/kvm");
+    for operation in ["fork", "exec", "page-fault", "context-switch", "syscall"] {
+        let ratio = cell(&json, "sim/kvm", operation)["ratio"].as_f64().unwrap();
+        assert!((ratio - 1.0).abs() < 0.05, "no exits: {operation} {ratio}");
     }
+}
+
+#[test]
+fn profile_of_a_page_fault_of_the_image_adds_up() {
+    if !has_qemu("a page fault's profile") {
+        return;
+    }
+    let words = ["explain", "sim", "system/page-fault", "--format", "json"];
+    let result = Place::new().run(&words);
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
+    assert_eq!(json["residual"], 0, "residual");
+    let handler = "trapline_page_fault_entry";
+    let mut named = functions(&json, "guest").filter(|item| item["function"] == handler);
+    assert!(named.next().is_some(), "{json:#}");
 }
 
 #[test]

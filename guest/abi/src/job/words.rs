@@ -34,6 +34,9 @@ named! {
         Flood = "flood",
         /// Writes incomplete frames, then runs the job.
         Garble = "garble",
+        /// Runs programs in ring 3 that misbehave, then the job. Panics if the kernel does not
+        /// contain them, or has no processes.
+        Programs = "programs",
     }
 }
 

@@ -31,11 +31,14 @@ pub struct ProcessFamily {
     /// Child that answers bytes, or shares pages.
     child: Option<Child>,
     pages: Option<File>,
+    /// Page whose protection changes.
+    page: Option<Block>,
 }
 
 impl ProcessFamily {
     fn make(&mut self, op: Op) -> Result<(), Reason> {
         const NO_CHILD: Reason = "no child can be started";
+        const NO_PIPE: Reason = "a pipe cannot be created";
         match op {
             Op::Exec => {
                 self.executable = Some(Executable::new()?);
@@ -43,8 +46,10 @@ impl ProcessFamily {
                 one.filter(|status| *status == 1).ok_or(program::REFUSED)?;
             }
             Op::ContextSwitch => self.child = Some(Child::start(complement_bytes).ok_or(NO_CHILD)?),
-            Op::Pipe => {
-                self.pipe = Some(trapline_spawn::pipe().map_err(|_| "a pipe cannot be created")?)
+            Op::Pipe => self.pipe = Some(trapline_spawn::pipe().map_err(|_| NO_PIPE)?),
+            Op::PageTableUpdate => {
+                self.pipe = Some(trapline_spawn::pipe().map_err(|_| NO_PIPE)?);
+                self.page = Some(touched_page().ok_or("a page cannot be mapped")?);
             }
             Op::Mmap => {
                 self.pages = Some(numbered_pages().ok_or("a memory file cannot be created")?)
@@ -63,9 +68,13 @@ impl Processes for ProcessFamily {
     }
 
     fn finish(&mut self) {
-        let Self { cpus, .. } = std::mem::take(self);
+        let Self { cpus, page, .. } = std::mem::take(self);
         if let Some(cpus) = cpus {
             set_affinity(&cpus);
+        }
+        if let Some(page) = page {
+            // SAFETY: mapped by `touched_page`, and no longer used.
+            unsafe { libc::munmap(page.start.as_ptr().cast(), page.length) };
         }
     }
 
@@ -133,6 +142,30 @@ impl Processes for ProcessFamily {
         unsafe { libc::munmap(mapped.start.as_ptr().cast(), mapped.length) == 0 }
     }
 
+    #[inline(always)]
+    fn protect(&mut self, writable: bool) -> bool {
+        let Some(page) = self.page else {
+            return false;
+        };
+        let access = match writable {
+            true => libc::PROT_READ | libc::PROT_WRITE,
+            false => libc::PROT_READ,
+        };
+        // SAFETY: the page is mapped until `finish`, and only the kernel writes to it.
+        unsafe { libc::mprotect(page.start.as_ptr().cast(), page.length, access) == 0 }
+    }
+
+    fn is_writable(&mut self) -> Option<bool> {
+        let (page, (from, to)) = (self.page?, self.pipe.as_ref()?);
+        put(to, 1)?;
+        // SAFETY: the page is mapped until `finish`. If it is read-only, the kernel returns EFAULT.
+        let read = unsafe { libc::read(from.as_raw_fd(), page.start.as_ptr().cast(), 1) };
+        if read != 1 {
+            get(from)?;
+        }
+        Some(read == 1)
+    }
+
     fn fork_with_copy(&mut self, block: Block) -> Result<(), Reason> {
         let child = Child::start(move |from, to| send_sum(&block, from, to));
         let child = child.ok_or("no child can be started")?;
@@ -189,6 +222,22 @@ fn numbered_pages() -> Option<File> {
     Some(file)
 }
 
+/// Maps a page of fresh memory and writes to it.
+fn touched_page() -> Option<Block> {
+    let length = PAGE as usize;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let start = unsafe { libc::mmap(ptr::null_mut(), length, access, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    let start = NonNull::new(start.cast::<u8>())?;
+    // SAFETY: a writable page, mapped above.
+    unsafe { start.write(1) };
+    Some(Block { start, length })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +288,18 @@ mod tests {
         assert_eq!(unsafe { *last.cast::<u64>() }, MAPPED_PAGES - 1);
         // SAFETY: no longer used.
         assert!(unsafe { family.unmap(mapped) });
+    }
+
+    #[test]
+    fn protection_of_a_page_applies_to_the_kernel() {
+        let mut family = family(Op::PageTableUpdate);
+        for writable in [false, true, false] {
+            assert!(family.protect(writable));
+            assert_eq!(family.is_writable(), Some(writable));
+        }
+        family.finish();
+        assert!(!family.protect(true));
+        assert_eq!(family.is_writable(), None);
     }
 
     #[test]

@@ -49,6 +49,16 @@ impl Runs {
         Some(taken)
     }
 
+    /// Removes `bytes` from the end of the last run; `None` if it is not longer.
+    fn take_last(&mut self, bytes: u64) -> Option<Run> {
+        let last = self.runs[..self.used].last_mut()?;
+        if last.end - last.start <= bytes {
+            return None;
+        }
+        last.end -= bytes;
+        Some(last.end..last.end + bytes)
+    }
+
     /// Adds a run that overlaps none, and merges it with adjacent ones.
     fn add(&mut self, run: Run) {
         let after = self.runs[..self.used].partition_point(|other| other.start < run.start);
@@ -107,6 +117,12 @@ impl Frames {
             .or_else(|| self.touched.take(bytes))
     }
 
+    /// Allocates a run of exactly `bytes` from the end of a kind, untouched if available.
+    pub fn take_last(&mut self, bytes: u64) -> Option<Run> {
+        let run = self.untouched.take_last(bytes);
+        run.or_else(|| self.touched.take_last(bytes))
+    }
+
     /// Allocates a frame that is written at once, touched if available.
     pub fn take_for_table(&mut self) -> Option<u64> {
         let run = self.touched.take(FRAME);
@@ -144,6 +160,15 @@ mod tests {
         assert_eq!(frames.take(F), Some(F..2 * F), "then touched ones");
         assert_eq!(frames.take(F), None);
         assert_eq!(frames.free_bytes(), 0);
+    }
+
+    #[test]
+    fn a_last_run_is_whole_or_not_allocated() {
+        let mut frames = frames(4 * F..8 * F);
+        assert_eq!(frames.take_last(2 * F), Some(6 * F..8 * F));
+        assert_eq!(frames.take_last(2 * F), None, "something is left");
+        assert_eq!(frames.take(9 * F), Some(4 * F..6 * F));
+        assert_eq!(frames.take_last(F), None);
     }
 
     #[test]

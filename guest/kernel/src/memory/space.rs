@@ -78,6 +78,11 @@ impl Space {
         unsafe { self.tables.map_large(range, &mut self.frames) }
     }
 
+    /// Allocates `bytes` of the last frames, without addresses. Returns the first.
+    pub fn take_last(&mut self, bytes: u64) -> Option<u64> {
+        self.frames.take_last(bytes).map(|run| run.start)
+    }
+
     /// Releases a block.
     ///
     /// # Safety
@@ -143,6 +148,17 @@ mod tests {
             // SAFETY: far from blocks, and never accessed.
             assert!(unsafe { space.map(4 << 30..5 << 30) }.is_some());
             assert_eq!(free - space.frames.free_bytes(), 2 * FRAME);
+        });
+    }
+
+    #[test]
+    fn last_frames_are_taken_from_the_end() {
+        with_space(|space| {
+            let last = space.take_last(8 * FRAME).unwrap();
+            let block = space.allocate(FRAME, 0);
+            assert_eq!(space.take_last(FRAME), Some(last - FRAME));
+            assert!(block.is_some());
+            assert_eq!(space.take_last(FRAMES * FRAME), None);
         });
     }
 

@@ -36,17 +36,21 @@ trapline_vectors:
     iretq
     .elseif vector == 6
     jmp invalid_opcode
+    .elseif vector == 14
+    jmp trapline_page_fault_entry
     .else
     .if !(vector == 8 || (vector >= 10 && vector <= 14) || vector == 17 || vector == 21 || vector == 29 || vector == 30)
     push 0                              # in place of an error code
     .endif
     push vector
-    jmp report
+    jmp trapline_report
     .endif
     .set vector, vector + 1
     .endr
 
-report:
+# Stack as pushed by the CPU, with the vector below.
+.global trapline_report
+trapline_report:
     mov rdi, rsp
     cld
     sub rsp, 8                          # seven words lie on a stack aligned to 16
@@ -61,7 +65,7 @@ invalid_opcode:
     je no_hypercall
     push 0
     push 6
-    jmp report
+    jmp trapline_report
 no_hypercall:
     mov qword ptr [rsp], offset probe_failed
     iretq

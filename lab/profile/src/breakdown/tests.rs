@@ -121,3 +121,26 @@ fn largest_change_comes_first() {
     let differences: Vec<_> = changes.iter().map(Change::difference).collect();
     assert_eq!(differences, [-20.0, 1.0]);
 }
+
+#[test]
+fn page_fault_of_an_image_process_does_not_retire() {
+    let mut symbols = symbols();
+    let entry = "0000000000001800 T trapline_page_fault_entry\n0000000000001900 T end\n";
+    symbols.add_kallsyms(AddressSpace::Guest, "guest", entry);
+    for (layout, level) in [(AddressLayout::Linux, 1), (AddressLayout::Bare, 0)] {
+        let mut window = window();
+        window.insns.push(InsnCount {
+            level,
+            address: 0x1800,
+            count: 4,
+            ..InsnCount::default()
+        });
+        let faulted = Profile::new(&BATCH, &window, &symbols, layout, 5);
+        let before = profile(&BATCH, layout);
+        assert_eq!(faulted.faults, before.faults + 4, "{layout:?}");
+        assert_eq!(
+            faulted.residual, before.residual,
+            "4 counted, 4 not retired"
+        );
+    }
+}

@@ -136,7 +136,7 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const MACHINE: &str = "12with_machine";
     const PROCESSES: &str = "9processes";
     let never: &[&str] = match segment {
-        Segment::Image => &[BANDWIDTH, LOADS],
+        Segment::Image => &[BANDWIDTH, LOADS, PROCESSES],
         Segment::Program => &[BANDWIDTH, LOADS, MACHINE, PROCESSES],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {

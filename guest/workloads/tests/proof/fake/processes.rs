@@ -59,6 +59,13 @@ impl Processes for Fake {
     unsafe fn unmap(&mut self, _: Block) -> bool {
         self.defect != Defect::KeepMapping
     }
+    fn protect(&mut self, writable: bool) -> bool {
+        self.writable = writable || self.defect == Defect::IgnoreProtection;
+        true
+    }
+    fn is_writable(&mut self) -> Option<bool> {
+        Some(self.writable)
+    }
     fn fork_with_copy(&mut self, block: Block) -> Result<(), Reason> {
         self.shared = Some((block, sum(&block)));
         Ok(())

@@ -1,0 +1,221 @@
+//! Programs that misbehave, to test that the kernel contains them.
+
+use super::address_space::{CODE, STACK};
+use super::number::{self, EXCEPTION};
+use super::user::{call, exit, fork, wait, Pipe};
+use core::arch::asm;
+use core::hint::black_box;
+use trapline_abi::platform::{LOCAL_APIC, PAGE};
+use trapline_abi::Job;
+
+extern "C" {
+    static trapline_tss: u8;
+    static trapline_code_start: u8;
+}
+
+/// Statuses of programs that an exception ends (AMD64 Architecture Programmer's Manual volume 2,
+/// table 8-1).
+const DIVIDE_ERROR: u64 = EXCEPTION;
+const DEBUG: u64 = EXCEPTION + 1;
+const INVALID_OPCODE: u64 = EXCEPTION + 6;
+const GENERAL_PROTECTION: u64 = EXCEPTION + 13;
+const PAGE_FAULT: u64 = EXCEPTION + 14;
+
+/// Status of a program that checked its behaviour itself.
+const AS_EXPECTED: u64 = 7;
+
+/// Function that executes an instruction which ends the program.
+macro_rules! instruction {
+    ($($operand:tt)*) => {
+        || {
+            // SAFETY: the exception ends the program.
+            unsafe { asm!($($operand)*) }
+        }
+    };
+}
+
+/// Programs with their expected statuses.
+const PROGRAMS: [(fn(), u64); 29] = [
+    (|| read(kernel_data()), PAGE_FAULT),
+    (|| write(kernel_data()), PAGE_FAULT),
+    (|| write(code()), PAGE_FAULT),
+    (|| read(0), PAGE_FAULT),
+    (|| read(64 << 20), PAGE_FAULT),
+    (|| read(LOCAL_APIC), PAGE_FAULT),
+    (|| read(256 << 30), PAGE_FAULT),
+    (|| read(STACK.start - PAGE), PAGE_FAULT),
+    (|| read(CODE), PAGE_FAULT),
+    (|| read(1 << 47), GENERAL_PROTECTION),
+    (|| read(u64::MAX - 7), PAGE_FAULT),
+    (|| jump(0), PAGE_FAULT),
+    (|| jump(kernel_data()), PAGE_FAULT),
+    (write_file, PAGE_FAULT),
+    (write_protected, PAGE_FAULT),
+    (use_released, PAGE_FAULT),
+    (exhaust_memory, PAGE_FAULT),
+    (instruction!("cli"), GENERAL_PROTECTION),
+    (instruction!("hlt"), GENERAL_PROTECTION),
+    (instruction!("in al, 0x60", out("al") _), GENERAL_PROTECTION),
+    (instruction!("mov {0}, cr3", out(reg) _), GENERAL_PROTECTION),
+    (
+        instruction!("wrmsr", in("ecx") 0, in("eax") 0, in("edx") 0),
+        GENERAL_PROTECTION,
+    ),
+    (instruction!("int 0x30"), GENERAL_PROTECTION),
+    (instruction!("ud2"), INVALID_OPCODE),
+    (
+        instruction!("div {0:e}", in(reg) 0, inout("eax") 1 => _, inout("edx") 0 => _),
+        DIVIDE_ERROR,
+    ),
+    (
+        instruction!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop"),
+        DEBUG,
+    ),
+    (read_alone, AS_EXPECTED),
+    (fork_without_end, AS_EXPECTED),
+    (keep_registers, AS_EXPECTED),
+];
+
+/// Runs each program in a child, then invalid system calls. Returns the number of the first that is
+/// not contained; 0 if all are. The function of process 1.
+pub extern "C" fn run(_: *const Job) -> u8 {
+    for ((program, expected), number) in PROGRAMS.into_iter().zip(1..) {
+        let status = match fork() {
+            Some(0) => {
+                program();
+                exit(0)
+            }
+            child => child.and_then(wait),
+        };
+        if status != Some(expected) {
+            return number;
+        }
+    }
+    let refused = refused_calls();
+    let accepted = refused.iter().position(|result| result.is_some());
+    accepted.map_or(0, |number| (PROGRAMS.len() + 1 + number) as u8)
+}
+
+/// Makes invalid system calls. Each fails.
+fn refused_calls() -> [Option<u64>; 19] {
+    let pipe = Pipe::new().map_or(u64::MAX, Pipe::number);
+    let own = &raw const pipe as u64;
+    let end = STACK.end - 4;
+    [
+        call(number::WRITE, pipe, kernel_data(), 1),
+        call(number::WRITE, pipe, end, 8),
+        call(number::WRITE, pipe, u64::MAX, 8),
+        call(number::WRITE, pipe, own, u64::MAX),
+        call(number::WRITE, 99, own, 1),
+        call(number::WRITE, u64::MAX, own, 1),
+        call(number::READ, pipe, kernel_data(), 1).filter(|read| *read != 0),
+        call(number::READ, pipe + 1, own, 1),
+        call(number::CLOSE, pipe + 1, 0, 0),
+        call(number::SEND, kernel_data(), 8, 0),
+        call(number::SEND, own, 1 << 20, 0),
+        call(number::EXEC, kernel_data(), 0, 0),
+        call(number::RELEASE, 0, PAGE, 0),
+        call(number::RELEASE, STACK.start, PAGE, 0),
+        call(number::PROTECT, kernel_data() / PAGE * PAGE, 1, 0),
+        call(number::ALLOCATE, u64::MAX, 0, 0),
+        call(number::WAIT, 0, 0, 0),
+        call(number::WAIT, 1, 0, 0),
+        call(1 << 32, 0, 0, 0),
+    ]
+}
+
+fn kernel_data() -> u64 {
+    &raw const trapline_tss as u64
+}
+
+fn code() -> u64 {
+    &raw const trapline_code_start as u64
+}
+
+fn read(address: u64) {
+    // SAFETY: a mapped word can be read, any other ends the program.
+    black_box(unsafe { (address as *const u64).read_volatile() });
+}
+
+fn write(address: u64) {
+    // SAFETY: a page that is not writable ends the program.
+    unsafe { (address as *mut u64).write_volatile(0) };
+}
+
+fn jump(address: u64) {
+    // SAFETY: the page cannot be executed, which ends the program.
+    unsafe { asm!("call {0}", in(reg) address, clobber_abi("C")) };
+}
+
+fn write_file() {
+    write(call(number::MAP, 0, 0, 0).unwrap_or(0));
+}
+
+fn write_protected() {
+    let page = call(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
+    write(page);
+    call(number::PROTECT, page, 0, 0);
+    write(page);
+}
+
+fn use_released() {
+    let page = call(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
+    write(page);
+    call(number::RELEASE, page, PAGE, 0);
+    read(page);
+}
+
+fn exhaust_memory() {
+    let bytes = 32 << 20;
+    let start = call(number::ALLOCATE, bytes, 0, 0).unwrap_or(0);
+    (start..start + bytes)
+        .step_by(PAGE as usize)
+        .for_each(write);
+}
+
+/// Waits for a byte that no process can write: the parent has the pipe, and waits for this program.
+fn read_alone() {
+    let Some(pipe) = Pipe::new() else {
+        return;
+    };
+    if pipe.get().is_some() {
+        return;
+    }
+    match fork() {
+        Some(0) => exit(if pipe.get().is_none() { 7 } else { 0 }),
+        child => exit(child.and_then(wait).map_or(0, |status| status as u8)),
+    }
+}
+
+/// Forks until it fails. The children end when they are waited for.
+fn fork_without_end() {
+    let mut children = [0; 16];
+    for child in &mut children {
+        match fork() {
+            Some(0) => exit(1),
+            Some(number) => *child = number,
+            None => {
+                let ended = children.iter().take_while(|child| **child != 0);
+                let all = ended.into_iter().all(|child| wait(*child) == Some(1));
+                exit(if all { 7 } else { 0 });
+            }
+        }
+    }
+}
+
+/// Checks that a page fault preserves registers.
+fn keep_registers() {
+    let page = call(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
+    let (mut wide, mut narrow) = (0x1234_5678_9abc_def0_u64, 0x0fed_cba9_u64);
+    // SAFETY: writes to a page of this program, the first access to it.
+    unsafe {
+        asm!("movq xmm1, {wide}", "movq xmm15, {wide}", "mov r10, {narrow}", "mov rcx, {narrow}",
+             "mov qword ptr [{page}], rcx",
+             "movq {wide}, xmm15", "movq xmm2, {wide}", "pxor xmm2, xmm1", "movq rax, xmm2",
+             "sub r10, rcx", "or rax, r10", "mov {narrow}, rax",
+             page = in(reg) page, wide = inout(reg) wide, narrow = inout(reg) narrow,
+             out("r10") _, out("rcx") _, out("rax") _, out("xmm1") _, out("xmm2") _, out("xmm15") _);
+    }
+    let is_kept = wide == 0x1234_5678_9abc_def0 && narrow == 0;
+    exit(if is_kept { 7 } else { 0 });
+}

@@ -1,0 +1,81 @@
+//! Start and end of process 1.
+
+use super::address_space::{AddressSpace, STACK};
+use super::calls::wait;
+use super::resources::{allocate_resources, resources};
+use super::switch::{start, table, UserFrame};
+use super::{cpu, hostile, pool, user, Entry};
+use crate::cpu::{ring, Global};
+use crate::memory;
+use trapline_abi::Job;
+use trapline_workloads::Reason;
+
+const NO_MEMORY: Reason = "not enough memory for processes";
+
+/// Measures workload `system` in process 1.
+///
+/// # Errors
+/// The reason why there are no processes.
+pub fn measure(job: &Job, has_ports: bool) -> Result<(), Reason> {
+    let status = run(user::measure, job, has_ports)?;
+    assert!(
+        status == 0,
+        "the measured process ended with status {status}"
+    );
+    Ok(())
+}
+
+/// Runs programs that misbehave, and panics unless each is ended or refused as expected.
+pub fn contain_programs(job: &Job) {
+    match run(hostile::run, job, false) {
+        Ok(0) => {}
+        Ok(number) => panic!("misbehaviour {number} of a program is not contained"),
+        Err(reason) => panic!("{reason}"),
+    }
+}
+
+/// Runs `entry` as process 1, with a copy of `job`. Returns its status when it ends. Other processes
+/// end with it.
+fn run(entry: Entry, job: &Job, has_ports: bool) -> Result<u64, Reason> {
+    if ring() != 0 {
+        return Err("needs ring 0: at ring 3 the image cannot isolate processes");
+    }
+    let first = frames().ok_or(NO_MEMORY)?;
+    table().clear();
+    // SAFETY: the run is used for processes only, which do not exist yet, and RAM is identity-mapped.
+    unsafe { table().pool.open(first) };
+    cpu::enable_system_calls();
+    let child = allocate_resources(has_ports).and_then(|()| add_first(entry, job));
+    // A wait fails if all processes wait.
+    let status = child.map(|child| loop {
+        if let Some(status) = wait(child) {
+            break status;
+        }
+    });
+    cpu::disable_system_calls();
+    table().clear();
+    status.ok_or(NO_MEMORY)
+}
+
+/// Returns the frames of processes, allocated at the first call and never freed.
+fn frames() -> Option<u64> {
+    static FIRST: Global<Option<u64>> = Global::new(None);
+    // SAFETY: no other reference.
+    let first = unsafe { FIRST.get() };
+    *first = first.or_else(|| memory::take_last_frames(pool::BYTES));
+    *first
+}
+
+/// Adds process 1, with `job` at the end of its stack.
+fn add_first(entry: Entry, job: &Job) -> Option<usize> {
+    let table = table();
+    let mut space = AddressSpace::new(resources().kernel_part, &mut table.pool)?;
+    const { assert!(size_of::<Job>() <= 1024 && align_of::<Job>() <= 1024) };
+    let at = STACK.end - 1024;
+    let copy = space.translate(at, true, table.zeros, &mut table.pool)?;
+    // SAFETY: the end of the stack has room for a job, by the assertion above.
+    unsafe { (copy as *mut Job).write(*job) };
+    let child = table.add(space).ok()?;
+    start(child, &UserFrame::first(entry, at));
+    Some(child)
+}

@@ -1,0 +1,41 @@
+//! Numbers of system calls, and of their results.
+
+/// Result of a system call that fails.
+pub const FAILED: u64 = u64::MAX;
+
+/// Statuses from here on are those of programs that were ended by the exception with this number.
+pub const EXCEPTION: u64 = 256;
+
+/// Returns the process number.
+pub const GETPID: u64 = 0;
+/// Ends the process with a status below [`EXCEPTION`].
+pub const EXIT: u64 = 1;
+/// Returns the number of a new child; 0 in the child.
+pub const FORK: u64 = 2;
+/// Executes the program of four instructions, with the byte at an address as its argument.
+pub const EXEC: u64 = 3;
+/// Waits for the end of a child. Returns its status.
+pub const WAIT: u64 = 4;
+/// Creates a pipe.
+pub const PIPE: u64 = 5;
+/// Closes a pipe.
+pub const CLOSE: u64 = 6;
+/// Reads from a pipe to an address, at most a number of bytes. Returns their number, which is 0
+/// if the pipe is empty and no other process has it open.
+pub const READ: u64 = 7;
+/// Writes bytes at an address to a pipe. Returns their number.
+pub const WRITE: u64 = 8;
+/// Allocates a number of bytes of zeros. Returns their address.
+pub const ALLOCATE: u64 = 9;
+/// Unmaps pages.
+pub const RELEASE: u64 = 10;
+/// Makes a page writable or read-only.
+pub const PROTECT: u64 = 11;
+/// Maps the file. Returns its address.
+pub const MAP: u64 = 12;
+/// Returns the number of waits of this process.
+pub const SWITCHES: u64 = 13;
+/// Sends an encoded record.
+pub const SEND: u64 = 14;
+/// Returns the number of exits of the machine.
+pub const EXITS: u64 = 15;

@@ -1,0 +1,73 @@
+//! Memory that all processes share.
+
+use super::address_space::{kernel_part, KernelPage};
+use super::switch::{is_guard, table};
+use crate::cpu::Global;
+use crate::memory;
+use trapline_workloads::system::MAPPED_PAGES;
+
+extern "C" {
+    /// First address of the code and constants of the image, and the first after them; see image.ld.
+    static trapline_code_start: u8;
+    static trapline_code_end: u8;
+    /// Program of entry.s.
+    static trapline_program: u8;
+    static trapline_program_end: u8;
+}
+
+/// Resources that all processes share.
+pub struct Resources {
+    /// See [`kernel_part`].
+    pub kernel_part: u64,
+    /// Page of the program that `exec` executes.
+    pub program: u64,
+    /// Pages of the mapped file.
+    pub file: [u64; MAPPED_PAGES as usize],
+    /// The machine has Trapline's own ports.
+    pub has_ports: bool,
+}
+
+static RESOURCES: Global<Resources> = Global::new(Resources {
+    kernel_part: 0,
+    program: 0,
+    file: [0; MAPPED_PAGES as usize],
+    has_ports: false,
+});
+
+/// Returns the shared resources.
+pub fn resources() -> &'static Resources {
+    // SAFETY: changed by `allocate_resources` only, before there are processes.
+    unsafe { RESOURCES.get() }
+}
+
+/// Allocates the resources. `None` if the pool is exhausted.
+pub fn allocate_resources(has_ports: bool) -> Option<()> {
+    let table = table();
+    table.zeros = table.pool.take_zeroed()?;
+    // SAFETY: no process exists that could use the resources.
+    let resources = unsafe { RESOURCES.get() };
+    resources.has_ports = has_ports;
+    // SAFETY: the kernel's tables are those of tables.s, and below them those of memory.rs.
+    resources.kernel_part = unsafe { kernel_part(memory::top_table(), access, &mut table.pool)? };
+    resources.program = table.pool.take_zeroed()?;
+    let program = &raw const trapline_program;
+    let length = &raw const trapline_program_end as usize - program as usize;
+    // SAFETY: the bytes between two labels of entry.s, and a frame of the pool.
+    unsafe { program.copy_to_nonoverlapping(resources.program as *mut u8, length) };
+    for (page, index) in resources.file.iter_mut().zip(0..) {
+        *page = table.pool.take_zeroed()?;
+        // SAFETY: a frame of the pool.
+        unsafe { (*page as *mut u64).write(index) };
+    }
+    Some(())
+}
+
+/// Returns the access of programs to a page of the first 2 MiB.
+fn access(page: u64) -> KernelPage {
+    let code = &raw const trapline_code_start as u64..&raw const trapline_code_end as u64;
+    match page {
+        page if code.contains(&page) => KernelPage::Readable,
+        page if is_guard(page) => KernelPage::Guard,
+        _ => KernelPage::Private,
+    }
+}

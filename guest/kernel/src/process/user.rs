@@ -1,0 +1,393 @@
+//! [`System`] for programs: system calls.
+//!
+//! All code here runs at ring 3, and accesses no static variable of the kernel.
+
+use super::number::{self, FAILED};
+use core::arch::asm;
+use core::ptr::NonNull;
+use trapline_abi::block::{DiskRequest, Transfer};
+use trapline_abi::frame::{encode, MAX_FRAME};
+use trapline_abi::job::WaitMode;
+use trapline_abi::platform::PAGE;
+use trapline_abi::populate::MemoryRequest;
+use trapline_abi::{Job, Op, Record};
+use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
+use trapline_workloads::system::MAPPED_PAGES;
+use trapline_workloads::{
+    run_in_process, ticks, Block, NoMachine, Processes, Reason, System, Wake,
+};
+
+/// Measures workload `system`. The function of process 1.
+pub extern "C" fn measure(job: *const Job) -> u8 {
+    // SAFETY: launch.rs has written the job to the stack of this program.
+    run_in_process(&mut Program::default(), unsafe { &*job });
+    0
+}
+
+/// Makes a system call; see entry.s. `None` if it fails.
+#[inline(always)]
+pub fn call(number: u64, first: u64, second: u64, third: u64) -> Option<u64> {
+    let result: u64;
+    // SAFETY: the kernel changes only the registers that C functions may change, and memory that the
+    // arguments name.
+    unsafe {
+        asm!("syscall", in("rdi") number, in("rsi") first, in("rdx") second, in("r8") third,
+             lateout("rax") result, clobber_abi("C"));
+    }
+    (result != FAILED).then_some(result)
+}
+
+/// Forks. Returns 0 in the child.
+#[inline(always)]
+pub fn fork() -> Option<u64> {
+    call(number::FORK, 0, 0, 0)
+}
+
+/// Ends this process.
+pub fn exit(status: u8) -> ! {
+    loop {
+        call(number::EXIT, status.into(), 0, 0);
+    }
+}
+
+/// Waits until `child` ends. Returns its status.
+#[inline(always)]
+pub fn wait(child: u64) -> Option<u64> {
+    call(number::WAIT, child, 0, 0)
+}
+
+/// Open pipe.
+#[derive(Clone, Copy)]
+pub struct Pipe(u64);
+
+impl Pipe {
+    /// Creates a pipe.
+    pub fn new() -> Option<Self> {
+        call(number::PIPE, 0, 0, 0).map(Self)
+    }
+
+    /// Returns its number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Writes a byte.
+    #[inline(always)]
+    pub fn put(self, byte: u8) -> Option<()> {
+        let written = call(number::WRITE, self.0, &raw const byte as u64, 1);
+        (written? == 1).then_some(())
+    }
+
+    /// Waits for a byte; `None` if no other process can write one.
+    #[inline(always)]
+    pub fn get(self) -> Option<u8> {
+        let mut byte = 0_u8;
+        let read = call(number::READ, self.0, &raw mut byte as u64, 1);
+        (read? == 1).then_some(byte)
+    }
+
+    /// Closes the pipe.
+    pub fn close(self) {
+        call(number::CLOSE, self.0, 0, 0);
+    }
+}
+
+/// Child with a pipe in each direction.
+struct Child {
+    number: u64,
+    to: Pipe,
+    from: Pipe,
+}
+
+impl Child {
+    /// Forks a child that runs `body` with a pipe from this process and one to it.
+    fn start(body: impl FnOnce(Pipe, Pipe) -> Option<()>) -> Option<Self> {
+        let (to, from) = (Pipe::new()?, Pipe::new()?);
+        let number = fork()?;
+        if number == 0 {
+            body(to, from);
+            exit(0);
+        }
+        Some(Self { number, to, from })
+    }
+
+    /// Sends `byte` and waits for the answer.
+    #[inline(always)]
+    fn ask(&self, byte: u8) -> Option<u8> {
+        self.to.put(byte)?;
+        self.from.get()
+    }
+
+    /// Ends the child: its pipe has no writer any more.
+    fn end(self) {
+        self.to.close();
+        wait(self.number);
+        self.from.close();
+    }
+}
+
+/// Resources of an operation.
+#[derive(Default)]
+pub struct Program {
+    pipe: Option<Pipe>,
+    child: Option<Child>,
+    page: Option<Block>,
+}
+
+impl Program {
+    fn make(&mut self, op: Op) -> Option<()> {
+        match op {
+            Op::ContextSwitch => self.child = Some(Child::start(complement_bytes)?),
+            Op::Pipe => self.pipe = Some(Pipe::new()?),
+            Op::PageTableUpdate => {
+                self.pipe = Some(Pipe::new()?);
+                let page = allocate(PAGE as usize)?;
+                // SAFETY: a page of this program's memory.
+                unsafe { page.start.write(1) };
+                self.page = Some(page);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+fn allocate(bytes: usize) -> Option<Block> {
+    let start = call(number::ALLOCATE, bytes as u64, 0, 0)?;
+    Some(Block {
+        start: NonNull::new(start as *mut u8)?,
+        length: bytes.next_multiple_of(PAGE as usize),
+    })
+}
+
+fn release(block: Block) -> bool {
+    let start = block.start.as_ptr() as u64;
+    call(number::RELEASE, start, block.length as u64, 0).is_some()
+}
+
+/// Answers each byte with its complement.
+fn complement_bytes(from: Pipe, to: Pipe) -> Option<()> {
+    loop {
+        to.put(!from.get()?)?;
+    }
+}
+
+/// Sends one byte when ready. Then answers each index with that byte of the sum of the first words of
+/// all pages of `block`.
+fn send_sum(block: &Block, from: Pipe, to: Pipe) -> Option<()> {
+    to.put(0)?;
+    let mut at = from.get()?;
+    let mut sum = 0_u64;
+    for page in (0..block.length).step_by(PAGE as usize) {
+        let word = block.start.as_ptr().wrapping_add(page).cast::<u64>();
+        // SAFETY: the first word of a page of the block, of which this process has a copy.
+        sum = sum.wrapping_add(unsafe { word.read_volatile() });
+    }
+    loop {
+        to.put(*sum.to_le_bytes().get(usize::from(at))?)?;
+        at = from.get()?;
+    }
+}
+
+/// Returns the status of a program that exited by itself.
+#[inline(always)]
+fn exit_status(status: Option<u64>) -> Option<u8> {
+    u8::try_from(status?).ok()
+}
+
+impl Processes for Program {
+    fn prepare(&mut self, op: Op) -> Result<(), Reason> {
+        let made = self.make(op);
+        if made.is_none() {
+            self.finish();
+        }
+        made.ok_or("the kernel has no process, pipe or memory left")
+    }
+
+    fn finish(&mut self) {
+        if let Some(child) = self.child.take() {
+            child.end();
+        }
+        if let Some(pipe) = self.pipe.take() {
+            pipe.close();
+        }
+        if let Some(page) = self.page.take() {
+            release(page);
+        }
+    }
+
+    #[inline(always)]
+    fn fork(&mut self, status: u8) -> Option<u8> {
+        match fork()? {
+            0 => exit(status),
+            child => exit_status(wait(child)),
+        }
+    }
+
+    #[inline(always)]
+    fn exec(&mut self, status: u8) -> Option<u8> {
+        match fork()? {
+            0 => {
+                call(number::EXEC, &raw const status as u64, 0, 0);
+                exit(!status)
+            }
+            child => exit_status(wait(child)),
+        }
+    }
+
+    #[inline(always)]
+    fn pipe(&mut self, byte: u8) -> Option<u8> {
+        let pipe = self.pipe?;
+        pipe.put(byte)?;
+        pipe.get()
+    }
+
+    #[inline(always)]
+    fn ping(&mut self, byte: u8) -> Option<u8> {
+        self.child.as_ref()?.ask(byte)
+    }
+
+    fn switch_count(&mut self) -> u64 {
+        call(number::SWITCHES, 0, 0, 0).unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn map(&mut self) -> Option<Block> {
+        let start = call(number::MAP, 0, 0, 0)?;
+        Some(Block {
+            start: NonNull::new(start as *mut u8)?,
+            length: (MAPPED_PAGES * PAGE) as usize,
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn unmap(&mut self, mapped: Block) -> bool {
+        release(mapped)
+    }
+
+    #[inline(always)]
+    fn protect(&mut self, writable: bool) -> bool {
+        let Some(page) = self.page else {
+            return false;
+        };
+        let start = page.start.as_ptr() as u64;
+        call(number::PROTECT, start, writable.into(), 0).is_some()
+    }
+
+    fn is_writable(&mut self) -> Option<bool> {
+        let (page, pipe) = (self.page?, self.pipe?);
+        pipe.put(1)?;
+        let read = call(number::READ, pipe.0, page.start.as_ptr() as u64, 1);
+        if read.is_none() {
+            pipe.get()?;
+        }
+        Some(read.is_some())
+    }
+
+    fn fork_with_copy(&mut self, block: Block) -> Result<(), Reason> {
+        let child = Child::start(move |from, to| send_sum(&block, from, to));
+        let child = child.ok_or("no child can be started")?;
+        let is_ready = child.from.get().is_some();
+        self.child = Some(child);
+        is_ready.then_some(()).ok_or("the child does not answer")
+    }
+
+    fn copy_sum(&mut self) -> Result<u64, Reason> {
+        let child = self.child.take().ok_or("there is no child")?;
+        let mut sum = [0; 8];
+        let mut is_complete = true;
+        for (byte, at) in sum.iter_mut().zip(0..) {
+            let answer = child.ask(at);
+            is_complete &= answer.is_some();
+            *byte = answer.unwrap_or(0);
+        }
+        child.end();
+        let sum = is_complete.then_some(u64::from_le_bytes(sum));
+        sum.ok_or("the child did not send the sum of its pages")
+    }
+}
+
+const IN_KERNEL: Reason = "not an operation of processes";
+
+impl System for Program {
+    type Machine = NoMachine;
+    type Processes = Self;
+
+    /// Not inlined, because it is called often and not measured.
+    #[inline(never)]
+    fn send(&mut self, record: &Record<'_>) {
+        let mut frame = [0; MAX_FRAME];
+        if let Ok(length) = encode(record, ticks(), &mut frame) {
+            call(number::SEND, frame.as_ptr() as u64, length as u64, 0);
+        }
+    }
+
+    fn wait_for_go(&mut self) {}
+
+    fn exits(&mut self) -> Option<u64> {
+        call(number::EXITS, 0, 0, 0)
+    }
+
+    #[inline(always)]
+    fn getpid(&mut self) -> u32 {
+        call(number::GETPID, 0, 0, 0).map_or(u32::MAX, |number| number as u32)
+    }
+
+    fn start_peer(&mut self) -> Result<(), Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn yield_now(&mut self) {}
+
+    fn peer_turns(&mut self) -> u64 {
+        0
+    }
+
+    fn stop_peer(&mut self) {}
+
+    fn allocate(&mut self, bytes: usize) -> Option<Block> {
+        allocate(bytes)
+    }
+
+    unsafe fn release(&mut self, block: Block) {
+        release(block);
+    }
+
+    fn sleep(&mut self, _: u64) -> Result<Wake, Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn check_timer(&mut self, _: TimerSource, _: WaitMode) -> Result<(), Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn run_timer(&mut self, _: &TimerWindow, _: &mut InterruptLog<'_>) -> Result<(), Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn attach(&mut self, _: MemoryRequest) {}
+
+    fn attached_region(&mut self) -> Result<Block, Reason> {
+        Err(IN_KERNEL)
+    }
+
+    unsafe fn detach(&mut self) -> Result<(), Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn open_disk(&mut self, _: &Job) -> Result<(), Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn transfer(&mut self, _: &Transfer, _: &Job, _: &mut [DiskRequest]) -> Result<usize, Reason> {
+        Err(IN_KERNEL)
+    }
+
+    fn processes(&mut self) -> Result<&mut Self, Reason> {
+        Ok(self)
+    }
+}
