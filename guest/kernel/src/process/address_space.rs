@@ -281,11 +281,17 @@ impl AddressSpace {
         zeros: u64,
         pool: &mut Pool,
     ) -> Option<u64> {
-        let needed = if write { PRESENT | WRITABLE } else { PRESENT };
-        if *self.find(address)? & needed != needed {
+        if !self.is_present(address, write) {
             self.fault(address, write, zeros, pool)?;
         }
         Some((*self.find(address)? & ADDRESS) + address % FRAME)
+    }
+
+    /// Returns true if an access of a program does not fault.
+    pub fn is_present(&mut self, address: u64, write: bool) -> bool {
+        let needed = if write { PRESENT | WRITABLE } else { PRESENT };
+        self.find(address)
+            .is_some_and(|entry| *entry & needed == needed)
     }
 
     /// Creates the address space of a forked child. Writable pages become read-only in both. The

@@ -195,8 +195,9 @@ fn check(address: u64, length: u64, write: bool) -> Option<()> {
 /// Returns the identity-mapped address of a byte that the program may access.
 fn byte(address: u64, write: bool) -> Option<*mut u8> {
     let (space, zeros, pool) = table().space()?;
+    let is_present = space.is_present(address, write);
     let at = space.translate(address, write, zeros, pool)?;
-    if write {
+    if !is_present {
         flush(address);
     }
     Some(at as *mut u8)
