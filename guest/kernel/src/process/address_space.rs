@@ -272,26 +272,23 @@ impl AddressSpace {
         Some(())
     }
 
-    /// Returns the identity-mapped address of a byte that the program may access; maps or copies its
-    /// page like [`Self::fault`]. The caller flushes the translation.
+    /// Returns the identity-mapped address of a byte that the program may access, and whether its page was mapped
+    /// or copied for that, as by [`Self::fault`]. The caller flushes the translation then.
     pub fn translate(
         &mut self,
         address: u64,
         write: bool,
         zeros: u64,
         pool: &mut Pool,
-    ) -> Option<u64> {
-        if !self.is_present(address, write) {
-            self.fault(address, write, zeros, pool)?;
-        }
-        Some((*self.find(address)? & ADDRESS) + address % FRAME)
-    }
-
-    /// Returns true if an access of a program does not fault.
-    pub fn is_present(&mut self, address: u64, write: bool) -> bool {
+    ) -> Option<(u64, bool)> {
         let needed = if write { PRESENT | WRITABLE } else { PRESENT };
-        self.find(address)
-            .is_some_and(|entry| *entry & needed == needed)
+        let mut entry = *self.find(address)?;
+        let is_absent = entry & needed != needed;
+        if is_absent {
+            self.fault(address, write, zeros, pool)?;
+            entry = *self.find(address)?;
+        }
+        Some(((entry & ADDRESS) + address % FRAME, is_absent))
     }
 
     /// Creates the address space of a forked child. Writable pages become read-only in both. The

@@ -114,7 +114,8 @@ fn exec(argument: u64, frame: &mut UserFrame) -> Option<u64> {
 fn load_program(argument: u8) -> Option<()> {
     let (space, zeros, pool) = table().space()?;
     space.map_code(resources().program, pool)?;
-    let at = space.translate(STACK.end - ARGUMENTS, true, zeros, pool)? as *mut u64;
+    let (at, _) = space.translate(STACK.end - ARGUMENTS, true, zeros, pool)?;
+    let at = at as *mut u64;
     // SAFETY: the last words of the stack, in a frame of this space.
     unsafe {
         at.cast::<[u64; 4]>()
@@ -188,16 +189,18 @@ fn check(address: u64, length: u64, write: bool) -> Option<()> {
         return None;
     }
     byte(address, write)?;
-    byte(address.checked_add(length.max(1) - 1)?, write)?;
+    let last = address.checked_add(length.max(1) - 1)?;
+    if last / PAGE != address / PAGE {
+        byte(last, write)?;
+    }
     Some(())
 }
 
 /// Returns the identity-mapped address of a byte that the program may access.
 fn byte(address: u64, write: bool) -> Option<*mut u8> {
     let (space, zeros, pool) = table().space()?;
-    let is_present = space.is_present(address, write);
-    let at = space.translate(address, write, zeros, pool)?;
-    if !is_present {
+    let (at, is_changed) = space.translate(address, write, zeros, pool)?;
+    if is_changed {
         flush(address);
     }
     Some(at as *mut u8)

@@ -72,7 +72,7 @@ fn add_first(entry: Entry, job: &Job) -> Option<usize> {
     let mut space = AddressSpace::new(resources().kernel_part, &mut table.pool)?;
     const { assert!(size_of::<Job>() <= 1024 && align_of::<Job>() <= 1024) };
     let at = STACK.end - 1024;
-    let copy = space.translate(at, true, table.zeros, &mut table.pool)?;
+    let (copy, _) = space.translate(at, true, table.zeros, &mut table.pool)?;
     // SAFETY: the end of the stack has room for a job, by the assertion above.
     unsafe { (copy as *mut Job).write(*job) };
     let child = table.add(space).ok()?;

@@ -16,6 +16,7 @@ fn with_space(test: impl FnOnce(&mut AddressSpace, &mut Pool)) {
 /// Writes or reads a word as the kernel does for a program.
 fn word(space: &mut AddressSpace, address: u64, write: Option<u64>, pool: &mut Pool) -> u64 {
     let at = space.translate(address, write.is_some(), ZEROS, pool);
+    let at = at.map(|(at, _)| at);
     let at = at.unwrap() as *mut u64;
     // SAFETY: a word of a frame of the pool, which is memory of the test.
     unsafe {
@@ -38,7 +39,7 @@ fn the_first_read_maps_zeros_and_the_first_write_a_frame() {
         let before = pool.free_count();
         assert_eq!(
             space.translate(start + 5, false, ZEROS, pool),
-            Some(ZEROS + 5)
+            Some((ZEROS + 5, true))
         );
         assert_eq!(pool.free_count(), before, "a read takes no frame");
         assert_eq!(entry(space, start) & WRITABLE, 0);
@@ -122,7 +123,10 @@ fn mapped_frames_stay_the_callers() {
         let frames: Vec<u64> = (0..4).map(|_| pool.take().unwrap()).collect();
         let start = space.map(&frames, pool).unwrap();
         let third = start + 2 * FRAME;
-        assert_eq!(space.translate(third, false, ZEROS, pool), Some(frames[2]));
+        assert_eq!(
+            space.translate(third, false, ZEROS, pool),
+            Some((frames[2], false))
+        );
         assert_eq!(space.translate(third, true, ZEROS, pool), None, "read-only");
         assert_eq!(space.protect(third, true, pool), None);
         let child = space.copy(pool).unwrap();
@@ -146,7 +150,10 @@ fn an_executed_program_can_be_read_only() {
         let program = pool.take().unwrap();
         let mut space = AddressSpace::new(0x1000 | TABLE, pool).unwrap();
         space.map_code(program, pool).unwrap();
-        assert_eq!(space.translate(CODE, false, ZEROS, pool), Some(program));
+        assert_eq!(
+            space.translate(CODE, false, ZEROS, pool),
+            Some((program, false))
+        );
         assert_eq!(space.translate(CODE, true, ZEROS, pool), None);
         assert_eq!(space.heap_range(CODE, FRAME), None);
         // SAFETY: the top-level table of the space.
