@@ -1,8 +1,6 @@
 //! Workloads and operations: one table from which everything about an operation derives.
 //!
-//! To add an operation: add a row to the table below, the measured code to the module of its
-//! workload in `guest/workloads`, and, if it uses a new part of the machine, a method of
-//! `trapline_workloads::Machine` with its implementation in `guest/kernel`.
+//! To add an operation, see docs/internals/architecture.md.
 //!
 //! On the wire an operation is its number. In stored data and in all output it is
 //! `workload/operation`.
@@ -64,6 +62,8 @@ pub enum Need {
     LocalApic,
     /// A timer that wakes a sleeping CPU or thread.
     Timer,
+    /// Model-specific registers, among them that of the local APIC.
+    ModelSpecificRegisters,
     /// Xen as the hypervisor.
     Xen,
     /// An event channel of Xen.
@@ -233,6 +233,8 @@ operations! {
         "one hypercall that returns the version of Xen";
     EventChannel = 42, Exits, "event-channel", Batch, EventChannel,
         "one event sent by a Xen domain to itself, until its handler has run";
+    MsrRead = 43, Exits, "msr-read", Batch, ModelSpecificRegisters,
+        "one rdmsr of the base of the local APIC (IA32_APIC_BASE)";
     BootCreated = 48, Boot, "vm-created", Lateness, VirtualMachine,
         "from exec of the VMM until it has created the virtual machine";
     BootEntry = 49, Boot, "first-instruction", Lateness, VirtualMachine,

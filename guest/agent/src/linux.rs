@@ -199,7 +199,8 @@ impl System for Linux<'_> {
 
     #[inline(always)]
     fn machine(&mut self) -> Result<&mut GuestMachine, Reason> {
-        let none = "a Linux process has no ports, device memory or interrupts of its own";
+        let none =
+            "a Linux process has no ports, device memory, interrupts or privileged instructions";
         self.machine.as_mut().ok_or(none)
     }
 

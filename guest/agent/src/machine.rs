@@ -27,7 +27,8 @@ const NO_SCRATCH: Reason = "the machine has no serial port with a scratch regist
 const NO_REGISTERS: Reason = "the kernel does not allow mapping of device registers";
 const NO_TRANSPORT: Reason = "the machine has no virtio-mmio transport at 0xfeb00000";
 const NO_DEVICE: Reason = "the first virtio-mmio transport has no modern device behind it";
-const NOT_FOR_PROGRAMS: Reason = "a program in a guest has no interrupts or hypercalls";
+const NOT_FOR_PROGRAMS: Reason =
+    "a program in a guest has no interrupts, hypercalls or privileged instructions";
 
 /// Machine of the init.
 #[derive(Default)]

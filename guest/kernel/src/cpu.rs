@@ -119,12 +119,13 @@ pub unsafe fn wrmsr(register: u32, value: u64) {
 ///
 /// # Safety
 /// The CPU has the register, and it is accessible at this ring.
+#[inline(always)]
 pub unsafe fn rdmsr(register: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: by contract.
     unsafe {
         asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high,
-             options(nomem, nostack, preserves_flags));
+             options(nostack, preserves_flags));
     }
     u64::from(high) << 32 | u64::from(low)
 }

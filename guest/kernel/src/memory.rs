@@ -13,23 +13,48 @@ mod tables;
 pub use frames::FRAME;
 #[cfg(trapline_image)]
 pub use image::{
-    add, allocate, allocate_guarded, map_window, release, take_last_frames, top_table,
+    add, allocate, allocate_guarded, map_window, release, take_last_frames, top_table, touch_image,
 };
 pub use tables::Table;
 
 #[cfg(trapline_image)]
 mod image {
     use super::space::Space;
-    use super::Table;
+    use super::{Table, FRAME};
     use crate::cpu::Global;
     use core::ops::Range;
     use core::ptr::NonNull;
+    use core::sync::atomic::{AtomicU8, Ordering};
     use trapline_abi::platform::{HOTPLUG_BASE, HOTPLUG_SIZE};
     use trapline_workloads::Block;
 
     extern "C" {
         /// Top-level page table; see tables.s.
         static mut trapline_page_table: Table;
+        /// Ends of the boot stack, of code and of data; see image.ld.
+        static trapline_stack_start: u8;
+        static trapline_code_start: u8;
+        static trapline_code_end: u8;
+        static trapline_image_end: u8;
+    }
+
+    /// Accesses every page of the image, so that the hypervisor maps them before anything is
+    /// measured. Otherwise the figure of an operation would depend on the size of other code.
+    pub fn touch_image() {
+        let (stack, code) = (
+            &raw const trapline_stack_start,
+            &raw const trapline_code_start,
+        );
+        let (data, end) = (&raw const trapline_code_end, &raw const trapline_image_end);
+        for page in (code as u64..data as u64).step_by(FRAME as usize) {
+            // SAFETY: a page of code or constants.
+            unsafe { (page as *const u8).read_volatile() };
+        }
+        let stack_and_data = (stack as u64..code as u64).chain(data as u64..end as u64);
+        for page in stack_and_data.step_by(FRAME as usize) {
+            // SAFETY: a page of stack or data, which the operation does not change.
+            unsafe { AtomicU8::from_ptr(page as *mut u8) }.fetch_or(0, Ordering::Relaxed);
+        }
     }
 
     static SPACE: Global<Space> = Global::new(Space::new());

@@ -1,12 +1,13 @@
 //! The kernel as the [`System`] that the workloads run on.
 
-use crate::cpu::{exits, in8, mmio_read, mmio_write, out8};
+use crate::cpu::{exits, in8, mmio_read, mmio_write, out8, rdmsr, ring};
 use crate::hypercall::HypercallInstruction;
 use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
 use crate::{console, memory, process, ticks};
+use core::arch::x86_64::__cpuid;
 use core::cell::OnceCell;
 use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
@@ -114,6 +115,7 @@ impl System for Kernel {
 
     fn quiesce(&mut self) {
         if !mem::replace(&mut self.legacy_stopped, true) {
+            memory::touch_image();
             interrupts::mask_pic();
             // trapline-vmm has no PIT.
             if !self.ports {
@@ -245,6 +247,7 @@ impl Machine for Kernel {
             Need::VirtioDevice => transport().and_then(|()| device()),
             Need::Hypercall => self.hypercall_instruction().map(drop),
             Need::LocalApic => self.apic().map(drop),
+            Need::ModelSpecificRegisters => model_specific_registers(),
             Need::Xen => self.xen.map(drop),
             Need::EventChannel => self.channel().map(drop),
             _ => Ok(()),
@@ -292,6 +295,12 @@ impl Machine for Kernel {
     }
 
     #[inline(always)]
+    fn read_msr(&mut self, register: u32) -> u64 {
+        // SAFETY: the workloads read only registers of every CPU that `supports` accepts.
+        unsafe { rdmsr(register) }
+    }
+
+    #[inline(always)]
     fn xen_version(&mut self) -> i64 {
         self.xen.map_or(0, Xen::version)
     }
@@ -309,6 +318,20 @@ impl Machine for Kernel {
 }
 
 const NO_DISK: Reason = "the image has no driver for disks";
+
+/// Bits in `edx` of cpuid leaf 1: `rdmsr`, and an APIC that is enabled, which has a base.
+const HAS_MSR_AND_APIC: u32 = 1 << 5 | 1 << 9;
+
+/// Checks that the registers of a CPU with a local APIC can be read.
+fn model_specific_registers() -> Result<(), Reason> {
+    if ring() != 0 {
+        return Err("ring 3 cannot read model-specific registers");
+    }
+    match __cpuid(1).edx & HAS_MSR_AND_APIC {
+        HAS_MSR_AND_APIC => Ok(()),
+        _ => Err("the CPU has no local APIC, and no model-specific register for it"),
+    }
+}
 
 /// Checks that the scratch register of the first serial port keeps its value.
 fn scratch_register() -> Result<(), Reason> {

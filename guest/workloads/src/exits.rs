@@ -9,10 +9,14 @@ use core::arch::x86_64::__cpuid;
 use core::cell::Cell;
 use core::hint::black_box;
 use trapline_abi::platform::{
-    FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
-    VIRTIO_MMIO,
+    FLOATING_BUS, LOCAL_APIC, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
+    VIRTIO_MAGIC, VIRTIO_MMIO,
 };
 use trapline_abi::Op;
+
+/// IA32_APIC_BASE and its bit of an enabled APIC (Intel SDM volume 3, figure 11-5).
+const APIC_BASE: u32 = 0x1b;
+const APIC_ENABLED: u64 = 1 << 11;
 
 /// Sleep of `timer-wake`, in ticks.
 const SLEEP_TICKS: u64 = 200_000;
@@ -34,6 +38,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     port_emulated(bench);
     xen_hypercall(bench);
     event_channel(bench);
+    msr_read(bench);
 }
 
 /// Measures `op` if there is a machine that supports it. The result of `prepare` is passed to
@@ -318,6 +323,30 @@ fn event_channel<S: System>(bench: &mut Bench<'_, S>) {
             ensure(
                 now - before.replace(now) == work.count,
                 "an event was lost or handled twice",
+            )
+        },
+    );
+}
+
+/// Reads a register that KVM and Xen emulate on AMD and Intel: the CPU's own has the base of the
+/// host's APIC.
+fn msr_read<S: System>(bench: &mut Bench<'_, S>) {
+    with_machine(
+        bench,
+        Op::MsrRead,
+        |machine| machine.read_msr(APIC_BASE),
+        |machine, base, repetitions| {
+            let mut differences = 0;
+            repeat(repetitions, || {
+                differences |= machine.read_msr(APIC_BASE) ^ base;
+            });
+            differences
+        },
+        |_, base, work| {
+            work.check_equal("IA32_APIC_BASE returned different values")?;
+            ensure(
+                base & !0xfff == LOCAL_APIC && base & APIC_ENABLED != 0,
+                "IA32_APIC_BASE has no enabled local APIC at 0xfee00000",
             )
         },
     );

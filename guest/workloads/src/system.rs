@@ -303,6 +303,11 @@ pub trait Machine {
         0
     }
 
+    /// Reads a model-specific register that every CPU with a local APIC has.
+    fn read_msr(&mut self, _register: u32) -> u64 {
+        0
+    }
+
     /// Queries Xen for its version, which is never 0.
     fn xen_version(&mut self) -> i64 {
         0

@@ -34,6 +34,8 @@ fn every_defect_is_detected() {
         (Defect::ChangeAnswer, "exits/port-emulated"),
         (Defect::ChangeVersion, "exits/xen-hypercall"),
         (Defect::LoseEvent, "exits/event-channel"),
+        (Defect::ChangeAnswer, "exits/msr-read"),
+        (Defect::WrongMagic, "exits/msr-read"),
         (Defect::UsedRegion, "populate/attach-0"),
         (Defect::UsedRegion, "populate/touch-9-2m"),
         (Defect::ChangePid, "basic/getpid"),

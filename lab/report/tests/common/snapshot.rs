@@ -12,6 +12,6 @@ pub fn assert_snapshot(name: &str, text: &str) {
     let expected = std::fs::read_to_string(&path).unwrap();
     assert!(
         text == expected,
-        "{name} differs from its snapshot:\n{text}"
+        "{name} differs from its snapshot (TRAPLINE_BLESS=1 replaces it):\n{text}"
     );
 }

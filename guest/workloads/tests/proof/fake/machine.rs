@@ -1,7 +1,7 @@
 //! Machine of the fake kernel.
 
 use super::{Defect, Fake};
-use trapline_abi::platform::{FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_MAGIC};
+use trapline_abi::platform::{FLOATING_BUS, LOCAL_APIC, SERIAL_SCRATCH, VIRTIO_MAGIC};
 use trapline_abi::Op;
 use trapline_workloads::{Machine, Reason};
 
@@ -54,6 +54,13 @@ impl Machine for Fake {
     }
     fn self_ipi_count(&mut self) -> u64 {
         self.interrupts
+    }
+    fn read_msr(&mut self, _: u32) -> u64 {
+        let changing = u64::from(self.port_in(SERIAL_SCRATCH) & 0x3f);
+        match self.defect {
+            Defect::WrongMagic => 0,
+            _ => LOCAL_APIC | 1 << 11 | changing,
+        }
     }
     fn xen_version(&mut self) -> i64 {
         self.versions += i64::from(self.defect == Defect::ChangeVersion);
