@@ -40,6 +40,16 @@ pub enum Error {
         /// Cause.
         source: Errno,
     },
+    /// The operating system refused, for a cause with a remedy.
+    #[error("cannot {what}: {source}: {help}")]
+    Denied {
+        /// Operation, as an infinitive.
+        what: &'static str,
+        /// Cause.
+        source: Errno,
+        /// Remedy.
+        help: &'static str,
+    },
     /// The region cannot be attached.
     #[error("memory cannot be attached at {at}: {reason}")]
     BadAttach {

@@ -14,6 +14,7 @@ mod control;
 mod crossing;
 mod decode;
 mod delivery;
+mod failure;
 mod filter;
 mod handler;
 mod hypervisor;

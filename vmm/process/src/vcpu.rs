@@ -13,6 +13,7 @@ use crate::delivery::{
     Cpu, ALIGNMENT_CHECK, BREAKPOINT, DEBUG, DIVIDE_ERROR, FLOATING_POINT, INVALID_OPCODE,
     PAGE_FAULT, VECTOR_FLOATING_POINT,
 };
+use crate::failure::denied;
 use crate::layout::SWITCHER_PAGES;
 use crate::mappings::Mappings;
 use crate::paging::PageFault;
@@ -98,8 +99,7 @@ impl ProcessVcpu {
         if boot.system.cs.attributes & LONG_CODE == 0 {
             return Err(Error::Unsupported("start a guest outside 64-bit mode"));
         }
-        Self::start(shared, boot, crossing, has_apic)
-            .map_err(Error::refused("start the guest's process"))
+        Self::start(shared, boot, crossing, has_apic).map_err(denied("start the guest's process"))
     }
 
     fn start(
@@ -321,7 +321,7 @@ impl Vcpu for ProcessVcpu {
             return Ok(Exit::Started);
         }
         self.advance(entry)
-            .map_err(|error| Box::new(Error::refused("run the guest's process")(error)))
+            .map_err(|error| Box::new(denied("run the guest's process")(error)))
     }
 
     fn state(&mut self, which: RegSet) -> Result<VcpuState> {
@@ -352,7 +352,7 @@ impl Vcpu for ProcessVcpu {
             self.cpu.system = *system;
             self.mappings
                 .flush(self.process.as_mut())
-                .map_err(Error::refused("change the guest's page tables"))?;
+                .map_err(denied("change the guest's page tables"))?;
         }
         if let Some(general) = &changed.general {
             self.guest.registers.set_general(general);

@@ -2,6 +2,7 @@
 
 use super::{Pending, ProcessVcpu};
 use crate::crossing::Crossing;
+use crate::failure::denied;
 use crate::rewrite::rewrite;
 use trapline_abi::platform::HYPERCALL_REFUSED;
 use trapline_interface::{Error, Exit, Result};
@@ -15,7 +16,7 @@ impl ProcessVcpu {
             ));
         }
         let completed = self.process.complete(&mut self.guest);
-        completed.map_err(Error::refused("read the guest's registers"))
+        completed.map_err(denied("read the guest's registers"))
     }
 
     pub(super) fn hypercall(&mut self) -> Option<Exit> {
