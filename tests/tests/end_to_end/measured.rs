@@ -7,7 +7,7 @@ use trapline_tests::measurements::{cell, cells, estimate};
 use trapline_tests::run::{CommandOutput, Place};
 
 /// Environments of a default plan times operations of its workloads.
-const CELLS: usize = 9 * 31;
+const CELLS: usize = 9 * 33;
 
 /// A run of all environments, and its store.
 struct Everything {
