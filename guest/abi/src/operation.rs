@@ -46,7 +46,7 @@ pub enum Measure {
 pub enum Need {
     /// No capability: runs everywhere.
     Nothing,
-    /// Processes of an operating system.
+    /// Processes of an operating system, or of the image at ring 0.
     Processes,
     /// A serial port whose scratch register keeps its value, [`crate::platform::SERIAL_SCRATCH`].
     ScratchRegister,

@@ -45,7 +45,7 @@ fn operation(op: Op, boot: u64) -> Operation {
 fn is_possible(environment: EnvironmentId, op: Op) -> bool {
     match op {
         Op::XenHypercall | Op::EventChannel => environment.is_xen(),
-        _ => op.workload() != Workload::System || environment.has_processes(),
+        _ => op.workload() != Workload::System || environment.measures_processes(),
     }
 }
 

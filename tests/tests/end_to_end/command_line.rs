@@ -146,7 +146,7 @@ fn list_has_every_environment_with_its_reason() {
         .iter()
         .map(|workload| workload["operations"].as_array().map_or(0, Vec::len))
         .sum();
-    assert_eq!(operations, 66);
+    assert_eq!(operations, 68);
 }
 
 #[test]

@@ -232,6 +232,10 @@ fn unexplainable_operations_are_rejected_with_alternatives() {
             ["sim", "stream"],
             "name an operation of basic, system, exits, boot or populate",
         ),
+        (
+            ["sim-vmx", "system/fork"],
+            "explain system is not supported by sim-vmx",
+        ),
         (["sim/kmv", "exits"], "did you mean 'sim/kvm'?"),
         (["sim", "exits/port-oot"], "did you mean 'exits/port-out'?"),
     ] {

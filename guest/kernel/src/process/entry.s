@@ -57,6 +57,7 @@ trapline_switch:
     mov cr3, rdx
     mov rsp, rsi
     ldmxcsr [rsp]
+    fnclex                              # fldcw would raise an exception that a program left pending
     fldcw [rsp + 4]
     add rsp, 8
     pop r15

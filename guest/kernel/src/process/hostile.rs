@@ -35,7 +35,7 @@ macro_rules! instruction {
 }
 
 /// Programs with their expected statuses.
-const PROGRAMS: [(fn(), u64); 29] = [
+const PROGRAMS: [(fn(), u64); 31] = [
     (|| read(kernel_data()), PAGE_FAULT),
     (|| write(kernel_data()), PAGE_FAULT),
     (|| write(code()), PAGE_FAULT),
@@ -71,6 +71,8 @@ const PROGRAMS: [(fn(), u64); 29] = [
         instruction!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop"),
         DEBUG,
     ),
+    (leave_exception_pending, AS_EXPECTED),
+    (unmask_exceptions, AS_EXPECTED),
     (read_alone, AS_EXPECTED),
     (fork_without_end, AS_EXPECTED),
     (keep_registers, AS_EXPECTED),
@@ -171,6 +173,24 @@ fn exhaust_memory() {
     (start..start + bytes)
         .step_by(PAGE as usize)
         .for_each(write);
+}
+
+/// Ends with a pending floating-point exception, a division by zero.
+fn leave_exception_pending() {
+    let control: u16 = 0x037b;
+    // SAFETY: changes only floating-point state, which compiled code of this program does not use.
+    unsafe {
+        asm!("fldcw [{0}]", "fld1", "fldz", "fdivp st(1), st", in(reg) &control, options(nostack));
+    }
+    exit(7);
+}
+
+/// Ends with all SIMD floating-point exceptions unmasked.
+fn unmask_exceptions() {
+    let control = 0_u32;
+    // SAFETY: as above.
+    unsafe { asm!("ldmxcsr [{0}]", in(reg) &control, options(nostack)) };
+    exit(7);
 }
 
 /// Waits for a byte that no process can write: the parent has the pipe, and waits for this program.

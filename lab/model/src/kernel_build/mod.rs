@@ -119,7 +119,7 @@ impl Column {
         };
         match (environment, environment.clock()) {
             (id, _) if !id.builds_kernels() => Some(format!(
-                "{id} runs the image, which has no processes: choose from {} with --env",
+                "{id} runs the image, which is no Linux: choose from {} with --env",
                 EnvironmentId::names_of(EnvironmentId::builds_kernels)
             )),
             (_, Clock::Insn) if self != one => {
