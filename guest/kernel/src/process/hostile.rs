@@ -35,7 +35,7 @@ macro_rules! instruction {
 }
 
 /// Programs with their expected statuses.
-const PROGRAMS: [(fn(), u64); 31] = [
+const PROGRAMS: [(fn(), u64); 32] = [
     (|| read(kernel_data()), PAGE_FAULT),
     (|| write(kernel_data()), PAGE_FAULT),
     (|| write(code()), PAGE_FAULT),
@@ -70,6 +70,11 @@ const PROGRAMS: [(fn(), u64); 31] = [
     (
         instruction!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop"),
         DEBUG,
+    ),
+    (
+        // A system call without a stack, then its use.
+        instruction!("xor esp, esp", "xor edi, edi", "syscall", "push rax", out("rdi") _, out("rcx") _, out("r11") _),
+        PAGE_FAULT,
     ),
     (leave_exception_pending, AS_EXPECTED),
     (unmask_exceptions, AS_EXPECTED),
