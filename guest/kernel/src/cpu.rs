@@ -18,6 +18,11 @@ impl<T> Global<T> {
         Self(UnsafeCell::new(value))
     }
 
+    /// Returns the address of the state.
+    pub const fn pointer(&self) -> *mut T {
+        self.0.get()
+    }
+
     /// Returns the state.
     ///
     /// # Safety

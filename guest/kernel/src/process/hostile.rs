@@ -35,7 +35,7 @@ macro_rules! instruction {
 }
 
 /// Programs with their expected statuses.
-const PROGRAMS: [(fn(), u64); 31] = [
+const PROGRAMS: [(fn(), u64); 32] = [
     (|| read(kernel_data()), PAGE_FAULT),
     (|| write(kernel_data()), PAGE_FAULT),
     (|| write(code()), PAGE_FAULT),
@@ -70,6 +70,11 @@ const PROGRAMS: [(fn(), u64); 31] = [
     (
         instruction!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop"),
         DEBUG,
+    ),
+    (
+        // A system call without a stack, then its use.
+        instruction!("xor esp, esp", "xor edi, edi", "syscall", "push rax", out("rdi") _, out("rcx") _, out("r11") _),
+        PAGE_FAULT,
     ),
     (leave_exception_pending, AS_EXPECTED),
     (unmask_exceptions, AS_EXPECTED),
@@ -226,16 +231,17 @@ fn fork_without_end() {
 /// Checks that a page fault preserves registers.
 fn keep_registers() {
     let page = call(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
-    let (mut wide, mut narrow) = (0x1234_5678_9abc_def0_u64, 0x0fed_cba9_u64);
+    let (value, mut changed) = (0x1234_5678_9abc_def0_u64, 1_u64);
     // SAFETY: writes to a page of this program, the first access to it.
     unsafe {
-        asm!("movq xmm1, {wide}", "movq xmm15, {wide}", "mov r10, {narrow}", "mov rcx, {narrow}",
+        asm!("movq xmm0, {value}", "movq xmm1, {value}", "movq xmm15, {value}",
+             "mov rcx, {value}", "mov r10, {value}",
              "mov qword ptr [{page}], rcx",
-             "movq {wide}, xmm15", "movq xmm2, {wide}", "pxor xmm2, xmm1", "movq rax, xmm2",
-             "sub r10, rcx", "or rax, r10", "mov {narrow}, rax",
-             page = in(reg) page, wide = inout(reg) wide, narrow = inout(reg) narrow,
-             out("r10") _, out("rcx") _, out("rax") _, out("xmm1") _, out("xmm2") _, out("xmm15") _);
+             "pxor xmm0, xmm15", "pxor xmm1, xmm15", "por xmm0, xmm1", "movq rax, xmm0",
+             "movq {changed}, xmm15", "xor {changed}, {value}", "or {changed}, rax",
+             "xor rcx, r10", "xor r10, {value}", "or {changed}, rcx", "or {changed}, r10",
+             page = in(reg) page, value = in(reg) value, changed = inout(reg) changed,
+             out("r10") _, out("rcx") _, out("rax") _, out("xmm0") _, out("xmm1") _, out("xmm15") _);
     }
-    let is_kept = wide == 0x1234_5678_9abc_def0 && narrow == 0;
-    exit(if is_kept { 7 } else { 0 });
+    exit(if changed == 0 { 7 } else { 0 });
 }

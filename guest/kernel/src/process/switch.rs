@@ -16,6 +16,8 @@ struct KernelStack {
     bytes: [u8; STACK_BYTES],
 }
 
+const KERNEL_STACK: u64 = size_of::<KernelStack>() as u64;
+
 const EMPTY: KernelStack = KernelStack {
     guard: [0; FRAME as usize],
     bytes: [0; STACK_BYTES],
@@ -87,17 +89,18 @@ pub fn table() -> &'static mut ProcessTable {
 
 /// Returns true if `page` is below a kernel stack.
 pub fn is_guard(page: u64) -> bool {
-    // SAFETY: only its address is used.
-    let stacks = unsafe { STACKS.get() };
-    let offset = page.wrapping_sub(stacks.as_ptr() as u64);
-    offset < size_of_val(stacks) as u64 && offset.is_multiple_of(size_of::<KernelStack>() as u64)
+    let offset = page.wrapping_sub(STACKS.pointer() as u64);
+    offset < PROCESSES as u64 * KERNEL_STACK && offset.is_multiple_of(KERNEL_STACK)
 }
 
 /// Returns the value of `trapline_kernel_stack` for a process.
 fn stack_end(number: usize) -> u64 {
-    // SAFETY: only its address is used.
-    let stacks = unsafe { STACKS.get() };
-    stacks[number].bytes.as_ptr_range().end as u64 - 8
+    STACKS.pointer() as u64 + (number as u64 + 1) * KERNEL_STACK - 8
+}
+
+/// Returns the address of the kernel stack pointer of a process that does not run.
+fn suspended(number: usize) -> *mut *mut u64 {
+    SUSPENDED.pointer().cast::<*mut u64>().wrapping_add(number)
 }
 
 /// Prepares a new process to continue at ring 3 with these registers.
@@ -112,7 +115,7 @@ pub fn start(number: usize, registers: &UserFrame) {
         context.write(FLOATING_POINT);
         let after = trapline_return_to_child as *const () as u64;
         context.add(7).write(after);
-        SUSPENDED.get()[number] = context;
+        suspended(number).write(context);
     }
 }
 
@@ -149,10 +152,10 @@ fn switch_to_next() {
     // SAFETY: the stack of `next` was saved by an earlier switch or prepared by `start`. All tables
     // map the kernel.
     unsafe {
-        let stacks = SUSPENDED.get();
-        let (from, to) = (&raw mut stacks[current], stacks[next]);
+        let to = suspended(next).read();
         trapline_kernel_stack = stack_end(next);
-        trapline_switch(from, to, tables.unwrap_or(memory::top_table() as u64));
+        let tables = tables.unwrap_or(memory::top_table() as u64);
+        trapline_switch(suspended(current), to, tables);
     }
 }
 
