@@ -169,6 +169,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "paging",
         value_type: ValueType::Choice(&Paging::NAMES),
         default: Some("nested"),
+        options: Options::Measuring,
         supported_by: |id| {
             let is_kvm = id.hypervisor() == Some(Hypervisor::Kvm);
             is_kvm && id.is_on(Machine::Sim) && !id.stack().is_nested()
