@@ -207,7 +207,8 @@ impl Inventory {
     }
 }
 
-/// Returns the configuration of an environment's guest in plans. The environment supports the settings.
+/// Returns the configuration of an environment's guest in plans. The environment supports the settings. A guest that
+/// is too small for its work has no boots, and the plan says why: it is checked as the default one.
 fn guest(id: EnvironmentId, overrides: &Overrides) -> GuestConfig {
     let plan = expand::expand(&Request {
         configs: vec![id.into()],
@@ -217,5 +218,7 @@ fn guest(id: EnvironmentId, overrides: &Overrides) -> GuestConfig {
         overrides: overrides.clone(),
         ..Request::default()
     });
-    plan.boots[0].guest
+    plan.boots
+        .first()
+        .map_or(GuestConfig::DEFAULT, |boot| boot.guest)
 }

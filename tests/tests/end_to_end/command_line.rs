@@ -36,6 +36,16 @@ fn invalid_numbers_are_rejected() {
     }
 }
 
+/// The environment is left out, and the others are measured.
+#[test]
+fn too_small_a_guest_is_reported() {
+    let words = ["--env", "host,sim/kvm", "--memory", "64M", "--boots", "2"];
+    let json = Place::new().measure(&[&words[..], &["--workload", "basic/getpid"]].concat());
+    let reason = &json["environments"]["sim/kvm"]["skip"];
+    let reason = reason.as_str().unwrap_or_default();
+    assert!(reason.contains("give at least memory="), "{json:#}");
+}
+
 #[test]
 fn missing_kernel_is_rejected_before_the_run() {
     let place = Place::new();
