@@ -104,6 +104,9 @@ const ROW: Setting = Setting {
     help: "",
 };
 
+/// Characters of a placeholder at most, so that help texts have room beside it.
+const LONGEST_VALUE: usize = 12;
+
 /// Format of the store that has the columns of all settings without a later one.
 const FIRST_FORMAT: i64 = 9;
 
@@ -329,7 +332,10 @@ impl Setting {
         match &self.value_type {
             ValueType::Number(_) => "N".to_owned(),
             ValueType::Mebibytes => "SIZE".to_owned(),
-            ValueType::Choice(names) => names.join("|"),
+            ValueType::Choice(names) => match names.join("|") {
+                long if long.len() > LONGEST_VALUE => self.name.to_uppercase(),
+                short => short,
+            },
             ValueType::File(FileOverride::Modules) => "DIR".to_owned(),
             ValueType::File(_) => "FILE".to_owned(),
         }

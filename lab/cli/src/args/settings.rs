@@ -61,12 +61,21 @@ impl<const RUN: bool> FromArgMatches for SettingOptions<RUN> {
 
 fn argument(setting: &'static Setting) -> Arg {
     let default = setting.default.map(|it| format!(" [default: {it}]"));
+    let name = setting.value_name();
+    let values = match &setting.value_type {
+        ValueType::Choice(names) if !name.contains('|') => format!(": {}", names.join(", ")),
+        _ => String::new(),
+    };
     Arg::new(setting.name)
         .long(setting.name)
-        .value_name(setting.value_name())
+        .value_name(name)
         .value_parser(parser(setting))
         .hide_possible_values(true)
-        .help(format!("{}{}", setting.help, default.unwrap_or_default()))
+        .help(format!(
+            "{}{values}{}",
+            setting.help,
+            default.unwrap_or_default()
+        ))
 }
 
 fn parser(setting: &'static Setting) -> ValueParser {

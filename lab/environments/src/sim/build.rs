@@ -2,6 +2,7 @@
 
 use super::contents::Contents;
 use super::inner::InnerLinux;
+use super::machine_guest::with_paging;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
@@ -37,6 +38,7 @@ pub fn build(
         Some(guest) => guest.base(settings, Maker::Amd)?,
         None => Base::linux(settings, Maker::Amd)?,
     };
+    let base = with_paging(base, config.paging);
     let machine =
         SimMachine::new(
             settings,

@@ -11,6 +11,7 @@ use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
 use trapline_model::guest_config::Paging;
 use trapline_model::GuestConfig;
+use trapline_sim::base::Base;
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::{ProgramObserver, NOT_STARTED};
 use trapline_sim::machine::SimMachine;
@@ -128,11 +129,7 @@ pub fn machine(
     guest: &GuestConfig,
     contents: &dyn Contents,
 ) -> Result<SimMachine, Error> {
-    let mut base = contents.base(settings, Maker::Amd)?;
-    if guest.paging == Paging::Shadow {
-        let amd = base.modules.iter_mut().filter(|it| it.name == "kvm_amd");
-        amd.for_each(|module| module.options = "npt=0");
-    }
+    let base = with_paging(contents.base(settings, Maker::Amd)?, guest.paging);
     SimMachine::new(
         settings,
         base,
@@ -142,6 +139,16 @@ pub fn machine(
             contents.add_to(archive)
         },
     )
+}
+
+/// Returns the machine with this parameter of KVM.
+pub fn with_paging(mut base: Base, paging: Paging) -> Base {
+    let amd = base.modules.iter_mut().filter(|it| it.name == "kvm_amd");
+    match paging {
+        Paging::Nested => {}
+        Paging::Shadow => amd.for_each(|module| module.options = "npt=0"),
+    }
+    base
 }
 
 /// The simulated machine, run by QEMU.
