@@ -181,7 +181,6 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.paging = Paging::ALL[value.choice()],
         format: 11,
         help: "Translation of guest addresses by KVM: nested page tables of the processor, or shadow page tables",
-        ..ROW
     },
     Setting {
         name: "pin",
