@@ -4,6 +4,10 @@
 //! store and docs/settings.md follow from it. To add a setting, add a row here, a field to [`GuestConfig`],
 //! and its use to a launcher.
 
+mod value;
+
+pub use value::Value;
+
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging};
@@ -11,6 +15,7 @@ use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
 use std::ops::RangeInclusive;
+use value::mebibytes;
 
 /// A setting.
 #[derive(Debug)]
@@ -60,17 +65,6 @@ pub enum Options {
     Measuring,
     /// Defined with the commands, because the option has more values than the setting.
     Own,
-}
-
-/// A value of a setting.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Value {
-    /// A number, or a size in MiB.
-    Number(u32),
-    /// Index into the names of [`ValueType::Choice`].
-    Choice(usize),
-    /// A path, or a command.
-    Text(String),
 }
 
 /// A file of an environment that a configuration may replace.
@@ -354,22 +348,6 @@ impl Setting {
     }
 }
 
-impl Value {
-    fn number(&self) -> u32 {
-        match self {
-            Self::Number(number) => *number,
-            other => unreachable!("{other:?} is not a number"),
-        }
-    }
-
-    fn choice(&self) -> usize {
-        match self {
-            Self::Choice(index) => *index,
-            other => unreachable!("{other:?} is not a choice"),
-        }
-    }
-}
-
 impl FileOverride {
     /// Returns the name of the setting.
     pub fn name(self) -> &'static str {
@@ -377,16 +355,6 @@ impl FileOverride {
         let row = rows.find(|setting| setting.file() == Some(self));
         row.map_or("", |setting| setting.name)
     }
-}
-
-/// Parses whole MiB; the unit of a number without one is MiB, too.
-fn mebibytes(text: &str) -> Option<u32> {
-    let (digits, factor) = match text.strip_suffix('G') {
-        Some(digits) => (digits, 1024),
-        None => (text.strip_suffix('M').unwrap_or(text), 1),
-    };
-    let number: u32 = digits.parse().ok()?;
-    number.checked_mul(factor).filter(|mib| *mib > 0)
 }
 
 /// Returns the table as Markdown, for docs/settings.md.
