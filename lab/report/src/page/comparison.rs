@@ -49,7 +49,7 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
             p.lead { (figure) " and how many times that of "
                 strong { (clock.bare().name()) } }
             (table.controls())
-            div.scroll tabindex="0" role="region" aria-label={ (clock_title(clock)) " table" } {
+            div.scroll tabindex="0" role="region" aria-label=(context.label(&format!("{} table", clock_title(clock)))) {
                 table.comparison id={ "table-" (table.id) } { (table.head()) (rows) }
             }
             (notes_below(&notes, &table.id))

@@ -61,12 +61,18 @@ impl<'a> Context<'a> {
 
     /// Creates a section of the page.
     pub fn section(&self, id: &str, title: &str, body: Markup) -> Section {
-        let with = self.settings();
-        let with = with.map_or_else(String::new, |settings| format!(", {settings}"));
         Section {
             id: self.id(id),
-            title: format!("{title}{with}"),
+            title: self.label(title),
             body,
+        }
+    }
+
+    /// Returns a title with the settings of the study, so that it is unique within the page.
+    pub fn label(&self, title: &str) -> String {
+        match self.settings() {
+            None => title.to_owned(),
+            Some(settings) => format!("{title}, {settings}"),
         }
     }
 

@@ -69,7 +69,7 @@ fn operation(context: &Context<'_>, op: Op, grain: Detail) -> Markup {
             @for group in groups(&clouds) {
                 div.clouds { @for cloud in &group { (cloud.drawn(common_ends(&group))) } }
             }
-            (document::scrollable(&format!("{} in numbers", names::path(op)), &document::table(&numbers(&rows))))
+            (document::scrollable(&context.label(&format!("{} in numbers", names::path(op))), &document::table(&numbers(&rows))))
         }
     }
 }
