@@ -229,12 +229,12 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
 
 /// # Errors
 /// The operations have stages, which an environment without detailed profiles does not have, or
-/// processes, for which Bochs has too few breakpoints.
+/// processes or hotplug, for which Bochs has too few breakpoints.
 fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Failure> {
     let is_bochs = environment.clock() == Clock::InsnVmx;
     let is_unsupported = |workload| match workload {
         Workload::Boot => true,
-        Workload::System => is_bochs,
+        Workload::System | Workload::Populate => is_bochs,
         _ => false,
     };
     let mut workloads = operations.iter().map(|op| op.workload());

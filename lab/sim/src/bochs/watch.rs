@@ -129,15 +129,17 @@ fn stop(address: u64, beside: u64) -> u64 {
 }
 
 /// Returns code whose batches are not traced, because breakpoints are few. `stream` and `memory` have no instruction
-/// profile, a Linux program does not own the machine, and processes are profiled on the other simulated machine.
+/// profile, a Linux program does not own the machine, and processes and memory hotplug are profiled on the other
+/// simulated machine.
 fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range<u64>> {
     const BANDWIDTH: &str = "6stream";
     const LOADS: &str = "6memory";
+    const HOTPLUG: &str = "8populate";
     const MACHINE: &str = "12with_machine";
     const PROCESSES: &str = "9processes";
     let never: &[&str] = match segment {
-        Segment::Image => &[BANDWIDTH, LOADS, PROCESSES],
-        Segment::Program => &[BANDWIDTH, LOADS, MACHINE, PROCESSES],
+        Segment::Image => &[BANDWIDTH, LOADS, HOTPLUG, PROCESSES],
+        Segment::Program => &[BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {
         return Vec::new();
