@@ -47,7 +47,7 @@ fn getpid_once(place: &Place, environments: &str) -> CommandOutput {
     place.run(&all)
 }
 
-/// As `cargo install` leaves it.
+/// The command alone, without parts, is what `cargo install` installs.
 #[test]
 fn command_alone_shows_stored_runs_and_names_the_remedy_for_missing_parts() {
     let place = Place::new();

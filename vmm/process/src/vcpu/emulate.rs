@@ -72,7 +72,7 @@ impl Emulation {
         self.done = end;
     }
 
-    /// As [`Self::answer`], unless the last exit was a write.
+    /// Completes the last exit like [`Self::answer`], unless it was a write.
     pub fn answer_if_reading(&mut self, value: u64) {
         if !self.is_writing {
             self.answer(value);
