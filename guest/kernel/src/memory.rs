@@ -4,6 +4,7 @@
 //! workloads measure. [`small`] is the kernel's own allocator, on top of blocks. Processes have a
 //! run of frames without blocks, and page tables of their own (`process`).
 
+pub mod entry;
 mod frames;
 #[cfg(trapline_image)]
 mod small;
@@ -15,12 +16,12 @@ pub use frames::FRAME;
 pub use image::{
     add, allocate, allocate_guarded, map_window, release, take_last_frames, top_table, touch_image,
 };
-pub use tables::Table;
 
 #[cfg(trapline_image)]
 mod image {
+    use super::entry::Table;
     use super::space::Space;
-    use super::{Table, FRAME};
+    use super::FRAME;
     use crate::cpu::Global;
     use core::ops::Range;
     use core::ptr::NonNull;

@@ -4,8 +4,9 @@
 //! allocated, so that the first touch costs only what the hypervisor adds. Addresses range from
 //! 256 GiB to the end of the lower half, 128 TiB.
 
+use super::entry::{Table, REACH};
 use super::frames::{Frames, Run, FRAME};
-use super::tables::{Table, Tables, REACH};
+use super::tables::Tables;
 use core::ops::Range;
 
 /// First address of blocks.

@@ -5,40 +5,20 @@
 //! used. So addresses are used once (see space.rs), and an empty table is reused only as a table,
 //! because the CPU may still cache the entries that lead to it.
 
+use super::entry::{
+    index, Table, ACCESSED, ADDRESS, DIRTY, ENTRIES, PRESENT, REACH, TABLE, USER, WRITABLE,
+};
 use super::frames::{Frames, Run, FRAME};
 use core::ops::Range;
 use core::ptr;
-
-const PRESENT: u64 = 1 << 0;
-const WRITABLE: u64 = 1 << 1;
-const USER: u64 = 1 << 2;
-const ACCESSED: u64 = 1 << 5;
-/// Set by the processor when a page is written.
-const DIRTY: u64 = 1 << 6;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Page, neither accessed nor dirty, so that the CPU records whether it is touched.
 const PAGE: u64 = PRESENT | WRITABLE | USER;
 /// Page of 2 MiB, accessed and dirty, so that the CPU does not write the entry.
 const LARGE: u64 = PRESENT | WRITABLE | USER | ACCESSED | DIRTY | 1 << 7;
-const TABLE: u64 = PRESENT | WRITABLE | USER | ACCESSED;
-
-/// Entries of a table.
-const ENTRIES: usize = 512;
 
 /// Levels above the lowest tables.
 const UPPER_LEVELS: u32 = 3;
-
-/// Bytes that one table of the lowest level maps.
-pub const REACH: u64 = ENTRIES as u64 * FRAME;
-
-/// Table of any level.
-pub type Table = [u64; ENTRIES];
-
-/// Returns the index of `address` in its table of `level`; 0 is the lowest level.
-fn index(address: u64, level: u32) -> usize {
-    (address >> (12 + 9 * level)) as usize % ENTRIES
-}
 
 /// Hierarchy of page tables.
 pub struct Tables {

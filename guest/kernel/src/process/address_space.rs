@@ -7,15 +7,11 @@
 //! are replaced on the first write.
 
 use super::pool::Pool;
-use crate::memory::{Table, FRAME};
+use crate::memory::entry::{
+    index, Table, ACCESSED, ADDRESS, DIRTY, ENTRIES, PRESENT, REACH, TABLE, USER, WRITABLE,
+};
+use crate::memory::FRAME;
 use core::ops::Range;
-
-const PRESENT: u64 = 1 << 0;
-const WRITABLE: u64 = 1 << 1;
-const USER: u64 = 1 << 2;
-const ACCESSED: u64 = 1 << 5;
-const DIRTY: u64 = 1 << 6;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Software bits. The entry has a reference to a frame of the pool.
 const COUNTED: u64 = 1 << 9;
@@ -24,14 +20,9 @@ const MAY_WRITE: u64 = 1 << 10;
 /// Memory of the program, present or not.
 const ANONYMOUS: u64 = 1 << 11;
 
-const TABLE: u64 = PRESENT | WRITABLE | USER | ACCESSED;
 /// Read-only page. Accessed and dirty bits are set, so that the CPU does not write the entry.
 const READABLE: u64 = PRESENT | USER | ACCESSED;
 const PRIVATE: u64 = READABLE | WRITABLE | DIRTY | COUNTED | MAY_WRITE | ANONYMOUS;
-
-const ENTRIES: usize = 512;
-/// Bytes that one table of the lowest level maps.
-const REACH: u64 = ENTRIES as u64 * FRAME;
 
 /// Addresses of programs: the second entry of a top-level table, and one table of level 2.
 pub const PROGRAM: Range<u64> = 1 << 39..(1 << 39) + (1 << 30);
@@ -94,10 +85,6 @@ pub unsafe fn kernel_part(
 /// Returns the table that an entry points to.
 fn table(entry: u64) -> *mut Table {
     (entry & ADDRESS) as *mut Table
-}
-
-fn index(address: u64, level: u32) -> usize {
-    (address >> (12 + 9 * level)) as usize % ENTRIES
 }
 
 /// Address space of one process. [`Self::free`] releases its frames.
