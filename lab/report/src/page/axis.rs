@@ -1,5 +1,7 @@
 //! The axis of a plot: positions of values, and round numbers for its ticks.
 
+use std::fmt::Write;
+
 /// Maps values to pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
@@ -56,6 +58,16 @@ impl Axis {
 pub fn px(at: f64) -> String {
     let text = format!("{at:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// Returns the path of a line through points.
+pub fn polyline(points: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    for (index, (x, y)) in points.iter().enumerate() {
+        let command = if index == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{command}{} {}", px(*x), px(*y));
+    }
+    path
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Latency of loads by working set: a plot for each order of addresses, with a line for each environment.
 
-use super::axis::{px, Axis};
+use super::axis::{polyline, px, Axis};
 use super::context::Context;
 use super::help::help;
 use super::labels;
@@ -155,14 +155,9 @@ impl Frame {
             (across, self.down.at(point.time.log10()))
         });
         let places: Vec<(f64, f64)> = places.collect();
-        let mut line = String::new();
-        for (index, (x, y)) in places.iter().enumerate() {
-            let command = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(line, "{command}{} {}", px(*x), px(*y));
-        }
         html! {
             g.(labels::tone(id)) {
-                path.line d=(line) {}
+                path.line d=(polyline(&places)) {}
                 @for (x, y) in &places { circle.dot cx=(px(*x)) cy=(px(*y)) r="2.4" {} }
             }
         }

@@ -1,7 +1,7 @@
 //! The figures of all runs of a store as a page: a plot for each operation and clock, with a line for each
 //! configuration, and the shifts in words.
 
-use super::axis::{px, Axis};
+use super::axis::{polyline, px, Axis};
 use super::shell::{self, Head};
 use super::{below_title, heading, labels, Section};
 use crate::document::{json, Document};
@@ -166,14 +166,9 @@ impl Frame {
             Some((self.across(entry.moment.run), self.down.at(value)))
         });
         let points: Vec<(f64, f64)> = points.collect();
-        let mut line = String::new();
-        for (index, (x, y)) in points.iter().enumerate() {
-            let command = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(line, "{command}{} {}", px(*x), px(*y));
-        }
         html! {
             g.(labels::tone(one.series.config.environment)) {
-                path.line d=(line) {}
+                path.line d=(polyline(&points)) {}
                 @for (x, y) in &points { circle.dot cx=(px(*x)) cy=(px(*y)) r="2.4" {} }
                 @for shift in &one.shifts {
                     @let x = self.across(shift.moment.run);
