@@ -8,13 +8,45 @@ use crate::host_noise;
 use crate::notes::{self, Notes, Numbers};
 use crate::report::Report;
 use crate::table::{self, Shown};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, Unit};
 use trapline_model::{file, Clock};
 use trapline_stats::{Cell, Figure, Value};
 
 /// A figure with a larger spread is marked.
 const ROUGH: f64 = 0.1;
+
+/// Most operations that are all shown. A run of more shows [`MAIN`] only: with five environments
+/// two screens of 80 columns by 50 lines.
+const MOST_OPERATIONS: usize = 24;
+
+/// Operations that represent their workloads.
+const MAIN: [Op; 14] = [
+    Op::Getpid,
+    Op::FirstTouch4k,
+    Op::Fork,
+    Op::PageFault,
+    Op::ContextSwitch,
+    Op::Syscall,
+    Op::Triad,
+    Op::PortOut,
+    Op::MmioWrite,
+    Op::Cpuid,
+    Op::SelfIpi,
+    Op::TimerWake,
+    Op::BootEntry,
+    Op::BootMain,
+];
+
+/// Divides cells into those of the tables and those left out.
+pub fn main_and_further(cells: &[Cell]) -> (Vec<Cell>, Vec<Cell>) {
+    let measured = cells
+        .iter()
+        .filter(|cell| !matches!(cell.value, Value::Skip(_)));
+    let operations: BTreeSet<Op> = measured.map(|cell| cell.op).collect();
+    let is_main = |cell: &Cell| operations.len() <= MOST_OPERATIONS || MAIN.contains(&cell.op);
+    cells.iter().cloned().partition(is_main)
+}
 
 /// Returns a section of the conditions of the host.
 pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
@@ -181,4 +213,51 @@ pub fn left_out(kinds: &[(&str, &str, Vec<Section>)]) -> Option<Section> {
         }
     }
     (!section.blocks.is_empty()).then_some(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{cell, figure};
+    use trapline_abi::Workload;
+    use trapline_model::EnvironmentId;
+
+    fn cells_of(workloads: &[Workload]) -> Vec<Cell> {
+        let measured = |op| {
+            cell(
+                EnvironmentId::SIM,
+                op,
+                Value::Measured(Box::new(figure(7.0))),
+            )
+        };
+        let operations = workloads.iter().flat_map(|workload| workload.operations());
+        operations.map(measured).collect()
+    }
+
+    #[test]
+    fn a_run_of_many_operations_shows_the_main_ones() {
+        let (main, further) = main_and_further(&cells_of(&[Workload::Basic, Workload::Exits]));
+        assert_eq!((main.len(), further.len()), (16, 0));
+        let all = [
+            Workload::Basic,
+            Workload::Exits,
+            Workload::System,
+            Workload::Boot,
+        ];
+        let (main, further) = main_and_further(&cells_of(&all));
+        assert_eq!((main.len(), further.len()), (13, 17));
+        assert!(further.iter().any(|cell| cell.op == Op::PortIn));
+    }
+
+    #[test]
+    fn skipped_operations_do_not_count() {
+        let mut cells = cells_of(&[Workload::Basic, Workload::Exits, Workload::System]);
+        assert!(!main_and_further(&cells).1.is_empty());
+        for cell in &mut cells {
+            if cell.op.workload() == Workload::System {
+                cell.value = Value::Skip("no processes".to_owned());
+            }
+        }
+        assert!(main_and_further(&cells).1.is_empty());
+    }
 }

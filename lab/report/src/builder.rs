@@ -56,16 +56,28 @@ fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
 }
 
 fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
-    let families = [&[brief::tables as Family][..], &FAMILIES].concat();
+    let (main, further) = brief::main_and_further(cells);
     let mut sections = vec![brief::conditions(report, cells)];
     sections.extend(findings::section(report, cells));
-    sections.extend(of_all_clocks(report, cells, &families));
+    for clock in Clock::ALL {
+        sections.extend(brief::tables(report, &main, clock));
+        sections.extend(
+            FAMILIES
+                .iter()
+                .flat_map(|family| family(report, cells, clock)),
+        );
+    }
     sections.extend(failures(cells));
     sections.extend(brief::missing_environments(cells));
     sections.extend(aa_control_section(report));
     let of_clocks = |family: Family| of_all_clocks(report, cells, &[family]);
     let list = |section: Option<Section>| section.into_iter().collect();
     sections.extend(brief::left_out(&[
+        (
+            "further operations",
+            "row",
+            of_all_clocks(report, &further, &[brief::tables]),
+        ),
         ("exits and CPU time", "operation", of_clocks(table::costs)),
         ("boot stages", "stage", of_clocks(timelines::sections)),
         (
