@@ -106,6 +106,7 @@ impl Place {
             .args(words)
             .env("TRAPLINE_PARTS", self.parts())
             .env("XDG_DATA_HOME", self.path())
+            .env("XDG_CONFIG_HOME", self.path())
             .env("PATH", self.search_path())
             .env_remove("NO_COLOR")
             .env_remove("COLUMNS")

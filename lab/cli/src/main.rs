@@ -10,6 +10,7 @@ mod boot;
 mod cache;
 mod compare;
 mod completion;
+mod configuration;
 mod doctor;
 mod explain;
 mod export;
@@ -40,11 +41,14 @@ use failure::{Failure, Status};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Defines environments, which arguments and completions name.
+    let configuration = configuration::read();
     completion::answer();
     let status = match Cli::of_process() {
         Ok(cli) => {
             terminal::choose_color(cli.color);
-            execute(cli.command).unwrap_or_else(|failure| failure::print(&failure))
+            let done = configuration.and_then(|()| execute(cli.command));
+            done.unwrap_or_else(|failure| failure::print(&failure))
         }
         Err(error) => report_usage(&error),
     };

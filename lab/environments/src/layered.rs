@@ -81,8 +81,8 @@ impl Layered {
         match need {
             Need::Part(part) => self.settings.parts.get(part).map(drop),
             Need::Qemu(machine) => self.qemu()?.firmware(machine).map(drop),
-            Need::CustomVmm => self.vmm().map(drop),
-            Need::PackableVmm => custom_vmm::check_packable(&self.vmm()?),
+            Need::CustomVmm => self.vmm()?.program().map(drop),
+            Need::PackableVmm => custom_vmm::check_packable(&self.vmm()?.program()?),
             Need::Kvm => kvm::check(),
             Need::Ring0 => kvm::check_ring0(),
             Need::GuestLinux => sim::check_kernel(&self.settings, Maker::Amd),
@@ -155,26 +155,26 @@ impl Layered {
     }
 
     fn add_vmm(&self, facts: &mut Facts) {
-        let Some(vmm) = &self.settings.vmm else {
-            return;
-        };
-        facts.insert("custom-vmm-command".to_owned(), vmm.text().to_owned());
+        let Ok(vmm) = self.vmm() else { return };
+        let name = self.id.custom_vmm().unwrap_or_default();
+        let mut add = |fact: &str, value: String| facts.insert(format!("{name}-vmm-{fact}"), value);
+        add("command", vmm.text().to_owned());
         let Ok(program) = vmm.program() else { return };
         if let Ok(hash) = sha256_of_file(&program) {
-            facts.insert("custom-vmm-sha256".to_owned(), hash);
+            add("sha256", hash);
         }
-        let files = files_of_vmm(vmm, &program);
+        let files = files_of_vmm(&vmm, &program);
         if !files.is_empty() {
             let hashes = files.iter().filter_map(|file| sha256_of_file(file).ok());
             let hash = hexadecimal(&Sha256::digest(hashes.collect::<String>()));
-            facts.insert("custom-vmm-files-sha256".to_owned(), hash);
+            add("files-sha256", hash);
         }
     }
 
-    /// Returns the program of the custom VMM.
-    fn vmm(&self) -> Result<PathBuf, Error> {
-        let vmm = self.settings.vmm.as_ref();
-        vmm.ok_or_else(custom_vmm::none_given)?.program()
+    /// Returns the custom VMM.
+    fn vmm(&self) -> Result<CustomVmm, Error> {
+        self.settings
+            .custom_vmm(self.id.custom_vmm().unwrap_or_default())
     }
 
     fn qemu(&self) -> Result<Qemu, Error> {

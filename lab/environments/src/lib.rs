@@ -55,7 +55,7 @@ pub fn environment(id: EnvironmentId, settings: &Settings) -> Box<dyn Environmen
 
 /// Returns all environments in table order.
 pub fn all(settings: &Settings) -> Vec<Box<dyn Environment>> {
-    EnvironmentId::ALL
+    EnvironmentId::all()
         .map(|id| environment(id, settings))
-        .into()
+        .collect()
 }

@@ -93,15 +93,15 @@ fn machine(stack: &Stack) -> &'static [Need] {
 fn vmm(machine: Machine, level: Level) -> Vec<Need> {
     match (level.vmm, machine) {
         (Some(Vmm::Qemu(machine)), _) => vec![Need::Qemu(machine)],
-        (Some(Vmm::Custom), Machine::Host) => vec![Need::CustomVmm],
-        (Some(Vmm::Custom), _) => vec![Need::CustomVmm, Need::PackableVmm],
+        (Some(Vmm::Custom(_)), Machine::Host) => vec![Need::CustomVmm],
+        (Some(Vmm::Custom(_)), _) => vec![Need::CustomVmm, Need::PackableVmm],
         (Some(Vmm::Trapline) | None, _) => vec![],
     }
 }
 
 /// The kernel of a simulated machine has KVM; Xen comes with the machine.
 fn hypervisor(stack: &Stack, level: Level) -> &'static [Need] {
-    let is_custom = level.vmm == Some(Vmm::Custom);
+    let is_custom = matches!(level.vmm, Some(Vmm::Custom(_)));
     match (stack.machine, level.hypervisor, stack.guest) {
         (_, Hypervisor::Uml, _) => &[Need::Uml],
         (Machine::Host, Hypervisor::Process, _) => &[Need::Tracing],

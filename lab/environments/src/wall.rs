@@ -16,7 +16,7 @@ use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::block::{self, Disk};
 use trapline_abi::{Job, Op};
 use trapline_host::affinity::Threads;
-use trapline_host::custom_vmm::{none_given, CustomGuest, CustomVmm};
+use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
@@ -84,24 +84,25 @@ fn image_in_vmm(
                 clock: BootClock::Guest,
             })
         }
-        Some(Vmm::Custom) | None => {
+        Some(Vmm::Custom(name)) => {
+            let vmm = settings.custom_vmm(name)?;
             let ring = Hardware::of_host().ring();
-            let (bzimage, file) = bzimage_file(settings, &image)?;
+            let (bzimage, file) = bzimage_file(&vmm, &image)?;
             Box::new(ImageInCustomVmm {
                 custom: CustomGuest {
                     bzimage,
-                    ..custom_guest(settings, &image, &guest, ring)?
+                    ..custom_guest(vmm, &image, &guest, ring)?
                 },
                 _bzimage: file,
             })
         }
+        None => return Err(Error::unavailable("no VMM starts this guest")),
     })
 }
 
 /// Writes the image as a bzImage to a temporary file, if the custom VMM needs one.
-fn bzimage_file(settings: &Settings, image: &Path) -> Result<(PathBuf, Option<TempPath>), Error> {
-    let is_needed = settings.vmm.as_ref().is_some_and(CustomVmm::wants_bzimage);
-    if !is_needed {
+fn bzimage_file(vmm: &CustomVmm, image: &Path) -> Result<(PathBuf, Option<TempPath>), Error> {
+    if !vmm.wants_bzimage() {
         return Ok((PathBuf::new(), None));
     }
     let mut file = NamedTempFile::new().map_err(Error::file(std::env::temp_dir()))?;
@@ -111,17 +112,16 @@ fn bzimage_file(settings: &Settings, image: &Path) -> Result<(PathBuf, Option<Te
     Ok((path.to_path_buf(), Some(path)))
 }
 
-/// Returns the custom VMM with the image at `image`.
+/// Returns a custom VMM with the image at `image`.
 ///
 /// # Errors
-/// No custom VMM is configured, or its program does not exist.
+/// Its program does not exist.
 pub(crate) fn custom_guest(
-    settings: &Settings,
+    vmm: CustomVmm,
     image: &Path,
     guest: &GuestConfig,
     ring: u8,
 ) -> Result<CustomGuest, Error> {
-    let vmm = settings.vmm.clone().ok_or_else(none_given)?;
     Ok(CustomGuest {
         program: vmm.program()?,
         vmm,

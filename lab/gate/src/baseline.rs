@@ -169,7 +169,7 @@ impl Baseline {
     /// An environment is unknown or has no exact clock.
     pub fn ids(&self) -> Result<Vec<EnvironmentId>, BaselineError> {
         let exact = |name: &String| {
-            EnvironmentId::from_name(name)
+            EnvironmentId::from_recorded(name)
                 .filter(|id| id.has_profiles())
                 .ok_or_else(|| BaselineError::Environment(name.clone()))
         };

@@ -142,7 +142,7 @@ impl Comparison {
 /// Compares a baseline with new figures.
 pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) -> Comparison {
     let mut rows = Vec::new();
-    for id in EnvironmentId::ALL {
+    for id in EnvironmentId::all() {
         if let Some(kept) = baseline.environments.get(id.name()) {
             rows.extend(environment_rows(id, kept, summary, tolerances));
         }

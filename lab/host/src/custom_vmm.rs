@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use trapline_abi::job::{Console, Shutdown, FIRST_RECORD_SECONDS};
 use trapline_abi::Job;
-use trapline_model::GuestConfig;
+use trapline_model::{vmms, GuestConfig};
 use trapline_protocol::{EndState, GuestDecoder};
 
 /// Time limit for the first record of a guest.
@@ -35,6 +35,8 @@ pub fn none_given() -> Error {
 /// The command line of a custom VMM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomVmm {
+    /// The option or key that has the command, for messages.
+    source: String,
     text: String,
     words: Vec<Vec<Piece>>,
 }
@@ -105,6 +107,7 @@ impl FromStr for CustomVmm {
             .map(|word| pieces(word))
             .collect::<Result<Vec<_>, _>>()?;
         let vmm = Self {
+            source: "--vmm".to_owned(),
             text: text.trim().to_owned(),
             words,
         };
@@ -113,6 +116,23 @@ impl FromStr for CustomVmm {
 }
 
 impl CustomVmm {
+    /// Returns the VMM that a plan or the configuration defines as `[vmm.NAME]`.
+    ///
+    /// # Errors
+    /// Nothing defines it, or its command is invalid.
+    pub fn defined(name: &str) -> Result<Self, Error> {
+        let source = format!("vmm.{name}");
+        let Some(command) = vmms::command(name) else {
+            return Err(Error::missing(
+                format!("no plan and no configuration defines the VMM {name}"),
+                format!("add [{source}] with its command to the plan or to ~/.config/trapline/config.toml"),
+            ));
+        };
+        let vmm = command.parse::<Self>();
+        let vmm = vmm.map_err(|error| Error::unavailable(format!("{source}: {error}")))?;
+        Ok(Self { source, ..vmm })
+    }
+
     fn check(&self) -> Result<(), InvalidCommand> {
         let first = self.words.first().map(Vec::as_slice);
         if !matches!(first, Some([Piece::Text(_)])) {
@@ -166,7 +186,7 @@ impl CustomVmm {
         let Some([Piece::Text(name)]) = self.words.first().map(Vec::as_slice) else {
             return Err(none_given());
         };
-        let missing = |reason: String| Error::unavailable(format!("--vmm: {reason}"));
+        let missing = |reason: String| Error::unavailable(format!("{}: {reason}", self.source));
         if !name.contains('/') {
             return in_path(name)
                 .ok_or_else(|| missing(format!("there is no program {name} in $PATH")));
@@ -211,7 +231,7 @@ pub fn check_packable(program: &Path) -> Result<(), Error> {
                 "{} is a script, whose dependencies are unknown",
                 program.display()
             ),
-            "name the VMM itself with --vmm",
+            "name the VMM itself",
         )),
         _ => Ok(()),
     }

@@ -62,7 +62,15 @@ impl EnvironmentId {
 
     /// Returns whether its VMM is a command of the user's.
     pub fn is_custom(self) -> bool {
-        self.vmm() == Some(Vmm::Custom)
+        self.custom_vmm().is_some()
+    }
+
+    /// Returns the name of its VMM, if that is a command of the user's.
+    pub fn custom_vmm(self) -> Option<&'static str> {
+        match self.vmm() {
+            Some(Vmm::Custom(name)) => Some(name),
+            _ => None,
+        }
     }
 
     /// Returns whether it is a domain of Xen.
@@ -105,7 +113,7 @@ impl EnvironmentId {
         let is_nested = self.stack().is_nested();
         let is_common = match self.vmm() {
             Some(Vmm::Qemu(machine)) => machine == QemuMachine::DEFAULT,
-            Some(Vmm::Custom) => false,
+            Some(Vmm::Custom(_)) => false,
             Some(Vmm::Trapline) | None => true,
         };
         is_common && !is_slow && !is_nested

@@ -124,7 +124,7 @@ mod tests {
             EnvironmentId::names_of(is_supported),
             "host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim-vmx/kvm"
         );
-        let all = EnvironmentId::ALL.into_iter();
+        let all = EnvironmentId::all();
         let one = Conditions::default();
         assert!(all.clone().all(|id| one.unsupported_reason(id).is_none()));
         let reason = two.unsupported_reason(EnvironmentId::SIM_XEN_PVH).unwrap();

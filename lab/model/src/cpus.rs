@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn several_are_for_the_host_and_for_linux_guests() {
-        let all = EnvironmentId::ALL.into_iter();
+        let all = EnvironmentId::all();
         assert!(all.clone().all(|id| unsupported_reason(id, 1).is_none()));
         assert_eq!(
             EnvironmentId::names_of(|id| unsupported_reason(id, 2).is_none()),

@@ -1,19 +1,13 @@
-//! The environments: one table, a row each. Everything else about an environment
-//! follows from its layers ([`crate::capabilities`]).
+//! The environments: one table, a row each, to which defined VMMs add rows ([`crate::vmms`]). Everything
+//! else about an environment follows from its layers ([`crate::capabilities`]).
 
 use crate::layers::{Guest, Level, Machine, Stack};
+use crate::vmms::{self, InvalidName, Row};
 use std::fmt;
 
 /// An environment: a position in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EnvironmentId(u8);
-
-/// A row of the table.
-struct Row {
-    name: &'static str,
-    stack: Stack,
-    description: &'static str,
-}
 
 macro_rules! environments {
     ($($id:ident $name:literal $machine:ident $levels:tt $guest:ident $description:literal;)*) => {
@@ -33,8 +27,8 @@ macro_rules! environments {
         impl EnvironmentId {
             $(#[doc = $description] pub const $id: Self = Self(Position::$id as u8);)*
 
-            /// Every environment, in the order in which tables show them.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$id),*];
+            /// The environments of the table, in the order in which tables show them.
+            pub const BUILT_IN: [Self; [$($name),*].len()] = [$(Self::$id),*];
         }
     };
     (@levels [$($level:ident)*]) => { [$(Level::$level),*] };
@@ -102,18 +96,48 @@ environments! {
 }
 
 impl EnvironmentId {
-    fn row(self) -> &'static Row {
-        &TABLE[usize::from(self.0)]
+    /// Returns every environment, in the order in which tables show them.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        let count = TABLE.len() + vmms::environments();
+        (0..count as u8).map(Self)
+    }
+
+    fn row(self) -> Row {
+        let index = usize::from(self.0);
+        let built_in = TABLE.get(index).copied();
+        built_in.unwrap_or_else(|| vmms::environment(index - TABLE.len()))
     }
 
     /// Returns the environment called `name`, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|id| id.name() == name)
+        Self::all().find(|id| id.name() == name)
+    }
+
+    /// Defines a VMM, whose environments are `NAME` and `sim/NAME`. A later command replaces an earlier one.
+    ///
+    /// # Errors
+    /// The name is invalid, that of an environment or of a part of one, or there are too many VMMs.
+    pub fn define_vmm(name: &str, command: Option<&str>) -> Result<(), InvalidName> {
+        let mut parts = TABLE.iter().flat_map(|row| row.name.split('/'));
+        match parts.any(|part| part == name) {
+            true => Err(InvalidName::Taken(name.to_owned())),
+            false => vmms::add(name, command),
+        }
+    }
+
+    /// Returns the environment called `name` in a store or file, also if its VMM is not defined here;
+    /// `None` if no environment can have this name.
+    pub fn from_recorded(name: &str) -> Option<Self> {
+        Self::from_name(name).or_else(|| {
+            let vmm = name.strip_prefix("sim/").unwrap_or(name);
+            Self::define_vmm(vmm, None).ok()?;
+            Self::from_name(name)
+        })
     }
 
     /// Returns the environment of these layers, if the table has one.
     pub fn from_stack(stack: Stack) -> Option<Self> {
-        Self::ALL.into_iter().find(|id| id.stack() == stack)
+        Self::all().find(|id| id.stack() == stack)
     }
 
     /// The name in commands, tables and files.
@@ -133,7 +157,7 @@ impl EnvironmentId {
 
     /// Returns the names of the environments that satisfy a predicate, separated by commas.
     pub fn names_of(predicate: impl Fn(Self) -> bool) -> String {
-        let all = Self::ALL.into_iter().filter(|id| predicate(*id));
+        let all = Self::all().filter(|id| predicate(*id));
         all.map(Self::name).collect::<Vec<_>>().join(", ")
     }
 }
@@ -156,7 +180,7 @@ mod tests {
 
     #[test]
     fn names_follow_from_layers() {
-        for id in EnvironmentId::ALL {
+        for id in EnvironmentId::BUILT_IN {
             assert_eq!(id.name(), id.stack().name());
             assert_eq!(EnvironmentId::from_name(id.name()), Some(id));
             assert_eq!(EnvironmentId::from_stack(id.stack()), Some(id));

@@ -39,6 +39,9 @@ pub enum Domain {
     Dom0,
 }
 
+/// Name of the VMM of option `--vmm`.
+pub const OPTION_VMM: &str = "custom";
+
 /// A virtual machine monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vmm {
@@ -46,8 +49,8 @@ pub enum Vmm {
     Trapline,
     /// QEMU with a type of machine.
     Qemu(QemuMachine),
-    /// A command of the user's.
-    Custom,
+    /// A command of the user's, by its name.
+    Custom(&'static str),
 }
 
 /// A type of machine of QEMU.
@@ -140,8 +143,8 @@ impl Level {
     pub const QEMU_KVM_PC: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Pc));
     /// QEMU alone.
     pub const QEMU_TCG: Self = Self::of(Hypervisor::Tcg, Vmm::Qemu(QemuMachine::Microvm));
-    /// A command of the user's, on KVM if it uses that.
-    pub const CUSTOM: Self = Self::of(Hypervisor::Kvm, Vmm::Custom);
+    /// The command of `--vmm`, on KVM if it uses that.
+    pub const CUSTOM: Self = Self::custom(OPTION_VMM);
     /// User-mode Linux.
     pub const UML: Self = Self::without_vmm(Hypervisor::Uml);
     /// A PVH domain of Xen.
@@ -150,6 +153,11 @@ impl Level {
     pub const XEN_HVM: Self = Self::without_vmm(Hypervisor::Xen(Domain::Hvm));
     /// The initial domain of Xen.
     pub const XEN_DOM0: Self = Self::without_vmm(Hypervisor::Xen(Domain::Dom0));
+
+    /// A defined VMM, on KVM if it uses that.
+    pub(crate) const fn custom(name: &'static str) -> Self {
+        Self::of(Hypervisor::Kvm, Vmm::Custom(name))
+    }
 
     const fn of(hypervisor: Hypervisor, vmm: Vmm) -> Self {
         Self {
@@ -172,7 +180,7 @@ impl Level {
             _ => "",
         };
         let name = match (self.hypervisor, self.vmm) {
-            (_, Some(Vmm::Custom)) => "custom",
+            (_, Some(Vmm::Custom(name))) => name,
             (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => "qemu-kvm",
             (Hypervisor::Kvm, _) => "kvm",
             (Hypervisor::Process, _) => "process",

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn disks_are_measured_by_linux_on_the_wall_clock() {
         let operations = Op::Read4k1.bit() | Op::PortOut.bit();
-        for id in EnvironmentId::ALL {
+        for id in EnvironmentId::all() {
             let left_out = of(id, Preset::Quick, operations, 0);
             let has_disk = id.has_processes() && !id.clock().is_exact();
             let expected = if has_disk { 0 } else { Op::Read4k1.bit() };

@@ -35,6 +35,7 @@ pub mod testing;
 pub mod time;
 mod unavailable;
 mod units;
+pub mod vmms;
 
 pub use clock::Clock;
 pub use conditions::{Conditions, PerCpu};

@@ -63,7 +63,11 @@ pub fn environments(list: &str) -> Result<Vec<EnvironmentId>, UnknownName> {
 /// # Errors
 /// The name is unknown.
 pub fn environment(name: &str) -> Result<EnvironmentId, UnknownName> {
-    let known = || EnvironmentId::ALL.map(|id| id.name().to_owned()).to_vec();
+    let known = || {
+        EnvironmentId::all()
+            .map(|id| id.name().to_owned())
+            .collect()
+    };
     EnvironmentId::from_name(name).ok_or_else(|| unknown("environment", name, known()))
 }
 

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn arrays_fit_the_memory_of_the_guest() {
-        for environment in EnvironmentId::ALL {
+        for environment in EnvironmentId::all() {
             for preset in Preset::ALL {
                 let sizes = Sizes::of(environment, preset);
                 let job = sizes.job(0);

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn unsupported_schedulers_are_reported_with_the_environments_that_support_them() {
         let sched = |text: &str| text.parse::<Sched>().unwrap();
-        for id in EnvironmentId::ALL {
+        for id in EnvironmentId::all() {
             assert_eq!(Sched::Other.unsupported_reason(id), None);
             let both = sched("fifo").is_supported_by(id) && sched("credit").is_supported_by(id);
             assert!(!both, "{id} has two kinds of schedulers");

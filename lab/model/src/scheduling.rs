@@ -201,7 +201,7 @@ mod tests {
             let expected = format!("--idle halt-in-guest is not supported by {id}");
             assert!(reason.starts_with(&expected), "{reason}");
         }
-        let mut all = EnvironmentId::ALL.into_iter();
+        let mut all = EnvironmentId::all();
         assert!(all.all(|id| Scheduling::DEFAULT.unsupported_reason(id).is_none()));
     }
 }

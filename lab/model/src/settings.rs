@@ -11,6 +11,7 @@ pub use value::Value;
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging};
+use crate::layers;
 use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
@@ -250,7 +251,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "vmm",
         value_type: ValueType::File(FileOverride::Vmm),
         options: Options::Own,
-        supported_by: |id| id.has_trapline_vmm() || id.is_custom(),
+        supported_by: |id| id.has_trapline_vmm() || id.custom_vmm() == Some(layers::OPTION_VMM),
         help: "File of trapline-vmm; in custom and sim/custom a command with {image}",
         ..ROW
     },

@@ -109,12 +109,11 @@ fn ring0_is_emulated(report: &Report) -> bool {
 
 /// Every pair that there can be.
 fn sides() -> Vec<(Side, Side)> {
-    let all = EnvironmentId::ALL;
     let mut sides = Vec::new();
-    for (place, a) in all.into_iter().enumerate() {
-        for b in &all[place + 1..] {
-            if a.clock() != b.clock() && stack(a) == stack(*b) {
-                sides.push((Side::Measured(a), Side::Measured(*b)));
+    for a in EnvironmentId::all() {
+        for b in EnvironmentId::all().filter(|b| a < *b) {
+            if a.clock() != b.clock() && stack(a) == stack(b) {
+                sides.push((Side::Measured(a), Side::Measured(b)));
             }
         }
     }

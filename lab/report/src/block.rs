@@ -96,7 +96,7 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
 
 /// Returns cache mode and engine of the disk of each environment.
 fn facts(report: &Report, clock: Clock) -> Vec<String> {
-    let ids = EnvironmentId::ALL.into_iter();
+    let ids = EnvironmentId::all();
     let of_clock = ids.filter(|id| id.clock() == clock);
     let facts = of_clock.filter_map(|id| {
         let facts = report.summary.facts.get(&id)?;

@@ -145,7 +145,7 @@ fn reasons(title: &str, look: Look, reasons: &[notes::Reason]) -> Option<Section
 
 fn problems(report: &Report) -> Option<Section> {
     let mut section = Section::new("Noticed", "");
-    for environment in EnvironmentId::ALL {
+    for environment in EnvironmentId::all() {
         let all = report.summary.problems.iter();
         let problems = all.filter(|((of, _), _)| *of == environment);
         let mut note = |text: &str, look| {

@@ -35,7 +35,7 @@ pub struct PopulatedRegion {
 /// All that was measured whole, in table order.
 pub fn regions(report: &Report) -> Vec<PopulatedRegion> {
     let cells = report.cells();
-    let ids = EnvironmentId::ALL.into_iter();
+    let ids = EnvironmentId::all();
     ids.flat_map(|id| {
         let cells = &cells;
         MemoryRequest::ALL
@@ -86,7 +86,7 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     };
     let title = format!("Memory given, {}", clock_name(clock));
     let all = regions(report);
-    let ids = EnvironmentId::ALL.into_iter();
+    let ids = EnvironmentId::all();
     let mut sections = Vec::new();
     for id in ids.filter(|id| id.clock() == clock) {
         let here = all.iter().filter(|one| one.environment == id.name());

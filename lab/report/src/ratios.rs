@@ -68,7 +68,7 @@ impl<'a> Ratios<'a> {
                 cell.environment == *id && ratio.is_some() && operations.contains(&cell.op)
             })
         };
-        let environments: Vec<_> = EnvironmentId::ALL.into_iter().filter(has_ratio).collect();
+        let environments: Vec<_> = EnvironmentId::all().filter(has_ratio).collect();
         let first = environments.first()?.clock();
         environments
             .iter()

@@ -45,10 +45,7 @@ impl<'a> Shown<'a> {
         let has_environment = |id: &EnvironmentId| cells.iter().any(|cell| cell.environment == *id);
         let shown = Self {
             operations: Op::ALL.into_iter().filter(has_op).collect(),
-            environments: EnvironmentId::ALL
-                .into_iter()
-                .filter(has_environment)
-                .collect(),
+            environments: EnvironmentId::all().filter(has_environment).collect(),
             cells,
         };
         (!shown.cells.is_empty()).then_some(shown)

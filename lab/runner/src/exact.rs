@@ -25,7 +25,9 @@ pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
         Clock::Wall => "figures of the wall clock differ from run to run",
         _ => "a baseline has profiles of starts, which this environment has not",
     };
-    let exact = EnvironmentId::ALL.iter().filter(|id| id.has_baseline());
+    let exact = EnvironmentId::BUILT_IN
+        .iter()
+        .filter(|id| id.has_baseline());
     let names: Vec<_> = exact.map(|id| id.name()).collect();
     Err(Failure::usage(
         format!("baselines are not supported by {id}: {reason}"),

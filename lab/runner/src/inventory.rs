@@ -182,11 +182,14 @@ impl Inventory {
         if !chosen.is_empty() {
             return chosen.to_vec();
         }
-        let has_vmm = self.settings.vmm.is_some();
-        let all = EnvironmentId::ALL.into_iter();
-        let usual = all.clone().filter(|id| {
-            (id.is_default() || has_vmm && id.is_custom()) && self.sched.is_supported_by(*id)
-        });
+        let has_vmm = |id: EnvironmentId| {
+            let name = id.custom_vmm();
+            name.is_some_and(|name| self.settings.custom_vmm(name).is_ok())
+        };
+        let all = EnvironmentId::all();
+        let usual = all
+            .clone()
+            .filter(|id| (id.is_default() || has_vmm(*id)) && self.sched.is_supported_by(*id));
         let supports = |id: &EnvironmentId| self.overrides.unsupported_options(*id).is_none();
         match usual.clone().any(|id| supports(&id)) {
             true => usual.collect(),

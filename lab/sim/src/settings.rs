@@ -5,9 +5,10 @@ use crate::qemu::Qemu;
 use crate::trace::Trace;
 use std::path::PathBuf;
 use trapline_host::cache::{default_directory, DEFAULT_LIMIT};
-use trapline_host::custom_vmm::CustomVmm;
+use trapline_host::custom_vmm::{self, CustomVmm};
 use trapline_host::debug_files::DebugFiles;
 use trapline_host::{Cache, Error, Part, Parts};
+use trapline_model::layers::OPTION_VMM;
 
 /// Start of a simulated machine with Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct Settings {
     pub cache: Cache,
     /// Start of machines.
     pub start: Start,
-    /// A custom VMM.
+    /// The VMM of option `--vmm`.
     pub vmm: Option<CustomVmm>,
     /// Debug symbols, to name functions.
     pub debug: DebugFiles,
@@ -74,6 +75,17 @@ impl Settings {
             trace: None,
             replay: std::env::var_os("TRAPLINE_REPLAY").map(PathBuf::from),
         })
+    }
+
+    /// Returns the custom VMM called `name`.
+    ///
+    /// # Errors
+    /// None of this name is defined, or its command is invalid.
+    pub fn custom_vmm(&self, name: &str) -> Result<CustomVmm, Error> {
+        match name {
+            OPTION_VMM => self.vmm.clone().ok_or_else(custom_vmm::none_given),
+            _ => CustomVmm::defined(name),
+        }
     }
 
     /// Returns the directory of recordings, if recordings are to be replayed.

@@ -249,7 +249,7 @@ impl Summary {
 pub fn summarise(observations: &[Observation]) -> Summary {
     let mut cells: Vec<ComparableCell> = Vec::new();
     for op in Op::ALL {
-        for environment in EnvironmentId::ALL {
+        for environment in EnvironmentId::all() {
             cells.extend(ComparableCell::new(observations, environment, op));
         }
     }

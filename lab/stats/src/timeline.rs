@@ -43,8 +43,7 @@ pub struct StageTime {
 
 /// Returns the timelines of all environments with an observed launch.
 pub fn timelines(observations: &[Observation]) -> Vec<BootTimeline> {
-    EnvironmentId::ALL
-        .into_iter()
+    EnvironmentId::all()
         .filter_map(|environment| timeline(observations, environment))
         .collect()
 }

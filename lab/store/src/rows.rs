@@ -24,7 +24,7 @@ pub fn collect<T>(
 }
 
 pub fn environment(name: String) -> Result<EnvironmentId, Problem> {
-    EnvironmentId::from_name(&name).ok_or_else(|| damage("environment", &name))
+    EnvironmentId::from_recorded(&name).ok_or_else(|| damage("environment", &name))
 }
 
 pub fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {

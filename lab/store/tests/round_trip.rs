@@ -89,7 +89,7 @@ fn launches() -> impl Strategy<Value = Launch> {
 
 prop_compose! {
     fn observations()(
-        environment in select(EnvironmentId::ALL.to_vec()),
+        environment in select(EnvironmentId::BUILT_IN.to_vec()),
         overrides in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,again", "pages=4k,pin=free,idle=exits,kernel=k"]),
         clock in select(vec![Clock::Wall, Clock::Insn]),
         replicate in any::<u32>(),
@@ -121,7 +121,7 @@ prop_compose! {
 prop_compose! {
     fn builds()(
         round in any::<u32>(),
-        environment in select(EnvironmentId::ALL.to_vec()),
+        environment in select(EnvironmentId::BUILT_IN.to_vec()),
         cpus in any::<u32>(),
         place in select(Place::ALL.to_vec()),
         outcome in built(),

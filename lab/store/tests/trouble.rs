@@ -113,7 +113,7 @@ fn invalid_values_are_reported_as_damage() {
             "UPDATE operations SET outcome = 'measured', checksum = NULL",
             "checksum",
         ),
-        ("UPDATE boots SET environment = 'moon'", "moon"),
+        ("UPDATE boots SET environment = 'the moon'", "the moon"),
         ("UPDATE boots SET facts = '{'", "facts"),
         ("UPDATE boots SET pin = 'everywhere'", "everywhere"),
         ("UPDATE boots SET cpus = 'two'", "cpus"),

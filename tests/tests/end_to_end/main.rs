@@ -15,6 +15,7 @@ mod compare;
 mod conformance;
 mod custom;
 mod cycles;
+mod defined_vmms;
 mod disk;
 mod dist;
 mod examples;

@@ -7,9 +7,10 @@ use trapline_abi::{Op, Workload};
 use trapline_model::{names, EnvironmentId};
 
 pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
-    let known = EnvironmentId::ALL.map(|id| PossibleValue::new(id.name()).help(id.description()));
+    let known = EnvironmentId::all();
+    let known = known.map(|id| PossibleValue::new(id.name()).help(id.description()));
     let names = Names {
-        known: known.to_vec(),
+        known: known.collect(),
         check: |name| names::environments(name).map(drop),
     };
     names.map(|name| EnvironmentId::from_name(&name).expect("the name was checked"))

@@ -54,7 +54,7 @@ impl PopulateArgs {
 
 /// Returns the default environments that can give memory to a guest.
 fn default_environments() -> Vec<EnvironmentId> {
-    let all = EnvironmentId::ALL.into_iter();
+    let all = EnvironmentId::all();
     all.filter(|id| id.is_default() && id.supports_memory_hotplug())
         .collect()
 }

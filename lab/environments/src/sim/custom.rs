@@ -8,27 +8,26 @@ use crate::wall::custom_guest;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::Fault;
 use trapline_abi::Job;
-use trapline_host::custom_vmm::CustomGuest;
+use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::Error;
 use trapline_model::GuestConfig;
 use trapline_sim::initramfs::{add_as, Archive};
-use trapline_sim::settings::Settings;
 use trapline_sim::{bzimage, closure, IMAGE};
 
 /// Returns the custom VMM with its files, and the image.
 ///
 /// # Errors
-/// No custom VMM is configured, or its program does not exist.
+/// Its program does not exist.
 pub fn contents(
-    settings: &Settings,
+    vmm: CustomVmm,
     image: PathBuf,
     guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
     let custom = CustomGuest {
         bzimage: BZIMAGE.into(),
-        ..custom_guest(settings, Path::new(IMAGE), guest, 0)?
+        ..custom_guest(vmm, Path::new(IMAGE), guest, 0)?
     };
     Ok(Box::new(InnerCustomVmm { custom, image }))
 }
@@ -83,7 +82,7 @@ fn check_size(path: &Path) -> Result<(), Error> {
             "{} has {size} MiB, and the limit for files on the simulated machine is {MAX_FILE_MIB} MiB",
             path.display()
         ),
-        "leave it out of --vmm",
+        "leave it out of the command",
     ))
 }
 

@@ -129,7 +129,8 @@ fn innermost_contents(
             image,
             guest,
         })),
-        (_, Some(Vmm::Custom) | None) => custom::contents(settings, image, &guest),
+        (_, Some(Vmm::Custom(name))) => custom::contents(settings.custom_vmm(name)?, image, &guest),
+        (_, None) => Err(Error::unavailable("no VMM starts this guest")),
     }
 }
 

@@ -26,7 +26,7 @@ pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
             cases: rows.map(|row| case(row, &causes)).collect(),
         }
     };
-    let suites = EnvironmentId::ALL.into_iter().map(suite).collect();
+    let suites = EnvironmentId::all().map(suite).collect();
     trapline_ci::junit("trapline check", suites)
 }
 

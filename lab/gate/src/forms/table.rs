@@ -25,7 +25,7 @@ pub fn table(comparison: &Comparison) -> String {
 /// Formats rows by environment: old, new, difference, percent.
 pub fn figures(rows: &[&Row]) -> String {
     let mut text = String::new();
-    for id in EnvironmentId::ALL {
+    for id in EnvironmentId::all() {
         let of_environment: Vec<_> = rows.iter().filter(|row| row.environment == id).collect();
         if of_environment.is_empty() {
             continue;

@@ -8,7 +8,7 @@ use trapline_abi::Op;
 
 /// Returns every environment, and its control.
 fn all() -> Vec<Config> {
-    let usual = EnvironmentId::ALL.map(Config::new).into_iter();
+    let usual = EnvironmentId::BUILT_IN.map(Config::new).into_iter();
     usual.flat_map(|one| [one.control(), one]).collect()
 }
 
@@ -44,8 +44,8 @@ prop_compose! {
 
 fn everything(seed: u64) -> Request {
     Request {
-        configs: EnvironmentId::ALL.map(Config::new).to_vec(),
-        ready: EnvironmentId::ALL.map(Config::new).to_vec(),
+        configs: EnvironmentId::BUILT_IN.map(Config::new).to_vec(),
+        ready: EnvironmentId::BUILT_IN.map(Config::new).to_vec(),
         operations: known_operations(),
         boots: Some(8),
         seed,
@@ -198,9 +198,7 @@ fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
         .filter(|boot| boot.environment.clock().is_exact())
         .collect();
     let first_block = boots.len() as u32 - exact.len() as u32;
-    let wall = EnvironmentId::ALL
-        .into_iter()
-        .filter(|id| id.clock() == Clock::Wall);
+    let wall = EnvironmentId::all().filter(|id| id.clock() == Clock::Wall);
     assert_eq!(first_block, 8 * wall.count() as u32, "they come last");
     for pair in exact.chunks(2) {
         assert_eq!(pair[0].environment, pair[1].environment);

@@ -17,6 +17,8 @@ use crate::overrides::Overrides;
 use crate::preset::Preset;
 use crate::request::usual_operations;
 use crate::time;
+use crate::vmms;
+use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -87,6 +89,7 @@ struct Written {
     boots: Option<Spanned<u32>>,
     seed: Option<u64>,
     budget: Option<Spanned<String>>,
+    vmm: Option<Spanned<Vmms>>,
     #[serde(default)]
     machine: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
@@ -95,6 +98,16 @@ struct Written {
     tables: Vec<WrittenTable>,
     #[serde(rename = "kernel-build")]
     builds: Option<Spanned<builds::Written>>,
+}
+
+/// VMMs by name.
+type Vmms = BTreeMap<String, vmms::Definition>;
+
+/// The user's configuration as deserialized.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    vmm: Option<Spanned<Vmms>>,
 }
 
 #[derive(Deserialize)]
@@ -118,17 +131,25 @@ pub(crate) const IRQ_KEYS: [&str; 10] = [
     "vcpus-per-cpu",
 ];
 
-/// Parses a plan file.
+/// Parses a plan file, and defines its VMMs.
 ///
 /// # Errors
 /// The text is not TOML, or a key or value is invalid.
 pub fn read(text: &str) -> Result<Study, InvalidFile> {
     let reader = Reader { text };
-    let written: Written = toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        reader.bad(at, error.message())
-    })?;
+    let written: Written = reader.deserialize()?;
+    reader.define(written.vmm.as_ref())?;
     reader.study(&written)
+}
+
+/// Parses the user's configuration, and defines its VMMs.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_configuration(text: &str) -> Result<(), InvalidFile> {
+    let reader = Reader { text };
+    let written: Configuration = reader.deserialize()?;
+    reader.define(written.vmm.as_ref())
 }
 
 /// Parses a text, and names lines in errors.
@@ -143,6 +164,22 @@ impl Reader<'_> {
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
             what: what.to_string(),
         }
+    }
+
+    fn deserialize<T: DeserializeOwned>(&self) -> Result<T, InvalidFile> {
+        toml::from_str(self.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            self.bad(at, error.message())
+        })
+    }
+
+    fn define(&self, vmms: Option<&Spanned<Vmms>>) -> Result<(), InvalidFile> {
+        let Some(vmms) = vmms else { return Ok(()) };
+        let define = |(name, it): (&String, &vmms::Definition)| {
+            EnvironmentId::define_vmm(name, Some(&it.command))
+        };
+        let defined = vmms.get_ref().iter().try_for_each(define);
+        defined.map_err(|error| self.bad(vmms.span().start, error))
     }
 
     fn study(&self, written: &Written) -> Result<Study, InvalidFile> {

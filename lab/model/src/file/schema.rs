@@ -24,7 +24,10 @@ pub fn schema() -> Value {
             },
             "environments": {
                 "type": "array",
-                "items": { "enum": EnvironmentId::ALL.map(EnvironmentId::name) },
+                "items": { "anyOf": [
+                    { "enum": EnvironmentId::BUILT_IN.map(EnvironmentId::name) },
+                    { "type": "string", "pattern": "^(sim/)?[a-z][a-z0-9-]*$", "description": "A VMM of [vmm.NAME]." }
+                ] },
                 "description": "Environments to measure, each with every combination of machine settings that it supports."
             },
             "contenders": {
@@ -51,6 +54,7 @@ pub fn schema() -> Value {
                 "description": "No block starts after this time."
             },
             "machine": machine(),
+            "vmm": vmms(),
             "irq": interrupts(),
             "kernel-build": builds(),
             "tables": {
@@ -98,6 +102,22 @@ fn interrupts() -> Value {
         "additionalProperties": false,
         "properties": properties,
         "description": "Options of 'trapline irq'."
+    })
+}
+
+fn vmms() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["command"],
+            "properties": { "command": {
+                "type": "string",
+                "description": "A command as of --vmm, with {image} or {bzimage}, {cmdline}, {memory} (MiB), {cpus}."
+            } }
+        },
+        "description": "VMMs by name: [vmm.NAME] adds the environments NAME and sim/NAME."
     })
 }
 

@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::table::Shown;
 use ratio::{Span, HARDLY};
 use trapline_abi::{Op, Workload};
-use trapline_model::layers::{Domain, Hypervisor, QemuMachine, Vmm};
+use trapline_model::layers::{Domain, Hypervisor, QemuMachine, Vmm, OPTION_VMM};
 use trapline_model::{names, Clock, EnvironmentId};
 use trapline_stats::{Cell, Figure, Flag};
 
@@ -126,6 +126,7 @@ fn hypervisor(row: EnvironmentId) -> Option<String> {
         (Hypervisor::Kvm, Some(Vmm::Trapline)) => "trapline-vmm",
         (Hypervisor::Kvm, Some(Vmm::Qemu(QemuMachine::DEFAULT))) => "QEMU",
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => machine.label(),
+        (Hypervisor::Kvm, Some(Vmm::Custom(name))) if name != OPTION_VMM => name,
         (Hypervisor::Kvm, _) => "the VMM of your choice",
         (Hypervisor::Xen(Domain::Pvh), _) => "Xen (PVH)",
         (Hypervisor::Xen(Domain::Hvm), _) => "Xen (HVM)",

@@ -37,7 +37,7 @@ fn small_exact_differences_are_percentages() {
 #[test]
 fn hypervisors_of_one_clock_have_different_names() {
     for clock in Clock::ALL {
-        let rows = EnvironmentId::ALL.into_iter();
+        let rows = EnvironmentId::all();
         let names: Vec<_> = rows
             .filter(|row| row.clock() == clock)
             .filter_map(hypervisor)

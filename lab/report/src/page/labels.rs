@@ -1,7 +1,9 @@
 //! Labels, layers and colours of the environments on the page.
 
-use trapline_model::layers::{Domain, Guest, Hypervisor, Level, Machine, QemuMachine, Vmm};
-use trapline_model::EnvironmentId;
+use trapline_model::layers::{
+    Domain, Guest, Hypervisor, Level, Machine, QemuMachine, Vmm, OPTION_VMM,
+};
+use trapline_model::{vmms, EnvironmentId};
 use trapline_stats::Cell;
 
 /// The environment of a row or a column.
@@ -49,7 +51,8 @@ fn machine(machine: Machine) -> Option<&'static str> {
 fn virtualization(level: Level) -> Vec<&'static str> {
     match (level.hypervisor, level.vmm) {
         // Whether it uses KVM is not known.
-        (_, Some(Vmm::Custom)) => vec!["a VMM of your choice"],
+        (_, Some(Vmm::Custom(OPTION_VMM))) => vec!["a VMM of your choice"],
+        (_, Some(Vmm::Custom(name))) => vec![name],
         (Hypervisor::Kvm, Some(Vmm::Trapline)) => vec!["KVM", "trapline-vmm"],
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => vec!["KVM", machine.label()],
         (Hypervisor::Process, _) => vec!["trapline-vmm", "process"],
@@ -74,7 +77,10 @@ pub fn tone(row: Row) -> &'static str {
         (Hypervisor::Xen(Domain::Hvm | Domain::Dom0), _) => "t7",
         (Hypervisor::Tcg, _) => "t3",
         (Hypervisor::Kvm, None | Some(Vmm::Trapline)) => "t1",
-        (Hypervisor::Kvm, Some(Vmm::Custom)) => "t4",
+        (Hypervisor::Kvm, Some(Vmm::Custom(name))) => {
+            const TONES: [&str; 3] = ["t4", "t9", "t10"];
+            TONES[vmms::position(name).map_or(0, |position| position + 1) % TONES.len()]
+        }
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => match machine {
             QemuMachine::Microvm => "t2",
             QemuMachine::Pc => "t5",
@@ -88,11 +94,11 @@ mod tests {
 
     #[test]
     fn every_stack_begins_with_the_host_and_no_two_are_alike() {
-        let mut stacks: Vec<_> = EnvironmentId::ALL.map(layers).to_vec();
+        let mut stacks: Vec<_> = EnvironmentId::BUILT_IN.map(layers).to_vec();
         assert!(stacks.iter().all(|stack| stack[0] == "this host: Linux"));
         stacks.sort();
         stacks.dedup();
-        assert_eq!(stacks.len(), EnvironmentId::ALL.len());
+        assert_eq!(stacks.len(), EnvironmentId::BUILT_IN.len());
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn plot(frame: &Frame, pattern: Pattern, points: &[Point]) -> Markup {
         .iter()
         .filter(|point| point.sweep.pattern == pattern)
         .collect();
-    let ids = EnvironmentId::ALL.into_iter();
+    let ids = EnvironmentId::all();
     let lines: Vec<(EnvironmentId, Vec<&Point>)> = ids
         .map(|id| {
             let of_it = here.iter().filter(|point| point.environment == id);

@@ -131,7 +131,7 @@ impl Profiler<'_> {
     ) -> Result<Profiles, Failure> {
         let watch = self.limits();
         let mut profiles = Profiles::new();
-        for id in EnvironmentId::ALL {
+        for id in EnvironmentId::all() {
             let runs: Vec<_> = observations
                 .iter()
                 .filter(|o| o.environment == id)

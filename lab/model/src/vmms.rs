@@ -1,0 +1,128 @@
+//! VMMs that plan files and the user's configuration define: `[vmm.NAME]` adds the environments `NAME` and
+//! `sim/NAME` to the table of this process.
+
+use crate::layers::{Guest, Level, Machine, Stack};
+use serde::Deserialize;
+use std::sync::{PoisonError, RwLock};
+
+/// Most VMMs of a process.
+const MAX_VMMS: usize = 64;
+
+/// Most characters of a name.
+const MAX_NAME: usize = 24;
+
+/// Environments of a VMM, in table order: their prefixes and machines.
+const MACHINES: [(&str, Machine); 2] = [("", Machine::Host), ("sim/", Machine::Sim)];
+
+/// A `[vmm.NAME]` as deserialized.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Command with placeholders.
+    pub command: String,
+}
+
+/// A name that no VMM can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// Characters or length.
+    #[error("VMM '{0}': a name has at most {MAX_NAME} characters, a-z, 0-9 and '-', and starts with a letter")]
+    Characters(String),
+    /// The name of an environment, or of a part of one.
+    #[error("VMM '{0}': an environment has this name: choose another")]
+    Taken(String),
+    /// The table is full.
+    #[error("VMM '{0}': at most {MAX_VMMS} VMMs can be defined")]
+    TooMany(String),
+}
+
+/// A defined VMM. Strings and layers are leaked: they live as long as the process, like the table.
+struct Vmm {
+    name: &'static str,
+    /// `None` if a stored run has figures of it and nothing defines it.
+    command: Option<String>,
+    environments: [Row; MACHINES.len()],
+}
+
+/// The row of an environment.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    pub name: &'static str,
+    pub stack: Stack,
+    pub description: &'static str,
+}
+
+static VMMS: RwLock<Vec<Vmm>> = RwLock::new(Vec::new());
+
+fn with_vmms<T>(read: impl FnOnce(&[Vmm]) -> T) -> T {
+    read(&VMMS.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Returns the command of a VMM, if it is defined.
+pub fn command(name: &str) -> Option<String> {
+    with_vmms(|all| all.iter().find(|vmm| vmm.name == name)?.command.clone())
+}
+
+/// Returns the position of a VMM among those defined.
+pub fn position(name: &str) -> Option<usize> {
+    with_vmms(|all| all.iter().position(|vmm| vmm.name == name))
+}
+
+/// Returns the number of environments of all VMMs.
+pub(crate) fn environments() -> usize {
+    with_vmms(|all| all.len() * MACHINES.len())
+}
+
+/// Returns the row at an index below [`environments`].
+pub(crate) fn environment(index: usize) -> Row {
+    with_vmms(|all| all[index / MACHINES.len()].environments[index % MACHINES.len()])
+}
+
+/// Adds a VMM. If it is known, a command replaces its command.
+///
+/// # Errors
+/// The name is invalid, or there are too many VMMs.
+pub(crate) fn add(name: &str, command: Option<&str>) -> Result<(), InvalidName> {
+    if !is_valid(name) {
+        return Err(InvalidName::Characters(name.to_owned()));
+    }
+    let mut all = VMMS.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.iter_mut().find(|vmm| vmm.name == name) {
+        known.command = command.map(str::to_owned).or(known.command.take());
+        return Ok(());
+    }
+    if all.len() == MAX_VMMS {
+        return Err(InvalidName::TooMany(name.to_owned()));
+    }
+    let name: &'static str = String::leak(name.to_owned());
+    let levels: &'static [Level] = Vec::leak(vec![Level::custom(name)]);
+    let row = |(prefix, machine)| Row {
+        name: String::leak(format!("{prefix}{name}")),
+        stack: Stack {
+            machine,
+            levels,
+            guest: Guest::Image,
+        },
+        description: String::leak(description(name, machine)),
+    };
+    all.push(Vmm {
+        name,
+        command: command.map(str::to_owned),
+        environments: MACHINES.map(row),
+    });
+    Ok(())
+}
+
+fn description(name: &str, machine: Machine) -> String {
+    let place = match machine {
+        Machine::Host => "",
+        _ => ", on KVM on the simulated machine",
+    };
+    format!("the image in the VMM of [vmm.{name}]{place}")
+}
+
+fn is_valid(name: &str) -> bool {
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let starts_well = name.starts_with(|first: char| first.is_ascii_lowercase());
+    starts_well && name.len() <= MAX_NAME && name.bytes().all(is_allowed)
+}

@@ -1,0 +1,95 @@
+//! Defined VMMs, in a process of their own: they add rows to the table of environments.
+
+use trapline_model::vmms::{command, InvalidName};
+use trapline_model::{file, Clock, EnvironmentId};
+
+fn define(name: &str, command: &str) -> Result<(), InvalidName> {
+    EnvironmentId::define_vmm(name, Some(command))
+}
+
+#[test]
+fn a_defined_vmm_adds_two_environments() {
+    define("fc-1", "fc {image} {cmdline}").unwrap();
+    let [here, simulated] =
+        ["fc-1", "sim/fc-1"].map(|name| EnvironmentId::from_name(name).unwrap());
+    assert_eq!((here.name(), here.clock()), ("fc-1", Clock::Wall));
+    assert_eq!(
+        (simulated.name(), simulated.clock()),
+        ("sim/fc-1", Clock::Insn)
+    );
+    assert_eq!(
+        [here, simulated].map(|id| id.stack().name()),
+        ["fc-1", "sim/fc-1"]
+    );
+    assert!(here.is_custom() && simulated.is_custom() && simulated.has_baseline());
+    assert!(EnvironmentId::all().any(|id| id == simulated));
+    assert_eq!(
+        EnvironmentId::from_stack(simulated.stack()),
+        Some(simulated)
+    );
+}
+
+#[test]
+fn a_later_definition_replaces_the_command() {
+    EnvironmentId::from_recorded("sim/crosvm").unwrap();
+    assert_eq!(command("crosvm"), None);
+    for text in ["crosvm run", "crosvm --new run"] {
+        define("crosvm", text).unwrap();
+        assert_eq!(command("crosvm").as_deref(), Some(text));
+    }
+    EnvironmentId::from_recorded("crosvm").unwrap();
+    assert_eq!(command("crosvm").as_deref(), Some("crosvm --new run"));
+}
+
+#[test]
+fn invalid_names_are_rejected() {
+    let error = |name: &str| define(name, "x").unwrap_err().to_string();
+    for name in [
+        "",
+        "1st",
+        "Alioth",
+        "a/b",
+        "a:b",
+        "a,b",
+        "a b",
+        &"a".repeat(25),
+    ] {
+        assert!(error(name).contains("starts with a letter"), "{name}");
+    }
+    for name in ["kvm", "sim", "linux", "custom", "qemu-tcg", "sim-vmx"] {
+        assert!(
+            error(name).contains("an environment has this name"),
+            "{name}"
+        );
+    }
+    assert_eq!(EnvironmentId::from_recorded("sim/nested/linux"), None);
+}
+
+#[test]
+fn plans_and_the_configuration_define_vmms() {
+    let plan = "environments = ['alioth', 'sim/alioth']\n[vmm.alioth]\ncommand = 'alioth {image} {cmdline}'\n";
+    let study = file::read(plan).unwrap();
+    let names: Vec<_> = study
+        .configs
+        .iter()
+        .map(|it| it.environment.name())
+        .collect();
+    assert_eq!(names, ["alioth", "sim/alioth"]);
+    file::read_configuration("[vmm.kvmtool]\ncommand = 'lkvm run'\n").unwrap();
+    assert_eq!(command("kvmtool").as_deref(), Some("lkvm run"));
+}
+
+#[test]
+fn errors_name_the_line() {
+    let error = |text: &str| file::read_configuration(text).unwrap_err().to_string();
+    assert!(error("\n[vmm.kvm]\ncommand = 'x'").starts_with("line 2: VMM 'kvm': an environment"));
+    assert!(error("[vmm.x]\n").starts_with("line 1: missing field `command`"));
+    assert!(
+        error("[vmm.x]\ncommand = 'x'\ncomand = 'y'").starts_with("line 3: unknown field `comand`")
+    );
+    assert!(error("boots = 3").starts_with("line 1: unknown field `boots`"));
+    let unknown = file::read("environments = ['kvmtol']")
+        .unwrap_err()
+        .to_string();
+    assert!(unknown.starts_with("line 1: "), "{unknown}");
+}
