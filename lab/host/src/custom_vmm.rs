@@ -3,20 +3,19 @@
 //! A custom VMM has to boot the image and to print its first serial port. Its exit status, its own
 //! output and its end do not matter: the guest's last record decides.
 
-use crate::process::Command;
+mod guest;
+
+pub use guest::CustomGuest;
+
 use crate::Error;
 use rustix::fs::{access, Access};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::str::FromStr;
 use std::time::Duration;
-use trapline_abi::job::{Console, Shutdown, FIRST_RECORD_SECONDS};
-use trapline_abi::Job;
-use trapline_model::{vmms, GuestConfig};
-use trapline_protocol::{EndState, GuestDecoder};
+use trapline_abi::job::FIRST_RECORD_SECONDS;
+use trapline_model::vmms;
 
 /// Time limit for the first record of a guest.
 pub const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(FIRST_RECORD_SECONDS);
@@ -285,119 +284,6 @@ fn in_path(name: &str) -> Option<PathBuf> {
 
 fn can_be_executed(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
-}
-
-/// A guest of a custom VMM: the values of the command's placeholders.
-#[derive(Clone, Debug)]
-pub struct CustomGuest {
-    /// The command.
-    pub vmm: CustomVmm,
-    /// Its program.
-    pub program: PathBuf,
-    /// Path of the image.
-    pub image: PathBuf,
-    /// Path of the image as a bzImage, if the command has its placeholder.
-    pub bzimage: PathBuf,
-    /// Configuration of the guest.
-    pub machine: GuestConfig,
-    /// The ring for the image.
-    pub ring: u8,
-}
-
-impl CustomGuest {
-    /// Returns the command for `job`.
-    pub fn command(&self, job: &Job) -> Command {
-        let job = Job {
-            console: Console::Serial,
-            ports: false,
-            ring: self.ring,
-            shutdown: Shutdown::Reset,
-            ..*job
-        };
-        let words = self.vmm.words.iter().skip(1);
-        words
-            .map(|word| self.filled(word, &job))
-            .fold(Command::new(&self.program).as_foreign(), Command::arg)
-            .with_terminal()
-    }
-
-    fn filled(&self, word: &[Piece], job: &Job) -> String {
-        let memory_bytes = u64::from(self.machine.memory_mib) << 20;
-        let filled = word.iter().map(|piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Placeholder(Placeholder::Image) => self.image.to_string_lossy().into_owned(),
-            Piece::Placeholder(Placeholder::BzImage) => self.bzimage.to_string_lossy().into_owned(),
-            Piece::Placeholder(Placeholder::Memory) => self.machine.memory_mib.to_string(),
-            Piece::Placeholder(Placeholder::MemoryBytes) => memory_bytes.to_string(),
-            Piece::Placeholder(Placeholder::Cpus) => self.machine.cpus.to_string(),
-            Piece::Placeholder(Placeholder::CommandLine) => job.to_string(),
-        });
-        filled.collect()
-    }
-
-    /// Checks the end of the VMM and the records of its guest.
-    ///
-    /// # Errors
-    /// The guest did not end well.
-    pub fn check_exit(
-        &self,
-        job: &Job,
-        status: ExitStatus,
-        records: &GuestDecoder,
-    ) -> Result<(), Error> {
-        let words = records.last_output();
-        let program = self.command(job).name();
-        match (records.end(), status.code()) {
-            (EndState::Done, _) => Ok(()),
-            (EndState::Panicked(message), _) => Err(Error::Panicked {
-                message: message.clone(),
-            }),
-            (EndState::Incomplete, _) if !records.has_started() => {
-                Err(self.no_records(job, Some(status), words))
-            }
-            (EndState::Incomplete, Some(0)) => Err(Error::NoDone { output: words }),
-            (EndState::Incomplete, Some(status)) => Err(Error::Failed {
-                program,
-                status,
-                output: words,
-            }),
-            (EndState::Incomplete, None) => Err(Error::Killed {
-                program,
-                signal: status.signal().unwrap_or_default(),
-                output: words,
-            }),
-        }
-    }
-
-    /// Returns the error of a guest without records; `status` is `None` if the VMM was killed.
-    pub fn no_records(&self, job: &Job, status: Option<ExitStatus>, words: String) -> Error {
-        let command = self.command(job);
-        let name = command.name();
-        let how = match status.map(|status| (status.code(), status.signal())) {
-            Some((Some(code), _)) => format!("{name} ended with status {code}"),
-            Some((_, Some(signal))) if signal != libc::SIGKILL => {
-                format!("{name} ended by signal {signal}")
-            }
-            _ => format!(
-                "{name} was killed after {} s",
-                FIRST_RECORD_TIMEOUT.as_secs()
-            ),
-        };
-        Error::NoRecords {
-            how,
-            command: shown(&command),
-            output: words,
-        }
-    }
-}
-
-/// Formats a command for a shell.
-fn shown(command: &Command) -> String {
-    let program = command.program.to_string_lossy();
-    let arguments = command.arguments.iter().map(|word| word.to_string_lossy());
-    let words: Vec<_> = std::iter::once(program).chain(arguments).collect();
-    let joined = shlex::try_join(words.iter().map(AsRef::as_ref));
-    joined.unwrap_or_else(|_| words.join(" "))
 }
 
 #[cfg(test)]

@@ -1,4 +1,10 @@
 use super::*;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use trapline_abi::job::Shutdown;
+use trapline_abi::Job;
+use trapline_model::GuestConfig;
+use trapline_protocol::GuestDecoder;
 
 fn vmm(text: &str) -> CustomVmm {
     text.parse()

@@ -145,7 +145,7 @@ pub fn read(text: &str) -> Result<Study, InvalidFile> {
 /// Parses the user's configuration, and defines its VMMs.
 ///
 /// # Errors
-/// As of [`read`].
+/// The same as those of [`read`].
 pub fn read_configuration(text: &str) -> Result<(), InvalidFile> {
     let reader = Reader { text };
     let written: Configuration = reader.deserialize()?;
