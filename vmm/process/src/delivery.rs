@@ -1,9 +1,9 @@
 //! Delivery of interrupts and exceptions (Intel SDM volume 3, 6.14): a frame on the guest's stack.
 
-use crate::decode::Access;
 use crate::memory::Memory;
-use crate::paging::{translate, PageFault};
 use crate::registers::{Registers, INTERRUPTS_ON};
+use trapline_emulation::decode::Access;
+use trapline_emulation::paging::{translate, PageFault};
 use trapline_interface::{System, PAGE};
 
 /// Vectors of exceptions.
@@ -114,7 +114,13 @@ impl Cpu {
         };
         let (cs, ss) = self.selectors(registers);
         let r = &registers.0;
-        let frame = [r.rip, cs, registers.flags(self.interrupts_on), r.rsp, ss];
+        let frame = [
+            r.rip,
+            cs,
+            registers.flags_with(self.interrupts_on),
+            r.rsp,
+            ss,
+        ];
         let words = error.into_iter().chain(frame);
         let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         let top = (stack & !15).wrapping_sub(bytes.len() as u64);

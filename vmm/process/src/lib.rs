@@ -4,15 +4,13 @@
 //! cannot run there stop it for the VMM: privileged ones, accesses to memory that does not exist, and system calls,
 //! which are hypercalls ([`vcpu`]). Stops are reported by a signal handler in the process ([`signalled`]), or the VMM
 //! traces it ([`tracee`]); [`crossing`] selects. The process has the mappings that the guest's page tables
-//! describe ([`paging`], [`mappings`]). Interrupts are delivered by frames on the guest's stack ([`delivery`]).
+//! describe ([`trapline_emulation::paging`], [`mappings`]). Interrupts are delivered by frames on the guest's stack ([`delivery`]).
 //!
 //! Guests run in 64-bit mode on one vCPU. Those at ring 0 work as far as their privileged instructions are listed
-//! in [`decode`]; `popf` cannot change their interrupt flag, because it does not trap.
+//! in [`trapline_emulation::decode`]; `popf` cannot change their interrupt flag, because it does not trap.
 
-mod apic;
 mod control;
 mod crossing;
-mod decode;
 mod delivery;
 mod failure;
 mod filter;
@@ -22,7 +20,6 @@ mod layout;
 mod listener;
 mod mappings;
 mod memory;
-mod paging;
 mod registers;
 mod rewrite;
 mod sandbox;

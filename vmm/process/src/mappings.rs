@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::layout::{ALIAS, SWITCHER};
 use crate::memory::Memory;
-use crate::paging::{cached, Translation};
+use trapline_emulation::paging::{cached, Translation};
 
 use std::io;
 use std::ops::Range;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use trapline_emulation::TableMemory;
 use trapline_interface::{Access, Error, Gpa, Region, Result, PAGE};
 
 /// An attached region.
@@ -126,15 +127,15 @@ impl Memory {
         found.attached.mark(found.offset);
         found.attached.region.write(found.offset, bytes).ok()
     }
+}
 
-    /// Reads a table entry.
-    pub fn read64(&mut self, address: u64) -> Option<u64> {
+impl TableMemory for Memory {
+    fn read64(&mut self, address: u64) -> Option<u64> {
         let found = self.find(address)?;
         found.attached.region.load64(found.offset)
     }
 
-    /// Writes a table entry.
-    pub fn write64(&mut self, address: u64, value: u64) -> Option<()> {
+    fn write64(&mut self, address: u64, value: u64) -> Option<()> {
         self.write(address, &value.to_le_bytes())
     }
 }

@@ -1,5 +1,6 @@
 //! Registers of the guest, as the kernel transfers them.
 
+use trapline_emulation::{merge, GuestRegisters};
 use trapline_interface::General;
 
 /// Selectors of user code and data in every 64-bit process of Linux (`arch/x86/include/asm/segment.h`).
@@ -29,15 +30,6 @@ impl Registers {
         Self(registers)
     }
 
-    /// Returns the general register with this number, as instructions encode it.
-    pub fn get(&self, number: u8) -> u64 {
-        let r = &self.0;
-        [
-            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
-            r.r12, r.r13, r.r14, r.r15,
-        ][usize::from(number & 15)]
-    }
-
     fn place(&mut self, number: u8) -> &mut u64 {
         let r = &mut self.0;
         match number & 15 {
@@ -60,18 +52,6 @@ impl Registers {
         }
     }
 
-    /// Sets the low `size` bytes of a register. As the CPU does, 4 bytes clear the upper half, and 1 or 2 keep
-    /// the rest.
-    pub fn set(&mut self, number: u8, size: u8, value: u64) {
-        let place = self.place(number);
-        *place = match size {
-            1 => *place & !0xff | value & 0xff,
-            2 => *place & !0xffff | value & 0xffff,
-            4 => value & 0xffff_ffff,
-            _ => value,
-        };
-    }
-
     /// Replaces the general registers. Flags that a process cannot set are ignored.
     pub fn set_general(&mut self, general: &General) {
         macro_rules! copy {
@@ -85,13 +65,13 @@ impl Registers {
     pub fn general(&self, interrupts_on: bool) -> General {
         let r = &self.0;
         macro_rules! copy {
-            ($($name:ident)*) => { General { $($name: r.$name,)* rflags: self.flags(interrupts_on) } };
+            ($($name:ident)*) => { General { $($name: r.$name,)* rflags: self.flags_with(interrupts_on) } };
         }
         copy!(rax rbx rcx rdx rsi rdi rsp rbp r8 r9 r10 r11 r12 r13 r14 r15 rip)
     }
 
     /// Returns the flags, with the given interrupt flag.
-    pub fn flags(&self, interrupts_on: bool) -> u64 {
+    pub fn flags_with(&self, interrupts_on: bool) -> u64 {
         match interrupts_on {
             true => self.0.eflags | INTERRUPTS_ON,
             false => self.0.eflags & !INTERRUPTS_ON,
@@ -101,5 +81,31 @@ impl Registers {
     /// Replaces the flags that a process can set.
     pub fn set_flags(&mut self, flags: u64) {
         self.0.eflags = flags & SETTABLE | ALWAYS;
+    }
+}
+
+impl GuestRegisters for Registers {
+    fn get(&self, number: u8) -> u64 {
+        let r = &self.0;
+        [
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15,
+        ][usize::from(number & 15)]
+    }
+
+    fn set(&mut self, number: u8, size: u8, value: u64) {
+        merge(self.place(number), size, value);
+    }
+
+    fn instruction(&self) -> u64 {
+        self.0.rip
+    }
+
+    fn flags(&self) -> u64 {
+        self.0.eflags
+    }
+
+    fn segment_bases(&self) -> [u64; 2] {
+        [self.0.fs_base, self.0.gs_base]
     }
 }

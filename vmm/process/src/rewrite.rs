@@ -3,12 +3,12 @@
 //! Only calls that the guest marks ([`HYPERCALL_PADDING`]) are rewritten: for others the VMM cannot exclude that
 //! something else jumps to the bytes behind them. The jump has the effects of `syscall` on registers, and uses no stack.
 
-use crate::decode::Access;
 use crate::delivery::Cpu;
 use crate::layout::REWRITTEN;
 use crate::memory::Memory;
-use crate::paging::translate;
 use trapline_abi::platform::HYPERCALL_PADDING;
+use trapline_emulation::decode::Access;
+use trapline_emulation::paging::translate;
 use trapline_interface::PAGE;
 
 const PADDING: usize = HYPERCALL_PADDING.len();

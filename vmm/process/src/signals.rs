@@ -5,10 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::Arc;
+use trapline_emulation::apic::{Requests, VECTORS};
 use trapline_interface::Kick;
-
-/// Number of interrupt vectors.
-pub(crate) const VECTORS: usize = 256;
 
 /// The signal: the first real-time signal that the C library leaves to programs.
 pub(crate) const SIGNAL: libc::c_int = 34;
@@ -38,16 +36,6 @@ impl Lines {
     pub fn request(&self, vector: u8) {
         let bit = 1 << (vector % 32);
         self.requested[usize::from(vector) / 32].fetch_or(bit, Ordering::SeqCst);
-    }
-
-    pub fn clear(&self, vector: u8) {
-        let bit = 1 << (vector % 32);
-        self.requested[usize::from(vector) / 32].fetch_and(!bit, Ordering::SeqCst);
-    }
-
-    /// Returns 32 request bits.
-    pub fn word(&self, index: usize) -> u32 {
-        self.requested[index].load(Ordering::SeqCst)
     }
 
     /// Stops the running guest, or wakes the halted vCPU. Async-signal-safe.
@@ -106,6 +94,24 @@ impl Lines {
                 any,
             );
         }
+    }
+}
+
+/// Requests from any thread.
+pub(crate) struct SharedRequests(pub Arc<Lines>);
+
+impl Requests for SharedRequests {
+    fn request(&mut self, vector: u8) {
+        self.0.request(vector);
+    }
+
+    fn clear(&mut self, vector: u8) {
+        let bit = 1 << (vector % 32);
+        self.0.requested[usize::from(vector) / 32].fetch_and(!bit, Ordering::SeqCst);
+    }
+
+    fn word(&self, index: usize) -> u32 {
+        self.0.requested[index].load(Ordering::SeqCst)
     }
 }
 

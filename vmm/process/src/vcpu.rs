@@ -5,10 +5,8 @@ mod emulate;
 mod faults;
 
 use self::emulate::Emulation;
-use crate::apic::Apic;
 use crate::control::{Control, GuestState, Mode, Stop};
 use crate::crossing::Crossing;
-use crate::decode::PortString;
 use crate::delivery::{
     Cpu, ALIGNMENT_CHECK, BREAKPOINT, DEBUG, DIVIDE_ERROR, FLOATING_POINT, INVALID_OPCODE,
     PAGE_FAULT, VECTOR_FLOATING_POINT,
@@ -16,14 +14,17 @@ use crate::delivery::{
 use crate::failure::denied;
 use crate::layout::SWITCHER_PAGES;
 use crate::mappings::Mappings;
-use crate::paging::PageFault;
 use crate::registers::{Registers, INTERRUPTS_ON};
 use crate::sandbox;
 use crate::shared::Shared;
 use crate::signalled::Signalled;
-use crate::signals::{monotonic_ns, ProcessKick, Timer};
+use crate::signals::{monotonic_ns, ProcessKick, SharedRequests, Timer};
 use std::io;
 use std::sync::Arc;
+use trapline_emulation::apic::Apic;
+use trapline_emulation::decode::PortString;
+use trapline_emulation::paging::PageFault;
+use trapline_emulation::GuestRegisters;
 use trapline_interface::{
     Activity, BootState, Entry, Error, Exit, Kicker, RegSet, Region, Result, Stop as GuestStop,
     Vcpu, VcpuState, VcpuStats, PAGE,
@@ -40,7 +41,7 @@ pub struct ProcessVcpu {
     process: Box<dyn Control + Send>,
     guest: GuestState,
     cpu: Cpu,
-    apic: Option<Apic>,
+    apic: Option<Apic<SharedRequests>>,
     pending: Pending,
     timer: Option<Timer>,
     mappings: Mappings,
@@ -129,7 +130,7 @@ impl ProcessVcpu {
             false => None,
         };
         Ok(Self {
-            apic: has_apic.then(|| Apic::new(Arc::clone(&shared.lines))),
+            apic: has_apic.then(|| Apic::new(SharedRequests(Arc::clone(&shared.lines)))),
             changes: shared.changes(),
             shared,
             crossing,

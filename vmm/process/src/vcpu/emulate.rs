@@ -6,12 +6,13 @@
 
 use super::{Event, Pending, ProcessVcpu, Step};
 use crate::control::{Mode, Stop};
-use crate::decode::{Access, Form, Operand};
 use crate::layout::{SCRATCH, SWITCHER};
 use crate::mappings::show;
-use crate::paging::translate;
 use crate::signals::monotonic_ns;
 use std::ops::Range;
+use trapline_emulation::decode::{Access, Form, Operand};
+use trapline_emulation::paging::translate;
+use trapline_emulation::GuestRegisters;
 use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
 
 /// Page of the local APIC (Intel SDM volume 3, 11.4.1).
@@ -169,7 +170,7 @@ impl ProcessVcpu {
     fn part(&mut self, now: &Emulation, access: Access) -> Result<Part, Event> {
         let address = now.address();
         let mut memory = self.shared.memory();
-        let found = translate(&mut memory, &self.cpu.system, address, access);
+        let found = translate(&mut *memory, &self.cpu.system, address, access);
         let at = found.map_err(Event::page_fault)?.address;
         let range = now.next_range();
         Ok(Part { at, range })

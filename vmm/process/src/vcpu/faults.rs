@@ -2,11 +2,12 @@
 
 use super::emulate::{Emulation, NOT_EMULATED};
 use super::{Event, Pending, ProcessVcpu, Step};
-use crate::decode::{self, Access, PortString, Privileged, LONGEST};
 use crate::delivery::GENERAL_PROTECTION;
-use crate::paging::translate;
 use crate::registers::USER_CODE;
 use trapline_abi::platform::HYPERCALL;
+use trapline_emulation::decode::{self, Access, PortString, Privileged, LONGEST};
+use trapline_emulation::paging::translate;
+use trapline_emulation::GuestRegisters;
 use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
 
 /// `SEGV_ACCERR` of `<asm-generic/siginfo.h>`.
@@ -179,7 +180,7 @@ impl ProcessVcpu {
 
     /// Maps the memory at `address`, or emulates the access, or delivers the page fault.
     fn memory_fault(&mut self, code: &[u8], address: u64, is_denied: bool) -> Step {
-        let operand = decode::operand(code, &self.guest.registers, address);
+        let operand = decode::operand(code, &self.guest.registers, |it| it.contains(address));
         let access = match operand {
             Some((operand, _)) => operand.access,
             None if is_denied => Access::Write,
@@ -202,7 +203,7 @@ impl ProcessVcpu {
     ) -> std::result::Result<bool, Event> {
         let (to, is_writable) = {
             let mut memory = self.shared.memory();
-            let found = translate(&mut memory, &self.cpu.system, address, access);
+            let found = translate(&mut *memory, &self.cpu.system, address, access);
             let to = found.map_err(Event::page_fault)?;
             let Some(found) = memory.find(to.address) else {
                 return Ok(false);

@@ -1,12 +1,12 @@
 //! Prefixes, operands and immediate values of an instruction.
 
-use crate::registers::Registers;
+use crate::GuestRegisters;
 
 /// Reader of an instruction.
-pub(super) struct Reader<'a> {
+pub(super) struct Reader<'a, R> {
     pub(super) code: &'a [u8],
     pub(super) at: usize,
-    pub(super) registers: &'a Registers,
+    pub(super) registers: &'a R,
     pub(super) is_16_bit: bool,
     pub(super) is_repeated: bool,
     /// Mandatory prefix f2.
@@ -30,9 +30,9 @@ pub(super) struct Address {
     is_relative: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a, R: GuestRegisters> Reader<'a, R> {
     /// Skips prefixes. Addresses of 32 bits are not supported.
-    pub(super) fn open(code: &'a [u8], registers: &'a Registers) -> Option<Self> {
+    pub(super) fn open(code: &'a [u8], registers: &'a R) -> Option<Self> {
         let mut reader = Self {
             code,
             at: 0,
@@ -48,8 +48,8 @@ impl<'a> Reader<'a> {
                 0x66 => reader.is_16_bit = true,
                 0xf3 => reader.is_repeated = true,
                 0xf2 => reader.has_f2 = true,
-                0x64 => reader.segment = registers.0.fs_base,
-                0x65 => reader.segment = registers.0.gs_base,
+                0x64 => reader.segment = registers.segment_bases()[0],
+                0x65 => reader.segment = registers.segment_bases()[1],
                 0x26 | 0x2e | 0x36 | 0x3e | 0xf0 => {}
                 _ => break,
             }
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         match address.is_relative {
             true => address
                 .value
-                .wrapping_add(self.registers.0.rip + self.at as u64),
+                .wrapping_add(self.registers.instruction() + self.at as u64),
             false => address.value,
         }
     }

@@ -1,7 +1,34 @@
 //! A local APIC with its timer (Intel SDM volume 3, chapter 11). The timer counts nanoseconds.
 
-use crate::signals::{Lines, VECTORS};
-use std::sync::Arc;
+/// Number of interrupt vectors.
+pub const VECTORS: usize = 256;
+
+/// Requested interrupts.
+pub trait Requests {
+    /// Requests an interrupt.
+    fn request(&mut self, vector: u8);
+
+    /// Clears a request.
+    fn clear(&mut self, vector: u8);
+
+    /// Returns the requests of 32 vectors, a bit each.
+    fn word(&self, index: usize) -> u32;
+}
+
+/// Requests by the vCPU alone.
+impl Requests for [u32; VECTORS / 32] {
+    fn request(&mut self, vector: u8) {
+        self[usize::from(vector) / 32] |= 1 << (vector % 32);
+    }
+
+    fn clear(&mut self, vector: u8) {
+        self[usize::from(vector) / 32] &= !(1 << (vector % 32));
+    }
+
+    fn word(&self, index: usize) -> u32 {
+        self[index]
+    }
+}
 
 const ID: u64 = 0x20;
 const VERSION: u64 = 0x30;
@@ -29,20 +56,21 @@ const TO_SELF: u32 = 1 << 18;
 const REGISTERS: usize = 0x40;
 
 /// The local APIC of a vCPU.
-pub(crate) struct Apic {
+pub struct Apic<R> {
     registers: [u32; REGISTERS],
     in_service: [u32; VECTORS / 32],
-    lines: Arc<Lines>,
+    requests: R,
     /// Expiry of the timer, and its period or 0.
     timer: Option<(u64, u64)>,
 }
 
-impl Apic {
-    pub fn new(lines: Arc<Lines>) -> Self {
+impl<R: Requests> Apic<R> {
+    /// Creates an APIC after a reset.
+    pub fn new(requests: R) -> Self {
         let mut apic = Self {
             registers: [0; REGISTERS],
             in_service: [0; VECTORS / 32],
-            lines,
+            requests,
             timer: None,
         };
         *apic.register(SPURIOUS) = 0xff;
@@ -61,7 +89,7 @@ impl Apic {
             ID => 0,
             VERSION => VERSION_VALUE,
             at @ IN_SERVICE.. if at < IN_SERVICE + 0x80 => self.in_service[word(IN_SERVICE)],
-            at @ REQUESTED.. if at < REQUESTED + 0x80 => self.lines.word(word(REQUESTED)),
+            at @ REQUESTED.. if at < REQUESTED + 0x80 => self.requests.word(word(REQUESTED)),
             CURRENT_COUNT => self.timer.map_or(0, |(due, _)| {
                 (due.saturating_sub(now) >> self.shift()) as u32
             }),
@@ -79,7 +107,7 @@ impl Apic {
         }
         match at {
             COMMAND if value & TO_SELF != 0 || *self.register(COMMAND_HIGH) == 0 => {
-                self.lines.request(value as u8);
+                self.requests.request(value as u8);
             }
             INITIAL_COUNT => self.start_timer(value, now),
             _ => {}
@@ -110,7 +138,7 @@ impl Apic {
             return;
         };
         let vector = *self.register(TIMER) as u8;
-        self.lines.request(vector);
+        self.requests.request(vector);
         self.timer = match self.timer {
             Some((_, period)) if period != 0 => Some((due + period, period)),
             _ => None,
@@ -128,7 +156,7 @@ impl Apic {
         if *self.register(SPURIOUS) & ENABLED == 0 {
             return None;
         }
-        let vector = highest(|word| self.lines.word(word))?;
+        let vector = highest(|word| self.requests.word(word))?;
         let in_service = highest(|word| self.in_service[word]).unwrap_or(0);
         let priority = (*self.register(TASK_PRIORITY) as usize).max(in_service);
         (vector / 16 > priority / 16).then_some(vector as u8)
@@ -136,7 +164,7 @@ impl Apic {
 
     /// Moves an interrupt into service.
     pub fn accept(&mut self, vector: u8) {
-        self.lines.clear(vector);
+        self.requests.clear(vector);
         self.in_service[usize::from(vector) / 32] |= 1 << (vector % 32);
     }
 }
@@ -152,19 +180,18 @@ fn highest(word: impl Fn(usize) -> u32) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn apic() -> (Apic, Arc<Lines>) {
-        let lines = Arc::new(Lines::default());
-        let mut apic = Apic::new(Arc::clone(&lines));
+    fn apic() -> Apic<[u32; VECTORS / 32]> {
+        let mut apic = Apic::new([0; VECTORS / 32]);
         apic.write(SPURIOUS, ENABLED | 0x3f, 0);
-        (apic, lines)
+        apic
     }
 
     #[test]
     fn higher_vector_is_delivered_first_and_blocks_lower_ones() {
-        let (mut apic, lines) = apic();
-        lines.request(0x40);
-        lines.request(0x80);
-        lines.request(0x40);
+        let mut apic = apic();
+        apic.requests.request(0x40);
+        apic.requests.request(0x80);
+        apic.requests.request(0x40);
         assert_eq!(apic.pending(), Some(0x80));
         apic.accept(0x80);
         assert_eq!(apic.pending(), None);
@@ -178,15 +205,15 @@ mod tests {
 
     #[test]
     fn disabled_apic_delivers_nothing() {
-        let (mut apic, lines) = apic();
+        let mut apic = apic();
         apic.write(SPURIOUS, 0x3f, 0);
-        lines.request(0x40);
+        apic.requests.request(0x40);
         assert_eq!(apic.pending(), None);
     }
 
     #[test]
     fn timer_expires_once_and_can_be_read() {
-        let (mut apic, _) = apic();
+        let mut apic = apic();
         apic.write(DIVIDER, 0b1011, 0);
         apic.write(TIMER, 0x31, 0);
         apic.write(INITIAL_COUNT, 1000, 50);
@@ -200,7 +227,7 @@ mod tests {
 
     #[test]
     fn timer_divides_and_repeats() {
-        let (mut apic, _) = apic();
+        let mut apic = apic();
         apic.write(DIVIDER, 0b0000, 0);
         apic.write(TIMER, PERIODIC | 0x31, 0);
         apic.write(INITIAL_COUNT, 10, 0);
@@ -211,7 +238,7 @@ mod tests {
 
     #[test]
     fn self_interrupt_is_requested() {
-        let (mut apic, _) = apic();
+        let mut apic = apic();
         apic.write(COMMAND, TO_SELF | 1 << 14 | 0x30, 0);
         assert_eq!(apic.pending(), Some(0x30));
     }

@@ -1,5 +1,5 @@
-//! Decoding of the instructions that cannot run in a process: privileged ones, and accesses to memory that the
-//! process does not have.
+//! Decoding of the instructions that a VMM completes: privileged ones, and accesses to memory that the guest does
+//! not have.
 //!
 //! Opcodes are those of the Intel SDM volume 2, appendix A. Instructions that are not listed are not decoded;
 //! their memory operands can be RAM only.
@@ -7,21 +7,23 @@
 mod reader;
 
 use self::reader::Reader;
-use crate::registers::Registers;
+use crate::GuestRegisters;
 
 /// Longest instruction in bytes.
-pub(crate) const LONGEST: usize = 15;
+pub const LONGEST: usize = 15;
 
 /// Direction flag: string instructions go downwards.
 const DIRECTION: u64 = 1 << 10;
 
+const RAX: u8 = 0;
 const RCX: u8 = 1;
+const RDX: u8 = 2;
 const RSI: u8 = 6;
 const RDI: u8 = 7;
 
 /// A privileged instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Privileged {
+pub enum Privileged {
     /// Port access through the accumulator.
     Port { port: u16, size: u8, is_write: bool },
     /// One element of a port access through memory.
@@ -42,7 +44,7 @@ pub(crate) enum Privileged {
 
 /// A port access through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PortString {
+pub struct PortString {
     pub port: u16,
     pub size: u8,
     pub is_write: bool,
@@ -51,7 +53,7 @@ pub(crate) struct PortString {
 
 /// Access to a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     Read,
     Write,
     ReadWrite,
@@ -59,7 +61,7 @@ pub(crate) enum Access {
 
 /// Effect of an instruction, if it can be completed without executing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Loads a register of `size` bytes, with sign extension or without.
     Load {
         register: u8,
@@ -74,7 +76,7 @@ pub(crate) enum Form {
 
 /// The memory operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Operand {
+pub struct Operand {
     pub address: u64,
     /// Size in bytes, at most 16.
     pub size: u8,
@@ -83,14 +85,14 @@ pub(crate) struct Operand {
 }
 
 /// Decodes a privileged instruction. Returns it with its length.
-pub(crate) fn privileged(code: &[u8], registers: &Registers) -> Option<(Privileged, u64)> {
+pub fn privileged(code: &[u8], registers: &impl GuestRegisters) -> Option<(Privileged, u64)> {
     let mut reader = Reader::open(code, registers)?;
     let opcode = reader.byte()?;
     let size = match opcode & 1 {
         0 => 1,
         _ => reader.wide().min(4),
     };
-    let by_dx = registers.0.rdx as u16;
+    let by_dx = registers.get(RDX) as u16;
     let is_write = opcode & 2 != 0;
     let found = match opcode {
         0xe4..=0xe7 => Privileged::Port {
@@ -120,7 +122,7 @@ pub(crate) fn privileged(code: &[u8], registers: &Registers) -> Option<(Privileg
 }
 
 /// Decodes a system instruction with two bytes of opcode.
-fn system(reader: &mut Reader<'_>) -> Option<Privileged> {
+fn system(reader: &mut Reader<'_, impl GuestRegisters>) -> Option<Privileged> {
     let opcode = reader.byte()?;
     let mod_rm = reader.mod_rm()?;
     match (opcode, mod_rm.register & 7, mod_rm.operand) {
@@ -131,21 +133,24 @@ fn system(reader: &mut Reader<'_>) -> Option<Privileged> {
     }
 }
 
-/// Decodes the memory operand that contains `fault`. Returns it with the length of the instruction.
-pub(crate) fn operand(code: &[u8], registers: &Registers, fault: u64) -> Option<(Operand, u64)> {
+/// Decodes the memory operand that `is_accessed`. Returns it with the length of the instruction.
+pub fn operand(
+    code: &[u8],
+    registers: &impl GuestRegisters,
+    is_accessed: impl Fn(&Operand) -> bool,
+) -> Option<(Operand, u64)> {
     let mut reader = Reader::open(code, registers)?;
     let opcode = reader.byte()?;
     let found = match opcode {
         0x0f => two_bytes(&mut reader)?,
-        0xa4 | 0xa5 | 0xaa..=0xad => string(&reader, opcode, fault)?,
+        0xa4 | 0xa5 | 0xaa..=0xad => string(&reader, opcode, &is_accessed)?,
         0xa0..=0xa3 => absolute(&mut reader, opcode)?,
         _ => one_byte(&mut reader, opcode)?,
     };
-    let contains = fault.wrapping_sub(found.address) < u64::from(found.size);
-    contains.then_some((found, reader.at as u64))
+    is_accessed(&found).then_some((found, reader.at as u64))
 }
 
-fn one_byte(reader: &mut Reader<'_>, opcode: u8) -> Option<Operand> {
+fn one_byte(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<Operand> {
     use Access::{Read, ReadWrite, Write};
     let mod_rm = reader.mod_rm()?;
     let address = mod_rm.operand.ok()?;
@@ -199,7 +204,7 @@ fn one_byte(reader: &mut Reader<'_>, opcode: u8) -> Option<Operand> {
     })
 }
 
-fn two_bytes(reader: &mut Reader<'_>) -> Option<Operand> {
+fn two_bytes(reader: &mut Reader<'_, impl GuestRegisters>) -> Option<Operand> {
     use Access::{Read, ReadWrite, Write};
     let opcode = reader.byte()?;
     let mod_rm = reader.mod_rm()?;
@@ -259,8 +264,12 @@ fn two_bytes(reader: &mut Reader<'_>) -> Option<Operand> {
     })
 }
 
-/// One element of `movs`, `stos` or `lods`: the operand that contains `fault`.
-fn string(reader: &Reader<'_>, opcode: u8, fault: u64) -> Option<Operand> {
+/// One element of `movs`, `stos` or `lods`: the operand that `is_accessed`.
+fn string(
+    reader: &Reader<'_, impl GuestRegisters>,
+    opcode: u8,
+    is_accessed: impl Fn(&Operand) -> bool,
+) -> Option<Operand> {
     let size = reader.size(opcode);
     let (from, to) = (reader.registers.get(RSI), reader.registers.get(RDI));
     let operand = |address, access| Operand {
@@ -271,17 +280,16 @@ fn string(reader: &Reader<'_>, opcode: u8, fault: u64) -> Option<Operand> {
     };
     let source = operand(from.wrapping_add(reader.segment), Access::Read);
     let target = operand(to, Access::Write);
-    let is_in = |operand: &Operand| fault.wrapping_sub(operand.address) < u64::from(size);
     let candidates = match opcode {
         0xa4 | 0xa5 => [Some(source), Some(target)],
         0xaa | 0xab => [None, Some(target)],
         _ => [Some(source), None],
     };
-    candidates.into_iter().flatten().find(is_in)
+    candidates.into_iter().flatten().find(is_accessed)
 }
 
 /// `mov` between the accumulator and an address in the instruction.
-fn absolute(reader: &mut Reader<'_>, opcode: u8) -> Option<Operand> {
+fn absolute(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<Operand> {
     let size = reader.size(opcode);
     let address = reader.signed(8)?.wrapping_add(reader.segment);
     let (access, form) = match opcode & 2 {
@@ -293,7 +301,7 @@ fn absolute(reader: &mut Reader<'_>, opcode: u8) -> Option<Operand> {
             };
             (Access::Read, load)
         }
-        _ => (Access::Write, Form::Store(reader.registers.0.rax)),
+        _ => (Access::Write, Form::Store(reader.registers.get(RAX))),
     };
     Some(Operand {
         address,
@@ -303,9 +311,16 @@ fn absolute(reader: &mut Reader<'_>, opcode: u8) -> Option<Operand> {
     })
 }
 
+impl Operand {
+    /// Returns whether it contains the byte at `address`.
+    pub fn contains(&self, address: u64) -> bool {
+        address.wrapping_sub(self.address) < u64::from(self.size)
+    }
+}
+
 impl PortString {
     /// Address of the element.
-    pub fn address(&self, registers: &Registers) -> u64 {
+    pub fn address(&self, registers: &impl GuestRegisters) -> u64 {
         registers.get(self.index())
     }
 
@@ -317,23 +332,23 @@ impl PortString {
     }
 
     /// Returns true if no element is left.
-    pub fn is_done(&self, registers: &Registers) -> bool {
-        self.is_repeated && registers.0.rcx == 0
+    pub fn is_done(&self, registers: &impl GuestRegisters) -> bool {
+        self.is_repeated && registers.get(RCX) == 0
     }
 
     /// Moves on to the next element. Returns true if this one was the last.
-    pub fn advance(&self, registers: &mut Registers) -> bool {
+    pub fn advance(&self, registers: &mut impl GuestRegisters) -> bool {
         let size = u64::from(self.size);
-        let step = match registers.0.eflags & DIRECTION {
+        let step = match registers.flags() & DIRECTION {
             0 => size,
             _ => size.wrapping_neg(),
         };
         let at = self.address(registers).wrapping_add(step);
         registers.set(self.index(), 8, at);
         if self.is_repeated {
-            registers.set(RCX, 8, registers.0.rcx.wrapping_sub(1));
+            registers.set(RCX, 8, registers.get(RCX).wrapping_sub(1));
         }
-        !self.is_repeated || registers.0.rcx == 0
+        !self.is_repeated || registers.get(RCX) == 0
     }
 }
 

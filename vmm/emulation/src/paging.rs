@@ -1,7 +1,7 @@
 //! The guest's page tables (Intel SDM volume 3, 4.5), walked at faults.
 
 use crate::decode::Access;
-use crate::memory::Memory;
+use crate::TableMemory;
 use trapline_interface::System;
 
 const PRESENT: u64 = 1;
@@ -22,11 +22,11 @@ const ERROR_USER: u64 = 1 << 2;
 
 /// A page fault of the guest's own, with its error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PageFault(pub u64);
+pub struct PageFault(pub u64);
 
 /// A translated address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Translation {
+pub struct Translation {
     pub address: u64,
     /// The page may be mapped writable: it allows writes and is marked dirty.
     pub is_writable: bool,
@@ -35,8 +35,8 @@ pub(crate) struct Translation {
 }
 
 /// Translates `address`, and sets accessed and dirty bits as the CPU does.
-pub(crate) fn translate(
-    memory: &mut Memory,
+pub fn translate(
+    memory: &mut impl TableMemory,
     system: &System,
     address: u64,
     access: Access,
@@ -45,12 +45,12 @@ pub(crate) fn translate(
 }
 
 /// Translates `address` if a CPU could have the translation cached: its entries are marked as accessed.
-pub(crate) fn cached(memory: &mut Memory, system: &System, address: u64) -> Option<Translation> {
+pub fn cached(memory: &mut impl TableMemory, system: &System, address: u64) -> Option<Translation> {
     walk(memory, system, address, Access::Read, false).ok()
 }
 
 fn walk(
-    memory: &mut Memory,
+    memory: &mut impl TableMemory,
     system: &System,
     address: u64,
     access: Access,

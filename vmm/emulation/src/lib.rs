@@ -1,0 +1,49 @@
+//! Parts of a CPU that some hypervisors leave to the VMM: the local APIC ([`apic`]), the decoding of an
+//! instruction ([`decode`]), and the walk through the guest's page tables ([`paging`]). `no_std`.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod apic;
+pub mod decode;
+pub mod paging;
+
+/// The registers of a stopped vCPU.
+pub trait GuestRegisters {
+    /// Returns the general register with this number, as instructions encode it.
+    fn get(&self, number: u8) -> u64;
+
+    /// Sets the low `size` bytes of a general register. As the CPU does, 4 bytes clear the upper half, and 1 or
+    /// 2 keep the rest.
+    fn set(&mut self, number: u8, size: u8, value: u64);
+
+    /// Returns the address of the instruction.
+    fn instruction(&self) -> u64;
+
+    /// Returns `rflags`.
+    fn flags(&self) -> u64;
+
+    /// Returns the base addresses of segments `fs` and `gs`.
+    fn segment_bases(&self) -> [u64; 2];
+}
+
+/// Replaces the low `size` bytes of a register as the CPU does: 4 bytes clear the upper half, and 1 or 2 keep
+/// the rest.
+pub fn merge(register: &mut u64, size: u8, value: u64) {
+    *register = match size {
+        1 => *register & !0xff | value & 0xff,
+        2 => *register & !0xffff | value & 0xffff,
+        4 => value & 0xffff_ffff,
+        _ => value,
+    };
+}
+
+/// Memory that contains the guest's page tables.
+pub trait TableMemory {
+    /// Reads an entry; `None` without memory at this guest-physical address.
+    fn read64(&mut self, address: u64) -> Option<u64>;
+
+    /// Writes an entry; `None` without writable memory there.
+    fn write64(&mut self, address: u64, value: u64) -> Option<()>;
+}
