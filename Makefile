@@ -69,7 +69,7 @@ baseline: build ## Measure the exact figures that `make test` compares with
 
 fixtures: build ## Record the guests that tests replay
 	TRAPLINE_IMAGE_TARGET=$(CURDIR)/target/image-slow CARGO_PROFILE_GUEST_OPT_LEVEL=1 \
-	    guest/kernel/build.sh target/image-slow/trapline-image
+	    scripts/freestanding.sh trapline-kernel target/image-slow/trapline-image
 	@scripts/fixtures.sh $(DIST) target/image-slow/trapline-image
 
 bench: build ## Print the figures that the README quotes

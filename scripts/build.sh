@@ -39,10 +39,12 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 remapped="'--remap-path-prefix=$cargo_home=cargo', '--remap-path-prefix=$PWD=.'"
 cargo build --profile guest "${selected[@]}" \
     --config "target.x86_64-unknown-linux-gnu.rustflags=[$remapped]"
-guest/kernel/build.sh "$dist/.trapline-image.built"
+scripts/freestanding.sh trapline-kernel "$dist/.trapline-image.built"
+scripts/freestanding.sh trapline-nova "$dist/.trapline-nova.built"
 
 place "$built/release/trapline" trapline
 for program in "${guest_programs[@]}"; do place "$built/guest/$program" "$program"; done
 place "$dist/.trapline-image.built" trapline-image
+place "$dist/.trapline-nova.built" trapline-nova
 place "$built/release/libtrapline_plugin.so" libtrapline_profile.so
 place "$built/release/libtrapline_steady.so" libtrapline_steady.so

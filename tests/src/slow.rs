@@ -15,7 +15,8 @@ pub fn slow_image() -> &'static Path {
         let target = root().join("target/image-slow");
         std::fs::create_dir_all(&target).expect("directory can be created");
         let image = target.join("trapline-image");
-        let built = Command::new(root().join("guest/kernel/build.sh"))
+        let built = Command::new(root().join("scripts/freestanding.sh"))
+            .arg("trapline-kernel")
             .arg(&image)
             .env("TRAPLINE_IMAGE_TARGET", &target)
             .env("CARGO_PROFILE_GUEST_OPT_LEVEL", "1")

@@ -8,7 +8,7 @@
 //! the interface to Xen, [`process`] runs programs at ring 3. [`system`] implements `System` for the workloads. [`fault`] injects faults.
 //!
 //! This crate is compiled twice. In a workspace build it is a stub, whose tests check the parts that
-//! need no machine; `build.sh` builds the image with `--cfg trapline_image` (see build.rs and
+//! need no machine; `scripts/freestanding.sh` builds the image with `--cfg trapline_image` (see build.rs and
 //! image.ld).
 #![cfg_attr(trapline_image, no_std, no_main)]
 
@@ -47,5 +47,5 @@ mod xen;
 
 #[cfg(not(trapline_image))]
 fn main() {
-    println!("This is a stub: guest/kernel/build.sh builds the Trapline image, which runs without an operating system.");
+    println!("This is a stub: scripts/freestanding.sh builds the Trapline image, which runs without an operating system.");
 }

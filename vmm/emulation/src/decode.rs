@@ -7,6 +7,7 @@
 mod reader;
 
 use self::reader::Reader;
+use crate::compute::{Computation, Operation};
 use crate::GuestRegisters;
 
 /// Longest instruction in bytes.
@@ -82,6 +83,8 @@ pub struct Operand {
     pub size: u8,
     pub access: Access,
     pub form: Form,
+    /// Computation with the value read, of an instruction that is [`Form::Other`].
+    pub computation: Option<Computation>,
 }
 
 /// Decodes a privileged instruction. Returns it with its length.
@@ -195,12 +198,42 @@ fn one_byte(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<
         0xc6 | 0xc7 => Form::Store(immediate),
         _ => Form::Other,
     };
+    let computation = (access == Read).then(|| {
+        let other = match opcode {
+            0x80 | 0x81 | 0x83 | 0xf6 | 0xf7 => immediate,
+            _ => reader.value(register, size),
+        };
+        computation(opcode, register, other, size)
+    });
     let address = reader.resolve(address);
     Some(Operand {
         address,
         size,
         access,
         form,
+        computation: computation.flatten(),
+    })
+}
+
+/// Returns the computation of an instruction that only reads its memory operand.
+fn computation(opcode: u8, register: u8, other: u64, size: u8) -> Option<Computation> {
+    let kept = (opcode & 0x38 != 0x38).then_some(register);
+    let (number, is_first, register) = match opcode {
+        // cmp r/m, r; then operations on r, r/m.
+        0x38 | 0x39 => (7, true, None),
+        0x00..=0x3f => (opcode >> 3, false, kept),
+        0x80 | 0x81 | 0x83 => (7, true, None),
+        // test.
+        0x84 | 0x85 => (4, true, None),
+        0xf6 | 0xf7 if register & 7 < 2 => (4, true, None),
+        _ => return None,
+    };
+    Some(Computation {
+        operation: Operation::from_number(number)?,
+        other,
+        is_first,
+        register,
+        size,
     })
 }
 
@@ -261,6 +294,7 @@ fn two_bytes(reader: &mut Reader<'_, impl GuestRegisters>) -> Option<Operand> {
         size,
         access,
         form,
+        computation: None,
     })
 }
 
@@ -277,6 +311,7 @@ fn string(
         size,
         access,
         form: Form::Other,
+        computation: None,
     };
     let source = operand(from.wrapping_add(reader.segment), Access::Read);
     let target = operand(to, Access::Write);
@@ -308,6 +343,7 @@ fn absolute(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<
         size,
         access,
         form,
+        computation: None,
     })
 }
 

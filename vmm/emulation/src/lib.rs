@@ -1,11 +1,12 @@
 //! Parts of a CPU that some hypervisors leave to the VMM: the local APIC ([`apic`]), the decoding of an
-//! instruction ([`decode`]), and the walk through the guest's page tables ([`paging`]). `no_std`.
+//! instruction ([`decode`]), arithmetic with what a device returned ([`compute`]), and the walk through the guest's page tables ([`paging`]). `no_std`.
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
 pub mod apic;
+pub mod compute;
 pub mod decode;
 pub mod paging;
 

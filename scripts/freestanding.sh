@@ -1,17 +1,18 @@
 #!/bin/sh
-# Builds the image into the file named by the first argument.
+# Builds a program that runs without an operating system, the image or another, into a file.
 #
-# Cargo runs with a target directory of its own: in the workspace's build this crate is
+# Cargo runs with a target directory of its own: in the workspace's build such a crate is
 # a stub, and features of other crates must not reach it. The result contains no path of
 # this machine: two builds give the same bytes.
 set -eu
 
-if [ $# -ne 1 ]; then
-    echo "usage: $0 OUTPUT" >&2
+if [ $# -ne 2 ]; then
+    echo "usage: $0 PACKAGE OUTPUT" >&2
     exit 2
 fi
-output=$1
-root=$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)
+package=$1
+output=$2
+root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 target=${TRAPLINE_IMAGE_TARGET:-$root/target/image}
 # Nothing from an outer cargo.
 unset CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_TARGET_DIR
@@ -22,6 +23,6 @@ export RUSTFLAGS="--cfg trapline_image \
 -C strip=debuginfo --remap-path-prefix=$root=. \
 --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 
-cargo build --quiet --package trapline-kernel --profile guest \
+cargo build --quiet --package "$package" --profile guest \
     --target x86_64-unknown-linux-gnu --target-dir "$target"
-cp "$target/x86_64-unknown-linux-gnu/guest/trapline-kernel" "$output"
+cp "$target/x86_64-unknown-linux-gnu/guest/$package" "$output"

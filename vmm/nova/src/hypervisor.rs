@@ -1,0 +1,197 @@
+//! The VM interface on NOVA: one virtual machine, a protection domain whose exits this program handles.
+
+use crate::hypercall::{
+    create_domain, create_handler, create_portal, create_thread, delegate, Selector, Source, Space,
+};
+use crate::timer::VCPU;
+use crate::utcb::{Parts, Utcb};
+use crate::vcpu::{self, NovaVcpu};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use trapline_emulation::TableMemory;
+use trapline_interface::{
+    Access, BootState, Caps, Controllers, Doorbell, Error, Gpa, Hypervisor, IoAddr, IrqId, IrqLine,
+    Missing, Region, Result, Ring0, VcpuId, Vm, VmSpec, PAGE,
+};
+
+/// Protection domain of this program.
+pub const OWN: Selector = 32;
+/// Protection domain of the virtual machine.
+const GUEST: Selector = 83;
+/// First of the 256 portals of exits.
+const PORTALS: Selector = 0x100;
+const EXITS: u64 = 256;
+/// Handler of exits.
+const HANDLER: Selector = 64;
+const HANDLER_UTCB: u64 = 0x2000_0000;
+
+extern "C" {
+    static trapline_handler_stack: u8;
+    fn trapline_exit_portal();
+    /// Code of the handler, first entered by the exit that starts the vCPU.
+    fn trapline_run_machine() -> !;
+}
+
+/// The hypervisor. Only the main thread uses it, once.
+pub struct Nova;
+
+/// The virtual machine.
+pub struct NovaVm {
+    memory: Arc<Memory>,
+    has_apic: bool,
+}
+
+/// Attached regions by guest-physical address.
+#[derive(Default)]
+pub struct Memory(RefCell<BTreeMap<u64, Arc<Region>>>);
+
+impl Hypervisor for Nova {
+    type Vm = NovaVm;
+
+    fn probe() -> core::result::Result<Caps, Missing> {
+        Ok(Caps {
+            ring0: Ring0::Native,
+            vcpus: 1,
+            irq_lines: false,
+            irq_pins: false,
+            doorbells: false,
+            read_only: false,
+            dirty: false,
+            tsc_offset: true,
+            kernel_exits: false,
+            halt_in_guest: false,
+        })
+    }
+
+    fn open() -> core::result::Result<Self, Missing> {
+        Ok(Self)
+    }
+
+    fn create_vm(&self, spec: &VmSpec) -> Result<NovaVm> {
+        if spec.halt_in_guest || spec.cpus != 1 || spec.controllers == Controllers::Full {
+            return Err(Error::Unsupported("create such a VM"));
+        }
+        // SAFETY: the stack is memory of this program, and nothing else uses it yet. The first message starts behind
+        // the function that waits for it, which returns to the handler.
+        let stack = unsafe {
+            let top = (&raw const trapline_handler_stack as *mut u64).sub(2);
+            top.write(trapline_run_machine as *const () as u64);
+            top as u64
+        };
+        create_handler(HANDLER, OWN, HANDLER_UTCB, stack)?;
+        for exit in 0..EXITS {
+            let entry = trapline_exit_portal as *const () as u64;
+            create_portal(PORTALS + exit, OWN, HANDLER, vcpu::parts(exit), entry)?;
+        }
+        create_domain(GUEST, OWN, PORTALS)?;
+        Ok(NovaVm {
+            memory: Arc::default(),
+            has_apic: spec.controllers == Controllers::Local,
+        })
+    }
+}
+
+impl Vm for NovaVm {
+    type Vcpu = NovaVcpu;
+
+    fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
+        let page = PAGE as u64;
+        let length = region.len() as u64;
+        let overlaps = |(start, there): (&u64, &Arc<Region>)| {
+            *start < at.0 + length && at.0 < start + there.len() as u64
+        };
+        let mut regions = self.memory.0.borrow_mut();
+        if access != Access::ReadWrite || !at.0.is_multiple_of(page) || regions.iter().any(overlaps)
+        {
+            let reason = "memory is attached there, or the address or the access is not supported";
+            return Err(Error::BadAttach { at, reason });
+        }
+        let (from, to) = (region.address().as_ptr() as u64, at.0);
+        let mut done = 0;
+        while done < length {
+            let order = order(from + done, to + done, length - done);
+            let source = (Source::Own, (from + done) / page);
+            // SAFETY: nothing is attached there.
+            unsafe { delegate(OWN, GUEST, Space::Memory, source, (to + done) / page, order)? };
+            done += page << order;
+        }
+        regions.insert(at.0, region);
+        Ok(())
+    }
+
+    fn detach(&self, _: Gpa) -> Result<Arc<Region>> {
+        Err(Error::Unsupported("detach memory"))
+    }
+
+    fn track_dirty(&self, _: Gpa, _: bool) -> Result<()> {
+        Err(Error::Unsupported("track dirty memory"))
+    }
+
+    fn dirty_log(&self, _: Gpa) -> Result<Vec<u64>> {
+        Err(Error::Unsupported("track dirty memory"))
+    }
+
+    fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<NovaVcpu> {
+        let (VcpuId(0), Some(boot)) = (id, boot) else {
+            return Err(Error::Unsupported("create a second vCPU"));
+        };
+        create_thread(VCPU, GUEST, 0)?;
+        // SAFETY: the UTCB of the handler is mapped by its creation, and only the handler and this vCPU, which it runs,
+        // use it from now on.
+        let utcb = unsafe { &mut *(HANDLER_UTCB as *mut Utcb) };
+        Ok(NovaVcpu::new(
+            utcb,
+            boot,
+            Arc::clone(&self.memory),
+            self.has_apic,
+        ))
+    }
+
+    fn irq_line(&self, _: IrqId) -> Result<IrqLine> {
+        Err(Error::Unsupported("deliver interrupts from other threads"))
+    }
+
+    fn irq_pin(&self, _: u8) -> Result<IrqLine> {
+        Err(Error::Unsupported("emulate an I/O APIC"))
+    }
+
+    fn doorbell(&self, _: IoAddr) -> Result<Option<Doorbell>> {
+        Ok(None)
+    }
+}
+
+/// Returns the largest order of a mapping at both addresses that is not longer than `length`, at least one page.
+fn order(from: u64, to: u64, length: u64) -> u64 {
+    let page = PAGE as u64;
+    let aligned = ((from | to) / page).trailing_zeros();
+    let fits = (length / page).max(1).ilog2();
+    u64::from(aligned.min(fits))
+}
+
+impl Memory {
+    /// Copies bytes that lie in one region.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
+        let regions = self.0.borrow();
+        let (start, region) = regions.range(..=address).next_back()?;
+        region.read(address - start, into).ok()
+    }
+}
+
+impl TableMemory for &Memory {
+    fn read64(&mut self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn write64(&mut self, address: u64, value: u64) -> Option<()> {
+        let regions = self.0.borrow();
+        let (start, region) = regions.range(..=address).next_back()?;
+        region.write(address - start, &value.to_le_bytes()).ok()
+    }
+}
+
+/// Parts of the first message, which only starts the handler.
+pub const START_PARTS: Parts = Parts::NONE;

@@ -1,0 +1,38 @@
+//! The VMM as the root task of the NOVA microhypervisor, without any other operating system.
+//!
+//! NOVA boots it with two modules: this program, and the image with its command line. [`root`] receives memory, ports
+//! and modules from NOVA, creates the virtual machine through the VM interface ([`hypervisor`], [`vcpu`]) and runs
+//! the monitor's run loop in the handler of the vCPU's exits.
+//!
+//! The crate is compiled twice, as the image is: in a workspace build it is a stub, whose tests check the parts that
+//! need no NOVA; with `--cfg trapline_image` it is the root task. Method: the hypercalls and data structures of NOVA,
+//! interface version 10 (`include/syscall.hpp`, `hip.hpp`, `utcb.hpp`, `mtd.hpp` of its source).
+#![cfg_attr(trapline_image, no_std, no_main)]
+
+extern crate alloc;
+
+#[cfg(trapline_image)]
+mod heap;
+#[cfg(any(test, trapline_image))]
+mod hip;
+#[cfg(trapline_image)]
+mod hypercall;
+#[cfg(trapline_image)]
+mod hypervisor;
+#[cfg(trapline_image)]
+mod machine;
+#[cfg(trapline_image)]
+mod ports;
+#[cfg(trapline_image)]
+mod root;
+#[cfg(trapline_image)]
+mod timer;
+#[cfg(any(test, trapline_image))]
+mod utcb;
+#[cfg(trapline_image)]
+mod vcpu;
+
+#[cfg(not(trapline_image))]
+fn main() {
+    println!("This is a stub: scripts/freestanding.sh builds the root task, which runs on NOVA.");
+}

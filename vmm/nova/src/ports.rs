@@ -1,0 +1,91 @@
+//! Ports of the machine, and the services of this program for the monitor.
+
+use core::arch::asm;
+use core::fmt;
+use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT};
+use trapline_monitor::devices::{Shell, Terminal};
+use trapline_monitor::StopReason;
+
+/// Line status register of the serial port, and its bit "transmitter empty" (National Semiconductor PC16550D).
+const LINE_STATUS: u16 = COM1 + 5;
+const EMPTY: u8 = 1 << 5;
+
+/// Ports of this program: first port, and power of two of their number.
+pub const PORTS: [(u16, u64); 6] = [
+    (COM1, 3),
+    (DEBUG_CONSOLE, 0),
+    (EXIT, 0),
+    (EXIT + 1, 0),
+    (EXIT + 2, 0),
+    (EXIT + 3, 0),
+];
+
+fn out8(port: u16, value: u8) {
+    // SAFETY: the program has received its ports; their devices do not access memory.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) };
+}
+
+fn in8(port: u16) -> u8 {
+    let value;
+    // SAFETY: as in `out8`.
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack)) };
+    value
+}
+
+/// Ends the machine with a value of the exit port.
+pub fn exit(value: u32) -> ! {
+    loop {
+        // SAFETY: as in `out8`.
+        unsafe { asm!("out dx, eax", in("dx") EXIT, in("eax") value, options(nomem, nostack)) };
+    }
+}
+
+/// Messages of this program, on the serial port that NOVA uses, too.
+pub struct Messages;
+
+impl fmt::Write for Messages {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            while in8(LINE_STATUS) & EMPTY == 0 {}
+            out8(COM1, byte);
+        }
+        Ok(())
+    }
+}
+
+/// The guest's console: the machine's debug console.
+pub struct Console;
+
+impl Terminal for Console {
+    fn send(&mut self, byte: u8) {
+        self.print(byte);
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn receive(&mut self) -> Option<u8> {
+        None
+    }
+
+    fn interrupt(&mut self) {}
+}
+
+impl Shell for Console {
+    fn print(&mut self, byte: u8) {
+        out8(DEBUG_CONSOLE, byte);
+    }
+
+    fn print_all(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.print(*byte);
+        }
+    }
+
+    fn flush(&mut self) {}
+
+    fn stop_reason(&mut self) -> Option<StopReason> {
+        None
+    }
+}

@@ -1,0 +1,511 @@
+//! The vCPU: messages of VM exits become exits of the VM interface. Numbers of exits are those of AMD's SVM (AMD APM
+//! volume 2, appendix C), as NOVA passes them on, and a few of its own (`include/config.hpp`).
+
+mod answers;
+
+use crate::hypercall::recall;
+use crate::hypervisor::{Memory, START_PARTS};
+use crate::timer::{self, VCPU};
+use crate::utcb::{Parts, Utcb};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::arch::asm;
+use core::arch::x86_64::_rdtsc;
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
+use trapline_emulation::apic::{Apic, VECTORS};
+use trapline_emulation::compute::{Computation, FLAGS};
+use trapline_emulation::decode::{self, Access, Form, LONGEST};
+use trapline_emulation::paging::translate;
+use trapline_emulation::GuestRegisters;
+use trapline_interface::{
+    Activity, BootState, Entry, Error, Exit, IoAddr, Kick, Kicker, RegSet, Result, Stop, Vcpu,
+    VcpuState, VcpuStats, PAGE,
+};
+
+/// Exits of SVM.
+const INTERRUPT_WINDOW: u64 = 0x64;
+const CPUID: u64 = 0x72;
+const HALT: u64 = 0x78;
+const PORT: u64 = 0x7b;
+const MSR: u64 = 0x7c;
+const SHUTDOWN: u64 = 0x7f;
+const HYPERCALL: u64 = 0x81;
+/// Exits of NOVA.
+const NESTED_FAULT: u64 = 0xfc;
+const INVALID_STATE: u64 = 0xfd;
+const START: u64 = 0xfe;
+const RECALL: u64 = 0xff;
+
+/// Intercepts beyond those that NOVA forces: cpuid; VMRUN and VMMCALL (VMCB offsets 0xc and 0x10).
+const INTERCEPTS: [u32; 2] = [1 << 18, 1 << 0 | 1 << 1];
+
+const INTERRUPTS_ON: u64 = 1 << 9;
+
+/// Bits of an event to inject (AMD APM volume 2, 15.20): valid, type "exception", with an error code.
+const VALID: u64 = 1 << 31;
+const EXCEPTION: u64 = 3 << 8;
+const HAS_ERROR: u64 = 1 << 11;
+/// Request for an exit as soon as the guest accepts interrupts (NOVA).
+const WINDOW: u64 = 1 << 12;
+const GENERAL_PROTECTION: u64 = 13;
+
+/// Bits of exit information 1 of a port access (AMD APM volume 2, 15.10.2).
+const IS_READ: u64 = 1;
+const IS_STRING: u64 = 1 << 2;
+
+/// Page of the local APIC (Intel SDM volume 3, 11.4.1).
+const APIC: Range<u64> = 0xfee0_0000..0xfee0_1000;
+
+/// Returns the parts of the state that the message of an exit has: those that its handling needs.
+pub const fn parts(exit: u64) -> Parts {
+    let common = Parts::RIP.with(Parts::ACDB).with(Parts::SHADOW);
+    let interruptible = common.with(Parts::FLAGS);
+    match exit {
+        START => START_PARTS,
+        PORT => common.with(Parts::QUALIFICATION),
+        CPUID => common,
+        MSR => common
+            .with(Parts::QUALIFICATION)
+            .with(Parts::SYSCALL)
+            .with(Parts::FS_GS)
+            .with(Parts::EFER),
+        HYPERCALL => common.with(Parts::BSD),
+        INTERRUPT_WINDOW | RECALL | HALT => interruptible.with(Parts::TSC),
+        NESTED_FAULT => Parts::GENERAL
+            .with(Parts::SHADOW)
+            .with(Parts::QUALIFICATION)
+            .with(Parts::CR)
+            .with(Parts::CS_SS)
+            .with(Parts::FS_GS),
+        _ => Parts::GENERAL,
+    }
+}
+
+/// The vCPU. The handler of its exits runs it.
+pub struct NovaVcpu {
+    utcb: &'static mut Utcb,
+    memory: Arc<Memory>,
+    apic: Option<Apic<[u32; VECTORS / 32]>>,
+    boot: BootState,
+    /// Parts to write at the next entry.
+    changed: Parts,
+    pending: Pending,
+    is_started: bool,
+    is_halted: bool,
+    /// The APIC has changed: an interrupt may be pending.
+    may_interrupt: bool,
+    exits: u64,
+}
+
+/// Result that the next entry takes.
+enum Pending {
+    Nothing,
+    /// Port read of this size.
+    Port(u8),
+    /// Load into a register.
+    Load {
+        register: u8,
+        size: u8,
+        /// Size of the access, and sign extension.
+        from: (u8, bool),
+    },
+    /// Arithmetic with the value.
+    Compute(Computation),
+    Call,
+}
+
+/// A kick has been requested.
+static IS_KICKED: AtomicBool = AtomicBool::new(false);
+
+struct NovaKick;
+
+impl Kick for NovaKick {
+    fn mark(&self) {
+        IS_KICKED.store(true, Ordering::SeqCst);
+    }
+
+    fn interrupt(&self) {
+        recall(VCPU);
+    }
+}
+
+fn now() -> u64 {
+    // SAFETY: every CPU of a 64-bit machine has a TSC. It counts nanoseconds on the simulated machine.
+    unsafe { _rdtsc() }
+}
+
+impl NovaVcpu {
+    pub(crate) fn new(
+        utcb: &'static mut Utcb,
+        boot: &BootState,
+        memory: Arc<Memory>,
+        has_apic: bool,
+    ) -> Self {
+        Self {
+            utcb,
+            memory,
+            apic: has_apic.then(|| Apic::new([0; VECTORS / 32])),
+            boot: *boot,
+            changed: Parts::NONE,
+            pending: Pending::Nothing,
+            is_started: false,
+            is_halted: false,
+            may_interrupt: false,
+            exits: 0,
+        }
+    }
+
+    /// Fills the reply to the exit that starts the vCPU.
+    fn load_boot_state(&mut self) {
+        let utcb = &mut *self.utcb;
+        utcb.set_general(&self.boot.general);
+        utcb.set_system(&self.boot.system);
+        // SVM requires its enable bit, which the guest does not see (AMD APM volume 2, 15.5.1).
+        utcb.efer |= answers::EFER_SVME;
+        utcb.dr7 = 0x400;
+        utcb.xcr0 = 7;
+        utcb.shadow = 0;
+        utcb.injection = 0;
+        utcb.control = INTERCEPTS;
+        self.changed = Parts::GENERAL
+            .with(Parts::SYSTEM)
+            .with(Parts::DR)
+            .with(Parts::CONTROL)
+            .with(Parts::INJECTION)
+            .with(Parts::SHADOW)
+            .with(Parts::XSAVE);
+    }
+
+    /// Enters the guest and waits for its next exit.
+    #[inline(always)]
+    fn enter(&mut self) {
+        self.utcb.parts = self.changed.0;
+        self.changed = Parts::NONE;
+        // SAFETY: the kernel keeps all registers but these until the next message, which it writes to the UTCB.
+        unsafe {
+            asm!("call trapline_enter_guest", out("rdi") _, out("rcx") _, out("r11") _);
+        }
+        self.exits += 1;
+    }
+
+    /// Moves on behind an instruction, which ends an interrupt shadow.
+    #[inline(always)]
+    fn skip(&mut self, length: u64) {
+        self.utcb.rip = self.utcb.rip.wrapping_add(length);
+        self.changed = self.changed.with(Parts::RIP);
+        if self.utcb.shadow != 0 {
+            self.utcb.shadow = 0;
+            self.changed = self.changed.with(Parts::SHADOW);
+        }
+    }
+
+    fn set_register(&mut self, register: u8, size: u8, value: u64) {
+        self.utcb.set(register, size, value);
+        self.changed = self.changed.with(match register {
+            0..=3 => Parts::ACDB,
+            4 => Parts::RSP,
+            5..=7 => Parts::BSD,
+            _ => Parts::R8_R15,
+        });
+    }
+
+    /// Completes the instruction of the last exit.
+    #[inline(always)]
+    fn complete(&mut self, entry: Entry) {
+        let Entry::Answer(value) = entry else {
+            self.pending = Pending::Nothing;
+            return;
+        };
+        match core::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Nothing => {}
+            Pending::Port(size) => {
+                self.utcb.set(0, size, value);
+                self.changed = self.changed.with(Parts::ACDB);
+            }
+            Pending::Load {
+                register,
+                size,
+                from: (length, is_signed),
+            } => {
+                let shift = 64 - 8 * u32::from(length);
+                let value = match is_signed {
+                    true => ((value << shift) as i64 >> shift) as u64,
+                    false => value << shift >> shift,
+                };
+                self.set_register(register, size, value);
+            }
+            Pending::Compute(computation) => {
+                let (result, flags) = computation.apply(value);
+                if let Some(register) = computation.register {
+                    self.set_register(register, computation.size, result);
+                }
+                self.utcb.rflags = self.utcb.rflags & !FLAGS | flags;
+                self.changed = self.changed.with(Parts::FLAGS);
+            }
+            Pending::Call => self.set_register(0, 8, value),
+        }
+    }
+
+    /// Handles a message; `None` if the guest continues.
+    #[inline(always)]
+    fn handle(&mut self) -> Option<Exit> {
+        match self.utcb.exit {
+            PORT => self.port(),
+            NESTED_FAULT => self.memory_access(),
+            HYPERCALL => Some(self.hypercall()),
+            _ => self.other(),
+        }
+    }
+
+    #[inline(always)]
+    fn port(&mut self) -> Option<Exit> {
+        let [access, next] = self.utcb.qualification;
+        if access & IS_STRING != 0 {
+            return Some(Exit::Stopped(Stop::Emulation));
+        }
+        let (port, size) = ((access >> 16) as u16, (access >> 4) as u8 & 7);
+        self.skip(next.wrapping_sub(self.utcb.rip));
+        let at = IoAddr::Port(port);
+        if access & IS_READ != 0 {
+            self.pending = Pending::Port(size);
+            return Some(Exit::Read { at, size });
+        }
+        let mask = u32::MAX >> (32 - 8 * u32::from(size.clamp(1, 4)));
+        let data = (self.utcb.rax as u32 & mask).into();
+        Some(Exit::Write { at, size, data })
+    }
+
+    fn hypercall(&mut self) -> Exit {
+        self.skip(3);
+        self.pending = Pending::Call;
+        let utcb = &*self.utcb;
+        Exit::Hypercall {
+            number: utcb.rax,
+            args: [utcb.rbx, utcb.rcx, utcb.rdx, utcb.get(6)],
+        }
+    }
+
+    /// Handles an access to memory that is not attached: decodes the instruction.
+    #[inline(never)]
+    fn memory_access(&mut self) -> Option<Exit> {
+        let address = self.utcb.qualification[1];
+        let not_emulated = Some(Exit::Stopped(Stop::Emulation));
+        let Some((operand, length)) = self.decode(address) else {
+            return not_emulated;
+        };
+        let size = operand.size;
+        match operand.form {
+            Form::Store(value) => {
+                self.skip(length);
+                let mask = u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
+                self.write(address, size, value & mask)
+            }
+            Form::Load {
+                register,
+                size: whole,
+                is_signed,
+            } => {
+                self.skip(length);
+                self.pending = Pending::Load {
+                    register,
+                    size: whole,
+                    from: (size, is_signed),
+                };
+                self.read(address, size)
+            }
+            Form::Other => {
+                let Some(computation) = operand.computation else {
+                    return not_emulated;
+                };
+                self.skip(length);
+                self.pending = Pending::Compute(computation);
+                self.read(address, size)
+            }
+        }
+    }
+
+    /// Decodes the instruction that accesses guest-physical `address`.
+    fn decode(&self, address: u64) -> Option<(decode::Operand, u64)> {
+        let system = self.utcb.system();
+        let memory = &*self.memory;
+        let physical = |at, access| translate(&mut { memory }, &system, at, access).ok();
+        let start = self.utcb.rip;
+        let mut code = [0; LONGEST];
+        let in_page = LONGEST.min(PAGE - start as usize % PAGE);
+        for range in [0..in_page, in_page..LONGEST] {
+            // What is behind the instruction may be absent.
+            let at = physical(start.wrapping_add(range.start as u64), Access::Read);
+            if let Some(at) = at.filter(|_| !range.is_empty()) {
+                let _absent = memory.read(at.address, &mut code[range]);
+            }
+        }
+        decode::operand(&code, &*self.utcb, |operand| {
+            physical(operand.address, operand.access).is_some_and(|it| it.address == address)
+        })
+    }
+
+    fn read(&mut self, address: u64, size: u8) -> Option<Exit> {
+        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&address)) {
+            let value = apic.read(address - APIC.start, now());
+            self.complete(Entry::Answer(value.into()));
+            return None;
+        }
+        let at = IoAddr::Mmio(address);
+        Some(Exit::Read { at, size })
+    }
+
+    fn write(&mut self, address: u64, size: u8, data: u64) -> Option<Exit> {
+        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&address)) {
+            apic.write(address - APIC.start, data as u32, now());
+            timer::set(apic.deadline());
+            self.may_interrupt = true;
+            return None;
+        }
+        let at = IoAddr::Mmio(address);
+        Some(Exit::Write { at, size, data })
+    }
+
+    #[inline(never)]
+    fn other(&mut self) -> Option<Exit> {
+        match self.utcb.exit {
+            CPUID => self.cpuid(),
+            MSR => self.msr(),
+            HALT => {
+                self.skip(1);
+                self.is_halted = true;
+                if self.apic.is_none() {
+                    return Some(Exit::Halted);
+                }
+            }
+            RECALL | INTERRUPT_WINDOW => self.may_interrupt = true,
+            SHUTDOWN => return Some(Exit::Stopped(Stop::TripleFault)),
+            INVALID_STATE => return Some(Exit::Stopped(Stop::EntryFailed(INVALID_STATE))),
+            exit => return Some(Exit::Stopped(Stop::Unknown(exit as u32))),
+        }
+        let is_kicked = IS_KICKED.load(Ordering::SeqCst) && IS_KICKED.swap(false, Ordering::SeqCst);
+        is_kicked.then_some(Exit::Kicked)
+    }
+
+    /// Waits while the guest halts, then injects the interrupt of the highest priority or requests an exit for it.
+    /// Returns an exit if no interrupt can end the halt.
+    #[inline(never)]
+    fn interrupt(&mut self) -> Option<Exit> {
+        let apic = self.apic.as_mut()?;
+        apic.expire(now());
+        while self.is_halted && apic.pending().is_none() {
+            let Some(deadline) = apic.deadline() else {
+                return Some(Exit::Halted);
+            };
+            timer::sleep(deadline);
+            apic.expire(now());
+        }
+        timer::set(apic.deadline());
+        self.may_interrupt = false;
+        // NOVA hides time in its ready queue from the guest's TSC.
+        let message = parts(self.utcb.exit);
+        if message.contains(Parts::TSC) && self.utcb.tsc_offset != 0 {
+            self.utcb.tsc_offset = self.utcb.tsc_offset.wrapping_neg();
+            self.changed = self.changed.with(Parts::TSC);
+        }
+        let Some(vector) = apic.pending() else {
+            return None;
+        };
+        let is_known = message.contains(Parts::FLAGS.with(Parts::SHADOW));
+        self.changed = self.changed.with(Parts::INJECTION);
+        if is_known && self.utcb.rflags & INTERRUPTS_ON != 0 && self.utcb.shadow == 0 {
+            apic.accept(vector);
+            self.is_halted = false;
+            self.utcb.injection = VALID | u64::from(vector);
+            // A further one waits for the window.
+            self.may_interrupt = apic.pending().is_some();
+        } else {
+            self.utcb.injection = WINDOW;
+        }
+        None
+    }
+
+    fn inject_protection_fault(&mut self) {
+        self.utcb.injection = VALID | EXCEPTION | HAS_ERROR | GENERAL_PROTECTION;
+        self.changed = self.changed.with(Parts::INJECTION);
+    }
+}
+
+/// Place of the last exit.
+impl fmt::Display for NovaVcpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (exit, [first, second]) = (self.utcb.exit, self.utcb.qualification);
+        write!(
+            f,
+            "exit {exit:#x} at {:#x}, {first:#x}, {second:#x}",
+            self.utcb.rip
+        )
+    }
+}
+
+impl Vcpu for NovaVcpu {
+    #[inline(always)]
+    fn run(&mut self, entry: Entry) -> core::result::Result<Exit, Box<Error>> {
+        if !self.is_started {
+            self.is_started = true;
+            self.load_boot_state();
+            return Ok(Exit::Started);
+        }
+        self.complete(entry);
+        loop {
+            if self.may_interrupt || self.is_halted {
+                if let Some(exit) = self.interrupt() {
+                    return Ok(exit);
+                }
+            }
+            self.enter();
+            if let Some(exit) = self.handle() {
+                return Ok(exit);
+            }
+        }
+    }
+
+    fn state(&mut self, which: RegSet) -> Result<VcpuState> {
+        let whole = |set: RegSet| which.contains(set);
+        Ok(VcpuState {
+            general: whole(RegSet::GENERAL).then(|| self.utcb.general()),
+            system: whole(RegSet::SYSTEM).then(|| self.utcb.system()),
+            activity: whole(RegSet::ACTIVITY).then_some(match self.is_halted {
+                true => Activity::Halted,
+                false => Activity::Running,
+            }),
+        })
+    }
+
+    fn set_state(&mut self, changed: &VcpuState) -> Result<()> {
+        if let Some(general) = &changed.general {
+            self.utcb.set_general(general);
+            self.changed = self.changed.with(Parts::GENERAL);
+        }
+        if let Some(system) = &changed.system {
+            self.utcb.set_system(system);
+            self.utcb.efer |= answers::EFER_SVME;
+            self.changed = self.changed.with(Parts::SYSTEM);
+        }
+        if let Some(activity) = changed.activity {
+            self.is_halted = activity == Activity::Halted;
+        }
+        Ok(())
+    }
+
+    fn kicker(&self) -> Kicker {
+        Kicker::new(NovaKick)
+    }
+
+    fn stats(&mut self) -> VcpuStats {
+        VcpuStats {
+            kernel_exits: Some(self.exits),
+            string_elements: 0,
+        }
+    }
+
+    fn tsc_offset(&self) -> Option<i64> {
+        Some(0)
+    }
+}
