@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Files that `make build` creates next to `trapline`.
-pub const PARTS: [&str; 8] = [
+pub const PARTS: [&str; 9] = [
     "trapline-vmm",
+    "trapline-nova",
     "trapline-agent",
     "trapline-image",
     "trapline-conformance",

@@ -93,6 +93,10 @@ impl Layered {
                 check_nesting(&self.steady_qemu()?)?;
                 sim::check_kernel(&self.settings, Maker::Amd)
             }
+            Need::Nova => {
+                check_nesting(&self.steady_qemu()?)?;
+                self.settings.nova().map(drop)
+            }
             Need::Xen | Need::XenAlone => {
                 check_nesting(&self.steady_qemu()?)?;
                 sim::check_xen(&self.settings)
@@ -133,6 +137,7 @@ impl Layered {
             }
             Need::Linux => facts.extend(machine::facts()),
             Need::Xen => facts.extend(sim::xen_facts()),
+            Need::Nova => facts.extend(sim::nova_facts(&self.settings)),
             Need::XenAlone => facts.extend(sim::xen_dom0_facts(&self.settings)),
             Need::IntelLinux => facts.extend(bochs::linux_facts()),
             Need::IntelXen => facts.extend(sim::xen_facts_on(Maker::Intel)),
@@ -192,6 +197,7 @@ impl Layered {
         let around = self.needs().into_iter().map(|need| match need {
             Need::Linux | Need::IntelLinux | Need::Xen | Need::IntelXen => machine::OWN_MEMORY_MIB,
             Need::XenAlone => sim::XEN_MEMORY_MIB,
+            Need::Nova => sim::NOVA_MEMORY_MIB,
             _ => 0,
         });
         u64::from(guest.memory_mib + around.max().unwrap_or(0)) + VMM_MEMORY_MIB

@@ -24,6 +24,8 @@ pub enum Need {
     Xen,
     /// Xen for that machine, without a Linux.
     XenAlone,
+    /// NOVA for that machine, with QEMU's instruction counter and AMD's virtualization.
+    Nova,
     /// The device model of that Xen.
     XenDeviceModel,
     /// A /dev/kvm that executes ring 0 at full speed.
@@ -63,11 +65,13 @@ pub fn of(stack: &Stack) -> Vec<Need> {
 
 fn parts(stack: &Stack) -> Vec<Part> {
     let linux = stack.has_machine_linux();
-    let vmm = |level: &Level| level.vmm == Some(Vmm::Trapline);
+    let has = |level| stack.levels.contains(&level);
+    let vmm = |level: &Level| level.vmm == Some(Vmm::Trapline) && *level != Level::NOVA;
     [
         (Part::Agent, linux || stack.guest == Guest::Linux),
         (Part::Symbols, linux),
         (Part::Vmm, stack.levels.iter().any(vmm)),
+        (Part::Nova, has(Level::NOVA)),
         (Part::Image, stack.guest == Guest::Image),
     ]
     .into_iter()
@@ -80,7 +84,8 @@ fn machine(stack: &Stack) -> &'static [Need] {
     let has_xen = stack.levels.iter().any(is_xen);
     match (stack.machine, stack.has_machine_linux(), has_xen) {
         (Machine::Host, ..) => &[],
-        (Machine::Sim, false, false) => &[QEMU, Need::Counting],
+        (Machine::Sim, false, false) if stack.levels.is_empty() => &[QEMU, Need::Counting],
+        (Machine::Sim, false, false) => &[QEMU, Need::Nova],
         (Machine::Sim, false, true) => &[QEMU, Need::XenAlone],
         (Machine::Sim, true, false) => &[QEMU, Need::Linux],
         (Machine::Sim, true, true) => &[QEMU, Need::Xen],

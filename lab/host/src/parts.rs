@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub enum Part {
     /// The virtual machine monitor.
     Vmm,
+    /// The virtual machine monitor as the root task of NOVA.
+    Nova,
     /// The Linux program, also init of simulated machines.
     Agent,
     /// The unikernel.
@@ -29,6 +31,7 @@ impl Part {
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::Vmm => "trapline-vmm",
+            Self::Nova => "trapline-nova",
             Self::Agent => "trapline-agent",
             Self::Image => "trapline-image",
             Self::Symbols => "trapline-symbols",
@@ -127,10 +130,10 @@ impl Parts {
         Ok(Arc::new(file))
     }
 
-    /// Returns a hash of image, agent and VMM, without missing ones.
+    /// Returns a hash of image, agent and VMMs, without missing ones.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
-        for part in [Part::Image, Part::Agent, Part::Vmm] {
+        for part in [Part::Image, Part::Agent, Part::Vmm, Part::Nova] {
             let of_part = self.get(part).and_then(|path| sha256_of_file(&path));
             hash.update(of_part.unwrap_or_default());
         }

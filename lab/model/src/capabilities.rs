@@ -99,15 +99,16 @@ impl EnvironmentId {
         self.stack().has_machine_linux()
     }
 
-    /// Returns whether the image starts with its machine, so that no VMM is executed.
+    /// Returns whether image and VMM start with their machine, so that no Linux executes a program.
     pub fn starts_with_machine(self) -> bool {
         self.stack().starts_with_machine()
     }
 
-    /// Returns whether it is measured by default where it is available. Xen has to be
+    /// Returns whether it is measured by default where it is available. NOVA is the user's file, and Xen has to be
     /// downloaded; Xen, Linux guests and the second simulated machine boot slowly.
     pub fn is_default(self) -> bool {
-        let is_slow = self.is_xen() || self.is_linux_guest() || self.is_on(Machine::SimVmx);
+        let is_slow =
+            self.is_xen() || self.is_nova() || self.is_linux_guest() || self.is_on(Machine::SimVmx);
         // Page faults of a process wait for a second CPU: `stream` can take minutes on a loaded host.
         let is_slow = is_slow || self.is_process() && self.is_on(Machine::Host);
         let is_nested = self.stack().is_nested();
@@ -132,12 +133,18 @@ impl EnvironmentId {
 
     /// Returns whether baselines contain it.
     pub fn has_baseline(self) -> bool {
-        self.is_on(Machine::Sim) && !self.is_linux_guest() && !self.stack().is_nested()
+        let is_sim = self.is_on(Machine::Sim);
+        is_sim && !self.is_linux_guest() && !self.stack().is_nested()
     }
 
-    /// Returns whether `trapline-vmm` runs the guest.
+    /// Returns whether `trapline-vmm` runs the guest, a program of Linux.
     pub fn has_trapline_vmm(self) -> bool {
-        self.vmm() == Some(Vmm::Trapline)
+        self.vmm() == Some(Vmm::Trapline) && !self.is_nova()
+    }
+
+    /// Returns whether NOVA is the hypervisor.
+    pub fn is_nova(self) -> bool {
+        self.hypervisor() == Some(Hypervisor::Nova)
     }
 
     /// Returns whether QEMU is the VMM of the guest.
@@ -175,7 +182,7 @@ impl EnvironmentId {
     pub fn supports_second_guest(self) -> bool {
         let is_vm = !self.is_native() && !self.is_process();
         let image = !self.has_processes() && is_vm && !self.stack().is_nested();
-        let is_program = image && !self.is_custom();
+        let is_program = image && !self.is_custom() && !self.is_nova();
         let here = self.is_on(Machine::Host) && (self.is_native() || is_program);
         here || image && self.has_trapline_vmm()
     }

@@ -75,6 +75,8 @@ environments! {
         "sim/kvm in a Linux guest of trapline-vmm on that machine: nested virtualization";
     SIM_KVM_KVM_KVM "sim/kvm/kvm/kvm" Sim [KVM KVM KVM] Image
         "sim/kvm/kvm in another such guest: virtualization nested twice";
+    SIM_NOVA "sim/nova" Sim [NOVA] Image
+        "the image in the VMM as the root task of the NOVA microhypervisor there";
     SIM_XEN_PVH "sim/xen-pvh" Sim [XEN_PVH] Image
         "the image as a PVH domain of Xen on the simulated machine";
     SIM_XEN_HVM "sim/xen-hvm" Sim [XEN_HVM] Image

@@ -24,6 +24,8 @@ pub enum Hypervisor {
     Tcg,
     /// User-mode Linux: a kernel that is a process of its host.
     Uml,
+    /// The NOVA microhypervisor.
+    Nova,
     /// Xen, with one of its kinds of domain.
     Xen(Domain),
 }
@@ -137,6 +139,8 @@ impl Level {
     pub const KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Trapline);
     /// `trapline-vmm` without a hypervisor.
     pub const PROCESS: Self = Self::of(Hypervisor::Process, Vmm::Trapline);
+    /// The VMM as the root task of NOVA.
+    pub const NOVA: Self = Self::of(Hypervisor::Nova, Vmm::Trapline);
     /// QEMU on KVM.
     pub const QEMU_KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Microvm));
     /// QEMU with machine type `pc` on KVM.
@@ -184,6 +188,7 @@ impl Level {
             (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => "qemu-kvm",
             (Hypervisor::Kvm, _) => "kvm",
             (Hypervisor::Process, _) => "process",
+            (Hypervisor::Nova, _) => "nova",
             (Hypervisor::Tcg, _) => "qemu-tcg",
             (Hypervisor::Uml, _) => "uml",
             (Hypervisor::Xen(Domain::Pvh), _) => "xen-pvh",
@@ -208,9 +213,11 @@ impl Stack {
         self.levels.len() > 1
     }
 
-    /// Returns whether the image starts with its machine, so that no VMM is executed.
+    /// Returns whether image and VMM start with their machine, so that no Linux executes a program.
     pub fn starts_with_machine(&self) -> bool {
-        let is_first = self.levels.is_empty() || self.innermost() == Some(Level::XEN_DOM0);
+        let without_linux = [Level::XEN_DOM0, Level::NOVA];
+        let innermost = self.innermost();
+        let is_first = innermost.is_none_or(|level| without_linux.contains(&level));
         is_first && self.guest == Guest::Image
     }
 

@@ -77,6 +77,8 @@ pub enum FileOverride {
     Agent,
     /// trapline-vmm, or in `custom` and `sim/custom` a command.
     Vmm,
+    /// The NOVA hypervisor.
+    Nova,
     /// QEMU.
     Qemu,
     /// The Linux of the simulated machine.
@@ -253,6 +255,16 @@ pub const SETTINGS: &[Setting] = &[
         options: Options::Own,
         supported_by: |id| id.has_trapline_vmm() || id.custom_vmm() == Some(layers::OPTION_VMM),
         help: "File of trapline-vmm; in custom and sim/custom a command with {image}",
+        ..ROW
+    },
+    Setting {
+        name: "nova",
+        column: "nova",
+        value_type: ValueType::File(FileOverride::Nova),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::is_nova,
+        format: 12,
+        help: "File of the NOVA hypervisor [default: TRAPLINE_NOVA, or nova/hypervisor in the cache]",
         ..ROW
     },
     Setting {

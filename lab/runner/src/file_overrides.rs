@@ -19,6 +19,7 @@ pub fn apply(
             FileOverride::Image => settings.parts.replace(Part::Image, file(*given, value)?),
             FileOverride::Agent => settings.parts.replace(Part::Agent, file(*given, value)?),
             FileOverride::Vmm => replace_vmm(&mut settings, value)?,
+            FileOverride::Nova => settings.nova = Some(file(*given, value)?),
             FileOverride::Qemu => settings.qemu = Some(file(*given, value)?),
             // Handled as a pair below.
             FileOverride::Kernel | FileOverride::Modules => {}

@@ -56,6 +56,10 @@ pub fn of(
         reader.add_hypervisor()?;
         return Ok(reader.symbols);
     }
+    if environment.is_nova() {
+        reader.add_nova()?;
+        return Ok(reader.symbols);
+    }
     let located = reader.locate(environment, watch)?;
     if environment.is_xen() {
         let symbols = &mut reader.symbols;
@@ -121,6 +125,9 @@ pub fn program_files(
 /// Names of the components Xen and kernel of dom0.
 const HYPERVISOR: &str = "xen";
 const KERNEL_OF_DOM0: &str = "dom0-kernel";
+
+/// Name of the component NOVA.
+const NOVA: &str = "nova";
 
 /// Collects the symbols of an environment.
 struct Reader<'a> {
@@ -267,6 +274,18 @@ impl<'a> Reader<'a> {
             added.map_err(|error| Failure::from_error(&error))?;
         }
         Ok(())
+    }
+
+    /// Adds NOVA, a kernel, and the VMM, its program.
+    fn add_nova(&mut self) -> Result<(), Failure> {
+        let file = self.context.inventory.settings().nova();
+        let file = file.map_err(|error| self.context.interrupt.explain(error))?;
+        let added = self
+            .symbols
+            .add_elf(AddressSpace::Kernel, NOVA, &read(&file)?, 0);
+        added.map_err(|error| Failure::from_error(&error))?;
+        self.note_missing(NOVA, &file);
+        self.add(AddressSpace::User, "trapline-nova", Part::Nova)
     }
 
     fn add_hypervisor(&mut self) -> Result<XenCode, Failure> {

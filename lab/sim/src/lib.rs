@@ -10,6 +10,7 @@ pub mod bzimage;
 pub mod capabilities;
 pub mod closure;
 pub mod drivers;
+pub mod elf32;
 pub mod initramfs;
 pub mod kernel;
 pub mod listener;

@@ -38,6 +38,8 @@ pub struct Settings {
     pub start: Start,
     /// The VMM of option `--vmm`.
     pub vmm: Option<CustomVmm>,
+    /// The NOVA hypervisor, if not in the cache.
+    pub nova: Option<PathBuf>,
     /// Debug symbols, to name functions.
     pub debug: DebugFiles,
     /// Plugin of QEMU, to count instructions.
@@ -70,11 +72,28 @@ impl Settings {
             cache,
             start: Start::Restore,
             vmm: None,
+            nova: std::env::var_os("TRAPLINE_NOVA").map(PathBuf::from),
             debug: DebugFiles::default(),
             plugin: None,
             trace: None,
             replay: std::env::var_os("TRAPLINE_REPLAY").map(PathBuf::from),
         })
+    }
+
+    /// Returns the file of the NOVA hypervisor.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn nova(&self) -> Result<PathBuf, Error> {
+        let in_cache = self.cache.directory.join("nova/hypervisor");
+        let file = self.nova.clone().unwrap_or(in_cache);
+        match file.is_file() {
+            true => Ok(file),
+            false => Err(Error::missing(
+                format!("there is no NOVA hypervisor {}", file.display()),
+                "build NOVA (branch r10, make ARCH=x86_64) and give the file by --nova or TRAPLINE_NOVA",
+            )),
+        }
     }
 
     /// Returns the custom VMM called `name`.

@@ -13,11 +13,13 @@ mod inner;
 mod loads;
 mod machine_guest;
 mod nested;
+mod nova;
 mod xen;
 
 pub(crate) use build::build;
 pub(crate) use contents::Contents;
 pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine};
+pub(crate) use nova::{facts as nova_facts, OWN_MEMORY_MIB as NOVA_MEMORY_MIB};
 pub use trapline_sim::initramfs::Archive;
 pub use trapline_sim::ready::START;
 pub use trapline_sim::xen::code::{code as xen_code, Code as XenCode};
@@ -76,6 +78,7 @@ pub fn launch(
             steady: Some(settings.parts.open(Part::Steady)?),
             clock: BootClock::Machine,
         })))),
+        (Guest::Image, Some(Level::NOVA)) => nova::launch(settings, image, guest),
         (Guest::Image, Some(Level::XEN_DOM0)) => xen::launch_dom0(settings, image, guest),
         _ => {
             let contents = contents(stack, settings, image, guest)?;

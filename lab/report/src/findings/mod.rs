@@ -128,6 +128,7 @@ fn hypervisor(row: EnvironmentId) -> Option<String> {
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => machine.label(),
         (Hypervisor::Kvm, Some(Vmm::Custom(name))) if name != OPTION_VMM => name,
         (Hypervisor::Kvm, _) => "the VMM of your choice",
+        (Hypervisor::Nova, _) => "trapline-vmm on NOVA",
         (Hypervisor::Xen(Domain::Pvh), _) => "Xen (PVH)",
         (Hypervisor::Xen(Domain::Hvm), _) => "Xen (HVM)",
         _ => return None,

@@ -56,6 +56,7 @@ fn virtualization(level: Level) -> Vec<&'static str> {
         (Hypervisor::Kvm, Some(Vmm::Trapline)) => vec!["KVM", "trapline-vmm"],
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => vec!["KVM", machine.label()],
         (Hypervisor::Process, _) => vec!["trapline-vmm", "process"],
+        (Hypervisor::Nova, _) => vec!["NOVA", "trapline-vmm"],
         (Hypervisor::Kvm, None) => vec!["KVM"],
         (Hypervisor::Tcg, _) => vec!["QEMU microvm, translating"],
         (Hypervisor::Uml, _) => vec!["user-mode Linux"],
@@ -75,10 +76,11 @@ pub fn tone(row: Row) -> &'static str {
         (Hypervisor::Process | Hypervisor::Uml, _) => "t8",
         (Hypervisor::Xen(Domain::Pvh), _) => "t6",
         (Hypervisor::Xen(Domain::Hvm | Domain::Dom0), _) => "t7",
+        (Hypervisor::Nova, _) => "t9",
         (Hypervisor::Tcg, _) => "t3",
         (Hypervisor::Kvm, None | Some(Vmm::Trapline)) => "t1",
         (Hypervisor::Kvm, Some(Vmm::Custom(name))) => {
-            const TONES: [&str; 3] = ["t4", "t9", "t10"];
+            const TONES: [&str; 3] = ["t4", "t10", "t11"];
             TONES[vmms::position(name).map_or(0, |position| position + 1) % TONES.len()]
         }
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => match machine {
