@@ -34,6 +34,7 @@ mod misbehaviour;
 mod missing_features;
 mod nested;
 mod network;
+mod nova;
 mod plan;
 mod populate;
 mod process;

@@ -9,20 +9,22 @@ use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Preset, Reques
 use trapline_tests::{settings, skip};
 
 /// Environments that boot within a second.
-const QUICK: [EnvironmentId; 4] = [
+const QUICK: [EnvironmentId; 5] = [
     EnvironmentId::KVM,
     EnvironmentId::QEMU_KVM,
     EnvironmentId::QEMU_TCG,
     EnvironmentId::SIM,
+    EnvironmentId::SIM_NOVA,
 ];
 
 /// The same, and QEMU as custom VMM.
-const WITH_CUSTOM: [EnvironmentId; 5] = [
+const WITH_CUSTOM: [EnvironmentId; 6] = [
     EnvironmentId::KVM,
     EnvironmentId::QEMU_KVM,
     EnvironmentId::QEMU_TCG,
     EnvironmentId::CUSTOM,
     EnvironmentId::SIM,
+    EnvironmentId::SIM_NOVA,
 ];
 
 const CUSTOM_QEMU: &str = "qemu-system-x86_64 -M microvm -nodefaults -display none -no-reboot \

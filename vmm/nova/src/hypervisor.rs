@@ -4,9 +4,8 @@ use crate::hypercall::{
     create_domain, create_handler, create_portal, create_thread, delegate, Selector, Source, Space,
 };
 use crate::timer::VCPU;
-use crate::utcb::{Parts, Utcb};
+use crate::utcb::Utcb;
 use crate::vcpu::{self, NovaVcpu};
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -43,9 +42,9 @@ pub struct NovaVm {
     has_apic: bool,
 }
 
-/// Attached regions by guest-physical address.
+/// Attached regions with their guest-physical addresses. The first is guest RAM, where most accesses are.
 #[derive(Default)]
-pub struct Memory(RefCell<BTreeMap<u64, Arc<Region>>>);
+pub struct Memory(RefCell<Vec<(u64, Arc<Region>)>>);
 
 impl Hypervisor for Nova {
     type Vm = NovaVm;
@@ -99,7 +98,7 @@ impl Vm for NovaVm {
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
         let page = PAGE as u64;
         let length = region.len() as u64;
-        let overlaps = |(start, there): (&u64, &Arc<Region>)| {
+        let overlaps = |(start, there): &(u64, Arc<Region>)| {
             *start < at.0 + length && at.0 < start + there.len() as u64
         };
         let mut regions = self.memory.0.borrow_mut();
@@ -117,7 +116,7 @@ impl Vm for NovaVm {
             unsafe { delegate(OWN, GUEST, Space::Memory, source, (to + done) / page, order)? };
             done += page << order;
         }
-        regions.insert(at.0, region);
+        regions.push((at.0, region));
         Ok(())
     }
 
@@ -171,27 +170,37 @@ fn order(from: u64, to: u64, length: u64) -> u64 {
 }
 
 impl Memory {
+    /// Calls `access` with the region at `address` and the offset in it.
+    #[inline]
+    fn at<T>(&self, address: u64, access: impl Fn(&Region, u64) -> Option<T>) -> Option<T> {
+        let regions = self.0.borrow();
+        let found = |(start, region): &(u64, Arc<Region>)| {
+            let offset = address.checked_sub(*start)?;
+            (offset < region.len() as u64).then(|| access(region, offset))
+        };
+        regions.iter().find_map(found).flatten()
+    }
+
     /// Copies bytes that lie in one region.
     pub fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
-        let regions = self.0.borrow();
-        let (start, region) = regions.range(..=address).next_back()?;
-        region.read(address - start, into).ok()
+        let length = into.len();
+        let bytes = self.at(address, |region, offset| region.pointer(offset, length))?;
+        // SAFETY: the region has the bytes, which no reference covers, and `into` is memory of this program.
+        unsafe {
+            bytes
+                .as_ptr()
+                .copy_to_nonoverlapping(into.as_mut_ptr(), length)
+        };
+        Some(())
     }
 }
 
 impl TableMemory for &Memory {
     fn read64(&mut self, address: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.read(address, &mut bytes)?;
-        Some(u64::from_le_bytes(bytes))
+        self.at(address, |region, offset| region.load64(offset))
     }
 
     fn write64(&mut self, address: u64, value: u64) -> Option<()> {
-        let regions = self.0.borrow();
-        let (start, region) = regions.range(..=address).next_back()?;
-        region.write(address - start, &value.to_le_bytes()).ok()
+        self.at(address, |region, offset| region.store64(offset, value))
     }
 }
-
-/// Parts of the first message, which only starts the handler.
-pub const START_PARTS: Parts = Parts::NONE;

@@ -2,10 +2,12 @@
 //! volume 2, appendix C), as NOVA passes them on, and a few of its own (`include/config.hpp`).
 
 mod answers;
+mod exits;
+mod interrupts;
 
 use crate::hypercall::recall;
-use crate::hypervisor::{Memory, START_PARTS};
-use crate::timer::{self, VCPU};
+use crate::hypervisor::Memory;
+use crate::timer::VCPU;
 use crate::utcb::{Parts, Utcb};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -16,12 +18,10 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use trapline_emulation::apic::{Apic, VECTORS};
 use trapline_emulation::compute::{Computation, FLAGS};
-use trapline_emulation::decode::{self, Access, Form, LONGEST};
-use trapline_emulation::paging::translate;
 use trapline_emulation::GuestRegisters;
 use trapline_interface::{
-    Activity, BootState, Entry, Error, Exit, IoAddr, Kick, Kicker, RegSet, Result, Stop, Vcpu,
-    VcpuState, VcpuStats, PAGE,
+    Activity, BootState, Entry, Error, Exit, Kick, Kicker, RegSet, Result, Vcpu, VcpuState,
+    VcpuStats,
 };
 
 /// Exits of SVM.
@@ -41,19 +41,11 @@ const RECALL: u64 = 0xff;
 /// Intercepts beyond those that NOVA forces: cpuid; VMRUN and VMMCALL (VMCB offsets 0xc and 0x10).
 const INTERCEPTS: [u32; 2] = [1 << 18, 1 << 0 | 1 << 1];
 
-const INTERRUPTS_ON: u64 = 1 << 9;
-
 /// Bits of an event to inject (AMD APM volume 2, 15.20): valid, type "exception", with an error code.
 const VALID: u64 = 1 << 31;
 const EXCEPTION: u64 = 3 << 8;
 const HAS_ERROR: u64 = 1 << 11;
-/// Request for an exit as soon as the guest accepts interrupts (NOVA).
-const WINDOW: u64 = 1 << 12;
 const GENERAL_PROTECTION: u64 = 13;
-
-/// Bits of exit information 1 of a port access (AMD APM volume 2, 15.10.2).
-const IS_READ: u64 = 1;
-const IS_STRING: u64 = 1 << 2;
 
 /// Page of the local APIC (Intel SDM volume 3, 11.4.1).
 const APIC: Range<u64> = 0xfee0_0000..0xfee0_1000;
@@ -63,7 +55,7 @@ pub const fn parts(exit: u64) -> Parts {
     let common = Parts::RIP.with(Parts::ACDB).with(Parts::SHADOW);
     let interruptible = common.with(Parts::FLAGS);
     match exit {
-        START => START_PARTS,
+        START => Parts::NONE,
         PORT => common.with(Parts::QUALIFICATION),
         CPUID => common,
         MSR => common
@@ -246,184 +238,6 @@ impl NovaVcpu {
             }
             Pending::Call => self.set_register(0, 8, value),
         }
-    }
-
-    /// Handles a message; `None` if the guest continues.
-    #[inline(always)]
-    fn handle(&mut self) -> Option<Exit> {
-        match self.utcb.exit {
-            PORT => self.port(),
-            NESTED_FAULT => self.memory_access(),
-            HYPERCALL => Some(self.hypercall()),
-            _ => self.other(),
-        }
-    }
-
-    #[inline(always)]
-    fn port(&mut self) -> Option<Exit> {
-        let [access, next] = self.utcb.qualification;
-        if access & IS_STRING != 0 {
-            return Some(Exit::Stopped(Stop::Emulation));
-        }
-        let (port, size) = ((access >> 16) as u16, (access >> 4) as u8 & 7);
-        self.skip(next.wrapping_sub(self.utcb.rip));
-        let at = IoAddr::Port(port);
-        if access & IS_READ != 0 {
-            self.pending = Pending::Port(size);
-            return Some(Exit::Read { at, size });
-        }
-        let mask = u32::MAX >> (32 - 8 * u32::from(size.clamp(1, 4)));
-        let data = (self.utcb.rax as u32 & mask).into();
-        Some(Exit::Write { at, size, data })
-    }
-
-    fn hypercall(&mut self) -> Exit {
-        self.skip(3);
-        self.pending = Pending::Call;
-        let utcb = &*self.utcb;
-        Exit::Hypercall {
-            number: utcb.rax,
-            args: [utcb.rbx, utcb.rcx, utcb.rdx, utcb.get(6)],
-        }
-    }
-
-    /// Handles an access to memory that is not attached: decodes the instruction.
-    #[inline(never)]
-    fn memory_access(&mut self) -> Option<Exit> {
-        let address = self.utcb.qualification[1];
-        let not_emulated = Some(Exit::Stopped(Stop::Emulation));
-        let Some((operand, length)) = self.decode(address) else {
-            return not_emulated;
-        };
-        let size = operand.size;
-        match operand.form {
-            Form::Store(value) => {
-                self.skip(length);
-                let mask = u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
-                self.write(address, size, value & mask)
-            }
-            Form::Load {
-                register,
-                size: whole,
-                is_signed,
-            } => {
-                self.skip(length);
-                self.pending = Pending::Load {
-                    register,
-                    size: whole,
-                    from: (size, is_signed),
-                };
-                self.read(address, size)
-            }
-            Form::Other => {
-                let Some(computation) = operand.computation else {
-                    return not_emulated;
-                };
-                self.skip(length);
-                self.pending = Pending::Compute(computation);
-                self.read(address, size)
-            }
-        }
-    }
-
-    /// Decodes the instruction that accesses guest-physical `address`.
-    fn decode(&self, address: u64) -> Option<(decode::Operand, u64)> {
-        let system = self.utcb.system();
-        let memory = &*self.memory;
-        let physical = |at, access| translate(&mut { memory }, &system, at, access).ok();
-        let start = self.utcb.rip;
-        let mut code = [0; LONGEST];
-        let in_page = LONGEST.min(PAGE - start as usize % PAGE);
-        for range in [0..in_page, in_page..LONGEST] {
-            // What is behind the instruction may be absent.
-            let at = physical(start.wrapping_add(range.start as u64), Access::Read);
-            if let Some(at) = at.filter(|_| !range.is_empty()) {
-                let _absent = memory.read(at.address, &mut code[range]);
-            }
-        }
-        decode::operand(&code, &*self.utcb, |operand| {
-            physical(operand.address, operand.access).is_some_and(|it| it.address == address)
-        })
-    }
-
-    fn read(&mut self, address: u64, size: u8) -> Option<Exit> {
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&address)) {
-            let value = apic.read(address - APIC.start, now());
-            self.complete(Entry::Answer(value.into()));
-            return None;
-        }
-        let at = IoAddr::Mmio(address);
-        Some(Exit::Read { at, size })
-    }
-
-    fn write(&mut self, address: u64, size: u8, data: u64) -> Option<Exit> {
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&address)) {
-            apic.write(address - APIC.start, data as u32, now());
-            timer::set(apic.deadline());
-            self.may_interrupt = true;
-            return None;
-        }
-        let at = IoAddr::Mmio(address);
-        Some(Exit::Write { at, size, data })
-    }
-
-    #[inline(never)]
-    fn other(&mut self) -> Option<Exit> {
-        match self.utcb.exit {
-            CPUID => self.cpuid(),
-            MSR => self.msr(),
-            HALT => {
-                self.skip(1);
-                self.is_halted = true;
-                if self.apic.is_none() {
-                    return Some(Exit::Halted);
-                }
-            }
-            RECALL | INTERRUPT_WINDOW => self.may_interrupt = true,
-            SHUTDOWN => return Some(Exit::Stopped(Stop::TripleFault)),
-            INVALID_STATE => return Some(Exit::Stopped(Stop::EntryFailed(INVALID_STATE))),
-            exit => return Some(Exit::Stopped(Stop::Unknown(exit as u32))),
-        }
-        let is_kicked = IS_KICKED.load(Ordering::SeqCst) && IS_KICKED.swap(false, Ordering::SeqCst);
-        is_kicked.then_some(Exit::Kicked)
-    }
-
-    /// Waits while the guest halts, then injects the interrupt of the highest priority or requests an exit for it.
-    /// Returns an exit if no interrupt can end the halt.
-    #[inline(never)]
-    fn interrupt(&mut self) -> Option<Exit> {
-        let apic = self.apic.as_mut()?;
-        apic.expire(now());
-        while self.is_halted && apic.pending().is_none() {
-            let Some(deadline) = apic.deadline() else {
-                return Some(Exit::Halted);
-            };
-            timer::sleep(deadline);
-            apic.expire(now());
-        }
-        timer::set(apic.deadline());
-        self.may_interrupt = false;
-        // NOVA hides time in its ready queue from the guest's TSC.
-        let message = parts(self.utcb.exit);
-        if message.contains(Parts::TSC) && self.utcb.tsc_offset != 0 {
-            self.utcb.tsc_offset = self.utcb.tsc_offset.wrapping_neg();
-            self.changed = self.changed.with(Parts::TSC);
-        }
-        let Some(vector) = apic.pending() else {
-            return None;
-        };
-        let is_known = message.contains(Parts::FLAGS.with(Parts::SHADOW));
-        self.changed = self.changed.with(Parts::INJECTION);
-        if is_known && self.utcb.rflags & INTERRUPTS_ON != 0 && self.utcb.shadow == 0 {
-            apic.accept(vector);
-            self.is_halted = false;
-            self.utcb.injection = VALID | u64::from(vector);
-            // A further one waits for the window.
-            self.may_interrupt = apic.pending().is_some();
-        } else {
-            self.utcb.injection = WINDOW;
-        }
-        None
     }
 
     fn inject_protection_fault(&mut self) {

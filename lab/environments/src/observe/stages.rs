@@ -13,13 +13,7 @@ pub fn not_applicable(environment: EnvironmentId, op: Op) -> Option<&'static str
         id if id.is_xen() && id.starts_with_machine() => {
             Some("Xen's first domain starts with the machine, and no VMM is executed")
         }
-        id if id.is_nova() && is_created => {
-            Some("the VMM on NOVA does not report the creation of the machine")
-        }
-        id if id.is_nova() && is_before_entry => {
-            Some("the VMM on NOVA does not report the entry to the guest")
-        }
-        id if id.is_nova() => None,
+        id if id.is_nova() => Some("NOVA starts with the machine, and no VMM is executed"),
         id if id.starts_with_machine() => Some("the bare machine has no VMM"),
         id if id.is_native() && is_before_entry => Some("a process has no virtual machine"),
         id if id.is_user_mode() && is_before_entry => {

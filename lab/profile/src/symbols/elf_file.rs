@@ -73,7 +73,7 @@ impl<'a> ElfFile<'a> {
                         section_end: section.map_or(u64::MAX, |section| {
                             section.sh_addr.wrapping_add(section.sh_size)
                         }),
-                        name: format!("{:#}", rustc_demangle::demangle(name)),
+                        name: demangled(name),
                     });
                 }
             }
@@ -182,4 +182,14 @@ pub fn code_ranges(component: &str, bytes: &[u8]) -> Result<Vec<(u64, u64)>, Elf
         )
     };
     Ok(segments.map(range).collect())
+}
+/// Returns the name of a function in Rust, C++ (Itanium C++ ABI, 5.1) or C. Of C++ functions parameters are left out.
+fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    let options = cpp_demangle::DemangleOptions::new().no_params();
+    let symbol = cpp_demangle::Symbol::new(name).ok();
+    let name_of = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    name_of.unwrap_or_else(|| name.to_owned())
 }

@@ -1,0 +1,109 @@
+//! The VMM as the root task of NOVA. NOVA is a file of the user's: with `TRAPLINE_NOVA` all tests run.
+
+use trapline_tests::measurements::{cell, component_insn, estimate};
+use trapline_tests::run::Place;
+
+/// Words that name a file as the hypervisor.
+fn with_hypervisor(file: &str) -> Vec<&str> {
+    vec![
+        "--env",
+        "sim/nova",
+        "--workload",
+        "basic/getpid",
+        "--boots",
+        "1",
+        "--nova",
+        file,
+    ]
+}
+
+#[test]
+fn missing_hypervisor_is_reported_with_the_remedy() {
+    let place = Place::new();
+    let mut list = place.trapline(&["list"]);
+    list.env_remove("TRAPLINE_NOVA")
+        .env("XDG_CACHE_HOME", place.path());
+    let output = list.output().expect("trapline starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        line.contains("Missing: there is no NOVA hypervisor"),
+        "{text}"
+    );
+    assert!(
+        line.contains("give the file by --nova or TRAPLINE_NOVA"),
+        "{text}"
+    );
+    let result = place.run(&[&["run"][..], &with_hypervisor("/no/nova")].concat());
+    assert_eq!(result.status, Some(2), "{result:?}");
+    assert!(
+        result
+            .stderr
+            .starts_with("error: nova=/no/nova: no such file\n  help: "),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn other_files_are_no_hypervisor() {
+    let place = Place::new();
+    let agent = place.parts().join("trapline-agent");
+    let script = place.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\n").expect("place is writable");
+    for (file, expected) in [(&script, "is not an ELF file"), (&agent, "")] {
+        let words = with_hypervisor(file.to_str().expect("path is UTF-8"));
+        let json = place.measure(&words);
+        let cell = cell(&json, "sim/nova", "getpid");
+        let reason = cell["skip"].as_str().or(cell["failed"].as_str());
+        assert!(
+            reason.is_some_and(|reason| reason.contains(expected)),
+            "{cell:#}"
+        );
+    }
+}
+
+#[test]
+fn figures_are_exact_and_explained() {
+    let place = Place::new();
+    if !place.has("sim/nova", "figures") {
+        return;
+    }
+    let words = [
+        "--env",
+        "sim,sim/nova",
+        "--workload",
+        "exits,system",
+        "--boots",
+        "2",
+    ];
+    let json = place.measure(&words);
+    let port_out = estimate(&json, "sim/nova", "port-out");
+    assert!((400.0..1000.0).contains(&port_out), "{port_out}");
+    for operation in ["fork", "context-switch", "syscall"] {
+        let figures = ["sim", "sim/nova"].map(|it| estimate(&json, it, operation));
+        assert_eq!(figures[0], figures[1], "{operation}: nothing exits");
+    }
+    for cell in json["cells"].as_array().expect("cells") {
+        assert_ne!(cell["reproduced"], false, "{cell:#}");
+    }
+    let profile = place.run(&["explain", "sim/nova", "exits/port-out", "--format", "json"]);
+    let profile = profile.json();
+    let of = |component| component_insn(&profile, component);
+    let sum = of("nova") + of("trapline-nova") + of("guest");
+    assert!((sum - port_out).abs() < 5.0, "{sum} of {port_out}");
+}
+
+#[test]
+fn baseline_of_nova_is_met() {
+    let place = Place::new();
+    if !place.has("sim/nova", "baselines") {
+        return;
+    }
+    let words = ["baseline", "--env", "sim/nova", "--workload", "exits"];
+    let baseline = place.run(&words);
+    assert_eq!(baseline.status, Some(0), "{}", baseline.stderr);
+    let file = place.path().join("nova.json");
+    std::fs::write(&file, &baseline.stdout).expect("place is writable");
+    let checked = place.run(&["check", "--baseline", file.to_str().expect("path is UTF-8")]);
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+}
