@@ -3,13 +3,12 @@
 use crate::hypercall::{
     create_domain, create_handler, create_portal, create_thread, delegate, Selector, Source, Space,
 };
+use crate::memory::Memory;
 use crate::timer::VCPU;
 use crate::utcb::Utcb;
 use crate::vcpu::{self, NovaVcpu};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
-use trapline_emulation::TableMemory;
 use trapline_interface::{
     Access, BootState, Caps, Controllers, Doorbell, Error, Gpa, Hypervisor, IoAddr, IrqId, IrqLine,
     Missing, Region, Result, Ring0, VcpuId, Vm, VmSpec, PAGE,
@@ -41,10 +40,6 @@ pub struct NovaVm {
     memory: Arc<Memory>,
     has_apic: bool,
 }
-
-/// Attached regions with their guest-physical addresses. The first is guest RAM, where most accesses are.
-#[derive(Default)]
-pub struct Memory(RefCell<Vec<(u64, Arc<Region>)>>);
 
 impl Hypervisor for Nova {
     type Vm = NovaVm;
@@ -167,40 +162,4 @@ fn order(from: u64, to: u64, length: u64) -> u64 {
     let aligned = ((from | to) / page).trailing_zeros();
     let fits = (length / page).max(1).ilog2();
     u64::from(aligned.min(fits))
-}
-
-impl Memory {
-    /// Calls `access` with the region at `address` and the offset in it.
-    #[inline]
-    fn at<T>(&self, address: u64, access: impl Fn(&Region, u64) -> Option<T>) -> Option<T> {
-        let regions = self.0.borrow();
-        let found = |(start, region): &(u64, Arc<Region>)| {
-            let offset = address.checked_sub(*start)?;
-            (offset < region.len() as u64).then(|| access(region, offset))
-        };
-        regions.iter().find_map(found).flatten()
-    }
-
-    /// Copies bytes that lie in one region.
-    pub fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
-        let length = into.len();
-        let bytes = self.at(address, |region, offset| region.pointer(offset, length))?;
-        // SAFETY: the region has the bytes, which no reference covers, and `into` is memory of this program.
-        unsafe {
-            bytes
-                .as_ptr()
-                .copy_to_nonoverlapping(into.as_mut_ptr(), length)
-        };
-        Some(())
-    }
-}
-
-impl TableMemory for &Memory {
-    fn read64(&mut self, address: u64) -> Option<u64> {
-        self.at(address, |region, offset| region.load64(offset))
-    }
-
-    fn write64(&mut self, address: u64, value: u64) -> Option<()> {
-        self.at(address, |region, offset| region.store64(offset, value))
-    }
 }

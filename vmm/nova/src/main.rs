@@ -8,6 +8,8 @@
 //! need no NOVA; with `--cfg trapline_image` it is the root task. Method: the hypercalls and data structures of NOVA,
 //! interface version 10 (`include/syscall.hpp`, `hip.hpp`, `utcb.hpp`, `mtd.hpp` of its source).
 #![cfg_attr(trapline_image, no_std, no_main)]
+// Tests of the stub use a part of each module.
+#![cfg_attr(not(trapline_image), allow(dead_code))]
 
 extern crate alloc;
 
@@ -21,6 +23,8 @@ mod hypercall;
 mod hypervisor;
 #[cfg(trapline_image)]
 mod machine;
+#[cfg(trapline_image)]
+mod memory;
 #[cfg(trapline_image)]
 mod ports;
 #[cfg(trapline_image)]

@@ -6,7 +6,7 @@ mod exits;
 mod interrupts;
 
 use crate::hypercall::recall;
-use crate::hypervisor::Memory;
+use crate::memory::Memory;
 use crate::timer::VCPU;
 use crate::utcb::{Parts, Utcb};
 use alloc::boxed::Box;
