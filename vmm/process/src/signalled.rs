@@ -7,7 +7,7 @@ use crate::control::{Control, GuestState, Mode, Stop};
 use crate::handler::{state, CALL, CONTEXT, INFO, REGISTERS, RESULT};
 use crate::layout::{CONTROL, STACK, STACK_SIZE, SWITCHER};
 use crate::listener::{Event, Listener, Notification, REPORT};
-use crate::registers::Registers;
+use crate::registers::{Registers, TRAP_FLAG};
 use crate::signals::{signal, Lines, SIGNAL};
 use crate::tracee::Tracee;
 use std::io;
@@ -28,8 +28,6 @@ const MOST_CHECKS: u32 = 600;
 
 /// `si_code` of SIGSYS (`<asm-generic/siginfo.h>`): `SYS_SECCOMP` and `SYS_USER_DISPATCH`.
 const CODES_OF_CALLS: std::ops::RangeInclusive<libc::c_int> = 1..=2;
-
-const TRAP_FLAG: u64 = 1 << 8;
 
 /// Bytes of the frame that are read from its `struct ucontext`: up to the selectors.
 const CONTEXT_LENGTH: u64 = REGISTERS + 19 * 8;

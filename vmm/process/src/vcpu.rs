@@ -3,6 +3,7 @@
 mod calls;
 mod emulate;
 mod faults;
+mod spaces;
 
 use self::emulate::Emulation;
 use crate::apic::Apic;
@@ -11,7 +12,7 @@ use crate::crossing::Crossing;
 use crate::decode::PortString;
 use crate::delivery::{
     Cpu, ALIGNMENT_CHECK, BREAKPOINT, DEBUG, DIVIDE_ERROR, FLOATING_POINT, INVALID_OPCODE,
-    PAGE_FAULT, VECTOR_FLOATING_POINT,
+    VECTOR_FLOATING_POINT,
 };
 use crate::failure::denied;
 use crate::layout::SWITCHER_PAGES;
@@ -44,6 +45,8 @@ pub struct ProcessVcpu {
     pending: Pending,
     timer: Option<Timer>,
     mappings: Mappings,
+    /// Guest-physical address of the word that receives the address of each page fault.
+    fault_address: Option<u64>,
     /// Changes of memory that the mappings follow.
     changes: u64,
     is_started: bool,
@@ -70,13 +73,15 @@ enum Pending {
 enum Event {
     /// An exception of the guest, with its error code.
     Exception(u8, Option<u64>),
+    /// A page fault of the guest.
+    PageFault(PageFault),
     /// The kernel refuses a request.
     Failure(io::Error),
 }
 
-impl Event {
-    fn page_fault(PageFault(code): PageFault) -> Self {
-        Self::Exception(PAGE_FAULT, Some(code))
+impl From<PageFault> for Event {
+    fn from(fault: PageFault) -> Self {
+        Self::PageFault(fault)
     }
 }
 
@@ -143,6 +148,7 @@ impl ProcessVcpu {
             pending: Pending::Nothing,
             timer,
             mappings,
+            fault_address: None,
             is_started: false,
             is_halted: false,
             is_inhibited: false,
@@ -163,6 +169,7 @@ impl ProcessVcpu {
                 Ok(exit) => exit,
                 Err(Event::Failure(error)) => return Err(error),
                 Err(Event::Exception(vector, error)) => self.deliver(vector, error),
+                Err(Event::PageFault(fault)) => self.deliver_page_fault(fault),
             };
             if let Some(exit) = exit {
                 return Ok(exit);

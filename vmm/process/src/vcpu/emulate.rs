@@ -170,7 +170,7 @@ impl ProcessVcpu {
         let address = now.address();
         let mut memory = self.shared.memory();
         let found = translate(&mut memory, &self.cpu.system, address, access);
-        let at = found.map_err(Event::page_fault)?.address;
+        let at = found?.address;
         let range = now.next_range();
         Ok(Part { at, range })
     }
