@@ -5,6 +5,10 @@
 //! a program may access. Its own memory is anonymous: absent until the first access, then the page of
 //! zeros or a frame. Frames that are shared after a fork, and the page of zeros, are read-only and
 //! are replaced on the first write.
+//!
+//! Functions with an unused type parameter are compiled once for each ring of the kernel, so that each copy has one
+//! caller and is inlined there.
+#![allow(clippy::extra_unused_type_parameters)]
 
 use super::pool::Pool;
 use crate::memory::entry::{

@@ -2,6 +2,9 @@
 //!
 //! Entry 0 is the kernel's own thread, which waits until process 1 ends. There is one CPU and no
 //! preemption: a process runs until it waits or ends.
+//!
+//! Unused type parameters are those of [`super::address_space`].
+#![allow(clippy::extra_unused_type_parameters)]
 
 use super::address_space::AddressSpace;
 use super::pipe::Pipe;
