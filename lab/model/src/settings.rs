@@ -10,7 +10,7 @@ pub use value::Value;
 
 use crate::cpus;
 use crate::environment::EnvironmentId;
-use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging};
+use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging, Spaces, Switch};
 use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
@@ -159,6 +159,30 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.crossing = Crossing::ALL[value.choice()],
         format: 10,
         help: "Hypercalls of a guest that is a process: the mechanism (docs/process.md)",
+        ..ROW
+    },
+    Setting {
+        name: "spaces",
+        column: "spaces",
+        value_type: ValueType::Choice(&Spaces::NAMES),
+        default: Some("4"),
+        supported_by: EnvironmentId::is_process,
+        not_concerned: EnvironmentId::is_native,
+        apply: |value, guest| guest.spaces = Spaces::ALL[value.choice()],
+        format: 12,
+        help: "Linux processes for the address spaces of a guest that is a process, in workload system",
+        ..ROW
+    },
+    Setting {
+        name: "switch",
+        column: "switch",
+        value_type: ValueType::Choice(&Switch::NAMES),
+        default: Some("guest"),
+        supported_by: EnvironmentId::is_process,
+        not_concerned: EnvironmentId::is_native,
+        apply: |value, guest| guest.switch = Switch::ALL[value.choice()],
+        format: 13,
+        help: "Switches between these processes: by themselves, or by the VMM",
         ..ROW
     },
     Setting {

@@ -6,9 +6,12 @@
 use super::address_space::{AddressSpace, CODE, STACK};
 use super::number::{self, EXCEPTION, FAILED};
 use super::resources::resources;
-use super::ring::{Ring, Ring0};
+use super::ring::Ring;
+use super::ring0::Ring0;
 use super::ring3::Ring3;
-use super::switch::{end, is_active, is_kernel_stack, start, table, wait_for, UserFrame};
+use super::switch::{
+    end, is_active, is_kernel_stack, reload_tables, start, table, wait_for, UserFrame,
+};
 use super::table::{Child, Event};
 use crate::console;
 use crate::cpu::{exits, ring};
@@ -120,13 +123,6 @@ fn fork<R: Ring>(frame: &UserFrame) -> Option<u64> {
     start::<R>(child, frame);
     reload_tables::<R>();
     Some(child as u64)
-}
-
-/// Flushes the TLB.
-pub fn reload_tables<R: Ring>() {
-    if let Some((space, ..)) = table().space() {
-        R::load_tables(space.top());
-    }
 }
 
 /// Words at the end of the stack of an executed program: number and address of its argument, the end

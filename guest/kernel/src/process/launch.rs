@@ -3,7 +3,8 @@
 use super::address_space::{AddressSpace, STACK};
 use super::calls::wait;
 use super::resources::{allocate_resources, resources};
-use super::ring::{Ring, Ring0};
+use super::ring::Ring;
+use super::ring0::Ring0;
 use super::ring3::Ring3;
 use super::switch::{start, table, UserFrame};
 use super::{hostile, pool, user, Entry};

@@ -5,7 +5,7 @@
 //! [`pool`] has the frames, [`address_space`] the page tables, [`table`] the states of processes,
 //! [`pipe`] the buffers; these need no machine. [`switch`] switches between kernel stacks, [`calls`]
 //! implements system calls and page faults, `entry.s` is between a program and the kernel. [`ring`] has what
-//! differs if the kernel itself runs at ring 3 ([`ring3`], `entry3.s`). [`launch`]
+//! differs between a kernel at ring 0 ([`ring0`]) and at ring 3 ([`ring3`], `entry3.s`). [`launch`]
 //! starts process 1 with the [`resources`] of all. [`user`] is `System` for programs, by the system
 //! calls of [`number`]. [`hostile`] has programs that misbehave.
 
@@ -26,6 +26,8 @@ mod pool;
 mod resources;
 #[cfg(trapline_image)]
 mod ring;
+#[cfg(trapline_image)]
+mod ring0;
 #[cfg(trapline_image)]
 mod ring3;
 #[cfg(trapline_image)]

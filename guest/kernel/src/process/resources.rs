@@ -1,7 +1,7 @@
 //! Memory that all processes share.
 
 use super::address_space::{kernel_part, KernelPage};
-use super::ring::Ring;
+use super::ring::{Code, Ring};
 use super::switch::{is_guard, table};
 use crate::cpu::Global;
 use crate::memory;
@@ -11,22 +11,6 @@ extern "C" {
     /// First address of the code and constants of the image, and the first after them; see image.ld.
     static trapline_code_start: u8;
     static trapline_code_end: u8;
-}
-
-/// Code of a program, in the image.
-pub struct Code {
-    start: *const u8,
-    length: usize,
-}
-
-impl Code {
-    /// Returns the code between two labels.
-    pub fn between(start: *const u8, end: *const u8) -> Self {
-        Self {
-            start,
-            length: end as usize - start as usize,
-        }
-    }
 }
 
 /// Resources that all processes share.

@@ -3,8 +3,7 @@
 //! Programs call an entry of the kernel in place of `syscall`. Address spaces are requests to the VMM
 //! ([`trapline_abi::spaces`]). Programs can access the kernel's memory: only address spaces separate them.
 
-use super::resources::Code;
-use super::ring::Ring;
+use super::ring::{Code, Ring};
 use super::switch::forget_stack;
 use crate::cpu::in32;
 use core::arch::{asm, global_asm};

@@ -158,6 +158,13 @@ fn switch_to_next<R: Ring>() {
     }
 }
 
+/// Flushes the TLB.
+pub fn reload_tables<R: Ring>() {
+    if let Some((space, ..)) = table().space() {
+        R::load_tables(space.top());
+    }
+}
+
 /// Marks the end of processes: exceptions at ring 3 are the kernel's again.
 pub fn forget_stack() {
     // SAFETY: no process exists.

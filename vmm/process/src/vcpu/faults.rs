@@ -7,7 +7,6 @@ use crate::delivery::GENERAL_PROTECTION;
 use crate::paging::translate;
 use crate::registers::USER_CODE;
 use trapline_abi::platform::{HYPERCALL, SPACES};
-use trapline_abi::spaces::BY_PORT;
 use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
 
 /// `SEGV_ACCERR` of `<asm-generic/siginfo.h>`.
@@ -106,12 +105,13 @@ impl ProcessVcpu {
             }
             Privileged::LoadPageTable(register) => {
                 self.cpu.system.cr3 = self.guest.registers.get(register);
+                self.process.set_root(self.cpu.system.cr3);
                 self.skip(length);
-                self.mappings.flush(self.process.as_mut())?;
+                self.flush()?;
             }
             Privileged::FlushPage => {
                 self.skip(length);
-                self.mappings.flush(self.process.as_mut())?;
+                self.flush()?;
             }
         }
         Ok(None)
@@ -130,8 +130,8 @@ impl ProcessVcpu {
                 let data = registers.0.rax & u64::MAX >> (64 - 8 * u32::from(size));
                 return Ok(Some(Exit::Write { at, size, data }));
             }
-            (_, HYPERCALL, 4) => registers.set(0, size, self.crossing.instruction().into()),
-            (_, SPACES, 4) => registers.set(0, size, BY_PORT.into()),
+            (_, HYPERCALL, 4) => registers.set(0, size, self.config.crossing.instruction().into()),
+            (_, SPACES, 4) => registers.set(0, size, self.config.space_requests().into()),
             _ => {
                 self.pending = Pending::Port(size);
                 return Ok(Some(Exit::Read { at, size }));
@@ -232,9 +232,8 @@ impl ProcessVcpu {
             }
             (to, is_writable && to.is_writable)
         };
-        let mapped = self
-            .mappings
-            .map(self.process.as_mut(), address, &to, is_writable);
+        let mappings = &mut self.mappings[self.process.index()];
+        let mapped = mappings.map(self.process.as_mut(), address, &to, is_writable);
         Ok(mapped?)
     }
 }

@@ -19,12 +19,15 @@ impl ProcessVcpu {
         match request.operation {
             OPEN => self.fault_address = Some(at + FAULT_ADDRESS),
             LOAD => {
-                self.cpu.system.cr3 = request.first;
-                self.mappings.flush_programs(self.process.as_mut())?;
+                if !self.process.load_space(request.first)? {
+                    let mappings = &mut self.mappings[self.process.index()];
+                    mappings.flush_programs(self.process.as_mut())?;
+                }
+                self.guest.is_changed = true;
+                self.cpu.system.cr3 = self.process.root().unwrap_or(request.first);
             }
             FLUSH => self.flush_pages(request.first, request.second)?,
-            // Nothing persists beyond a load.
-            DISCARD => {}
+            DISCARD => self.process.discard_space(request.first),
             _ => {}
         }
         Ok(())
@@ -34,7 +37,8 @@ impl ProcessVcpu {
         let end = start.saturating_add(length);
         let is_aligned = (start | length).is_multiple_of(PAGE as u64);
         if is_aligned && length > 0 && start >= SHARED_END && end <= SWITCHER {
-            self.mappings.unmap(self.process.as_mut(), start..end)?;
+            let mappings = &mut self.mappings[self.process.index()];
+            mappings.unmap(self.process.as_mut(), start..end)?;
         }
         Ok(())
     }
