@@ -20,6 +20,7 @@ pub mod operation;
 pub mod platform;
 pub mod populate;
 pub mod record;
+pub mod spaces;
 mod stamp;
 pub mod sweep;
 pub mod ticker;

@@ -103,6 +103,9 @@ pub const HYPERCALL_UNKNOWN: u64 = 0x7fff;
 /// Answer to every hypercall: there is none.
 pub const HYPERCALL_REFUSED: u64 = u64::MAX;
 
+/// Port of address spaces, for a guest at ring 3. See [`crate::spaces`].
+pub const SPACES: u16 = 0x52c;
+
 /// Start of hotplugged memory: 4 GiB, above all other guest memory.
 pub const HOTPLUG_BASE: u64 = 1 << 32;
 /// Maximum size of hotplugged memory.

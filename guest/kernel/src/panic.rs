@@ -136,7 +136,7 @@ extern "C" fn trapline_exception(frame: &Frame) -> ! {
         ..
     } = *frame;
     if cs & 3 != 0 && !ABORTS.contains(&vector) {
-        process::end_on_exception(vector);
+        process::end_on_exception(vector, rsp);
     }
     let name = NAMES
         .get(vector as usize)

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 use trapline_abi::job::Console;
-use trapline_abi::{Job, Op};
+use trapline_abi::{Job, Op, Workload};
 use trapline_host::process::Command;
 use trapline_model::layers::Hypervisor;
-use trapline_model::{populate, Crossing, GuestConfig, Halt, MemoryPages, Serial};
+use trapline_model::{populate, Crossing, GuestConfig, Halt, MemoryPages, Serial, Spaces, Switch};
 
 /// Returns the command that runs `job` in the image, with events on descriptor 3.
 pub fn image_command(
@@ -21,11 +21,10 @@ pub fn image_command(
         ports: true,
         ..*job
     };
+    let is_process = hypervisor == Hypervisor::Process;
+    let has_processes = is_process && job.run & Workload::System.set() != 0;
     let optional = [
-        (
-            hypervisor == Hypervisor::Process,
-            "--backend process".to_owned(),
-        ),
+        (is_process, "--backend process".to_owned()),
         (job.selects(Op::HostTimer), "--ticker".to_owned()),
         (
             job.run & populate::operations() != 0,
@@ -34,6 +33,14 @@ pub fn image_command(
         (
             guest.crossing != Crossing::Auto,
             format!("--crossing {}", guest.crossing.name()),
+        ),
+        (
+            has_processes && guest.spaces != Spaces::One,
+            format!("--spaces {}", guest.spaces.name()),
+        ),
+        (
+            has_processes && guest.switch != Switch::Guest,
+            format!("--switch {}", guest.switch.name()),
         ),
         (
             guest.serial != Serial::Lines,

@@ -88,12 +88,6 @@ impl EnvironmentId {
         self.stack().guest == Guest::Linux
     }
 
-    /// Returns whether workload `system` can be measured: in Linux, or in processes of the image, which
-    /// need a guest that has ring 0.
-    pub fn measures_processes(self) -> bool {
-        self.has_processes() || !self.is_process()
-    }
-
     /// Returns whether a Linux runs on the simulated machine itself, or in Xen's initial domain.
     pub fn has_machine_linux(self) -> bool {
         self.stack().has_machine_linux()

@@ -20,6 +20,10 @@ pub struct GuestConfig {
     pub pages: MemoryPages,
     /// Mechanism for hypercalls, in a process.
     pub crossing: Crossing,
+    /// Processes for its address spaces, if it is a process.
+    pub spaces: Spaces,
+    /// Component that switches between them.
+    pub switch: Switch,
     /// Translation of guest addresses, by the KVM of a simulated machine.
     pub paging: Paging,
 }
@@ -34,6 +38,8 @@ impl GuestConfig {
         serial: Serial::Lines,
         pages: MemoryPages::File,
         crossing: Crossing::Auto,
+        spaces: Spaces::Four,
+        switch: Switch::Guest,
         paging: Paging::Nested,
     };
 }
@@ -73,6 +79,32 @@ pub enum Crossing {
 }
 
 named!(Crossing { Auto "auto", Rewrite "rewrite", Direct "direct", Dispatch "dispatch", Trap "trap", Notify "notify", Ptrace "ptrace" });
+
+/// Number of processes for the address spaces of a guest that is a process: `--spaces`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spaces {
+    /// One, which drops mappings at each switch.
+    One,
+    /// Four: the kernel's, and three for programs.
+    #[default]
+    Four,
+    /// Sixteen.
+    Sixteen,
+}
+
+named!(Spaces { One "1", Four "4", Sixteen "16" });
+
+/// Component that switches between the processes of a guest: `--switch`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Switch {
+    /// The processes, which hand over to each other.
+    #[default]
+    Guest,
+    /// The VMM, at an exit.
+    Vmm,
+}
+
+named!(Switch { Guest "guest", Vmm "vmm" });
 
 /// Translation of guest addresses: parameter `npt` of module `kvm_amd`
 /// (Linux, Documentation/virt/kvm/x86/mmu.rst).

@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::environment::EnvironmentId;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{block, Need, OpSet, Workload};
+use trapline_abi::{block, OpSet, Workload};
 
 /// Operations that are not measured, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +23,9 @@ pub fn of(
     operations: OpSet,
     named: OpSet,
 ) -> Vec<LeftOut> {
-    let processes = (!environment.measures_processes()).then_some(NO_PROCESSES);
     let loads = environment.clock().is_exact().then_some(ONE_INSTRUCTION);
     let all = [
         without_memory(environment, preset, named),
-        processes.map(|reason| (Need::Processes.operations(), reason)),
         loads.map(|reason| (Workload::Memory.set(), reason)),
         without_disk(environment).map(|reason| (block::operations(), reason)),
     ];
@@ -44,10 +42,6 @@ pub fn union(left_out: &[LeftOut]) -> OpSet {
         .iter()
         .fold(0, |set, left_out| set | left_out.operations)
 }
-
-const NO_PROCESSES: &str =
-    "this needs ring 0, and a guest that is a process runs at ring 3: measure \
-                            kvm, sim/kvm or an environment of a Linux";
 
 const ONE_INSTRUCTION: &str =
     "a load is one instruction, whatever the caches hold: measure kvm or \
@@ -119,30 +113,6 @@ mod tests {
     use trapline_abi::Op;
 
     #[test]
-    fn a_guest_without_ring_0_measures_no_processes() {
-        let operations = Op::Fork.bit() | Op::PortOut.bit();
-        let out = |id| of(id, Preset::Quick, operations, operations);
-        for id in [
-            EnvironmentId::HOST,
-            EnvironmentId::SIM_LINUX,
-            EnvironmentId::SIM_VMX_LINUX,
-            EnvironmentId::SIM_KVM_LINUX,
-            EnvironmentId::KVM,
-            EnvironmentId::SIM,
-            EnvironmentId::SIM_XEN_PVH,
-        ] {
-            assert_eq!(out(id), [], "{id}");
-        }
-        for id in [EnvironmentId::PROCESS, EnvironmentId::SIM_PROCESS] {
-            let left_out = out(id);
-            assert_eq!(union(&left_out), Op::Fork.bit(), "{id}");
-            assert!(left_out[0].reason.contains("ring 0"));
-        }
-        let port_out = of(EnvironmentId::KVM, Preset::Quick, Op::PortOut.bit(), 0);
-        assert_eq!(port_out, []);
-    }
-
-    #[test]
     fn disks_are_measured_by_linux_on_the_wall_clock() {
         let operations = Op::Read4k1.bit() | Op::PortOut.bit();
         for id in EnvironmentId::all() {
@@ -173,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_environment_can_have_several_reasons() {
-        let operations = Op::Fork.bit() | Op::Attach0.bit() | Op::PortOut.bit();
+        let operations = Op::Read4k1.bit() | Op::Attach0.bit() | Op::PortOut.bit();
         let left_out = of(EnvironmentId::PROCESS, Preset::Quick, operations, 0);
         assert_eq!(left_out.len(), 2);
         assert_eq!(union(&left_out), operations & !Op::PortOut.bit());

@@ -10,7 +10,7 @@ pub use value::Value;
 
 use crate::cpus;
 use crate::environment::EnvironmentId;
-use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging};
+use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging, Spaces, Switch};
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
@@ -165,6 +165,30 @@ pub const SETTINGS: &[Setting] = &[
         ..ROW
     },
     Setting {
+        name: "spaces",
+        column: "spaces",
+        value_type: ValueType::Choice(&Spaces::NAMES),
+        default: Some("4"),
+        supported_by: EnvironmentId::is_process,
+        not_concerned: EnvironmentId::is_native,
+        apply: |value, guest| guest.spaces = Spaces::ALL[value.choice()],
+        format: 12,
+        help: "Linux processes for the address spaces of a guest that is a process, in workload system",
+        ..ROW
+    },
+    Setting {
+        name: "switch",
+        column: "switch",
+        value_type: ValueType::Choice(&Switch::NAMES),
+        default: Some("guest"),
+        supported_by: EnvironmentId::is_process,
+        not_concerned: EnvironmentId::is_native,
+        apply: |value, guest| guest.switch = Switch::ALL[value.choice()],
+        format: 13,
+        help: "Switches between these processes: by themselves, or by the VMM",
+        ..ROW
+    },
+    Setting {
         name: "paging",
         column: "paging",
         value_type: ValueType::Choice(&Paging::NAMES),
@@ -263,7 +287,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::File(FileOverride::Nova),
         options: Options::Measuring,
         supported_by: EnvironmentId::is_nova,
-        format: 12,
+        format: 14,
         help: "File of the NOVA hypervisor [default: TRAPLINE_NOVA, or nova/hypervisor in the cache]",
         ..ROW
     },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::sweep::Pattern;
-use trapline_abi::{Op, OpSet, Stage, Workload};
+use trapline_abi::{Op, OpSet, Stage};
 use trapline_model::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
 use trapline_report::{page, plot, Report, Style};
 use trapline_stats::aa_test::AaTest;
@@ -45,7 +45,7 @@ fn operation(op: Op, boot: u64) -> Operation {
 fn is_possible(environment: EnvironmentId, op: Op) -> bool {
     match op {
         Op::XenHypercall | Op::EventChannel => environment.is_xen(),
-        _ => op.workload() != Workload::System || environment.measures_processes(),
+        _ => true,
     }
 }
 

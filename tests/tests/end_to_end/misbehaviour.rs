@@ -189,17 +189,18 @@ fn console_noise_loses_no_record() {
     }
 }
 
-/// The image's kernel ends programs that access its memory or the machine, and refuses invalid system
-/// calls. Then the guest measures as usual.
+/// The image's kernel ends programs that fault, at ring 0 also those that access its memory or the machine, and
+/// refuses invalid system calls. Then the guest measures as usual.
 #[test]
 fn misbehaving_programs_are_contained() {
-    let with_ring_0 = [
+    let environments = [
         EnvironmentId::QEMU_TCG,
         EnvironmentId::SIM,
         EnvironmentId::SIM_KVM,
         EnvironmentId::SIM_QEMU_KVM,
+        EnvironmentId::SIM_PROCESS,
     ];
-    for id in with_ring_0 {
+    for id in environments {
         let Some(booted) = boot_with_fault(id, Fault::Programs, 300) else {
             continue;
         };

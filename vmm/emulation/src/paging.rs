@@ -20,9 +20,21 @@ const ERROR_PRESENT: u64 = 1;
 const ERROR_WRITE: u64 = 1 << 1;
 const ERROR_USER: u64 = 1 << 2;
 
-/// A page fault of the guest's own, with its error code.
+/// A page fault of the guest's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageFault(pub u64);
+pub struct PageFault {
+    /// Error code.
+    pub code: u64,
+    /// The address, for CR2.
+    pub address: u64,
+}
+
+impl PageFault {
+    /// A page fault at an address without memory.
+    pub fn absent(address: u64) -> Self {
+        Self { code: 0, address }
+    }
+}
 
 /// A translated address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +73,8 @@ fn walk(
     let fault = |present: u64| {
         let write = if is_write { ERROR_WRITE } else { 0 };
         let user = if is_user { ERROR_USER } else { 0 };
-        PageFault(present | write | user)
+        let code = present | write | user;
+        PageFault { code, address }
     };
     if system.cr0 & PAGING == 0 {
         return Ok(Translation {

@@ -62,7 +62,7 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
             run_image(settings, Kvm::open, trapline_kvm::ring0(), events)
         }
         (Guest::Image, Backend::Process) => {
-            let open = || Ok(Process::with(settings.crossing));
+            let open = || Ok(Process::configured(settings.process));
             run_image(settings, open, Ring0::Emulated, events)
         }
         (Guest::Linux, _) => run_linux(settings, events),

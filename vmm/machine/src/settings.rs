@@ -1,5 +1,7 @@
 //! The command line.
 
+mod backend;
+
 use crate::disk::DiskConfig;
 use crate::line::SerialMode;
 use crate::net;
@@ -13,7 +15,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use trapline_interface::Pages;
 use trapline_interface::Populate::{self, Steps, Whole};
-use trapline_process::Crossing;
+use trapline_process::{Config, Crossing, Switch};
 use Effect::{Flag, Path, Text};
 
 /// Text of `--help`.
@@ -60,8 +62,8 @@ pub struct VmConfig {
     pub guest: Guest,
     /// Implementation of the VM.
     pub backend: Backend,
-    /// Mechanism for hypercalls of a process.
-    pub crossing: Crossing,
+    /// Options of a guest that is a process.
+    pub process: Config,
     /// Path of the image or kernel.
     pub image: PathBuf,
     /// Path of the initramfs.
@@ -145,7 +147,7 @@ impl Default for VmConfig {
         Self {
             guest: Guest::Image,
             backend: Backend::Kvm,
-            crossing: Crossing::Auto,
+            process: Crossing::Auto.into(),
             image: PathBuf::new(),
             initrd: None,
             disks: Vec::new(),
@@ -191,7 +193,7 @@ const IMAGE: Option<Guest> = Some(Guest::Image);
 const LINUX: Option<Guest> = Some(Guest::Linux);
 
 #[rustfmt::skip]
-const OPTIONS: [OptionRow; 27] = [
+const OPTIONS: [OptionRow; 29] = [
     ("image", IMAGE, Path(|config, path| config.set_image(Guest::Image, path))),
     ("kernel", LINUX, Path(|config, path| config.set_image(Guest::Linux, path))),
     ("initrd", LINUX, Path(|config, path| config.initrd = Some(path))),
@@ -210,7 +212,14 @@ const OPTIONS: [OptionRow; 27] = [
         put(&mut config.backend, choose(text, backends))
     })),
     ("crossing", IMAGE, Text("auto, rewrite, direct, dispatch, trap, notify or ptrace", |config, text| {
-        put(&mut config.crossing, Crossing::from_name(text))
+        put(&mut config.process.crossing, Crossing::from_name(text))
+    })),
+    ("spaces", IMAGE, Text("a number from 1 to 16", |config, text| {
+        let is_valid = |count: &usize| (1..=Config::MOST_SPACES).contains(count);
+        put(&mut config.process.spaces, text.parse().ok().filter(is_valid))
+    })),
+    ("switch", IMAGE, Text("guest or vmm", |config, text| {
+        put(&mut config.process.switch, choose(text, [("guest", Switch::Guest), ("vmm", Switch::Vmm)]))
     })),
     ("cpus", None, Text("a number from 1 to 8", |config, text| {
         put(&mut config.cpus, text.parse().ok().filter(|cpus| CPUS.contains(cpus)))
@@ -332,30 +341,9 @@ impl VmConfig {
         ))
     }
 
-    /// Returns the option that a guest that is a process does not support.
-    fn process_conflict(&self) -> Option<&'static str> {
-        let conflicts = [
-            (self.guest == Guest::Linux, "--kernel"),
-            (self.ring == Some(0), "--ring 0"),
-            (self.entry == EntryMode::Pvh, "--entry pvh"),
-            (self.pages == Some(Pages::Small), "--pages 4k"),
-            (self.pages == Some(Pages::Huge), "--pages 2m"),
-            (self.populate.is_some(), "--populate"),
-        ];
-        let found = conflicts.into_iter().find(|(applies, _)| *applies);
-        found.map(|(_, option)| option)
-    }
-
     /// Rejects options that name absent devices or exclude each other.
     fn check_devices(&self) -> Result<(), Failure> {
-        if let (Backend::Process, Some(option)) = (self.backend, self.process_conflict()) {
-            return Err(Failure::Usage(format!("{option} requires --backend kvm")));
-        }
-        if self.backend == Backend::Kvm && self.crossing != Crossing::Auto {
-            return Err(Failure::Usage(
-                "--crossing requires --backend process".into(),
-            ));
-        }
+        self.check_backend()?;
         let threads = [
             ("vcpu", self.cpus as usize),
             ("disk", self.disks.len()),

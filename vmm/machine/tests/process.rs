@@ -24,7 +24,12 @@ fn process(image: &ImageFile) -> Command {
 }
 
 /// Mechanisms with a tracer, and without one.
-const CROSSINGS: [&str; 2] = ["ptrace", "trap"];
+const GUESTS: [&[&str]; 4] = [
+    &["--crossing", "ptrace"],
+    &["--crossing", "trap"],
+    &["--spaces", "4"],
+    &["--spaces", "4", "--switch", "vmm"],
+];
 
 fn run(code: &[u8]) -> Output {
     let image = ImageFile::new(&TestImage::direct(code).bytes());
@@ -87,22 +92,28 @@ fn options_of_kvm_are_rejected() {
     }
 }
 
-/// Starts a guest that spins. Returns the program and the guest's process.
-fn spinning(image: &ImageFile, crossing: &str) -> (Child, u32) {
+/// Starts a guest that spins. Returns the program and the guest's processes.
+fn spinning(image: &ImageFile, words: &[&str]) -> (Child, Vec<u32>) {
     let mut command = process(image);
-    let child = command.args(["--crossing", crossing]).spawn().unwrap();
-    let guest = await_guest(child.id());
+    let child = command.args(words).spawn().unwrap();
+    let count = if words.contains(&"--spaces") { 4 } else { 1 };
+    let guest = await_guest(child.id(), count);
     (child, guest)
 }
 
-fn await_guest(vmm: u32) -> u32 {
+fn await_guest(vmm: u32, count: usize) -> Vec<u32> {
     let begun = Instant::now();
     loop {
         let children = fs::read_to_string(format!("/proc/{vmm}/task/{vmm}/children"));
-        if let Ok(guest) = children.unwrap_or_default().trim().parse() {
+        let children = children.unwrap_or_default();
+        let guest: Vec<_> = children.split_whitespace().flat_map(str::parse).collect();
+        if guest.len() == count {
             return guest;
         }
-        assert!(begun.elapsed() < SPIN_POLLS, "no process of a guest");
+        assert!(
+            begun.elapsed() < SPIN_POLLS,
+            "{count} processes of a guest: {guest:?}"
+        );
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -117,36 +128,38 @@ fn await_death(process: u32) {
 
 #[test]
 fn guest_ends_with_a_killed_vmm() {
-    for crossing in CROSSINGS {
+    for words in GUESTS {
         let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
-        let (mut child, guest) = spinning(&image, crossing);
+        let (mut child, guest) = spinning(&image, words);
         child.kill().unwrap();
         await_end(&mut child);
-        await_death(guest);
+        guest.into_iter().for_each(await_death);
     }
 }
 
 #[test]
 fn signal_stops_a_spinning_guest() {
-    for crossing in CROSSINGS {
+    for words in GUESTS {
         let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
-        let (mut child, guest) = spinning(&image, crossing);
+        let (mut child, guest) = spinning(&image, words);
         // The handler is installed after the process has been started.
         thread::sleep(Duration::from_millis(300));
         signal(&child, libc::SIGTERM);
         assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
-        await_death(guest);
+        guest.into_iter().for_each(await_death);
     }
 }
 
 #[test]
 fn killed_guest_is_reported() {
-    for crossing in CROSSINGS {
+    for words in GUESTS {
         let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
-        let (mut child, guest) = spinning(&image, crossing);
+        let (mut child, guest) = spinning(&image, words);
         thread::sleep(Duration::from_millis(300));
+        // The last one does not run if there are several.
+        let killed = guest.last().map_or(0, |process| *process as i32);
         // SAFETY: takes numbers only; the process is the child of a child that has not ended.
-        unsafe { libc::kill(guest as i32, libc::SIGKILL) };
+        unsafe { libc::kill(killed, libc::SIGKILL) };
         assert_eq!(await_end(&mut child).code(), Some(5));
     }
 }

@@ -56,8 +56,13 @@ impl GuestState {
 
 /// A stopped process of a guest, which ends when this is dropped.
 pub(crate) trait Control {
-    /// Returns the number of the process.
+    /// Returns the number of the current process.
     fn pid(&self) -> libc::pid_t;
+
+    /// Returns the numbers of all processes of the guest.
+    fn pids(&self) -> Vec<libc::pid_t> {
+        vec![self.pid()]
+    }
 
     /// Continues the guest until it stops. Its system calls have no effect.
     fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop>;
@@ -69,6 +74,31 @@ pub(crate) trait Control {
 
     /// Makes the process execute a system call. Returns its result, negative for an error.
     fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64>;
+
+    /// Returns the number of the process among those of the guest.
+    fn index(&self) -> usize {
+        0
+    }
+
+    /// Returns the top-level page table that the guest has loaded itself; `None` if it cannot.
+    fn root(&self) -> Option<u64> {
+        None
+    }
+
+    /// Sets the top-level page table of the current process.
+    fn set_root(&mut self, _root: u64) {}
+
+    /// Makes the process for a top-level page table the current one, or assigns one, to which the guest switches itself.
+    /// Returns false if the current process continues with it, and has to drop mappings.
+    fn load_space(&mut self, _root: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Discards the mappings of a top-level page table.
+    fn discard_space(&mut self, _root: u64) {}
+
+    /// Makes all other processes drop their mappings before they continue.
+    fn invalidate_others(&mut self) {}
 
     /// Returns code and address of the signal that has stopped the process.
     fn signal_info(&self) -> io::Result<(libc::c_int, u64)>;

@@ -79,6 +79,11 @@ impl Crossing {
         matches!(self, Self::Dispatch | Self::Trap)
     }
 
+    /// Returns whether processes report stops in memory, so that a guest can have several.
+    pub(crate) fn permits_several_processes(self) -> bool {
+        !matches!(self, Self::Notify | Self::Ptrace)
+    }
+
     /// Returns what port [`trapline_abi::platform::HYPERCALL`] reads.
     pub(crate) fn instruction(self) -> u32 {
         match self {

@@ -1,7 +1,7 @@
 //! Delivery of interrupts and exceptions (Intel SDM volume 3, 6.14): a frame on the guest's stack.
 
 use crate::memory::Memory;
-use crate::registers::{Registers, INTERRUPTS_ON};
+use crate::registers::{Registers, INTERRUPTS_ON, TRAP_FLAG};
 use trapline_emulation::decode::Access;
 use trapline_emulation::paging::{translate, PageFault};
 use trapline_interface::{System, PAGE};
@@ -47,7 +47,7 @@ impl Cpu {
             let part = (into.len() - done).min(PAGE - at as usize % PAGE);
             let found = translate(memory, &self.system, at, Access::Read)?;
             let read = memory.read(found.address, &mut into[done..done + part]);
-            read.ok_or(PageFault(0))?;
+            read.ok_or(PageFault::absent(at))?;
             done += part;
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Cpu {
             let part = (bytes.len() - done).min(PAGE - at as usize % PAGE);
             let found = translate(memory, &self.system, at, Access::Write)?;
             let written = memory.write(found.address, &bytes[done..done + part]);
-            written.ok_or(PageFault(0))?;
+            written.ok_or(PageFault::absent(at))?;
             done += part;
         }
         Ok(())
@@ -83,7 +83,7 @@ impl Cpu {
         error: Option<u64>,
     ) -> Result<(), TripleFault> {
         self.try_deliver(memory, registers, vector, error)
-            .map_err(|PageFault(_)| TripleFault)
+            .map_err(|PageFault { .. }| TripleFault)
     }
 
     fn try_deliver(
@@ -97,7 +97,7 @@ impl Cpu {
         let gate = self.system.idt.base.wrapping_add(offset);
         let low = self.read64(memory, gate)?;
         if offset + 15 > self.system.idt.limit.into() || low & GATE_PRESENT == 0 {
-            return Err(PageFault(0));
+            return Err(PageFault::absent(gate));
         }
         let high = self.read64(memory, gate.wrapping_add(8))?;
         let handler = low & 0xffff | low >> 32 & 0xffff_0000 | high << 32;
@@ -127,6 +127,7 @@ impl Cpu {
         self.write(memory, top, &bytes)?;
         registers.0.rsp = top;
         registers.0.rip = handler;
+        registers.0.eflags &= !TRAP_FLAG;
         if low >> 40 & 15 == INTERRUPT_GATE {
             self.interrupts_on = false;
         }

@@ -1,20 +1,24 @@
 //! Handler of signals in a process that has no tracer, and its installation.
 //!
 //! It runs on a stack of its own, in memory shared with the VMM. It answers marked system calls at once. Otherwise it
-//! reports the signal in the control page, whose layout is that of the offsets below, and waits until the VMM resumes
-//! the guest or requests a system call. It has no secret and no privilege: a guest that enters it with other registers,
+//! reports the signal in the words behind its stack, whose layout is that of the offsets below, and in the control page,
+//! and waits until the VMM resumes the guest or requests a system call. It has no secret and no privilege: a guest that enters it with other registers,
 //! or forges its data, reports a state of the guest as it could produce by executing instructions.
 
 use crate::control::Call;
 use crate::crossing::{Crossing, SignalSource};
-use crate::layout::{CONTROL, HANDLER_SETUP, SIGNAL_HANDLER, STACK, STACK_SIZE, SWITCHER};
+use crate::layout::{
+    CONTROL, HANDLER_SETUP, OWN, SIGNAL_HANDLER, SPACES, STACK, STACK_SIZE, SWITCHER,
+};
 use crate::listener::REPORT;
+use crate::pages::{set_word, Pages};
 use crate::signals::SIGNAL;
+use crate::spaces::REPORTS;
 use std::io;
 use trapline_abi::platform::{HYPERCALL_PADDING, HYPERCALL_REFUSED};
 use trapline_interface::{Region, PAGE};
 
-/// State of the process, the first word of the control page.
+/// State of the process, the first word.
 pub(crate) mod state {
     /// It waits in the handler.
     pub const STOPPED: u32 = 1;
@@ -24,6 +28,8 @@ pub(crate) mod state {
     pub const CALL: u32 = 3;
 }
 
+/// See [`state`].
+pub(crate) const STATE: u64 = 0;
 /// Address of the `struct ucontext` of the frame.
 pub(crate) const CONTEXT: u64 = 8;
 /// Address of its `siginfo_t`.
@@ -36,8 +42,11 @@ pub(crate) const RESULT: u64 = 80;
 /// Not 0: the handler answers marked system calls.
 const ANSWERS: u64 = 96;
 
-/// Number of the system call that reports a stop; 0: a wake-up at the state.
+/// Number of the system call that reports a stop; 0: a wake-up at [`REPORTS`].
 const REPORT_CALL: u64 = 104;
+
+/// Number of the process.
+pub(crate) const INDEX: u64 = 112;
 
 /// Offset of the registers in `struct ucontext`, in the order r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
 /// eflags (`arch/x86/include/uapi/asm/sigcontext.h`).
@@ -62,7 +71,7 @@ std::arch::global_asm!(
     "trapline_handler_start:",
     "cmp edi, {sigsys}",
     "jne 3f",
-    "movabs rbx, {control}",
+    "movabs rbx, {own}",
     "cmp dword ptr [rbx + {answers}], 0",
     "je 3f",
     "mov rax, [rdx + {rip}]",
@@ -85,7 +94,7 @@ std::arch::global_asm!(
     "mov eax, {sigreturn}",
     "syscall",
     "3:",
-    "movabs rbx, {control}",
+    "movabs rbx, {own}",
     "mov r12, rdx",
     "mov [rbx + {context}], rdx",
     "mov [rbx + {info}], rsi",
@@ -99,7 +108,9 @@ std::arch::global_asm!(
     "8:",
     "mov eax, {stopped}",
     "xchg [rbx], eax",
-    "mov rdi, rbx",
+    "movabs rdi, {reports}",
+    "mov ecx, [rbx + {index}]",
+    "lock bts dword ptr [rdi], ecx",
     "mov esi, {futex_wake}",
     "mov edx, 1",
     "mov eax, {futex}",
@@ -143,7 +154,9 @@ std::arch::global_asm!(
     length = const HYPERCALL_PADDING.len(),
     refused = const HYPERCALL_REFUSED as i64,
     sigreturn = const libc::SYS_rt_sigreturn,
-    control = const CONTROL,
+    own = const OWN,
+    reports = const CONTROL + REPORTS,
+    index = const INDEX,
     answers = const ANSWERS,
     context = const CONTEXT,
     report = const REPORT_CALL,
@@ -181,22 +194,27 @@ const MASK: u64 = 0x40;
 /// Flag of `struct sigaction` without which the kernel accepts no handler on x86-64. The handler returns itself.
 const SA_RESTORER: u64 = 0x400_0000;
 
+/// Sets the words of a process before it starts.
+pub(crate) fn set_words(pages: &Pages, crossing: Crossing, index: usize) {
+    if crossing == Crossing::Notify {
+        set_word(&pages.own, OWN + REPORT_CALL, REPORT.into());
+    }
+    if crossing.has_answering_handler() {
+        set_word(&pages.own, OWN + ANSWERS, 1);
+    }
+    set_word(&pages.own, OWN + INDEX, index as u64);
+}
+
 /// Writes the handler and the arguments of its installation to the switcher.
-pub(crate) fn load(switcher: &Region, crossing: Crossing) -> io::Result<()> {
+pub(crate) fn load(switcher: &Region) -> io::Result<()> {
     // SAFETY: both symbols enclose the code above, which nothing changes.
     let code = unsafe {
         let start = &raw const trapline_handler_start;
         let length = (&raw const trapline_handler_end).offset_from(start);
         std::slice::from_raw_parts(start, length as usize)
     };
-    debug_assert!(SIGNAL_HANDLER + code.len() as u64 <= SWITCHER + PAGE as u64);
+    debug_assert!(SIGNAL_HANDLER + code.len() as u64 <= SPACES);
     switcher.load(SIGNAL_HANDLER - SWITCHER, code)?;
-    if crossing == Crossing::Notify {
-        switcher.load(CONTROL + REPORT_CALL - SWITCHER, &REPORT.to_le_bytes())?;
-    }
-    if crossing.has_answering_handler() {
-        switcher.load(CONTROL + ANSWERS - SWITCHER, &[1])?;
-    }
     let flags = (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | SA_RESTORER;
     let action = [SIGNAL_HANDLER, flags, SIGNAL_HANDLER, u64::MAX];
     let stack = [STACK, 0, STACK_SIZE];

@@ -1,16 +1,22 @@
 //! Capabilities of the backend.
 
+use crate::config::Config;
 use crate::crossing::Crossing;
 use crate::vm::ProcessVm;
 use trapline_interface::{Caps, Controllers, Error, Hypervisor, Missing, Result, Ring0, VmSpec};
 
 /// The backend, which needs nothing but Linux.
-pub struct Process(Crossing);
+pub struct Process(Config);
 
 impl Process {
     /// Returns the backend with a mechanism for hypercalls.
     pub fn with(crossing: Crossing) -> Self {
-        Self(crossing)
+        Self(crossing.into())
+    }
+
+    /// Returns the backend with these options.
+    pub fn configured(config: Config) -> Self {
+        Self(config)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use trapline_abi::platform::HYPERCALL_ENTRY;
+use trapline_abi::spaces;
 use trapline_interface::PAGE;
 
 /// First page of the switcher; the guest's addresses end here.
@@ -21,12 +22,21 @@ const _: () = assert!(SWITCHER + 0x100 == ENTRY);
 pub(crate) const CALLS: u64 = FILTER + 0x200;
 /// Two pages that stand in for memory while an instruction is executed alone.
 pub(crate) const SCRATCH: u64 = SWITCHER + 2 * PAGE as u64;
-/// Control page of a process that reports signals itself, followed by the stack of its handler.
+/// Control page, which processes that report signals themselves share ([`crate::spaces`]).
 pub(crate) const CONTROL: u64 = SCRATCH + 2 * PAGE as u64;
-/// Lowest address of that stack.
+/// Stack of the handler of signals.
 pub(crate) const STACK: u64 = CONTROL + PAGE as u64;
 /// Size of that stack: a frame with the largest register state (AMX) has 11 KiB.
-pub(crate) const STACK_SIZE: u64 = 4 * PAGE as u64;
+pub(crate) const STACK_SIZE: u64 = 4 * PAGE as u64 - OWN_SIZE;
+/// Words of one process, behind its stack ([`crate::handler`]).
+pub(crate) const OWN: u64 = STACK + STACK_SIZE;
+/// Bytes of these words.
+pub(crate) const OWN_SIZE: u64 = 256;
+/// Bytes of stack and words.
+pub(crate) const STACK_PAGES: u64 = STACK_SIZE + OWN_SIZE;
+/// Code for requests of address spaces ([`crate::handover`]).
+pub(crate) const SPACES: u64 = spaces::ENTRY;
+const _: () = assert!(SWITCHER + 0x400 == SPACES);
 /// Pages of the switcher.
 pub(crate) const SWITCHER_PAGES: usize = 9;
 /// Address of the handler of signals ([`crate::handler`]).

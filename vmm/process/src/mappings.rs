@@ -7,6 +7,7 @@ use trapline_emulation::paging::{cached, Translation};
 
 use std::io;
 use std::ops::Range;
+use trapline_abi::spaces::SHARED_END;
 use trapline_interface::{System, PAGE};
 
 const PAGE_BYTES: u64 = PAGE as u64;
@@ -15,14 +16,17 @@ const LOWEST: u64 = 0x1_0000;
 const LARGE_PAGE: u64 = 2 << 20;
 const MOVE_TO: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
 
-/// Single pages mapped before all are dropped: below the limit of 65,530 mappings of a process.
+/// Single pages mapped before they are dropped, in each part of the addresses: together below the limit of 65,530
+/// mappings of a process.
 const MOST_PAGES: u32 = 30_000;
 
 /// The mappings of one process.
 #[derive(Default)]
 pub(crate) struct Mappings {
-    /// Pages mapped since the last flush.
+    /// Pages mapped since the last flush, below [`SHARED_END`].
     pages: u32,
+    /// The same above.
+    program_pages: u32,
 }
 
 impl Mappings {
@@ -39,10 +43,17 @@ impl Mappings {
         if page >= SWITCHER {
             return Ok(false);
         }
-        if self.pages == MOST_PAGES {
-            self.flush(process)?;
+        if page >= SHARED_END {
+            if self.program_pages == MOST_PAGES {
+                self.flush_programs(process)?;
+            }
+            self.program_pages += 1;
+        } else {
+            if self.pages == MOST_PAGES {
+                self.flush(process)?;
+            }
+            self.pages += 1;
         }
-        self.pages += 1;
         if !show(process, from, page..page + PAGE_BYTES)? {
             return Ok(false);
         }
@@ -55,8 +66,20 @@ impl Mappings {
 
     /// Drops all mappings.
     pub fn flush(&mut self, process: &mut dyn Control) -> io::Result<()> {
-        self.pages = 0;
-        process.call_checked(libc::SYS_munmap, [0, SWITCHER, 0, 0, 0])?;
+        *self = Self::default();
+        self.unmap(process, 0..SWITCHER)
+    }
+
+    /// Drops the mappings that differ between address spaces.
+    pub fn flush_programs(&mut self, process: &mut dyn Control) -> io::Result<()> {
+        self.program_pages = 0;
+        self.unmap(process, SHARED_END..SWITCHER)
+    }
+
+    /// Drops the mappings of a range of pages.
+    pub fn unmap(&mut self, process: &mut dyn Control, range: Range<u64>) -> io::Result<()> {
+        let length = range.end - range.start;
+        process.call_checked(libc::SYS_munmap, [range.start, length, 0, 0, 0])?;
         Ok(())
     }
 

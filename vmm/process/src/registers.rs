@@ -9,6 +9,8 @@ const USER_DATA: u64 = 0x2b;
 
 /// Interrupt flag.
 pub(crate) const INTERRUPTS_ON: u64 = 1 << 9;
+/// Trap flag: an exception after each instruction.
+pub(crate) const TRAP_FLAG: u64 = 1 << 8;
 /// The flag that is always set.
 const ALWAYS: u64 = 2;
 /// Flags that a process may set: the arithmetic ones, trap, direction, and alignment check.

@@ -8,12 +8,13 @@ use crate::control::Call;
 use crate::crossing::{Crossing, SignalSource};
 use crate::layout::{
     complement, ALIAS, CALLS, CONTROL, ENTRY, FILTER, HANDLER, LIST, REWRITTEN, REWRITTEN_HANDLER,
-    SCRATCH, STACK_SIZE, SWITCHER, SWITCHER_CALL, SWITCHER_LIST,
+    SCRATCH, STACK, STACK_PAGES, SWITCHER, SWITCHER_CALL, SWITCHER_LIST,
 };
 use crate::listener::{self, Listener};
 use crate::memory::Memory;
+use crate::pages::Pages;
 use crate::tracee::Tracee;
-use crate::{filter, handler};
+use crate::{filter, handler, handover};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -45,13 +46,8 @@ const ALL: libc::c_int = READ_EXECUTE | libc::PROT_WRITE;
 /// `int3`, between the pieces of code in the switcher.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Starts a process with all shareable memory and the pages of the switcher. Returns it with the listener of its filter,
-/// if it has one.
-pub(crate) fn start(
-    memory: &mut Memory,
-    switcher: &Region,
-    crossing: Crossing,
-) -> io::Result<(Tracee, Option<Listener>)> {
+/// Writes the code and the filter of a guest's processes.
+pub(crate) fn load(switcher: &Region, crossing: Crossing) -> io::Result<()> {
     let source = crossing.signal_source();
     switcher.load(0, &[BREAKPOINT; PAGE])?;
     switcher.load(0, &SWITCHER_CALL)?;
@@ -60,9 +56,20 @@ pub(crate) fn start(
     switcher.load(REWRITTEN - SWITCHER, &REWRITTEN_HANDLER)?;
     switcher.load(FILTER - SWITCHER, &filter::program(FILTER, source))?;
     if source.is_some() {
-        handler::load(switcher, crossing)?;
+        handler::load(switcher)?;
+        handover::load(switcher)?;
     }
-    let maps = maps(memory, switcher, source.is_some())?;
+    Ok(())
+}
+
+/// Starts a process with all shareable memory and its pages. Returns it with the listener of its filter, if it has one.
+pub(crate) fn start(
+    memory: &mut Memory,
+    pages: &Pages,
+    crossing: Crossing,
+) -> io::Result<(Tracee, Option<Listener>)> {
+    let source = crossing.signal_source();
+    let maps = maps(memory, pages, source.is_some())?;
     let vmm = std::process::id();
     // SAFETY: the child makes system calls only, see `prepare`.
     let pid = match unsafe { libc::fork() } {
@@ -72,7 +79,7 @@ pub(crate) fn start(
         pid => pid,
     };
     let mut tracee = Tracee::adopt(pid)?;
-    let listener = confine(&mut tracee, &maps, switcher, source)?;
+    let listener = confine(&mut tracee, &maps, &pages.common, source)?;
     let listener = match source {
         Some(SignalSource::NotifyingFilter) => Some(Listener::take(&mut tracee, listener)?),
         _ => None,
@@ -86,23 +93,28 @@ fn read_only(file: BorrowedFd<'_>) -> io::Result<File> {
 }
 
 /// Returns the mappings of a new process: the switcher, and regions in memory that can be shared.
-fn maps(memory: &mut Memory, switcher: &Region, has_handler: bool) -> io::Result<Vec<Map>> {
+fn maps(memory: &mut Memory, pages: &Pages, has_handler: bool) -> io::Result<Vec<Map>> {
     let file = |region: &Region| region.file().map(|file| file.as_raw_fd());
-    let half = 2 * PAGE;
-    let part = |at, access, from, length| {
-        file(switcher).map(|file| Map {
+    let part = |region, at, length, access| {
+        file(region).map(|file| Map {
             at,
             length,
             access,
             file,
-            from,
+            from: (at - SWITCHER) as usize,
             _own: None,
         })
     };
+    let Pages { common, own } = pages;
     let parts = [
-        part(SWITCHER, READ_EXECUTE, 0, half),
-        part(SCRATCH, ALL, half, half),
+        part(common, SWITCHER, 2 * PAGE, READ_EXECUTE),
+        part(own, SCRATCH, 2 * PAGE, ALL),
     ];
+    let with_handler = [
+        part(common, CONTROL, PAGE, READ_WRITE),
+        part(own, STACK, STACK_PAGES as usize, READ_WRITE),
+    ];
+    let with_handler = with_handler.into_iter().filter(|_| has_handler);
     let mut regions = Vec::new();
     for (at, attached) in memory.iter_mut() {
         let Some(shared) = attached.region.file() else {
@@ -122,9 +134,7 @@ fn maps(memory: &mut Memory, switcher: &Region, has_handler: bool) -> io::Result
             _own: own,
         });
     }
-    let control =
-        has_handler.then(|| part(CONTROL, READ_WRITE, 2 * half, PAGE + STACK_SIZE as usize));
-    let parts = parts.into_iter().chain(control).flatten();
+    let parts = parts.into_iter().chain(with_handler).flatten();
     Ok(parts.chain(regions).collect())
 }
 
@@ -234,14 +244,12 @@ fn list(calls: impl Iterator<Item = Call>) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::control::{Control, GuestState, Mode, Stop};
-    use crate::layout::SWITCHER_PAGES;
     use crate::registers::Registers;
 
     fn process(crossing: Crossing) -> Tracee {
-        let switcher = Region::new(SWITCHER_PAGES * PAGE).unwrap();
-        start(&mut Memory::default(), &switcher, crossing)
-            .unwrap()
-            .0
+        let pages = Pages::new().unwrap();
+        load(&pages.common, crossing).unwrap();
+        start(&mut Memory::default(), &pages, crossing).unwrap().0
     }
 
     /// `uretprobe` and `uprobe`, which the kernel exempts from filters, and refuses outside of its own trampolines.

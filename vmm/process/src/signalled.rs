@@ -1,21 +1,26 @@
-//! A process without a tracer, whose signal handler ([`crate::handler`]) reports its stops.
+//! Processes without a tracer, whose signal handlers ([`crate::handler`]) report their stops.
 //!
-//! Everything that the process writes is untrusted: it may report stops that have not happened, results of calls that it
+//! A guest has one process, or one for each of several address spaces ([`crate::spaces`]), of which one runs at a time.
+//! If the guest switches between them itself, a process says which one runs.
+//!
+//! Everything that a process writes is untrusted: it may report stops that have not happened, results of calls that it
 //! has not made, and may run while the VMM takes it to be stopped. The VMM copies each value once and checks addresses.
 
+use crate::child::{futex, Child};
 use crate::control::{Control, GuestState, Mode, Stop};
-use crate::handler::{state, CALL, CONTEXT, INFO, REGISTERS, RESULT};
-use crate::layout::{CONTROL, STACK, STACK_SIZE, SWITCHER};
+use crate::handler::{state, CALL, RESULT, STATE};
+use crate::handover;
+use crate::layout::{CONTROL, OWN, SWITCHER};
 use crate::listener::{Event, Listener, Notification, REPORT};
-use crate::registers::Registers;
+use crate::pages::Pages;
+use crate::registers::{Registers, TRAP_FLAG};
 use crate::signals::{signal, Lines, SIGNAL};
+use crate::spaces::{SpaceTable, REPORTS};
 use crate::tracee::Tracee;
 use std::io;
-use std::ptr;
 use std::sync::Arc;
-use trapline_interface::Region;
 
-/// Time after which the VMM checks whether the process still exists.
+/// Time after which the VMM checks whether the processes still exist.
 const CHECK: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -29,97 +34,122 @@ const MOST_CHECKS: u32 = 600;
 /// `si_code` of SIGSYS (`<asm-generic/siginfo.h>`): `SYS_SECCOMP` and `SYS_USER_DISPATCH`.
 const CODES_OF_CALLS: std::ops::RangeInclusive<libc::c_int> = 1..=2;
 
-const TRAP_FLAG: u64 = 1 << 8;
-
-/// Bytes of the frame that are read from its `struct ucontext`: up to the selectors.
-const CONTEXT_LENGTH: u64 = REGISTERS + 19 * 8;
-/// Bytes that are read of `siginfo_t`: number, error, code, address.
-const INFO_LENGTH: u64 = 24;
-
-/// Reason why the process does not run.
+/// Reason why the guest does not run.
 enum Reported {
-    /// A signal, in the control page.
+    /// A signal of the current process.
     Signal,
     /// A system call, which waits for its answer.
     Call(Notification),
-    /// It has ended, by this signal or with this status.
+    /// A process has ended, by this signal or with this status.
     Ended(libc::c_int),
 }
 
-/// A process that reports its signals.
+/// Returns the registers of a process that waits for its turn.
+fn waiting() -> Registers {
+    let mut registers = Registers::new();
+    (registers.0.rip, registers.0.rbx) = (handover::wait_address(), OWN);
+    registers
+}
+
+/// Processes that report their signals.
 pub(crate) struct Signalled {
-    pid: libc::pid_t,
-    switcher: Arc<Region>,
+    children: Vec<Child>,
+    /// The process that runs, or has been the last to stop.
+    current: usize,
+    table: SpaceTable,
+    /// The guest switches between the processes itself.
+    switches_itself: bool,
+    /// Bits of processes that have reported a stop that was not handled.
+    stopped: u32,
     lines: Arc<Lines>,
     listener: Option<Listener>,
-    has_ended: bool,
 }
 
 impl Signalled {
-    /// Detaches the tracer of a process with an installed handler. The process stops before its first instruction.
+    /// Detaches the tracers of processes with installed handlers. The first process stops before its first instruction.
+    /// The others wait for their turn.
     pub fn detach(
-        tracee: Tracee,
+        tracees: Vec<(Tracee, Pages)>,
         registers: &Registers,
-        switcher: Arc<Region>,
-        lines: Arc<Lines>,
-        listener: Option<Listener>,
+        table: SpaceTable,
+        switches_itself: bool,
+        shared: (Arc<Lines>, Option<Listener>),
     ) -> io::Result<Self> {
-        let mut process = Self {
-            pid: tracee.detach(registers, SIGNAL)?,
-            switcher,
+        let (lines, listener) = shared;
+        let mut processes = Self {
+            children: Vec::new(),
+            current: 0,
+            table,
+            switches_itself: false,
+            stopped: 0,
             lines,
             listener,
-            has_ended: false,
         };
-        match process.wait()? {
-            Reported::Signal => Ok(process),
-            _ => Err(io::ErrorKind::BrokenPipe.into()),
-        }
-    }
-
-    fn word(&self, address: u64) -> u64 {
-        self.switcher.load64(address - SWITCHER).unwrap_or(0)
-    }
-
-    fn set_word(&self, address: u64, value: u64) {
-        let stored = self.switcher.store64(address - SWITCHER, value);
-        debug_assert!(stored.is_some());
-    }
-
-    fn state(&self) -> u32 {
-        self.switcher.load32(CONTROL - SWITCHER).unwrap_or(0)
-    }
-
-    /// Sets the state and waits for the next stop.
-    fn continue_as(&mut self, state: u32) -> io::Result<Reported> {
-        self.set_word(CONTROL, state.into());
-        match &mut self.listener {
-            Some(listener) => listener.answer(0),
-            None => {
-                self.futex(libc::FUTEX_WAKE, 1, None);
+        for (index, (tracee, pages)) in tracees.into_iter().enumerate() {
+            let registers = match index {
+                0 => *registers,
+                _ => waiting(),
+            };
+            let pid = tracee.detach(&registers, SIGNAL)?;
+            processes.children.push(Child::new(pid, pages));
+            processes.current = index;
+            match processes.wait()? {
+                Reported::Signal => {}
+                _ => return Err(io::ErrorKind::BrokenPipe.into()),
             }
+            if switches_itself && index > 0 {
+                processes.child().continue_as(state::RESUME);
+            }
+        }
+        processes.current = 0;
+        processes.switches_itself = switches_itself;
+        if switches_itself {
+            processes.table.permit_switches();
+        }
+        Ok(processes)
+    }
+
+    fn child(&self) -> &Child {
+        &self.children[self.current]
+    }
+
+    /// Sets the state of the current process and waits for the next stop.
+    fn continue_as(&mut self, state: u32) -> io::Result<Reported> {
+        match &mut self.listener {
+            Some(listener) => {
+                self.children[self.current].set_word(STATE, state.into());
+                listener.answer(0);
+            }
+            None => self.child().continue_as(state),
         }
         self.wait()
     }
 
-    /// Waits for a report, the end of the process, or a call that the listener receives. `ETIMEDOUT`: it has blocked the
-    /// signal that stops it.
+    /// Waits for a report, the end of a process, or a call that the listener receives. `ETIMEDOUT`: the process has
+    /// blocked the signal that stops it.
     fn wait(&mut self) -> io::Result<Reported> {
         let mut unanswered = None;
         loop {
             if let Some(reported) = self.wait_once()? {
                 return Ok(reported);
             }
-            if let Some(status) = self.ended()? {
-                return Ok(Reported::Ended(status));
+            for child in &mut self.children {
+                if let Some(status) = child.ended()? {
+                    return Ok(Reported::Ended(status));
+                }
             }
             if !self.lines.is_signalled() {
                 unanswered = None;
                 continue;
             }
-            let (begun, checks) = unanswered.get_or_insert((self.cpu_time(), 0));
+            if self.children.len() > 1 {
+                // It may have been sent to another process.
+                signal(self.children[self.running()].pid);
+            }
+            let time = self.children.iter().map(Child::cpu_time).sum::<u64>();
+            let (begun, checks) = unanswered.get_or_insert((time, 0));
             *checks += 1;
-            if self.cpu_time() - *begun > MOST_CPU_TIME || *checks == MOST_CHECKS {
+            if time - *begun > MOST_CPU_TIME || *checks == MOST_CHECKS {
                 return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
             }
         }
@@ -135,117 +165,49 @@ impl Signalled {
             });
         }
         loop {
-            let state = self.state();
-            if state == state::STOPPED {
+            self.stopped |= self.table.take_reports();
+            if self.stopped != 0 && self.take_stop()? {
                 return Ok(Some(Reported::Signal));
             }
-            if self.futex(libc::FUTEX_WAIT, state, Some(&CHECK)) {
+            let control = self.table.control();
+            if futex(
+                control,
+                CONTROL + REPORTS,
+                libc::FUTEX_WAIT,
+                0,
+                Some(&CHECK),
+            ) {
                 return Ok(None);
             }
         }
     }
 
-    /// Returns the CPU time of the process, in nanoseconds.
-    fn cpu_time(&self) -> u64 {
-        // `CPUCLOCK_SCHED` of a process (linux/posix-timers.h).
-        let clock = !self.pid << 3 | 2;
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the kernel writes one timespec. The process has not been waited for.
-        unsafe { libc::clock_gettime(clock, &raw mut time) };
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    /// Returns the process that runs.
+    fn running(&self) -> usize {
+        match self.switches_itself {
+            true => self.table.current(),
+            false => self.current,
+        }
     }
 
-    /// Waits or wakes at the state. Returns true if the time is over.
-    fn futex(&self, operation: libc::c_int, value: u32, time: Option<&libc::timespec>) -> bool {
-        let word = self.switcher.address().as_ptr();
-        let word = word.wrapping_add((CONTROL - SWITCHER) as usize);
-        let time = time.map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the word is in the switcher, which lives as long as `self`, and the time as long as this call.
-        let status = unsafe { libc::syscall(libc::SYS_futex, word, operation, value, time) };
-        status < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
-    }
-
-    /// Returns the signal or status with which the process has ended, if it has.
-    fn ended(&mut self) -> io::Result<Option<libc::c_int>> {
-        let mut status = 0;
-        let no_usage = ptr::null_mut::<libc::rusage>();
-        // SAFETY: the kernel writes one number.
-        let waited = unsafe {
-            let status = &raw mut status;
-            libc::syscall(libc::SYS_wait4, self.pid, status, libc::WNOHANG, no_usage)
-        };
-        match waited {
-            0 => Ok(None),
-            ..0 => Err(io::Error::last_os_error()),
-            _ => {
-                self.has_ended = true;
-                Ok(Some(match libc::WIFSIGNALED(status) {
-                    true => libc::WTERMSIG(status),
-                    false => libc::WEXITSTATUS(status),
-                }))
+    /// Returns whether the process that runs has stopped, and makes it the current one. A signal that another one has
+    /// received is passed on.
+    fn take_stop(&mut self) -> io::Result<bool> {
+        let running = self.running();
+        if self.stopped & 1 << running != 0 {
+            self.stopped &= !(1 << running);
+            self.current = running;
+            return Ok(true);
+        }
+        for (index, child) in self.children.iter().enumerate() {
+            // Others are not resumed: only a guest with changed data has them.
+            if self.stopped & 1 << index != 0 && child.info()?.0 == SIGNAL {
+                self.stopped &= !(1 << index);
+                child.continue_as(state::RESUME);
+                signal(self.children[running].pid);
             }
         }
-    }
-
-    /// Returns the address in `at`; `EBADMSG` unless that many bytes from it lie in the handler's stack.
-    fn in_stack(&self, at: u64, length: u64) -> io::Result<u64> {
-        let address = self.word(CONTROL + at);
-        let stack = STACK..STACK + STACK_SIZE - length;
-        let is_valid = address.is_multiple_of(8) && stack.contains(&address);
-        is_valid
-            .then_some(address)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::EBADMSG))
-    }
-}
-
-/// Lists the registers in the order of the frame.
-macro_rules! in_frame_order {
-    ($r:expr) => {
-        [
-            &mut $r.r8,
-            &mut $r.r9,
-            &mut $r.r10,
-            &mut $r.r11,
-            &mut $r.r12,
-            &mut $r.r13,
-            &mut $r.r14,
-            &mut $r.r15,
-            &mut $r.rdi,
-            &mut $r.rsi,
-            &mut $r.rbp,
-            &mut $r.rbx,
-            &mut $r.rdx,
-            &mut $r.rax,
-            &mut $r.rcx,
-            &mut $r.rsp,
-            &mut $r.rip,
-            &mut $r.eflags,
-        ]
-    };
-}
-
-impl Signalled {
-    fn load(&self, mut registers: Registers) -> io::Result<()> {
-        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
-        for register in in_frame_order!(registers.0) {
-            self.set_word(at, *register);
-            at += 8;
-        }
-        Ok(())
-    }
-
-    fn store(&self) -> io::Result<Registers> {
-        let mut registers = Registers::new();
-        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
-        for register in in_frame_order!(registers.0) {
-            *register = self.word(at);
-            at += 8;
-        }
-        registers.0.cs = self.word(at) & 0xffff;
-        Ok(registers)
+        Ok(false)
     }
 
     /// Answers the call that waits, and waits for the next stop.
@@ -264,18 +226,18 @@ impl Signalled {
             registers.0.eflags |= TRAP_FLAG;
         }
         if guest.is_changed || mode == Mode::Step {
-            self.load(registers)?;
+            self.child().load(registers)?;
         }
         self.continue_as(state::RESUME)
     }
 
     /// Reads the report of a signal.
     fn signal(&self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
-        guest.registers = self.store()?;
+        guest.registers = self.child().store()?;
         if mode == Mode::Step {
             guest.registers.0.eflags &= !TRAP_FLAG;
         }
-        let (number, code, _) = self.info()?;
+        let (number, code, _) = self.child().info()?;
         guest.is_signalled |= number == SIGNAL;
         guest.call_number = guest.registers.0.rax;
         let stop = match number {
@@ -286,17 +248,20 @@ impl Signalled {
         Ok(stop)
     }
 
-    /// Returns number, code and address of the signal.
-    fn info(&self) -> io::Result<(libc::c_int, libc::c_int, u64)> {
-        let at = self.in_stack(INFO, INFO_LENGTH)?;
-        let [number, code] = [at, at + 8].map(|at| self.word(at) as libc::c_int);
-        Ok((number, code, self.word(at + 16)))
+    /// Makes the current process drop its mappings from an address on.
+    fn drop_mappings(&mut self, from: u64) -> io::Result<()> {
+        let arguments = [from, SWITCHER - from, 0, 0, 0];
+        self.call_checked(libc::SYS_munmap, arguments).map(drop)
     }
 }
 
 impl Control for Signalled {
     fn pid(&self) -> libc::pid_t {
-        self.pid
+        self.child().pid
+    }
+
+    fn pids(&self) -> Vec<libc::pid_t> {
+        self.children.iter().map(|child| child.pid).collect()
     }
 
     fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
@@ -323,7 +288,7 @@ impl Control for Signalled {
             return Ok(());
         }
         // The process receives the signal behind its call.
-        signal(self.pid);
+        signal(self.pid());
         match self.run(guest, Mode::Run)? {
             Stop::Signal(SIGNAL) => Ok(()),
             _ => Err(io::ErrorKind::BrokenPipe.into()),
@@ -331,31 +296,58 @@ impl Control for Signalled {
     }
 
     fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64> {
+        let caller = self.current;
         let words = [number as u64].into_iter().chain(arguments);
         for (index, word) in words.enumerate() {
-            self.set_word(CONTROL + CALL + 8 * index as u64, word);
+            self.child().set_word(CALL + 8 * index as u64, word);
         }
         match self.continue_as(state::CALL)? {
-            Reported::Signal => Ok(self.word(CONTROL + RESULT) as i64),
+            Reported::Signal if self.current == caller => Ok(self.child().word(RESULT) as i64),
             _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
-    fn signal_info(&self) -> io::Result<(libc::c_int, u64)> {
-        let (_, code, address) = self.info()?;
-        Ok((code, address))
+    fn index(&self) -> usize {
+        self.current
     }
-}
 
-impl Drop for Signalled {
-    fn drop(&mut self) {
-        if self.has_ended {
-            return;
+    fn root(&self) -> Option<u64> {
+        self.switches_itself.then(|| self.table.root(self.current))
+    }
+
+    fn set_root(&mut self, root: u64) {
+        self.table.set_root(self.current, root);
+    }
+
+    fn load_space(&mut self, root: u64) -> io::Result<bool> {
+        let index = self.table.assign(root, self.current);
+        if index == self.current {
+            self.table.take_stale(index);
+            return Ok(false);
         }
-        // SAFETY: the process is a child that has not been waited for, so the number is still its own.
-        unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            libc::waitpid(self.pid, ptr::null_mut(), 0);
+        if self.switches_itself {
+            return Ok(true);
         }
+        self.current = index;
+        self.table.set_current(index);
+        if let Some(from) = self.table.take_stale(index) {
+            self.drop_mappings(from)?;
+        }
+        Ok(true)
+    }
+
+    fn discard_space(&mut self, root: u64) {
+        self.table.discard(root);
+    }
+
+    fn invalidate_others(&mut self) {
+        for index in (0..self.children.len()).filter(|index| *index != self.current) {
+            self.table.set_stale(index, 0);
+        }
+    }
+
+    fn signal_info(&self) -> io::Result<(libc::c_int, u64)> {
+        let (_, code, address) = self.child().info()?;
+        Ok((code, address))
     }
 }

@@ -3,16 +3,21 @@
 //! Both stop the guest by a signal to its process. The tracer sees every signal before the process does, so a
 //! signal between two stops is not lost.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::Arc;
+use crate::spaces::running;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use trapline_emulation::apic::{Requests, VECTORS};
-use trapline_interface::Kick;
+use trapline_interface::{Kick, Region};
 
 /// The signal: the first real-time signal that the C library leaves to programs.
 pub(crate) const SIGNAL: libc::c_int = 34;
 
-/// Process that no signal reaches.
-const NO_PROCESS: i32 = 0;
+/// Processes of a guest, of which one runs.
+pub(crate) struct Targets {
+    pub processes: Vec<libc::pid_t>,
+    /// Region with the control page.
+    pub control: Arc<Region>,
+}
 
 /// Requested interrupts, kicks, and the process to notify.
 #[derive(Default)]
@@ -21,15 +26,22 @@ pub(crate) struct Lines {
     is_kicked: AtomicBool,
     /// A signal is on its way.
     is_signalled: AtomicBool,
-    process: AtomicI32,
+    targets: OnceLock<Targets>,
     /// Number of notifications, on which a halted vCPU waits.
     count: AtomicU32,
 }
 
 impl Lines {
-    /// Sets the process to be notified.
-    pub fn set_process(&self, process: libc::pid_t) {
-        self.process.store(process, Ordering::SeqCst);
+    /// Sets the processes to be notified, once.
+    pub fn set_targets(&self, targets: Targets) {
+        let _first = self.targets.set(targets);
+    }
+
+    /// Stops the running process, if there is one. Async-signal-safe.
+    fn signal_running(&self) {
+        if let Some(Targets { processes, control }) = self.targets.get() {
+            signal(processes[running(control, processes.len())]);
+        }
     }
 
     /// Requests an interrupt. The caller is the vCPU, or calls [`Self::notify`] afterwards.
@@ -41,9 +53,8 @@ impl Lines {
     /// Stops the running guest, or wakes the halted vCPU. Async-signal-safe.
     pub fn notify(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
-        let process = self.process.load(Ordering::SeqCst);
-        if process != NO_PROCESS && !self.is_signalled.swap(true, Ordering::SeqCst) {
-            signal(process);
+        if self.targets.get().is_some() && !self.is_signalled.swap(true, Ordering::SeqCst) {
+            self.signal_running();
         }
         // SAFETY: the word lives as long as `self`; the kernel only compares addresses.
         unsafe {
@@ -164,11 +175,12 @@ const EXPIRY: libc::c_int = SIGNAL + 1;
 unsafe impl Send for Timer {}
 
 impl Timer {
-    /// Creates a timer that stops `process`.
-    pub fn new(process: libc::pid_t) -> std::io::Result<Self> {
+    /// Creates a timer that stops the running process of `lines`. They are never freed, because a signal may be pending
+    /// when the timer is deleted.
+    pub fn new(lines: &Arc<Lines>) -> std::io::Result<Self> {
         extern "C" fn expired(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-            // SAFETY: the kernel passes the value of the timer that has expired.
-            signal(unsafe { (*info).si_value() }.sival_ptr as libc::pid_t);
+            // SAFETY: the kernel passes the value of the timer that has expired: lines that are never freed.
+            unsafe { (*(*info).si_value().sival_ptr.cast::<Lines>()).signal_running() };
         }
         // SAFETY: zero is a value of these structures.
         let (mut action, mut event): (libc::sigaction, libc::sigevent) =
@@ -177,7 +189,7 @@ impl Timer {
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         event.sigev_notify = libc::SIGEV_SIGNAL;
         event.sigev_signo = EXPIRY;
-        event.sigev_value.sival_ptr = process as *mut libc::c_void;
+        event.sigev_value.sival_ptr = Arc::into_raw(Arc::clone(lines)).cast_mut().cast();
         let mut id = std::ptr::null_mut();
         // SAFETY: the handler makes one system call, which is safe at any moment; all structures are valid.
         let status = unsafe {

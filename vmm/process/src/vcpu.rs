@@ -3,21 +3,22 @@
 mod calls;
 mod emulate;
 mod faults;
+mod spaces;
+mod start;
 
 use self::emulate::Emulation;
+use self::start::Started;
+use crate::config::Config;
 use crate::control::{Control, GuestState, Mode, Stop};
-use crate::crossing::Crossing;
 use crate::delivery::{
     Cpu, ALIGNMENT_CHECK, BREAKPOINT, DEBUG, DIVIDE_ERROR, FLOATING_POINT, INVALID_OPCODE,
-    PAGE_FAULT, VECTOR_FLOATING_POINT,
+    VECTOR_FLOATING_POINT,
 };
 use crate::failure::denied;
-use crate::layout::SWITCHER_PAGES;
 use crate::mappings::Mappings;
+use crate::pages::Pages;
 use crate::registers::{Registers, INTERRUPTS_ON};
-use crate::sandbox;
 use crate::shared::Shared;
-use crate::signalled::Signalled;
 use crate::signals::{monotonic_ns, ProcessKick, SharedRequests, Timer};
 use std::io;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use trapline_emulation::decode::PortString;
 use trapline_emulation::paging::PageFault;
 use trapline_emulation::GuestRegisters;
 use trapline_interface::{
-    Activity, BootState, Entry, Error, Exit, Kicker, RegSet, Region, Result, Stop as GuestStop,
-    Vcpu, VcpuState, VcpuStats, PAGE,
+    Activity, BootState, Entry, Error, Exit, Kicker, RegSet, Result, Stop as GuestStop, Vcpu,
+    VcpuState, VcpuStats,
 };
 
 /// Attribute of a segment with 64-bit code.
@@ -36,15 +37,19 @@ const LONG_CODE: u16 = 1 << 9;
 /// A vCPU of a [`crate::ProcessVm`], driven by the thread that created it.
 pub struct ProcessVcpu {
     shared: Arc<Shared>,
-    crossing: Crossing,
-    switcher: Arc<Region>,
+    config: Config,
+    /// Pages of each process.
+    pages: Vec<Pages>,
     process: Box<dyn Control + Send>,
     guest: GuestState,
     cpu: Cpu,
     apic: Option<Apic<SharedRequests>>,
     pending: Pending,
     timer: Option<Timer>,
-    mappings: Mappings,
+    /// Mappings of each process.
+    mappings: Vec<Mappings>,
+    /// Guest-physical address of the word that receives the address of each page fault.
+    fault_address: Option<u64>,
     /// Changes of memory that the mappings follow.
     changes: u64,
     is_started: bool,
@@ -71,13 +76,15 @@ enum Pending {
 enum Event {
     /// An exception of the guest, with its error code.
     Exception(u8, Option<u64>),
+    /// A page fault of the guest.
+    PageFault(PageFault),
     /// The kernel refuses a request.
     Failure(io::Error),
 }
 
-impl Event {
-    fn page_fault(PageFault(code): PageFault) -> Self {
-        Self::Exception(PAGE_FAULT, Some(code))
+impl From<PageFault> for Event {
+    fn from(fault: PageFault) -> Self {
+        Self::PageFault(fault)
     }
 }
 
@@ -94,47 +101,38 @@ impl ProcessVcpu {
     pub(crate) fn new(
         shared: Arc<Shared>,
         boot: &BootState,
-        crossing: Crossing,
+        config: Config,
         has_apic: bool,
     ) -> Result<Self> {
         if boot.system.cs.attributes & LONG_CODE == 0 {
             return Err(Error::Unsupported("start a guest outside 64-bit mode"));
         }
-        Self::start(shared, boot, crossing, has_apic).map_err(denied("start the guest's process"))
+        Self::start(shared, boot, config, has_apic).map_err(denied("start the guest's process"))
     }
 
     fn start(
         shared: Arc<Shared>,
         boot: &BootState,
-        crossing: Crossing,
+        config: Config,
         has_apic: bool,
     ) -> io::Result<Self> {
-        let switcher = Arc::new(Region::new(SWITCHER_PAGES * PAGE)?);
-        let (mut tracee, listener) = sandbox::start(&mut shared.memory(), &switcher, crossing)?;
-        let mut mappings = Mappings::default();
-        mappings.fill(&mut tracee, &mut shared.memory(), &boot.system)?;
         let mut registers = Registers::new();
         registers.set_general(&boot.general);
-        shared.lines.set_process(tracee.pid());
-        let process: Box<dyn Control + Send> = match crossing.signal_source() {
-            None => Box::new(tracee),
-            Some(_) => {
-                let (switcher, lines) = (Arc::clone(&switcher), Arc::clone(&shared.lines));
-                Box::new(Signalled::detach(
-                    tracee, &registers, switcher, lines, listener,
-                )?)
-            }
-        };
+        let Started {
+            process,
+            pages,
+            mappings,
+        } = Started::new(&shared, boot, &registers, config)?;
         let timer = match has_apic {
-            true => Some(Timer::new(process.pid())?),
+            true => Some(Timer::new(&shared.lines)?),
             false => None,
         };
         Ok(Self {
             apic: has_apic.then(|| Apic::new(SharedRequests(Arc::clone(&shared.lines)))),
             changes: shared.changes(),
             shared,
-            crossing,
-            switcher,
+            config,
+            pages,
             process,
             guest: GuestState::new(registers),
             cpu: Cpu {
@@ -144,6 +142,7 @@ impl ProcessVcpu {
             pending: Pending::Nothing,
             timer,
             mappings,
+            fault_address: None,
             is_started: false,
             is_halted: false,
             is_inhibited: false,
@@ -151,9 +150,15 @@ impl ProcessVcpu {
         })
     }
 
-    /// Returns the number of the guest's process.
+    /// Returns the number of the guest's process, of several the one that has stopped last.
     pub fn process(&self) -> u32 {
         self.process.pid().unsigned_abs()
+    }
+
+    /// Returns the numbers of all processes of the guest.
+    pub fn processes(&self) -> Vec<u32> {
+        let all = self.process.pids();
+        all.into_iter().map(i32::unsigned_abs).collect()
     }
 
     /// Runs the guest until it exits.
@@ -164,6 +169,7 @@ impl ProcessVcpu {
                 Ok(exit) => exit,
                 Err(Event::Failure(error)) => return Err(error),
                 Err(Event::Exception(vector, error)) => self.deliver(vector, error),
+                Err(Event::PageFault(fault)) => self.deliver_page_fault(fault),
             };
             if let Some(exit) = exit {
                 return Ok(exit);
@@ -234,6 +240,9 @@ impl ProcessVcpu {
 
     fn resume_until_stop(&mut self, mode: Mode) -> io::Result<Stop> {
         let stop = self.process.run(&mut self.guest, mode)?;
+        if let Some(root) = self.process.root() {
+            self.cpu.system.cr3 = root;
+        }
         self.stops += 1;
         Ok(stop)
     }
@@ -244,9 +253,15 @@ impl ProcessVcpu {
         if changes != self.changes {
             self.changes = changes;
             self.process.complete(&mut self.guest)?;
-            self.mappings.flush(self.process.as_mut())?;
+            self.flush()?;
+            self.process.invalidate_others();
         }
         Ok(())
+    }
+
+    /// Drops all mappings of the current process.
+    fn flush(&mut self) -> io::Result<()> {
+        self.mappings[self.process.index()].flush(self.process.as_mut())
     }
 
     /// Requests the timer's interrupt if it is due. Returns the time of the next one.
@@ -351,8 +366,8 @@ impl Vcpu for ProcessVcpu {
         }
         if let Some(system) = &changed.system {
             self.cpu.system = *system;
-            self.mappings
-                .flush(self.process.as_mut())
+            self.process.set_root(system.cr3);
+            self.flush()
                 .map_err(denied("change the guest's page tables"))?;
         }
         if let Some(general) = &changed.general {

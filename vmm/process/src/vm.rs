@@ -1,6 +1,6 @@
 //! A VM: memory and interrupt lines.
 
-use crate::crossing::Crossing;
+use crate::config::Config;
 use crate::shared::Shared;
 use crate::vcpu::ProcessVcpu;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use trapline_interface::{
 /// A VM whose guest is a process. Changes of its memory take effect before the next entry of the guest.
 pub struct ProcessVm {
     shared: Arc<Shared>,
-    crossing: Crossing,
+    config: Config,
     has_apic: bool,
 }
 
 impl ProcessVm {
-    pub(crate) fn new(crossing: Crossing, has_apic: bool) -> Self {
+    pub(crate) fn new(config: Config, has_apic: bool) -> Self {
         Self {
             shared: Arc::default(),
-            crossing,
+            config,
             has_apic,
         }
     }
@@ -53,7 +53,7 @@ impl Vm for ProcessVm {
     fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<ProcessVcpu> {
         match (id, boot) {
             (VcpuId(0), Some(boot)) => {
-                ProcessVcpu::new(Arc::clone(&self.shared), boot, self.crossing, self.has_apic)
+                ProcessVcpu::new(Arc::clone(&self.shared), boot, self.config, self.has_apic)
             }
             _ => Err(Error::Unsupported("run several virtual CPUs")),
         }

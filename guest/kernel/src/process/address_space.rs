@@ -5,6 +5,10 @@
 //! a program may access. Its own memory is anonymous: absent until the first access, then the page of
 //! zeros or a frame. Frames that are shared after a fork, and the page of zeros, are read-only and
 //! are replaced on the first write.
+//!
+//! Functions with an unused type parameter are compiled once for each ring of the kernel, so that each copy has one
+//! caller and is inlined there.
+#![allow(clippy::extra_unused_type_parameters)]
 
 use super::pool::Pool;
 use crate::memory::entry::{
@@ -48,15 +52,18 @@ pub enum KernelPage {
 }
 
 /// Builds the kernel's part of all address spaces from its own tables. Returns the entry of the
-/// top-level table; `None` if the pool is exhausted.
+/// top-level table; `None` if the pool is exhausted. A part that is not `protected` can be accessed at
+/// ring 3, except for guard pages.
 ///
 /// # Safety
 /// The tables of `kernel` are identity-mapped, and map the first 4 GiB, the first 2 MiB in small pages.
 pub unsafe fn kernel_part(
     kernel: *const Table,
+    protected: bool,
     access: impl Fn(u64) -> KernelPage,
     pool: &mut Pool,
 ) -> Option<u64> {
+    let user = if protected { USER } else { 0 };
     let upper = pool.take_zeroed()?;
     let [directory, low] = [pool.take()?, pool.take()?];
     // SAFETY: by contract these tables exist; the new ones are frames of the pool.
@@ -65,14 +72,14 @@ pub unsafe fn kernel_part(
         let kernel_directory = table((*kernel_upper)[0]);
         let kernel_low = table((*kernel_directory)[0]);
         for index in 0..4 {
-            (*table(upper))[index] = (*kernel_upper)[index] & !USER;
+            (*table(upper))[index] = (*kernel_upper)[index] & !user;
         }
         for index in 0..ENTRIES {
-            (*table(directory))[index] = (*kernel_directory)[index] & !USER;
+            (*table(directory))[index] = (*kernel_directory)[index] & !user;
             let entry = (*kernel_low)[index];
             (*table(low))[index] = match access(index as u64 * FRAME) {
                 KernelPage::Readable => (entry | USER) & !WRITABLE,
-                KernelPage::Private => entry & !USER,
+                KernelPage::Private => entry & !user,
                 KernelPage::Guard => 0,
             };
         }
@@ -101,7 +108,7 @@ impl AddressSpace {
     /// exhausted.
     pub fn new(kernel_part: u64, pool: &mut Pool) -> Option<Self> {
         let mut space = Self::empty(kernel_part, pool)?;
-        match space.reserve(STACK, pool) {
+        match space.reserve::<()>(STACK, pool) {
             Some(()) => Some(space),
             None => {
                 space.free(pool);
@@ -163,7 +170,7 @@ impl AddressSpace {
     }
 
     /// Makes the pages of `range` anonymous and absent.
-    fn reserve(&mut self, range: Range<u64>, pool: &mut Pool) -> Option<()> {
+    fn reserve<R>(&mut self, range: Range<u64>, pool: &mut Pool) -> Option<()> {
         for page in range.step_by(FRAME as usize) {
             *self.find_or_create(page, pool)? = ANONYMOUS | MAY_WRITE;
         }
@@ -171,11 +178,11 @@ impl AddressSpace {
     }
 
     /// Allocates `bytes` of zeros, without frames; `None` if addresses or frames are exhausted.
-    pub fn allocate(&mut self, bytes: u64, pool: &mut Pool) -> Option<u64> {
+    pub fn allocate<R>(&mut self, bytes: u64, pool: &mut Pool) -> Option<u64> {
         let range = self.next_range(bytes)?;
         self.heap_end = range.end;
         let start = range.start;
-        if self.reserve(range.clone(), pool).is_none() {
+        if self.reserve::<R>(range.clone(), pool).is_none() {
             self.release(range, pool);
             return None;
         }
@@ -189,7 +196,7 @@ impl AddressSpace {
     }
 
     /// Maps `frames`, which stay the caller's, read-only.
-    pub fn map(&mut self, frames: &[u64], pool: &mut Pool) -> Option<u64> {
+    pub fn map<R>(&mut self, frames: &[u64], pool: &mut Pool) -> Option<u64> {
         let range = self.next_range(frames.len() as u64 * FRAME)?;
         self.heap_end = range.end;
         let start = range.start;
@@ -280,7 +287,7 @@ impl AddressSpace {
 
     /// Creates the address space of a forked child. Writable pages become read-only in both. The
     /// caller flushes the TLB. `None` if the pool is exhausted.
-    pub fn copy(&mut self, pool: &mut Pool) -> Option<Self> {
+    pub fn copy<R>(&mut self, pool: &mut Pool) -> Option<Self> {
         // SAFETY: the top-level table belongs to this space.
         let kernel_part = unsafe { (*table(self.top))[0] };
         let mut child = Self::empty(kernel_part, pool)?;

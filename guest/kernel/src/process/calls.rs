@@ -6,10 +6,15 @@
 use super::address_space::{AddressSpace, CODE, STACK};
 use super::number::{self, EXCEPTION, FAILED};
 use super::resources::resources;
-use super::switch::{end, is_active, load_tables, start, table, wait_for, UserFrame};
+use super::ring::Ring;
+use super::ring0::Ring0;
+use super::ring3::Ring3;
+use super::switch::{
+    end, is_active, is_kernel_stack, reload_tables, start, table, wait_for, UserFrame,
+};
 use super::table::{Child, Event};
 use crate::console;
-use crate::cpu::exits;
+use crate::cpu::{exits, ring};
 use trapline_abi::frame::MAX_FRAME;
 use trapline_abi::platform::PAGE;
 
@@ -19,7 +24,7 @@ const PAGE_FAULT: u64 = 14;
 /// Bit of its error code: a write.
 const WRITE_ACCESS: u64 = 1 << 1;
 
-/// Performs a system call. Called by entry.s; `frame` has the registers of the program.
+/// Performs a system call at ring 0. Called by entry.s; `frame` has the registers of the program.
 #[no_mangle]
 extern "C" fn trapline_system_call(
     number: u64,
@@ -28,22 +33,45 @@ extern "C" fn trapline_system_call(
     third: u64,
     frame: &mut UserFrame,
 ) -> u64 {
+    perform::<Ring0>(number, first, second, third, frame)
+}
+
+/// Performs a system call at ring 3. Called by entry3.s.
+#[no_mangle]
+extern "C" fn trapline_system_call3(
+    number: u64,
+    first: u64,
+    second: u64,
+    third: u64,
+    frame: &mut UserFrame,
+) -> u64 {
+    perform::<Ring3>(number, first, second, third, frame)
+}
+
+#[inline(always)]
+fn perform<R: Ring>(
+    number: u64,
+    first: u64,
+    second: u64,
+    third: u64,
+    frame: &mut UserFrame,
+) -> u64 {
     let result = match number {
         number::GETPID => Some(table().current() as u64),
-        number::EXIT => end(first % EXCEPTION),
-        number::FORK => fork(frame),
-        number::EXEC => exec(first, frame),
-        number::WAIT => wait(first as usize),
+        number::EXIT => end::<R>(first % EXCEPTION),
+        number::FORK => fork::<R>(frame),
+        number::EXEC => exec::<R>(first, frame),
+        number::WAIT => wait::<R>(first as usize),
         number::PIPE => table().create_pipe().map(|pipe| pipe as u64),
         number::CLOSE => table().close(first as usize).map(|()| 0),
-        number::READ => read(first as usize, second, third),
-        number::WRITE => write(first as usize, second, third),
-        number::ALLOCATE => allocate(first),
-        number::RELEASE => release(first, second),
-        number::PROTECT => protect(first, second != 0),
-        number::MAP => map(),
+        number::READ => read::<R>(first as usize, second, third),
+        number::WRITE => write::<R>(first as usize, second, third),
+        number::ALLOCATE => allocate::<R>(first),
+        number::RELEASE => release::<R>(first, second),
+        number::PROTECT => protect::<R>(first, second != 0),
+        number::MAP => map::<R>(),
         number::SWITCHES => Some(table().switches()),
-        number::SEND => send(first, second),
+        number::SEND => send::<R>(first, second),
         number::EXITS => exits(resources().has_ports),
         _ => None,
     };
@@ -53,65 +81,73 @@ extern "C" fn trapline_system_call(
 /// Resolves a page fault of a program, or ends the program. Called by entry.s.
 #[no_mangle]
 extern "C" fn trapline_page_fault(address: u64, error: u64) {
+    resolve::<Ring0>(address, error);
+}
+
+/// Does the same where the kernel is at ring 3. `stack` is the interrupted stack pointer.
+#[no_mangle]
+extern "C" fn trapline_page_fault3(address: u64, error: u64, stack: u64) {
+    if is_kernel_stack(stack) {
+        panic!(
+            "page fault of the kernel, error {error:#x}, stack {stack:#x}, address {address:#x}"
+        );
+    }
+    resolve::<Ring3>(address, error);
+}
+
+#[inline(always)]
+fn resolve<R: Ring>(address: u64, error: u64) {
     let write = error & WRITE_ACCESS != 0;
     let space = table().space();
     let resolved = space.and_then(|(space, zeros, pool)| space.fault(address, write, zeros, pool));
     match resolved {
         // The CPU has removed the translation of the address (Intel SDM volume 3, 4.10.4.1).
         Some(()) => {}
-        None => end(EXCEPTION + PAGE_FAULT),
+        None => end::<R>(EXCEPTION + PAGE_FAULT),
     }
 }
 
-/// Ends the current program because of an exception at ring 3. Returns if there is no program.
-pub fn end_on_exception(vector: u64) {
-    if is_active() {
-        end(EXCEPTION + vector);
+/// Ends the current program because of an exception at ring 3, with this stack pointer. Returns if there is no
+/// program.
+pub fn end_on_exception(vector: u64, stack: u64) {
+    match ring() {
+        _ if !is_active() => {}
+        0 => end::<Ring0>(EXCEPTION + vector),
+        _ if is_kernel_stack(stack) => {}
+        _ => end::<Ring3>(EXCEPTION + vector),
     }
 }
 
-fn fork(frame: &UserFrame) -> Option<u64> {
-    let child = table().fork()?;
-    start(child, frame);
-    reload_tables();
+fn fork<R: Ring>(frame: &UserFrame) -> Option<u64> {
+    let child = table().fork::<R>()?;
+    start::<R>(child, frame);
+    reload_tables::<R>();
     Some(child as u64)
-}
-
-/// Flushes the TLB.
-fn reload_tables() {
-    if let Some((space, ..)) = table().space() {
-        load_tables(space.top());
-    }
-}
-
-/// Removes the translation of one page from the TLB.
-fn flush(address: u64) {
-    // SAFETY: only removes a translation.
-    unsafe { core::arch::asm!("invlpg [{0}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
 /// Words at the end of the stack of an executed program: number and address of its argument, the end
 /// of the list, the argument.
 const ARGUMENTS: u64 = 4 * 8;
 
-fn exec(argument: u64, frame: &mut UserFrame) -> Option<u64> {
+fn exec<R: Ring>(argument: u64, frame: &mut UserFrame) -> Option<u64> {
     // SAFETY: a readable byte of the program.
-    let argument = unsafe { byte(argument, false)?.read() };
+    let argument = unsafe { byte::<R>(argument, false)?.read() };
     let new = AddressSpace::new(resources().kernel_part, &mut table().pool)?;
     let (space, ..) = table().space()?;
     let old = core::mem::replace(space, new);
-    let loaded = load_program(argument);
-    reload_tables();
+    let loaded = load_program::<R>(argument);
+    reload_tables::<R>();
+    R::discard(old.top());
     old.free(&mut table().pool);
     if loaded.is_none() {
-        end(EXCEPTION + PAGE_FAULT);
+        end::<R>(EXCEPTION + PAGE_FAULT);
     }
     *frame = UserFrame::new(CODE, STACK.end - ARGUMENTS);
     Some(0)
 }
 
 /// Maps the program in the new address space, and writes its argument.
-fn load_program(argument: u8) -> Option<()> {
+fn load_program<R: Ring>(argument: u8) -> Option<()> {
     let (space, zeros, pool) = table().space()?;
     space.map_code(resources().program, pool)?;
     let (at, _) = space.translate(STACK.end - ARGUMENTS, true, zeros, pool)?;
@@ -125,38 +161,38 @@ fn load_program(argument: u8) -> Option<()> {
 }
 
 /// Waits for the end of a child. Returns its status.
-pub fn wait(child: usize) -> Option<u64> {
+pub fn wait<R: Ring>(child: usize) -> Option<u64> {
     loop {
         match table().reap(child) {
             Child::None => return None,
             Child::Ended(status) => return Some(status),
             Child::Alive => {}
         }
-        if !wait_for(Event::Child(child)) {
+        if !wait_for::<R>(Event::Child(child)) {
             return None;
         }
     }
 }
 
-fn read(pipe: usize, address: u64, length: u64) -> Option<u64> {
+fn read<R: Ring>(pipe: usize, address: u64, length: u64) -> Option<u64> {
     loop {
         let source = table().pipe(pipe)?;
         match (source.used(), source.users()) {
             (0, 1) => return Some(0),
             (0, _) => {}
-            (used, _) => return drain(pipe, address, length.min(used as u64)),
+            (used, _) => return drain::<R>(pipe, address, length.min(used as u64)),
         }
-        if !wait_for(Event::Pipe(pipe)) {
+        if !wait_for::<R>(Event::Pipe(pipe)) {
             return None;
         }
     }
 }
 
 /// Moves bytes of a pipe, which has them, to a program.
-fn drain(pipe: usize, address: u64, length: u64) -> Option<u64> {
-    check(address, length, true)?;
+fn drain<R: Ring>(pipe: usize, address: u64, length: u64) -> Option<u64> {
+    check::<R>(address, length, true)?;
     for at in address..address + length {
-        let target = byte(at, true)?;
+        let target = byte::<R>(at, true)?;
         // SAFETY: a writable byte of the program.
         unsafe { target.write(table().pipe(pipe)?.pop()) };
     }
@@ -164,17 +200,17 @@ fn drain(pipe: usize, address: u64, length: u64) -> Option<u64> {
     Some(length)
 }
 
-fn write(pipe: usize, address: u64, length: u64) -> Option<u64> {
-    check(address, length, false)?;
+fn write<R: Ring>(pipe: usize, address: u64, length: u64) -> Option<u64> {
+    check::<R>(address, length, false)?;
     while table().pipe(pipe)?.room() < length as usize {
         let is_readable = table().pipe(pipe)?.users() > 1;
-        if !is_readable || !wait_for(Event::Pipe(pipe)) {
+        if !is_readable || !wait_for::<R>(Event::Pipe(pipe)) {
             return None;
         }
     }
     for at in address..address + length {
         // SAFETY: a readable byte of the program.
-        let byte = unsafe { byte(at, false)?.read() };
+        let byte = unsafe { byte::<R>(at, false)?.read() };
         table().pipe(pipe)?.push(byte);
     }
     table().wake(Event::Pipe(pipe));
@@ -183,60 +219,60 @@ fn write(pipe: usize, address: u64, length: u64) -> Option<u64> {
 
 /// Checks that a program may access `length` bytes at `address`, at most [`MAX_FRAME`], which lie in
 /// two pages at most.
-fn check(address: u64, length: u64, write: bool) -> Option<()> {
+fn check<R: Ring>(address: u64, length: u64, write: bool) -> Option<()> {
     const { assert!(MAX_FRAME <= PAGE as usize) };
     if length > MAX_FRAME as u64 {
         return None;
     }
-    byte(address, write)?;
+    byte::<R>(address, write)?;
     let last = address.checked_add(length.max(1) - 1)?;
     if last / PAGE != address / PAGE {
-        byte(last, write)?;
+        byte::<R>(last, write)?;
     }
     Some(())
 }
 
 /// Returns the identity-mapped address of a byte that the program may access.
-fn byte(address: u64, write: bool) -> Option<*mut u8> {
+fn byte<R: Ring>(address: u64, write: bool) -> Option<*mut u8> {
     let (space, zeros, pool) = table().space()?;
     let (at, is_changed) = space.translate(address, write, zeros, pool)?;
     if is_changed {
-        flush(address);
+        R::flush(address);
     }
     Some(at as *mut u8)
 }
 
-fn allocate(bytes: u64) -> Option<u64> {
+fn allocate<R: Ring>(bytes: u64) -> Option<u64> {
     let (space, _, pool) = table().space()?;
-    space.allocate(bytes, pool)
+    space.allocate::<R>(bytes, pool)
 }
 
-fn release(start: u64, length: u64) -> Option<u64> {
+fn release<R: Ring>(start: u64, length: u64) -> Option<u64> {
     let (space, _, pool) = table().space()?;
     let range = space.heap_range(start, length)?;
-    space.release(range, pool);
-    reload_tables();
+    space.release(range.clone(), pool);
+    R::flush_range(range);
     Some(0)
 }
 
-fn protect(address: u64, writable: bool) -> Option<u64> {
+fn protect<R: Ring>(address: u64, writable: bool) -> Option<u64> {
     let (space, _, pool) = table().space()?;
     space.heap_range(address, PAGE)?;
     space.protect(address, writable, pool)?;
-    flush(address);
+    R::flush(address);
     Some(0)
 }
 
-fn map() -> Option<u64> {
+fn map<R: Ring>() -> Option<u64> {
     let (space, _, pool) = table().space()?;
-    space.map(&resources().file, pool)
+    space.map::<R>(&resources().file, pool)
 }
 
-fn send(address: u64, length: u64) -> Option<u64> {
-    check(address, length, false)?;
+fn send<R: Ring>(address: u64, length: u64) -> Option<u64> {
+    check::<R>(address, length, false)?;
     console::send_encoded(length as usize, |at| {
         // SAFETY: checked above.
-        byte(address + at as u64, false).map_or(0, |byte| unsafe { byte.read() })
+        byte::<R>(address + at as u64, false).map_or(0, |byte| unsafe { byte.read() })
     });
     Some(0)
 }

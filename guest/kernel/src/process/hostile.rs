@@ -2,6 +2,7 @@
 
 use super::address_space::{CODE, STACK};
 use super::number::{self, EXCEPTION};
+use super::ring::Ring;
 use super::user::{call, exit, fork, wait, Pipe};
 use core::arch::asm;
 use core::hint::black_box;
@@ -34,8 +35,47 @@ macro_rules! instruction {
     };
 }
 
-/// Programs with their expected statuses.
-const PROGRAMS: [(fn(), u64); 32] = [
+/// A program with its expected status.
+type Misbehaviour = (fn(), u64);
+
+/// Returns the programs that end or are refused at both rings.
+const fn programs<R: Ring>() -> [Misbehaviour; 20] {
+    [
+        (|| read(STACK.start - PAGE), PAGE_FAULT),
+        (|| read(CODE), PAGE_FAULT),
+        (|| read(1 << 47), GENERAL_PROTECTION),
+        (|| read(u64::MAX - 7), PAGE_FAULT),
+        (write_file::<R>, PAGE_FAULT),
+        (write_protected::<R>, PAGE_FAULT),
+        (use_released::<R>, PAGE_FAULT),
+        (exhaust_memory::<R>, PAGE_FAULT),
+        (instruction!("cli"), GENERAL_PROTECTION),
+        (instruction!("hlt"), GENERAL_PROTECTION),
+        (instruction!("mov {0}, cr3", out(reg) _), GENERAL_PROTECTION),
+        (
+            instruction!("wrmsr", in("ecx") 0, in("eax") 0, in("edx") 0),
+            GENERAL_PROTECTION,
+        ),
+        (instruction!("ud2"), INVALID_OPCODE),
+        (
+            instruction!("div {0:e}", in(reg) 0, inout("eax") 1 => _, inout("edx") 0 => _),
+            DIVIDE_ERROR,
+        ),
+        (
+            instruction!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop"),
+            DEBUG,
+        ),
+        (leave_exception_pending::<R>, AS_EXPECTED),
+        (unmask_exceptions::<R>, AS_EXPECTED),
+        (read_alone::<R>, AS_EXPECTED),
+        (fork_without_end::<R>, AS_EXPECTED),
+        (keep_registers::<R>, AS_EXPECTED),
+    ]
+}
+
+/// Programs that access memory or ports of the kernel, or its system call instruction. Only a kernel at ring 0 is
+/// protected from them.
+const ATTACKS: [Misbehaviour; 12] = [
     (|| read(kernel_data()), PAGE_FAULT),
     (|| write(kernel_data()), PAGE_FAULT),
     (|| write(code()), PAGE_FAULT),
@@ -43,91 +83,67 @@ const PROGRAMS: [(fn(), u64); 32] = [
     (|| read(64 << 20), PAGE_FAULT),
     (|| read(LOCAL_APIC), PAGE_FAULT),
     (|| read(256 << 30), PAGE_FAULT),
-    (|| read(STACK.start - PAGE), PAGE_FAULT),
-    (|| read(CODE), PAGE_FAULT),
-    (|| read(1 << 47), GENERAL_PROTECTION),
-    (|| read(u64::MAX - 7), PAGE_FAULT),
     (|| jump(0), PAGE_FAULT),
     (|| jump(kernel_data()), PAGE_FAULT),
-    (write_file, PAGE_FAULT),
-    (write_protected, PAGE_FAULT),
-    (use_released, PAGE_FAULT),
-    (exhaust_memory, PAGE_FAULT),
-    (instruction!("cli"), GENERAL_PROTECTION),
-    (instruction!("hlt"), GENERAL_PROTECTION),
     (instruction!("in al, 0x60", out("al") _), GENERAL_PROTECTION),
-    (instruction!("mov {0}, cr3", out(reg) _), GENERAL_PROTECTION),
-    (
-        instruction!("wrmsr", in("ecx") 0, in("eax") 0, in("edx") 0),
-        GENERAL_PROTECTION,
-    ),
     (instruction!("int 0x30"), GENERAL_PROTECTION),
-    (instruction!("ud2"), INVALID_OPCODE),
-    (
-        instruction!("div {0:e}", in(reg) 0, inout("eax") 1 => _, inout("edx") 0 => _),
-        DIVIDE_ERROR,
-    ),
-    (
-        instruction!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop"),
-        DEBUG,
-    ),
     (
         // A system call without a stack, then its use.
         instruction!("xor esp, esp", "xor edi, edi", "syscall", "push rax", out("rdi") _, out("rcx") _, out("r11") _),
         PAGE_FAULT,
     ),
-    (leave_exception_pending, AS_EXPECTED),
-    (unmask_exceptions, AS_EXPECTED),
-    (read_alone, AS_EXPECTED),
-    (fork_without_end, AS_EXPECTED),
-    (keep_registers, AS_EXPECTED),
 ];
 
 /// Runs each program in a child, then invalid system calls. Returns the number of the first that is
 /// not contained; 0 if all are. The function of process 1.
-pub extern "C" fn run(_: *const Job) -> u8 {
-    for ((program, expected), number) in PROGRAMS.into_iter().zip(1..) {
-        let status = match fork() {
+pub extern "C" fn run<R: Ring>(_: *const Job) -> u8 {
+    let attacks = if R::IS_PROTECTED { &ATTACKS[..] } else { &[] };
+    let programs = programs::<R>();
+    let programs = programs.iter().chain(attacks);
+    let mut count = 0;
+    for (program, expected) in programs {
+        count += 1;
+        let status = match fork::<R>() {
             Some(0) => {
                 program();
-                exit(0)
+                exit::<R>(0)
             }
-            child => child.and_then(wait),
+            child => child.and_then(wait::<R>),
         };
-        if status != Some(expected) {
-            return number;
+        if status != Some(*expected) {
+            return count;
         }
     }
-    let refused = refused_calls();
+    let refused = refused_calls::<R>();
     let accepted = refused.iter().position(|result| result.is_some());
-    accepted.map_or(0, |number| (PROGRAMS.len() + 1 + number) as u8)
+    accepted.map_or(0, |number| count + 1 + number as u8)
 }
 
 /// Makes invalid system calls. Each fails.
-fn refused_calls() -> [Option<u64>; 19] {
-    let pipe = Pipe::new().map_or(u64::MAX, Pipe::number);
+fn refused_calls<R: Ring>() -> [Option<u64>; 19] {
+    let pipe = Pipe::<R>::new().map_or(u64::MAX, Pipe::number);
     let own = &raw const pipe as u64;
     let end = STACK.end - 4;
     [
-        call(number::WRITE, pipe, kernel_data(), 1),
-        call(number::WRITE, pipe, end, 8),
-        call(number::WRITE, pipe, u64::MAX, 8),
-        call(number::WRITE, pipe, own, u64::MAX),
-        call(number::WRITE, 99, own, 1),
-        call(number::WRITE, u64::MAX, own, 1),
-        call(number::READ, pipe, kernel_data(), 1).filter(|read| *read != 0),
-        call(number::READ, pipe + 1, own, 1),
-        call(number::CLOSE, pipe + 1, 0, 0),
-        call(number::SEND, kernel_data(), 8, 0),
-        call(number::SEND, own, 1 << 20, 0),
-        call(number::EXEC, kernel_data(), 0, 0),
-        call(number::RELEASE, 0, PAGE, 0),
-        call(number::RELEASE, STACK.start, PAGE, 0),
-        call(number::PROTECT, kernel_data() / PAGE * PAGE, 1, 0),
-        call(number::ALLOCATE, u64::MAX, 0, 0),
-        call(number::WAIT, 0, 0, 0),
-        call(number::WAIT, 1, 0, 0),
-        call(1 << 32, 0, 0, 0),
+        call::<R>(number::WRITE, pipe, kernel_data(), 1),
+        call::<R>(number::WRITE, pipe, end, 8),
+        call::<R>(number::WRITE, pipe, u64::MAX, 8),
+        call::<R>(number::WRITE, pipe, own, u64::MAX),
+        call::<R>(number::WRITE, 99, own, 1),
+        call::<R>(number::WRITE, u64::MAX, own, 1),
+        call::<R>(number::READ, pipe, kernel_data(), 1).filter(|read| *read != 0),
+        call::<R>(number::READ, pipe + 1, own, 1),
+        call::<R>(number::CLOSE, pipe + 1, 0, 0),
+        call::<R>(number::SEND, kernel_data(), 8, 0),
+        call::<R>(number::SEND, own, 1 << 20, 0),
+        call::<R>(number::EXEC, kernel_data(), 0, 0),
+        call::<R>(number::RELEASE, 0, PAGE, 0),
+        call::<R>(number::RELEASE, STACK.start, PAGE, 0),
+        call::<R>(number::PROTECT, kernel_data() / PAGE * PAGE, 1, 0),
+        call::<R>(number::ALLOCATE, u64::MAX, 0, 0),
+        call::<R>(number::WAIT, 0, 0, 0),
+        call::<R>(number::WAIT, 1, 0, 0),
+        call::<R>(1 << 32, 0, 0, 0),
     ]
 }
 
@@ -154,83 +170,83 @@ fn jump(address: u64) {
     unsafe { asm!("call {0}", in(reg) address, clobber_abi("C")) };
 }
 
-fn write_file() {
-    write(call(number::MAP, 0, 0, 0).unwrap_or(0));
+fn write_file<R: Ring>() {
+    write(call::<R>(number::MAP, 0, 0, 0).unwrap_or(0));
 }
 
-fn write_protected() {
-    let page = call(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
+fn write_protected<R: Ring>() {
+    let page = call::<R>(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
     write(page);
-    call(number::PROTECT, page, 0, 0);
+    call::<R>(number::PROTECT, page, 0, 0);
     write(page);
 }
 
-fn use_released() {
-    let page = call(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
+fn use_released<R: Ring>() {
+    let page = call::<R>(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
     write(page);
-    call(number::RELEASE, page, PAGE, 0);
+    call::<R>(number::RELEASE, page, PAGE, 0);
     read(page);
 }
 
-fn exhaust_memory() {
+fn exhaust_memory<R: Ring>() {
     let bytes = 32 << 20;
-    let start = call(number::ALLOCATE, bytes, 0, 0).unwrap_or(0);
+    let start = call::<R>(number::ALLOCATE, bytes, 0, 0).unwrap_or(0);
     (start..start + bytes)
         .step_by(PAGE as usize)
         .for_each(write);
 }
 
 /// Ends with a pending floating-point exception, a division by zero.
-fn leave_exception_pending() {
+fn leave_exception_pending<R: Ring>() {
     let control: u16 = 0x037b;
     // SAFETY: changes only floating-point state, which compiled code of this program does not use.
     unsafe {
         asm!("fldcw [{0}]", "fld1", "fldz", "fdivp st(1), st", in(reg) &control, options(nostack));
     }
-    exit(7);
+    exit::<R>(7);
 }
 
 /// Ends with all SIMD floating-point exceptions unmasked.
-fn unmask_exceptions() {
+fn unmask_exceptions<R: Ring>() {
     let control = 0_u32;
     // SAFETY: as above.
     unsafe { asm!("ldmxcsr [{0}]", in(reg) &control, options(nostack)) };
-    exit(7);
+    exit::<R>(7);
 }
 
 /// Waits for a byte that no process can write: the parent has the pipe, and waits for this program.
-fn read_alone() {
-    let Some(pipe) = Pipe::new() else {
+fn read_alone<R: Ring>() {
+    let Some(pipe) = Pipe::<R>::new() else {
         return;
     };
     if pipe.get().is_some() {
         return;
     }
-    match fork() {
-        Some(0) => exit(if pipe.get().is_none() { 7 } else { 0 }),
-        child => exit(child.and_then(wait).map_or(0, |status| status as u8)),
+    match fork::<R>() {
+        Some(0) => exit::<R>(if pipe.get().is_none() { 7 } else { 0 }),
+        child => exit::<R>(child.and_then(wait::<R>).map_or(0, |status| status as u8)),
     }
 }
 
 /// Forks until it fails. The children end when they are waited for.
-fn fork_without_end() {
+fn fork_without_end<R: Ring>() {
     let mut children = [0; 16];
     for child in &mut children {
-        match fork() {
-            Some(0) => exit(1),
+        match fork::<R>() {
+            Some(0) => exit::<R>(1),
             Some(number) => *child = number,
             None => {
                 let ended = children.iter().take_while(|child| **child != 0);
-                let all = ended.into_iter().all(|child| wait(*child) == Some(1));
-                exit(if all { 7 } else { 0 });
+                let all = ended.into_iter().all(|child| wait::<R>(*child) == Some(1));
+                exit::<R>(if all { 7 } else { 0 });
             }
         }
     }
 }
 
 /// Checks that a page fault preserves registers.
-fn keep_registers() {
-    let page = call(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
+fn keep_registers<R: Ring>() {
+    let page = call::<R>(number::ALLOCATE, PAGE, 0, 0).unwrap_or(0);
     let (value, mut changed) = (0x1234_5678_9abc_def0_u64, 1_u64);
     // SAFETY: writes to a page of this program, the first access to it.
     unsafe {
@@ -243,5 +259,5 @@ fn keep_registers() {
              page = in(reg) page, value = in(reg) value, changed = inout(reg) changed,
              out("r10") _, out("rcx") _, out("rax") _, out("xmm0") _, out("xmm1") _, out("xmm15") _);
     }
-    exit(if changed == 0 { 7 } else { 0 });
+    exit::<R>(if changed == 0 { 7 } else { 0 });
 }

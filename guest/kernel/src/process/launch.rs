@@ -3,8 +3,11 @@
 use super::address_space::{AddressSpace, STACK};
 use super::calls::wait;
 use super::resources::{allocate_resources, resources};
+use super::ring::Ring;
+use super::ring0::Ring0;
+use super::ring3::Ring3;
 use super::switch::{start, table, UserFrame};
-use super::{cpu, hostile, pool, user, Entry};
+use super::{hostile, pool, user, Entry};
 use crate::cpu::{ring, Global};
 use crate::memory;
 use trapline_abi::Job;
@@ -17,7 +20,10 @@ const NO_MEMORY: Reason = "not enough memory for processes";
 /// # Errors
 /// The reason why there are no processes.
 pub fn measure(job: &Job, has_ports: bool) -> Result<(), Reason> {
-    let status = run(user::measure, job, has_ports)?;
+    let status = match ring() {
+        0 => run::<Ring0>(user::measure::<Ring0>, job, has_ports),
+        _ => run::<Ring3>(user::measure::<Ring3>, job, has_ports),
+    }?;
     assert!(
         status == 0,
         "the measured process ended with status {status}"
@@ -27,7 +33,11 @@ pub fn measure(job: &Job, has_ports: bool) -> Result<(), Reason> {
 
 /// Runs programs that misbehave, and panics unless each is ended or refused as expected.
 pub fn contain_programs(job: &Job) {
-    match run(hostile::run, job, false) {
+    let status = match ring() {
+        0 => run::<Ring0>(hostile::run::<Ring0>, job, false),
+        _ => run::<Ring3>(hostile::run::<Ring3>, job, job.ports),
+    };
+    match status {
         Ok(0) => {}
         Ok(number) => panic!("misbehaviour {number} of a program is not contained"),
         Err(reason) => panic!("{reason}"),
@@ -36,23 +46,20 @@ pub fn contain_programs(job: &Job) {
 
 /// Runs `entry` as process 1, with a copy of `job`. Returns its status when it ends. Other processes
 /// end with it.
-fn run(entry: Entry, job: &Job, has_ports: bool) -> Result<u64, Reason> {
-    if ring() != 0 {
-        return Err("needs ring 0: at ring 3 the image cannot isolate processes");
-    }
+fn run<R: Ring>(entry: Entry, job: &Job, has_ports: bool) -> Result<u64, Reason> {
     let first = frames().ok_or(NO_MEMORY)?;
     table().clear();
     // SAFETY: the run is used for processes only, which do not exist yet, and RAM is identity-mapped.
     unsafe { table().pool.open(first) };
-    cpu::enable_system_calls();
-    let child = allocate_resources(has_ports).and_then(|()| add_first(entry, job));
+    R::open(has_ports)?;
+    let child = allocate_resources::<R>(has_ports).and_then(|()| add_first::<R>(entry, job));
     // A wait fails if all processes wait.
     let status = child.map(|child| loop {
-        if let Some(status) = wait(child) {
+        if let Some(status) = wait::<R>(child) {
             break status;
         }
     });
-    cpu::disable_system_calls();
+    R::close();
     table().clear();
     status.ok_or(NO_MEMORY)
 }
@@ -67,7 +74,7 @@ fn frames() -> Option<u64> {
 }
 
 /// Adds process 1, with `job` at the end of its stack.
-fn add_first(entry: Entry, job: &Job) -> Option<usize> {
+fn add_first<R: Ring>(entry: Entry, job: &Job) -> Option<usize> {
     let table = table();
     let mut space = AddressSpace::new(resources().kernel_part, &mut table.pool)?;
     const { assert!(size_of::<Job>() <= 1024 && align_of::<Job>() <= 1024) };
@@ -76,6 +83,6 @@ fn add_first(entry: Entry, job: &Job) -> Option<usize> {
     // SAFETY: the end of the stack has room for a job, by the assertion above.
     unsafe { (copy as *mut Job).write(*job) };
     let child = table.add(space).ok()?;
-    start(child, &UserFrame::first(entry, at));
+    start::<R>(child, &UserFrame::first::<R>(entry, at));
     Some(child)
 }

@@ -1,11 +1,11 @@
 //! Processes: programs at ring 3 with address spaces of their own.
 //!
-//! They exist only while workload `system` is measured, and only if the kernel runs at ring 0: code
-//! that is measured there is itself process 1.
+//! They exist only while workload `system` is measured: code that is measured there is itself process 1.
 //!
 //! [`pool`] has the frames, [`address_space`] the page tables, [`table`] the states of processes,
 //! [`pipe`] the buffers; these need no machine. [`switch`] switches between kernel stacks, [`calls`]
-//! implements system calls and page faults, `entry.s` is between a program and the kernel. [`launch`]
+//! implements system calls and page faults, `entry.s` is between a program and the kernel. [`ring`] has what
+//! differs between a kernel at ring 0 ([`ring0`]) and at ring 3 ([`ring3`], `entry3.s`). [`launch`]
 //! starts process 1 with the [`resources`] of all. [`user`] is `System` for programs, by the system
 //! calls of [`number`]. [`hostile`] has programs that misbehave.
 
@@ -24,6 +24,12 @@ mod pipe;
 mod pool;
 #[cfg(trapline_image)]
 mod resources;
+#[cfg(trapline_image)]
+mod ring;
+#[cfg(trapline_image)]
+mod ring0;
+#[cfg(trapline_image)]
+mod ring3;
 #[cfg(trapline_image)]
 mod switch;
 mod table;

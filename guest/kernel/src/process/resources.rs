@@ -1,6 +1,7 @@
 //! Memory that all processes share.
 
 use super::address_space::{kernel_part, KernelPage};
+use super::ring::{Code, Ring};
 use super::switch::{is_guard, table};
 use crate::cpu::Global;
 use crate::memory;
@@ -10,9 +11,6 @@ extern "C" {
     /// First address of the code and constants of the image, and the first after them; see image.ld.
     static trapline_code_start: u8;
     static trapline_code_end: u8;
-    /// Program of entry.s.
-    static trapline_program: u8;
-    static trapline_program_end: u8;
 }
 
 /// Resources that all processes share.
@@ -41,19 +39,25 @@ pub fn resources() -> &'static Resources {
 }
 
 /// Allocates the resources. `None` if the pool is exhausted.
-pub fn allocate_resources(has_ports: bool) -> Option<()> {
+pub fn allocate_resources<R: Ring>(has_ports: bool) -> Option<()> {
     let table = table();
     table.zeros = table.pool.take_zeroed()?;
     // SAFETY: no process exists that could use the resources.
     let resources = unsafe { RESOURCES.get() };
     resources.has_ports = has_ports;
     // SAFETY: the kernel's tables are those of tables.s, and below them those of memory.rs.
-    resources.kernel_part = unsafe { kernel_part(memory::top_table(), access, &mut table.pool)? };
+    resources.kernel_part = unsafe {
+        kernel_part(
+            memory::top_table(),
+            R::IS_PROTECTED,
+            access,
+            &mut table.pool,
+        )?
+    };
     resources.program = table.pool.take_zeroed()?;
-    let program = &raw const trapline_program;
-    let length = &raw const trapline_program_end as usize - program as usize;
-    // SAFETY: the bytes between two labels of entry.s, and a frame of the pool.
-    unsafe { program.copy_to_nonoverlapping(resources.program as *mut u8, length) };
+    let Code { start, length } = R::program();
+    // SAFETY: the bytes between two labels of the entries, and a frame of the pool.
+    unsafe { start.copy_to_nonoverlapping(resources.program as *mut u8, length) };
     for (page, index) in resources.file.iter_mut().zip(0..) {
         *page = table.pool.take_zeroed()?;
         // SAFETY: a frame of the pool.

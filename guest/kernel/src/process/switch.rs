@@ -1,6 +1,7 @@
 //! Kernel stacks of processes, and switches between them.
 
 use super::address_space::AddressSpace;
+use super::ring::Ring;
 use super::table::{Event, ProcessTable, PROCESSES};
 use super::Entry;
 use crate::cpu::Global;
@@ -38,9 +39,8 @@ const FLOATING_POINT: u64 = 0x037f << 32 | 0x1f80;
 
 extern "C" {
     static mut trapline_kernel_stack: u64;
-    fn trapline_switch(from: *mut *mut u64, to: *mut u64, tables: u64);
-    fn trapline_return_to_child();
-    fn trapline_start_program();
+    static trapline_stack_start: u8;
+    static trapline_image_end: u8;
 }
 
 /// Registers of a program during a system call, as on its kernel stack; see entry.s.
@@ -71,11 +71,11 @@ impl UserFrame {
 
     /// Returns the registers of process 1 before `entry`, whose argument is at `argument` and whose
     /// stack is below.
-    pub fn first(entry: Entry, argument: u64) -> Self {
+    pub fn first<R: Ring>(entry: Entry, argument: u64) -> Self {
         Self {
             r12: entry as *const () as u64,
             rbx: argument,
-            ..Self::new(trapline_start_program as *const () as u64, argument)
+            ..Self::new(R::start(), argument)
         }
     }
 }
@@ -103,8 +103,8 @@ fn suspended(number: usize) -> *mut *mut u64 {
     SUSPENDED.pointer().cast::<*mut u64>().wrapping_add(number)
 }
 
-/// Prepares a new process to continue at ring 3 with these registers.
-pub fn start(number: usize, registers: &UserFrame) {
+/// Prepares a new process to continue as a program with these registers.
+pub fn start<R: Ring>(number: usize, registers: &UserFrame) {
     let frame = stack_end(number) - size_of::<UserFrame>() as u64;
     // SAFETY: the stack of a process that never ran; below the registers is the context that
     // `trapline_switch` restores: control words, six registers and a return address.
@@ -113,36 +113,35 @@ pub fn start(number: usize, registers: &UserFrame) {
         let context = (frame as *mut u64).sub(8);
         context.write_bytes(0, 7);
         context.write(FLOATING_POINT);
-        let after = trapline_return_to_child as *const () as u64;
-        context.add(7).write(after);
+        context.add(7).write(R::return_to_child());
         suspended(number).write(context);
     }
 }
 
 /// Suspends the current process until `event`. Returns false without it if no process can cause it.
-pub fn wait_for(event: Event) -> bool {
-    table().begin_wait(event) && {
-        switch_to_next();
+pub fn wait_for<R: Ring>(event: Event) -> bool {
+    table().begin_wait::<R>(event) && {
+        switch_to_next::<R>();
         table().end_wait()
     }
 }
 
 /// Ends the current process.
-pub fn end(status: u64) -> ! {
-    let space = table().end(status);
-    load_kernel_tables();
+pub fn end<R: Ring>(status: u64) -> ! {
+    let space = table().end::<R>(status);
+    R::leave(space.as_ref().map_or(0, AddressSpace::top));
     if let Some(space) = space {
         space.free(&mut table().pool);
     }
     if table().next().is_none() {
         table().interrupt_all();
     }
-    switch_to_next();
+    switch_to_next::<R>();
     unreachable!("a process runs after its end");
 }
 
 /// Switches to the next runnable process, of which there is one.
-fn switch_to_next() {
+fn switch_to_next<R: Ring>() {
     let Some(next) = table().next() else {
         return;
     };
@@ -155,19 +154,15 @@ fn switch_to_next() {
         let to = suspended(next).read();
         trapline_kernel_stack = stack_end(next);
         let tables = tables.unwrap_or(memory::top_table() as u64);
-        trapline_switch(suspended(current), to, tables);
+        R::switch(suspended(current), to, tables);
     }
 }
 
-/// Loads the tables of the kernel's thread, which are never freed.
-fn load_kernel_tables() {
-    load_tables(memory::top_table() as u64);
-}
-
-/// Loads the top-level table at `top`, which flushes the TLB.
-pub fn load_tables(top: u64) {
-    // SAFETY: all tables map the kernel.
-    unsafe { core::arch::asm!("mov cr3, {0}", in(reg) top, options(nostack, preserves_flags)) };
+/// Flushes the TLB.
+pub fn reload_tables<R: Ring>() {
+    if let Some((space, ..)) = table().space() {
+        R::load_tables(space.top());
+    }
 }
 
 /// Marks the end of processes: exceptions at ring 3 are the kernel's again.
@@ -180,4 +175,10 @@ pub fn forget_stack() {
 pub fn is_active() -> bool {
     // SAFETY: a copy.
     unsafe { trapline_kernel_stack != 0 }
+}
+
+/// Returns true if a stack pointer is one of the kernel, where programs have no other ring.
+pub fn is_kernel_stack(pointer: u64) -> bool {
+    let stacks = &raw const trapline_stack_start as u64..=&raw const trapline_image_end as u64;
+    stacks.contains(&pointer)
 }

@@ -2,6 +2,9 @@
 //!
 //! Entry 0 is the kernel's own thread, which waits until process 1 ends. There is one CPU and no
 //! preemption: a process runs until it waits or ends.
+//!
+//! Unused type parameters are those of [`super::address_space`].
+#![allow(clippy::extra_unused_type_parameters)]
 
 use super::address_space::AddressSpace;
 use super::pipe::Pipe;
@@ -140,9 +143,9 @@ impl ProcessTable {
     }
 
     /// Adds a copy of the current process; `None` if the table is full or frames are exhausted.
-    pub fn fork(&mut self) -> Option<usize> {
+    pub fn fork<R>(&mut self) -> Option<usize> {
         let (space, _, pool) = self.space()?;
-        let copy = space.copy(pool)?;
+        let copy = space.copy::<R>(pool)?;
         let child = match self.add(copy) {
             Ok(child) => child,
             Err(copy) => {
@@ -160,7 +163,7 @@ impl ProcessTable {
 
     /// Ends the current process. Its children become those of the kernel's thread. The caller frees
     /// the address space.
-    pub fn end(&mut self, status: u64) -> Option<AddressSpace> {
+    pub fn end<R>(&mut self, status: u64) -> Option<AddressSpace> {
         for pipe in 0..PIPES {
             self.close(pipe);
         }
@@ -234,7 +237,7 @@ impl ProcessTable {
     }
 
     /// Makes the current process wait. Returns false if no other process can run.
-    pub fn begin_wait(&mut self, event: Event) -> bool {
+    pub fn begin_wait<R>(&mut self, event: Event) -> bool {
         let current = self.current;
         let can_wait = self.next().is_some_and(|next| next != current);
         if can_wait {

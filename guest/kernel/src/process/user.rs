@@ -3,7 +3,8 @@
 //! All code here runs at ring 3, and accesses no static variable of the kernel.
 
 use super::number::{self, FAILED};
-use core::arch::asm;
+use super::ring::Ring;
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::frame::{encode, MAX_FRAME};
@@ -18,52 +19,54 @@ use trapline_workloads::{
 };
 
 /// Measures workload `system`. The function of process 1.
-pub extern "C" fn measure(job: *const Job) -> u8 {
+pub extern "C" fn measure<R: Ring>(job: *const Job) -> u8 {
     // SAFETY: launch.rs has written the job to the stack of this program.
-    run_in_process(&mut Program::default(), unsafe { &*job });
+    run_in_process(&mut Program::<R>::default(), unsafe { &*job });
     0
 }
 
 /// Makes a system call; see entry.s. `None` if it fails.
 #[inline(always)]
-pub fn call(number: u64, first: u64, second: u64, third: u64) -> Option<u64> {
-    let result: u64;
-    // SAFETY: the kernel changes only the registers that C functions may change, and memory that the
-    // arguments name.
-    unsafe {
-        asm!("syscall", in("rdi") number, in("rsi") first, in("rdx") second, in("r8") third,
-             lateout("rax") result, clobber_abi("C"));
-    }
+pub fn call<R: Ring>(number: u64, first: u64, second: u64, third: u64) -> Option<u64> {
+    // SAFETY: the arguments name memory of this program only.
+    let result = unsafe { R::call(number, first, second, third) };
     (result != FAILED).then_some(result)
 }
 
 /// Forks. Returns 0 in the child.
 #[inline(always)]
-pub fn fork() -> Option<u64> {
-    call(number::FORK, 0, 0, 0)
+pub fn fork<R: Ring>() -> Option<u64> {
+    call::<R>(number::FORK, 0, 0, 0)
 }
 
 /// Ends this process.
-pub fn exit(status: u8) -> ! {
+pub fn exit<R: Ring>(status: u8) -> ! {
     loop {
-        call(number::EXIT, status.into(), 0, 0);
+        call::<R>(number::EXIT, status.into(), 0, 0);
     }
 }
 
 /// Waits until `child` ends. Returns its status.
 #[inline(always)]
-pub fn wait(child: u64) -> Option<u64> {
-    call(number::WAIT, child, 0, 0)
+pub fn wait<R: Ring>(child: u64) -> Option<u64> {
+    call::<R>(number::WAIT, child, 0, 0)
 }
 
 /// Open pipe.
-#[derive(Clone, Copy)]
-pub struct Pipe(u64);
+pub struct Pipe<R>(u64, PhantomData<R>);
 
-impl Pipe {
+impl<R> Clone for Pipe<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Pipe<R> {}
+
+impl<R: Ring> Pipe<R> {
     /// Creates a pipe.
     pub fn new() -> Option<Self> {
-        call(number::PIPE, 0, 0, 0).map(Self)
+        call::<R>(number::PIPE, 0, 0, 0).map(|number| Self(number, PhantomData))
     }
 
     /// Returns its number.
@@ -74,7 +77,7 @@ impl Pipe {
     /// Writes a byte.
     #[inline(always)]
     pub fn put(self, byte: u8) -> Option<()> {
-        let written = call(number::WRITE, self.0, &raw const byte as u64, 1);
+        let written = call::<R>(number::WRITE, self.0, &raw const byte as u64, 1);
         (written? == 1).then_some(())
     }
 
@@ -82,31 +85,31 @@ impl Pipe {
     #[inline(always)]
     pub fn get(self) -> Option<u8> {
         let mut byte = 0_u8;
-        let read = call(number::READ, self.0, &raw mut byte as u64, 1);
+        let read = call::<R>(number::READ, self.0, &raw mut byte as u64, 1);
         (read? == 1).then_some(byte)
     }
 
     /// Closes the pipe.
     pub fn close(self) {
-        call(number::CLOSE, self.0, 0, 0);
+        call::<R>(number::CLOSE, self.0, 0, 0);
     }
 }
 
 /// Child with a pipe in each direction.
-struct Child {
+struct Child<R> {
     number: u64,
-    to: Pipe,
-    from: Pipe,
+    to: Pipe<R>,
+    from: Pipe<R>,
 }
 
-impl Child {
+impl<R: Ring> Child<R> {
     /// Forks a child that runs `body` with a pipe from this process and one to it.
-    fn start(body: impl FnOnce(Pipe, Pipe) -> Option<()>) -> Option<Self> {
+    fn start(body: impl FnOnce(Pipe<R>, Pipe<R>) -> Option<()>) -> Option<Self> {
         let (to, from) = (Pipe::new()?, Pipe::new()?);
-        let number = fork()?;
+        let number = fork::<R>()?;
         if number == 0 {
             body(to, from);
-            exit(0);
+            exit::<R>(0);
         }
         Some(Self { number, to, from })
     }
@@ -121,27 +124,27 @@ impl Child {
     /// Ends the child: its pipe has no writer any more.
     fn end(self) {
         self.to.close();
-        wait(self.number);
+        wait::<R>(self.number);
         self.from.close();
     }
 }
 
 /// Resources of an operation.
 #[derive(Default)]
-pub struct Program {
-    pipe: Option<Pipe>,
-    child: Option<Child>,
+pub struct Program<R> {
+    pipe: Option<Pipe<R>>,
+    child: Option<Child<R>>,
     page: Option<Block>,
 }
 
-impl Program {
+impl<R: Ring> Program<R> {
     fn make(&mut self, op: Op) -> Option<()> {
         match op {
             Op::ContextSwitch => self.child = Some(Child::start(complement_bytes)?),
             Op::Pipe => self.pipe = Some(Pipe::new()?),
             Op::PageTableUpdate => {
                 self.pipe = Some(Pipe::new()?);
-                let page = allocate(PAGE as usize)?;
+                let page = allocate::<R>(PAGE as usize)?;
                 // SAFETY: a page of this program's memory.
                 unsafe { page.start.write(1) };
                 self.page = Some(page);
@@ -152,21 +155,21 @@ impl Program {
     }
 }
 
-fn allocate(bytes: usize) -> Option<Block> {
-    let start = call(number::ALLOCATE, bytes as u64, 0, 0)?;
+fn allocate<R: Ring>(bytes: usize) -> Option<Block> {
+    let start = call::<R>(number::ALLOCATE, bytes as u64, 0, 0)?;
     Some(Block {
         start: NonNull::new(start as *mut u8)?,
         length: bytes.next_multiple_of(PAGE as usize),
     })
 }
 
-fn release(block: Block) -> bool {
+fn release<R: Ring>(block: Block) -> bool {
     let start = block.start.as_ptr() as u64;
-    call(number::RELEASE, start, block.length as u64, 0).is_some()
+    call::<R>(number::RELEASE, start, block.length as u64, 0).is_some()
 }
 
 /// Answers each byte with its complement.
-fn complement_bytes(from: Pipe, to: Pipe) -> Option<()> {
+fn complement_bytes<R: Ring>(from: Pipe<R>, to: Pipe<R>) -> Option<()> {
     loop {
         to.put(!from.get()?)?;
     }
@@ -174,7 +177,7 @@ fn complement_bytes(from: Pipe, to: Pipe) -> Option<()> {
 
 /// Sends one byte when ready. Then answers each index with that byte of the sum of the first words of
 /// all pages of `block`.
-fn send_sum(block: &Block, from: Pipe, to: Pipe) -> Option<()> {
+fn send_sum<R: Ring>(block: &Block, from: Pipe<R>, to: Pipe<R>) -> Option<()> {
     to.put(0)?;
     let mut at = from.get()?;
     let mut sum = 0_u64;
@@ -195,7 +198,7 @@ fn exit_status(status: Option<u64>) -> Option<u8> {
     u8::try_from(status?).ok()
 }
 
-impl Processes for Program {
+impl<R: Ring> Processes for Program<R> {
     fn prepare(&mut self, op: Op) -> Result<(), Reason> {
         let made = self.make(op);
         if made.is_none() {
@@ -212,26 +215,26 @@ impl Processes for Program {
             pipe.close();
         }
         if let Some(page) = self.page.take() {
-            release(page);
+            release::<R>(page);
         }
     }
 
     #[inline(always)]
     fn fork(&mut self, status: u8) -> Option<u8> {
-        match fork()? {
-            0 => exit(status),
-            child => exit_status(wait(child)),
+        match fork::<R>()? {
+            0 => exit::<R>(status),
+            child => exit_status(wait::<R>(child)),
         }
     }
 
     #[inline(always)]
     fn exec(&mut self, status: u8) -> Option<u8> {
-        match fork()? {
+        match fork::<R>()? {
             0 => {
-                call(number::EXEC, &raw const status as u64, 0, 0);
-                exit(!status)
+                call::<R>(number::EXEC, &raw const status as u64, 0, 0);
+                exit::<R>(!status)
             }
-            child => exit_status(wait(child)),
+            child => exit_status(wait::<R>(child)),
         }
     }
 
@@ -248,12 +251,12 @@ impl Processes for Program {
     }
 
     fn switch_count(&mut self) -> u64 {
-        call(number::SWITCHES, 0, 0, 0).unwrap_or(0)
+        call::<R>(number::SWITCHES, 0, 0, 0).unwrap_or(0)
     }
 
     #[inline(always)]
     fn map(&mut self) -> Option<Block> {
-        let start = call(number::MAP, 0, 0, 0)?;
+        let start = call::<R>(number::MAP, 0, 0, 0)?;
         Some(Block {
             start: NonNull::new(start as *mut u8)?,
             length: (MAPPED_PAGES * PAGE) as usize,
@@ -262,7 +265,7 @@ impl Processes for Program {
 
     #[inline(always)]
     unsafe fn unmap(&mut self, mapped: Block) -> bool {
-        release(mapped)
+        release::<R>(mapped)
     }
 
     #[inline(always)]
@@ -271,13 +274,13 @@ impl Processes for Program {
             return false;
         };
         let start = page.start.as_ptr() as u64;
-        call(number::PROTECT, start, writable.into(), 0).is_some()
+        call::<R>(number::PROTECT, start, writable.into(), 0).is_some()
     }
 
     fn is_writable(&mut self) -> Option<bool> {
         let (page, pipe) = (self.page?, self.pipe?);
         pipe.put(1)?;
-        let read = call(number::READ, pipe.0, page.start.as_ptr() as u64, 1);
+        let read = call::<R>(number::READ, pipe.0, page.start.as_ptr() as u64, 1);
         if read.is_none() {
             pipe.get()?;
         }
@@ -309,7 +312,7 @@ impl Processes for Program {
 
 const IN_KERNEL: Reason = "not an operation of processes";
 
-impl System for Program {
+impl<R: Ring> System for Program<R> {
     type Machine = NoMachine;
     type Processes = Self;
 
@@ -318,19 +321,19 @@ impl System for Program {
     fn send(&mut self, record: &Record<'_>) {
         let mut frame = [0; MAX_FRAME];
         if let Ok(length) = encode(record, ticks(), &mut frame) {
-            call(number::SEND, frame.as_ptr() as u64, length as u64, 0);
+            call::<R>(number::SEND, frame.as_ptr() as u64, length as u64, 0);
         }
     }
 
     fn wait_for_go(&mut self) {}
 
     fn exits(&mut self) -> Option<u64> {
-        call(number::EXITS, 0, 0, 0)
+        call::<R>(number::EXITS, 0, 0, 0)
     }
 
     #[inline(always)]
     fn getpid(&mut self) -> u32 {
-        call(number::GETPID, 0, 0, 0).map_or(u32::MAX, |number| number as u32)
+        call::<R>(number::GETPID, 0, 0, 0).map_or(u32::MAX, |number| number as u32)
     }
 
     fn start_peer(&mut self) -> Result<(), Reason> {
@@ -346,11 +349,11 @@ impl System for Program {
     fn stop_peer(&mut self) {}
 
     fn allocate(&mut self, bytes: usize) -> Option<Block> {
-        allocate(bytes)
+        allocate::<R>(bytes)
     }
 
     unsafe fn release(&mut self, block: Block) {
-        release(block);
+        release::<R>(block);
     }
 
     fn sleep(&mut self, _: u64) -> Result<Wake, Reason> {

@@ -43,7 +43,7 @@ fn every_option_has_its_effect() {
     ]);
     let wanted = VmConfig {
         backend: Backend::Kvm,
-        crossing: Crossing::Auto,
+        process: Crossing::Auto.into(),
         guest: Guest::Image,
         image: "k".into(),
         initrd: None,

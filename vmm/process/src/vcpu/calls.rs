@@ -20,7 +20,7 @@ impl ProcessVcpu {
     }
 
     pub(super) fn hypercall(&mut self) -> Option<Exit> {
-        if self.crossing == Crossing::Rewrite && self.rewrite() {
+        if self.config.crossing == Crossing::Rewrite && self.rewrite() {
             return None;
         }
         self.pending = Pending::Call;

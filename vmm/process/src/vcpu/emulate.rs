@@ -171,7 +171,7 @@ impl ProcessVcpu {
         let address = now.address();
         let mut memory = self.shared.memory();
         let found = translate(&mut *memory, &self.cpu.system, address, access);
-        let at = found.map_err(Event::page_fault)?.address;
+        let at = found?.address;
         let range = now.next_range();
         Ok(Part { at, range })
     }
@@ -225,7 +225,9 @@ impl ProcessVcpu {
             let range = overlap(now, *page);
             let offset = now.operand.address.wrapping_add(range.start as u64) - page;
             let from = scratch - SWITCHER + offset;
-            let _in_range = self.switcher.read(from, &mut now.bytes[range]);
+            let _in_range = self.pages[self.process.index()]
+                .own
+                .read(from, &mut now.bytes[range]);
             let arguments = [*page, PAGE as u64, 0, 0, 0];
             self.process.call_checked(libc::SYS_munmap, arguments)?;
         }
@@ -249,7 +251,9 @@ impl ProcessVcpu {
             let range = overlap(now, *page);
             let offset = now.operand.address.wrapping_add(range.start as u64) - page;
             contents[offset as usize..][..range.len()].copy_from_slice(&now.bytes[range]);
-            let written = self.switcher.write(scratch - SWITCHER, &contents);
+            let written = self.pages[self.process.index()]
+                .own
+                .write(scratch - SWITCHER, &contents);
             let is_mapped = *page < SWITCHER
                 && show(self.process.as_mut(), *scratch, *page..page + PAGE as u64)?;
             if written.is_err() || !is_mapped {

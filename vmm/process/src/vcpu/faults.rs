@@ -4,7 +4,7 @@ use super::emulate::{Emulation, NOT_EMULATED};
 use super::{Event, Pending, ProcessVcpu, Step};
 use crate::delivery::GENERAL_PROTECTION;
 use crate::registers::USER_CODE;
-use trapline_abi::platform::HYPERCALL;
+use trapline_abi::platform::{HYPERCALL, SPACES};
 use trapline_emulation::decode::{self, Access, PortString, Privileged, LONGEST};
 use trapline_emulation::paging::translate;
 use trapline_emulation::GuestRegisters;
@@ -12,6 +12,11 @@ use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
 
 /// `SEGV_ACCERR` of `<asm-generic/siginfo.h>`.
 const SEGV_ACCERR: libc::c_int = 2;
+
+/// Returns whether an address exists with four levels of page tables. The host may have five.
+fn is_canonical(address: u64) -> bool {
+    (address as i64) << 16 >> 16 == address as i64
+}
 
 impl ProcessVcpu {
     /// Handles SIGSEGV: a privileged instruction, or an access to memory that is not mapped.
@@ -22,7 +27,7 @@ impl ProcessVcpu {
         }
         let code = match self.fetch() {
             Ok(code) => code,
-            Err(Event::Exception(..)) => [0; LONGEST],
+            Err(Event::Exception(..) | Event::PageFault(_)) => [0; LONGEST],
             Err(failure) => return Err(failure),
         };
         let registers = &self.guest.registers;
@@ -31,6 +36,9 @@ impl ProcessVcpu {
         }
         match self.process.signal_info()? {
             (libc::SI_KERNEL, _) => Err(Event::Exception(GENERAL_PROTECTION, Some(0))),
+            (_, address) if !is_canonical(address) => {
+                Err(Event::Exception(GENERAL_PROTECTION, Some(0)))
+            }
             (code_of_signal, address) => {
                 let is_denied = code_of_signal == SEGV_ACCERR;
                 self.memory_fault(&code, address, is_denied)
@@ -45,7 +53,7 @@ impl ProcessVcpu {
         let in_page = LONGEST.min(PAGE - rip as usize % PAGE);
         let mut memory = self.shared.memory();
         let read = self.cpu.read(&mut memory, rip, &mut code[..in_page]);
-        read.map_err(Event::page_fault)?;
+        read?;
         if in_page < LONGEST {
             let next = rip.wrapping_add(in_page as u64);
             let _ignored = self.cpu.read(&mut memory, next, &mut code[in_page..]);
@@ -67,20 +75,7 @@ impl ProcessVcpu {
                 is_write,
             } => {
                 self.skip(length);
-                let at = IoAddr::Port(port);
-                if is_write {
-                    let rax = self.guest.registers.0.rax;
-                    let data = rax & u64::MAX >> (64 - 8 * u32::from(size));
-                    return Ok(Some(Exit::Write { at, size, data }));
-                }
-                if (port, size) == (HYPERCALL, 4) {
-                    self.guest
-                        .registers
-                        .set(0, size, self.crossing.instruction().into());
-                    return Ok(None);
-                }
-                self.pending = Pending::Port(size);
-                return Ok(Some(Exit::Read { at, size }));
+                return self.port(port, size, is_write);
             }
             Privileged::PortString(string) => return self.port_string(string, length),
             _ if self.cpu.system.ring() != 0 => {
@@ -106,17 +101,41 @@ impl ProcessVcpu {
                 let registers = &mut self.guest.registers;
                 let mut memory = self.shared.memory();
                 let returned = self.cpu.interrupt_return(&mut memory, registers);
-                returned.map_err(Event::page_fault)?;
+                returned?;
                 self.guest.is_changed = true;
             }
             Privileged::LoadPageTable(register) => {
                 self.cpu.system.cr3 = self.guest.registers.get(register);
+                self.process.set_root(self.cpu.system.cr3);
                 self.skip(length);
-                self.mappings.flush(self.process.as_mut())?;
+                self.flush()?;
             }
             Privileged::FlushPage => {
                 self.skip(length);
-                self.mappings.flush(self.process.as_mut())?;
+                self.flush()?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// An access to a port through the accumulator.
+    fn port(&mut self, port: u16, size: u8, is_write: bool) -> Step {
+        let at = IoAddr::Port(port);
+        let registers = &mut self.guest.registers;
+        match (is_write, port, size) {
+            (true, SPACES, 4) => {
+                let address = registers.0.rax & 0xffff_ffff;
+                self.request_space(address)?;
+            }
+            (true, ..) => {
+                let data = registers.0.rax & u64::MAX >> (64 - 8 * u32::from(size));
+                return Ok(Some(Exit::Write { at, size, data }));
+            }
+            (_, HYPERCALL, 4) => registers.set(0, size, self.config.crossing.instruction().into()),
+            (_, SPACES, 4) => registers.set(0, size, self.config.space_requests().into()),
+            _ => {
+                self.pending = Pending::Port(size);
+                return Ok(Some(Exit::Read { at, size }));
             }
         }
         Ok(None)
@@ -128,7 +147,7 @@ impl ProcessVcpu {
         let read = self
             .cpu
             .read(&mut self.shared.memory(), address, &mut table);
-        read.map_err(Event::page_fault)?;
+        read?;
         let [l0, l1, base @ ..] = table;
         self.cpu.system.idt.limit = u16::from_le_bytes([l0, l1]);
         self.cpu.system.idt.base = u64::from_le_bytes(base);
@@ -150,7 +169,7 @@ impl ProcessVcpu {
         let mut bytes = [0; 8];
         let into = &mut bytes[..usize::from(size)];
         let read = self.cpu.read(&mut self.shared.memory(), address, into);
-        read.map_err(Event::page_fault)?;
+        read?;
         self.next_element(string, length);
         let data = u64::from_le_bytes(bytes);
         Ok(Some(Exit::Write { at, size, data }))
@@ -166,7 +185,7 @@ impl ProcessVcpu {
         let bytes = answer.to_le_bytes();
         let bytes = &bytes[..usize::from(string.size)];
         let written = self.cpu.write(&mut self.shared.memory(), address, bytes);
-        written.map_err(Event::page_fault)?;
+        written?;
         self.next_element(string, length);
         Ok(())
     }
@@ -204,7 +223,7 @@ impl ProcessVcpu {
         let (to, is_writable) = {
             let mut memory = self.shared.memory();
             let found = translate(&mut *memory, &self.cpu.system, address, access);
-            let to = found.map_err(Event::page_fault)?;
+            let to = found?;
             let Some(found) = memory.find(to.address) else {
                 return Ok(false);
             };
@@ -214,9 +233,8 @@ impl ProcessVcpu {
             }
             (to, is_writable && to.is_writable)
         };
-        let mapped = self
-            .mappings
-            .map(self.process.as_mut(), address, &to, is_writable);
+        let mappings = &mut self.mappings[self.process.index()];
+        let mapped = mappings.map(self.process.as_mut(), address, &to, is_writable);
         Ok(mapped?)
     }
 }

@@ -6,6 +6,7 @@ mod handlers;
 mod signals;
 #[path = "../../../../tests/src/skip.rs"]
 mod skip;
+mod spaces;
 
 use attack::*;
 use std::time::Duration;

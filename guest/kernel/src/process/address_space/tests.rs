@@ -34,7 +34,7 @@ fn entry(space: &mut AddressSpace, address: u64) -> u64 {
 #[test]
 fn the_first_read_maps_zeros_and_the_first_write_a_frame() {
     with_space(|space, pool| {
-        let start = space.allocate(3 * FRAME, pool).unwrap();
+        let start = space.allocate::<()>(3 * FRAME, pool).unwrap();
         assert_eq!(start, HEAP.start);
         let before = pool.free_count();
         assert_eq!(
@@ -67,9 +67,9 @@ fn the_first_read_maps_zeros_and_the_first_write_a_frame() {
 #[test]
 fn a_fork_shares_pages_until_a_write() {
     with_space(|space, pool| {
-        let start = space.allocate(2 * FRAME, pool).unwrap();
+        let start = space.allocate::<()>(2 * FRAME, pool).unwrap();
         word(space, start, Some(7), pool);
-        let mut child = space.copy(pool).unwrap();
+        let mut child = space.copy::<()>(pool).unwrap();
         assert_eq!(entry(space, start), entry(&mut child, start));
         assert_eq!(entry(space, start) & WRITABLE, 0);
         let frame = entry(space, start) & ADDRESS;
@@ -93,7 +93,7 @@ fn a_fork_shares_pages_until_a_write() {
 #[test]
 fn protection_holds_for_present_absent_and_shared_pages() {
     with_space(|space, pool| {
-        let start = space.allocate(2 * FRAME, pool).unwrap();
+        let start = space.allocate::<()>(2 * FRAME, pool).unwrap();
         word(space, start, Some(1), pool);
         for page in [start, start + FRAME] {
             space.protect(page, false, pool).unwrap();
@@ -110,7 +110,7 @@ fn protection_holds_for_present_absent_and_shared_pages() {
         word(space, start + FRAME, Some(2), pool);
 
         space.protect(start, false, pool).unwrap();
-        let child = space.copy(pool).unwrap();
+        let child = space.copy::<()>(pool).unwrap();
         space.protect(start, true, pool).unwrap();
         assert_eq!(entry(space, start) & WRITABLE, 0, "shared");
         child.free(pool);
@@ -121,7 +121,7 @@ fn protection_holds_for_present_absent_and_shared_pages() {
 fn mapped_frames_stay_the_callers() {
     with_space(|space, pool| {
         let frames: Vec<u64> = (0..4).map(|_| pool.take().unwrap()).collect();
-        let start = space.map(&frames, pool).unwrap();
+        let start = space.map::<()>(&frames, pool).unwrap();
         let third = start + 2 * FRAME;
         assert_eq!(
             space.translate(third, false, ZEROS, pool),
@@ -129,14 +129,14 @@ fn mapped_frames_stay_the_callers() {
         );
         assert_eq!(space.translate(third, true, ZEROS, pool), None, "read-only");
         assert_eq!(space.protect(third, true, pool), None);
-        let child = space.copy(pool).unwrap();
+        let child = space.copy::<()>(pool).unwrap();
         child.free(pool);
         let free = pool.free_count();
         space.release(start..start + 4 * FRAME, pool);
         assert_eq!(pool.free_count(), free);
         assert_eq!(space.translate(start, false, ZEROS, pool), None);
         assert_eq!(
-            space.map(&frames, pool),
+            space.map::<()>(&frames, pool),
             Some(start),
             "addresses are reused"
         );
@@ -167,7 +167,7 @@ fn an_executed_program_can_be_read_only() {
 #[test]
 fn only_whole_pages_of_the_used_heap_can_be_released() {
     with_space(|space, pool| {
-        let start = space.allocate(4 * FRAME, pool).unwrap();
+        let start = space.allocate::<()>(4 * FRAME, pool).unwrap();
         assert!(space.heap_range(start + FRAME, FRAME).is_some());
         for (from, length) in [
             (start, 5 * FRAME),
@@ -181,8 +181,8 @@ fn only_whole_pages_of_the_used_heap_can_be_released() {
         ] {
             assert_eq!(space.heap_range(from, length), None, "{from:#x}");
         }
-        assert_eq!(space.allocate(u64::MAX, pool), None);
-        assert_eq!(space.allocate(2 << 30, pool), None);
+        assert_eq!(space.allocate::<()>(u64::MAX, pool), None);
+        assert_eq!(space.allocate::<()>(2 << 30, pool), None);
     });
 }
 
@@ -190,14 +190,14 @@ fn only_whole_pages_of_the_used_heap_can_be_released() {
 #[test]
 fn exhaustion_loses_no_frame() {
     with_space(|space, pool| {
-        let start = space.allocate(600 * FRAME, pool).unwrap();
+        let start = space.allocate::<()>(600 * FRAME, pool).unwrap();
         word(space, start, Some(1), pool);
         let mut held: Vec<u64> = std::iter::from_fn(|| pool.take()).collect();
         let all = held.len();
         assert_eq!(space.fault(start + FRAME, true, ZEROS, pool), None);
         loop {
             let free = pool.free_count();
-            if let Some(child) = space.copy(pool) {
+            if let Some(child) = space.copy::<()>(pool) {
                 child.free(pool);
                 break;
             }
@@ -234,7 +234,7 @@ fn programs_can_read_only_the_code_of_the_image() {
                 4 => KernelPage::Guard,
                 _ => KernelPage::Private,
             };
-            kernel_part(table(top), access, pool).unwrap()
+            kernel_part(table(top), true, access, pool).unwrap()
         };
         // SAFETY: the entries of tables in frames of the pool.
         let first = |entry: u64, at: usize| unsafe { (*table(entry))[at] };

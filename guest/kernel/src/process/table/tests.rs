@@ -10,7 +10,7 @@ fn with_table(test: impl FnOnce(&mut ProcessTable)) {
         table.clear();
         let space = AddressSpace::new(0, &mut table.pool).unwrap();
         assert_eq!(table.add(space).ok(), Some(1));
-        assert!(table.begin_wait(Event::Child(1)));
+        assert!(table.begin_wait::<()>(Event::Child(1)));
         table.select(1);
         test(&mut table);
         for process in 0..PROCESSES {
@@ -23,16 +23,16 @@ fn with_table(test: impl FnOnce(&mut ProcessTable)) {
 }
 
 fn end(table: &mut ProcessTable, status: u64) {
-    let space = table.end(status).unwrap();
+    let space = table.end::<()>(status).unwrap();
     space.free(&mut table.pool);
 }
 
 #[test]
 fn a_parent_reads_the_status_of_its_child_once() {
     with_table(|table| {
-        let child = table.fork().unwrap();
+        let child = table.fork::<()>().unwrap();
         assert_eq!(table.reap(child), Child::Alive);
-        assert!(table.begin_wait(Event::Child(child)));
+        assert!(table.begin_wait::<()>(Event::Child(child)));
         assert_eq!(table.next(), Some(child));
         table.select(child);
         assert_eq!(table.current(), child);
@@ -55,7 +55,7 @@ fn a_parent_reads_the_status_of_its_child_once() {
 fn a_full_table_forks_nothing() {
     with_table(|table| {
         let pipe = table.create_pipe().unwrap();
-        let forks = std::iter::from_fn(|| table.fork()).count();
+        let forks = std::iter::from_fn(|| table.fork::<()>()).count();
         assert_eq!(forks, PROCESSES - 2);
         assert_eq!(table.pipe(pipe).unwrap().users(), PROCESSES - 1);
     });
@@ -65,8 +65,8 @@ fn a_full_table_forks_nothing() {
 fn a_pipe_is_open_until_its_last_process_ends() {
     with_table(|table| {
         let pipe = table.create_pipe().unwrap();
-        let child = table.fork().unwrap();
-        assert!(table.begin_wait(Event::Pipe(pipe)));
+        let child = table.fork::<()>().unwrap();
+        assert!(table.begin_wait::<()>(Event::Pipe(pipe)));
         table.select(child);
         table.pipe(pipe).unwrap().push(3);
         assert!(table.pipe(pipe + 1).is_none() && table.pipe(99).is_none());
@@ -84,9 +84,9 @@ fn a_pipe_is_open_until_its_last_process_ends() {
 #[test]
 fn a_wait_that_no_process_can_end_fails() {
     with_table(|table| {
-        assert!(!table.begin_wait(Event::Pipe(0)), "nothing else runs");
-        let child = table.fork().unwrap();
-        assert!(table.begin_wait(Event::Pipe(0)));
+        assert!(!table.begin_wait::<()>(Event::Pipe(0)), "nothing else runs");
+        let child = table.fork::<()>().unwrap();
+        assert!(table.begin_wait::<()>(Event::Pipe(0)));
         table.select(child);
         end(table, 0);
         assert_eq!(table.next(), None);
@@ -101,9 +101,9 @@ fn a_wait_that_no_process_can_end_fails() {
 #[test]
 fn children_of_an_ended_process_are_not_its_parents() {
     with_table(|table| {
-        let child = table.fork().unwrap();
+        let child = table.fork::<()>().unwrap();
         table.select(child);
-        let grandchild = table.fork().unwrap();
+        let grandchild = table.fork::<()>().unwrap();
         end(table, 0);
         table.select(1);
         assert_eq!(table.reap(grandchild), Child::None);

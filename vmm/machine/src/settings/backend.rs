@@ -1,0 +1,52 @@
+//! Options that apply to one backend.
+
+use super::{Backend, EntryMode, Guest, VmConfig};
+use crate::Failure;
+use trapline_interface::Pages;
+use trapline_process::{Config, Crossing};
+
+impl VmConfig {
+    /// Returns the option that a guest that is a process does not support.
+    fn process_conflict(&self) -> Option<&'static str> {
+        let conflicts = [
+            (self.guest == Guest::Linux, "--kernel"),
+            (self.ring == Some(0), "--ring 0"),
+            (self.entry == EntryMode::Pvh, "--entry pvh"),
+            (self.pages == Some(Pages::Small), "--pages 4k"),
+            (self.pages == Some(Pages::Huge), "--pages 2m"),
+            (self.populate.is_some(), "--populate"),
+        ];
+        let found = conflicts.into_iter().find(|(applies, _)| *applies);
+        found.map(|(_, option)| option)
+    }
+
+    /// Returns the first option that needs a guest that is a process.
+    fn kvm_conflict(&self) -> Option<&'static str> {
+        let Config {
+            crossing,
+            spaces,
+            switch,
+        } = Config::from(Crossing::Auto);
+        let conflicts = [
+            (self.process.crossing != crossing, "--crossing"),
+            (self.process.spaces != spaces, "--spaces"),
+            (self.process.switch != switch, "--switch"),
+        ];
+        let found = conflicts.into_iter().find(|(applies, _)| *applies);
+        found.map(|(_, option)| option)
+    }
+
+    /// Rejects options that do not apply to the backend.
+    pub(super) fn check_backend(&self) -> Result<(), Failure> {
+        let conflict = match self.backend {
+            Backend::Process => (self.process_conflict(), "kvm"),
+            Backend::Kvm => (self.kvm_conflict(), "process"),
+        };
+        match conflict {
+            (Some(option), backend) => Err(Failure::Usage(format!(
+                "{option} requires --backend {backend}"
+            ))),
+            (None, _) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! One of the processes of a guest that report signals themselves.
+
+use crate::handler::{CONTEXT, INFO, REGISTERS, STATE};
+use crate::layout::{OWN, STACK};
+use crate::pages::{futex_word, set_word, word, Pages};
+use crate::registers::Registers;
+use std::io;
+use std::ptr;
+use trapline_interface::Region;
+
+/// Bytes of the frame that are read from its `struct ucontext`: up to the selectors.
+const CONTEXT_LENGTH: u64 = REGISTERS + 19 * 8;
+/// Bytes that are read of `siginfo_t`: number, error, code, address.
+const INFO_LENGTH: u64 = 24;
+
+/// A process, killed on drop.
+pub(crate) struct Child {
+    pub pid: libc::pid_t,
+    pub pages: Pages,
+    has_ended: bool,
+}
+
+/// Lists the registers in the order of the frame.
+macro_rules! in_frame_order {
+    ($r:expr) => {
+        [
+            &mut $r.r8,
+            &mut $r.r9,
+            &mut $r.r10,
+            &mut $r.r11,
+            &mut $r.r12,
+            &mut $r.r13,
+            &mut $r.r14,
+            &mut $r.r15,
+            &mut $r.rdi,
+            &mut $r.rsi,
+            &mut $r.rbp,
+            &mut $r.rbx,
+            &mut $r.rdx,
+            &mut $r.rax,
+            &mut $r.rcx,
+            &mut $r.rsp,
+            &mut $r.rip,
+            &mut $r.eflags,
+        ]
+    };
+}
+
+impl Child {
+    pub fn new(pid: libc::pid_t, pages: Pages) -> Self {
+        Self {
+            pid,
+            pages,
+            has_ended: false,
+        }
+    }
+
+    /// Returns one of the process's words.
+    pub fn word(&self, at: u64) -> u64 {
+        word(&self.pages.own, OWN + at)
+    }
+
+    /// Sets one of the process's words.
+    pub fn set_word(&self, at: u64, value: u64) {
+        set_word(&self.pages.own, OWN + at, value);
+    }
+
+    /// Sets the state of the process, and wakes it.
+    pub fn continue_as(&self, state: u32) {
+        self.set_word(STATE, state.into());
+        futex(&self.pages.own, OWN + STATE, libc::FUTEX_WAKE, 1, None);
+    }
+
+    /// Returns the CPU time of the process, in nanoseconds.
+    pub fn cpu_time(&self) -> u64 {
+        // `CPUCLOCK_SCHED` of a process (linux/posix-timers.h).
+        let clock = !self.pid << 3 | 2;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the kernel writes one timespec. The process has not been waited for.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Returns the signal or status with which the process has ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<libc::c_int>> {
+        let mut status = 0;
+        let no_usage = ptr::null_mut::<libc::rusage>();
+        // SAFETY: the kernel writes one number.
+        let waited = unsafe {
+            let status = &raw mut status;
+            libc::syscall(libc::SYS_wait4, self.pid, status, libc::WNOHANG, no_usage)
+        };
+        match waited {
+            0 => Ok(None),
+            ..0 => Err(io::Error::last_os_error()),
+            _ => {
+                self.has_ended = true;
+                Ok(Some(match libc::WIFSIGNALED(status) {
+                    true => libc::WTERMSIG(status),
+                    false => libc::WEXITSTATUS(status),
+                }))
+            }
+        }
+    }
+
+    /// Returns the address in `at`; `EBADMSG` unless that many bytes from it lie in the handler's stack.
+    fn in_stack(&self, at: u64, length: u64) -> io::Result<u64> {
+        let address = self.word(at);
+        let stack = STACK..OWN - length;
+        let is_valid = address.is_multiple_of(8) && stack.contains(&address);
+        is_valid
+            .then_some(address)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EBADMSG))
+    }
+
+    /// Sets the registers with which the process returns from the handler.
+    pub fn load(&self, mut registers: Registers) -> io::Result<()> {
+        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
+        for register in in_frame_order!(registers.0) {
+            set_word(&self.pages.own, at, *register);
+            at += 8;
+        }
+        Ok(())
+    }
+
+    /// Returns the registers at the signal.
+    pub fn store(&self) -> io::Result<Registers> {
+        let mut registers = Registers::new();
+        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
+        for register in in_frame_order!(registers.0) {
+            *register = word(&self.pages.own, at);
+            at += 8;
+        }
+        registers.0.cs = word(&self.pages.own, at) & 0xffff;
+        Ok(registers)
+    }
+
+    /// Returns number, code and address of the signal.
+    pub fn info(&self) -> io::Result<(libc::c_int, libc::c_int, u64)> {
+        let at = self.in_stack(INFO, INFO_LENGTH)?;
+        let [number, code] = [at, at + 8].map(|at| word(&self.pages.own, at) as libc::c_int);
+        Ok((number, code, word(&self.pages.own, at + 16)))
+    }
+}
+
+/// Waits or wakes at a word. Returns true if the time is over.
+pub(crate) fn futex(
+    region: &Region,
+    address: u64,
+    operation: libc::c_int,
+    value: u32,
+    time: Option<&libc::timespec>,
+) -> bool {
+    let word = futex_word(region, address).as_ptr();
+    let time = time.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the word is in a region that lives as long as this call, and so does the time.
+    let status = unsafe { libc::syscall(libc::SYS_futex, word, operation, value, time) };
+    status < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        // SAFETY: the process is a child that has not been waited for, so the number is still its own.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            libc::waitpid(self.pid, ptr::null_mut(), 0);
+        }
+    }
+}

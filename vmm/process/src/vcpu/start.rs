@@ -1,0 +1,77 @@
+//! Start of a guest's processes.
+
+use crate::config::Config;
+use crate::control::Control;
+use crate::mappings::Mappings;
+use crate::pages::Pages;
+use crate::registers::Registers;
+use crate::shared::Shared;
+use crate::signalled::Signalled;
+use crate::signals::Targets;
+use crate::spaces::SpaceTable;
+use crate::{handler, sandbox};
+use std::io;
+use std::sync::Arc;
+use trapline_interface::BootState;
+
+/// The processes of a guest, and what the VMM has of each.
+pub(super) struct Started {
+    pub process: Box<dyn Control + Send>,
+    pub pages: Vec<Pages>,
+    pub mappings: Vec<Mappings>,
+}
+
+impl Started {
+    /// Starts the processes. The first has these registers; the others have no address space yet.
+    pub fn new(
+        shared: &Arc<Shared>,
+        boot: &BootState,
+        registers: &Registers,
+        config: Config,
+    ) -> io::Result<Self> {
+        let Config { crossing, .. } = config;
+        let first = Pages::new()?;
+        sandbox::load(&first.common, crossing)?;
+        let mut pages = vec![first];
+        for _ in 1..config.processes() {
+            pages.push(pages[0].further()?);
+        }
+        let (mut tracees, mut mappings, mut listener) = (Vec::new(), Vec::new(), None);
+        for (index, pages) in pages.iter().enumerate() {
+            handler::set_words(pages, crossing, index);
+            let mut memory = shared.memory();
+            let (mut tracee, its_listener) = sandbox::start(&mut memory, pages, crossing)?;
+            let mut filled = Mappings::default();
+            filled.fill(&mut tracee, &mut memory, &boot.system)?;
+            tracees.push((tracee, pages.clone()));
+            mappings.push(filled);
+            listener = its_listener;
+        }
+        shared.lines.set_targets(Targets {
+            processes: tracees.iter().map(|(tracee, _)| tracee.pid()).collect(),
+            control: Arc::clone(&pages[0].common),
+        });
+        let process: Box<dyn Control + Send> = match crossing.signal_source() {
+            None => Box::new(tracees.remove(0).0),
+            Some(_) => {
+                let table =
+                    SpaceTable::new(Arc::clone(&pages[0].common), tracees.len(), boot.system.cr3);
+                let lines = Arc::clone(&shared.lines);
+                let switches_itself = config.switches_itself();
+                let shared = (lines, listener);
+                Box::new(Signalled::detach(
+                    tracees,
+                    registers,
+                    table,
+                    switches_itself,
+                    shared,
+                )?)
+            }
+        };
+        Ok(Self {
+            process,
+            pages,
+            mappings,
+        })
+    }
+}
