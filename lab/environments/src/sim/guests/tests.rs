@@ -298,9 +298,11 @@ fn silent_custom_vmm_is_reported_with_its_command() {
     let silent = [launch(0), relay(0, b"starting\n"), reaped(0, libc::SIGKILL)];
     let (finished, result) = decode_as(custom(), &silent, EXIT_STATUS_DONE);
     let error = result.unwrap_err().to_string();
+    let (text, _) = error.split_once(" 'trapline.run=basic/getpid ").unwrap();
     expect![[r#"
         no record arrived from the guest's serial port: vmm was killed after 20 s; last output:
           starting
-        command: /bin/vmm /image 'trapline.run=basic/getpid trapline.batches=30 trapline.batch-ticks=200000 trapline.pages=65536 trapline.blocks=256 trapline.doubles=14000000 trapline.passes=5 trapline.console=serial trapline.ports=no trapline.ring=0 trapline.wait=no trapline.end=reset'"#]].assert_eq(&error);
+        command: /bin/vmm /image"#]]
+    .assert_eq(text);
     assert!(!finished[0].outlived_guest);
 }
